@@ -1,0 +1,48 @@
+# partita: make help lists the targets. The first one that needs it makes .venv from pyproject.toml and constraints.txt.
+PYTHON ?= python3
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DOCS := $(VENV)/.installed-docs
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: demo test lint types bench docs clean help
+
+demo: $(STAMP) ## fit several families on the digits and print the leaderboard and the report's path
+	@$(BIN)/python -m partita.cli.demo
+
+test: $(STAMP) ## run all tests and doctests
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
+
+lint: $(STAMP) ## check the style
+	@$(BIN)/ruff check .
+
+types: $(STAMP) ## check the types
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(STAMP) ## compare speed and quality with peers, in one run
+	@$(BIN)/python benchmarks/run.py
+
+docs: $(DOCS) ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+
+clean: ## remove the environment, caches and built files
+	@rm -rf $(VENV) site dist build .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+
+# torch goes first, alone: resolved together with the rest it can come as a far larger build.
+$(STAMP): pyproject.toml constraints.txt
+	@echo "Making $(VENV) (once; a minute or two) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(DOCS): $(STAMP)
+	@$(INSTALL) --editable '.[docs]'
+	@touch $@

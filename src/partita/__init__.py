@@ -1,0 +1,42 @@
+"""partita fits, samples and honestly scores probability models whose normaliser or posterior is intractable.
+
+>>> import torch, partita
+>>> from partita.models import RBM
+>>> from partita.objectives import PCD
+>>> from partita.samplers import Gibbs
+>>> g = torch.Generator().manual_seed(0)
+>>> x = (torch.rand(500, 8, generator=g) < 0.3).float()
+>>> model = RBM(visible=8, hidden=4, generator=g)
+>>> run = partita.fit(model, x, PCD(Gibbs(), chains=64, steps=1), epochs=2, generator=g)
+>>> partita.evaluate(model, x, generator=g).kind
+'exact'
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from partita.core.quantity import Quantity
+
+if TYPE_CHECKING:
+    from partita.evaluators import evaluate
+    from partita.samplers import sample
+    from partita.training import fit, load
+
+__version__ = "0.1.0"
+__all__ = ["Quantity", "evaluate", "fit", "load", "sample"]
+
+# Imported when first used, so that `import partita` costs little more than `import torch`.
+_LAZY = {"fit": "training", "load": "training", "sample": "samplers", "evaluate": "evaluators"}
+_SUBPACKAGES = ("core", "data", "diagnostics", "estimators", "evaluators", "models", "objectives", "samplers", "training")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"partita.{_LAZY[name]}"), name)
+    if name in _SUBPACKAGES:
+        return import_module(f"partita.{name}")
+    raise AttributeError(f"module 'partita' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_SUBPACKAGES])

@@ -1,0 +1,144 @@
+"""What each part needs and each model offers, written once.
+
+The grid test, ``docs/grid.md``, ``partita models --grid``, the defaults and the error messages all read this table. A cell
+runs, or raises :class:`Unsupported` with the reason and the nearest cell that works.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+from typing import Any
+
+from partita.core.errors import RunError, Unsupported
+from partita.core.protocols import EnergyModel
+
+EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
+CHEAP_BITS = 14  # few enough states to sum once an epoch
+
+
+@dataclass(frozen=True)
+class Need:
+    """A property a part relies on: how to see it, and what to say where it is missing."""
+
+    holds: Callable[[Any], bool]
+    otherwise: str
+
+
+def smallest_bits(model: EnergyModel) -> float:
+    """log2 of the number of terms of the cheaper way to write Z."""
+    return min((side.support.bits for side in model.sides()), default=float("inf"))
+
+
+NEEDS: dict[str, Need] = {
+    "energy": Need(lambda m: isinstance(m, EnergyModel), "it has no free energy"),
+    "enumerable": Need(
+        lambda m: isinstance(m, EnergyModel) and smallest_bits(m) <= EXACT_BITS,
+        f"neither side has at most 2^{EXACT_BITS} states to sum",
+    ),
+    "gibbs": Need(
+        lambda m: isinstance(m, EnergyModel) and ("conditionals" in m.offers or m.support.countable_sites),
+        "its coordinates cannot be drawn one after the other: it has no conditionals and its support is not discrete",
+    ),
+    "centering": Need(lambda m: "centering" in getattr(m, "offers", ()), "it has no centred form of its gradient"),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A row of the table: what a method needs, where it lives, and what to use where it cannot run."""
+
+    role: str
+    needs: tuple[str, ...]
+    path: str
+    instead: str
+
+
+PARTS: dict[str, Part] = {
+    "ExactLikelihood": Part("objective", ("enumerable",), "partita.objectives:ExactLikelihood", "PCD"),
+    "PCD": Part("objective", ("energy",), "partita.objectives:PCD", "ExactLikelihood"),
+    "CD": Part("objective", ("energy",), "partita.objectives:CD", "ExactLikelihood"),
+    "Gibbs": Part("sampler", ("gibbs",), "partita.samplers:Gibbs", "a sampler for real supports"),
+    "Tempering": Part("sampler", ("energy",), "partita.samplers:Tempering", "Gibbs"),
+    "Enumeration": Part("partition", ("enumerable",), "partita.evaluators:Enumeration", "Sandwich"),
+    "Sandwich": Part("partition", ("energy",), "partita.evaluators:Sandwich", "Enumeration"),
+    "Bridge": Part("partition", ("energy",), "partita.evaluators:Bridge", "Sandwich"),
+    "AIS": Part("partition", ("energy",), "partita.evaluators:AIS", "Sandwich"),
+    "ReverseAIS": Part("partition", ("energy",), "partita.evaluators:ReverseAIS", "Sandwich"),
+}
+
+
+MODELS: dict[str, str] = {"RBM": "partita.models:RBM", "MaxEnt": "partita.models:MaxEnt"}
+
+
+def reason_against(part: str, model: Any) -> str | None:
+    """Why ``part`` cannot run on ``model``; None if it can."""
+    lacking = [NEEDS[need].otherwise for need in PARTS[part].needs if not NEEDS[need].holds(model)]
+    return lacking[0] if lacking else None
+
+
+def require(part: str, model: Any) -> None:
+    """Raise :class:`Unsupported` unless ``part`` runs on ``model``."""
+    reason = reason_against(part, model)
+    if reason is not None:
+        raise Unsupported(f"{part} cannot run on {_title(model)}: {reason}. Use {PARTS[part].instead} instead.")
+
+
+def require_need(need: str, owner: str, model: Any, instead: str) -> None:
+    """Raise :class:`Unsupported` unless ``model`` has the one property that an option of ``owner`` relies on."""
+    if not NEEDS[need].holds(model):
+        raise Unsupported(f"{owner} cannot run on {_title(model)}: {NEEDS[need].otherwise}. {instead}")
+
+
+def default(role: str, model: Any) -> Any:
+    """The first part of a role that runs on ``model``, built with its default settings."""
+    reasons = {}
+    for name, part in PARTS.items():
+        if part.role == role:
+            reasons[name] = reason_against(name, model)
+            if reasons[name] is None:
+                return load(name)()
+    listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    raise Unsupported(f"No {role} runs on {_title(model)}: {listed}.")
+
+
+def load(part: str) -> Any:
+    """The class behind a name of the table, imported only now: parts never import one another."""
+    return _import(PARTS[part].path)
+
+
+def load_model(name: str) -> type[EnergyModel]:
+    """The class behind a model's name in a saved run; only names of the table are ever imported."""
+    if name not in MODELS:
+        raise RunError(f"load: model must be one of {', '.join(MODELS)}; got {name!r}. The run was made by another version of partita.")
+    return _import(MODELS[name])
+
+
+def describe(part: Any) -> Any:
+    """A part of the table as JSON: its name and settings, parts inside it too."""
+    if is_dataclass(part) and not isinstance(part, type):
+        return {"part": type(part).__name__, **{f.name: describe(getattr(part, f.name)) for f in fields(part)}}
+    return list(part) if isinstance(part, tuple) else part
+
+
+def build(description: Any) -> Any:
+    """The part that :func:`describe` described; nothing but the table's own classes is ever called."""
+    if not isinstance(description, dict):
+        return tuple(description) if isinstance(description, list) else description
+    name = description.get("part")
+    if name not in PARTS:
+        raise RunError(f"load: part must be one of {', '.join(PARTS)}; got {name!r}. The run was made by another version of partita.")
+    return load(name)(**{key: build(value) for key, value in description.items() if key != "part"})
+
+
+def grid(models: dict[str, Any]) -> list[tuple[str, str, str, str | None]]:
+    """Every cell as (model, role, part, reason against it)."""
+    return [(label, part.role, name, reason_against(name, model)) for label, model in models.items() for name, part in PARTS.items()]
+
+
+def _import(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
+
+
+def _title(model: Any) -> str:
+    return model.title() if hasattr(model, "title") else type(model).__name__

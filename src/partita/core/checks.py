@@ -1,0 +1,63 @@
+"""Checks of what is handed in; each raises :class:`InputError` in the one template of :mod:`partita.core.errors`."""
+
+import math
+from numbers import Integral, Real
+
+import torch
+from torch import Tensor
+
+from partita.core.errors import invalid
+
+
+def check_count(owner: str, parameter: str, value: int, least: int = 1) -> int:
+    """A whole number that is at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise invalid(owner, parameter, f"be a whole number of at least {least}", repr(value))
+    return int(value)
+
+
+def check_real(owner: str, parameter: str, value: float, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False) -> float:
+    """A finite number in [low, high], or in (low, high] with ``open_low``."""
+    fine = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high
+    if not fine or (open_low and value == low):
+        raise invalid(owner, parameter, _range_in_words(low, high, open_low), repr(value))
+    return float(value)
+
+
+def check_choice(owner: str, parameter: str, value: object, allowed: tuple[object, ...]) -> None:
+    """One of a few named values."""
+    if value not in allowed:
+        raise invalid(owner, parameter, "be one of " + ", ".join(map(repr, allowed)), repr(value))
+
+
+def check_width(owner: str, parameter: str, x: Tensor, width: int, partner: str) -> None:
+    """The last dimension of ``x`` is ``width``; ``partner`` says whose width that is."""
+    if x.dim() == 0 or x.shape[-1] != width:
+        raise invalid(owner, parameter, f"have shape (*, {width}) to match {partner}", tuple(x.shape))
+
+
+def check_finite(owner: str, parameter: str, x: Tensor, remedy: str = "Remove or impute the missing values first.") -> None:
+    """No NaN and no infinity."""
+    if x.is_floating_point() and not torch.isfinite(x).all():
+        bad = (~torch.isfinite(x)).nonzero()[0].tolist()
+        raise invalid(owner, parameter, "be finite", f"{x[tuple(bad)].item()} at {_place(bad)}", remedy)
+
+
+def check_rows(owner: str, parameter: str, x: Tensor, least: int = 1) -> None:
+    """At least ``least`` rows."""
+    if x.dim() != 2:
+        raise invalid(owner, parameter, "be a table of rows and columns", f"shape {tuple(x.shape)}", "Reshape it to (rows, columns).")
+    if len(x) < least:
+        raise invalid(owner, parameter, f"have at least {least} row{'s' if least > 1 else ''}", f"{len(x)}")
+
+
+def _place(index: list[int]) -> str:
+    return f"row {index[0]}, column {index[1]}" if len(index) == 2 else f"position {tuple(index)}"
+
+
+def _range_in_words(low: float, high: float, open_low: bool) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "be a finite number"
+    if math.isinf(high):
+        return f"be a finite number {'above' if open_low else 'of at least'} {low:g}"
+    return f"lie in {'(' if open_low else '['}{low:g}, {high:g}]"

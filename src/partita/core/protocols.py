@@ -1,0 +1,245 @@
+r"""The roles: what a model, a sampler, an objective and an evaluator are to one another.
+
+An energy model is
+
+.. math:: p(x) = e^{-F(x)} / Z, \qquad Z = \sum_x e^{-F(x)}          (theory/energy.md, eq. 1.1)
+
+with F cheap and Z not. Its path from the reference (beta = 0) to itself (beta = 1) is part of the model, because with hidden
+units the joint is annealed, and because every temperature can be had from one matrix product (``field``).
+
+Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.enumeration import Side
+from partita.core.quantity import Quantity
+from partita.core.support import Support
+
+
+class Batch(NamedTuple):
+    """What the loop hands over; most models read ``x`` alone."""
+
+    x: Tensor  # (B, D)
+    weight: Tensor | None = None  # (B,), mean one over the data
+    mask: Tensor | None = None  # (B, D), true where observed
+    lengths: Tensor | None = None  # (B,), for sequences
+    index: Tensor | None = None  # (B,), row numbers in the data
+
+
+class Field(NamedTuple):
+    """What a model computes from x once: from it follow the free energies at all temperatures and the next conditional."""
+
+    x: Tensor
+    input: Tensor | None = None  # for an RBM x W + c, (*, H)
+
+
+class Data(Protocol):
+    """Rows to learn from, in memory or not."""
+
+    width: int
+
+    def __len__(self) -> int: ...
+
+    def batch(self, index: Tensor, *, generator: torch.Generator) -> Batch: ...
+
+    def mean(self) -> Tensor: ...  # weighted column means, float64
+
+    def variance(self) -> Tensor: ...
+
+
+class Reference(Protocol):
+    """A distribution with known log Z and exact draws, where annealing starts."""
+
+    @property
+    def log_z(self) -> Tensor: ...
+
+    def free_energy(self, x: Tensor) -> Tensor: ...
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
+
+
+class EnergyModel(nn.Module, ABC):
+    """p(x) = exp(-F(x)) / Z with Z unknown; ``forward`` is ``free_energy``, so that gradients cross processes."""
+
+    support: Support
+    penalised: ClassVar[tuple[str, ...] | None] = None  # parameters that L1 and L2 act on; None is all
+    forward_methods: ClassVar[tuple[str, ...]] = ()  # other methods that gradients flow through
+    offers: ClassVar[frozenset[str]] = frozenset()  # what core.capability may rely on, beyond a free energy
+
+    @abstractmethod
+    def free_energy(self, x: Tensor) -> Tensor:
+        """F(x), ``(*, D) -> (*)``."""
+
+    @abstractmethod
+    def reference(self) -> Reference:
+        """The beta = 0 end of the path."""
+
+    @abstractmethod
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        """Set the reference, and parameters that have a good start, from the base rates of training data."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Constructor arguments as JSON, from which a saved run is rebuilt without executing code."""
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "EnergyModel":
+        """The model that :meth:`settings` describes, with fresh parameters."""
+        return cls(**settings, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.free_energy(x)
+
+    def title(self) -> str:
+        """The model with its sizes, for messages."""
+        return type(self).__name__
+
+    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        """What makes the maximum-likelihood fit of these data ill-posed without a penalty, each in one sentence."""
+        return []
+
+    def sides(self) -> list[Side]:
+        """The ways to write Z as a finite sum: over x here; over h too where x given h is tractable."""
+        return [Side("visible", self.support, self.free_energy)] if self.support.bits < float("inf") else []
+
+    def field(self, x: Tensor) -> Field:
+        """The work at x that all temperatures share."""
+        return Field(x)
+
+    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
+        """F at inverse temperature ``beta``, which broadcasts against the batch dimensions of the field."""
+        return (1 - beta) * self.reference().free_energy(field.x) + beta * self.free_energy(field.x)
+
+    def free_energies(self, x: Tensor, betas: Tensor, field: Field | None = None) -> Tensor:
+        """F at every temperature, ``(*, D), (T,) -> (T, *)``, from one product; ``field`` if somebody already has it."""
+        field = self.field(x) if field is None else field
+        return self.energy_along(field, betas.reshape(-1, *[1] * (x.dim() - 1)))
+
+    def annealed(self, beta: Tensor | float) -> "EnergyModel":
+        """The model at ``beta``, a number or a tensor that broadcasts against batch dimensions; composes."""
+        return Annealed(self, beta)
+
+    @property
+    def device_like(self) -> Tensor:
+        """A tensor whose device and dtype new tensors copy."""
+        return next(iter(self.parameters()))
+
+
+class Annealed(EnergyModel):
+    """A model part of the way from its reference: ``Annealed(m, a).annealed(b)`` is ``Annealed(m, a b)``."""
+
+    def __init__(self, base: EnergyModel, beta: Tensor | float) -> None:
+        super().__init__()
+        self.__dict__["base"] = base  # not a submodule: a view owns no parameters
+        self.beta = torch.as_tensor(beta, device=base.device_like.device, dtype=base.device_like.dtype)
+        self.support = base.support
+        self.offers = base.offers
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        return self.base.energy_along(self.base.field(x), self.beta)
+
+    def field(self, x: Tensor) -> Field:
+        return self.base.field(x)
+
+    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
+        return self.base.energy_along(field, self.beta * beta)
+
+    def hidden_given_visible(self, x: Tensor, field: Field | None = None) -> Any:
+        return self.base.hidden_given_visible(x, self.beta, field)
+
+    def visible_given_hidden(self, h: Tensor) -> Any:
+        return self.base.visible_given_hidden(h, self.beta)
+
+    def sides(self) -> list[Side]:
+        return [*super().sides(), *(self._annealed_side(side) for side in self.base.sides() if side.name == "hidden")]
+
+    def _annealed_side(self, side: Side) -> Side:
+        return side._replace(free_energy=lambda h: side.free_energy(h, self.beta))
+
+    def reference(self) -> Reference:
+        return self.base.reference()
+
+    def title(self) -> str:
+        return f"{self.base.title()} annealed"
+
+    def annealed(self, beta: Tensor | float) -> EnergyModel:
+        return Annealed(self.base, self.beta * beta)
+
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        self.base.initialise(data, generator=generator)
+
+    def settings(self) -> dict[str, Any]:
+        return self.base.settings()
+
+    @property
+    def device_like(self) -> Tensor:
+        return self.base.device_like
+
+
+class DirectedModel(nn.Module, ABC):
+    """p(x) = sum or integral of p(x|z) p(z), drawn top-down."""
+
+    support: Support
+
+    @abstractmethod
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+        """``n`` independent exact draws, ``(n, D)``."""
+
+
+class Sampler(Protocol):
+    """A Markov kernel on an explicit state. ``kernel_on`` is ``"x"``, or ``"ladder"`` if it moves all temperatures at once."""
+
+    kernel_on: ClassVar[str]
+
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Any: ...
+
+    def step(self, model: EnergyModel, state: Any, *, generator: torch.Generator) -> tuple[Any, Any]: ...
+
+
+class Objective(Protocol):
+    """What a gradient learner minimises."""
+
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Any:
+        """Chains, queues; ``state.module``, if there is one, holds trainable extras."""
+
+    def losses(self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
+        """One loss per optimiser group, the next state, and numbers to record."""
+
+    def precondition(self, model: Any, state: Any) -> None:
+        """Rewrite the gradients in place after the backward pass; nothing by default (centring uses it)."""
+
+    def epoch(self, model: Any, data: Data, state: Any, *, generator: torch.Generator) -> Any:
+        """Between epochs; returns the state, unchanged by default."""
+
+
+class Update(Protocol):
+    """EM, coordinate ascent, Gibbs: closed-form steps without an optimiser."""
+
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Any: ...
+
+    def update(self, model: Any, data: Data, state: Any, *, generator: torch.Generator) -> tuple[Any, dict[str, Tensor]]: ...
+
+
+class PartitionEvaluator(Protocol):
+    """log Z as a Quantity."""
+
+    def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity: ...
+
+
+class LikelihoodEvaluator(Protocol):
+    """log p(x), mean over rows, as a Quantity."""
+
+    def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity: ...
+
+
+def in_double(model: EnergyModel) -> EnergyModel:
+    """A copy in float64, for numbers that are published."""
+    if isinstance(model, Annealed):
+        return Annealed(in_double(model.base), model.beta.double())
+    return copy.deepcopy(model).double()

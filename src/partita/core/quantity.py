@@ -1,0 +1,173 @@
+r"""A number that says what it is: exact, a bound or an estimate, with an interval and a verdict.
+
+The interval is about computing the number on these data (Monte Carlo, log Z); ``se_data`` is the spread over test points.
+The two errors are kept apart.
+
+.. math:: -[l, u] = [-u, -l], \qquad [l_1, u_1] + [l_2, u_2] = [l_1 + l_2,\; u_1 + u_2]          (theory/scoring.md, eq. 5.1)
+
+Sums of intervals cover with probability at least 1 - alpha_1 - alpha_2 whatever the dependence (Bonferroni), and say so.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from partita.core.errors import invalid
+
+Kind = Literal["exact", "lower", "upper", "estimate", "none"]
+Verdict = Literal["tight", "loose", "do not publish"]
+Direction = Literal["low", "high", "none"]
+
+KINDS = ("exact", "lower", "upper", "estimate", "none")
+VERDICTS = ("tight", "loose", "do not publish")  # from best to worst
+_MIRROR = {"lower": "upper", "upper": "lower", "low": "high", "high": "low"}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value with its kind, interval and method.
+
+    Arguments:
+        value: The number.
+        low, high: Ends of the interval for the computing error; equal to ``value`` when exact.
+        level: Probability with which the interval covers; 1 when exact.
+        kind: ``exact``, ``lower`` or ``upper`` (a bound in expectation), ``estimate``, or ``none`` (no likelihood exists).
+        unit: For example ``nats``.
+        method: How it was computed, in a few words.
+        n: How many data it averages over; 0 if it is not about data.
+        se_data: Standard error over the data, for a mean over rows.
+        verdict: ``tight``, ``loose`` or ``do not publish``.
+        direction: The side on which the value errs if it errs: ``low``, ``high`` or ``none`` (either).
+        details: Diagnostics by name (ESS, k-hat, gap, per-row values).
+
+    >>> log_z = Quantity(10.0, 9.5, 10.5, level=0.95, kind="estimate", method="AIS", direction="low")
+    >>> print(-log_z)
+    -10.000 nats [-10.500, -9.500], estimate by AIS, tight
+    >>> (3.0 - log_z).direction
+    'high'
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    level: float = 1.0
+    kind: Kind = "exact"
+    unit: str = "nats"
+    method: str = ""
+    n: int = 0
+    se_data: float = 0.0
+    verdict: Verdict = "tight"
+    direction: Direction = "none"
+    details: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise invalid("Quantity", "kind", "be one of " + ", ".join(KINDS), repr(self.kind))
+        if self.verdict not in VERDICTS:
+            raise invalid("Quantity", "verdict", "be one of " + ", ".join(VERDICTS), repr(self.verdict))
+        for end in ("low", "high"):
+            if math.isnan(getattr(self, end)):
+                object.__setattr__(self, end, self.value)
+        if self.low > self.value or self.value > self.high:
+            raise invalid("Quantity", "low and high", "enclose the value", f"{self.low} <= {self.value} <= {self.high}")
+        if self.kind == "exact" and self.low != self.high:
+            raise invalid("Quantity", "low and high", "equal the value when the kind is exact", f"[{self.low}, {self.high}]")
+
+    @property
+    def width(self) -> float:
+        """Length of the interval."""
+        return self.high - self.low
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the verdict allows the number to be published with its interval."""
+        return self.verdict != "do not publish"
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __neg__(self) -> "Quantity":
+        return replace(
+            self,
+            value=-self.value,
+            low=-self.high,
+            high=-self.low,
+            kind=_MIRROR.get(self.kind, self.kind),  # type: ignore[arg-type]
+            direction=_MIRROR.get(self.direction, self.direction),  # type: ignore[arg-type]
+            details=dict(self.details),
+        )
+
+    def __add__(self, other: "Quantity | float") -> "Quantity":
+        if not isinstance(other, Quantity):
+            shift = float(other)
+            return replace(self, value=self.value + shift, low=self.low + shift, high=self.high + shift)
+        if self.unit != other.unit:
+            raise invalid("Quantity", "unit", f"be {self.unit!r} in both terms of a sum", repr(other.unit))
+        return Quantity(
+            value=self.value + other.value,
+            low=self.low + other.low,
+            high=self.high + other.high,
+            level=max(0.0, self.level + other.level - 1.0),
+            kind=_sum_kind(self.kind, other.kind),
+            unit=self.unit,
+            method=" and ".join(dict.fromkeys(m for m in (self.method, other.method) if m)),
+            n=max(self.n, other.n),
+            se_data=math.hypot(self.se_data, other.se_data),
+            verdict=max(self.verdict, other.verdict, key=VERDICTS.index),
+            direction=_sum_direction(self, other),
+            details={**other.details, **self.details},
+        )
+
+    __radd__ = __add__
+
+    def __sub__(self, other: "Quantity | float") -> "Quantity":
+        return self + (-other)
+
+    def __rsub__(self, other: "Quantity | float") -> "Quantity":
+        return -self + other
+
+    def __mul__(self, factor: float) -> "Quantity":
+        base = -self if factor < 0 else self
+        a = abs(float(factor))
+        return replace(base, value=a * base.value, low=a * base.low, high=a * base.high, se_data=a * base.se_data)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> "Quantity":
+        return self * (1.0 / divisor)
+
+    def __str__(self) -> str:
+        interval = "" if self.kind == "exact" or self.low == self.high else f" [{self.low:.3f}, {self.high:.3f}]"
+        data = f" (± {self.se_data:.3f} over {self.n} rows)" if self.n and self.se_data else ""
+        label = {"exact": "exact", "lower": "lower bound", "upper": "upper bound", "estimate": "estimate", "none": "no likelihood"}[self.kind]
+        method = f" by {self.method}" if self.method else ""
+        verdict = "" if self.kind == "exact" else f", {self.verdict}"
+        return f"{self.value:.3f} {self.unit}{interval}{data}, {label}{method}{verdict}"
+
+
+def bits_per_dimension(q: Quantity, dimensions: int) -> Quantity:
+    """A log-likelihood in nats per row as negative bits per coordinate (lower is better).
+
+    >>> round(bits_per_dimension(Quantity(-8 * math.log(2)), 8).value, 3)
+    1.0
+    """
+    return replace(-q / (dimensions * math.log(2)), unit="bits per dimension")
+
+
+def _sum_kind(a: Kind, b: Kind) -> Kind:
+    if "none" in (a, b):
+        return "none"
+    if a == b:
+        return a
+    if "exact" in (a, b):
+        return b if a == "exact" else a
+    return "estimate"  # a lower plus an upper bound, or a bound plus an estimate, has no direction
+
+
+def _sum_direction(a: Quantity, b: Quantity) -> Direction:
+    if a.direction == b.direction:
+        return a.direction
+    if "exact" in (a.kind, b.kind):
+        return b.direction if a.kind == "exact" else a.direction
+    return "none"

@@ -1,0 +1,77 @@
+"""Randomness is handed in: every draw of partita goes through here, from an explicit generator.
+
+``torch.rand`` compared with the probability is about three times faster on a CPU than ``torch.bernoulli``.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Distribution, Normal
+
+
+def uniform(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
+    """U[0, 1) with the device and dtype of ``like``."""
+    return torch.rand(shape, generator=generator, device=like.device, dtype=like.dtype)
+
+
+def normal(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
+    """N(0, 1) with the device and dtype of ``like``."""
+    return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+
+
+def bernoulli(p: Tensor, generator: torch.Generator) -> Tensor:
+    """Zeros and ones, one with probability ``p``, in the dtype of ``p``."""
+    return (uniform(p.shape, p, generator) < p).to(p.dtype)
+
+
+def categorical(log_weights: Tensor, generator: torch.Generator, n: int) -> Tensor:
+    """``n`` indices drawn with replacement in proportion to ``exp(log_weights)``, by inversion in float64."""
+    edges = torch.softmax(log_weights.double(), -1).cumsum(-1)
+    u = torch.rand(n, generator=generator, device=edges.device, dtype=torch.float64) * edges[-1]
+    return torch.searchsorted(edges, u, right=True).clamp_max(len(edges) - 1)
+
+
+def permutation(n: int, generator: torch.Generator) -> Tensor:
+    """A random order of ``n`` things."""
+    return torch.randperm(n, generator=generator, device=generator.device)
+
+
+def draw(distribution: Distribution, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
+    """A draw from any ``torch.distributions`` object; factorised Bernoulli and normal take the fast way."""
+    full = (*shape, *distribution.batch_shape, *distribution.event_shape)
+    if isinstance(distribution, Bernoulli):
+        p = distribution.probs
+        return (uniform(full, p, generator) < p).to(p.dtype)
+    if isinstance(distribution, Normal):
+        return normal(full, distribution.loc, generator).mul_(distribution.scale).add_(distribution.loc)
+    with seeded(generator):
+        return distribution.sample(torch.Size(shape))
+
+
+def seed(generator: torch.Generator) -> int:
+    """A fresh seed for what keeps its own state: a numba kernel, a scikit-learn model, a child generator."""
+    return int(torch.randint(2**31 - 1, (), generator=generator, device=generator.device))
+
+
+def child(generator: torch.Generator) -> torch.Generator:
+    """A new generator on the same device, seeded from this one."""
+    return torch.Generator(device=generator.device).manual_seed(seed(generator))
+
+
+def keyed(key: int, *path: int) -> torch.Generator:
+    """A CPU generator that depends only on its numbers, so that any part of a run can be drawn again by itself."""
+    mixed = key
+    for number in path:
+        mixed = (mixed * 6364136223846793005 + number + 1442695040888963407) % 2**63
+    return torch.Generator().manual_seed(mixed)
+
+
+@contextmanager
+def seeded(generator: torch.Generator) -> Iterator[None]:
+    """Code that insists on torch's global generator runs inside this block as a function of ``generator`` alone."""
+    devices = [generator.device] if generator.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed(generator))
+        yield

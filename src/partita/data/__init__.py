@@ -1,0 +1,7 @@
+"""Data to learn from: rows in memory or on disk, frames, files, named sets, and toy sets with known answers."""
+
+from partita.data.files import Splits, read
+from partita.data.named import Dataset, Entry, load, names
+from partita.data.rows import Rows, as_rows
+
+__all__ = ["Dataset", "Entry", "Rows", "Splits", "as_rows", "load", "names", "read"]

@@ -1,0 +1,152 @@
+"""Files of numbers: .npz, .npy (memory-mapped), .csv, .txt and .parquet, with column names where the file has them.
+
+A .txt file is read like a .csv file of numbers that are parted by white space, commas, semicolons or tabs. Nothing is unpickled.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from partita.core.errors import DataError, InputError
+from partita.data.delimited import read_delimited
+from partita.data.parquet import read_parquet
+from partita.data.tables import NUMERIC, Columns
+
+SPLITS = (("train", "valid", "test"), ("x_train", "x_valid", "x_test"))  # the two ways to name the arrays of a split file
+
+
+@dataclass(frozen=True)
+class Splits:
+    """What a file holds: one array, or the arrays of a split; the first axis is the row."""
+
+    train: np.ndarray
+    valid: np.ndarray | None = None
+    test: np.ndarray | None = None
+    columns: Columns = None
+    weight: np.ndarray | None = None
+
+
+def read(path: str | Path, array: str | None = None) -> Splits:
+    """The numbers in a file; ``array`` picks one array of an .npz. Missing values of a .csv or .parquet arrive as NaN."""
+    path = Path(path)
+    _check_file(path)
+    if array is not None and path.suffix.lower() != ".npz":
+        raise DataError(f"load: only an .npz file holds named arrays; got {array!r} with {path}. Leave out ':{array}'.")
+    if path.suffix.lower() == ".npz":
+        return _read_npz(path, array)
+    return READERS[path.suffix.lower()](path)
+
+
+def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Shape and dtype of each array in an .npz, from the headers alone: nothing is decompressed beyond them."""
+    found = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            with archive.open(member) as stream:
+                version = np.lib.format.read_magic(stream)
+                header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = header(stream)
+            found[member.removesuffix(".npy")] = (shape, dtype)
+    return found
+
+
+def choose(found: dict[str, tuple[tuple[int, ...], np.dtype]]) -> dict[str, str]:
+    """Which array is train, valid and test; empty if the names do not tell.
+
+    >>> pixels = ((3, 2), np.dtype("uint8"))
+    >>> choose({"x_train": pixels, "x_test": pixels, "y_test": ((3,), np.dtype(int))})
+    {'train': 'x_train', 'test': 'x_test'}
+    """
+    for names in SPLITS:
+        if names[0] in found:
+            return {split: name for split, name in zip(SPLITS[0], names, strict=True) if name in found}
+    numeric = [name for name, (shape, dtype) in found.items() if shape and dtype.kind in NUMERIC]
+    if "x" in found or len(numeric) == 1:
+        return {"train": "x" if "x" in found else numeric[0]}
+    return {}
+
+
+def damaged(path: Path) -> DataError:
+    """The error for a file that does not hold what its ending says."""
+    return DataError(f"load: {path} must be a whole {path.suffix} file; got one that is cut short or damaged. Copy or download it again.")
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise DataError(f"load: {path} must be a file; got a folder. Name a file in it, or point PARTITA_DATA at it and use its names.")
+    if not path.exists():
+        raise DataError(f"load: {path} must be a file; got a path where there is none. Check the spelling and the working directory.")
+    if path.suffix.lower() not in ENDINGS:
+        came = path.suffix or "no ending"
+        raise DataError(f"load: {path} must end in one of {' '.join(ENDINGS)}; got {came}. Convert it to one of these.")
+    if path.stat().st_size == 0:
+        raise DataError(f"load: {path} must hold rows; got an empty file. Write it again.")
+
+
+def _read_npy(path: Path) -> Splits:
+    try:
+        return Splits(np.lib.format.open_memmap(path, mode="r"))
+    except (ValueError, EOFError, OSError) as error:
+        raise (_objects(path) if "Python objects" in str(error) else damaged(path)) from error
+
+
+def _read_npz(path: Path, array: str | None) -> Splits:
+    try:
+        found = headers(path)
+        names = {"train": array} if array in found else {} if array else choose(found)
+        if not names:
+            raise _which(path, array, list(found))
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {split: archive[name] for split, name in names.items()}
+            return Splits(**arrays, columns=_columns(archive, arrays["train"]), weight=_weight(archive, names, arrays["train"]))
+    except DataError:
+        raise
+    except (ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        raise (_objects(path) if "Object arrays" in str(error) else damaged(path)) from error
+
+
+def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:
+    names = archive.get("columns")
+    return tuple(map(str, names)) if names is not None and x.shape[1:] == names.shape else None
+
+
+def _weight(archive: np.lib.npyio.NpzFile, names: dict[str, str], x: np.ndarray) -> np.ndarray | None:
+    weight = archive.get("weights") if names == {"train": "x"} else None
+    return weight if weight is not None and weight.shape == x.shape[:1] else None
+
+
+def _which(path: Path, array: str | None, found: list[str]) -> DataError:
+    came = "no choice among them" if array is None else repr(array)
+    example = f"{path.stem}:{found[0]}" if found else ""
+    return DataError(f"load: {path} needs one of its arrays {', '.join(found)}; got {came}. Choose one after a colon, as in {example}.")
+
+
+def _objects(path: Path) -> DataError:
+    remedy = "Save plain numbers with numpy.save or numpy.savez."
+    return DataError(f"load: {path} must hold numbers; got Python objects, which could run code and are never read. {remedy}")
+
+
+def _tabular(reader: Callable[[Path], tuple[np.ndarray, Columns]]) -> Callable[[Path], Splits]:
+    def read_table(path: Path) -> Splits:
+        try:
+            table, columns = reader(path)
+        except InputError as error:
+            raise DataError(str(error)) from error
+        except (UnicodeDecodeError, OSError) as error:
+            raise damaged(path) from error
+        return Splits(table, columns=columns)
+
+    return read_table
+
+
+READERS: dict[str, Callable[[Path], Splits]] = {
+    ".npy": _read_npy,
+    ".csv": _tabular(read_delimited),
+    ".txt": _tabular(read_delimited),
+    ".parquet": _tabular(read_parquet),
+}
+ENDINGS = (".npz", *READERS)

@@ -1,0 +1,165 @@
+"""Data by name, path or value: ``load`` gives train, validation and test rows, always split in the same way."""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from partita.core.errors import DataError, InputError
+from partita.core.rng import keyed, permutation
+from partita.data import folder
+from partita.data.builtin import BUILTIN, Source
+from partita.data.files import ENDINGS, read
+from partita.data.rows import Binarize, Rows
+from partita.data.tables import Columns
+
+SPLIT_KEY = 80_20
+HELD_OUT = 0.2
+DYNAMIC = ("mnist",)  # grey levels that binarize="auto" draws anew in every batch
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows to learn from and rows to score on.
+
+    Arguments:
+        name: What it was loaded as.
+        train, valid, test: The rows; ``None`` where there are none.
+        columns: Names, if known.
+        note: What it is, and its licence.
+        shape: How to draw a row as an image, such as (28, 28).
+        entropy: The entropy in nats of the distribution behind it, where it is known; no model scores above its negative.
+    """
+
+    name: str
+    train: Rows
+    valid: Rows | None = None
+    test: Rows | None = None
+    columns: Columns = None
+    note: str = ""
+    shape: tuple[int, ...] | None = None
+    entropy: float | None = None
+
+
+class Entry(NamedTuple):
+    """A line of the listing of data sets."""
+
+    name: str
+    size: str
+    where: str
+    note: str
+
+
+def load(source: Any, *, binarize: Binarize | str = "auto") -> Dataset:
+    """Data from a built-in name, a name under ``$PARTITA_DATA``, a path, an array, a frame or a Dataset.
+
+    Where there is no test split, one row in five is held out, always the same ones. ``binarize`` is as in :class:`Rows`;
+    ``"auto"`` makes only ``mnist`` binary (dynamic), ``"none"`` nothing.
+
+    >>> load("digits").train
+    Rows(1438 x 64)
+    """
+    if isinstance(source, Dataset):
+        return source if binarize == "auto" else _again(source, binarize)
+    if isinstance(source, (str, os.PathLike)):
+        name = os.fspath(source)
+        try:
+            return _build(name, _find(name), binarize, f"load({name!r})")
+        except InputError as error:
+            raise DataError(str(error)) from error
+    return _of_value(source, binarize)
+
+
+def names() -> list[Entry]:
+    """What can be loaded by name: the built-in sets, then what is found under ``$PARTITA_DATA``.
+
+    >>> names()[0].name, names()[0].size
+    ('digits', '1797 x 64')
+    """
+    listed = [Entry(name, maker.size, "built in", maker.note) for name, maker in BUILTIN.items()]
+    found = folder.entries()
+    remote = [] if any(name == "mnist" for name, _ in found) else [Entry("mnist", "60000/10000 x 784", "OpenML", folder.NOTES["mnist"])]
+    return listed + remote + [Entry(name, size, "$PARTITA_DATA", folder.NOTES.get(name, "")) for name, size in found]
+
+
+def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
+    """One row in five for testing: the same ones on every call, whatever the caller's seed."""
+    order = permutation(len(rows), keyed(SPLIT_KEY, len(rows))).numpy()
+    count = round(HELD_OUT * len(rows))
+    if count == 0:
+        return rows, None
+    return rows.take(np.sort(order[count:])), rows.take(np.sort(order[:count]))
+
+
+def _find(name: str) -> Source:
+    if name in BUILTIN:
+        return BUILTIN[name].make()
+    base, array = _parts(name)
+    if Path(base).suffix.lower() in ENDINGS:
+        return Source(read(base, array))
+    path = folder.path_of(base)
+    if path is not None:
+        return Source(read(path, array), folder.NOTES.get(base, ""), folder.SHAPES.get(base))
+    if name == "mnist":
+        return Source(folder.mnist_from_openml(), folder.NOTES["mnist"])
+    if Path(base).exists() or Path(base).suffix:
+        return Source(read(base, array))  # which says what is wrong with it
+    raise _unknown(name)
+
+
+def _parts(name: str) -> tuple[str, str | None]:
+    base, colon, array = name.rpartition(":")
+    return (base, array) if colon and array and not set(array) & set("/\\") else (name, None)
+
+
+def _unknown(name: str) -> DataError:
+    known = [entry.name for entry in names()]
+    families = dict.fromkeys(re.sub(r"([/:]).*", r"\1...", known_name) for known_name in known)
+    close = get_close_matches(name, known, 1, 0.5)
+    hint = f"Did you mean {close[0]!r}?" if close else "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
+    return DataError(f"load: {name!r} must be a path or one of {', '.join(families)}; got neither. {hint}")
+
+
+def _build(name: str, source: Source, binarize: Any, owner: str) -> Dataset:
+    splits = source.splits
+    binarize = ("dynamic" if name in DYNAMIC else None) if binarize == "auto" else None if binarize == "none" else binarize
+    train = Rows(_flat(splits.train), splits.weight, binarize, scale=source.scale, columns=splits.columns, owner=owner)
+    valid, test = (None if x is None else _like(train, x, owner) for x in (splits.valid, splits.test))
+    if test is None:
+        train, test = hold_out(train)
+    shape = source.shape or (splits.train.shape[1:] if splits.train.ndim > 2 else None)
+    return Dataset(name, train, valid, test, train.columns, source.note, shape, source.entropy)
+
+
+def _of_value(x: Any, binarize: Any) -> Dataset:
+    shape = tuple(x.shape[1:]) if isinstance(x, (np.ndarray, Tensor)) and x.ndim > 2 else None
+    rows = x if isinstance(x, Rows) else Rows(x if shape is None else _flat(x), owner="load")
+    train, test = hold_out(rows)
+    data = Dataset("data", train, None, test, rows.columns, shape=shape)
+    return data if binarize == "auto" else _again(data, binarize)
+
+
+def _flat(x: Any) -> Any:
+    return x.reshape(len(x), -1) if x.ndim not in (0, 2) and len(x) else x
+
+
+def _like(train: Rows, x: np.ndarray, owner: str) -> Rows:
+    rows = Rows(_flat(x), None, train.binarize, scale=train.scale, owner=owner)
+    if rows.width != train.width:
+        remedy = "Save the parts of a split with the same columns."
+        raise DataError(f"{owner}: every split must have {train.width} columns, as train has; got {rows.width}. {remedy}")
+    rows.columns = train.columns
+    return rows
+
+
+def _again(data: Dataset, binarize: Any) -> Dataset:
+    def change(rows: Rows) -> Rows:
+        return rows.binarized(None if binarize == "none" else binarize, "load")
+
+    valid, test = (None if rows is None else change(rows) for rows in (data.valid, data.test))
+    return replace(data, train=change(data.train), valid=valid, test=test)

@@ -1,0 +1,70 @@
+"""Parquet files, read piece by piece; a table too large for memory goes to a temporary memory map."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partita.core.errors import DataError
+from partita.data.tables import NUMERIC, Columns, not_numeric
+
+IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory
+PIECE = 1 << 16  # rows read together
+
+
+def read_parquet(path: Path) -> tuple[np.ndarray, Columns]:
+    """The table and its column names; missing values become NaN."""
+    try:
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise DataError(f"load: {path} needs the package pyarrow to be read. Install it with: pip install 'partita[frames]'") from error
+    try:
+        with ParquetFile(path) as source:
+            return _fill(source, _dtype(source, path)), tuple(source.schema_arrow.names)
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"load: {path} must be a whole .parquet file; got one that is cut short or damaged. Copy it again.") from error
+
+
+def _fill(source: Any, dtype: np.dtype) -> np.ndarray:
+    table = _room((source.metadata.num_rows, source.metadata.num_columns), dtype)
+    start = 0
+    for piece in source.iter_batches(PIECE):
+        for i, column in enumerate(piece.columns):
+            table[start : start + len(column), i] = column.to_numpy(zero_copy_only=False)
+        start += len(piece)
+    return table
+
+
+def _room(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    if shape[0] * shape[1] * dtype.itemsize <= IN_MEMORY:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile() as file:  # its space is freed with the map
+        return np.memmap(file, dtype, "w+", shape=shape)
+
+
+def _dtype(source: Any, path: Path) -> np.dtype:
+    types = [_numpy_type(field.type) for field in source.schema_arrow]
+    text = [repr(field.name) for field, kind in zip(source.schema_arrow, types, strict=True) if kind is None]
+    if text:
+        raise not_numeric("load", text, str(path))
+    dtype = np.result_type(*[kind for kind in types if kind is not None])
+    return dtype if dtype.kind == "f" or not _may_miss(source.metadata) else np.dtype(float)
+
+
+def _numpy_type(arrow_type: Any) -> np.dtype | None:
+    try:
+        kind = np.dtype(arrow_type.to_pandas_dtype())
+    except (NotImplementedError, TypeError):
+        return None
+    return kind if kind.kind in NUMERIC else None
+
+
+def _may_miss(metadata: Any) -> bool:
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            statistics = metadata.row_group(group).column(column).statistics
+            if statistics is None or statistics.null_count is None or statistics.null_count > 0:
+                return True
+    return False

@@ -1,0 +1,205 @@
+r"""Rows to learn from: an array, a tensor or a memory map, with weights, and with grey levels made binary on the way.
+
+Dynamic binarisation reads grey levels as probabilities and draws anew in every batch, so that
+
+.. math:: E[x_i] = \overline{g}_i, \qquad \mathrm{Var}[x_i] = \overline{g}_i (1 - \overline{g}_i), \qquad g = \text{grey} / \text{scale}
+
+Letters: N rows, B batch, D columns.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from partita.core.errors import invalid
+from partita.core.protocols import Batch
+from partita.core.rng import bernoulli
+from partita.data.tables import Columns, as_table, check_finite_table, chunks
+
+Binarize = Literal["dynamic"] | float | None
+
+
+class Rows:
+    """A table that is read one batch at a time; it implements :class:`partita.core.protocols.Data`.
+
+    Arguments:
+        x: Array (also a memory map, which stays on disk), tensor, frame or list, (N, D), of any real dtype.
+        weight: One nonnegative number per row; kept with mean one.
+        binarize: ``None``; ``"dynamic"`` to draw zeros and ones from the grey levels anew in every batch; or a threshold in (0, 1).
+        scale: The grey level that means one; by default 255 for bytes above 1, else 1.
+        columns: Names, by default those of a frame.
+        owner: Who asks, for error messages.
+
+    >>> rows = Rows([[0, 255], [0, 0]], binarize=0.5, scale=255)
+    >>> rows, rows.mean().tolist()
+    (Rows(2 x 2, binarize=0.5), [0.0, 0.5])
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        weight: Any = None,
+        binarize: Binarize = None,
+        *,
+        scale: float | None = None,
+        columns: Sequence[str] | None = None,
+        owner: str = "Rows",
+    ) -> None:
+        self.array, names = as_table(x, owner)
+        self.columns = names if columns is None else _check_columns(columns, self.array.shape[1], owner)
+        check_finite_table(self.array, self.columns, owner)
+        self.binarize: Binarize = _check_binarize(binarize, owner)
+        self.scale: float | None = scale if binarize is None else _grey_scale(self.array, scale, owner)
+        self.weight: Tensor | None = None if weight is None else _check_weight(weight, len(self.array), owner)
+        self._selected: np.ndarray | None = None
+        self._type = np.float64 if self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8 else np.float32
+
+    @property
+    def width(self) -> int:
+        """Number of columns D."""
+        return self.array.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the batches."""
+        return torch.float64 if self._type is np.float64 else torch.float32
+
+    def __len__(self) -> int:
+        return len(self.array) if self._selected is None else len(self._selected)
+
+    def __repr__(self) -> str:
+        binarize = "" if self.binarize is None else f", binarize={self.binarize!r}"
+        return f"Rows({len(self)} x {self.width}{', weighted' if self.weight is not None else ''}{binarize})"
+
+    def batch(self, index: Tensor, *, generator: torch.Generator) -> Batch:
+        """The rows numbered ``index`` (a LongTensor), on the generator's device."""
+        x = self._draw(index.cpu().numpy(), generator)
+        weight = None if self.weight is None else self.weight[index.cpu()].to(x)
+        return Batch(x=x, weight=weight, index=index)
+
+    def tensor(self, generator: torch.Generator | None = None) -> Tensor:
+        """All rows as one batch, (N, D); dynamic binarisation needs the generator."""
+        if generator is None and self.binarize == "dynamic":
+            raise invalid("Rows.tensor", "generator", "be given when binarize='dynamic' draws the rows anew", None)
+        generator = torch.Generator() if generator is None else generator
+        out = torch.empty(len(self), self.width, dtype=self.dtype, device=generator.device)
+        for part in chunks(*out.shape):
+            out[part] = self._draw(np.arange(part.start, part.stop), generator)
+        return out
+
+    def mean(self) -> Tensor:
+        """Weighted column means of what batches hold on average, in float64, (D,)."""
+        total = np.zeros(self.width)
+        for values, weight in self._expected():
+            total += weight @ values
+        return torch.from_numpy(total / len(self))
+
+    def variance(self) -> Tensor:
+        """Weighted column variances (divided by N) of what batches hold, in float64, (D,)."""
+        mean = self.mean()
+        if self.binarize is not None:
+            return mean * (1 - mean)
+        total = np.zeros(self.width)
+        for values, weight in self._expected():
+            total += weight @ (values - mean.numpy()) ** 2
+        return torch.from_numpy(total / len(self))
+
+    def take(self, index: Tensor | np.ndarray | Sequence[int]) -> "Rows":
+        """A view of some rows, by number or by a mask; the table is not copied, and weights get mean one again."""
+        chosen = np.arange(len(self))[np.asarray(index)]
+        view = copy(self)
+        view._selected = chosen if self._selected is None else self._selected[chosen]
+        view.weight = None if self.weight is None else _check_weight(self.weight[chosen], len(chosen), "Rows.take")
+        return view
+
+    def weighted(self, weight: Any, owner: str = "Rows.weighted") -> "Rows":
+        """The same rows with other weights."""
+        view = copy(self)
+        view.weight = _check_weight(weight, len(self), owner)
+        return view
+
+    def binarized(self, binarize: Binarize, owner: str = "Rows.binarized") -> "Rows":
+        """The same rows with another way, or none, of making them binary."""
+        view = copy(self)
+        view.binarize = _check_binarize(binarize, owner)
+        view.scale = self.scale if binarize is None else _grey_scale(self.array, self.scale, owner)
+        return view
+
+    def _read(self, index: np.ndarray) -> np.ndarray:
+        rows = index if self._selected is None else self._selected[index]
+        return self.array[rows].astype(self._type, copy=False)
+
+    def _draw(self, index: np.ndarray, generator: torch.Generator) -> Tensor:
+        x = torch.from_numpy(self._read(index)).to(generator.device)
+        if self.binarize is None:
+            return x
+        grey = x / (self.scale or 1.0)
+        return bernoulli(grey, generator) if isinstance(self.binarize, str) else (grey > self.binarize).to(x.dtype)
+
+    def _expected(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for part in chunks(len(self), self.width):
+            values = self._read(np.arange(part.start, part.stop))
+            if self.binarize is not None:
+                grey = values / (self.scale or 1.0)
+                values = grey if isinstance(self.binarize, str) else grey > self.binarize
+            weight = np.ones(len(values)) if self.weight is None else self.weight[part].numpy()
+            yield values.astype(np.float64, copy=False), weight
+
+
+def as_rows(x: Any, weight: Any = None, owner: str = "fit") -> Rows:
+    """Rows from Rows, a tensor, a NumPy array, a pandas or polars frame, or nested lists, checked.
+
+    >>> as_rows(torch.eye(3), owner="fit")
+    Rows(3 x 3)
+    """
+    if isinstance(x, Rows):
+        return x if weight is None else x.weighted(weight, owner)
+    return Rows(x, weight, owner=owner)
+
+
+def _check_binarize(binarize: Any, owner: str) -> Binarize:
+    if binarize is None or (isinstance(binarize, str) and binarize == "dynamic"):
+        return binarize
+    if isinstance(binarize, (int, float)) and 0 < binarize < 1:
+        return float(binarize)
+    raise invalid(owner, "binarize", "be None, 'dynamic' or a threshold between 0 and 1", repr(binarize))
+
+
+def _grey_scale(table: np.ndarray, scale: float | None, owner: str) -> float:
+    low, high = _range(table)
+    if scale is None:
+        scale = 255.0 if table.dtype == np.uint8 and high > 1 else 1.0
+    if low < 0 or high > scale:
+        remedy = "Give the largest grey level as scale, or leave binarize out."
+        raise invalid(owner, "x", f"hold grey levels from 0 to {scale:g} to be made binary", f"values from {low:g} to {high:g}", remedy)
+    return float(scale)
+
+
+def _range(table: np.ndarray) -> tuple[float, float]:
+    parts = [table[part] for part in chunks(*table.shape)]  # views
+    return float(min(part.min() for part in parts)), float(max(part.max() for part in parts))
+
+
+def _check_columns(columns: Sequence[str], width: int, owner: str) -> Columns:
+    if len(columns) != width:
+        raise invalid(owner, "columns", f"name {width} columns", f"{len(columns)} names")
+    return tuple(map(str, columns))
+
+
+def _check_weight(weight: Any, n: int, owner: str) -> Tensor:
+    try:
+        mass = torch.as_tensor(np.asarray(weight, dtype=np.float64)).clone()
+    except (TypeError, ValueError) as error:
+        raise invalid(owner, "weight", "be numeric", type(weight).__name__) from error
+    if mass.shape != (n,):
+        raise invalid(owner, "weight", f"have shape ({n},), one number per row", f"shape {tuple(mass.shape)}")
+    bad = (~torch.isfinite(mass) | (mass < 0)).nonzero()
+    if len(bad):
+        raise invalid(owner, "weight", "be finite and at least 0", f"{mass[bad[0]].item()} at row {bad[0].item()}")
+    if mass.sum() == 0:
+        raise invalid(owner, "weight", "have a sum above 0", "only zeros", "Leave weight out to weigh all rows alike.")
+    return mass / mass.mean()

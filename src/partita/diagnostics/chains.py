@@ -1,0 +1,50 @@
+"""Have the chains mixed? R-hat and effective sample size, from arviz-stats."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+RHAT_FINE = 1.01
+RHAT_LOOSE = 1.05
+
+
+class ChainReport(NamedTuple):
+    """The worst coordinate's R-hat and effective sample sizes over all chains; nan where nothing moved."""
+
+    rhat: float
+    ess_bulk: float
+    ess_tail: float
+    chains: int
+    draws: int
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the chains agree as well as independent ones would."""
+        return self.rhat < RHAT_LOOSE
+
+    def __str__(self) -> str:
+        word = "mixed" if self.mixed else "not mixed: run longer, or temper"
+        return f"R-hat {self.rhat:.3f}, ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail), {self.chains} chains x {self.draws} draws: {word}"
+
+
+def summarise_chains(values: Tensor) -> ChainReport:
+    """R-hat and ESS of scalar summaries, ``(C, n, K)``; the worst of the K is reported."""
+    from arviz_stats.base import array_stats
+
+    table = values.detach().double().cpu().movedim(-1, 0).numpy()  # (K, C, n)
+    moving = table.std(axis=(1, 2)) > 0
+    if not moving.any() or table.shape[-1] < 4:
+        return ChainReport(float("nan"), float("nan"), float("nan"), *values.shape[:2])
+    table = table[moving]
+    return ChainReport(
+        float(array_stats.rhat(table).max()) if values.shape[0] > 1 else float("nan"),
+        float(array_stats.ess(table, method="bulk").min()),
+        float(array_stats.ess(table, method="tail", prob=0.9).min()),
+        *values.shape[:2],
+    )
+
+
+def standard_error(means: Tensor) -> Tensor:
+    """Standard error of an average of independent means, over the first dimension."""
+    return means.std(0, correction=1) / torch.tensor(float(len(means))).sqrt()

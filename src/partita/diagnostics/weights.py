@@ -1,0 +1,66 @@
+r"""Can these importance weights be trusted? Effective sample size, Pareto k-hat, and the one place where verdicts are made.
+
+.. math:: \mathrm{ESS} = \frac{(\sum_i w_i)^2}{\sum_i w_i^2}, \qquad
+          \mathrm{se}\big(\log \bar w\big) \approx \sqrt{1/\mathrm{ESS} - 1/n}          (theory/scoring.md, eq. 5.3)
+
+The thresholds are calibrated by the coverage test over random RBMs (tests/truth/test_coverage.py).
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core.quantity import Verdict
+
+ESS_TIGHT, ESS_LOOSE = 0.10, 0.02  # share of the chains that carry the weight
+KHAT_TIGHT, KHAT_LOOSE = 0.7, 1.0
+GAP_TIGHT, GAP_LOOSE = 1.0, 4.0  # nats between forward and reverse annealing
+MIN_ESS = 5.0  # below this a standard error means nothing
+
+
+class WeightReport(NamedTuple):
+    """log of the mean weight with its standard error, and how far to trust it."""
+
+    log_mean: float
+    se: float
+    ess: float
+    khat: float
+    n: int
+
+
+def summarise_weights(log_w: Tensor) -> WeightReport:
+    """Summary of log weights ``(n,)`` in float64."""
+    log_w = log_w.double()
+    n = len(log_w)
+    log_mean = float(torch.logsumexp(log_w, 0)) - math.log(n)
+    ess = float(1 / torch.softmax(log_w, 0).square().sum())
+    return WeightReport(log_mean, math.sqrt(max(0.0, 1 / ess - 1 / n)), ess, pareto_khat(log_w), n)
+
+
+def pareto_khat(log_w: Tensor) -> float:
+    """Shape of the generalised Pareto tail of the weights (Vehtari et al. 2024); below 0.7 the mean is reliable."""
+    from arviz_stats.base import array_stats
+
+    if len(log_w) < 25 or float(log_w.std()) < 1e-8:  # too few for a tail, or no tail
+        return math.nan if len(log_w) < 25 else -math.inf
+    return float(array_stats.psislw(log_w.cpu().numpy())[1])
+
+
+def verdict_on_weights(report: WeightReport) -> Verdict:
+    """From effective sample size and k-hat alone."""
+    share = report.ess / report.n
+    khat = -math.inf if math.isnan(report.khat) else report.khat
+    if share >= ESS_TIGHT and report.ess >= MIN_ESS and khat < KHAT_TIGHT:
+        return "tight"
+    if share >= ESS_LOOSE and report.ess >= MIN_ESS and khat < KHAT_LOOSE:
+        return "loose"
+    return "do not publish"
+
+
+def verdict_on_gap(gap: float) -> Verdict:
+    """From the distance between forward and reverse annealing."""
+    if abs(gap) <= GAP_TIGHT:
+        return "tight"
+    return "loose" if abs(gap) <= GAP_LOOSE else "do not publish"

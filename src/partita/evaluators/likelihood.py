@@ -1,0 +1,71 @@
+r"""The log-likelihood of rows, and the one function that picks how to compute it.
+
+.. math:: \frac1N \sum_i \log p(x_i) = -\frac1N \sum_i F(x_i) - \log Z          (theory/scoring.md, eq. 5.8)
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from partita.core import capability
+from partita.core.checks import check_rows
+from partita.core.errors import Diverged
+from partita.core.protocols import EnergyModel, LikelihoodEvaluator, PartitionEvaluator, in_double
+from partita.core.quantity import Quantity
+
+ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class FromPartition:
+    """Mean log-likelihood per row of an energy model, from an evaluator of log Z (or a log Z that is already known)."""
+
+    partition: PartitionEvaluator | Quantity
+
+    def __call__(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Quantity:
+        log_z = self.partition if isinstance(self.partition, Quantity) else self.partition(model, generator=generator)
+        rows = -free_energies_of_rows(model, x)
+        if not torch.isfinite(rows).all() or not math.isfinite(log_z.value):
+            raise Diverged(f"evaluate: the free energy or log Z of {model.title()} is not finite; its parameters are too large or not numbers.")
+        q = float(rows.mean()) - log_z
+        return _about_rows(q, rows - log_z.value, log_z)
+
+
+@torch.no_grad()
+def free_energies_of_rows(model: EnergyModel, x: Tensor) -> Tensor:
+    """F of every row in float64, some thousands at a time."""
+    model = in_double(model)
+    return torch.cat([model(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)])
+
+
+def evaluate(
+    model: EnergyModel, x: Tensor, *, evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None, generator: torch.Generator
+) -> Quantity:
+    """Mean log-likelihood per row of ``x``, in nats, with its kind, interval and verdict; per-row values in ``details["rows"]``.
+
+    Arguments:
+        x: Rows in the model's support, ``(N, D)``.
+        evaluator: How to compute it; by default exact where the smaller side has at most 2^20 states, else a sandwich of
+            annealings. An evaluator of log Z, or a log Z computed before, serves too.
+    """
+    x = torch.as_tensor(x)
+    check_rows("evaluate", "x", x)
+    model.support.check(x, "evaluate")
+    chosen = capability.default("partition", model) if evaluator is None else evaluator
+    likelihood: Any = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
+    return likelihood(model, x, generator=generator)
+
+
+def _is_partition(evaluator: Any) -> bool:
+    part = capability.PARTS.get(type(evaluator).__name__)
+    return part is not None and part.role == "partition"
+
+
+def _about_rows(q: Quantity, rows: Tensor, log_z: Quantity) -> Quantity:
+    n = len(rows)
+    se = float(rows.std()) / math.sqrt(n) if n > 1 else 0.0
+    details = {**log_z.details, "rows": rows, "log_z": log_z}
+    return Quantity(q.value, q.low, q.high, q.level, q.kind, q.unit, q.method, n, se, q.verdict, q.direction, details)

@@ -1,0 +1,9 @@
+"""Evaluators of log Z, each callable as ``evaluator(model, generator=g)``."""
+
+from partita.evaluators.partition.ais import AIS
+from partita.evaluators.partition.bridge import Bridge
+from partita.evaluators.partition.enumeration import Enumeration
+from partita.evaluators.partition.reverse_ais import ReverseAIS
+from partita.evaluators.partition.sandwich import Sandwich
+
+__all__ = ["AIS", "Bridge", "Enumeration", "ReverseAIS", "Sandwich"]

@@ -1,0 +1,99 @@
+r"""Annealing between the reference and the model: the engine behind AIS, reverse AIS and the sandwich.
+
+.. math:: \log w = \sum_t F_{\beta_t}(x_t) - F_{\beta_{t+1}}(x_t), \qquad x_{t+1} \sim T_{\beta_{t+1}}(\cdot \mid x_t)
+          (theory/scoring.md, eq. 5.2)
+
+Each step computes the model's field at x once; the weight and the next conditional both come from it.
+
+Letters: C chains, T temperatures, D visible.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import capability, rng
+from partita.core.checks import check_count
+from partita.core.errors import Diverged, Unsupported, invalid
+from partita.core.protocols import EnergyModel, Sampler
+
+PILOT_TEMPERATURES = 200
+PILOT_CHAINS = 64
+UNIFORM_SHARE = 0.2  # of the schedule, so that no stretch is left without temperatures
+
+
+class Annealing(NamedTuple):
+    """Where the chains ended and what they weigh."""
+
+    x: Tensor  # (C, D)
+    log_w: Tensor  # (C,), float64
+    spread: Tensor  # (T - 1,), deviation over chains of each increment
+
+
+@torch.no_grad()
+def anneal(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
+    """Move ``x`` along ``betas`` (rising or falling), weighing as it goes."""
+    state: Any = kernel.init(model, x, generator=generator)
+    log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    spreads = []
+    for pair in torch.stack([betas[:-1], betas[1:]], 1).to(x):
+        field = model.field(state.x)
+        here, there = model.energy_along(field, pair[:, None]).double()
+        spreads.append((here - there).std())
+        log_w += here - there
+        state, _ = kernel.step(model.annealed(pair[1]), state._replace(field=field), generator=generator)
+    if not torch.isfinite(log_w).all():
+        raise Diverged(f"annealing {model.title()}: a log weight is not finite; the parameters are too large or not numbers.")
+    return Annealing(state.x, log_w, torch.stack(spreads))
+
+
+def from_reference(model: EnergyModel, chains: int, generator: torch.Generator) -> Tensor:
+    """Exact draws from the reference in the model's dtype."""
+    return model.reference().draw(chains, generator=generator)
+
+
+def resample(x: Tensor, log_w: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """``n`` rows drawn in proportion to their weights."""
+    return x[rng.categorical(log_w, generator, n).to(x.device)]
+
+
+def schedule(model: EnergyModel, kernel: Sampler, temperatures: int, *, generator: torch.Generator) -> Tensor:
+    """Temperatures at equal thermodynamic length, measured by a pilot: dense where the energy fluctuates.
+
+    The pilot only places temperatures; its draws are thrown away, so the estimate stays unbiased.
+    """
+    pilot = torch.linspace(0, 1, min(PILOT_TEMPERATURES, temperatures), dtype=torch.float64)
+    if len(pilot) < 3:
+        return pilot
+    x = from_reference(model, PILOT_CHAINS, generator)
+    spread = anneal(model, kernel, pilot, x, generator=generator).spread.cpu()
+    density = spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE / len(spread)
+    length = torch.cat([torch.zeros(1, dtype=torch.float64), density.cumsum(0)])
+    return _interpolate(torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], pilot)
+
+
+def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel) -> Sampler:
+    """The kernel given, or the default of the capability table; a ladder cannot be annealed."""
+    capability.require(owner, model)
+    if kernel is None:
+        return capability.default("sampler", model)
+    if kernel.kernel_on != "x":
+        raise Unsupported(f"{owner} needs a kernel on x, but {type(kernel).__name__} moves a whole ladder. Use its inner kernel instead.")
+    return kernel
+
+
+def check_annealing(owner: str, temperatures: int, chains: int, level: float) -> None:
+    """The settings that every annealing evaluator shares."""
+    check_count(owner, "temperatures", temperatures, 2)
+    check_count(owner, "chains", chains, 2)
+    if not 0 < level < 1:
+        raise invalid(owner, "level", "lie between 0 and 1", level)
+
+
+def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    index = torch.searchsorted(x, at).clamp(1, len(x) - 1)
+    x0, x1, y0, y1 = x[index - 1], x[index], y[index - 1], y[index]
+    values = y0 + (y1 - y0) * (at - x0) / (x1 - x0)
+    values[0], values[-1] = 0.0, 1.0
+    return values.clamp(0, 1)

@@ -1,0 +1,153 @@
+r"""Bennett's acceptance ratio: the best combination of draws from both ends of a step (Bennett 1976).
+
+.. math:: \sum_i \frac{1}{1 + \frac{n_f}{n_r} e^{\Delta - w_i}} = \sum_j \frac{1}{1 + \frac{n_r}{n_f} e^{-\Delta - w'_j}},
+          \qquad \Delta = \log (Z_1 / Z_0)          (theory/scoring.md, eq. 5.6)
+
+Between two annealings (the sandwich) w and w' are their log weights; between neighbouring rungs of a ladder in equilibrium they
+are energy differences at the draws.
+
+Letters: C chains, T temperatures, n draws.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from partita.core import capability
+from partita.core.checks import check_count
+from partita.core.protocols import EnergyModel, Sampler
+from partita.core.quantity import Quantity, Verdict
+from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
+from partita.evaluators.partition.ais import betas_for
+from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel
+from partita.evaluators.partition.interval import half_width
+
+OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
+RHAT_PUBLISH = 1.2
+
+
+class Ratio(NamedTuple):
+    """log(Z1 / Z0) with its standard error and the overlap of the two ends, between 0 and 1."""
+
+    value: float
+    se: float
+    overlap: float
+
+
+def acceptance_ratio(forward: Tensor, reverse: Tensor) -> Ratio:
+    """Bennett's estimate from log weights of draws at the lower end ``(n,)`` and, with opposite sign, at the upper ``(m,)``."""
+    w, v = forward.double().cpu(), reverse.double().cpu()
+    shift = math.log(len(w) / len(v))
+
+    def balance(delta: float) -> float:
+        return float(torch.sigmoid(w - delta - shift).sum() - torch.sigmoid(v + delta + shift).sum())
+
+    centre = float(torch.cat([w, -v]).median())
+    reach = float(torch.cat([w, -v]).std()) + abs(shift) + 1.0
+    while balance(centre - reach) < 0 or balance(centre + reach) > 0:
+        reach *= 2
+    delta = float(brentq(balance, centre - reach, centre + reach, xtol=1e-10))
+    f, r = torch.sigmoid(w - delta - shift), torch.sigmoid(v + delta + shift)
+    variance = _relative_variance(f) / len(f) + _relative_variance(r) / len(r)
+    return Ratio(delta, math.sqrt(variance), float(2 * torch.minimum(f.mean(), r.mean())))
+
+
+def _relative_variance(values: Tensor) -> float:
+    return float(values.var(correction=0) / values.mean().square().clamp_min(1e-300))
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """log Z from a tempered ladder in equilibrium, Bennett's ratio between each two neighbours.
+
+    Arguments:
+        temperatures: Rungs of the ladder.
+        chains: Independent ladders C; their spread gives the interval.
+        draws: States of each ladder that are used.
+        burn_in: Steps before them.
+        kernel: Moves each rung; chosen by the capability table if not given.
+        level: Of the interval.
+    """
+
+    temperatures: int = 24
+    chains: int = 32
+    draws: int = 400
+    burn_in: int = 200
+    kernel: Sampler | None = None
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_annealing("Bridge", self.temperatures, self.chains, self.level)
+        check_count("Bridge", "draws", self.draws, 4)
+        check_count("Bridge", "burn_in", self.burn_in, 0)
+
+    def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
+        kernel = resolve_kernel("Bridge", self.kernel, model)
+        betas = betas_for(model, kernel, max(self.temperatures, 3), True, generator)
+        betas = torch.unique(betas)
+        up, down, energies = self._collect(model, kernel, betas, generator)
+        report = summarise_chains(energies)
+        value, se, overlap = ladder_ratio(up, down)
+        half = half_width(se, self.level)
+        value += float(model.reference().log_z)
+        return Quantity(
+            value,
+            value - half,
+            value + half,
+            level=self.level,
+            kind="estimate",
+            method="Bennett's ratio on a tempered ladder",
+            verdict=_verdict(overlap, report),
+            details={"overlap": overlap, "rhat": report.rhat, "ess": report.ess_bulk, "chains": self.chains, "se": se},
+        )
+
+    @torch.no_grad()
+    def _collect(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Energy differences to the rung above and below, ``(T - 1, C, n)``, and the energy at beta = 1, ``(C, n, 1)``."""
+        ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
+        state: Any = ladder.init(model, from_reference(model, self.chains, generator), generator=generator)
+        up, down, energies = [], [], []
+        for step in range(self.burn_in + self.draws):
+            state, _ = ladder.step(model, state, generator=generator)
+            if step >= self.burn_in:
+                above, below, own = neighbour_differences(model, state.ladder, betas)
+                up.append(above)
+                down.append(below)
+                energies.append(own)
+        return torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, 1)[..., None]
+
+
+def neighbour_differences(model: EnergyModel, ladder: Tensor, betas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log weights from each rung to its neighbour above and below, ``(T - 1, C)`` each, and F at the top rung ``(C,)``."""
+    field, b = model.field(ladder), betas.to(ladder)[:, None]
+    own = model.energy_along(field, b)
+    above = (own - model.energy_along(field, b.roll(-1, 0)))[:-1]
+    below = (own - model.energy_along(field, b.roll(1, 0)))[1:]
+    return above.double(), below.double(), own[-1]
+
+
+def ladder_ratio(up: Tensor, down: Tensor) -> Ratio:
+    """Sum of the neighbours' ratios; its error comes from the spread of the C independent ladders' influence on the sum."""
+    steps = [acceptance_ratio(u.flatten(), d.flatten()) for u, d in zip(up, down, strict=True)]
+    influence = sum(_influence(u, d, step.value) for u, d, step in zip(up, down, steps, strict=True))
+    chains = up.shape[1]
+    se = math.sqrt(float(torch.as_tensor(influence).square().sum()) * chains / (chains - 1))
+    return Ratio(sum(step.value for step in steps), se, min(step.overlap for step in steps))
+
+
+def _influence(up: Tensor, down: Tensor, delta: float) -> Tensor:
+    """How far each chain moves the solution of Bennett's equation, ``(C, n), (C, n) -> (C,)``."""
+    f, r = torch.sigmoid(up - delta), torch.sigmoid(down + delta)
+    slope = (f * (1 - f)).sum() + (r * (1 - r)).sum()
+    return (f.sum(1) - r.sum(1)) / slope.clamp_min(1e-300)
+
+
+def _verdict(overlap: float, report: ChainReport) -> Verdict:
+    rhat = 1.0 if math.isnan(report.rhat) else report.rhat
+    if overlap >= OVERLAP_TIGHT and rhat < RHAT_LOOSE:
+        return "tight"
+    return "loose" if overlap >= OVERLAP_LOOSE and rhat < RHAT_PUBLISH else "do not publish"

@@ -1,0 +1,5 @@
+"""Probability models, by family."""
+
+from partita.models.energy import RBM, MaxEnt
+
+__all__ = ["RBM", "MaxEnt"]

@@ -1,0 +1,137 @@
+r"""The maximum-entropy model of given feature averages, with or without hidden variables.
+
+.. math:: p(x) = \frac1Z \exp\big(\theta \cdot \phi(x)\big), \qquad
+          p(x) = \frac1Z \sum_h \exp\big(\theta \cdot \phi(x, h)\big)          (theory/energy.md, eq. 3.1, 3.4)
+
+The likelihood gradient is a difference of averages, E_data[phi] - E_model[phi]; at the optimum they agree.
+
+Letters: N data, D visible, H hidden, K features, S hidden states.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.checks import check_width
+from partita.core.errors import RunError, Unsupported, invalid
+from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.support import Binary, Support
+from partita.models.energy.features import Feature, as_features
+from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
+
+HIDDEN_BITS = 12  # hidden states are summed for every row, so there must be few
+
+
+class MaxEnt(EnergyModel):
+    """theta . phi(x) for any features phi.
+
+    Arguments:
+        features: A module or function from ``(*, D)`` to ``(*, K)`` or ``(*)``, a list of them, or one of ``"independent"``,
+            ``"pairwise"``, ``"k-pairwise"``. With hidden variables it is called as ``features(x, h)``.
+        support: Where x lives; discrete, every coordinate with the same values.
+        hidden: Support of h, at most 12 bits; summed out exactly.
+        generator: Kept for the common signature; theta starts at zero.
+
+    >>> model = MaxEnt("pairwise", Binary(3), generator=torch.Generator())
+    >>> model.theta.shape
+    torch.Size([6])
+    """
+
+    reference_logits: Tensor
+
+    def __init__(
+        self, features: str | Feature | Sequence[Feature], support: Support, *, hidden: Support | None = None, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        if not support.countable_sites:
+            raise Unsupported(f"MaxEnt cannot live on {support}: it needs a support whose coordinates have finitely many values, such as Binary.")
+        if hidden is not None and hidden.bits > HIDDEN_BITS:
+            raise invalid("MaxEnt", "hidden", f"have at most {HIDDEN_BITS} bits, for its states are summed at every row", f"{hidden.bits:g} bits")
+        self.name = features if isinstance(features, str) else None
+        self.support, self.hidden = support, hidden
+        self.features = as_features(features, support.width)
+        example = support.states(0, 1, torch.zeros((), device=generator.device))
+        self.theta = nn.Parameter(torch.zeros(self._width(example), device=generator.device))
+        values = support.values().to(generator.device)
+        self.register_buffer("reference_logits", torch.zeros(support.width, len(values), device=generator.device))
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        """F(x) = -theta . phi(x), or -logsumexp over h of theta . phi(x, h), ``(*, D) -> (*)``."""
+        check_width("MaxEnt.free_energy", "x", x, self.support.width, str(self.support))
+        return -torch.logsumexp(self._exponents(x), -1)
+
+    def field(self, x: Tensor) -> Field:
+        return Field(x, self._exponents(x))
+
+    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
+        assert field.input is not None
+        start = self.reference().free_energy(field.x) + self._hidden_nats()
+        return (1 - beta) * start - torch.logsumexp(beta[..., None] * field.input, -1)
+
+    def energy(self, x: Tensor, h: Tensor) -> Tensor:
+        """E(x, h) = -theta . phi(x, h)."""
+        return -(self.features(x, h) @ self.theta)
+
+    def expected_features(self, x: Tensor) -> Tensor:
+        """phi(x), or its average over h given x, ``(*, D) -> (*, K)``: the gradient of -F with respect to theta."""
+        phi = self._phi(x)
+        if self.hidden is None:
+            return phi
+        return torch.softmax(phi @ self.theta, -1)[..., None, :].matmul(phi).squeeze(-2)
+
+    def hidden_given_visible_probs(self, x: Tensor) -> Tensor:
+        """p(h | x) of every hidden state in the order of ``hidden.states``, ``(*, D) -> (*, S)``."""
+        return torch.softmax(self._exponents(x), -1)
+
+    def reference(self) -> Reference:
+        values = self.support.values().to(self.reference_logits)
+        return FactorisedReference(values, self.reference_logits, self._hidden_nats())
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        table = frequencies(data, self.support.values(), generator)
+        self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))
+        if hasattr(self.features, "start") and isinstance(self.support, Binary):
+            self.theta.copy_(self.features.start(torch.softmax(self.reference_logits, -1)[:, 1]))
+
+    def settings(self) -> dict[str, Any]:
+        rebuildable = self.name is not None and self.hidden is None and isinstance(self.support, Binary)
+        return {"features": self.name, "visible": self.support.width} if rebuildable else {"features": None}
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "MaxEnt":
+        if settings.get("features") is None:
+            raise RunError("load: features must be named ones, such as 'pairwise'; got functions, which are code and are never saved. "
+                           "Build the MaxEnt yourself and hand it over as load(path, model=...).")  # fmt: skip
+        return cls(settings["features"], Binary(settings["visible"]), generator=generator)
+
+    def title(self) -> str:
+        return f"MaxEnt({self.name or 'features'}, {self.support.width})"
+
+    def _exponents(self, x: Tensor) -> Tensor:
+        """theta . phi(x, h) for every h, ``(*, S)``; one column where there is no h."""
+        if self.hidden is not None:
+            return self._phi(x) @ self.theta
+        dot = self.features.dot(x, self.theta) if hasattr(self.features, "dot") else self._phi(x) @ self.theta
+        return dot[..., None]
+
+    def _phi(self, x: Tensor) -> Tensor:
+        """phi(x) ``(*, K)``, or phi(x, h) for every h ``(*, S, K)``."""
+        if self.hidden is None:
+            value = self.features(x)
+            return value[..., None] if value.dim() < x.dim() else value
+        h = self.hidden.states(0, round(2**self.hidden.bits), x)
+        return self.features(x[..., None, :].expand(*x.shape[:-1], len(h), -1), h.expand(*x.shape[:-1], -1, -1))
+
+    def _width(self, example: Tensor) -> int:
+        with torch.no_grad():
+            phi = self._phi(example)
+        if phi.shape[: example.dim() - 1] != example.shape[:-1]:
+            raise invalid("MaxEnt", "features", "map (*, D) to (*, K) or (*)", f"{tuple(example.shape)} to {tuple(phi.shape)}")
+        return phi.shape[-1]
+
+    def _hidden_nats(self) -> float:
+        return 0.0 if self.hidden is None else self.hidden.bits * math.log(2)

@@ -1,0 +1,182 @@
+r"""The restricted Boltzmann machine, with Bernoulli or Gaussian visible units.
+
+.. math:: E(x, h) = -\eta \cdot t(x) - c^\top h - x^\top W h, \qquad
+          F(x) = -\eta \cdot t(x) - \textstyle\sum_j \mathrm{softplus}(c_j + x^\top W_{:,j})          (theory/energy.md, eq. 2.2)
+
+For Bernoulli units the first term is b'x; for Gaussian ones b and sigma are the mean and deviation of x where no hidden unit
+is on. Along the path W and c are scaled by beta and eta is interpolated from the reference (the joint is annealed).
+
+Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Bernoulli, Distribution
+from torch.nn import functional
+
+from partita.core.checks import check_choice, check_count, check_real, check_width
+from partita.core.enumeration import Side
+from partita.core.errors import invalid
+from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.support import Binary
+from partita.models.energy.reference import UnitsReference
+from partita.models.energy.units import UNITS, Natural
+
+
+def hidden_input(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
+    r"""Input :math:`c + W^\top x` to every hidden unit, ``(*, D) -> (*, H)``."""
+    return functional.linear(x, W.mT, c)
+
+
+def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:
+    r"""Means of x h', x and h over rows: :math:`V^\top H / N` and its margins (theory/energy.md, eq. 2.6)."""
+    weight = torch.full(x.shape[:1], 1 / len(x), dtype=x.dtype, device=x.device) if weight is None else weight / weight.sum()
+    weighted = x * weight[:, None]
+    return {"W": weighted.mT @ h, "b": weighted.sum(0), "c": weight @ h}
+
+
+def centered_gradient(gW: Tensor, gb: Tensor, gc: Tensor, mu: Tensor, lam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""The gradient in coordinates centred at (mu, lambda), brought back to W, b, c (theory/learning.md, eq. 3.4).
+
+    .. math:: g_W' = g_W - \mu g_c^\top - g_b \lambda^\top, \quad g_b' = g_b - g_W' \lambda, \quad g_c' = g_c - g_W'^\top \mu
+
+    A positive-definite linear map of the plain gradient, so its stationary points are the same.
+    Melchior, Fischer and Wiskott (2016), How to center deep Boltzmann machines.
+    """
+    gW = gW.addr(mu, gc, alpha=-1).addr_(gb, lam, alpha=-1)
+    return gW, gb - gW @ lam, gc - mu @ gW
+
+
+def check_varying(variance: Tensor) -> None:
+    """Refuse constant columns, on which a density is infinite."""
+    constant = (variance <= 0).nonzero().flatten().tolist()
+    if constant:
+        raise invalid("RBM", "x", "vary in every column when visible_units='gaussian'", f"the same value throughout column {constant[0]}",
+                      "Remove constant columns.")  # fmt: skip
+
+
+class RBM(EnergyModel):
+    """Visible and hidden layers with weights ``W`` (D x H) between them and biases ``b`` (D) and ``c`` (H).
+
+    Arguments:
+        visible: Number of visible units D.
+        hidden: Number of binary hidden units H.
+        visible_units: ``"bernoulli"`` or ``"gaussian"`` (then ``log_sigma`` (D) is a parameter too).
+        scale: Standard deviation of the initial weights.
+        generator: Source of the initial weights.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> model = RBM(visible=4, hidden=3, generator=g)
+    >>> model(torch.zeros(2, 4)).shape
+    torch.Size([2])
+    """
+
+    penalised = ("W",)
+    offers = frozenset({"conditionals", "centering"})
+    forward_methods = ("hidden_free_energy",)
+    reference_natural: Tensor
+
+    def __init__(
+        self, visible: int, hidden: int, *, visible_units: str = "bernoulli", scale: float = 0.01, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        check_count("RBM", "visible", visible)
+        check_count("RBM", "hidden", hidden)
+        check_choice("RBM", "visible_units", visible_units, tuple(UNITS))
+        check_real("RBM", "scale", scale, 0.0)
+        self.units = UNITS[visible_units]
+        self.support = self.units.support(visible)
+        self.W = nn.Parameter(scale * torch.randn(visible, hidden, generator=generator, device=generator.device))
+        self.b = nn.Parameter(self.W.new_zeros(visible))
+        self.c = nn.Parameter(self.W.new_zeros(hidden))
+        self.log_sigma = nn.Parameter(self.W.new_zeros(visible)) if visible_units == "gaussian" else None
+        self.register_buffer("reference_natural", torch.stack(list(self.natural())).detach().clone())
+
+    @property
+    def visible(self) -> int:
+        """D."""
+        return self.W.shape[0]
+
+    @property
+    def hidden(self) -> int:
+        """H."""
+        return self.W.shape[1]
+
+    def natural(self, beta: Tensor | None = None) -> Natural:
+        """Natural parameters of the visible units at ``beta`` (None: of the model itself), R times ``(*, D)``."""
+        eta = self.units.natural(self.b, self.log_sigma)
+        if beta is None:
+            return eta
+        return [torch.lerp(start, end, beta[..., None]) for start, end in zip(self.reference_natural, eta, strict=True)]
+
+    def energy(self, x: Tensor, h: Tensor) -> Tensor:
+        """E(x, h), ``(*, D), (*, H) -> (*)``."""
+        return -self.units.pairing(x, self.natural()) - (h * hidden_input(x, self.W, self.c)).sum(-1)
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        """F(x), ``(*, D) -> (*)``."""
+        check_width("RBM.free_energy", "x", x, self.visible, self.title())
+        return -self.units.pairing(x, self.natural()) - functional.softplus(hidden_input(x, self.W, self.c)).sum(-1)
+
+    def hidden_free_energy(self, h: Tensor, beta: Tensor | None = None) -> Tensor:
+        """-log of the sum (or integral) over x of exp(-E(x, h)), ``(*, H) -> (*)``: the same Z, written over h."""
+        bias = h @ self.c
+        return -(bias if beta is None else beta * bias) - self.units.log_normaliser(self._visible_natural(h, beta))
+
+    def sides(self) -> list[Side]:
+        return [*super().sides(), Side("hidden", Binary(self.hidden), self.hidden_free_energy)]
+
+    def field(self, x: Tensor) -> Field:
+        return Field(x, hidden_input(x, self.W, self.c))
+
+    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
+        assert field.input is not None
+        start, end = (self.units.pairing(field.x, eta) for eta in (tuple(self.reference_natural), self.natural()))
+        return -torch.lerp(start, end, beta.to(end)) - functional.softplus(beta[..., None] * field.input).sum(-1)
+
+    def hidden_given_visible(self, x: Tensor, beta: Tensor | None = None, field: Field | None = None) -> Bernoulli:
+        """p(h | x) = product of sigmoid(c + W'x); ``field`` if somebody already has it."""
+        inputs = hidden_input(x, self.W, self.c) if field is None or field.input is None else field.input
+        return Bernoulli(probs=torch.sigmoid(inputs if beta is None else beta[..., None] * inputs), validate_args=False)
+
+    def visible_given_hidden(self, h: Tensor, beta: Tensor | None = None) -> Distribution:
+        """p(x | h): sigmoid(b + W h), or a normal with mean b + sigma^2 W h."""
+        return self.units.distribution(self._visible_natural(h, beta))
+
+    def reference(self) -> Reference:
+        return UnitsReference(self.units, tuple(self.reference_natural), self.hidden * math.log(2))
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        mean, variance, n = data.mean(), data.variance(), len(data)
+        if self.log_sigma is None:
+            mean = (mean * n + 0.5) / (n + 1)  # half a count, so that no pixel is impossible
+            self.b.copy_(torch.logit(mean))
+        else:
+            check_varying(variance)
+            self.b.copy_(mean)
+            self.log_sigma.copy_(0.5 * variance.log())
+        self.reference_natural.copy_(torch.stack(list(self.units.from_moments(mean, variance))))
+
+    @torch.no_grad()
+    def center(self, mu: Tensor) -> None:
+        """Replace the gradients of W, b and c by their centred form, at ``mu`` and the hidden units' response to it."""
+        assert self.W.grad is not None and self.b.grad is not None and self.c.grad is not None
+        lam = torch.sigmoid(self.c + mu @ self.W)
+        self.W.grad, self.b.grad, self.c.grad = centered_gradient(self.W.grad, self.b.grad, self.c.grad, mu, lam)
+
+    def settings(self) -> dict[str, Any]:
+        return {"visible": self.visible, "hidden": self.hidden, "visible_units": self.units.name}
+
+    def title(self) -> str:
+        return f"RBM({self.visible}, {self.hidden})"
+
+    def _visible_natural(self, h: Tensor, beta: Tensor | None) -> Natural:
+        """Natural parameters of x given h: the first row gains beta W h."""
+        first, *others = self.natural(beta)
+        if beta is None:
+            return functional.linear(h, self.W, first), *others
+        return first + beta[..., None] * (h @ self.W.mT), *others

@@ -1,0 +1,98 @@
+r"""Visible units as exponential families: what an RBM needs to know about the kind of its visible side.
+
+.. math:: p(x \mid \eta) = \exp\big(\eta \cdot t(x) - A(\eta)\big)          (theory/energy.md, eq. 2.1)
+
+The hidden units add W h to the first natural parameter, and annealing interpolates all of them linearly from the reference,
+so the same lines serve every kind.
+
+Letters: D visible, R rows of natural parameters (1 for Bernoulli, 2 for Gaussian).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Distribution, Normal
+from torch.nn import functional
+
+from partita.core.support import Binary, Real, Support
+
+
+Natural = Sequence[Tensor]
+
+
+class Units(Protocol):
+    """One kind of visible unit; natural parameters are R tensors that broadcast to ``(*, D)``."""
+
+    name: str
+    rows: int
+
+    def support(self, width: int) -> Support: ...
+
+    def natural(self, b: Tensor, log_sigma: Tensor | None) -> Natural: ...
+
+    def from_moments(self, mean: Tensor, variance: Tensor) -> Natural: ...
+
+    def pairing(self, x: Tensor, eta: Natural) -> Tensor: ...
+
+    def log_normaliser(self, eta: Natural) -> Tensor: ...
+
+    def distribution(self, eta: Natural) -> Distribution: ...
+
+
+class BernoulliUnits:
+    """x in {0, 1}: t(x) = x, A = sum softplus(eta)."""
+
+    name = "bernoulli"
+    rows = 1
+
+    def support(self, width: int) -> Support:
+        return Binary(width)
+
+    def natural(self, b: Tensor, log_sigma: Tensor | None) -> Natural:
+        return (b,)
+
+    def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
+        return (torch.logit(mean),)
+
+    def pairing(self, x: Tensor, eta: Natural) -> Tensor:
+        return x @ eta[0]
+
+    def log_normaliser(self, eta: Natural) -> Tensor:
+        return functional.softplus(eta[0]).sum(-1)
+
+    def distribution(self, eta: Natural) -> Distribution:
+        return Bernoulli(probs=torch.sigmoid(eta[0]), validate_args=False)
+
+
+class GaussianUnits:
+    r"""x real: t(x) = (x, x^2), eta = (b, -1/2) / sigma^2, so that x given h has mean b + sigma^2 W h and deviation sigma."""
+
+    name = "gaussian"
+    rows = 2
+
+    def support(self, width: int) -> Support:
+        return Real(width)
+
+    def natural(self, b: Tensor, log_sigma: Tensor | None) -> Natural:
+        assert log_sigma is not None
+        precision = torch.exp(-2 * log_sigma)
+        return b * precision, -0.5 * precision
+
+    def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
+        return mean / variance, -0.5 / variance
+
+    def pairing(self, x: Tensor, eta: Natural) -> Tensor:
+        return x @ eta[0] + x.square() @ eta[1]
+
+    def log_normaliser(self, eta: Natural) -> Tensor:
+        return (0.5 * math.log(2 * math.pi) - 0.5 * torch.log(-2 * eta[1]) - eta[0].square() / (4 * eta[1])).sum(-1)
+
+    def distribution(self, eta: Natural) -> Distribution:
+        variance = -0.5 / eta[1]
+        return Normal(eta[0] * variance, variance.sqrt(), validate_args=False)
+
+
+UNITS: dict[str, Units] = {units.name: units for units in (BernoulliUnits(), GaussianUnits())}

@@ -1,0 +1,33 @@
+"""What the objectives share."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core.protocols import Data
+
+
+class Nothing(NamedTuple):
+    """The state of an objective that keeps none."""
+
+
+class GradientObjective:
+    """Defaults of the Objective role: gradients as they are, nothing between epochs."""
+
+    def precondition(self, model: Any, state: Any) -> None:
+        """Gradients stay as they are."""
+
+    def epoch(self, model: Any, data: Data, state: Any, *, generator: torch.Generator) -> Any:
+        """Nothing between epochs."""
+        return state
+
+
+def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:
+    """Mean over a batch; weights have mean one over the data, so that batches stay unbiased."""
+    return values.mean() if weight is None else (weight * values).mean()
+
+
+def unwrapped(model: Any) -> Any:
+    """The model inside a wrapper for data-parallel training: what samples, while gradients flow through the wrapper's forward."""
+    return getattr(model, "module", model)

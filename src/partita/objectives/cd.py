@@ -1,0 +1,72 @@
+r"""Contrastive divergence: the negative phase from chains that start at the data and take k steps (Hinton 2002).
+
+.. math:: \ell = E_{\mathrm{data}}[F(x)] - E_{x_k}[F(x)], \qquad x_0 = \text{data},\; x_{k} \sim T^k(\cdot \mid x_0)          (theory/learning.md, eq. 3.2)
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import capability
+from partita.core.checks import check_count
+from partita.core.protocols import Batch, Data, EnergyModel, Sampler
+from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+
+
+class Centre(NamedTuple):
+    """The data's mean, at which gradients are centred."""
+
+    mu: Tensor  # (D,)
+
+
+@dataclass(frozen=True)
+class CD(GradientObjective):
+    """CD-k with any sampler.
+
+    Arguments:
+        sampler: Moves the chains; chosen by the capability table if not given.
+        steps: k.
+        centered: Centre the gradient where the model can; None does so if it can.
+    """
+
+    sampler: Sampler | None = None
+    steps: int = 1
+    centered: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_count("CD", "steps", self.steps)
+
+    def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Centre:
+        capability.require("CD", model)
+        resolve_sampler(self.sampler, model)
+        resolve_centering("CD", self.centered, model)
+        return Centre(data.mean().to(model.device_like))
+
+    def losses(
+        self, model: Any, batch: Batch, state: Centre, *, generator: torch.Generator
+    ) -> tuple[dict[str, Tensor], Centre, dict[str, Tensor]]:
+        bare = unwrapped(model)
+        sampler = resolve_sampler(self.sampler, bare)
+        chains = sampler.init(bare, batch.x, generator=generator)
+        for _ in range(self.steps):
+            chains, _ = sampler.step(bare, chains, generator=generator)
+        loss = weighted_mean(model(batch.x), batch.weight) - weighted_mean(model(chains.x), batch.weight)
+        return {"model": loss}, state, {"energy_gap": loss.detach()}
+
+    def precondition(self, model: Any, state: Centre) -> None:
+        if resolve_centering("CD", self.centered, model):
+            model.center(state.mu)
+
+
+def resolve_sampler(sampler: Sampler | None, model: EnergyModel) -> Sampler:
+    """The sampler given, or the default of the capability table."""
+    return capability.default("sampler", model) if sampler is None else sampler
+
+
+def resolve_centering(owner: str, centered: bool | None, model: Any) -> bool:
+    """Whether to centre: as told, or wherever the model can."""
+    if centered:
+        capability.require_need("centering", f"{owner}(centered=True)", model, "Leave centered at None.")
+    return capability.NEEDS["centering"].holds(model) if centered is None else centered

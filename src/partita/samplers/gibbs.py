@@ -1,0 +1,81 @@
+r"""Gibbs sampling: both layers in turn where they factorise, else one coordinate after the other, for all chains at once.
+
+.. math:: h \sim p(h \mid x),\; x \sim p(x \mid h) \qquad\text{or}\qquad
+          p(x_i = v \mid x_{\setminus i}) \propto e^{-F(x_{i \to v})}          (theory/sampling.md, eq. 4.1, 4.2)
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.capability import require
+from partita.core.checks import check_count
+from partita.core.protocols import EnergyModel, Field
+
+
+class State(NamedTuple):
+    """What the next step needs: the chains, and what the model already computed at them, if somebody did."""
+
+    x: Tensor  # (*, C, D)
+    field: Field | None = None
+
+
+class Info(NamedTuple):
+    """What a diagnosis needs, computed only if it is asked for."""
+
+    before: Tensor  # (*, C, D)
+    after: Tensor
+
+    def numbers(self) -> dict[str, Tensor]:
+        """``moved``: the fraction of coordinates that changed, ``(*, C)``."""
+        return {"moved": (self.before != self.after).float().mean(-1)}
+
+
+@dataclass(frozen=True)
+class Gibbs:
+    """A kernel on x that leaves every model with tractable conditionals invariant.
+
+    Arguments:
+        sweeps: Passes over all coordinates in one step.
+    """
+
+    sweeps: int = 1
+
+    kernel_on: ClassVar[str] = "x"
+
+    def __post_init__(self) -> None:
+        check_count("Gibbs", "sweeps", self.sweeps)
+
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> State:
+        require("Gibbs", model)
+        return State(x)
+
+    @torch.no_grad()
+    def step(self, model: EnergyModel, state: State, *, generator: torch.Generator) -> tuple[State, Info]:
+        sweep = block_sweep if "conditionals" in model.offers else site_sweep
+        x, field = state
+        for _ in range(self.sweeps):
+            x, field = sweep(model, x, field, generator), None
+        return State(x), Info(state.x, x)
+
+
+def block_sweep(model: Any, x: Tensor, field: Field | None, generator: torch.Generator) -> Tensor:
+    """All hidden units given x, then all visible ones given h; two matrix products, one if the field is known."""
+    h = rng.draw(model.hidden_given_visible(x, field=field), generator)
+    return rng.draw(model.visible_given_hidden(h), generator)
+
+
+def site_sweep(model: EnergyModel, x: Tensor, field: Field | None, generator: torch.Generator) -> Tensor:
+    """One coordinate after the other, each from its exact conditional; a random order makes the sweep reversible."""
+    x = x.clone()
+    values = model.support.values().to(x)
+    u = rng.uniform((x.shape[-1], *x.shape[:-1], 1), x, generator)
+    for i in rng.permutation(x.shape[-1], generator).tolist():
+        trials = x.expand(len(values), *x.shape).clone()
+        trials[..., i] = values.view(-1, *[1] * (x.dim() - 1))
+        edges = torch.softmax(-model.free_energy(trials), 0).movedim(0, -1).cumsum(-1)
+        x[..., i] = values[(u[i] > edges[..., :-1]).sum(-1)]
+    return x

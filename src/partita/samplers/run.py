@@ -1,0 +1,88 @@
+"""Run chains: burn in, thin, collect, and say whether they mixed."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import capability
+from partita.core.checks import check_count
+from partita.core.protocols import DirectedModel, EnergyModel, Sampler
+from partita.diagnostics.chains import ChainReport, summarise_chains
+
+
+class Draws(NamedTuple):
+    """What a run of chains gives."""
+
+    x: Tensor  # (C, n, D)
+    state: Any  # where to go on
+    report: ChainReport
+    acceptance: dict[str, float]  # means of the sampler's Info
+
+    def flat(self) -> Tensor:
+        """All draws as rows, ``(C n, D)``."""
+        return self.x.flatten(0, 1)
+
+
+@torch.no_grad()
+def run(
+    model: EnergyModel,
+    sampler: Sampler,
+    x: Tensor,
+    *,
+    draws: int,
+    burn_in: int = 0,
+    thin: int = 1,
+    statistic: Callable[[Tensor], Tensor] | None = None,
+    generator: torch.Generator,
+) -> Draws:
+    """Move the chains that start at ``x`` (C, D) and collect ``draws`` states of each.
+
+    Arguments:
+        burn_in: Steps before the first is collected.
+        thin: Steps from one collected state to the next.
+        statistic: What R-hat and ESS are about, ``(C, D) -> (C, K)``; the free energy by default.
+    """
+    check_count("run", "draws", draws)
+    check_count("run", "thin", thin)
+    check_count("run", "burn_in", burn_in, 0)
+    summarise = statistic or (lambda rows: model.free_energy(rows)[:, None])
+    state = sampler.init(model, x, generator=generator)
+    for _ in range(burn_in):
+        state, _ = sampler.step(model, state, generator=generator)
+    kept, summaries, infos = [], [], []
+    for _ in range(draws):
+        for _ in range(thin):
+            state, info = sampler.step(model, state, generator=generator)
+            infos.append(info.numbers())
+        kept.append(state.x)
+        summaries.append(summarise(state.x))
+    report = summarise_chains(torch.stack(summaries, 1))
+    return Draws(torch.stack(kept, 1), state, report, _mean_info(infos))
+
+
+def sample(
+    model: EnergyModel | DirectedModel,
+    n: int,
+    *,
+    sampler: Sampler | None = None,
+    burn_in: int = 1000,
+    x: Tensor | None = None,
+    generator: torch.Generator,
+) -> Tensor:
+    """``n`` draws from a model, ``(n, D)``: exact for a directed model, else the ends of ``n`` chains after ``burn_in`` steps.
+
+    Chains start at draws from the model's reference (or at ``x``). :func:`run` collects longer runs and says whether they mixed.
+    """
+    check_count("sample", "n", n)
+    check_count("sample", "burn_in", burn_in, 0)
+    if isinstance(model, DirectedModel):
+        return model.draw(n, generator=generator)
+    sampler = capability.default("sampler", model) if sampler is None else sampler
+    start = model.reference().draw(n, generator=generator) if x is None else x
+    return run(model, sampler, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
+
+
+def _mean_info(infos: list[dict[str, Tensor]]) -> dict[str, float]:
+    return {name: float(torch.stack([info[name].float().mean() for info in infos]).mean()) for name in infos[0]}

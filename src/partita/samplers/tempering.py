@@ -1,0 +1,98 @@
+r"""Tempering: one chain per temperature, neighbours exchanged by the Metropolis rule.
+
+.. math:: \log a = F_i(x_i) + F_j(x_j) - F_i(x_j) - F_j(x_i)          (theory/sampling.md, eq. 4.3)
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.capability import require
+from partita.core.errors import invalid
+from partita.core.protocols import EnergyModel, Sampler
+
+
+class LadderState(NamedTuple):
+    """All rungs, the last at beta = 1; ``parity`` says which neighbours are exchanged next."""
+
+    ladder: Tensor  # (T, C, D)
+    parity: Tensor  # ()
+
+    @property
+    def x(self) -> Tensor:
+        """The chains of the model itself, ``(C, D)``."""
+        return self.ladder[-1]
+
+
+class LadderInfo(NamedTuple):
+    """What the kernel did on every rung, and the share of accepted exchanges."""
+
+    kernel: Any
+    swapped: Tensor  # ()
+
+    def numbers(self) -> dict[str, Tensor]:
+        """``swapped``, and the kernel's numbers on the model's own rung."""
+        return {"swapped": self.swapped, **{name: value[-1] for name, value in self.kernel.numbers().items()}}
+
+
+@dataclass(frozen=True)
+class Tempering:
+    """Replica exchange around any kernel on x.
+
+    Arguments:
+        kernel: Moves every rung.
+        betas: Inverse temperatures, rising, from 0 or more to exactly 1.
+    """
+
+    kernel: Sampler
+    betas: tuple[float, ...] = field(default_factory=lambda: tuple(torch.linspace(0, 1, 11).tolist()))
+
+    kernel_on: ClassVar[str] = "ladder"
+
+    def __post_init__(self) -> None:
+        betas = tuple(float(b) for b in self.betas)
+        object.__setattr__(self, "betas", betas)
+        rising = all(a < b for a, b in zip(betas[:-1], betas[1:], strict=True))
+        if len(betas) < 2 or not rising or betas[0] < 0 or betas[-1] != 1:
+            raise invalid("Tempering", "betas", "rise from 0 or more to exactly 1", list(betas))
+        if self.kernel.kernel_on != "x":
+            raise invalid("Tempering", "kernel", "move x, such as Gibbs()", f"{self.kernel}, which moves a {self.kernel.kernel_on}")
+
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> LadderState:
+        require("Tempering", model)
+        ladder = x.expand(len(self.betas), *x.shape).clone()
+        self.kernel.init(self._rungs(model, x), ladder, generator=generator)
+        return LadderState(ladder, torch.zeros((), dtype=torch.long))
+
+    @torch.no_grad()
+    def step(self, model: EnergyModel, state: LadderState, *, generator: torch.Generator) -> tuple[LadderState, LadderInfo]:
+        rungs = self._rungs(model, state.ladder)
+        inner = self.kernel.init(rungs, state.ladder, generator=generator)
+        inner, info = self.kernel.step(rungs, inner, generator=generator)
+        ladder, swapped = exchange(model, inner.x, self._betas(state.ladder), int(state.parity), generator)
+        return LadderState(ladder, 1 - state.parity), LadderInfo(info, swapped)
+
+    def _betas(self, like: Tensor) -> Tensor:
+        return torch.tensor(self.betas, dtype=like.dtype, device=like.device)
+
+    def _rungs(self, model: EnergyModel, like: Tensor) -> Any:
+        return model.annealed(self._betas(like)[:, None])
+
+
+def exchange(model: EnergyModel, ladder: Tensor, betas: Tensor, parity: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Offer an exchange to every second pair of neighbours; returns the ladder and the share accepted."""
+    low = torch.arange(parity, len(betas) - 1, 2, device=ladder.device)
+    if not len(low):
+        return ladder, torch.zeros((), device=ladder.device)
+    here = model.field(ladder)
+    own = model.energy_along(here, betas[:, None])
+    up, down = (model.energy_along(here, betas.roll(-shift)[:, None]) for shift in (1, -1))
+    log_accept = own[low] + own[low + 1] - up[low] - down[low + 1]
+    accept = rng.uniform(log_accept.shape, log_accept, generator).log() < log_accept
+    swapped = ladder.clone()
+    swapped[low] = torch.where(accept[..., None], ladder[low + 1], ladder[low])
+    swapped[low + 1] = torch.where(accept[..., None], ladder[low], ladder[low + 1])
+    return swapped, accept.to(log_accept.dtype).mean()

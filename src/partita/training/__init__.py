@@ -1,0 +1,7 @@
+"""The training loop, runs on disk, and the guard that watches a fit."""
+
+from partita.training.loop import PartitaWarning, fit
+from partita.training.run import Run, load
+from partita.training.settings import Settings
+
+__all__ = ["PartitaWarning", "Run", "Settings", "fit", "load"]

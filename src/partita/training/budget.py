@@ -1,0 +1,30 @@
+"""Minutes into steps: a short warm-up on throw-away copies is timed, and the number of steps is fixed from it."""
+
+import copy
+import time
+from collections.abc import Callable
+
+from partita.training.session import Session
+
+WARM_UP_SECONDS = 4.0
+LEAST_STEPS = 10
+
+
+def steps_within(minutes: float, make_session: Callable[[int], Session]) -> int:
+    """How many steps fit into ``minutes``, the warm-up counted; the run itself then depends on that number alone."""
+    started = time.monotonic()
+    seconds = 60 * minutes
+    session = make_session(1 << 40)
+    before = copy.deepcopy(session.tree())
+    for _ in range(5):
+        session.advance()
+    warm = time.monotonic()
+    limit = min(WARM_UP_SECONDS, seconds / 10)
+    timed = 0
+    while timed == 0 or time.monotonic() - warm < limit:
+        session.advance()
+        timed += 1
+    per_step = (time.monotonic() - warm) / timed
+    session.restore(before)
+    session.optimiser.state.clear()
+    return max(LEAST_STEPS, int((seconds - (time.monotonic() - started)) / per_step))

@@ -1,0 +1,49 @@
+"""Watches a fit: numbers that are not finite, losses that run away, chains that do not move, hidden units that died."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from partita.core.errors import Diverged
+from partita.core.protocols import EnergyModel
+from partita.training.settings import Settings
+
+RUNAWAY_NATS_PER_COLUMN = 20.0  # a loss this far from zero, per coordinate, is no longer a learning signal
+
+
+def check_losses(losses: dict[str, Tensor], step: int, width: int, settings: Settings) -> dict[str, float]:
+    """The losses as numbers; raises :class:`Diverged` naming the term that is not finite or ran away."""
+    values = {name: float(loss.detach()) for name, loss in losses.items()}
+    for name, value in values.items():
+        if not math.isfinite(value) or abs(value) > RUNAWAY_NATS_PER_COLUMN * width:
+            raise Diverged(
+                f"fit: the loss of {name!r} must stay finite and small; got {value:.4g} at step {step}. "
+                f"Lower learning_rate (now {settings.learning_rate:g}), for example to {settings.learning_rate / 10:g}."
+            )
+    return values
+
+
+def check_parameters(model: EnergyModel, step: int, settings: Settings) -> None:
+    """Raises :class:`Diverged` naming the first parameter that is not finite."""
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise Diverged(
+                f"fit: parameter {name!r} must stay finite; got nan or infinity at step {step}. "
+                f"Lower learning_rate (now {settings.learning_rate:g})."
+            )
+
+
+@torch.no_grad()
+def ailments(model: Any, before: Tensor | None, after: Tensor | None) -> list[str]:
+    """What looks wrong but need not stop a fit, each in one sentence with its remedy."""
+    found = []
+    if before is not None and after is not None and before.shape == after.shape and bool((before == after).all()):
+        found.append("no chain has moved since the last look; lower learning_rate, or temper: PCD(Tempering(Gibbs())).")
+    if after is not None and hasattr(model, "hidden_given_visible"):
+        p = model.hidden_given_visible(after.to(model.device_like)).probs.mean(0)
+        dead = int(((p < 1e-3) | (p > 1 - 1e-3)).sum())
+        if dead > 0.5 * len(p):
+            found.append(f"{dead} of {len(p)} hidden units are always on or always off; lower learning_rate or use fewer hidden units.")
+    return found

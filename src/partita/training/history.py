@@ -1,0 +1,45 @@
+"""What a fit recorded: one JSON object per line, rewound to the checkpoint when a run is resumed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+class History:
+    """Records of a fit, in memory and, with a folder, in ``metrics.jsonl``."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.records: list[Record] = []
+
+    def add(self, record: Record) -> None:
+        """Append a record."""
+        self.records.append(record)
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+
+    def rewind(self, step: int) -> None:
+        """Drop what a killed run wrote after its last checkpoint."""
+        self.records = [record for record in read(self.path) if record["step"] <= step] if self.path else []
+        if self.path is not None:
+            self.path.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+
+    def series(self, name: str) -> list[tuple[int, float]]:
+        """(step, value) of one number."""
+        return [(record["step"], record[name]) for record in self.records if name in record]
+
+
+def read(path: Path | None) -> list[Record]:
+    """The whole lines of a metrics file; a last line cut by a kill is left out."""
+    if path is None or not path.exists():
+        return []
+    records = []
+    for line in path.read_text().splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records

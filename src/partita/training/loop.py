@@ -1,0 +1,224 @@
+"""The one training loop, on Lightning Fabric: ``fit`` reads from top to bottom."""
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from partita.core import capability, rng
+from partita.core.errors import invalid
+from partita.core.protocols import EnergyModel, Objective
+from partita.data import Rows, as_rows
+from partita.training import checkpoint, guard
+from partita.training.budget import steps_within
+from partita.training.interrupt import Interrupts
+from partita.training.optimisers import WeightAverage, make_optimiser
+from partita.training.progress import Display
+from partita.training.recipes import resolve_settings
+from partita.training.run import Run, make_config, open_history, prepare_folder, write_config
+from partita.training.session import Session
+from partita.training.settings import Settings
+from partita.training.validation import quick_score
+
+SAVE_SECONDS = 20.0
+RECORDS = 200  # about this many lines of metrics in a fit
+VALIDATIONS = 20
+
+
+class PartitaWarning(UserWarning):
+    """Something a user should know about a fit that goes on."""
+
+
+def fit(
+    model: EnergyModel,
+    data: Any,
+    objective: Objective | None = None,
+    *,
+    validation: Any = None,
+    sample_weight: Any = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    about: dict[str, Any] | None = None,
+    progress: bool = False,
+    fabric: Any = None,
+    generator: torch.Generator,
+    **options: Any,
+) -> Run:
+    """Fit a model to data and leave in it the weights to use: the best validated, else the averaged ones.
+
+    Arguments:
+        model: Changed in place.
+        data: Rows in the model's support: array, tensor, frame, or :class:`partita.data.Rows`.
+        objective: What is minimised; chosen by the capability table if not given.
+        validation: Held-out rows; the fit keeps the weights that score best on them.
+        sample_weight: One weight per row.
+        out: Folder of the run; nothing is written without it.
+        resume: Go on with the run in ``out``, bit for bit.
+        about: More to write into the run's config (data name, command).
+        progress: Show a bar.
+        fabric: A ``lightning_fabric.Fabric``, for other devices or many processes.
+        generator: Source of all randomness.
+        options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes, batch_size, optimizer, ...
+    """
+    rows = _checked_rows(model, as_rows(data, sample_weight, "fit"))
+    objective = capability.default("objective", model) if objective is None else objective
+    settings = resolve_settings(model, objective, len(rows), options)
+    _check_lbfgs(settings, objective)
+    folder = None if out is None else Path(out)
+    held_out = None if validation is None else _checked_rows(model, as_rows(validation, None, "fit"), "validation", 1)
+    fabric = _fabric(fabric)
+    session = _begin(model, rows, objective, settings, fabric, generator)
+    history = open_history(folder)
+    config = make_config(model, objective, settings.as_json(), **(about or {}), steps=session.total, key=session.key)
+    if folder is not None and not resume:
+        prepare_folder(folder, config)
+        checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
+    elif folder is not None:
+        session.restore(checkpoint.load(folder / "checkpoints" / "last.safetensors"))
+        history.rewind(session.step)
+        write_config(folder, {**config, "steps": session.total, "key": session.key})
+    cautions = _cautions(session)
+    x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, 0))
+    stopped = _train(session, history, x_held_out, folder, cautions, progress)
+    return _finish(session, history.records, config, stopped, cautions, folder)
+
+
+def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path | None, cautions: list[str], progress: bool) -> str:
+    """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
+    every = max(1, session.total // RECORDS)
+    validate_every = _validation_interval(session)
+    saved = started = time.monotonic()
+    chains = _chains(session)
+    with Interrupts() as interrupts, Display(session.total, session.step, progress) as display:
+        while session.step < session.total:
+            record = session.advance()
+            step = session.step
+            if step % every == 0 or step == session.total:
+                history.add({"step": step, "epoch": session.epoch, "seconds": round(time.monotonic() - started, 3), **record})
+            if held_out is not None and (step % validate_every == 0 or step == session.total):
+                score = _validate(session, held_out)
+                history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
+                display.show(validation=score)
+                cautions += [c for c in guard.ailments(session.bare, chains, _chains(session)) if c not in cautions]
+                chains = _chains(session)
+                if session.settings.patience and session.best.misses >= session.settings.patience:
+                    return "early stop"
+            display.advance(step, record)
+            if session.settings.optimizer == "lbfgs" and session.gradient_size() <= session.settings.tolerance:
+                return "converged"
+            if folder is not None and (interrupts.asked or time.monotonic() - saved > SAVE_SECONDS):
+                checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
+                saved = time.monotonic()
+            if interrupts.asked:
+                return "interrupted"
+    return "finished"
+
+
+def _begin(model: EnergyModel, rows: Rows, objective: Any, settings: Settings, fabric: Any, generator: torch.Generator) -> Session:
+    """Initialise the model from the data, the objective's state, the optimiser, and the number of steps."""
+    key = rng.seed(generator)
+    if settings.initialise:
+        model.initialise(rows, generator=generator)
+    state = objective.init(model, rows, generator=generator)
+    extras = list(state.module.parameters()) if hasattr(state, "module") else []
+    wrapped, optimiser = fabric.setup(model, make_optimiser([*model.parameters(), *extras], settings))
+    for method in model.forward_methods:
+        wrapped.mark_forward_method(method)
+
+    def session(total: int) -> Session:
+        window = settings.average * total
+        return Session(wrapped, rows, objective, state, optimiser, WeightAverage(model, window), settings, total, key, generator, fabric)
+
+    per_epoch = session(1).steps_per_epoch
+    if settings.minutes is not None:
+        return session(steps_within(settings.minutes, session))
+    return session(settings.steps or (settings.epochs or 1) * per_epoch)
+
+
+def _validate(session: Session, held_out: Tensor) -> float:
+    """Score the averaged weights on held-out rows and remember them if they are the best."""
+    model, best = session.bare, session.best
+    own = {name: p.detach().clone() for name, p in model.named_parameters()}
+    averaged = {name: p.clone() for name, p in session.average.weights(model).items()}
+    _assign(model, averaged)
+    score = quick_score(model, held_out, session.key, session.step).value
+    _assign(model, own)
+    if score > best.score:
+        best.score, best.step, best.misses, best.weights = score, session.step, 0, averaged
+    else:
+        best.misses += 1
+    return score
+
+
+def _finish(
+    session: Session, records: list[dict[str, Any]], config: dict[str, Any], stopped: str, cautions: list[str], folder: Path | None
+) -> Run:
+    """Leave the weights to use in the model, and save everything."""
+    model = session.bare
+    last = {name: value.clone() for name, value in model.state_dict().items()}
+    average = {**last, **{name: p.clone() for name, p in session.average.weights(model).items()}}
+    use = {**last, **session.best.weights} if session.best.weights else average
+    if folder is not None:
+        checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
+        weights = {"use": use, "last": last, "average": average}
+        saved = {"step": session.step, "stopped": stopped, "cautions": cautions, "weights": weights}
+        checkpoint.save(folder / "checkpoints" / "model.safetensors", saved)
+    model.load_state_dict(use)
+    for caution in cautions:
+        warnings.warn(f"fit: {caution}", PartitaWarning, stacklevel=3)
+    return Run(model, records, config, session.step, stopped, cautions, folder)
+
+
+@torch.no_grad()
+def _assign(model: torch.nn.Module, values: dict[str, Tensor]) -> None:
+    for name, p in model.named_parameters():
+        p.copy_(values[name])
+
+
+def _cautions(session: Session) -> list[str]:
+    if session.settings.l1 or session.settings.l2:
+        return []
+    return session.bare.cautions(session.data, generator=rng.keyed(session.key, -1))
+
+
+def _chains(session: Session) -> Tensor | None:
+    chains = getattr(session.state, "chains", None)
+    return None if chains is None else chains.x
+
+
+def _validation_interval(session: Session) -> int:
+    if session.settings.validate_every is not None:
+        return session.settings.validate_every * session.steps_per_epoch
+    return max(1, session.total // VALIDATIONS)
+
+
+def _checked_rows(model: EnergyModel, rows: Rows, parameter: str = "x", least: int = 2) -> Rows:
+    """Width, number of rows, and every value inside the model's support, read in chunks."""
+    if rows.width != model.support.width:
+        raise invalid("fit", parameter, f"have shape (*, {model.support.width}) to match {model.title()}", (len(rows), rows.width))
+    if len(rows) < least:
+        raise invalid("fit", parameter, f"have at least {least} rows", len(rows))
+    generator = torch.Generator()
+    for start in range(0, len(rows), 8192):
+        index = torch.arange(start, min(start + 8192, len(rows)))
+        model.support.check(rows.batch(index, generator=generator).x, "fit", parameter)
+    return rows
+
+
+def _check_lbfgs(settings: Settings, objective: Any) -> None:
+    if settings.optimizer == "lbfgs" and (type(objective).__name__ != "ExactLikelihood" or settings.batch_size):
+        raise invalid("fit", "optimizer='lbfgs'", "go with ExactLikelihood and batch_size=0, whose loss is not random",
+                      f"{type(objective).__name__} and batch_size={settings.batch_size}", "Use 'sgd' or 'adam'.")  # fmt: skip
+
+
+def _fabric(fabric: Any) -> Any:
+    if fabric is None:
+        from lightning_fabric import Fabric
+
+        fabric = Fabric(accelerator="cpu", devices=1)
+    return fabric
+
+

@@ -1,0 +1,67 @@
+"""Optimisers, their learning-rate schedules, penalties and the running average of the weights."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.protocols import EnergyModel
+from partita.training.settings import Settings
+
+AVERAGE_EVERY = 10  # steps
+
+
+def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
+    """The optimiser that the settings name."""
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=settings.learning_rate)
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=settings.learning_rate, momentum=settings.momentum)
+    return torch.optim.LBFGS(
+        parameters, lr=1.0, max_iter=20, history_size=50, line_search_fn="strong_wolfe", tolerance_grad=settings.tolerance, tolerance_change=0.0
+    )
+
+
+def learning_rate_at(step: int, total: int, settings: Settings) -> float:
+    """The learning rate of a step, a function of its place in the fit alone, so that a resumed run follows the same one."""
+    place = step / total
+    if settings.optimizer == "lbfgs":
+        return 1.0
+    if settings.schedule == "linear":
+        return settings.learning_rate * (1 - place)
+    if settings.schedule == "cosine":
+        return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * place))
+    return settings.learning_rate
+
+
+def penalty(model: EnergyModel, settings: Settings) -> Tensor | None:
+    """l1 |W| + l2 W^2 / 2 over the parameters that the model names; None where both are zero."""
+    if not settings.l1 and not settings.l2:
+        return None
+    names = model.penalised
+    chosen = [p for name, p in model.named_parameters() if names is None or name in names]
+    return sum((settings.l1 * p.abs().sum() + 0.5 * settings.l2 * p.square().sum() for p in chosen), torch.zeros(()))
+
+
+class WeightAverage:
+    """Running average of the parameters over a window of recent steps (Polyak and Juditsky 1992), started without bias."""
+
+    def __init__(self, model: nn.Module, window: float) -> None:
+        self.window = window
+        self.updates = 0
+        self.values = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        """Take in the weights after ``step`` steps; only every tenth step costs anything."""
+        if step % AVERAGE_EVERY or not self.window:
+            return
+        self.updates += 1
+        rate = max(min(1.0, AVERAGE_EVERY / self.window), 1 / self.updates)
+        for name, p in model.named_parameters():
+            self.values[name].lerp_(p, rate)
+
+    def weights(self, model: nn.Module) -> dict[str, Tensor]:
+        """The averaged weights; the model's own while there is no average."""
+        return self.values if self.updates else {name: p.detach() for name, p in model.named_parameters()}

@@ -1,0 +1,48 @@
+"""A progress bar with rate, time left, loss and validation; silent unless asked for."""
+
+import time
+from types import TracebackType
+from typing import Any
+
+
+class Display:
+    """Shows where a fit is; without ``visible`` every call does nothing."""
+
+    def __init__(self, total: int, start: int, visible: bool) -> None:
+        self.bar = self._make_bar() if visible else None
+        self.total, self.start = total, start
+        self.shown = 0.0
+        self.validation = ""
+
+    def __enter__(self) -> "Display":
+        if self.bar is not None:
+            self.bar.start()
+            self.task = self.bar.add_task("fit", total=self.total, completed=self.start, note="", rate="")
+            self.begun = time.monotonic()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def advance(self, step: int, record: dict[str, float]) -> None:
+        """Move the bar, at most ten times a second."""
+        now = time.monotonic()
+        if self.bar is None or (now - self.shown < 0.1 and step < self.total):
+            return
+        self.shown = now
+        rate = (step - self.start) / max(now - self.begun, 1e-9)
+        loss = "  ".join(f"{name} {value:.3g}" for name, value in record.items() if name == "model")
+        self.bar.update(self.task, completed=step, rate=f"{rate:.0f} steps/s", note=f"{loss.replace('model', 'loss')}{self.validation}")
+
+    def show(self, validation: float) -> None:
+        """Remember the latest validation."""
+        self.validation = f"  validation {validation:.2f} nats"
+
+    def _make_bar(self) -> Any:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        return Progress(
+            TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
+        )  # fmt: skip

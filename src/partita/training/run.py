@@ -1,0 +1,120 @@
+"""A run: a model, how it was fitted and what was recorded; on disk a folder that never needs code to be read.
+
+``config.json`` (with a format version), ``metrics.jsonl``, ``checkpoints/last.safetensors`` (everything, to go on) and
+``checkpoints/model.safetensors`` (the weights to use, and beside them the last and the averaged ones).
+"""
+
+import json
+import platform
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from partita.core import capability
+from partita.core.errors import RunError
+from partita.core.protocols import EnergyModel
+from partita.training import checkpoint
+from partita.training.history import History, Record, read
+from partita.training.session import load_weights
+
+FORMAT = 1
+
+
+@dataclass
+class Run:
+    """What a fit leaves.
+
+    Arguments:
+        model: With the weights to use: the best validated, else the averaged ones.
+        history: Records by step.
+        config: Model, objective, settings, data and versions as JSON.
+        steps: Updates made.
+        stopped: Why it ended: ``finished``, ``converged``, ``early stop`` or ``interrupted``.
+        cautions: What looked wrong, one sentence each.
+        folder: Where it is saved, if it is.
+    """
+
+    model: EnergyModel
+    history: list[Record]
+    config: dict[str, Any]
+    steps: int
+    stopped: str = "finished"
+    cautions: list[str] = field(default_factory=list)
+    folder: Path | None = None
+
+    def series(self, name: str) -> list[tuple[int, float]]:
+        """(step, value) of one recorded number."""
+        return [(record["step"], record[name]) for record in self.history if name in record]
+
+
+def make_config(model: EnergyModel, objective: Any, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The JSON from which a run is understood and taken up again."""
+    return {
+        "format": FORMAT,
+        "model": {"name": type(model).__name__, "dtype": str(model.device_like.dtype).removeprefix("torch."), **model.settings()},
+        "objective": capability.describe(objective),
+        "fit": settings,
+        **more,
+        "versions": {"partita": version("partita"), "torch": torch.__version__, "python": platform.python_version()},
+    }
+
+
+def prepare_folder(folder: Path, config: dict[str, Any]) -> None:
+    """Make a run's folder; an existing run is never written over."""
+    if (folder / "config.json").exists():
+        raise RunError(f"fit: out must be a new folder; {folder} already holds a run. Choose another name, or resume it.")
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    write_config(folder, config)
+
+
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    """Write ``config.json``."""
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """Read ``config.json``, or say in one sentence why it cannot be."""
+    path = Path(folder) / "config.json"
+    if not path.exists():
+        raise RunError(f"load: RUN must be a folder with a config.json, as `partita fit` makes; found none in {folder}.")
+    try:
+        config = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise RunError(f"load: {path} must be JSON; got a damaged file.") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT or "name" not in config.get("model", {}):
+        got = config.get("format") if isinstance(config, dict) else "no object"
+        raise RunError(f"load: {path} must have format {FORMAT}; got {got}. It was made by another version of partita.")
+    return config
+
+
+def build_model(config: dict[str, Any]) -> EnergyModel:
+    """A fresh model as a config describes it."""
+    settings = {key: value for key, value in config["model"].items() if key not in ("name", "dtype")}
+    model = capability.load_model(config["model"]["name"]).from_settings(settings, generator=torch.Generator())
+    return model.to(getattr(torch, config["model"]["dtype"]))
+
+
+def load(folder: str | Path, *, model: EnergyModel | None = None, weights: str = "use") -> Run:
+    """A saved run, with its model ready to use; no code of the folder is ever executed.
+
+    Arguments:
+        folder: As ``fit(..., out=folder)`` or ``partita fit`` made it.
+        model: Needed only where the model is made of functions, which are not saved.
+        weights: ``"use"`` (the best validated, else averaged), ``"last"`` or ``"average"``.
+    """
+    folder = Path(folder)
+    config = read_config(folder)
+    saved = checkpoint.load(folder / "checkpoints" / "model.safetensors")
+    if weights not in saved["weights"]:
+        raise RunError(f"load: weights must be one of {', '.join(saved['weights'])}; got {weights!r}.")
+    model = build_model(config) if model is None else model
+    load_weights(model, saved["weights"][weights])
+    return Run(model, read(folder / "metrics.jsonl"), config, saved["step"], saved["stopped"], saved["cautions"], folder)
+
+
+def open_history(folder: Path | None) -> History:
+    """The history of a run's folder, or one in memory."""
+    return History(None if folder is None else folder / "metrics.jsonl")

@@ -1,0 +1,145 @@
+"""Everything that changes while a model is fitted, as one value that can be saved and taken up again bit for bit."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.errors import RunError
+from partita.core.protocols import Batch, Data, EnergyModel
+from partita.objectives.base import unwrapped
+from partita.training import checkpoint, guard
+from partita.training.optimisers import WeightAverage, learning_rate_at, penalty
+from partita.training.settings import Settings
+
+
+@dataclass
+class Best:
+    """The best validation so far and the weights that gave it."""
+
+    score: float = float("-inf")
+    step: int = 0
+    misses: int = 0
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class Session:
+    """A fit at some step: model, optimiser, objective's state, averages, randomness."""
+
+    model: Any  # wrapped by Fabric; gradients flow through its forward
+    data: Data
+    objective: Any
+    state: Any
+    optimiser: Any
+    average: WeightAverage
+    settings: Settings
+    total: int  # steps
+    key: int  # seeds the order of the rows and the validations
+    generator: torch.Generator
+    fabric: Any
+    step: int = 0
+    best: Best = field(default_factory=Best)
+    _order: tuple[int, Tensor] | None = None
+
+    @property
+    def bare(self) -> EnergyModel:
+        """The model without its wrapper."""
+        return unwrapped(self.model)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Updates in one pass over the data; a last part that does not fill a batch waits for the next shuffle."""
+        return max(1, len(self.data) // self.settings.batch_size) if self.settings.batch_size else 1
+
+    @property
+    def epoch(self) -> int:
+        """Passes completed."""
+        return self.step // self.steps_per_epoch
+
+    def advance(self) -> dict[str, float]:
+        """One update; returns the losses and the objective's numbers."""
+        batch, record, following = self._batch(), {}, self.state
+
+        def closure() -> Tensor:
+            nonlocal record, following
+            self.optimiser.zero_grad()
+            losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
+            record = guard.check_losses(losses, self.step, self.data.width, self.settings)
+            record |= {name: float(value) for name, value in info.items()}
+            extra = penalty(self.bare, self.settings)
+            loss = sum(losses.values()) if extra is None else sum(losses.values()) + extra
+            self.fabric.backward(loss)
+            self.objective.precondition(self.bare, following)
+            return loss
+
+        self._set_learning_rate()
+        self.optimiser.step(closure)
+        self.state = following
+        self.step += 1
+        self.average.update(self.bare, self.step)
+        if self.step % self.steps_per_epoch == 0:
+            guard.check_parameters(self.bare, self.step, self.settings)
+            self.state = self.objective.epoch(self.bare, self.data, self.state, generator=self.generator)
+        return record
+
+    def gradient_size(self) -> float:
+        """The largest gradient in absolute value."""
+        return max(float(p.grad.abs().max()) for p in self.bare.parameters() if p.grad is not None)
+
+    def tree(self) -> dict[str, Any]:
+        """All of it as nested values."""
+        best = self.best
+        return {
+            "step": self.step,
+            "total": self.total,
+            "key": self.key,
+            "generator": checkpoint.generator_state(self.generator),
+            "model": dict(self.bare.state_dict()),
+            "average": {"updates": self.average.updates, "values": self.average.values},
+            "optimiser": self.optimiser.state_dict(),
+            "objective": self.state,
+            "best": {"score": best.score, "step": best.step, "misses": best.misses, "weights": best.weights},
+        }
+
+    def restore(self, tree: dict[str, Any]) -> None:
+        """Take up where :meth:`tree` left off."""
+        load_weights(self.bare, tree["model"])
+        self.step, self.total, self.key = tree["step"], tree["total"], tree["key"]
+        self.generator.set_state(tree["generator"])
+        self.average.updates = tree["average"]["updates"]
+        self.average.values = checkpoint.rebuild(self.average.values, tree["average"]["values"])
+        self.optimiser.load_state_dict(tree["optimiser"])
+        self.state = checkpoint.rebuild(self.state, tree["objective"])
+        self.best = Best(**tree["best"])
+
+    def _batch(self) -> Batch:
+        return self.data.batch(self._index(), generator=self.generator)
+
+    def _index(self) -> Tensor:
+        """Row numbers of this step: a function of (key, epoch, place) alone."""
+        size, n = self.settings.batch_size, len(self.data)
+        if not size or size >= n:
+            return torch.arange(n)
+        if self._order is None or self._order[0] != self.epoch:
+            self._order = (self.epoch, rng.permutation(n, rng.keyed(self.key, self.epoch)))
+        place = (self.step % self.steps_per_epoch) * size
+        return self._order[1][place : place + size]
+
+    def _set_learning_rate(self) -> None:
+        rate = learning_rate_at(self.step, self.total, self.settings)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+
+
+def load_weights(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
+    """Copy saved weights into a model; another model's are refused in one sentence."""
+    own = model.state_dict()
+    wrong = [name for name in own.keys() | weights.keys() if name not in own or name not in weights or own[name].shape != weights[name].shape]
+    if wrong:
+        title = model.title() if isinstance(model, EnergyModel) else type(model).__name__
+        raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {', '.join(sorted(wrong))}. "
+                       "It belongs to another model.")  # fmt: skip
+    model.load_state_dict(weights)

@@ -1,0 +1,71 @@
+"""The options of a fit, checked once, saved with the run."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from partita.core.checks import check_choice, check_count, check_real
+from partita.core.errors import invalid
+
+OPTIMIZERS = ("sgd", "adam", "lbfgs")
+SCHEDULES = ("linear", "constant", "cosine")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is fitted.
+
+    Arguments:
+        epochs: Passes over the data.
+        steps: Updates, in place of epochs.
+        minutes: Time to spend, in place of epochs: a short warm-up is timed and fixes the number of steps, which is recorded.
+        batch_size: Rows of one update; 0 takes all rows at once.
+        optimizer: ``"sgd"``, ``"adam"`` or ``"lbfgs"`` (for exact objectives).
+        learning_rate: At the start.
+        momentum: Of ``"sgd"``.
+        schedule: ``"linear"`` or ``"cosine"`` (falls to zero) or ``"constant"``.
+        average: Window of the weight average as a share of all steps; 0 keeps the last weights.
+        l1, l2: Penalties l1 |W| + l2 W^2 / 2 on the parameters that the model names as penalised.
+        patience: Validations without a better score before an early stop; 0 never stops early.
+        validate_every: Epochs between validations; None spreads about 20 over the fit.
+        tolerance: For ``"lbfgs"``: stop where no gradient is larger.
+        initialise: Set the reference and the biases from the data's base rates.
+    """
+
+    epochs: int | None = None
+    steps: int | None = None
+    minutes: float | None = None
+    batch_size: int = 128
+    optimizer: Literal["sgd", "adam", "lbfgs"] = "sgd"
+    learning_rate: float = 0.05
+    momentum: float = 0.0
+    schedule: Literal["linear", "constant", "cosine"] = "linear"
+    average: float = 0.05
+    l1: float = 0.0
+    l2: float = 0.0
+    patience: int = 0
+    validate_every: int | None = None
+    tolerance: float = 1e-8
+    initialise: bool = True
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("epochs", "steps", "minutes") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise invalid("fit", "one of epochs, steps and minutes", "be given", " and ".join(given) or "none")
+        for name in ("epochs", "steps", "validate_every"):
+            if getattr(self, name) is not None:
+                check_count("fit", name, getattr(self, name))
+        if self.minutes is not None:
+            check_real("fit", "minutes", self.minutes, 0, open_low=True)
+        check_count("fit", "batch_size", self.batch_size, 0)
+        check_count("fit", "patience", self.patience, 0)
+        check_choice("fit", "optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("fit", "schedule", self.schedule, SCHEDULES)
+        check_real("fit", "learning_rate", self.learning_rate, 0, open_low=True)
+        check_real("fit", "momentum", self.momentum, 0, 1)
+        check_real("fit", "average", self.average, 0, 1)
+        for name in ("l1", "l2", "tolerance"):
+            check_real("fit", name, getattr(self, name), 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """All settings by name."""
+        return asdict(self)

@@ -1,0 +1,14 @@
+"""What all tests share: a seeded generator, and one thread per worker when they run side by side."""
+
+import os
+
+import pytest
+import torch
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(20)
