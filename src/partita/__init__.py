@@ -15,9 +15,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from partita.core.quantity import Quantity
-
 if TYPE_CHECKING:
+    from partita.core.quantity import Quantity
     from partita.evaluators import evaluate
     from partita.samplers import sample
     from partita.training import fit, load
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Quantity", "evaluate", "fit", "load", "sample"]
 
-# Imported when first used, so that `import partita` costs little more than `import torch`.
-_LAZY = {"fit": "training", "load": "training", "sample": "samplers", "evaluate": "evaluators"}
+# Imported when first used, so that `import partita` costs nothing and `partita --help` does not wait for torch.
+_LAZY = {"Quantity": "core", "fit": "training", "load": "training", "sample": "samplers", "evaluate": "evaluators"}
 _SUBPACKAGES = ("core", "data", "diagnostics", "estimators", "evaluators", "models", "objectives", "samplers", "training")
 
 

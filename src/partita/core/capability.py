@@ -13,7 +13,7 @@ from partita.core.errors import RunError, Unsupported
 from partita.core.protocols import EnergyModel
 
 EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
-CHEAP_BITS = 14  # few enough states to sum once an epoch
+CHEAP_BITS = 12  # few enough states to sum at every step
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,10 @@ NEEDS: dict[str, Need] = {
         lambda m: isinstance(m, EnergyModel) and smallest_bits(m) <= EXACT_BITS,
         f"neither side has at most 2^{EXACT_BITS} states to sum",
     ),
+    "cheap": Need(
+        lambda m: isinstance(m, EnergyModel) and smallest_bits(m) <= CHEAP_BITS,
+        f"neither side has at most 2^{CHEAP_BITS} states, few enough to sum at every step",
+    ),
     "gibbs": Need(
         lambda m: isinstance(m, EnergyModel) and ("conditionals" in m.offers or m.support.countable_sites),
         "its coordinates cannot be drawn one after the other: it has no conditionals and its support is not discrete",
@@ -51,14 +55,15 @@ class Part:
     needs: tuple[str, ...]
     path: str
     instead: str
+    by_default: tuple[str, ...] | None = ()  # what more it takes to be chosen where nothing is said; None is never
 
 
 PARTS: dict[str, Part] = {
-    "ExactLikelihood": Part("objective", ("enumerable",), "partita.objectives:ExactLikelihood", "PCD"),
+    "ExactLikelihood": Part("objective", ("enumerable",), "partita.objectives:ExactLikelihood", "PCD", ("cheap",)),
     "PCD": Part("objective", ("energy",), "partita.objectives:PCD", "ExactLikelihood"),
     "CD": Part("objective", ("energy",), "partita.objectives:CD", "ExactLikelihood"),
     "Gibbs": Part("sampler", ("gibbs",), "partita.samplers:Gibbs", "a sampler for real supports"),
-    "Tempering": Part("sampler", ("energy",), "partita.samplers:Tempering", "Gibbs"),
+    "Tempering": Part("sampler", ("energy",), "partita.samplers:Tempering", "Gibbs", None),
     "Enumeration": Part("partition", ("enumerable",), "partita.evaluators:Enumeration", "Sandwich"),
     "Sandwich": Part("partition", ("energy",), "partita.evaluators:Sandwich", "Enumeration"),
     "Bridge": Part("partition", ("energy",), "partita.evaluators:Bridge", "Sandwich"),
@@ -72,8 +77,7 @@ MODELS: dict[str, str] = {"RBM": "partita.models:RBM", "MaxEnt": "partita.models
 
 def reason_against(part: str, model: Any) -> str | None:
     """Why ``part`` cannot run on ``model``; None if it can."""
-    lacking = [NEEDS[need].otherwise for need in PARTS[part].needs if not NEEDS[need].holds(model)]
-    return lacking[0] if lacking else None
+    return _first_lacking(PARTS[part].needs, model)
 
 
 def require(part: str, model: Any) -> None:
@@ -93,8 +97,8 @@ def default(role: str, model: Any) -> Any:
     """The first part of a role that runs on ``model``, built with its default settings."""
     reasons = {}
     for name, part in PARTS.items():
-        if part.role == role:
-            reasons[name] = reason_against(name, model)
+        if part.role == role and part.by_default is not None:
+            reasons[name] = _first_lacking((*part.needs, *part.by_default), model)
             if reasons[name] is None:
                 return load(name)()
     listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
@@ -108,7 +112,7 @@ def load(part: str) -> Any:
 
 def load_model(name: str) -> type[EnergyModel]:
     """The class behind a model's name in a saved run; only names of the table are ever imported."""
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise RunError(f"load: model must be one of {', '.join(MODELS)}; got {name!r}. The run was made by another version of partita.")
     return _import(MODELS[name])
 
@@ -125,14 +129,22 @@ def build(description: Any) -> Any:
     if not isinstance(description, dict):
         return tuple(description) if isinstance(description, list) else description
     name = description.get("part")
-    if name not in PARTS:
+    if not isinstance(name, str) or name not in PARTS:
         raise RunError(f"load: part must be one of {', '.join(PARTS)}; got {name!r}. The run was made by another version of partita.")
-    return load(name)(**{key: build(value) for key, value in description.items() if key != "part"})
+    settings = {key: build(value) for key, value in description.items() if key != "part"}
+    try:
+        return load(name)(**settings)
+    except TypeError as error:
+        raise RunError(f"load: {name} has no such settings ({error}). The run was made by another version of partita.") from None
 
 
 def grid(models: dict[str, Any]) -> list[tuple[str, str, str, str | None]]:
     """Every cell as (model, role, part, reason against it)."""
     return [(label, part.role, name, reason_against(name, model)) for label, model in models.items() for name, part in PARTS.items()]
+
+
+def _first_lacking(needs: tuple[str, ...], model: Any) -> str | None:
+    return next((NEEDS[need].otherwise for need in needs if not NEEDS[need].holds(model)), None)
 
 
 def _import(path: str) -> Any:

@@ -1,12 +1,13 @@
 """Checks of what is handed in; each raises :class:`InputError` in the one template of :mod:`partita.core.errors`."""
 
 import math
+from collections.abc import Iterable
 from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 
-from partita.core.errors import invalid
+from partita.core.errors import Diverged, invalid, sentence
 
 
 def check_count(owner: str, parameter: str, value: int, least: int = 1) -> int:
@@ -41,6 +42,13 @@ def check_finite(owner: str, parameter: str, x: Tensor, remedy: str = "Remove or
     if x.is_floating_point() and not torch.isfinite(x).all():
         bad = (~torch.isfinite(x)).nonzero()[0].tolist()
         raise invalid(owner, parameter, "be finite", f"{x[tuple(bad)].item()} at {_place(bad)}", remedy)
+
+
+def check_parameters(owner: str, title: str, parameters: Iterable[tuple[str, Tensor]], remedy: str) -> None:
+    """Raises :class:`Diverged` naming the first parameter of a model that is not finite."""
+    for name, value in parameters:
+        if not torch.isfinite(value).all():
+            raise Diverged(sentence(owner, f"parameter {name!r} of {title}", "be finite", "nan or infinity", remedy))
 
 
 def check_rows(owner: str, parameter: str, x: Tensor, least: int = 1) -> None:

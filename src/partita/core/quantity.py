@@ -21,6 +21,7 @@ Direction = Literal["low", "high", "none"]
 
 KINDS = ("exact", "lower", "upper", "estimate", "none")
 VERDICTS = ("tight", "loose", "do not publish")  # from best to worst
+DIRECTIONS = ("low", "high", "none")
 _MIRROR = {"lower": "upper", "upper": "lower", "low": "high", "high": "low"}
 
 
@@ -62,10 +63,11 @@ class Quantity:
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise invalid("Quantity", "kind", "be one of " + ", ".join(KINDS), repr(self.kind))
-        if self.verdict not in VERDICTS:
-            raise invalid("Quantity", "verdict", "be one of " + ", ".join(VERDICTS), repr(self.verdict))
+        for name, allowed in (("kind", KINDS), ("verdict", VERDICTS), ("direction", DIRECTIONS)):
+            if getattr(self, name) not in allowed:
+                raise invalid("Quantity", name, "be one of " + ", ".join(allowed), repr(getattr(self, name)))
+        if not 0 <= self.level <= 1:
+            raise invalid("Quantity", "level", "lie in [0, 1]", self.level)
         for end in ("low", "high"):
             if math.isnan(getattr(self, end)):
                 object.__setattr__(self, end, self.value)

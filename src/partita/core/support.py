@@ -205,6 +205,9 @@ class Sequence(Support):
     element: Support
     L: int
 
+    def __post_init__(self) -> None:
+        check_count("Sequence", "L", self.L)
+
     @property
     def discrete(self) -> bool:  # type: ignore[override]
         return self.element.discrete
@@ -224,6 +227,9 @@ class Sequence(Support):
     def values(self) -> Tensor:
         return self.element.values()
 
+    def state_at(self, index: Tensor, like: Tensor) -> Tensor:
+        return Product((self.element,) * self.L).state_at(index, like)
+
     def outside(self, x: Tensor) -> Tensor:
         return self.element.outside(x.unflatten(-1, (self.L, -1))).flatten(-2)
 
@@ -236,6 +242,10 @@ class Product(Support):
     """Blocks of columns, each with its own support: a mixed table."""
 
     parts: tuple[Support, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        check_count("Product", "the number of parts", len(self.parts))
 
     @property
     def discrete(self) -> bool:  # type: ignore[override]

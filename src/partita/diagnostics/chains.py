@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,12 +38,10 @@ def summarise_chains(values: Tensor) -> ChainReport:
     if not moving.any() or table.shape[-1] < 4:
         return ChainReport(float("nan"), float("nan"), float("nan"), *values.shape[:2])
     table = table[moving]
-    return ChainReport(
-        float(array_stats.rhat(table).max()) if values.shape[0] > 1 else float("nan"),
-        float(array_stats.ess(table, method="bulk").min()),
-        float(array_stats.ess(table, method="tail", prob=0.9).min()),
-        *values.shape[:2],
-    )
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have no variance within
+        rhat = float(array_stats.rhat(table).max()) if values.shape[0] > 1 else float("nan")
+        bulk, tail = float(array_stats.ess(table, method="bulk").min()), float(array_stats.ess(table, method="tail", prob=0.9).min())
+    return ChainReport(rhat, bulk, tail, *values.shape[:2])
 
 
 def standard_error(means: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ r"""The log-likelihood of rows, and the one function that picks how to compute i
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,8 +30,8 @@ class FromPartition:
         rows = -free_energies_of_rows(model, x)
         if not torch.isfinite(rows).all() or not math.isfinite(log_z.value):
             raise Diverged(f"evaluate: the free energy or log Z of {model.title()} is not finite; its parameters are too large or not numbers.")
-        q = float(rows.mean()) - log_z
-        return _about_rows(q, rows - log_z.value, log_z)
+        q = _about_rows(float(rows.mean()) - log_z, rows - log_z.value, log_z)
+        return _mark_impossible(q, x) if model.support.discrete else q
 
 
 @torch.no_grad()
@@ -57,6 +57,16 @@ def evaluate(
     chosen = capability.default("partition", model) if evaluator is None else evaluator
     likelihood: Any = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
     return likelihood(model, x, generator=generator)
+
+
+def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:
+    """Masses of distinct rows cannot sum to more than one: where they do, log Z is too low, whatever its diagnostics say."""
+    index = torch.unique(x, dim=0, return_inverse=True)[1]
+    first = torch.full((int(index.max()) + 1,), -math.inf, dtype=torch.float64).scatter(0, index.cpu(), q.details["rows"].cpu())
+    excess = float(torch.logsumexp(first, 0))
+    if q.kind == "exact" or excess <= q.high - q.value:
+        return q
+    return replace(q, verdict="do not publish", details={**q.details, "mass_of_rows": math.exp(min(excess, 700.0))})
 
 
 def _is_partition(evaluator: Any) -> bool:

@@ -1,6 +1,6 @@
 r"""Exact maximum likelihood, where the partition function can be summed.
 
-.. math:: \ell(\theta) = E_{\mathrm{data}}[F(x)] + \log Z          (theory/learning.md, eq. 3.1)
+.. math:: \ell(\theta) = E_{\mathrm{data}}[F(x)] + \log Z          (theory/learning.md, eq. 6.1)
 """
 
 from dataclasses import dataclass

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from partita.core import capability
 from partita.core.checks import check_count
+from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler
 from partita.diagnostics.chains import ChainReport, summarise_chains
 
@@ -47,6 +48,7 @@ def run(
     check_count("run", "draws", draws)
     check_count("run", "thin", thin)
     check_count("run", "burn_in", burn_in, 0)
+    model.support.check(x, "run")
     summarise = statistic or (lambda rows: model.free_energy(rows)[:, None])
     state = sampler.init(model, x, generator=generator)
     for _ in range(burn_in):
@@ -80,6 +82,8 @@ def sample(
     if isinstance(model, DirectedModel):
         return model.draw(n, generator=generator)
     sampler = capability.default("sampler", model) if sampler is None else sampler
+    if x is not None and len(x) != n:
+        raise invalid("sample", "x", f"have n = {n} rows, one for each chain", len(x))
     start = model.reference().draw(n, generator=generator) if x is None else x
     return run(model, sampler, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
 

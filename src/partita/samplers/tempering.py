@@ -84,9 +84,7 @@ class Tempering:
 
 def exchange(model: EnergyModel, ladder: Tensor, betas: Tensor, parity: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Offer an exchange to every second pair of neighbours; returns the ladder and the share accepted."""
-    low = torch.arange(parity, len(betas) - 1, 2, device=ladder.device)
-    if not len(low):
-        return ladder, torch.zeros((), device=ladder.device)
+    low = torch.arange(parity % (len(betas) - 1), len(betas) - 1, 2, device=ladder.device)  # two rungs are offered theirs every time
     here = model.field(ladder)
     own = model.energy_along(here, betas[:, None])
     up, down = (model.energy_along(here, betas.roll(-shift)[:, None]) for shift in (1, -1))

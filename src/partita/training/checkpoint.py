@@ -35,7 +35,7 @@ def load(path: Path) -> Tree:
             return _unpack(skeleton, file)
     except FileNotFoundError:
         raise RunError(f"load: {path.name} must exist in {path.parent}; found none. The run was stopped before its first save.") from None
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
         raise RunError(f"load: {path} must be a whole partita checkpoint; got a damaged or foreign file ({reason}).") from None
 
@@ -54,8 +54,9 @@ def rebuild(template: Tree, saved: Tree) -> Tree:
 
 def _pack(tree: Tree, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, Tensor):
-        tensors[name] = tree.detach().contiguous().clone()
-        return {"tensor": name}
+        label = f"{len(tensors)}{name}"  # numbered, so that no two can share a name
+        tensors[label] = tree.detach().contiguous().clone()
+        return {"tensor": label}
     if isinstance(tree, dict):
         return {"dict": [[_key(key), _pack(value, f"{name}/{key}", tensors)] for key, value in tree.items()]}
     if isinstance(tree, list | tuple):

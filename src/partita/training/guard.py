@@ -25,16 +25,6 @@ def check_losses(losses: dict[str, Tensor], step: int, width: int, settings: Set
     return values
 
 
-def check_parameters(model: EnergyModel, step: int, settings: Settings) -> None:
-    """Raises :class:`Diverged` naming the first parameter that is not finite."""
-    for name, parameter in model.named_parameters():
-        if not torch.isfinite(parameter).all():
-            raise Diverged(
-                f"fit: parameter {name!r} must stay finite; got nan or infinity at step {step}. "
-                f"Lower learning_rate (now {settings.learning_rate:g})."
-            )
-
-
 @torch.no_grad()
 def ailments(model: Any, before: Tensor | None, after: Tensor | None) -> list[str]:
     """What looks wrong but need not stop a fit, each in one sentence with its remedy."""

@@ -1,6 +1,7 @@
 """What a fit recorded: one JSON object per line, rewound to the checkpoint when a run is resumed."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ class History:
         """Drop what a killed run wrote after its last checkpoint."""
         self.records = [record for record in read(self.path) if record["step"] <= step] if self.path else []
         if self.path is not None:
-            self.path.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+            beside = self.path.with_suffix(".part")
+            beside.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+            os.replace(beside, self.path)
 
     def series(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one number."""

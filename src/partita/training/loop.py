@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.errors import invalid
+from partita.core.errors import Diverged, invalid
 from partita.core.protocols import EnergyModel, Objective
 from partita.data import Rows, as_rows
 from partita.training import checkpoint, guard
@@ -67,10 +67,11 @@ def fit(
     objective = capability.default("objective", model) if objective is None else objective
     settings = resolve_settings(model, objective, len(rows), options)
     _check_lbfgs(settings, objective)
+    if resume and out is None:
+        raise invalid("fit", "out", "be the folder of the run to resume", None)
     folder = None if out is None else Path(out)
     held_out = None if validation is None else _checked_rows(model, as_rows(validation, None, "fit"), "validation", 1)
-    fabric = _fabric(fabric)
-    session = _begin(model, rows, objective, settings, fabric, generator)
+    session = start_session(model, rows, objective, settings, fabric=fabric, generator=generator)
     history = open_history(folder)
     config = make_config(model, objective, settings.as_json(), **(about or {}), steps=session.total, key=session.key)
     if folder is not None and not resume:
@@ -79,10 +80,15 @@ def fit(
     elif folder is not None:
         session.restore(checkpoint.load(folder / "checkpoints" / "last.safetensors"))
         history.rewind(session.step)
-        write_config(folder, {**config, "steps": session.total, "key": session.key})
+        config |= {"steps": session.total, "key": session.key}
+        write_config(folder, config)
     cautions = _cautions(session)
     x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, 0))
-    stopped = _train(session, history, x_held_out, folder, cautions, progress)
+    try:
+        stopped = _train(session, history, x_held_out, folder, cautions, progress)
+    except Diverged:
+        session.roll_back()
+        raise
     return _finish(session, history.records, config, stopped, cautions, folder)
 
 
@@ -117,9 +123,11 @@ def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path
     return "finished"
 
 
-def _begin(model: EnergyModel, rows: Rows, objective: Any, settings: Settings, fabric: Any, generator: torch.Generator) -> Session:
+def start_session(
+    model: EnergyModel, rows: Rows, objective: Any, settings: Settings, *, fabric: Any = None, generator: torch.Generator
+) -> Session:
     """Initialise the model from the data, the objective's state, the optimiser, and the number of steps."""
-    key = rng.seed(generator)
+    fabric, key = _fabric(fabric), rng.seed(generator)
     if settings.initialise:
         model.initialise(rows, generator=generator)
     state = objective.init(model, rows, generator=generator)

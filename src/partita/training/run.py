@@ -5,6 +5,7 @@
 """
 
 import json
+import os
 import platform
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -21,6 +22,7 @@ from partita.training.history import History, Record, read
 from partita.training.session import load_weights
 
 FORMAT = 1
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass
@@ -71,8 +73,10 @@ def prepare_folder(folder: Path, config: dict[str, Any]) -> None:
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Write ``config.json``."""
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    """Write ``config.json``, whole or not at all."""
+    beside = folder / "config.part"
+    beside.write_text(json.dumps(config, indent=2) + "\n")
+    os.replace(beside, folder / "config.json")
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:
@@ -93,8 +97,13 @@ def read_config(folder: str | Path) -> dict[str, Any]:
 def build_model(config: dict[str, Any]) -> EnergyModel:
     """A fresh model as a config describes it."""
     settings = {key: value for key, value in config["model"].items() if key not in ("name", "dtype")}
-    model = capability.load_model(config["model"]["name"]).from_settings(settings, generator=torch.Generator())
-    return model.to(getattr(torch, config["model"]["dtype"]))
+    kind, dtype = capability.load_model(config["model"]["name"]), DTYPES.get(str(config["model"].get("dtype")))
+    if dtype is None:
+        raise RunError(f"load: the model's dtype must be one of {', '.join(DTYPES)}; got {config['model'].get('dtype')!r}.")
+    try:
+        return kind.from_settings(settings, generator=torch.Generator()).to(dtype)
+    except (TypeError, KeyError, ValueError) as error:
+        raise RunError(f"load: config.json must hold the settings of {config['model']['name']}; got others ({error}).") from None
 
 
 def load(folder: str | Path, *, model: EnergyModel | None = None, weights: str = "use") -> Run:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.checks import check_parameters
 from partita.core.errors import RunError
 from partita.core.protocols import Batch, Data, EnergyModel
 from partita.objectives.base import unwrapped
 from partita.training import checkpoint, guard
-from partita.training.optimisers import WeightAverage, learning_rate_at, penalty
+from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty
 from partita.training.settings import Settings
 
 
@@ -79,15 +80,21 @@ class Session:
         self.optimiser.step(closure)
         self.state = following
         self.step += 1
+        if self.step % AVERAGE_EVERY == 0:
+            check_parameters("fit", self.bare.title(), self.bare.named_parameters(), f"Lower learning_rate (now {self.settings.learning_rate:g}).")
         self.average.update(self.bare, self.step)
         if self.step % self.steps_per_epoch == 0:
-            guard.check_parameters(self.bare, self.step, self.settings)
             self.state = self.objective.epoch(self.bare, self.data, self.state, generator=self.generator)
         return record
 
     def gradient_size(self) -> float:
         """The largest gradient in absolute value."""
         return max(float(p.grad.abs().max()) for p in self.bare.parameters() if p.grad is not None)
+
+    def roll_back(self) -> None:
+        """Leave finite weights in a model that diverged: the best validated, else the averaged, else the first ones."""
+        own = self.bare.state_dict()
+        load_weights(self.bare, {**own, **(self.best.weights or self.average.values)})
 
     def tree(self) -> dict[str, Any]:
         """All of it as nested values."""
@@ -110,13 +117,17 @@ class Session:
         self.step, self.total, self.key = tree["step"], tree["total"], tree["key"]
         self.generator.set_state(tree["generator"])
         self.average.updates = tree["average"]["updates"]
+        self.average.window = self.settings.average * self.total
         self.average.values = checkpoint.rebuild(self.average.values, tree["average"]["values"])
         self.optimiser.load_state_dict(tree["optimiser"])
         self.state = checkpoint.rebuild(self.state, tree["objective"])
         self.best = Best(**tree["best"])
 
     def _batch(self) -> Batch:
-        return self.data.batch(self._index(), generator=self.generator)
+        """The rows of this step, in the model's dtype."""
+        batch = self.data.batch(self._index(), generator=self.generator)
+        like = self.bare.device_like
+        return batch._replace(x=batch.x.to(like), weight=None if batch.weight is None else batch.weight.to(like))
 
     def _index(self) -> Tensor:
         """Row numbers of this step: a function of (key, epoch, place) alone."""

@@ -12,7 +12,7 @@ import torch
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
-from partita.evaluators.partition.annealing import anneal, check_annealing, from_reference, resolve_kernel, schedule
+from partita.evaluators.partition.annealing import anneal, check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.interval import half_width
 
 
@@ -21,14 +21,14 @@ class AIS:
     """log Z by annealing from the reference; a lower bound in expectation.
 
     Arguments:
-        temperatures: Number of inverse temperatures, 0 and 1 included.
+        temperatures: Number of inverse temperatures, 0 and 1 included; as many as a pilot finds needed if not given.
         chains: Independent annealings C.
         kernel: Leaves each temperature invariant; chosen by the capability table if not given.
         adaptive: Place temperatures by a pilot run; evenly if False.
         level: Of the interval.
     """
 
-    temperatures: int = 5000
+    temperatures: int | None = None
     chains: int = 128
     kernel: Sampler | None = None
     adaptive: bool = True
@@ -39,17 +39,10 @@ class AIS:
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
         kernel = resolve_kernel("AIS", self.kernel, model)
-        betas = betas_for(model, kernel, self.temperatures, self.adaptive, generator)
+        betas = temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
         ends = anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
         report = summarise_weights(ends.log_w)
         return forward_quantity(float(model.reference().log_z), report, self.level)
-
-
-def betas_for(model: EnergyModel, kernel: Sampler, temperatures: int, adaptive: bool, generator: torch.Generator) -> torch.Tensor:
-    """The temperatures of a run: by a pilot, or even."""
-    if adaptive:
-        return schedule(model, kernel, temperatures, generator=generator)
-    return torch.linspace(0, 1, temperatures, dtype=torch.float64)
 
 
 def forward_quantity(log_z0: float, report: WeightReport, level: float) -> Quantity:

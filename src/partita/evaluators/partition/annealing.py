@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count
+from partita.core.checks import check_count, check_parameters
 from partita.core.errors import Diverged, Unsupported, invalid
 from partita.core.protocols import EnergyModel, Sampler
 
 PILOT_TEMPERATURES = 200
 PILOT_CHAINS = 64
+LEAST_TEMPERATURES, MOST_TEMPERATURES = 500, 10_000
+TARGET_VARIANCE = 0.1  # of the log weights, if every step mixed perfectly
 UNIFORM_SHARE = 0.2  # of the schedule, so that no stretch is left without temperatures
 
 
@@ -55,19 +57,23 @@ def from_reference(model: EnergyModel, chains: int, generator: torch.Generator) 
 
 def resample(x: Tensor, log_w: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """``n`` rows drawn in proportion to their weights."""
-    return x[rng.categorical(log_w, generator, n).to(x.device)]
+    return x[rng.systematic(log_w, generator, n)]
 
 
-def schedule(model: EnergyModel, kernel: Sampler, temperatures: int, *, generator: torch.Generator) -> Tensor:
-    """Temperatures at equal thermodynamic length, measured by a pilot: dense where the energy fluctuates.
+def temperatures_for(
+    model: EnergyModel, kernel: Sampler, temperatures: int | None, *, adaptive: bool = True, generator: torch.Generator
+) -> Tensor:
+    """Temperatures at equal thermodynamic length, dense where the energy fluctuates, as many as asked for or needed.
 
-    The pilot only places temperatures; its draws are thrown away, so the estimate stays unbiased.
+    A pilot measures the length: the deviations of its increments sum to Lambda, and T perfect steps would leave the log weights
+    a variance of Lambda^2 / T. It only places temperatures; its draws are thrown away, so the estimate stays unbiased.
     """
-    pilot = torch.linspace(0, 1, min(PILOT_TEMPERATURES, temperatures), dtype=torch.float64)
-    if len(pilot) < 3:
-        return pilot
-    x = from_reference(model, PILOT_CHAINS, generator)
-    spread = anneal(model, kernel, pilot, x, generator=generator).spread.cpu()
+    if not adaptive:
+        return torch.linspace(0, 1, temperatures or LEAST_TEMPERATURES, dtype=torch.float64)
+    pilot = torch.linspace(0, 1, PILOT_TEMPERATURES, dtype=torch.float64)
+    spread = anneal(model, kernel, pilot, from_reference(model, PILOT_CHAINS, generator), generator=generator).spread.cpu()
+    if temperatures is None:
+        temperatures = int(min(MOST_TEMPERATURES, max(LEAST_TEMPERATURES, float(spread.sum()) ** 2 / TARGET_VARIANCE)))
     density = spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE / len(spread)
     length = torch.cat([torch.zeros(1, dtype=torch.float64), density.cumsum(0)])
     return _interpolate(torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], pilot)
@@ -76,6 +82,7 @@ def schedule(model: EnergyModel, kernel: Sampler, temperatures: int, *, generato
 def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel) -> Sampler:
     """The kernel given, or the default of the capability table; a ladder cannot be annealed."""
     capability.require(owner, model)
+    check_parameters(owner, model.title(), model.named_parameters(), "Fit it again with a lower learning_rate.")
     if kernel is None:
         return capability.default("sampler", model)
     if kernel.kernel_on != "x":
@@ -83,9 +90,10 @@ def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel) -> Sa
     return kernel
 
 
-def check_annealing(owner: str, temperatures: int, chains: int, level: float) -> None:
+def check_annealing(owner: str, temperatures: int | None, chains: int, level: float) -> None:
     """The settings that every annealing evaluator shares."""
-    check_count(owner, "temperatures", temperatures, 2)
+    if temperatures is not None:
+        check_count(owner, "temperatures", temperatures, 2)
     check_count(owner, "chains", chains, 2)
     if not 0 < level < 1:
         raise invalid(owner, "level", "lie between 0 and 1", level)

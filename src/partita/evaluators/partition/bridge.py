@@ -22,8 +22,7 @@ from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict
 from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
-from partita.evaluators.partition.ais import betas_for
-from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel
+from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.interval import half_width
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
@@ -87,8 +86,7 @@ class Bridge:
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
         kernel = resolve_kernel("Bridge", self.kernel, model)
-        betas = betas_for(model, kernel, max(self.temperatures, 3), True, generator)
-        betas = torch.unique(betas)
+        betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
         up, down, energies = self._collect(model, kernel, betas, generator)
         report = summarise_chains(energies)
         value, se, overlap = ladder_ratio(up, down)

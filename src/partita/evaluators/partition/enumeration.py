@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from partita.core.capability import require
-from partita.core.checks import check_choice
+from partita.core.checks import check_choice, check_parameters
 from partita.core.enumeration import Side, log_partition
 from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel, in_double
@@ -32,6 +32,7 @@ class Enumeration:
     @torch.no_grad()
     def __call__(self, model: EnergyModel, *, generator: torch.Generator | None = None) -> Quantity:
         require("Enumeration", model)
+        check_parameters("Enumeration", model.title(), model.named_parameters(), "Fit it again with a lower learning_rate.")
         model = in_double(model)
         side = self._choose(model)
         value = float(log_partition(side, model.device_like))

@@ -5,6 +5,7 @@ r"""Reverse annealed importance sampling: log Z from the model downwards (Burda,
 A bound only if the chains begin at exact draws from the model; the Quantity says where they began.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,8 +19,7 @@ from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
 from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
-from partita.evaluators.partition.ais import betas_for
-from partita.evaluators.partition.annealing import anneal, check_annealing, from_reference, resample, resolve_kernel
+from partita.evaluators.partition.annealing import Annealing, anneal, check_annealing, from_reference, resample, resolve_kernel, temperatures_for
 from partita.evaluators.partition.interval import half_width
 
 SETTLING_STEPS = 50  # of the kernel, after resampling the ends of a forward annealing
@@ -37,7 +37,7 @@ class ReverseAIS:
             resampled by weight: an estimate).
     """
 
-    temperatures: int = 5000
+    temperatures: int | None = None
     chains: int = 128
     kernel: Sampler | None = None
     adaptive: bool = True
@@ -50,22 +50,31 @@ class ReverseAIS:
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
         kernel = resolve_kernel("ReverseAIS", self.kernel, model)
-        betas = betas_for(model, kernel, self.temperatures, self.adaptive, generator)
-        x = self._begin(model, kernel, betas, generator)
+        betas = temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
+        x, start_se = begin_at_model(model, kernel, betas, self.chains, self.start, generator)
         back = anneal(model, kernel, betas.flip(0), x, generator=generator)
-        report = summarise_weights(back.log_w)
-        return reverse_quantity(float(model.reference().log_z), report, self.level, self.start)
-
-    def _begin(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Tensor:
-        if self.start == "exact":
-            return exact_draws(model, self.chains, generator=generator)
-        ends = anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
-        return settle(model, kernel, resample(ends.x, ends.log_w, self.chains, generator), generator)
+        return reverse_quantity(float(model.reference().log_z), summarise_weights(back.log_w), start_se, self.level, self.start)
 
 
-def reverse_quantity(log_z0: float, report: WeightReport, level: float, start: Start) -> Quantity:
-    """log Z from reverse weights."""
-    value, half = log_z0 - report.log_mean, half_width(report.se, level)
+def begin_at_model(
+    model: EnergyModel, kernel: Sampler, betas: Tensor, chains: int, start: Start, generator: torch.Generator
+) -> tuple[Tensor, float]:
+    """Draws from the model, and the standard error that they carry into log Z (zero if they are exact)."""
+    if start == "exact":
+        return exact_draws(model, chains, generator=generator), 0.0
+    return from_annealing(model, kernel, anneal(model, kernel, betas, from_reference(model, chains, generator), generator=generator), generator)
+
+
+def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, float]:
+    """The ends of a forward annealing, resampled by weight and settled; they carry its standard error."""
+    x = resample(ends.x, ends.log_w, len(ends.x), generator)
+    return settle(model, kernel, x, generator), summarise_weights(ends.log_w).se
+
+
+def reverse_quantity(log_z0: float, report: WeightReport, start_se: float, level: float, start: Start) -> Quantity:
+    """log Z from reverse weights, whose draws carry an error of their own."""
+    se = math.hypot(report.se, start_se)
+    value, half = log_z0 - report.log_mean, half_width(se, level)
     return Quantity(
         value,
         value - half,
@@ -75,7 +84,7 @@ def reverse_quantity(log_z0: float, report: WeightReport, level: float, start: S
         method=f"reverse AIS from {'exact' if start == 'exact' else 'annealed'} draws",
         verdict=verdict_on_weights(report),
         direction="high",
-        details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": report.se, "start": start},
+        details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": se, "start": start},
     )
 
 

@@ -13,11 +13,11 @@ import torch
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import VERDICTS, Quantity
 from partita.diagnostics.weights import summarise_weights, verdict_on_gap
-from partita.evaluators.partition.ais import betas_for, forward_quantity
-from partita.evaluators.partition.annealing import anneal, check_annealing, from_reference, resample, resolve_kernel
+from partita.evaluators.partition.ais import forward_quantity
+from partita.evaluators.partition.annealing import anneal, check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.bridge import Ratio, acceptance_ratio
 from partita.evaluators.partition.interval import half_width
-from partita.evaluators.partition.reverse_ais import Start, exact_draws, reverse_quantity, settle
+from partita.evaluators.partition.reverse_ais import Start, exact_draws, from_annealing, reverse_quantity
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Sandwich:
         start: Where the reverse side begins, as for ReverseAIS.
     """
 
-    temperatures: int = 5000
+    temperatures: int | None = None
     chains: int = 128
     kernel: Sampler | None = None
     adaptive: bool = True
@@ -41,16 +41,14 @@ class Sandwich:
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
         kernel = resolve_kernel("Sandwich", self.kernel, model)
-        betas = betas_for(model, kernel, self.temperatures, self.adaptive, generator)
+        betas = temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
         up = anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
-        if self.start == "exact":
-            x = exact_draws(model, self.chains, generator=generator)
-        else:
-            x = settle(model, kernel, resample(up.x, up.log_w, self.chains, generator), generator)
+        exact = self.start == "exact"
+        x, start_se = (exact_draws(model, self.chains, generator=generator), 0.0) if exact else from_annealing(model, kernel, up, generator)
         down = anneal(model, kernel, betas.flip(0), x, generator=generator)
         log_z0 = float(model.reference().log_z)
         forward = forward_quantity(log_z0, summarise_weights(up.log_w), self.level)
-        reverse = reverse_quantity(log_z0, summarise_weights(down.log_w), self.level, self.start)
+        reverse = reverse_quantity(log_z0, summarise_weights(down.log_w), start_se, self.level, self.start)
         return combine(log_z0, forward, reverse, acceptance_ratio(up.log_w, down.log_w), self.level)
 
 

@@ -50,10 +50,12 @@ class MaxEnt(EnergyModel):
             raise Unsupported(f"MaxEnt cannot live on {support}: it needs a support whose coordinates have finitely many values, such as Binary.")
         if hidden is not None and hidden.bits > HIDDEN_BITS:
             raise invalid("MaxEnt", "hidden", f"have at most {HIDDEN_BITS} bits, for its states are summed at every row", f"{hidden.bits:g} bits")
+        if hidden is not None and isinstance(features, str):
+            raise invalid("MaxEnt", "features", "be functions of (x, h) when there are hidden variables", repr(features))
         self.name = features if isinstance(features, str) else None
         self.support, self.hidden = support, hidden
         self.features = as_features(features, support.width)
-        example = support.states(0, 1, torch.zeros((), device=generator.device))
+        example = support.states(0, 2, torch.zeros((), device=generator.device))
         self.theta = nn.Parameter(torch.zeros(self._width(example), device=generator.device))
         values = support.values().to(generator.device)
         self.register_buffer("reference_logits", torch.zeros(support.width, len(values), device=generator.device))

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.distributions import Bernoulli, Distribution
 from torch.nn import functional
 
@@ -28,7 +29,35 @@ from partita.models.energy.units import UNITS, Natural
 
 def hidden_input(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
     r"""Input :math:`c + W^\top x` to every hidden unit, ``(*, D) -> (*, H)``."""
-    return functional.linear(x, W.mT, c)
+    return torch.addmm(c, x.reshape(-1, len(W)), W).view(*x.shape[:-1], len(c))
+
+
+class HiddenSum(torch.autograd.Function):
+    r"""log of the sum over h of exp((c + W'x)'h), with its closed-form gradient V'H (theory/energy.md, eq. 2.6).
+
+    .. math:: S(x) = \sum_j \mathrm{softplus}(a_j), \quad a = c + W^\top x, \qquad
+              \partial_W \sum_i g_i S(x_i) = V^\top \mathrm{diag}(g)\, \sigma(A), \quad \partial_c = g^\top \sigma(A)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W: Tensor, c: Tensor) -> Tensor:
+        a = hidden_input(x, W, c)
+        ctx.save_for_backward(x, torch.sigmoid(a))
+        return functional.softplus(a).sum(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[None, Tensor, Tensor]:  # type: ignore[override]
+        x, h = (t.reshape(-1, t.shape[-1]) for t in ctx.saved_tensors)
+        g = g.reshape(-1)
+        return None, x.mT @ (h * g[:, None]), g @ h
+
+
+def hidden_sum(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
+    """Sum of softplus(c + W'x) over hidden units; by autograd where gradients with respect to x are wanted too."""
+    if x.requires_grad:
+        return functional.softplus(hidden_input(x, W, c)).sum(-1)
+    return HiddenSum.apply(x, W, c)  # type: ignore[return-value]
 
 
 def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:
@@ -38,21 +67,24 @@ def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) ->
     return {"W": weighted.mT @ h, "b": weighted.sum(0), "c": weight @ h}
 
 
-def centered_gradient(gW: Tensor, gb: Tensor, gc: Tensor, mu: Tensor, lam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    r"""The gradient in coordinates centred at (mu, lambda), brought back to W, b, c (theory/learning.md, eq. 3.4).
+def centered_gradient(
+    gW: Tensor, gb: Tensor, gc: Tensor, mu: Tensor, lam: Tensor, s: Tensor | float = 1.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""The gradient in coordinates centred at (mu, lambda), brought back to W, b, c (theory/learning.md, eq. 6.4).
 
-    .. math:: g_W' = g_W - \mu g_c^\top - g_b \lambda^\top, \quad g_b' = g_b - g_W' \lambda, \quad g_c' = g_c - g_W'^\top \mu
+    .. math:: g_W' = g_W - \mu g_c^\top - (s g_b) \lambda^\top, \quad g_b' = g_b - s\, g_W' \lambda, \quad g_c' = g_c - g_W'^\top \mu
 
+    with s = 1 for Bernoulli units and s = sigma^2 for Gaussian ones, whose mean at h = lambda is b + sigma^2 W lambda.
     A positive-definite linear map of the plain gradient, so its stationary points are the same.
     Melchior, Fischer and Wiskott (2016), How to center deep Boltzmann machines.
     """
-    gW = gW.addr(mu, gc, alpha=-1).addr_(gb, lam, alpha=-1)
-    return gW, gb - gW @ lam, gc - mu @ gW
+    gW = gW.addr(mu, gc, alpha=-1).addr_(s * gb, lam, alpha=-1)
+    return gW, gb - s * (gW @ lam), gc - mu @ gW
 
 
-def check_varying(variance: Tensor) -> None:
+def check_varying(mean: Tensor, variance: Tensor) -> None:
     """Refuse constant columns, on which a density is infinite."""
-    constant = (variance <= 0).nonzero().flatten().tolist()
+    constant = (variance <= 1e-20 * mean.square()).nonzero().flatten().tolist()
     if constant:
         raise invalid("RBM", "x", "vary in every column when visible_units='gaussian'", f"the same value throughout column {constant[0]}",
                       "Remove constant columns.")  # fmt: skip
@@ -119,7 +151,7 @@ class RBM(EnergyModel):
     def free_energy(self, x: Tensor) -> Tensor:
         """F(x), ``(*, D) -> (*)``."""
         check_width("RBM.free_energy", "x", x, self.visible, self.title())
-        return -self.units.pairing(x, self.natural()) - functional.softplus(hidden_input(x, self.W, self.c)).sum(-1)
+        return -self.units.pairing(x, self.natural()) - hidden_sum(x, self.W, self.c)
 
     def hidden_free_energy(self, h: Tensor, beta: Tensor | None = None) -> Tensor:
         """-log of the sum (or integral) over x of exp(-E(x, h)), ``(*, H) -> (*)``: the same Z, written over h."""
@@ -156,7 +188,7 @@ class RBM(EnergyModel):
             mean = (mean * n + 0.5) / (n + 1)  # half a count, so that no pixel is impossible
             self.b.copy_(torch.logit(mean))
         else:
-            check_varying(variance)
+            check_varying(mean, variance)
             self.b.copy_(mean)
             self.log_sigma.copy_(0.5 * variance.log())
         self.reference_natural.copy_(torch.stack(list(self.units.from_moments(mean, variance))))
@@ -166,7 +198,8 @@ class RBM(EnergyModel):
         """Replace the gradients of W, b and c by their centred form, at ``mu`` and the hidden units' response to it."""
         assert self.W.grad is not None and self.b.grad is not None and self.c.grad is not None
         lam = torch.sigmoid(self.c + mu @ self.W)
-        self.W.grad, self.b.grad, self.c.grad = centered_gradient(self.W.grad, self.b.grad, self.c.grad, mu, lam)
+        s = 1.0 if self.log_sigma is None else torch.exp(2 * self.log_sigma)
+        self.W.grad, self.b.grad, self.c.grad = centered_gradient(self.W.grad, self.b.grad, self.c.grad, mu, lam, s)
 
     def settings(self) -> dict[str, Any]:
         return {"visible": self.visible, "hidden": self.hidden, "visible_units": self.units.name}

@@ -1,0 +1,127 @@
+"""The commands and their options; each imports what does its work only when it is called."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class Commands(TyperGroup):
+    """Errors that partita raises on purpose become one line on stderr and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("Interrupted.", err=True)
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if not _on_purpose(error):
+                raise
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
+def _on_purpose(error: Exception) -> bool:
+    return any(cls.__module__ == "partita.core.errors" for cls in type(error).__mro__)
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Run = Annotated[Path, typer.Argument(help="Folder of a run, as partita fit made it.", metavar="RUN")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"partita {version('partita')}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Example: partita fit rbm digits, then partita evaluate runs/rbm-digits-1")
+def partita(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Fit, sample and honestly score probability models whose normaliser is intractable."""
+
+
+@app.command(epilog="Example: partita fit rbm digits --minutes 1 --set hidden=100 --set learning_rate=0.05")
+def fit(
+    model: Annotated[str | None, typer.Argument(help="A family: partita models lists them.")] = None,
+    data: Annotated[str | None, typer.Argument(help="A name (partita data lists them) or a file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/MODEL-DATA-N if not given.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time to spend, in place of epochs.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
+    seed: Seed = 0,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run, bit for bit; needs nothing else.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; may be given often.", metavar="KEY=VALUE")] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar, only the result.")] = False,
+) -> None:
+    """Fit a model to data, save the run, and score it on rows it has not seen."""
+    given = {"MODEL": model, "DATA": data, "--out": out, "--minutes": minutes, "--epochs": epochs, "--set": settings}
+    said = [name for name, value in given.items() if value is not None]
+    if resume is not None and said:
+        raise typer.BadParameter(f"goes alone; leave out {', '.join(said)}.", param_hint="--resume")
+    if resume is None and (model is None or data is None):
+        raise typer.BadParameter("are needed, as in: partita fit rbm digits.", param_hint="MODEL and DATA")
+    from partita.cli import fit as command
+
+    budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs}.items() if value is not None}
+    plan = command.resumed(resume) if resume is not None else command.planned(str(model), str(data), out, settings or [], budget, seed)
+    command.carry_out(plan, as_json=as_json, quiet=quiet)
+
+
+@app.command(epilog="Example: partita evaluate runs/rbm-digits-1 --evaluator sandwich")
+def evaluate(
+    run: Run,
+    data: Annotated[str | None, typer.Argument(help="A name or a file; by default what the run was fitted to.")] = None,
+    split: Annotated[str, typer.Option(help="test, train or valid.")] = "test",
+    evaluator: Annotated[str, typer.Option(help="auto, enumeration, sandwich, bridge, ais or reverse-ais.")] = "auto",
+    bits: Annotated[bool, typer.Option("--bits", help="Also in bits per dimension.")] = False,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Mean log-likelihood per row, with what kind of number it is and how far to trust it."""
+    from partita.cli import evaluate as command
+
+    command.report(run, data, split, evaluator, bits=bits, seed=seed, as_json=as_json)
+
+
+@app.command(epilog="Example: partita sample runs/rbm-digits-1 -n 64 --out draws.csv --png draws.png")
+def sample(
+    run: Run,
+    n: Annotated[int, typer.Option("-n", "--number", help="How many draws.")] = 64,
+    out: Annotated[Path | None, typer.Option(help=".npz, .npy or .csv; RUN/samples-N.npz if not given.")] = None,
+    burn_in: Annotated[int | None, typer.Option(help="Steps of each chain; exact draws or 1000 if not given.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Also a picture, where rows are images.")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Draw new rows from a model and say whether the chains mixed."""
+    from partita.cli import sample as command
+
+    command.report(run, n, out, burn_in, png, seed=seed, as_json=as_json)
+
+
+@app.command(epilog="Example: partita models --grid")
+def models(
+    grid: Annotated[bool, typer.Option("--grid", help="What runs with what, and why not where it does not.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The families of models and their settings."""
+    from partita.cli import lists as command
+
+    command.grid(as_json) if grid else command.models(as_json)
+
+
+@app.command(epilog="Example: partita data")
+def data(as_json: Json = False) -> None:
+    """The data sets that can be given by name."""
+    from partita.cli import lists as command
+
+    command.data(as_json)

@@ -1,0 +1,53 @@
+"""``partita evaluate``: a log-likelihood with its kind, interval, diagnostics and verdict."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from partita.cli import show
+from partita.cli.runs import open_run, pick_split
+from partita.core import rng
+from partita.core.quantity import Quantity, bits_per_dimension
+from partita.training.families import named_evaluator
+
+DIAGNOSTICS = {
+    "ess": "effective sample size",
+    "ess_reverse": "effective sample size, reverse",
+    "khat": "Pareto k-hat",
+    "khat_reverse": "Pareto k-hat, reverse",
+    "gap": "gap, reverse minus forward",
+    "overlap": "overlap",
+    "rhat": "R-hat",
+    "chains": "chains",
+}
+
+
+def report(folder: Path, data: str | None, split: str, evaluator: str, *, bits: bool, seed: int, as_json: bool) -> None:
+    """Score a split of the data and print the result."""
+    opened = open_run(folder)
+    chosen = named_evaluator(evaluator)
+    rows = pick_split(opened.dataset(data), split)
+    q = opened.score(rows, chosen, rng.keyed(seed, 2))
+    per_dimension = bits_per_dimension(q, rows.width) if bits else None
+    if as_json:
+        extra = {} if per_dimension is None else {"bits_per_dimension": show.quantity_json(per_dimension)}
+        show.print_json({"run": str(folder), "split": split, **show.quantity_json(q), **extra})
+        return
+    typer.echo(f"{opened.run.model.title()} on {len(rows)} {split} rows of {data or opened.data.get('name')}")
+    show.table(["", ""], _lines(q, per_dimension, opened.run.model.support.discrete))
+    typer.echo(show.meaning(q))
+
+
+def _lines(q: Quantity, per_dimension: Quantity | None, discrete: bool) -> list[list[str]]:
+    """The table: what was found, how, and how far to trust it."""
+    log_z: Any = q.details["log_z"]
+    lines = [["log-likelihood per row", f"{q.value:.3f} nats, {'mass' if discrete else 'density'}"], ["kind", q.kind], ["by", q.method]]
+    if q.kind != "exact":
+        lines.append(["interval", show.interval(q)])
+    lines.append(["se over rows", f"{q.se_data:.3f}"])
+    if per_dimension is not None:
+        lines.append(["bits per dimension", f"{per_dimension.value:.4f} {show.interval(per_dimension)}".rstrip()])
+    lines.append(["log Z", f"{log_z.value:.3f} {show.interval(log_z)}".rstrip()])
+    lines += [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if name in q.details]
+    return [*lines, ["verdict", show.verdict(q)]]

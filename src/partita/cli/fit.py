@@ -1,0 +1,184 @@
+"""``partita fit``: plan, train, save, score; Ctrl-C saves, ``--resume`` goes on bit for bit."""
+
+import shlex
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+
+from partita.cli import show
+from partita.cli.runs import Opened, free_path, short_name
+from partita.cli.values import sort_settings
+from partita.core import capability, rng
+from partita.core.checks import check_count
+from partita.core.errors import RunError
+from partita.core.protocols import EnergyModel, Objective
+from partita.core.quantity import Quantity
+from partita.data import Dataset, Rows
+from partita.data import load as load_data
+from partita.training import PartitaWarning, Run, checkpoint, fit, load
+from partita.training.encoding import Encoding
+from partita.training.families import family_named
+from partita.training.run import build_model, read_config
+
+VALIDATION_SHARE = 0.1
+LEAST_TO_SPLIT = 100  # rows; of fewer none are held out for validation
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fit that is ready to start, or to go on."""
+
+    model: EnergyModel
+    objective: Objective
+    dataset: Dataset
+    train: Rows
+    validation: Rows | None
+    encoding: Encoding
+    options: dict[str, Any]
+    about: dict[str, Any]
+    folder: Path
+    generator: torch.Generator
+    resume: bool = False
+
+
+def planned(model: str, source: str, out: Path | None, pairs: list[str], budget: dict[str, Any], seed: int) -> Plan:
+    """A new fit from what was said on the command line."""
+    family = family_named(model)
+    said = sort_settings(family, pairs)
+    binarize = said.data.get("binarize", "auto")
+    dataset = load_data(source, binarize="none" if binarize is None else binarize)
+    encoding = Encoding.fit(dataset.train, family.encoding_kind(dataset.train, said.family))
+    train, validation = _parts(dataset, encoding, seed)
+    generator = torch.Generator().manual_seed(seed)
+    built, objective = family.build(train, said.family, generator=generator)
+    about = {
+        "family": {"name": family.name, "settings": family.resolve(said.family)},
+        "data": _describe_data(source, dataset),
+        "encoding": encoding.as_json(),
+        "seed": seed,
+        "command": shlex.join(["partita", *sys.argv[1:]]),
+    }
+    folder = free_path(Path("runs") / f"{family.name}-{short_name(source)}") if out is None else out
+    return Plan(built, objective, dataset, train, validation, encoding, {**said.fit, **budget}, about, folder, generator)
+
+
+def resumed(folder: Path) -> Plan:
+    """The fit that a run's config describes, to go on from its last checkpoint."""
+    config = read_config(folder)
+    data = config.get("data")
+    if data is None or "encoding" not in config:
+        remedy = "Resume it in Python, with partita.fit(..., resume=True)."
+        raise RunError(f"fit: --resume needs a run that `partita fit` made; {folder} names no data. {remedy}")
+    dataset = load_data(data["source"], binarize=data["binarize"] or "none")
+    if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
+        now, then = f"{len(dataset.train)} x {dataset.train.width}", " x ".join(map(str, data["rows"]))
+        raise RunError(f"fit: {data['source']!r} must be the data that {folder} was fitted to, {then}; got {now}. Restore the file.")
+    encoding = Encoding.from_json(config["encoding"], dataset.train.width)
+    train, validation = _parts(dataset, encoding, config["seed"])
+    options = {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"]}
+    about = {name: config[name] for name in ("family", "data", "encoding", "seed", "command")}
+    generator = torch.Generator().manual_seed(config["seed"])
+    objective = capability.build(config["objective"])
+    return Plan(build_model(config), objective, dataset, train, validation, encoding, options, about, folder, generator, resume=True)
+
+
+def carry_out(plan: Plan, *, as_json: bool, quiet: bool) -> None:
+    """Train, say what was saved, score on held-out rows."""
+    talk = not (as_json or quiet)
+    if talk:
+        typer.echo(data_card(plan))
+    run = _finished(plan) or _train(plan, talk)
+    for text in run.cautions:
+        show.caution(text)
+    if run.stopped == "interrupted":
+        typer.echo(f"Interrupted at step {run.steps}; saved in {plan.folder}. Go on with: partita fit --resume {plan.folder}", err=True)
+        raise typer.Exit(130)
+    split = "train" if plan.dataset.test is None else "test"
+    q = _score(plan, run, split)
+    if as_json:
+        result = {"run": str(plan.folder), "stopped": run.stopped, "steps": run.steps, "split": split, "cautions": run.cautions}
+        show.print_json({**result, "log_likelihood": show.quantity_json(q)})
+        return
+    _print_result(plan, run, split, q)
+
+
+def data_card(plan: Plan) -> str:
+    """One line about the data: rows, columns, kind, what is held out."""
+    data, kind = plan.dataset, {"real": "real, standardised", "spin": "spins"}.get(plan.encoding.kind, "binary")
+    held = "" if plan.validation is None else f" ({len(plan.validation)} to validate)"
+    test = "none" if data.test is None else len(data.test)
+    kind = f"{kind} ({data.train.binarize} binarisation)" if data.train.binarize is not None else kind
+    rows = len(plan.train) + (len(plan.validation) if plan.validation is not None and data.valid is None else 0)
+    return f"{data.name}: {rows} rows to learn from{held}, {test} to test, {data.train.width} columns, {kind}. Model: {plan.model.title()}."
+
+
+def _train(plan: Plan, talk: bool) -> Run:
+    """The fit itself; a second Ctrl-C ends it at once, and says what the last save holds."""
+    about = {"about": plan.about, "out": plan.folder, "resume": plan.resume}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartitaWarning)  # shown below, as plain lines
+            return fit(plan.model, plan.train, plan.objective, validation=plan.validation, progress=talk, generator=plan.generator,
+                       **about, **plan.options)  # fmt: skip
+    except KeyboardInterrupt:
+        if (plan.folder / "checkpoints" / "last.safetensors").exists():
+            typer.echo(f"Stopped at once; the last save is in {plan.folder}. Go on with: partita fit --resume {plan.folder}", err=True)
+        raise typer.Exit(130) from None
+
+
+def _finished(plan: Plan) -> Run | None:
+    """The run to be resumed, if nothing of it is left to do."""
+    path = plan.folder / "checkpoints" / "model.safetensors"
+    if not plan.resume or not path.exists() or checkpoint.load(path)["stopped"] == "interrupted":
+        return None
+    return load(plan.folder)
+
+
+def _score(plan: Plan, run: Run, split: str) -> Quantity:
+    opened = Opened(run, plan.encoding, plan.about["data"])
+    try:
+        return opened.score(getattr(plan.dataset, split), None, rng.keyed(plan.about["seed"], 1))
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped while scoring; the run is saved. Score it with: partita evaluate {plan.folder}", err=True)
+        raise typer.Exit(130) from None
+
+
+def _print_result(plan: Plan, run: Run, split: str, q: Quantity) -> None:
+    typer.echo(f"{run.stopped.capitalize()} after {run.steps} steps.")
+    typer.echo(f"Log-likelihood per {split} row: {q}")
+    typer.echo(show.meaning(q))
+    typer.echo(f"Saved in {plan.folder}")
+    typer.echo(f"Next: partita evaluate {plan.folder}\n      partita sample {plan.folder} -n 64")
+
+
+def _parts(dataset: Dataset, encoding: Encoding, seed: int) -> tuple[Rows, Rows | None]:
+    """Encoded rows to learn from and to validate on: the data's own validation rows, else a tenth of the training rows."""
+    check_count("fit", "seed", seed, 0)
+    train = encoding.rows(dataset.train)
+    if dataset.valid is not None:
+        return train, encoding.rows(dataset.valid)
+    if len(train) < LEAST_TO_SPLIT:
+        return train, None
+    order = rng.permutation(len(train), rng.keyed(seed, len(train)))
+    count = int(VALIDATION_SHARE * len(train))
+    return train.take(order[count:].sort().values), train.take(order[:count].sort().values)
+
+
+def _describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
+    """What a run must know to find its data again, from any working directory."""
+    base, colon, array = source.rpartition(":")
+    path = Path(source) if not colon or Path(source).exists() else Path(base)
+    found = f"{path.resolve()}{colon + array if path != Path(source) else ''}" if path.is_file() else source
+    return {
+        "name": dataset.name,
+        "source": found,
+        "binarize": dataset.train.binarize,
+        "rows": [len(dataset.train), dataset.train.width],
+        "shape": None if dataset.shape is None else list(dataset.shape),
+        "columns": None if dataset.columns is None else list(dataset.columns),
+    }

@@ -1,0 +1,64 @@
+"""``partita models`` and ``partita data``: what there is."""
+
+from dataclasses import fields
+from typing import Any
+
+import typer
+
+from partita.cli import show
+from partita.core import capability
+from partita.data import names
+from partita.training import Settings
+from partita.training.families import FAMILIES, Family, representatives
+
+
+def models(as_json: bool) -> None:
+    """Families, their settings with defaults, and the settings of every fit."""
+    if as_json:
+        show.print_json({family.name: _family_json(family) for family in FAMILIES.values()})
+        return
+    for family in FAMILIES.values():
+        rows = [[f"  {name}", _word(setting.default), setting.meaning] for name, setting in family.settings.items()]
+        show.table(["", "default", ""], rows, f"{family.name}: {family.summary}")
+        typer.echo("")
+    typer.echo(f"Every fit also takes, through --set: {', '.join(field.name for field in fields(Settings))}, binarize.")
+    typer.echo("Example: partita fit rbm digits --set hidden=100 --set l2=1e-4")
+
+
+def grid(as_json: bool) -> None:
+    """Every model with every part: runs, or why not."""
+    cells = capability.grid(representatives())
+    if as_json:
+        show.print_json([{"model": model, "role": role, "part": part, "reason": reason} for model, role, part, reason in cells])
+        return
+    labels = list(dict.fromkeys(model for model, *_ in cells))
+    parts = list(dict.fromkeys((role, part) for _, role, part, _ in cells))
+    reasons = {(model, part): reason for model, _, part, reason in cells}
+    notes = list(dict.fromkeys(reason for reason in reasons.values() if reason))
+    mark = {label: [_mark(reasons[label, part], notes) for _, part in parts] for label in labels}
+    show.table(["", "", *labels], [[role, part, *(mark[label][i] for label in labels)] for i, (role, part) in enumerate(parts)], whole=2)
+    for number, reason in enumerate(notes, 1):
+        typer.echo(f"({number}) {reason}")
+
+
+def data(as_json: bool) -> None:
+    """Data sets by name."""
+    entries = names()
+    if as_json:
+        show.print_json([entry._asdict() for entry in entries])
+        return
+    show.table(["name", "rows x columns", "where", "what"], [list(entry) for entry in entries], whole=3)
+    typer.echo("A path serves too: .npz .npy .csv .txt .parquet")
+
+
+def _family_json(family: Family) -> dict[str, Any]:
+    settings = {name: {"default": setting.default, "meaning": setting.meaning} for name, setting in family.settings.items()}
+    return {"summary": family.summary, "settings": settings}
+
+
+def _mark(reason: str | None, notes: list[str]) -> str:
+    return "runs" if reason is None else f"no ({notes.index(reason) + 1})"
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,53 @@
+"""An estimator on disk: a run's folder whose config also names the estimator, its parameters and its encoding."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partita.core.errors import RunError
+from partita.training import checkpoint
+from partita.training.encoding import Encoding
+from partita.training.run import Run, prepare_folder
+from partita.training.run import load as load_run
+
+ESTIMATORS = {"RBMDensity": "partita.estimators.rbm", "MaxEntDensity": "partita.estimators.maxent"}
+
+
+def save(estimator: Any, folder: Path) -> Path:
+    """Write the folder; an existing run is never written over."""
+    run: Run = estimator.run_
+    names = getattr(estimator, "feature_names_in_", None)
+    about = {"name": type(estimator).__name__, "parameters": _plain(estimator.get_params(deep=False)), "key": estimator._key,
+             "columns": None if names is None else list(names)}  # fmt: skip
+    config = {**run.config, "encoding": estimator.encoding_.as_json(), "estimator": about}
+    prepare_folder(folder, config)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in run.history))
+    weights = {"use": dict(estimator.model_.state_dict())}
+    tree = {"step": run.steps, "stopped": run.stopped, "cautions": run.cautions, "weights": weights}
+    checkpoint.save(folder / "checkpoints" / "model.safetensors", tree)
+    return folder
+
+
+def load(path: str | Path) -> Any:
+    """The estimator that ``save`` wrote, fitted; no code of the folder is ever executed."""
+    run = load_run(path)
+    about = run.config.get("estimator")
+    if not isinstance(about, dict) or about.get("name") not in ESTIMATORS:
+        raise RunError(f"load: {path} must hold an estimator, as its save method writes; got a run without one. Use partita.load instead.")
+    cls = getattr(import_module(ESTIMATORS[about["name"]]), about["name"])
+    estimator = cls(**about["parameters"])
+    estimator.run_, estimator.model_ = run, run.model
+    estimator.encoding_ = Encoding.from_json(run.config["encoding"], run.model.support.width)
+    estimator._key, estimator._log_z = about["key"], None
+    estimator.n_features_in_ = len(estimator.encoding_.shift)
+    if about["columns"] is not None:
+        estimator.feature_names_in_ = np.array(about["columns"], dtype=object)
+    return estimator
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that are numbers, words or None; others, such as a generator, fall back to their default."""
+    return {name: value for name, value in parameters.items() if value is None or isinstance(value, str | bool | int | float)}

@@ -1,0 +1,94 @@
+"""The maximum-entropy model as a scikit-learn density estimator."""
+
+from typing import Any
+
+from partita.data import Rows
+from partita.estimators._base import EnergyDensity
+from partita.training.encoding import Kind
+
+
+class MaxEntDensity(EnergyDensity):
+    """The distribution of largest entropy whose feature averages are those of the data.
+
+    A maximum-entropy model needs finitely many states. Under ``support="auto"`` real columns are therefore cut at their training
+    median: ``binarised_`` is then True, scores are masses of that binary table, and ``sample`` returns its zeros and ones.
+
+    Arguments:
+        features: ``"pairwise"`` (means and correlations), ``"independent"``, ``"k-pairwise"``, or functions as in
+            :class:`partita.models.MaxEnt` (which cannot be saved).
+        objective: ``"auto"`` (exact up to 16 columns, else pcd), ``"exact"``, ``"pcd"``, ``"cd"`` or ``"tempered"``.
+        support: ``"auto"`` as above; ``"binary"`` and ``"spin"`` are strict.
+        chains: Markov chains of the negative phase.
+        k: Sampler steps between two updates.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        l1, l2: Penalties on the parameters; needed where a feature is constant in the data, for then no finite optimum exists.
+        validation_fraction: Share of the rows held out to choose the best weights by; 0 matches the averages of all rows.
+        max_minutes: Time to spend, in place of epochs.
+        evaluator: How log Z is computed, as in :class:`RBMDensity`.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.MaxEnt`.
+        run_: What the fit recorded.
+        encoding_: How columns become the model's: kind, shift and scale.
+        binarised_: Whether columns were cut at their median.
+        log_z_: log Z as a Quantity, computed when first used.
+        score_kind_: ``exact`` or ``estimate``: what ``score`` returns.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> X = [[0, 0], [0, 1], [1, 1], [1, 1], [1, 0], [0, 0]]
+    >>> model = MaxEntDensity(random_state=0).fit(X)
+    >>> model.evaluate(X).kind, model.binarised_
+    ('exact', False)
+    """
+
+    family = "maxent"
+    supports = ("auto", "binary", "spin")
+
+    def __init__(
+        self,
+        features: Any = "pairwise",
+        objective: str = "auto",
+        *,
+        support: str = "auto",
+        chains: int = 256,
+        k: int = 1,
+        learning_rate: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        validation_fraction: float = 0.0,
+        max_minutes: float | None = None,
+        evaluator: Any = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.features = features
+        self.objective = objective
+        self.support = support
+        self.chains = chains
+        self.k = k
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.l1 = l1
+        self.l2 = l2
+        self.validation_fraction = validation_fraction
+        self.max_minutes = max_minutes
+        self.evaluator = evaluator
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def binarised_(self) -> bool:
+        """Whether real columns were cut at their training median."""
+        return self.encoding_.kind == "median"
+
+    def _kind(self, rows: Rows) -> Kind:
+        kind = super()._kind(rows)
+        return "median" if kind == "real" else kind
+
+    def _settings(self) -> dict[str, Any]:
+        return {"features": self.features, "objective": self.objective, "chains": self.chains, "k": self.k}

@@ -1,0 +1,35 @@
+"""A model seen through its encoding: scores and draws in the units of the table."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from partita.core import capability
+from partita.core.errors import invalid
+from partita.core.protocols import EnergyModel
+from partita.core.quantity import Quantity
+from partita.evaluators import evaluate
+from partita.evaluators.partition.reverse_ais import exact_draws
+from partita.samplers import sample
+from partita.training.encoding import Encoding
+
+
+def evaluate_encoded(
+    model: EnergyModel, encoding: Encoding, x: np.ndarray, *, evaluator: Any = None, owner: str = "evaluate", generator: torch.Generator
+) -> Quantity:
+    """Mean log-likelihood per row of ``x`` in its own units: of the encoded rows, with the Jacobian."""
+    if x.shape[1] != len(encoding.shift):
+        raise invalid(owner, "X", f"have shape (*, {len(encoding.shift)}) to match {model.title()}", x.shape)
+    z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
+    q, shift = evaluate(model, z, evaluator=evaluator, generator=generator), encoding.log_jacobian
+    return replace(q + shift, details={**q.details, "rows": q.details["rows"] + shift})
+
+
+def draw_rows(model: EnergyModel, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:
+    """``n`` draws: exact by enumeration where the states are few and no burn-in is asked for, else the ends of chains."""
+    if burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS:
+        return exact_draws(model, n, generator=generator)
+    return sample(model, n, burn_in=1000 if burn_in is None else burn_in, generator=generator)
