@@ -108,6 +108,17 @@ def test_the_first_value_that_is_not_finite_is_named(x: torch.Tensor, words: str
         checks.check_finite("fit", "x", x)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["W", "b"])
+def test_the_first_parameter_that_is_no_number_is_named(name: str, value: float) -> None:
+    parameters = {"W": torch.zeros(2, 2), "b": torch.zeros(2)}
+    checks.check_parameters("fit", "RBM(2, 2)", parameters.items(), "Lower learning_rate.")
+    parameters[name].view(-1)[-1] = value
+    words = rf"^fit: parameter '{name}' of RBM\(2, 2\) must be finite; got nan or infinity\. Lower learning_rate\.$"
+    with pytest.raises(Diverged, match=words):
+        checks.check_parameters("fit", "RBM(2, 2)", parameters.items(), "Lower learning_rate.")
+
+
 def test_finite_and_whole_values_pass() -> None:
     checks.check_finite("fit", "x", torch.zeros(2, 2))
     checks.check_finite("fit", "x", torch.zeros(2, 2, dtype=torch.int64))

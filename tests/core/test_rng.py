@@ -104,6 +104,38 @@ def test_bernoulli_frequencies_are_its_probabilities(generator: torch.Generator)
     assert (x[:, 4] == 1).all()
 
 
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 1000])
+def test_fast_draws_of_any_length_and_layout(n: int, generator: torch.Generator) -> None:
+    """float32 on a CPU takes a generator of sixteen lanes; certain values must come out wherever they stand."""
+    p = (torch.arange(n) % 3 == 0).float()
+    assert torch.equal(rng.bernoulli(p, generator), p)
+    table = p.expand(5, n).T  # not contiguous
+    assert torch.equal(rng.bernoulli(table, generator), table)
+    assert rng.bernoulli(torch.empty(0, n), generator).shape == (0, n)
+    learned = p.clone().requires_grad_()
+    assert not rng.bernoulli(learned, generator).requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_draws_near_and_far_in_one_call_and_across_calls_are_independent(dtype: torch.dtype, generator: torch.Generator) -> None:
+    """Correlations at the distances where a generator of lanes would show itself, and between one call and the next."""
+    n, p = 200_000, 0.3
+    first, second = (rng.bernoulli(torch.full((n,), p, dtype=dtype), generator).double() for _ in range(2))
+    z = lambda a, b: ((a - p) * (b - p)).mean() / (p * (1 - p)) * len(a) ** 0.5  # noqa: E731
+    scores = [z(first[lag:], first[:-lag]).item() for lag in (1, 2, 8, 15, 16, 17, 32, 64)] + [z(first, second).item()]
+    assert max(map(abs, scores)) < stats.norm.isf(FAMILY / (2 * len(scores)) / 2)
+
+
+@pytest.mark.parametrize("p", [1e-4, 0.01, 0.5, 0.97])
+def test_fast_draws_have_the_right_frequency_in_every_lane(p: float, generator: torch.Generator) -> None:
+    n = 40_000
+    ones = rng.bernoulli(torch.full((n, 16), p), generator).double().sum(0)
+    exact = float(np.float32(p))
+    for count, size in [(int(k), n) for k in ones] + [(int(ones.sum()), 16 * n)]:  # sixteen lanes and all of them together
+        tail = min(stats.binom.cdf(count, size, exact), stats.binom.sf(count - 1, size, exact))
+        assert tail > FAMILY / (4 * 17) / 2
+
+
 def test_uniform_and_normal_follow_their_laws(generator: torch.Generator) -> None:
     like = torch.zeros((), dtype=torch.float64)
     u, z = rng.uniform((N,), like, generator), rng.normal((N,), like, generator)

@@ -92,14 +92,14 @@ def carry_out(plan: Plan, *, as_json: bool, quiet: bool) -> None:
     talk = not (as_json or quiet)
     if talk:
         typer.echo(data_card(plan))
-    run = _finished(plan) or _train(plan, talk)
+    run = _finished(plan) or train(plan, talk)
     for text in run.cautions:
         show.caution(text)
     if run.stopped == "interrupted":
         typer.echo(f"Interrupted at step {run.steps}; saved in {plan.folder}. Go on with: partita fit --resume {plan.folder}", err=True)
         raise typer.Exit(130)
     split = "train" if plan.dataset.test is None else "test"
-    q = _score(plan, run, split)
+    q = score(plan, run, split)
     if as_json:
         result = {"run": str(plan.folder), "stopped": run.stopped, "steps": run.steps, "split": split, "cautions": run.cautions}
         show.print_json({**result, "log_likelihood": show.quantity_json(q)})
@@ -117,7 +117,7 @@ def data_card(plan: Plan) -> str:
     return f"{data.name}: {rows} rows to learn from{held}, {test} to test, {data.train.width} columns, {kind}. Model: {plan.model.title()}."
 
 
-def _train(plan: Plan, talk: bool) -> Run:
+def train(plan: Plan, talk: bool) -> Run:
     """The fit itself; a second Ctrl-C ends it at once, and says what the last save holds."""
     about = {"about": plan.about, "out": plan.folder, "resume": plan.resume}
     try:
@@ -139,10 +139,11 @@ def _finished(plan: Plan) -> Run | None:
     return load(plan.folder)
 
 
-def _score(plan: Plan, run: Run, split: str) -> Quantity:
+def score(plan: Plan, run: Run, split: str, evaluator: Any = None) -> Quantity:
+    """Mean log-likelihood of a split of the plan's data."""
     opened = Opened(run, plan.encoding, plan.about["data"])
     try:
-        return opened.score(getattr(plan.dataset, split), None, rng.keyed(plan.about["seed"], 1))
+        return opened.score(getattr(plan.dataset, split), evaluator, rng.keyed(plan.about["seed"], 1))
     except KeyboardInterrupt:
         typer.echo(f"Stopped while scoring; the run is saved. Score it with: partita evaluate {plan.folder}", err=True)
         raise typer.Exit(130) from None

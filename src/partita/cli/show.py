@@ -35,7 +35,7 @@ def meaning(q: Quantity) -> str:
 
 def verdict(q: Quantity) -> str:
     """The verdict with what to do about it."""
-    return f"{q.verdict}: {VERDICT_IN_WORDS[q.verdict]}"
+    return "exact" if q.kind == "exact" else f"{q.verdict}: {VERDICT_IN_WORDS[q.verdict]}"
 
 
 def interval(q: Quantity) -> str:

@@ -93,8 +93,8 @@ class EnergyModel(nn.Module, ABC):
         """The model that :meth:`settings` describes, with fresh parameters."""
         return cls(**settings, generator=generator)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.free_energy(x)
+    def forward(self, x: Tensor, field: Field | None = None) -> Tensor:
+        return self.free_energy(x) if field is None else self.free_energy(x, field=field)  # type: ignore[call-arg]
 
     def title(self) -> str:
         """The model with its sizes, for messages."""
@@ -120,6 +120,12 @@ class EnergyModel(nn.Module, ABC):
         """F at every temperature, ``(*, D), (T,) -> (T, *)``, from one product; ``field`` if somebody already has it."""
         field = self.field(x) if field is None else field
         return self.energy_along(field, betas.reshape(-1, *[1] * (x.dim() - 1)))
+
+    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
+        """F, up to a constant of each row, with coordinate ``i`` set to each value, ``(*, D), (K,) -> (K, *)``."""
+        trials = x.expand(len(values), *x.shape).clone()
+        trials[..., i] = values.view(-1, *[1] * (x.dim() - 1))
+        return self.free_energy(trials) if beta is None else self.energy_along(self.field(trials), beta)
 
     def annealed(self, beta: Tensor | float) -> "EnergyModel":
         """The model at ``beta``, a number or a tensor that broadcasts against batch dimensions; composes."""
@@ -155,6 +161,9 @@ class Annealed(EnergyModel):
 
     def visible_given_hidden(self, h: Tensor) -> Any:
         return self.base.visible_given_hidden(h, self.beta)
+
+    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
+        return self.base.site_energies(x, i, values, self.beta if beta is None else self.beta * beta)
 
     def sides(self) -> list[Side]:
         return [*super().sides(), *(self._annealed_side(side) for side in self.base.sides() if side.name == "hidden")]

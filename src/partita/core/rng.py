@@ -30,20 +30,14 @@ def bernoulli(p: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _bernoulli_on_cpu(p: Tensor, generator: torch.Generator) -> Tensor:
-    """The comparison in units of 2^-24, which is the resolution of ``torch.rand`` too."""
-    u = random_bits(p.numel(), generator).bitwise_right_shift_(8).view(p.shape)
-    threshold = p.mul(2.0**24).sub_(2.0**23)
-    return torch.lt(u.to(p.dtype), threshold, out=threshold)
+    """Draws from a vectorised generator whose lanes are seeded by ``generator``."""
+    from partita.core.xoshiro import LANES, draw_bernoulli
 
-
-def random_bits(n: int, generator: torch.Generator) -> Tensor:
-    """``n`` random int32 on the CPU, from a vectorised xoshiro128++ whose lanes are seeded by ``generator``."""
-    from partita.core.xoshiro import LANES, fill
-
+    p = p.detach().contiguous()
     seeds = torch.empty(2, LANES, dtype=torch.int64).random_(-(2**63), None, generator=generator)
-    bits = torch.empty(-(-n // LANES) * LANES, dtype=torch.int32)
-    fill(bits.numpy().view("uint32"), seeds.numpy().view("uint32").reshape(4, LANES))
-    return bits[:n]
+    out = torch.empty_like(p)
+    draw_bernoulli(p.view(-1).numpy(), out.view(-1).numpy(), seeds.numpy().view("uint32").reshape(4, LANES))
+    return out
 
 
 def categorical(log_weights: Tensor, generator: torch.Generator, n: int) -> Tensor:

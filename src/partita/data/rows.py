@@ -56,6 +56,7 @@ class Rows:
         self.scale: float | None = scale if binarize is None else _grey_scale(self.array, scale, owner)
         self.weight: Tensor | None = None if weight is None else _check_weight(weight, len(self.array), owner)
         self._selected: np.ndarray | None = None
+        self._mean: Tensor | None = None
         self._type = np.float64 if self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8 else np.float32
 
     @property
@@ -93,10 +94,12 @@ class Rows:
 
     def mean(self) -> Tensor:
         """Weighted column means of what batches hold on average, in float64, (D,)."""
-        total = np.zeros(self.width)
-        for values, weight in self._expected():
-            total += weight @ values
-        return torch.from_numpy(total / len(self))
+        if self._mean is None:
+            total = np.zeros(self.width)
+            for values, weight in self._expected():
+                total += weight @ values
+            self._mean = torch.from_numpy(total / len(self))
+        return self._mean.clone()
 
     def variance(self) -> Tensor:
         """Weighted column variances (divided by N) of what batches hold, in float64, (D,)."""
@@ -108,23 +111,28 @@ class Rows:
             total += weight @ (values - mean.numpy()) ** 2
         return torch.from_numpy(total / len(self))
 
+    def _view(self) -> "Rows":
+        view = copy(self)
+        view._mean = None
+        return view
+
     def take(self, index: Tensor | np.ndarray | Sequence[int]) -> "Rows":
         """A view of some rows, by number or by a mask; the table is not copied, and weights get mean one again."""
         chosen = np.arange(len(self))[np.asarray(index)]
-        view = copy(self)
+        view = self._view()
         view._selected = chosen if self._selected is None else self._selected[chosen]
         view.weight = None if self.weight is None else _check_weight(self.weight[chosen], len(chosen), "Rows.take")
         return view
 
     def weighted(self, weight: Any, owner: str = "Rows.weighted") -> "Rows":
         """The same rows with other weights."""
-        view = copy(self)
+        view = self._view()
         view.weight = _check_weight(weight, len(self), owner)
         return view
 
     def binarized(self, binarize: Binarize, owner: str = "Rows.binarized") -> "Rows":
         """The same rows with another way, or none, of making them binary."""
-        view = copy(self)
+        view = self._view()
         view.binarize = _check_binarize(binarize, owner)
         view.scale = self.scale if binarize is None else _grey_scale(self.array, self.scale, owner)
         return view

@@ -50,7 +50,7 @@ class PCD(GradientObjective):
         resolve_centering("PCD", self.centered, model)
         start = model.reference().draw(self.chains, generator=generator)
         chains = resolve_sampler(self.sampler, model).init(model, start, generator=generator)
-        return Persistent(chains, data.mean().to(model.device_like))
+        return Persistent(with_field(model, chains), data.mean().to(model.device_like))
 
     def losses(
         self, model: Any, batch: Batch, state: Persistent, *, generator: torch.Generator
@@ -59,9 +59,20 @@ class PCD(GradientObjective):
         sampler = resolve_sampler(self.sampler, bare)
         for _ in range(self.steps):
             chains, _ = sampler.step(bare, chains, generator=generator)
-        loss = weighted_mean(model(batch.x), batch.weight) - model(chains.x).mean()
+        chains = with_field(bare, chains)
+        loss = weighted_mean(model(batch.x), batch.weight) - model(chains.x, getattr(chains, "field", None)).mean()
         return {"model": loss}, state._replace(chains=chains), {"energy_gap": loss.detach()}
 
     def precondition(self, model: Any, state: Persistent) -> None:
         if resolve_centering("PCD", self.centered, model):
             model.center(state.mu)
+
+
+@torch.no_grad()
+def with_field(model: EnergyModel, chains: Any) -> Any:
+    """The chains with the model's field at them, which serves the loss now and the next step's conditional after.
+
+    The parameters move between the two, so the chain alternates h | x under the old and x | h under the new ones: the same
+    persistent chain, updated at half steps, for one matrix product fewer.
+    """
+    return chains._replace(field=model.field(chains.x)) if "field" in model.offers and hasattr(chains, "field") else chains

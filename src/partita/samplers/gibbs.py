@@ -74,8 +74,6 @@ def site_sweep(model: EnergyModel, x: Tensor, field: Field | None, generator: to
     values = model.support.values().to(x)
     u = rng.uniform((x.shape[-1], *x.shape[:-1], 1), x, generator)
     for i in rng.permutation(x.shape[-1], generator).tolist():
-        trials = x.expand(len(values), *x.shape).clone()
-        trials[..., i] = values.view(-1, *[1] * (x.dim() - 1))
-        edges = torch.softmax(-model.free_energy(trials), 0).movedim(0, -1).cumsum(-1)
+        edges = torch.softmax(-model.site_energies(x, i, values), 0).movedim(0, -1).cumsum(-1)
         x[..., i] = values[(u[i] > edges[..., :-1]).sum(-1)]
     return x

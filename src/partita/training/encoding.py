@@ -46,12 +46,11 @@ class Encoding:
     def fit(cls, rows: Rows, kind: Kind, owner: str = "fit") -> "Encoding":
         """The encoding of one kind, with its numbers taken from training rows."""
         check_choice(owner, "support", kind, KINDS)
-        zeros, ones = np.zeros(rows.width), np.ones(rows.width)
         if kind == "real":
             return cls(kind, rows.mean().numpy(), _deviations(rows, owner))
         if kind == "median":
-            return cls(kind, np.median(rows.tensor().numpy(), axis=0).astype(float), ones)
-        return cls(kind, -ones, 2 * ones) if kind == "spin" else cls(kind, zeros, ones)
+            return cls(kind, np.median(rows.tensor().numpy(), axis=0).astype(float), np.ones(rows.width))
+        return cls.constant(kind, rows.width)
 
     @property
     def log_jacobian(self) -> float:
@@ -95,15 +94,23 @@ class Encoding:
         return {"binary": Binary, "spin": Spin}[self.kind](len(self.shift)) if self.kind in ("binary", "spin") else None
 
     def as_json(self) -> dict[str, Any]:
-        """For a run's config; numbers come back bit for bit."""
-        return {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist()}
+        """For a run's config; numbers come back bit for bit, and those that the kind already tells are left out."""
+        told = self.kind in ("binary", "spin")
+        return {"kind": self.kind} if told else {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None, width: int) -> "Encoding":
         """The encoding in a run's config; columns as they are where it names none."""
-        if value is None:
-            return cls("binary", np.zeros(width), np.ones(width))
-        return cls(value["kind"], np.array(value["shift"]), np.array(value["scale"]))
+        kind = "binary" if value is None else value["kind"]
+        if value is None or kind in ("binary", "spin"):
+            return cls.constant(kind, width)
+        return cls(kind, np.array(value["shift"]), np.array(value["scale"]))
+
+    @classmethod
+    def constant(cls, kind: Kind, width: int) -> "Encoding":
+        """Zeros and ones as they are, or spins: nothing to learn from data."""
+        ones = np.ones(width)
+        return cls(kind, -ones, 2 * ones) if kind == "spin" else cls(kind, 0 * ones, ones)
 
 
 def infer_kind(rows: Rows) -> Kind:

@@ -1,7 +1,7 @@
 r"""Feature functions phi(x) for maximum-entropy models; any module or function of ``(*, D)`` serves as well.
 
-A feature module may offer ``dot(x, theta)`` = theta . phi(x) where that is cheaper than phi itself, and ``start(mean)``, a good
-first theta from the data's means.
+A feature module may offer ``dot(x, theta)`` = theta . phi(x) where that is cheaper than phi itself; ``slope(x, i, theta)``, the
+coefficient of x_i where theta . phi(x) is linear in it, for fast Gibbs sweeps; and ``start(mean)``, a good first theta.
 
 Letters: D visible, K features.
 """
@@ -35,11 +35,13 @@ class Pairwise(nn.Module):
     """phi(x) = all x_i, then all x_i x_j with i < j: the means and the correlations."""
 
     upper: Tensor
+    partners: Tensor
 
     def __init__(self, visible: int) -> None:
         super().__init__()
         self.visible = visible
         self.register_buffer("upper", torch.triu_indices(visible, visible, 1), persistent=False)
+        self.register_buffer("partners", _partners(self.upper, visible), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, x[..., self.upper[0]] * x[..., self.upper[1]]], -1)
@@ -48,6 +50,12 @@ class Pairwise(nn.Module):
         """One D x D product in place of D (D - 1) / 2 features."""
         couplings = theta.new_zeros(self.visible, self.visible).index_put(tuple(self.upper), theta[self.visible :])
         return (x * torch.addmm(theta[: self.visible], x.reshape(-1, self.visible), couplings.mT).view(x.shape)).sum(-1)
+
+    def slope(self, x: Tensor, i: int, theta: Tensor) -> Tensor:
+        """theta_i + sum over j of theta_ij x_j, ``(*, D) -> (*)``."""
+        row = theta[self.partners[i]]
+        row[i] = 0
+        return x @ row + theta[i]
 
     def start(self, mean: Tensor) -> Tensor:
         return functional.pad(torch.logit(mean), (0, self.upper.shape[1]))
@@ -86,6 +94,13 @@ class Stack(nn.Module):
         values = [f(*arguments) for f in self.parts]
         batch = torch.broadcast_shapes(*(a.shape[:-1] for a in arguments))
         return torch.cat([v[..., None] if v.dim() == len(batch) else v for v in values], -1)
+
+
+def _partners(upper: Tensor, visible: int) -> Tensor:
+    """Place of theta_ij in theta, ``(D, D)``; the diagonal points at theta_i and is not used."""
+    place = torch.diag(torch.arange(visible))
+    place[upper[0], upper[1]] = place[upper[1], upper[0]] = visible + torch.arange(upper.shape[1])
+    return place
 
 
 NAMED: dict[str, type[nn.Module]] = {"independent": Independent, "pairwise": Pairwise, "k-pairwise": KPairwise}

@@ -73,6 +73,15 @@ class MaxEnt(EnergyModel):
         start = self.reference().free_energy(field.x) + self._hidden_nats()
         return (1 - beta) * start - torch.logsumexp(beta[..., None] * field.input, -1)
 
+    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
+        if self.hidden is not None or not hasattr(self.features, "slope"):
+            return super().site_energies(x, i, values, beta)
+        columns = values.view(-1, *[1] * (x.dim() - 1))
+        own = -columns * self.features.slope(x, i, self.theta)
+        if beta is None:
+            return own
+        return torch.lerp(-self.reference_logits[i].view(columns.shape).expand_as(own), own, beta)
+
     def energy(self, x: Tensor, h: Tensor) -> Tensor:
         """E(x, h) = -theta . phi(x, h)."""
         return -(self.features(x, h) @ self.theta)

@@ -40,24 +40,24 @@ class HiddenSum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, W: Tensor, c: Tensor) -> Tensor:
-        a = hidden_input(x, W, c)
+    def forward(ctx: Any, x: Tensor, W: Tensor, c: Tensor, a: Tensor | None) -> Tensor:
+        a = hidden_input(x, W, c) if a is None else a
         ctx.save_for_backward(x, torch.sigmoid(a))
         return functional.softplus(a).sum(-1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[None, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> tuple[None, Tensor, Tensor, None]:  # type: ignore[override]
         x, h = (t.reshape(-1, t.shape[-1]) for t in ctx.saved_tensors)
         g = g.reshape(-1)
-        return None, x.mT @ (h * g[:, None]), g @ h
+        return None, x.mT @ (h * g[:, None]), g @ h, None
 
 
-def hidden_sum(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
-    """Sum of softplus(c + W'x) over hidden units; by autograd where gradients with respect to x are wanted too."""
+def hidden_sum(x: Tensor, W: Tensor, c: Tensor, a: Tensor | None = None) -> Tensor:
+    """Sum of softplus(c + W'x) over hidden units, from its input ``a`` if somebody has it; by autograd where x wants gradients."""
     if x.requires_grad:
         return functional.softplus(hidden_input(x, W, c)).sum(-1)
-    return HiddenSum.apply(x, W, c)  # type: ignore[return-value]
+    return HiddenSum.apply(x, W, c, a)  # type: ignore[return-value]
 
 
 def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:
@@ -75,7 +75,7 @@ def centered_gradient(
     .. math:: g_W' = g_W - \mu g_c^\top - (s g_b) \lambda^\top, \quad g_b' = g_b - s\, g_W' \lambda, \quad g_c' = g_c - g_W'^\top \mu
 
     with s = 1 for Bernoulli units and s = sigma^2 for Gaussian ones, whose mean at h = lambda is b + sigma^2 W lambda.
-    A positive-definite linear map of the plain gradient, so its stationary points are the same.
+    A positive-definite linear map of the plain gradient, so its stationary points are the same; ``gW`` is changed in place.
     Melchior, Fischer and Wiskott (2016), How to center deep Boltzmann machines.
     """
     gW = gW.addr(mu, gc, alpha=-1).addr_(s * gb, lam, alpha=-1)
@@ -107,7 +107,7 @@ class RBM(EnergyModel):
     """
 
     penalised = ("W",)
-    offers = frozenset({"conditionals", "centering"})
+    offers = frozenset({"conditionals", "centering", "field"})
     forward_methods = ("hidden_free_energy",)
     reference_natural: Tensor
 
@@ -148,10 +148,10 @@ class RBM(EnergyModel):
         """E(x, h), ``(*, D), (*, H) -> (*)``."""
         return -self.units.pairing(x, self.natural()) - (h * hidden_input(x, self.W, self.c)).sum(-1)
 
-    def free_energy(self, x: Tensor) -> Tensor:
-        """F(x), ``(*, D) -> (*)``."""
+    def free_energy(self, x: Tensor, field: Field | None = None) -> Tensor:
+        """F(x), ``(*, D) -> (*)``; ``field`` saves the product where it is known."""
         check_width("RBM.free_energy", "x", x, self.visible, self.title())
-        return -self.units.pairing(x, self.natural()) - hidden_sum(x, self.W, self.c)
+        return -self.units.pairing(x, self.natural()) - hidden_sum(x, self.W, self.c, None if field is None else field.input)
 
     def hidden_free_energy(self, h: Tensor, beta: Tensor | None = None) -> Tensor:
         """-log of the sum (or integral) over x of exp(-E(x, h)), ``(*, H) -> (*)``: the same Z, written over h."""
@@ -183,12 +183,13 @@ class RBM(EnergyModel):
 
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
-        mean, variance, n = data.mean(), data.variance(), len(data)
+        mean, n = data.mean(), len(data)
         if self.log_sigma is None:
-            mean = (mean * n + 0.5) / (n + 1)  # half a count, so that no pixel is impossible
+            mean = variance = (mean * n + 0.5) / (n + 1)  # half a count, so that no pixel is impossible
             self.b.copy_(torch.logit(mean))
         else:
-            check_varying(mean, variance)
+            variance = data.variance()
+            check_varying(variance)
             self.b.copy_(mean)
             self.log_sigma.copy_(0.5 * variance.log())
         self.reference_natural.copy_(torch.stack(list(self.units.from_moments(mean, variance))))

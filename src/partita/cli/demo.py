@@ -1,0 +1,88 @@
+"""``python -m partita.cli.demo``: two families on the built-in digits, and a leaderboard on rows they have not seen."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import typer
+
+from partita.cli import fit, show
+from partita.cli.runs import free_path, split_table
+from partita.core.quantity import Quantity
+from partita.core.support import Binary
+from partita.data import load
+from partita.evaluators import Sandwich, evaluate
+from partita.models import MaxEnt
+
+DATA = "digits"
+MAXENT = ["chains=64", "batch_size=100", "learning_rate=0.02", "l2=1e-4", "steps=1500"]
+RBM = ["hidden=64", "epochs=100"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the leaderboard."""
+
+    name: str
+    score: Quantity
+    seconds: float
+    folder: Path | None
+
+
+def main() -> None:
+    """Fit, score, print the leaderboard and where the runs are."""
+    torch.set_num_threads(1)  # the models are small: more threads would wait for one another
+    typer.echo(f"Fitting two models to {DATA}: handwritten digits as 8 x 8 binary pixels.\n")
+    entries = [
+        baseline(),
+        fitted("maximum entropy, pairwise", "maxent", MAXENT, Sandwich(temperatures=300, chains=32), validate=False),
+        fitted("restricted Boltzmann machine", "rbm", RBM, Sandwich(temperatures=2000)),
+    ]
+    leaderboard(entries)
+    runs = [entry.folder for entry in entries if entry.folder is not None]
+    typer.echo("\nRuns: " + ", ".join(map(str, runs)))
+    typer.echo(f"Next: partita evaluate {runs[-1]}\n      partita sample {runs[-1]} -n 64\n      partita fit rbm {DATA} --minutes 5")
+
+
+def baseline() -> Entry:
+    """Independent pixels: maximum entropy given the means, whose optimum and normaliser have a closed form."""
+    started, data = time.monotonic(), load(DATA)
+    g = torch.Generator().manual_seed(0)
+    model = MaxEnt("independent", Binary(data.train.width), generator=g)
+    model.initialise(data.train, generator=g)
+    log_z = Quantity(float(model.double().reference().log_z), method="closed form")
+    q = evaluate(model, data.test.tensor(), evaluator=log_z, generator=g) if data.test is not None else log_z
+    return Entry("independent pixels", q, time.monotonic() - started, None)
+
+
+def fitted(name: str, family: str, settings: list[str], evaluator: Sandwich, *, validate: bool = True) -> Entry:
+    """One fit with its bar, saved under runs, and its score on the test rows."""
+    started = time.monotonic()
+    plan = fit.planned(family, DATA, free_path(Path("runs") / f"demo-{family}"), settings, {}, 0)
+    plan = plan if validate else replace(plan, validation=None)
+    typer.echo(f"{name}: {fit.data_card(plan)}")
+    run = fit.train(plan, True)
+    if run.stopped == "interrupted":
+        typer.echo(f"Interrupted; go on with: partita fit --resume {plan.folder}", err=True)
+        raise SystemExit(130)
+    for text in run.cautions:
+        show.caution(text)
+    return Entry(name, fit.score(plan, run, "test", evaluator), time.monotonic() - started, plan.folder)
+
+
+def leaderboard(entries: list[Entry]) -> None:
+    """Best first; all are log masses of the same rows, so they share a column."""
+    typer.echo("\nMean log-likelihood per held-out row, in nats (higher is better):")
+    ordered = sorted(entries, key=lambda entry: -entry.score.value)
+    rows = [[entry.name, f"{entry.score.value:.2f}", _interval(entry.score), f"{entry.score.se_data:.2f}", entry.score.kind,
+             "" if entry.score.kind == "exact" else entry.score.verdict, f"{entry.seconds:.0f}"] for entry in ordered]  # fmt: skip
+    show.table(["model", "nats", "interval", "se over rows", "kind", "verdict", "seconds"], rows, whole=7)
+
+
+def _interval(q: Quantity) -> str:
+    return "" if q.kind == "exact" else f"[{q.low:.2f}, {q.high:.2f}]"
+
+
+if __name__ == "__main__":
+    main()

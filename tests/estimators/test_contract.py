@@ -1,0 +1,77 @@
+"""scikit-learn's own contract, and the tools that rely on it: pipelines, grids, clones, pickles."""
+
+import os
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # else scikit-learn skips its check of NumPy arrays under array API dispatch
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from partita.estimators import MaxEntDensity, RBMDensity
+
+QUICK = [RBMDensity(epochs=4, chains=32), MaxEntDensity(epochs=4, chains=16, l2=1e-3)]
+
+
+@parametrize_with_checks(QUICK)
+def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+@pytest.fixture
+def binary() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    hidden = rng.integers(0, 2, (120, 2))
+    return ((hidden[:, [0, 0, 0, 1, 1, 1]] + (rng.random((120, 6)) < 0.1)) % 2).astype(int)
+
+
+@pytest.mark.parametrize("estimator", QUICK, ids=lambda e: type(e).__name__)
+def test_clone_and_pickle_keep_scores(estimator: Any, binary: np.ndarray) -> None:
+    first = clone(estimator).set_params(random_state=3).fit(binary)
+    again = clone(first).fit(binary)
+    copied = pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(first.score_samples(binary), again.score_samples(binary))
+    np.testing.assert_array_equal(first.score_samples(binary), copied.score_samples(binary))
+
+
+def test_grid_search_finds_the_penalty(binary: np.ndarray) -> None:
+    grid = GridSearchCV(MaxEntDensity(random_state=0), {"l2": [1e-2, 1e2]}, cv=3).fit(binary)
+    assert grid.best_params_ == {"l2": 1e-2}
+
+
+def test_cross_validation_gives_log_likelihoods(binary: np.ndarray) -> None:
+    scores = cross_val_score(RBMDensity(n_hidden=4, epochs=5, random_state=0), binary, cv=3)
+    assert scores.shape == (3,) and (scores < 0).all()
+
+
+def test_pipeline_scores_and_names_its_features() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    pipeline = make_pipeline(StandardScaler(), RBMDensity(n_hidden=4, epochs=3, random_state=0)).fit(X)
+    assert pipeline.transform(X).shape == (60, 4)
+    assert np.isfinite(pipeline.score(X))
+    assert list(pipeline.get_feature_names_out()) == [f"rbmdensity{i}" for i in range(4)]
+
+
+def test_row_order_does_not_matter(binary: np.ndarray) -> None:
+    estimator = RBMDensity(n_hidden=3, epochs=3, random_state=0)
+    forward, backward = clone(estimator).fit(binary), clone(estimator).fit(binary[::-1])
+    np.testing.assert_array_equal(forward.transform(binary), backward.transform(binary))
+
+
+def test_whole_number_weights_count_rows_and_others_weigh_them(binary: np.ndarray) -> None:
+    weight = np.random.default_rng(1).integers(0, 3, len(binary))
+    estimator = RBMDensity(n_hidden=3, epochs=3, random_state=0)
+    counted = clone(estimator).fit(binary, sample_weight=weight)
+    repeated = clone(estimator).fit(binary.repeat(weight, axis=0))
+    np.testing.assert_array_equal(counted.transform(binary), repeated.transform(binary))
+    weighted = MaxEntDensity("independent", l2=1e-6).fit(binary, sample_weight=weight / 7)
+    p = weighted.sample(4000, random_state=0).mean(0)
+    np.testing.assert_allclose(p, np.average(binary, axis=0, weights=weight), atol=0.04)  # five standard errors
