@@ -18,7 +18,7 @@ from partita.training.interrupt import Interrupts
 from partita.training.optimisers import WeightAverage, make_optimiser
 from partita.training.progress import Display
 from partita.training.recipes import resolve_settings
-from partita.training.run import Run, make_config, open_history, prepare_folder, write_config
+from partita.training.run import Run, check_resumable, make_config, open_history, prepare_folder, write_config
 from partita.training.session import Session
 from partita.training.settings import Settings
 from partita.training.validation import quick_score
@@ -78,6 +78,7 @@ def fit(
         prepare_folder(folder, config)
         checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
     elif folder is not None:
+        check_resumable(folder, config)
         session.restore(checkpoint.load(folder / "checkpoints" / "last.safetensors"))
         history.rewind(session.step)
         config |= {"steps": session.total, "key": session.key}

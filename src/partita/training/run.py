@@ -94,6 +94,17 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     return config
 
 
+def check_resumable(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse to go on with a run by another objective or optimiser: their states do not fit."""
+    made = read_config(folder)
+    for name, here, there in (
+        ("objective", config["objective"], made.get("objective")),
+        ("optimizer", config["fit"]["optimizer"], made.get("fit", {}).get("optimizer")),
+    ):
+        if here != there:
+            raise RunError(f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got {here}.")
+
+
 def build_model(config: dict[str, Any]) -> EnergyModel:
     """A fresh model as a config describes it."""
     settings = {key: value for key, value in config["model"].items() if key not in ("name", "dtype")}

@@ -20,8 +20,10 @@ from partita.core.errors import RunError, Unsupported, invalid
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary, Support
 from partita.models.energy.features import Feature, as_features
+from partita.models.energy.interior import inside_hull, stuck_features
 from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
 
+HULL_BITS = 10  # of a support whose states are few enough for a linear program
 HIDDEN_BITS = 12  # hidden states are summed for every row, so there must be few
 
 
@@ -108,6 +110,24 @@ class MaxEnt(EnergyModel):
         if hasattr(self.features, "start") and isinstance(self.support, Binary):
             self.theta.copy_(self.features.start(torch.softmax(self.reference_logits, -1)[:, 1]))
 
+    @torch.no_grad()
+    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        if self.hidden is not None:
+            return []
+        x = data.batch(torch.arange(len(data)), generator=generator)
+        phi = self._phi(x.x.to(self.device_like))
+        few = self.support.bits <= HULL_BITS
+        states = self.support.states(0, round(2**self.support.bits), phi) if few else self._random_states(generator)
+        stuck = stuck_features(phi, self._phi(states))
+        if len(stuck):
+            return [f"{len(stuck)} of {len(self.theta)} features never vary in the data (the first is number {int(stuck[0])}), so their "
+                    "parameters have no finite optimum; give a penalty, such as l2=1e-3."]  # fmt: skip
+        mean = phi.mean(0) if x.weight is None else (x.weight[:, None] * phi).mean(0)
+        if few and not inside_hull(self._phi(states), mean):
+            return ["the data's feature averages lie on the edge of what any distribution can have, so the optimum is not finite; "
+                    "give a penalty, such as l2=1e-3."]  # fmt: skip
+        return []
+
     def settings(self) -> dict[str, Any]:
         rebuildable = self.name is not None and self.hidden is None and isinstance(self.support, Binary)
         return {"features": self.name, "visible": self.support.width} if rebuildable else {"features": None}
@@ -143,6 +163,11 @@ class MaxEnt(EnergyModel):
         if phi.shape[: example.dim() - 1] != example.shape[:-1]:
             raise invalid("MaxEnt", "features", "map (*, D) to (*, K) or (*)", f"{tuple(example.shape)} to {tuple(phi.shape)}")
         return phi.shape[-1]
+
+    def _random_states(self, generator: torch.Generator) -> Tensor:
+        values = self.support.values().to(self.theta)
+        index = torch.randint(len(values), (256, self.support.width), generator=generator)
+        return values[index.to(values.device)]
 
     def _hidden_nats(self) -> float:
         return 0.0 if self.hidden is None else self.hidden.bits * math.log(2)

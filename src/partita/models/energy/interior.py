@@ -1,0 +1,31 @@
+r"""Is the optimum finite? The data's feature averages must lie inside the convex hull of the features.
+
+.. math:: \max_{p, t} t \quad\text{such that}\quad \sum_x p_x \phi(x) = m, \; \sum_x p_x = 1, \; p_x \ge t          (theory/energy.md, eq. 3.3)
+
+The averages m are in the relative interior exactly if the largest t is positive: then some distribution that gives every state a
+positive probability has them.
+"""
+
+import numpy as np
+import torch
+from scipy.optimize import linprog
+from torch import Tensor
+
+LEAST_SHARE = 1e-9  # of a state's probability, relative to uniform, below which it counts as zero
+
+
+def inside_hull(features: Tensor, mean: Tensor) -> bool:
+    """Whether ``mean`` (K,) is in the relative interior of the hull of ``features`` (S, K), by a linear program."""
+    phi, m = features.double().cpu().numpy(), mean.double().cpu().numpy()
+    n = len(phi)
+    columns = np.vstack([phi.T, np.ones(n)])  # with p = q + t, q >= 0
+    equal = np.hstack([columns, columns.sum(1, keepdims=True) / n])  # t in units of the uniform probability 1 / n
+    solution = linprog(np.r_[np.zeros(n), -1.0], A_eq=equal, b_eq=np.r_[m, 1.0], bounds=[(0, None)] * (n + 1))
+    return bool(solution.status == 0 and -solution.fun > LEAST_SHARE)
+
+
+def stuck_features(in_data: Tensor, elsewhere: Tensor) -> Tensor:
+    """Features that never vary in the data ``(N, K)`` but do on other states ``(S, K)``: their averages lie at the edge."""
+    constant = in_data.amin(0) == in_data.amax(0)
+    varies = (torch.cat([in_data[:1], elsewhere]).amin(0) != torch.cat([in_data[:1], elsewhere]).amax(0))
+    return (constant & varies).nonzero().flatten()

@@ -1,0 +1,160 @@
+"""Bad input on the command line: one sentence, exit code 1 or 2, no traceback, nothing lost."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita
+
+DAMAGED = {
+    "nan.csv": "a,b\n0,1\n,1\n1,0\n",
+    "inf.csv": "a,b\n0.5,1\ninf,1\n1,0\n",
+    "text.csv": "a,colour\n0,red\n1,blue\n",
+    "empty.csv": "",
+    "header.csv": "a,b\n",
+    "one.csv": "0,1,1\n",
+    "constant.csv": "a,b\n0.5,1.5\n0.7,1.5\n0.1,1.5\n0.2,1.5\n0.9,1.5\n",
+    "counts.csv": "0,3\n1,2\n0,1\n2,2\n1,1\n0,1\n",
+    "notes.md": "hello",
+}
+
+
+def sentence(result: Any, code: int = 1) -> str:
+    """The one line that a user sees."""
+    assert result.exit_code == code
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("Error: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nan.csv", "must be finite; got nan at row 1, column 'a'. Remove or impute"),
+        ("inf.csv", "must be finite; got inf at row 1, column 'a'"),
+        ("text.csv", "must be numeric; got text or other values in column 'colour'"),
+        ("empty.csv", "must hold rows; got an empty file"),
+        ("header.csv", "must hold rows; got only a line of names"),
+        ("one.csv", "must have at least 2 rows; got 1"),
+        ("constant.csv", "must vary in every column to have a density; got one value throughout column 'b'. Leave constant"),
+        ("notes.md", "must end in one of .npz .npy .csv"),
+        ("missing.csv", "got a path where there is none"),
+    ],
+)
+def test_bad_files(name: str, words: str, call: Any) -> None:
+    if name in DAMAGED:
+        Path(name).write_text(DAMAGED[name])
+    assert words in sentence(call("fit", "rbm", name, "--json"))
+    assert not Path("runs").exists()
+
+
+def test_a_cut_file_is_refused(call: Any) -> None:
+    np.savez("whole.npz", x=np.random.default_rng(0).integers(0, 2, (500, 8)))
+    Path("cut.npz").write_bytes(Path("whole.npz").read_bytes()[:900])
+    assert "must be a whole .npz file; got one that is cut short or damaged" in sentence(call("fit", "rbm", "cut.npz", "--json"))
+
+
+def test_values_outside_the_support_are_refused(call: Any) -> None:
+    Path("counts.csv").write_text(DAMAGED["counts.csv"])
+    assert "must hold only 0 and 1; got" in sentence(call("fit", "maxent", "counts.csv", "--json"))
+    assert "must hold only 0 and 1; got" in sentence(call("fit", "rbm", "counts.csv", "--set", "visible_units=bernoulli", "--json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rmb", "digits"], "fit: MODEL must be one of rbm, maxent; got 'rmb'. Did you mean 'rbm'?"),
+        (["rbm", "digit"], "Did you mean 'digits'?"),
+        (["rbm", "digits", "--set", "hidden=0"], "RBM: hidden must be a whole number of at least 1; got 0."),
+        (["rbm", "digits", "--set", "hidden=many"], "RBM: hidden must be a whole number of at least 1; got 'many'."),
+        (["rbm", "digits", "--set", "chains=0"], "PCD: chains must be a whole number of at least 1; got 0."),
+        (["rbm", "digits", "--set", "hiden=3"], "got 'hiden'. Did you mean 'hidden'?"),
+        (["rbm", "digits", "--set", "hidden"], "fit: --set must be key=value; got 'hidden'."),
+        (["rbm", "digits", "--set", "learning_rate=-1"], "fit: learning_rate must be"),
+        (["rbm", "digits", "--set", "objective=mle"], "rbm: objective must be one of"),
+        (["rbm", "digits", "--set", "objective=exact"], "ExactLikelihood cannot run on RBM(64, 64)"),
+        (["rbm", "digits", "--epochs", "0"], "fit: epochs must be a whole number of at least 1; got 0."),
+        (["rbm", "digits", "--minutes", "-1"], "fit: minutes must be"),
+        (["rbm", "digits", "--epochs", "1", "--minutes", "1"], "one of epochs, steps and minutes must be given; got epochs and minutes"),
+        (["rbm", "digits-grey", "--set", "binarize=7"], "binarize must be"),
+        (["maxent", "digits", "--set", "features=triples"], "MaxEnt: features must be"),
+    ],
+)
+def test_bad_settings(arguments: list[str], words: str, call: Any) -> None:
+    assert words in sentence(call("fit", *arguments, "--json"))
+    assert not Path("runs").exists()
+
+
+def test_a_learning_rate_that_diverges_names_the_remedy_and_keeps_the_run(call: Any) -> None:
+    line = sentence(call("fit", "rbm", "digits", "--set", "learning_rate=1e6", "--epochs", "3", "--json", "--out", "run"))
+    assert "Lower learning_rate (now 1e+06)" in line
+    assert Path("run/checkpoints/last.safetensors").exists() and json.loads(Path("run/config.json").read_text())["format"] == 1
+
+
+@pytest.mark.parametrize("arguments", [["fit", "rbm"], ["fit"], ["fitt"], ["fit", "rbm", "digits", "--resume", "run"], ["sample"], ["fit", "--nope"]])
+def test_wrong_usage_exits_with_two(arguments: list[str], call: Any) -> None:
+    assert call(*arguments).exit_code == 2
+
+
+@pytest.fixture
+def fitted(call: Any, table: Path) -> Path:
+    call("fit", "rbm", str(table), "--epochs", "1", "--quiet", "--out", "run")
+    return Path("run")
+
+
+def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
+    assert "X must have shape (*, 5) to match RBM(5, 12); got (359, 64)" in sentence(call("evaluate", "run", "digits"))
+    assert "split must be one of test, train for" in sentence(call("evaluate", "run", "--split", "valid"))
+    assert "evaluator must be one of 'auto'" in sentence(call("evaluate", "run", "--evaluator", "guess"))
+    assert "RUN must be a folder with a config.json" in sentence(call("evaluate", "nowhere", "digits"))
+    assert "sample: -n must be a whole number of at least 1; got 0." in sentence(call("sample", "run", "-n", "0"))
+    assert "sample: --out must end in one of .npz .npy .csv; got draws.xls." in sentence(call("sample", "run", "--out", "draws.xls"))
+    assert "must have rows that are images" in sentence(call("sample", "run", "--png", "p.png"))
+    assert "burn_in must be a whole number of at least 0; got -1" in sentence(call("sample", "run", "--burn-in", "-1"))
+
+
+def test_an_existing_run_is_never_written_over(call: Any, fitted: Path) -> None:
+    before = {path: path.read_bytes() for path in fitted.rglob("*") if path.is_file()}
+    assert "already holds a run" in sentence(call("fit", "rbm", "digits", "--epochs", "1", "--out", "run", "--json"))
+    assert before == {path: path.read_bytes() for path in fitted.rglob("*") if path.is_file()}
+
+
+def test_a_checkpoint_of_another_model_is_refused(call: Any, fitted: Path) -> None:
+    call("fit", "rbm", "digits", "--epochs", "1", "--set", "hidden=3", "--quiet", "--out", "other")
+    shutil.copy("other/checkpoints/model.safetensors", "run/checkpoints/model.safetensors")
+    assert "It belongs to another model." in sentence(call("evaluate", "run"))
+
+
+@pytest.mark.parametrize("file", ["config.json", "checkpoints/model.safetensors"])
+def test_a_damaged_run_is_refused(file: str, call: Any, fitted: Path) -> None:
+    path = fitted / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert "damaged" in sentence(call("evaluate", "run"))
+
+
+def test_changed_data_are_noticed_on_resume(call: Any, fitted: Path, table: Path) -> None:
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join(lines[:100]) + "\n")
+    assert "must be the data that run was fitted to, 240 x 5; got 79 x 5" in sentence(call("fit", "--resume", "run", "--json"))
+
+
+def test_a_python_run_cannot_be_resumed_by_the_command_line(call: Any, generator: Any) -> None:
+    import torch
+
+    from partita.models import RBM
+
+    partita.fit(RBM(3, 2, generator=generator), torch.eye(3), epochs=1, out="run", generator=generator)
+    assert "names no data. Resume it in Python" in sentence(call("fit", "--resume", "run", "--json"))
+    assert "DATA must be given for run" in sentence(call("evaluate", "run"))
+
+
+def test_an_unexpected_error_is_not_swallowed(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.cli.lists.data", lambda as_json: os.listdir("/nowhere/at/all"))
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        call("data")

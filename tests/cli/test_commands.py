@@ -1,0 +1,160 @@
+"""Every command on small data: what it prints, what it writes, and that its numbers are the library's."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import partita
+from partita.cli.runs import free_path
+from partita.data import load
+
+COMMANDS = ("fit", "evaluate", "sample", "models", "data")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command: str, call: Any) -> None:
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: partita {command}" in result.output
+
+
+def test_version_and_bare_call(call: Any) -> None:
+    assert call("--version").output == f"partita {partita.__version__}\n"
+    assert call().exit_code == 2
+
+
+def test_fit_shows_card_score_and_next_steps(call: Any) -> None:
+    result = call("fit", "rbm", "bars-and-stripes", "--epochs", "5")
+    assert result.exit_code == 0
+    assert "bars-and-stripes: 32 rows to learn from, 32 to test, 16 columns, binary. Model: RBM(16, 8)." in result.output
+    assert "Log-likelihood per test row: -" in result.output and "exact by enumeration of 2^8 hidden states" in result.output
+    assert "Exact: the normaliser was summed" in result.output
+    assert "Next: partita evaluate runs/rbm-bars-and-stripes-1" in result.output
+    call("fit", "rbm", "bars-and-stripes", "--epochs", "1", "--quiet")
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["rbm-bars-and-stripes-1", "rbm-bars-and-stripes-2"]
+
+
+def test_fit_json_is_one_object_with_the_librarys_number(call: Any) -> None:
+    result = call("fit", "rbm", "digits", "--epochs", "2", "--set", "hidden=6", "--json", "--out", "run", "--seed", "4")
+    said = json.loads(result.stdout)
+    run = partita.load("run")
+    test = load("digits").test
+    assert test is not None
+    q = partita.evaluate(run.model, test.tensor(), generator=torch.Generator())
+    assert said["log_likelihood"]["value"] == q.value
+    assert said["log_likelihood"]["kind"] == "exact" and said["run"] == "run" and said["stopped"] == "finished"
+    assert run.config["seed"] == 4 and run.config["data"]["name"] == "digits" and run.config["command"].startswith("partita ")
+    assert run.series("validation")  # a tenth of the training rows was held out
+
+
+def test_settings_reach_family_fit_and_data(call: Any) -> None:
+    settings = ["hidden=3", "objective=cd", "k=2", "learning_rate=.5", "schedule=constant", "batch_size=50", "centered=false", "binarize=0.4"]
+    result = call("fit", "rbm", "digits-grey", "--epochs", "1", "--quiet", "--out", "run", *(a for s in settings for a in ("--set", s)))
+    assert result.exit_code == 0
+    config = partita.load("run").config
+    assert config["model"] == {"name": "RBM", "dtype": "float32", "visible": 64, "hidden": 3, "visible_units": "bernoulli"}
+    assert config["objective"]["part"] == "CD" and config["objective"]["steps"] == 2 and config["objective"]["centered"] is False
+    assert (config["fit"]["learning_rate"], config["fit"]["schedule"], config["fit"]["batch_size"]) == (0.5, "constant", 50)
+    assert config["data"]["binarize"] == 0.4
+    assert call("evaluate", "run").exit_code == 0
+
+
+def test_minutes_fix_the_number_of_steps(call: Any) -> None:
+    call("fit", "rbm", "bars-and-stripes", "--minutes", "0.02", "--quiet", "--out", "run")
+    run = partita.load("run")
+    assert run.steps == run.config["steps"] >= 10
+
+
+def test_maxent_reaches_the_entropy_of_bars_and_stripes(call: Any) -> None:
+    said = json.loads(call("fit", "maxent", "bars-and-stripes", "--json", "--out", "run").stdout)
+    entropy = load("bars-and-stripes").entropy
+    assert entropy is not None
+    assert said["log_likelihood"]["value"] == pytest.approx(-entropy, abs=0.05)
+
+
+def test_real_columns_are_standardised_and_scored_in_their_units(call: Any, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(400, 2)) * [1000, 0.1] + [5e4, 3]
+    np.save(tmp_path / "x.npy", x)
+    said = json.loads(call("fit", "rbm", "x.npy", "--epochs", "20", "--set", "hidden=2", "--json", "--out", "run").stdout)
+    entropy = np.log(2 * np.pi * np.e) + np.log(1000 * 0.1)
+    assert said["log_likelihood"]["value"] == pytest.approx(-entropy, abs=0.3)  # 80 test rows: four standard errors
+    assert json.loads(call("evaluate", "run", "--json").stdout)["value"] == said["log_likelihood"]["value"]
+    call("sample", "run", "-n", "200", "--out", "y.npy")
+    np.testing.assert_allclose(np.load("y.npy").mean(0), [5e4, 3], rtol=0.05)
+
+
+@pytest.fixture
+def fitted(call: Any, table: Path) -> Path:
+    call("fit", "rbm", str(table), "--epochs", "3", "--quiet", "--out", "run")
+    return Path("run")
+
+
+def test_evaluate_finds_the_data_of_the_run_from_anywhere(call: Any, fitted: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = call("evaluate", str(fitted)).output
+    assert "5 test rows" not in here and "60 test rows of" in here and "log-likelihood per row" in here and "verdict" in here
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert call("evaluate", "../run", "--split", "train", "--bits").output.count("bits per dimension") == 1
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "kind"), [("enumeration", "exact"), ("ais", "upper"), ("reverse-ais", "estimate"), ("sandwich", "estimate"), ("bridge", "estimate")]
+)
+def test_evaluators_agree_and_say_what_they_are(evaluator: str, kind: str, call: Any, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AIS", "ReverseAIS", "Sandwich", "Bridge"):
+        cls = getattr(partita.evaluators, name)
+        small = {"temperatures": 40, "chains": 64} if name != "Bridge" else {"temperatures": 6, "draws": 100}
+        monkeypatch.setattr(partita.evaluators, name, lambda cls=cls, small=small: cls(**small))
+    exact = json.loads(call("evaluate", str(fitted), "--json").stdout)
+    q = json.loads(call("evaluate", str(fitted), "--evaluator", evaluator, "--json").stdout)
+    assert q["kind"] == kind
+    assert q["value"] == pytest.approx(exact["value"], abs=0.1)
+    words = {"exact": "Exact:", "upper": "An upper bound", "estimate": "An estimate:"}[kind]
+    assert words in call("evaluate", str(fitted), "--evaluator", evaluator).output
+
+
+def test_sample_writes_every_format(call: Any, fitted: Path) -> None:
+    for name in ("d.csv", "d.npy", "d.npz"):
+        result = call("sample", str(fitted), "-n", "7", "--out", name)
+        assert f"7 draws written to {name}" in result.output and "Exact independent draws" in result.output
+    assert Path("d.csv").read_text().startswith("a,b,c,d,e\n")
+    archive = np.load("d.npz")
+    np.testing.assert_array_equal(archive["x"], np.load("d.npy"))
+    assert list(archive["columns"]) == list("abcde")
+    np.testing.assert_array_equal(np.loadtxt("d.csv", delimiter=",", skiprows=1), np.load("d.npy"))
+    call("sample", str(fitted), "-n", "7")
+    assert (fitted / "samples-1.npz").exists()
+
+
+def test_sample_previews_images_and_reports_mixing(call: Any) -> None:
+    call("fit", "rbm", "digits", "--epochs", "1", "--set", "hidden=4", "--quiet", "--out", "run")
+    result = call("sample", "run", "-n", "4", "--burn-in", "20", "--png", "p.png")
+    assert "R-hat" in result.output and "█" in result.output
+    data = Path("p.png").read_bytes()
+    assert data.startswith(b"\x89PNG") and struct.unpack(">II", data[16:24]) == (17, 17)
+    said = json.loads(call("sample", "run", "-n", "4", "--burn-in", "20", "--json").stdout)
+    assert said["exact"] is False and said["n"] == 4 and said["rhat"] > 0.9
+
+
+def test_lists(call: Any) -> None:
+    families = json.loads(call("models", "--json").stdout)
+    assert set(families) >= {"rbm", "maxent"} and families["rbm"]["settings"]["chains"]["default"] == 256
+    text = call("models").output
+    assert "rbm: restricted Boltzmann machine" in text and "learning_rate" in text
+    grid = call("models", "--grid").output
+    assert "ExactLikelihood" in grid and "no (1)" in grid and "(1) neither side has at most 2^20 states" in grid
+    assert {"model", "role", "part", "reason"} == set(json.loads(call("models", "--grid", "--json").stdout)[0])
+    assert "bars-and-stripes" in call("data").output
+    assert json.loads(call("data", "--json").stdout)[0]["name"] == "digits"
+
+
+def test_free_path_counts_on(tmp_path: Path) -> None:
+    assert free_path(tmp_path / "runs" / "a").name == "a-1"
+    (tmp_path / "a-1").mkdir()
+    (tmp_path / "a-3").mkdir()
+    assert free_path(tmp_path / "a").name == "a-2"
