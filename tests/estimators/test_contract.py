@@ -1,6 +1,5 @@
 """scikit-learn's own contract, and the tools that rely on it: pipelines, grids, clones, pickles."""
 
-import os
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +10,6 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-
-os.environ.setdefault("SCIPY_ARRAY_API", "1")  # else scikit-learn skips its check of NumPy arrays under array API dispatch
-
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from partita.estimators import MaxEntDensity, RBMDensity
@@ -22,7 +18,8 @@ QUICK = [RBMDensity(epochs=4, chains=32), MaxEntDensity(epochs=4, chains=16, l2=
 
 
 @parametrize_with_checks(QUICK)
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None]) -> None:
+def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips its check of NumPy arrays under array API dispatch
     check(estimator)
 
 

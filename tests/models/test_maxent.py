@@ -236,6 +236,63 @@ def test_the_joint_is_annealed(support: Support, values: tuple, hidden: Support,
         assert len(h) > 1
 
 
+@CASES
+@pytest.mark.parametrize("beta", [None, 0.35, 1.0])
+def test_energies_of_one_site_give_its_conditional(
+    features: Any, support: Support, values: tuple, by_hand: Callable, beta: float | None
+) -> None:
+    """p(x_i = v given the others) by Bayes' rule from the written-out distribution; energies may differ by what x_i does not change."""
+    model, x = build(features, support), states(values, support.width)
+    theta, logits = model.theta.detach().numpy(), model.reference_logits.numpy()
+
+    def log_phi(row: np.ndarray) -> float:
+        own, start = np.dot(by_hand(row), theta), sum(logits[i, values.index(v)] for i, v in enumerate(row))
+        return own if beta is None else beta * own + (1 - beta) * start
+
+    at = model if beta is None else model.annealed(beta)
+    listed = torch.tensor(values, dtype=torch.float64)
+    for i in range(support.width):
+        got = torch.softmax(-at.site_energies(torch.tensor(x), i, listed), 0).detach().numpy()
+        trials = np.array([[log_phi(np.where(np.arange(support.width) == i, v, row)) for row in x] for v in values])
+        np.testing.assert_allclose(got, np.exp(trials - logsumexp(trials, 0)), atol=1e-12)
+
+
+# where the optimum is not finite
+
+
+def said(model: MaxEnt, x: list[list[float]], weight: list[float] | None = None) -> list[str]:
+    return model.cautions(as_rows(np.array(x), weight), generator=torch.Generator())
+
+
+def test_data_inside_the_hull_need_no_penalty() -> None:
+    every = states((0, 1), 3).tolist()
+    for features in ("independent", "pairwise", "k-pairwise"):
+        assert said(build(features, Binary(3)), every * 2) == []
+
+
+def test_a_feature_that_never_varies_has_no_finite_parameter() -> None:
+    column = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]  # x_0, x_0 x_1 and x_0 x_2 are always zero
+    (caution,) = said(build("pairwise", Binary(3)), column)
+    assert caution.startswith("3 of 6 features never vary in the data (the first is number 0), so their parameters have no finite optimum")
+    assert "l2=1e-3" in caution
+    (caution,) = said(build("independent", Binary(3)), column)
+    assert caution.startswith("1 of 3 features never vary")
+
+
+def test_averages_on_the_edge_of_the_hull_have_no_finite_optimum() -> None:
+    """Without the state 00 every feature varies, yet 1 - x_0 - x_1 + x_0 x_1 is zero throughout."""
+    three = [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
+    (caution,) = said(build("pairwise", Binary(2)), three)
+    assert caution.startswith("the data's feature averages lie on the edge of what any distribution can have, so the optimum is not finite")
+    assert said(build("independent", Binary(2)), three) == []  # means of 2/3 are inside
+    assert said(build("pairwise", Binary(2)), [*three, [0.0, 0.0]]) == []
+    assert len(said(build("pairwise", Binary(2)), [*three, [0.0, 0.0]], [1.0, 1.0, 1.0, 0.0])) == 1  # a row without weight is no row
+
+
+def test_a_constant_feature_of_the_support_is_not_the_datas_fault() -> None:
+    assert said(build(lambda x: torch.stack([torch.ones_like(x[..., 0]), x[..., 0]], -1), Binary(2)), [[0.0, 1.0], [1.0, 0.0]]) == []
+
+
 def test_leading_dimensions_are_batch() -> None:
     x = torch.tensor(states((0, 1), 3))
     for model in (

@@ -17,7 +17,7 @@ import partita
 from partita.core.errors import RunError
 from partita.core.support import Binary
 from partita.models import RBM, MaxEnt
-from partita.objectives import PCD, ExactLikelihood
+from partita.objectives import PCD
 from partita.samplers import Gibbs, Tempering
 from partita.training import checkpoint, run
 
@@ -234,6 +234,8 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypat
 
 # whole runs
 
+TEMPERED = PCD(Tempering(Gibbs(), betas=(0.5, 1.0)), chains=5)
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -242,7 +244,7 @@ def folder(tmp_path: Path) -> Path:
     partita.fit(
         RBM(4, 3, generator=g),
         x,
-        PCD(Tempering(Gibbs(), betas=(0.5, 1.0)), chains=5),
+        TEMPERED,
         steps=25,
         average=0.5,
         out=tmp_path / "run",
@@ -288,7 +290,14 @@ def test_a_model_of_another_kind_is_refused_when_resumed(folder: Path, generator
         match=r"the checkpoint must hold the weights of MaxEnt\(pairwise, 4\); got other names or shapes for W, b, c, .*theta\. It belongs",
     ):
         partita.fit(
-            MaxEnt("pairwise", Binary(4), generator=generator), x, ExactLikelihood(), steps=1, out=folder, resume=True, generator=generator
+            MaxEnt("pairwise", Binary(4), generator=generator),
+            x,
+            TEMPERED,
+            steps=1,
+            optimizer="sgd",
+            out=folder,
+            resume=True,
+            generator=generator,
         )
     assert (folder / "checkpoints" / "last.safetensors").read_bytes() == before
 

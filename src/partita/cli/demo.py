@@ -1,6 +1,5 @@
 """``python -m partita.cli.demo``: two families on the built-in digits, and a leaderboard on rows they have not seen."""
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import typer
 from torch.nn import functional
 
 from partita.cli import fit, show
-from partita.cli.runs import free_path, split_table
+from partita.cli.runs import free_path
 from partita.core.quantity import Quantity
 from partita.core.support import Binary
 from partita.data import load
@@ -27,7 +26,6 @@ class Entry:
 
     name: str
     score: Quantity
-    seconds: float
     folder: Path | None
 
 
@@ -48,42 +46,44 @@ def main() -> None:
 
 def baseline() -> Entry:
     """Independent pixels: maximum entropy given the means, whose optimum and normaliser have a closed form."""
-    started, data = time.monotonic(), load(DATA)
+    data = load(DATA)
     g = torch.Generator().manual_seed(0)
     model = MaxEnt("independent", Binary(data.train.width), generator=g)
     model.initialise(data.train, generator=g)
-    log_z = Quantity(float(functional.softplus(model.theta.double()).sum()), method="closed form")
+    log_z = Quantity(float(functional.softplus(model.theta.detach().double()).sum()), method="closed form")
     q = evaluate(model, data.test.tensor(), evaluator=log_z, generator=g) if data.test is not None else log_z
-    return Entry("independent pixels", q, time.monotonic() - started, None)
+    return Entry("independent pixels", q, None)
 
 
 def fitted(name: str, family: str, settings: list[str], evaluator: Sandwich, *, validate: bool = True) -> Entry:
     """One fit with its bar, saved under runs, and its score on the test rows."""
-    started = time.monotonic()
     plan = fit.planned(family, DATA, free_path(Path("runs") / f"demo-{family}"), settings, {}, 0)
     plan = plan if validate else replace(plan, validation=None)
     typer.echo(f"{name}: {fit.data_card(plan)}")
     run = fit.train(plan, True)
     if run.stopped == "interrupted":
         typer.echo(f"Interrupted; go on with: partita fit --resume {plan.folder}", err=True)
-        raise SystemExit(130)
+        raise typer.Exit(130)
     for text in run.cautions:
         show.caution(text)
-    return Entry(name, fit.score(plan, run, "test", evaluator), time.monotonic() - started, plan.folder)
+    return Entry(name, fit.score(plan, run, "test", evaluator), plan.folder)
 
 
 def leaderboard(entries: list[Entry]) -> None:
     """Best first; all are log masses of the same rows, so they share a column."""
     typer.echo("\nMean log-likelihood per held-out row, in nats (higher is better; ± rows: standard error over them):")
     ordered = sorted(entries, key=lambda entry: -entry.score.value)
-    rows = [[entry.name, f"{entry.score.value:.2f}", _interval(entry.score), f"{entry.score.se_data:.2f}", entry.score.kind,
-             "" if entry.score.kind == "exact" else entry.score.verdict, f"{entry.seconds:.0f}"] for entry in ordered]  # fmt: skip
-    show.table(["model", "nats", "interval", "± rows", "kind", "verdict", "sec"], rows, whole=7)
+    show.table(["model", "nats", "interval", "± rows", "kind", "verdict"], [_line(entry.name, entry.score) for entry in ordered], whole=6)
 
 
-def _interval(q: Quantity) -> str:
-    return "" if q.kind == "exact" else f"[{q.low:.2f}, {q.high:.2f}]"
+def _line(name: str, q: Quantity) -> list[str]:
+    exact = q.kind == "exact"
+    interval = "" if exact else f"{q.low:.2f} to {q.high:.2f}"
+    return [name, f"{q.value:.2f}", interval, f"{q.se_data:.2f}", q.kind, "" if exact else q.verdict]
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except typer.Exit as stop:  # Ctrl-C during a fit or a score, which has already said what was saved
+        raise SystemExit(stop.exit_code) from None

@@ -152,7 +152,7 @@ def score(plan: Plan, run: Run, split: str, evaluator: Any = None) -> Quantity:
 def _print_result(plan: Plan, run: Run, split: str, q: Quantity) -> None:
     typer.echo(f"{run.stopped.capitalize()} after {run.steps} steps.")
     typer.echo(f"Log-likelihood per {split} row: {q}")
-    typer.echo(show.meaning(q))
+    typer.echo(show.meaning(q) if q.kind == "exact" else f"{show.meaning(q)}\nVerdict {show.verdict(q)}.")
     typer.echo(f"Saved in {plan.folder}")
     typer.echo(f"Next: partita evaluate {plan.folder}\n      partita sample {plan.folder} -n 64")
 

@@ -42,7 +42,8 @@ class Field(NamedTuple):
 class Data(Protocol):
     """Rows to learn from, in memory or not."""
 
-    width: int
+    @property
+    def width(self) -> int: ...
 
     def __len__(self) -> int: ...
 

@@ -189,7 +189,7 @@ class RBM(EnergyModel):
             self.b.copy_(torch.logit(mean))
         else:
             variance = data.variance()
-            check_varying(variance)
+            check_varying(mean, variance)
             self.b.copy_(mean)
             self.log_sigma.copy_(0.5 * variance.log())
         self.reference_natural.copy_(torch.stack(list(self.units.from_moments(mean, variance))))
