@@ -16,7 +16,9 @@ def seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def side_by_side(candidate: Callable[[], Any], reference: Callable[[], Any], rounds: int = 60, warm_up: int = 5) -> tuple[float, float, float]:
+def side_by_side(
+    candidate: Callable[[], Any], reference: Callable[[], Any], rounds: int = 60, warm_up: int = 5
+) -> tuple[float, float, float]:
     """Median seconds of each, called in turn, and the median of the ratios of neighbouring calls."""
     for _ in range(warm_up):
         candidate()
@@ -28,8 +30,8 @@ def side_by_side(candidate: Callable[[], Any], reference: Callable[[], Any], rou
 
 def show(name: str, **columns: Any) -> None:
     """One line of a benchmark's output."""
-    text = "  ".join(f"{key.replace('_', ' ')} {value:.4g}" if isinstance(value, float) else f"{key.replace('_', ' ')} {value}" for key, value in columns.items())
-    print(f"{name}: {text}", flush=True)
+    shown = {key.replace("_", " "): f"{value:.5g}" if isinstance(value, float) else value for key, value in columns.items()}
+    print(f"{name}: " + "  ".join(f"{key} {value}" for key, value in shown.items()), flush=True)
 
 
 def mnist_like(rows: int, generator: torch.Generator) -> torch.Tensor:

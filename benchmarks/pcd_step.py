@@ -1,10 +1,10 @@
 """One PCD-1 update of a 784 x 500 RBM against the six matrix products it needs, and an epoch against scikit-learn's BernoulliRBM."""
 
 import torch
-from harness import mnist_like, show, side_by_side
 from sklearn.neural_network import BernoulliRBM
 
 import partita
+from harness import mnist_like, show, side_by_side
 from partita.data import as_rows
 from partita.models import RBM
 from partita.objectives import PCD
@@ -39,7 +39,8 @@ def run() -> None:
         RBM(VISIBLE, HIDDEN, generator=g), as_rows(data), PCD(Gibbs(), chains=BATCH), Settings(steps=10_000, batch_size=BATCH), generator=g
     )
     own, bare, ratio = side_by_side(session.advance, six_products(g), rounds=200)
-    show("PCD-1 update, 784 x 500, batch 500, 500 chains", milliseconds=1e3 * own, six_products=1e3 * bare, ratio=ratio, target="at most 1.35")
+    name = "PCD-1 update, 784 x 500, batch 500, 500 chains"
+    show(name, milliseconds=1e3 * own, six_products=1e3 * bare, ratio=ratio, target="at most 1.35")
 
     model = RBM(VISIBLE, HIDDEN, generator=g)
     peer = BernoulliRBM(HIDDEN, batch_size=BATCH, n_iter=1, random_state=0)

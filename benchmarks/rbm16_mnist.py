@@ -3,10 +3,10 @@
 import time
 
 import torch
-from harness import show
 from sklearn.neural_network import BernoulliRBM
 
 import partita
+from harness import show
 from partita.data import load
 from partita.models import RBM
 from partita.objectives import PCD

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import torch
-from harness import show
 
 import partita
+from harness import show
 from partita.data import load
 
 MINUTES = 10.0
@@ -26,11 +26,12 @@ def run(minutes: float = MINUTES) -> None:
         spent = time.perf_counter() - started
         print(json.dumps(json.loads(printed), indent=None)[:600])
         fitted = partita.load(out)
+    show("fit", minutes=spent / 60, steps=fitted.steps)
     test = load("mnist").test.tensor(torch.Generator().manual_seed(0))
     started = time.perf_counter()
     q = partita.evaluate(fitted.model, test, generator=torch.Generator().manual_seed(1))
-    show("fit", minutes=spent / 60, steps=fitted.steps)
-    show("test log-likelihood", nats=q.value, low=q.low, high=q.high, width=q.width, verdict=q.verdict, evaluate_seconds=time.perf_counter() - started)
+    spent = time.perf_counter() - started
+    show("test log-likelihood", nats=q.value, low=q.low, high=q.high, width=q.width, verdict=q.verdict, evaluate_seconds=spent)
     show("target", pessimistic_end="at least -85.5, width at most 1", reached=q.low >= -85.5 and q.width <= 1)
     show("details", **{key: value for key, value in q.details.items() if isinstance(value, float)})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from harness import machine  # noqa: E402
+from harness import machine
 
 BENCHMARKS = {"imports": False, "pcd_step": False, "rbm16_mnist": True, "rbm500_mnist": True}  # whether it needs MNIST
 

@@ -118,7 +118,7 @@ class CountProducts(TorchDispatchMode):
         super().__init__()
         self.shapes, self.count = {shape, shape[::-1]}, 0
 
-    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):  # noqa: ANN001, ANN204
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         if any(name in str(function) for name in ("mm.default", "addmm.default")):
             self.count += any(isinstance(a, Tensor) and tuple(a.shape) in self.shapes for a in arguments)
         return function(*arguments, **(keywords or {}))

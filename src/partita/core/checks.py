@@ -17,7 +17,9 @@ def check_count(owner: str, parameter: str, value: int, least: int = 1) -> int:
     return int(value)
 
 
-def check_real(owner: str, parameter: str, value: float, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False) -> float:
+def check_real(
+    owner: str, parameter: str, value: float, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
+) -> float:
     """A finite number in [low, high], or in (low, high] with ``open_low``."""
     fine = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high
     if not fine or (open_low and value == low):

@@ -218,7 +218,9 @@ class Objective(Protocol):
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Any:
         """Chains, queues; ``state.module``, if there is one, holds trainable extras."""
 
-    def losses(self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
+    def losses(
+        self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator
+    ) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
         """One loss per optimiser group, the next state, and numbers to record."""
 
     def precondition(self, model: Any, state: Any) -> None:

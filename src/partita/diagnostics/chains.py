@@ -26,7 +26,8 @@ class ChainReport(NamedTuple):
 
     def __str__(self) -> str:
         word = "mixed" if self.mixed else "not mixed: run longer, or temper"
-        return f"R-hat {self.rhat:.3f}, ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail), {self.chains} chains x {self.draws} draws: {word}"
+        ess = f"ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail)"
+        return f"R-hat {self.rhat:.3f}, {ess}, {self.chains} chains x {self.draws} draws: {word}"
 
 
 def summarise_chains(values: Tensor) -> ChainReport:

@@ -29,7 +29,7 @@ class FromPartition:
         log_z = self.partition if isinstance(self.partition, Quantity) else self.partition(model, generator=generator)
         rows = -free_energies_of_rows(model, x)
         if not torch.isfinite(rows).all() or not math.isfinite(log_z.value):
-            raise Diverged(f"evaluate: the free energy or log Z of {model.title()} is not finite; its parameters are too large or not numbers.")
+            raise Diverged(f"evaluate: the free energy and log Z of {model.title()} must be finite; its parameters are too large.")
         q = _about_rows(float(rows.mean()) - log_z, rows - log_z.value, log_z)
         return _mark_impossible(q, x) if model.support.discrete else q
 
@@ -42,7 +42,11 @@ def free_energies_of_rows(model: EnergyModel, x: Tensor) -> Tensor:
 
 
 def evaluate(
-    model: EnergyModel, x: Tensor, *, evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None, generator: torch.Generator
+    model: EnergyModel,
+    x: Tensor,
+    *,
+    evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None,
+    generator: torch.Generator,
 ) -> Quantity:
     """Mean log-likelihood per row of ``x``, in nats, with its kind, interval and verdict; per-row values in ``details["rows"]``.
 

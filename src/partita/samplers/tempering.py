@@ -4,6 +4,7 @@ r"""Tempering: one chain per temperature, neighbours exchanged by the Metropolis
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -55,7 +56,7 @@ class Tempering:
     def __post_init__(self) -> None:
         betas = tuple(float(b) for b in self.betas)
         object.__setattr__(self, "betas", betas)
-        rising = all(a < b for a, b in zip(betas[:-1], betas[1:], strict=True))
+        rising = all(a < b for a, b in pairwise(betas))
         if len(betas) < 2 or not rising or betas[0] < 0 or betas[-1] != 1:
             raise invalid("Tempering", "betas", "rise from 0 or more to exactly 1", list(betas))
         if self.kernel.kernel_on != "x":

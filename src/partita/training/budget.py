@@ -10,16 +10,16 @@ WARM_UP_SECONDS = 4.0
 LEAST_STEPS = 10
 
 
-def steps_within(minutes: float, make_session: Callable[[int], Session]) -> int:
-    """How many steps fit into ``minutes``, the warm-up counted; the run itself then depends on that number alone."""
+def steps_within(minutes: float, make_session: Callable[[int], Session], set_aside: float = 0.0) -> int:
+    """How many steps fit into ``minutes`` less the warm-up and the seconds set aside; the run then depends on that number alone."""
     started = time.monotonic()
-    seconds = 60 * minutes
+    seconds = 60 * minutes - set_aside
     session = make_session(1 << 40)
     before = copy.deepcopy(session.tree())
     for _ in range(5):
         session.advance()
     warm = time.monotonic()
-    limit = min(WARM_UP_SECONDS, seconds / 10)
+    limit = min(WARM_UP_SECONDS, 6 * minutes)
     timed = 0
     while timed == 0 or time.monotonic() - warm < limit:
         session.advance()

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from partita.core.errors import Diverged
-from partita.core.protocols import EnergyModel
 from partita.training.settings import Settings
 
 RUNAWAY_NATS_PER_COLUMN = 20.0  # a loss this far from zero, per coordinate, is no longer a learning signal

@@ -26,6 +26,7 @@ from partita.training.validation import quick_score
 SAVE_SECONDS = 20.0
 RECORDS = 200  # about this many lines of metrics in a fit
 VALIDATIONS = 20
+STALLED = 1e-12  # relative progress of a step below which rounding has the last word
 
 
 class PartitaWarning(UserWarning):
@@ -71,7 +72,7 @@ def fit(
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     folder = None if out is None else Path(out)
     held_out = None if validation is None else _checked_rows(model, as_rows(validation, None, "fit"), "validation", 1)
-    session = start_session(model, rows, objective, settings, fabric=fabric, generator=generator)
+    session = start_session(model, rows, objective, settings, held_out=held_out, fabric=fabric, generator=generator)
     history = open_history(folder)
     config = make_config(model, objective, settings.as_json(), **(about or {}), steps=session.total, key=session.key)
     if folder is not None and not resume:
@@ -95,14 +96,12 @@ def fit(
 
 def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path | None, cautions: list[str], progress: bool) -> str:
     """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
-    every = max(1, session.total // RECORDS)
-    validate_every = _validation_interval(session)
+    every, validate_every = max(1, session.total // RECORDS), _validation_interval(session)
     saved = started = time.monotonic()
     chains = _chains(session)
     with Interrupts() as interrupts, Display(session.total, session.step, progress) as display:
-        while session.step < session.total:
-            record = session.advance()
-            step = session.step
+        while session.step < session.total and not _out_of_patience(session):
+            record, step = session.advance(), session.step
             if step % every == 0 or step == session.total:
                 history.add({"step": step, "epoch": session.epoch, "seconds": round(time.monotonic() - started, 3), **record})
             if held_out is not None and (step % validate_every == 0 or step == session.total):
@@ -111,22 +110,32 @@ def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path
                 display.show(validation=score)
                 cautions += [c for c in guard.ailments(session.bare, chains, _chains(session)) if c not in cautions]
                 chains = _chains(session)
-                if session.settings.patience and session.best.misses >= session.settings.patience:
-                    return "early stop"
             display.advance(step, record)
-            if session.settings.optimizer == "lbfgs" and session.gradient_size() <= session.settings.tolerance:
-                return "converged"
+            if session.settings.optimizer == "lbfgs" and (reason := _settled(session)):
+                return reason
             if folder is not None and (interrupts.asked or time.monotonic() - saved > SAVE_SECONDS):
                 checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
                 saved = time.monotonic()
             if interrupts.asked:
                 return "interrupted"
-    return "finished"
+    return "early stop" if _out_of_patience(session) else "finished"
+
+
+def _out_of_patience(session: Session) -> bool:
+    return 0 < session.settings.patience <= session.best.misses
+
+
+def _settled(session: Session) -> str:
+    """Why a deterministic fit has nothing left to do; empty while it has."""
+    if session.gradient_size() <= session.settings.tolerance:
+        return "converged"
+    return "stalled" if session.progress <= STALLED * max(1.0, abs(session.loss)) else ""
 
 
 def start_session(
-    model: EnergyModel, rows: Rows, objective: Any, settings: Settings, *, fabric: Any = None, generator: torch.Generator
-) -> Session:
+    model: EnergyModel, rows: Rows, objective: Any, settings: Settings, *, held_out: Rows | None = None, fabric: Any = None,
+    generator: torch.Generator,
+) -> Session:  # fmt: skip
     """Initialise the model from the data, the objective's state, the optimiser, and the number of steps."""
     fabric, key = _fabric(fabric), rng.seed(generator)
     if settings.initialise:
@@ -143,8 +152,17 @@ def start_session(
 
     per_epoch = session(1).steps_per_epoch
     if settings.minutes is not None:
-        return session(steps_within(settings.minutes, session))
+        return session(steps_within(settings.minutes, session, _validation_seconds(model, held_out, key)))
     return session(settings.steps or (settings.epochs or 1) * per_epoch)
+
+
+def _validation_seconds(model: EnergyModel, held_out: Rows | None, key: int) -> float:
+    """How long all validations of a fit will take, from one."""
+    if held_out is None:
+        return 0.0
+    x, started = held_out.tensor(rng.keyed(key, 0)), time.monotonic()
+    quick_score(model, x, key, 0)
+    return VALIDATIONS * (time.monotonic() - started)
 
 
 def _validate(session: Session, held_out: Tensor) -> float:

@@ -6,9 +6,8 @@ from partita.core.protocols import EnergyModel
 from partita.training.settings import Settings
 
 EXACT = {"optimizer": "lbfgs", "batch_size": 0, "average": 0.0}
-CENTRED_SGD = {"optimizer": "sgd", "learning_rate": 0.1}
-GAUSSIAN_SGD = {"optimizer": "adam", "learning_rate": 2e-3}
-ADAM = {"optimizer": "adam", "learning_rate": 0.01}
+GAUSSIAN = {"optimizer": "adam", "learning_rate": 2e-3}
+FEATURES = {"optimizer": "adam", "learning_rate": 0.02, "l2": 1e-4}
 
 
 def default_settings(model: EnergyModel, objective: Any, n: int) -> dict[str, Any]:
@@ -16,10 +15,16 @@ def default_settings(model: EnergyModel, objective: Any, n: int) -> dict[str, An
     name = type(objective).__name__
     if name == "ExactLikelihood":
         return {**EXACT, "epochs": 100}
-    chosen = ADAM
+    batch_size = batch_size_for(n)
+    chosen = FEATURES
     if "centering" in model.offers:
-        chosen = CENTRED_SGD if model.support.discrete else GAUSSIAN_SGD
-    return {**chosen, "batch_size": batch_size_for(n), "epochs": epochs_for(n)}
+        chosen = {"optimizer": "sgd", "learning_rate": centred_rate(batch_size)} if model.support.discrete else GAUSSIAN
+    return {**chosen, "batch_size": batch_size, "epochs": epochs_for(n)}
+
+
+def centred_rate(batch_size: int) -> float:
+    """0.2 at 250 rows a batch, less where smaller batches are noisier."""
+    return round(0.2 * (batch_size / 250) ** 0.5, 4)
 
 
 def batch_size_for(n: int) -> int:
@@ -28,9 +33,9 @@ def batch_size_for(n: int) -> int:
 
 
 def epochs_for(n: int) -> int:
-    """Enough passes for about 10,000 updates, between 10 and 200."""
+    """Enough passes for about 10,000 updates, at least 10, at most 200 except to reach 1,000 updates."""
     updates = max(1, n // batch_size_for(n))
-    return max(10, min(200, 10_000 // updates))
+    return max(10, min(200, 10_000 // updates), -(-1_000 // updates))
 
 
 def resolve_settings(model: EnergyModel, objective: Any, n: int, options: dict[str, Any]) -> Settings:

@@ -34,7 +34,7 @@ class Run:
         history: Records by step.
         config: Model, objective, settings, data and versions as JSON.
         steps: Updates made.
-        stopped: Why it ended: ``finished``, ``converged``, ``early stop`` or ``interrupted``.
+        stopped: Why it ended: ``finished``, ``converged``, ``stalled``, ``early stop`` or ``interrupted``.
         cautions: What looked wrong, one sentence each.
         folder: Where it is saved, if it is.
     """

@@ -42,6 +42,8 @@ class Session:
     generator: torch.Generator
     fabric: Any
     step: int = 0
+    loss: float = float("inf")  # of the last step, penalty included
+    progress: float = float("inf")  # by how much the last step lowered it
     best: Best = field(default_factory=Best)
     _order: tuple[int, Tensor] | None = None
 
@@ -77,11 +79,13 @@ class Session:
             return loss
 
         self._set_learning_rate()
-        self.optimiser.step(closure)
+        loss = float(self.optimiser.step(closure))
+        self.progress, self.loss = self.loss - loss, loss
         self.state = following
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
-            check_parameters("fit", self.bare.title(), self.bare.named_parameters(), f"Lower learning_rate (now {self.settings.learning_rate:g}).")
+            remedy = f"Lower learning_rate (now {self.settings.learning_rate:g})."
+            check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
         self.average.update(self.bare, self.step)
         if self.step % self.steps_per_epoch == 0:
             self.state = self.objective.epoch(self.bare, self.data, self.state, generator=self.generator)
@@ -101,6 +105,7 @@ class Session:
         best = self.best
         return {
             "step": self.step,
+            "loss": [self.loss, self.progress],
             "total": self.total,
             "key": self.key,
             "generator": checkpoint.generator_state(self.generator),
@@ -115,6 +120,7 @@ class Session:
         """Take up where :meth:`tree` left off."""
         load_weights(self.bare, tree["model"])
         self.step, self.total, self.key = tree["step"], tree["total"], tree["key"]
+        self.loss, self.progress = tree["loss"]
         self.generator.set_state(tree["generator"])
         self.average.updates = tree["average"]["updates"]
         self.average.window = self.settings.average * self.total
@@ -148,7 +154,8 @@ class Session:
 def load_weights(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
     """Copy saved weights into a model; another model's are refused in one sentence."""
     own = model.state_dict()
-    wrong = [name for name in own.keys() | weights.keys() if name not in own or name not in weights or own[name].shape != weights[name].shape]
+    names = own.keys() | weights.keys()
+    wrong = [name for name in names if name not in own or name not in weights or own[name].shape != weights[name].shape]
     if wrong:
         title = model.title() if isinstance(model, EnergyModel) else type(model).__name__
         raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {', '.join(sorted(wrong))}. "

@@ -19,7 +19,15 @@ from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
 from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
-from partita.evaluators.partition.annealing import Annealing, anneal, check_annealing, from_reference, resample, resolve_kernel, temperatures_for
+from partita.evaluators.partition.annealing import (
+    Annealing,
+    anneal,
+    check_annealing,
+    from_reference,
+    resample,
+    resolve_kernel,
+    temperatures_for,
+)
 from partita.evaluators.partition.interval import half_width
 
 SETTLING_STEPS = 50  # of the kernel, after resampling the ends of a forward annealing
@@ -62,7 +70,8 @@ def begin_at_model(
     """Draws from the model, and the standard error that they carry into log Z (zero if they are exact)."""
     if start == "exact":
         return exact_draws(model, chains, generator=generator), 0.0
-    return from_annealing(model, kernel, anneal(model, kernel, betas, from_reference(model, chains, generator), generator=generator), generator)
+    ends = anneal(model, kernel, betas, from_reference(model, chains, generator), generator=generator)
+    return from_annealing(model, kernel, ends, generator)
 
 
 def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, float]:

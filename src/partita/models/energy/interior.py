@@ -1,6 +1,7 @@
 r"""Is the optimum finite? The data's feature averages must lie inside the convex hull of the features.
 
-.. math:: \max_{p, t} t \quad\text{such that}\quad \sum_x p_x \phi(x) = m, \; \sum_x p_x = 1, \; p_x \ge t          (theory/energy.md, eq. 3.3)
+.. math:: \max_{p, t} t \quad\text{such that}\quad \sum_x p_x \phi(x) = m, \; \sum_x p_x = 1, \; p_x \ge t
+          (theory/energy.md, eq. 3.3)
 
 The averages m are in the relative interior exactly if the largest t is positive: then some distribution that gives every state a
 positive probability has them.

@@ -49,9 +49,10 @@ class MaxEnt(EnergyModel):
     ) -> None:
         super().__init__()
         if not support.countable_sites:
-            raise Unsupported(f"MaxEnt cannot live on {support}: it needs a support whose coordinates have finitely many values, such as Binary.")
+            raise Unsupported(f"MaxEnt cannot live on {support}: its coordinates must have finitely many values, as those of Binary have.")
         if hidden is not None and hidden.bits > HIDDEN_BITS:
-            raise invalid("MaxEnt", "hidden", f"have at most {HIDDEN_BITS} bits, for its states are summed at every row", f"{hidden.bits:g} bits")
+            allowed = f"have at most {HIDDEN_BITS} bits, for its states are summed at every row"
+            raise invalid("MaxEnt", "hidden", allowed, f"{hidden.bits:g} bits")
         if hidden is not None and isinstance(features, str):
             raise invalid("MaxEnt", "features", "be functions of (x, h) when there are hidden variables", repr(features))
         self.name = features if isinstance(features, str) else None

@@ -19,7 +19,6 @@ from torch.nn import functional
 
 from partita.core.support import Binary, Real, Support
 
-
 Natural = Sequence[Tensor]
 
 
