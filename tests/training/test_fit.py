@@ -408,6 +408,17 @@ def test_without_patience_it_goes_on() -> None:
     assert (run.stopped, run.steps) == ("finished", STEPS)
 
 
+def test_looking_at_held_out_rows_changes_nothing(tmp_path: Path) -> None:
+    for folder, held_out in (("with", rows(20, seed=2)), ("without", None)):
+        partita.fit(
+            machine(), rows(), OBJECTIVES["pcd"], validation=held_out, steps=60, average=0.5, out=tmp_path / folder,
+            generator=torch.Generator().manual_seed(3),
+        )  # fmt: skip
+    for weights in ("last", "average"):
+        looked, blind = (dict(partita.load(tmp_path / folder, weights=weights).model.state_dict()) for folder in ("with", "without"))
+        assert same(looked, blind)
+
+
 def test_validation_scores_the_averaged_weights() -> None:
     run = partita.fit(
         machine(), rows(), OBJECTIVES["pcd"], validation=rows(20, seed=2), steps=40, validate_every=100, average=0.5,

@@ -71,7 +71,7 @@ class EnergyModel(nn.Module, ABC):
     support: Support
     penalised: ClassVar[tuple[str, ...] | None] = None  # parameters that L1 and L2 act on; None is all
     forward_methods: ClassVar[tuple[str, ...]] = ()  # other methods that gradients flow through
-    offers: ClassVar[frozenset[str]] = frozenset()  # what core.capability may rely on, beyond a free energy
+    offers: frozenset[str] = frozenset()  # what core.capability may rely on, beyond a free energy
 
     @abstractmethod
     def free_energy(self, x: Tensor) -> Tensor:
@@ -141,9 +141,11 @@ class EnergyModel(nn.Module, ABC):
 class Annealed(EnergyModel):
     """A model part of the way from its reference: ``Annealed(m, a).annealed(b)`` is ``Annealed(m, a b)``."""
 
+    base: Any  # an EnergyModel, perhaps with conditionals
+
     def __init__(self, base: EnergyModel, beta: Tensor | float) -> None:
         super().__init__()
-        self.__dict__["base"] = base  # not a submodule: a view owns no parameters
+        object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
         self.beta = torch.as_tensor(beta, device=base.device_like.device, dtype=base.device_like.dtype)
         self.support = base.support
         self.offers = base.offers
@@ -222,6 +224,7 @@ class Objective(Protocol):
         self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator
     ) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
         """One loss per optimiser group, the next state, and numbers to record."""
+        ...
 
     def precondition(self, model: Any, state: Any) -> None:
         """Rewrite the gradients in place after the backward pass; nothing by default (centring uses it)."""

@@ -116,7 +116,7 @@ class Quantity:
             method=" and ".join(dict.fromkeys(m for m in (self.method, other.method) if m)),
             n=max(self.n, other.n),
             se_data=math.hypot(self.se_data, other.se_data),
-            verdict=max(self.verdict, other.verdict, key=VERDICTS.index),
+            verdict=worst(self.verdict, other.verdict),
             direction=_sum_direction(self, other),
             details={**other.details, **self.details},
         )
@@ -155,6 +155,15 @@ def bits_per_dimension(q: Quantity, dimensions: int) -> Quantity:
     1.0
     """
     return replace(-q / (dimensions * math.log(2)), unit="bits per dimension")
+
+
+def worst(*verdicts: Verdict) -> Verdict:
+    """The least trusting of several verdicts.
+
+    >>> worst("tight", "do not publish", "loose")
+    'do not publish'
+    """
+    return max(verdicts, key=lambda verdict: VERDICTS.index(verdict))
 
 
 def _sum_kind(a: Kind, b: Kind) -> Kind:

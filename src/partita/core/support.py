@@ -19,6 +19,7 @@ class Support(ABC):
     """A set of vectors. ``discrete`` ones carry masses, the others densities; the two are never compared."""
 
     discrete: bool
+    countable_sites: bool = False  # whether every coordinate has the same finite list of values
 
     @property
     @abstractmethod
@@ -37,11 +38,6 @@ class Support(ABC):
     def bits(self) -> float:
         """log2 of the number of states; infinite where they cannot be counted."""
         return math.inf
-
-    @property
-    def countable_sites(self) -> bool:
-        """Whether every coordinate has the same finite list of values."""
-        return False
 
     def values(self) -> Tensor:
         """The states of one coordinate, ``(K,)``."""
@@ -221,7 +217,7 @@ class Sequence(Support):
         return self.L * self.element.bits
 
     @property
-    def countable_sites(self) -> bool:
+    def countable_sites(self) -> bool:  # type: ignore[override]
         return self.element.countable_sites
 
     def values(self) -> Tensor:

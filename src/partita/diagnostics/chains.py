@@ -32,19 +32,13 @@ class ChainReport(NamedTuple):
 
 def summarise_chains(values: Tensor) -> ChainReport:
     """R-hat and ESS of scalar summaries, ``(C, n, K)``; the worst of the K is reported."""
-    from arviz_stats.base import array_stats
+    from arviz_stats.base.array import array_stats
 
     table = values.detach().double().cpu().movedim(-1, 0).numpy()  # (K, C, n)
     moving = table.std(axis=(1, 2)) > 0
     if not moving.any() or table.shape[-1] < 4:
         return ChainReport(float("nan"), float("nan"), float("nan"), *values.shape[:2])
     table = table[moving]
-    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have no variance within
-        rhat = float(array_stats.rhat(table).max()) if values.shape[0] > 1 else float("nan")
-        bulk, tail = float(array_stats.ess(table, method="bulk").min()), float(array_stats.ess(table, method="tail", prob=0.9).min())
-    return ChainReport(rhat, bulk, tail, *values.shape[:2])
-
-
-def standard_error(means: Tensor) -> Tensor:
-    """Standard error of an average of independent means, over the first dimension."""
-    return means.std(0, correction=1) / torch.tensor(float(len(means))).sqrt()
+    rhat = np.asarray(array_stats.rhat(table)).max() if values.shape[0] > 1 else float("nan")
+    bulk, tail = (np.asarray(array_stats.ess(table, method=how, prob=prob)).min() for how, prob in (("bulk", None), ("tail", 0.9)))
+    return ChainReport(float(rhat), float(bulk), float(tail), *values.shape[:2])

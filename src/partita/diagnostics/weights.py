@@ -41,7 +41,7 @@ def summarise_weights(log_w: Tensor) -> WeightReport:
 
 def pareto_khat(log_w: Tensor) -> float:
     """Shape of the generalised Pareto tail of the weights (Vehtari et al. 2024); below 0.7 the mean is reliable."""
-    from arviz_stats.base import array_stats
+    from arviz_stats.base.array import array_stats
 
     if len(log_w) < 25 or float(log_w.std()) < 1e-8:  # too few for a tail, or no tail
         return math.nan if len(log_w) < 25 else -math.inf

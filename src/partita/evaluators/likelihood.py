@@ -58,8 +58,8 @@ def evaluate(
     x = torch.as_tensor(x)
     check_rows("evaluate", "x", x)
     model.support.check(x, "evaluate")
-    chosen = capability.default("partition", model) if evaluator is None else evaluator
-    likelihood: Any = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
+    chosen: Any = capability.default("partition", model) if evaluator is None else evaluator
+    likelihood = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
     return likelihood(model, x, generator=generator)
 
 

@@ -81,11 +81,11 @@ def sample(
     check_count("sample", "burn_in", burn_in, 0)
     if isinstance(model, DirectedModel):
         return model.draw(n, generator=generator)
-    sampler = capability.default("sampler", model) if sampler is None else sampler
+    chosen: Sampler = capability.default("sampler", model) if sampler is None else sampler
     if x is not None and len(x) != n:
         raise invalid("sample", "x", f"have n = {n} rows, one for each chain", len(x))
     start = model.reference().draw(n, generator=generator) if x is None else x
-    return run(model, sampler, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
+    return run(model, chosen, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
 
 
 def _mean_info(infos: list[dict[str, Tensor]]) -> dict[str, float]:

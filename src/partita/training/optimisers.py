@@ -18,8 +18,9 @@ def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> to
         return torch.optim.Adam(parameters, lr=settings.learning_rate)
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=settings.learning_rate, momentum=settings.momentum)
-    tolerances = {"tolerance_grad": settings.tolerance, "tolerance_change": 0.0}
-    return torch.optim.LBFGS(parameters, lr=1.0, max_iter=20, history_size=50, line_search_fn="strong_wolfe", **tolerances)
+    optimiser = torch.optim.LBFGS(parameters, max_iter=20, history_size=50, tolerance_change=0.0, line_search_fn="strong_wolfe")
+    optimiser.param_groups[0]["tolerance_grad"] = settings.tolerance
+    return optimiser
 
 
 def learning_rate_at(step: int, total: int, settings: Settings) -> float:

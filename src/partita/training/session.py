@@ -73,7 +73,7 @@ class Session:
             record = guard.check_losses(losses, self.step, self.data.width, self.settings)
             record |= {name: float(value) for name, value in info.items()}
             extra = penalty(self.bare, self.settings)
-            loss = sum(losses.values()) if extra is None else sum(losses.values()) + extra
+            loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
             self.fabric.backward(loss)
             self.objective.precondition(self.bare, following)
             return loss

@@ -49,7 +49,7 @@ def acceptance_ratio(forward: Tensor, reverse: Tensor) -> Ratio:
     reach = float(torch.cat([w, -v]).std()) + abs(shift) + 1.0
     while balance(centre - reach) < 0 or balance(centre + reach) > 0:
         reach *= 2
-    delta = float(brentq(balance, centre - reach, centre + reach, xtol=1e-10))
+    delta: float = brentq(balance, centre - reach, centre + reach, xtol=1e-10)  # type: ignore[assignment]
     f, r = torch.sigmoid(w - delta - shift), torch.sigmoid(v + delta + shift)
     variance = _relative_variance(f) / len(f) + _relative_variance(r) / len(r)
     return Ratio(delta, math.sqrt(variance), float(2 * torch.minimum(f.mean(), r.mean())))

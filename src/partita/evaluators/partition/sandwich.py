@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from partita.core.protocols import EnergyModel, Sampler
-from partita.core.quantity import VERDICTS, Quantity
+from partita.core.quantity import Quantity, worst
 from partita.diagnostics.weights import summarise_weights, verdict_on_gap
 from partita.evaluators.partition.ais import forward_quantity
 from partita.evaluators.partition.annealing import anneal, check_annealing, from_reference, resolve_kernel, temperatures_for
@@ -56,7 +56,7 @@ def combine(log_z0: float, forward: Quantity, reverse: Quantity, ratio: Ratio, l
     """One Quantity from the two sides and Bennett's ratio between them."""
     value, half = log_z0 + ratio.value, half_width(ratio.se, level)
     gap = reverse.value - forward.value
-    verdict = max(forward.verdict, reverse.verdict, verdict_on_gap(gap), key=VERDICTS.index)
+    verdict = worst(forward.verdict, reverse.verdict, verdict_on_gap(gap))
     return Quantity(
         value,
         min(value - half, forward.low),
