@@ -16,7 +16,7 @@ from partita.samplers import Gibbs
 from partita.samplers.gibbs import block_sweep, site_sweep
 
 FAMILY = 1e-4  # false-alarm rate of all chi-squared tests of one function together, at their fixed seeds
-CHAINS = 20_000
+CHAINS = 6_000
 
 
 def randomise(model: RBM | MaxEnt, scale: float, seed: int = 30) -> None:
@@ -155,7 +155,7 @@ def test_each_chain_may_have_its_own_temperature(generator: torch.Generator) -> 
             x = sweep(rungs, x, None, generator)
         for t, p in enumerate(truths):
             assert chi_squared(x[t], BINARY, p) < chi2.isf(FAMILY / 6, 15), (name, betas[t])
-    assert chi_squared(x[0], BINARY, truths[2]) > 1000  # the three are far from one another
+    assert chi_squared(x[0], BINARY, truths[2]) > 500  # the three are far from one another
 
 
 def test_gaussian_visible_units_keep_their_mixture(generator: torch.Generator) -> None:

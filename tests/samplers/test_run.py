@@ -15,7 +15,6 @@ from partita.core.errors import InputError
 from partita.core.protocols import DirectedModel
 from partita.core.support import Binary
 from partita.diagnostics import summarise_chains
-from partita.diagnostics.chains import standard_error
 from partita.models import RBM
 from partita.samplers import Gibbs, Tempering, run, sample
 
@@ -206,8 +205,3 @@ def test_run_reports_stuck_chains(generator: torch.Generator) -> None:
     free = run(RBM(4, 1, generator=generator), Gibbs(), x, draws=500, burn_in=5, generator=generator)
     assert free.report.mixed
     assert free.report.ess_bulk > 1000  # of 2,000
-
-
-def test_the_standard_error_of_a_mean(generator: torch.Generator) -> None:
-    x = torch.randn(7, 2, generator=generator, dtype=torch.float64)
-    np.testing.assert_allclose(standard_error(x).numpy(), x.numpy().std(0, ddof=1) / np.sqrt(7), atol=1e-6)

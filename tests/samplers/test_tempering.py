@@ -16,7 +16,7 @@ from partita.samplers import Gibbs, Tempering
 from partita.samplers.tempering import LadderState, exchange
 
 FAMILY = 1e-4  # false-alarm rate of all statistical tests of one function together, at their fixed seeds
-CHAINS = 20_000
+CHAINS = 6_000
 BETAS = (0.0, 0.3, 0.7, 1.0)
 STATES = torch.tensor(list(product([0.0, 1.0], repeat=3)), dtype=torch.float64)
 

@@ -213,7 +213,7 @@ def test_minutes_fix_the_steps_and_record_them(tmp_path: Path, monkeypatch: pyte
 def test_a_timed_run_is_resumed_with_its_own_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the clock says the second time."""
     advance = Session.advance
-    monkeypatch.setattr(loop, "steps_within", lambda minutes, make: 80)
+    monkeypatch.setattr(loop, "steps_within", lambda *_: 80)
 
     def pressed(self: Session) -> dict[str, float]:
         record = advance(self)
@@ -224,7 +224,7 @@ def test_a_timed_run_is_resumed_with_its_own_number_of_steps(tmp_path: Path, mon
     with monkeypatch.context() as patch:
         patch.setattr(Session, "advance", pressed)
         scenario("pcd", tmp_path / "run", steps=None, minutes=1.0)
-    monkeypatch.setattr(loop, "steps_within", lambda minutes, make: 500)
+    monkeypatch.setattr(loop, "steps_within", lambda *_: 500)
     resumed = scenario("pcd", tmp_path / "run", resume=True, steps=None, minutes=1.0)
     whole = scenario("pcd", steps=80)
     assert resumed.steps == resumed.config["steps"] == 80
@@ -543,21 +543,31 @@ def test_a_rate_that_diverges_is_named_and_nothing_is_lost(name: str, rate: floa
                        generator=torch.Generator()).steps == 100  # fmt: skip
 
 
-def test_after_a_late_divergence_the_averaged_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Good steps, then a rate that explodes: what was learned before is what the model keeps."""
+@pytest.mark.parametrize(
+    ("last_calm", "rate", "words"),
+    [
+        (45, 1e30, r"the loss of 'model' must stay finite and small; got .* at step 46"),
+        (39, math.inf, r"parameter '\w' of RBM\(4, 3\) must be finite"),
+    ],
+    ids=["loss", "parameter"],
+)
+def test_after_a_late_divergence_the_averaged_weights_stay(
+    last_calm: int, rate: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Good steps, then a rate that explodes, once on the very step that enters the average: what was learned before is kept."""
     calm = learning_rate_at
 
     def explode(step: int, total: int, settings: Settings) -> float:
-        return calm(step, total, settings) if step < 45 else 1e30
+        return calm(step, total, settings) if step < last_calm else rate
 
     monkeypatch.setattr("partita.training.session.learning_rate_at", explode)
-    model = machine().double()
-    with pytest.raises(Diverged, match=r"at step 46|must be finite"):
-        partita.fit(model, rows(dtype=torch.float64), ExactLikelihood(), optimizer="sgd", batch_size=0, learning_rate=0.5,
-                    schedule="constant", average=0.4, steps=60, initialise=False, generator=torch.Generator())  # fmt: skip
-    path = descend(rows(dtype=torch.float64), [0.5] * 40)
+    model, x = machine().double(), rows(dtype=torch.float64)
+    options: dict[str, Any] = {"optimizer": "sgd", "batch_size": 0, "learning_rate": 0.5, "schedule": "constant", "initialise": False}
+    with pytest.raises(Diverged, match=words):
+        partita.fit(model, x, ExactLikelihood(), average=0.4, steps=60, generator=torch.Generator(), **options)
+    path = descend(x, [0.5] * 40)
     expected = path[9]
-    for k in range(2, 5):
-        rate = max(10 / 24, 1 / k)
-        expected = [(1 - rate) * e + rate * v for e, v in zip(expected, path[10 * k - 1], strict=True)]
+    for k in range(2, 1 + last_calm // 10):
+        share = max(10 / 24, 1 / k)
+        expected = [(1 - share) * e + share * v for e, v in zip(expected, path[10 * k - 1], strict=True)]
     assert_weights(model, expected)

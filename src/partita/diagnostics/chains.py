@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 RHAT_FINE = 1.01
@@ -39,6 +38,7 @@ def summarise_chains(values: Tensor) -> ChainReport:
     if not moving.any() or table.shape[-1] < 4:
         return ChainReport(float("nan"), float("nan"), float("nan"), *values.shape[:2])
     table = table[moving]
-    rhat = np.asarray(array_stats.rhat(table)).max() if values.shape[0] > 1 else float("nan")
-    bulk, tail = (np.asarray(array_stats.ess(table, method=how, prob=prob)).min() for how, prob in (("bulk", None), ("tail", 0.9)))
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have no variance within
+        rhat = np.asarray(array_stats.rhat(table)).max() if values.shape[0] > 1 else float("nan")
+        bulk, tail = (np.asarray(array_stats.ess(table, method=how, prob=prob)).min() for how, prob in (("bulk", None), ("tail", 0.9)))
     return ChainReport(float(rhat), float(bulk), float(tail), *values.shape[:2])

@@ -79,7 +79,7 @@ class Session:
             return loss
 
         self._set_learning_rate()
-        loss = float(self.optimiser.step(closure))
+        loss = float(self.optimiser.step(closure).detach())
         self.progress, self.loss = self.loss - loss, loss
         self.state = following
         self.step += 1
