@@ -90,12 +90,8 @@ class _Vector(Support):
 
 
 @dataclass(frozen=True)
-class Binary(_Vector):
-    """{0, 1}^D.
-
-    >>> Binary(2).states(0, 4, torch.zeros(())).tolist()
-    [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
-    """
+class _TwoValued(_Vector):
+    """A support whose coordinates are bits under some name."""
 
     discrete = True
     countable_sites = True
@@ -103,6 +99,15 @@ class Binary(_Vector):
     @property
     def bits(self) -> float:
         return float(self.D)
+
+
+@dataclass(frozen=True)
+class Binary(_TwoValued):
+    """{0, 1}^D.
+
+    >>> Binary(2).states(0, 4, torch.zeros(())).tolist()
+    [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
+    """
 
     def values(self) -> Tensor:
         return torch.tensor([0.0, 1.0])
@@ -118,15 +123,8 @@ class Binary(_Vector):
 
 
 @dataclass(frozen=True)
-class Spin(_Vector):
+class Spin(_TwoValued):
     """{-1, +1}^D."""
-
-    discrete = True
-    countable_sites = True
-
-    @property
-    def bits(self) -> float:
-        return float(self.D)
 
     def values(self) -> Tensor:
         return torch.tensor([-1.0, 1.0])

@@ -19,7 +19,7 @@ from partita.training.optimisers import WeightAverage, make_optimiser
 from partita.training.progress import Display
 from partita.training.recipes import resolve_settings
 from partita.training.run import Run, check_resumable, make_config, open_history, prepare_folder, write_config
-from partita.training.session import Session
+from partita.training.session import CAUTIONS, HELD_OUT, Session
 from partita.training.settings import Settings
 from partita.training.validation import quick_score
 
@@ -84,17 +84,17 @@ def fit(
         history.rewind(session.step)
         config |= {"steps": session.total, "key": session.key}
         write_config(folder, config)
-    cautions = _cautions(session)
-    x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, 0))
+    _note(session, _data_cautions(session))
+    x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
     try:
-        stopped = _train(session, history, x_held_out, folder, cautions, progress)
+        stopped = _train(session, history, x_held_out, folder, progress)
     except Diverged:
         session.roll_back()
         raise
-    return _finish(session, history.records, config, stopped, cautions, folder)
+    return _finish(session, history.records, config, stopped, folder)
 
 
-def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path | None, cautions: list[str], progress: bool) -> str:
+def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path | None, progress: bool) -> str:
     """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
     every, validate_every = max(1, session.total // RECORDS), _validation_interval(session)
     saved = started = time.monotonic()
@@ -108,7 +108,7 @@ def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path
                 score = _validate(session, held_out)
                 history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                 display.show(validation=score)
-                cautions += [c for c in guard.ailments(session.bare, chains, _chains(session)) if c not in cautions]
+                _note(session, guard.ailments(session.bare, chains, _chains(session)))
                 chains = _chains(session)
             display.advance(step, record)
             if session.settings.optimizer == "lbfgs" and (reason := _settled(session)):
@@ -160,7 +160,7 @@ def _validation_seconds(model: EnergyModel, held_out: Rows | None, key: int) -> 
     """How long all validations of a fit will take, from one."""
     if held_out is None:
         return 0.0
-    x, started = held_out.tensor(rng.keyed(key, 0)), time.monotonic()
+    x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), time.monotonic()
     quick_score(model, x, key, 0)
     return VALIDATIONS * (time.monotonic() - started)
 
@@ -180,9 +180,7 @@ def _validate(session: Session, held_out: Tensor) -> float:
     return score
 
 
-def _finish(
-    session: Session, records: list[dict[str, Any]], config: dict[str, Any], stopped: str, cautions: list[str], folder: Path | None
-) -> Run:
+def _finish(session: Session, records: list[dict[str, Any]], config: dict[str, Any], stopped: str, folder: Path | None) -> Run:
     """Leave the weights to use in the model, and save everything."""
     model = session.bare
     last = {name: value.clone() for name, value in model.state_dict().items()}
@@ -191,12 +189,12 @@ def _finish(
     if folder is not None:
         checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
         weights = {"use": use, "last": last, "average": average}
-        saved = {"step": session.step, "stopped": stopped, "cautions": cautions, "weights": weights}
+        saved = {"step": session.step, "stopped": stopped, "cautions": session.cautions, "weights": weights}
         checkpoint.save(folder / "checkpoints" / "model.safetensors", saved)
     model.load_state_dict(use)
-    for caution in cautions:
+    for caution in session.cautions:
         warnings.warn(f"fit: {caution}", PartitaWarning, stacklevel=3)
-    return Run(model, records, config, session.step, stopped, cautions, folder)
+    return Run(model, records, config, session.step, stopped, session.cautions, folder)
 
 
 @torch.no_grad()
@@ -205,10 +203,14 @@ def _assign(model: torch.nn.Module, values: dict[str, Tensor]) -> None:
         p.copy_(values[name])
 
 
-def _cautions(session: Session) -> list[str]:
+def _data_cautions(session: Session) -> list[str]:
     if session.settings.l1 or session.settings.l2:
         return []
-    return session.bare.cautions(session.data, generator=rng.keyed(session.key, -1))
+    return session.bare.cautions(session.data, generator=rng.keyed(session.key, CAUTIONS))
+
+
+def _note(session: Session, cautions: list[str]) -> None:
+    session.cautions += [caution for caution in cautions if caution not in session.cautions]
 
 
 def _chains(session: Session) -> Tensor | None:

@@ -1,9 +1,14 @@
 """Settings that win, by model and objective: what ``fit`` uses where nothing is said."""
 
+from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
+from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel
 from partita.training.settings import Settings
+
+NAMES = tuple(field.name for field in fields(Settings))
 
 EXACT = {"optimizer": "lbfgs", "batch_size": 0, "average": 0.0}
 GAUSSIAN = {"optimizer": "adam", "learning_rate": 2e-3}
@@ -40,6 +45,11 @@ def epochs_for(n: int) -> int:
 
 def resolve_settings(model: EnergyModel, objective: Any, n: int, options: dict[str, Any]) -> Settings:
     """What was said, over the defaults; of epochs, steps and minutes only what was said counts."""
+    for name in options:
+        if name not in NAMES:
+            hint = get_close_matches(name, NAMES, 1, 0.5)
+            remedy = f"Did you mean {hint[0]!r}?" if hint else ""
+            raise invalid("fit", "an option", f"be one of {', '.join(NAMES)}", repr(name), remedy)
     chosen = default_settings(model, objective, n)
     said = {name: value for name, value in options.items() if value is not None}
     if said.keys() & {"epochs", "steps", "minutes"}:

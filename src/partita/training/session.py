@@ -15,6 +15,8 @@ from partita.training import checkpoint, guard
 from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty
 from partita.training.settings import Settings
 
+ORDER, HELD_OUT, VALIDATION, CAUTIONS = range(4)  # what a stream of random numbers is for: rng.keyed(key, purpose, ...)
+
 
 @dataclass
 class Best:
@@ -45,6 +47,7 @@ class Session:
     loss: float = float("inf")  # of the last step, penalty included
     progress: float = float("inf")  # by how much the last step lowered it
     best: Best = field(default_factory=Best)
+    cautions: list[str] = field(default_factory=list)
     _order: tuple[int, Tensor] | None = None
 
     @property
@@ -113,6 +116,7 @@ class Session:
             "average": {"updates": self.average.updates, "values": self.average.values},
             "optimiser": self.optimiser.state_dict(),
             "objective": self.state,
+            "cautions": self.cautions,
             "best": {"score": best.score, "step": best.step, "misses": best.misses, "weights": best.weights},
         }
 
@@ -127,7 +131,7 @@ class Session:
         self.average.values = checkpoint.rebuild(self.average.values, tree["average"]["values"])
         self.optimiser.load_state_dict(tree["optimiser"])
         self.state = checkpoint.rebuild(self.state, tree["objective"])
-        self.best = Best(**tree["best"])
+        self.best, self.cautions = Best(**tree["best"]), list(tree["cautions"])
 
     def _batch(self) -> Batch:
         """The rows of this step, in the model's dtype."""
@@ -141,7 +145,7 @@ class Session:
         if not size or size >= n:
             return torch.arange(n)
         if self._order is None or self._order[0] != self.epoch:
-            self._order = (self.epoch, rng.permutation(n, rng.keyed(self.key, self.epoch)))
+            self._order = (self.epoch, rng.permutation(n, rng.keyed(self.key, ORDER, self.epoch)))
         place = (self.step % self.steps_per_epoch) * size
         return self._order[1][place : place + size]
 

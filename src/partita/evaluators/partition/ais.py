@@ -9,39 +9,20 @@ from dataclasses import dataclass
 
 import torch
 
-from partita.core.protocols import EnergyModel, Sampler
+from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
-from partita.evaluators.partition.annealing import anneal, check_annealing, from_reference, resolve_kernel, temperatures_for
+from partita.evaluators.partition.annealing import AnnealingEvaluator
 from partita.evaluators.partition.interval import half_width
 
 
 @dataclass(frozen=True)
-class AIS:
-    """log Z by annealing from the reference; a lower bound in expectation.
-
-    Arguments:
-        temperatures: Number of inverse temperatures, 0 and 1 included; as many as a pilot finds needed if not given.
-        chains: Independent annealings C.
-        kernel: Leaves each temperature invariant; chosen by the capability table if not given.
-        adaptive: Place temperatures by a pilot run; evenly if False.
-        level: Of the interval.
-    """
-
-    temperatures: int | None = None
-    chains: int = 128
-    kernel: Sampler | None = None
-    adaptive: bool = True
-    level: float = 0.95
-
-    def __post_init__(self) -> None:
-        check_annealing("AIS", self.temperatures, self.chains, self.level)
+class AIS(AnnealingEvaluator):
+    """log Z by annealing from the reference; a lower bound in expectation. Arguments as for :class:`AnnealingEvaluator`."""
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
-        kernel = resolve_kernel("AIS", self.kernel, model)
-        betas = temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
-        ends = anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
-        report = summarise_weights(ends.log_w)
+        kernel, betas = self._prepare(model, generator)
+        report = summarise_weights(self._climb(model, kernel, betas, generator).log_w)
         return forward_quantity(float(model.reference().log_z), report, self.level)
 
 

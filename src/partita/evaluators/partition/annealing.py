@@ -8,6 +8,8 @@ Each step computes the model's field at x once; the weight and the next conditio
 Letters: C chains, T temperatures, D visible.
 """
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +19,7 @@ from partita.core import capability, rng
 from partita.core.checks import check_count, check_parameters
 from partita.core.errors import Diverged, Unsupported, invalid
 from partita.core.protocols import EnergyModel, Sampler
+from partita.core.quantity import Quantity
 
 PILOT_TEMPERATURES = 200
 PILOT_CHAINS = 64
@@ -31,6 +34,41 @@ class Annealing(NamedTuple):
     x: Tensor  # (C, D)
     log_w: Tensor  # (C,), float64
     spread: Tensor  # (T - 1,), deviation over chains of each increment
+
+
+@dataclass(frozen=True)
+class AnnealingEvaluator(ABC):
+    """What every evaluator by annealing takes.
+
+    Arguments:
+        temperatures: Number of inverse temperatures, 0 and 1 included; as many as a pilot finds needed if not given.
+        chains: Independent annealings C.
+        kernel: Leaves each temperature invariant; chosen by the capability table if not given.
+        adaptive: Place temperatures by a pilot run; evenly if False.
+        level: Of the interval.
+    """
+
+    temperatures: int | None = None
+    chains: int = 128
+    kernel: Sampler | None = None
+    adaptive: bool = True
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_annealing(type(self).__name__, self.temperatures, self.chains, self.level)
+
+    @abstractmethod
+    def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
+        """log Z."""
+
+    def _prepare(self, model: EnergyModel, generator: torch.Generator) -> tuple[Sampler, Tensor]:
+        """The kernel, and the temperatures from 0 to 1."""
+        kernel = resolve_kernel(type(self).__name__, self.kernel, model)
+        return kernel, temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
+
+    def _climb(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Annealing:
+        """From exact draws of the reference to the model."""
+        return anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
 
 
 @torch.no_grad()

@@ -18,16 +18,8 @@ from partita.core.enumeration import Side, probabilities
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
 from partita.core.rng import categorical, draw
-from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
-from partita.evaluators.partition.annealing import (
-    Annealing,
-    anneal,
-    check_annealing,
-    from_reference,
-    resample,
-    resolve_kernel,
-    temperatures_for,
-)
+from partita.diagnostics.weights import summarise_weights, verdict_on_weights
+from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
 from partita.evaluators.partition.interval import half_width
 
 SETTLING_STEPS = 50  # of the kernel, after resampling the ends of a forward annealing
@@ -36,42 +28,36 @@ Start = Literal["annealed", "exact"]
 
 
 @dataclass(frozen=True)
-class ReverseAIS:
-    """log Z by annealing from the model to the reference.
+class FromBothEnds(AnnealingEvaluator):
+    """An annealing that needs draws from the model.
 
     Arguments:
-        temperatures, chains, kernel, adaptive, level: As for AIS.
-        start: ``"exact"`` (draws by enumeration: an upper bound in expectation) or ``"annealed"`` (ends of a forward annealing,
-            resampled by weight: an estimate).
+        start: ``"exact"`` (draws by enumeration) or ``"annealed"`` (ends of a forward annealing, resampled by weight).
     """
 
-    temperatures: int | None = None
-    chains: int = 128
-    kernel: Sampler | None = None
-    adaptive: bool = True
-    level: float = 0.95
     start: Start = "annealed"
 
     def __post_init__(self) -> None:
-        check_annealing("ReverseAIS", self.temperatures, self.chains, self.level)
-        check_choice("ReverseAIS", "start", self.start, ("annealed", "exact"))
+        super().__post_init__()
+        check_choice(type(self).__name__, "start", self.start, ("annealed", "exact"))
+
+    def _descend(self, model: EnergyModel, kernel: Sampler, betas: Tensor, up: Annealing | None, generator: torch.Generator) -> Quantity:
+        """log Z from the model down to the reference; the weights are in ``details["log_w"]``."""
+        if self.start == "exact":
+            x, start_se = exact_draws(model, self.chains, generator=generator), 0.0
+        else:
+            x, start_se = from_annealing(model, kernel, up or self._climb(model, kernel, betas, generator), generator)
+        log_w = anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
+        return reverse_quantity(float(model.reference().log_z), log_w, start_se, self.level, self.start)
+
+
+@dataclass(frozen=True)
+class ReverseAIS(FromBothEnds):
+    """log Z by annealing from the model to the reference: an upper bound in expectation from exact draws, else an estimate."""
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
-        kernel = resolve_kernel("ReverseAIS", self.kernel, model)
-        betas = temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
-        x, start_se = begin_at_model(model, kernel, betas, self.chains, self.start, generator)
-        back = anneal(model, kernel, betas.flip(0), x, generator=generator)
-        return reverse_quantity(float(model.reference().log_z), summarise_weights(back.log_w), start_se, self.level, self.start)
-
-
-def begin_at_model(
-    model: EnergyModel, kernel: Sampler, betas: Tensor, chains: int, start: Start, generator: torch.Generator
-) -> tuple[Tensor, float]:
-    """Draws from the model, and the standard error that they carry into log Z (zero if they are exact)."""
-    if start == "exact":
-        return exact_draws(model, chains, generator=generator), 0.0
-    ends = anneal(model, kernel, betas, from_reference(model, chains, generator), generator=generator)
-    return from_annealing(model, kernel, ends, generator)
+        kernel, betas = self._prepare(model, generator)
+        return self._descend(model, kernel, betas, None, generator)
 
 
 def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, float]:
@@ -80,8 +66,9 @@ def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generat
     return settle(model, kernel, x, generator), summarise_weights(ends.log_w).se
 
 
-def reverse_quantity(log_z0: float, report: WeightReport, start_se: float, level: float, start: Start) -> Quantity:
+def reverse_quantity(log_z0: float, log_w: Tensor, start_se: float, level: float, start: Start) -> Quantity:
     """log Z from reverse weights, whose draws carry an error of their own."""
+    report = summarise_weights(log_w)
     se = math.hypot(report.se, start_se)
     value, half = log_z0 - report.log_mean, half_width(se, level)
     return Quantity(
@@ -93,7 +80,7 @@ def reverse_quantity(log_z0: float, report: WeightReport, start_se: float, level
         method=f"reverse AIS from {'exact' if start == 'exact' else 'annealed'} draws",
         verdict=verdict_on_weights(report),
         direction="high",
-        details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": se, "start": start},
+        details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": se, "start": start, "log_w": log_w},
     )
 
 

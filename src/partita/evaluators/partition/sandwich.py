@@ -10,49 +10,30 @@ from dataclasses import dataclass
 
 import torch
 
-from partita.core.protocols import EnergyModel, Sampler
+from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.weights import summarise_weights, verdict_on_gap
 from partita.evaluators.partition.ais import forward_quantity
-from partita.evaluators.partition.annealing import anneal, check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.bridge import Ratio, acceptance_ratio
 from partita.evaluators.partition.interval import half_width
-from partita.evaluators.partition.reverse_ais import Start, exact_draws, from_annealing, reverse_quantity
+from partita.evaluators.partition.reverse_ais import FromBothEnds
 
 
 @dataclass(frozen=True)
-class Sandwich:
-    """log Z from both sides.
-
-    Arguments:
-        temperatures, chains, kernel, adaptive, level: As for AIS; each side uses them.
-        start: Where the reverse side begins, as for ReverseAIS.
-    """
-
-    temperatures: int | None = None
-    chains: int = 128
-    kernel: Sampler | None = None
-    adaptive: bool = True
-    level: float = 0.95
-    start: Start = "annealed"
-
-    def __post_init__(self) -> None:
-        check_annealing("Sandwich", self.temperatures, self.chains, self.level)
+class Sandwich(FromBothEnds):
+    """log Z from both sides. Arguments as for :class:`FromBothEnds`; each side uses them."""
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
-        kernel = resolve_kernel("Sandwich", self.kernel, model)
-        betas = temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
-        up = anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
-        exact = self.start == "exact"
-        x, start_se = (exact_draws(model, self.chains, generator=generator), 0.0) if exact else from_annealing(model, kernel, up, generator)
-        down = anneal(model, kernel, betas.flip(0), x, generator=generator)
+        kernel, betas = self._prepare(model, generator)
+        up = self._climb(model, kernel, betas, generator)
         log_z0 = float(model.reference().log_z)
         forward = forward_quantity(log_z0, summarise_weights(up.log_w), self.level)
-        reverse = reverse_quantity(log_z0, summarise_weights(down.log_w), start_se, self.level, self.start)
-        return combine(log_z0, forward, reverse, acceptance_ratio(up.log_w, down.log_w), self.level)
+        reverse = self._descend(model, kernel, betas, up, generator)
+        ratio = acceptance_ratio(up.log_w, reverse.details["log_w"])
+        return combine(log_z0, forward, reverse, ratio, self.level, len(betas))
 
 
-def combine(log_z0: float, forward: Quantity, reverse: Quantity, ratio: Ratio, level: float) -> Quantity:
+def combine(log_z0: float, forward: Quantity, reverse: Quantity, ratio: Ratio, level: float, temperatures: int) -> Quantity:
     """One Quantity from the two sides and Bennett's ratio between them."""
     value, half = log_z0 + ratio.value, half_width(ratio.se, level)
     gap = reverse.value - forward.value
@@ -75,6 +56,7 @@ def combine(log_z0: float, forward: Quantity, reverse: Quantity, ratio: Ratio, l
             "khat": forward.details["khat"],
             "khat_reverse": reverse.details["khat"],
             "chains": forward.details["chains"],
+            "temperatures": temperatures,
             "start": reverse.details["start"],
             "se": ratio.se,
         },

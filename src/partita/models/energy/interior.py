@@ -8,7 +8,6 @@ positive probability has them.
 """
 
 import numpy as np
-import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
@@ -25,8 +24,6 @@ def inside_hull(features: Tensor, mean: Tensor) -> bool:
     return bool(solution.status == 0 and -solution.fun > LEAST_SHARE)
 
 
-def stuck_features(in_data: Tensor, elsewhere: Tensor) -> Tensor:
-    """Features that never vary in the data ``(N, K)`` but do on other states ``(S, K)``: their averages lie at the edge."""
-    constant = in_data.amin(0) == in_data.amax(0)
-    varies = (torch.cat([in_data[:1], elsewhere]).amin(0) != torch.cat([in_data[:1], elsewhere]).amax(0))
-    return (constant & varies).nonzero().flatten()
+def stuck_features(low: Tensor, high: Tensor, elsewhere: Tensor) -> Tensor:
+    """Features whose least and greatest value in the data ``(K,)`` agree but which vary on other states ``(S, K)``."""
+    return ((low == high) & (elsewhere != low).any(0)).nonzero().flatten()

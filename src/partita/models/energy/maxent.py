@@ -24,6 +24,7 @@ from partita.models.energy.interior import inside_hull, stuck_features
 from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
 
 HULL_BITS = 10  # of a support whose states are few enough for a linear program
+FEATURE_CELLS = 1 << 24  # rows x features looked at together
 HIDDEN_BITS = 12  # hidden states are summed for every row, so there must be few
 
 
@@ -115,19 +116,30 @@ class MaxEnt(EnergyModel):
     def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
         if self.hidden is not None:
             return []
-        x = data.batch(torch.arange(len(data)), generator=generator)
-        phi = self._phi(x.x.to(self.device_like))
         few = self.support.bits <= HULL_BITS
-        states = self.support.states(0, round(2**self.support.bits), phi) if few else self._random_states(generator)
-        stuck = stuck_features(phi, self._phi(states))
+        states = self.support.states(0, round(2**self.support.bits), self.theta) if few else self._random_states(generator)
+        low, high, mean = self._feature_summary(data, generator)
+        stuck = stuck_features(low, high, self._phi(states))
         if len(stuck):
             return [f"{len(stuck)} of {len(self.theta)} features never vary in the data (the first is number {int(stuck[0])}), so their "
                     "parameters have no finite optimum; give a penalty, such as l2=1e-3."]  # fmt: skip
-        mean = phi.mean(0) if x.weight is None else (x.weight[:, None] * phi).mean(0)
         if few and not inside_hull(self._phi(states), mean):
             return ["the data's feature averages lie on the edge of what any distribution can have, so the optimum is not finite; "
                     "give a penalty, such as l2=1e-3."]  # fmt: skip
         return []
+
+    def _feature_summary(self, data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Least, greatest and weighted mean value of every feature over the data, some rows at a time."""
+        size = max(1, FEATURE_CELLS // len(self.theta))
+        lows, highs, total = [], [], torch.zeros_like(self.theta, dtype=torch.float64)
+        for index in torch.arange(len(data)).split(size):
+            batch = data.batch(index, generator=generator)
+            phi = self._phi(batch.x.to(self.theta))
+            weight = torch.ones(len(phi)) if batch.weight is None else batch.weight
+            lows.append(phi.amin(0))
+            highs.append(phi.amax(0))
+            total += weight.to(total) @ phi.double()
+        return torch.stack(lows).amin(0), torch.stack(highs).amax(0), total / len(data)
 
     def settings(self) -> dict[str, Any]:
         rebuildable = self.name is not None and self.hidden is None and isinstance(self.support, Binary)

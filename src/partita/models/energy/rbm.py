@@ -78,7 +78,7 @@ def centered_gradient(
     A positive-definite linear map of the plain gradient, so its stationary points are the same; ``gW`` is changed in place.
     Melchior, Fischer and Wiskott (2016), How to center deep Boltzmann machines.
     """
-    gW = gW.addr(mu, gc, alpha=-1).addr_(s * gb, lam, alpha=-1)
+    gW.addr_(mu, gc, alpha=-1).addr_(s * gb, lam, alpha=-1)
     return gW, gb - s * (gW @ lam), gc - mu @ gW
 
 
