@@ -1,5 +1,7 @@
 """One PCD-1 update of a 784 x 500 RBM against the six matrix products it needs, and an epoch against scikit-learn's BernoulliRBM."""
 
+from collections.abc import Callable
+
 import torch
 from sklearn.neural_network import BernoulliRBM
 

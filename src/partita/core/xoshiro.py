@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit, uint32
 
 LANES = 16
+BLOCK = 1024  # numbers made before they are compared, few enough to stay in the nearest cache
 UNIT = np.float32(2.0**24)  # 24 random bits are compared with p: the resolution of torch.rand too
 
 
@@ -26,13 +27,11 @@ def _next(state: np.ndarray, lane: int) -> int:
 @njit("void(float32[::1], float32[::1], uint32[:, ::1])", cache=True)
 def draw_bernoulli(p: np.ndarray, out: np.ndarray, state: np.ndarray) -> None:
     """Write ones with probability ``p`` and zeros into ``out``; ``state`` (4, LANES) moves on. p = 0 and p = 1 are exact."""
-    n = p.shape[0]
-    bits = np.empty(LANES, np.uint32)
-    for start in range(0, n - LANES + 1, LANES):
-        for lane in range(LANES):
-            bits[lane] = _next(state, lane)
-        block, result = p[start : start + LANES], out[start : start + LANES]
-        for lane in range(LANES):
-            result[lane] = np.float32(np.float32(np.int32(bits[lane] >> uint32(8))) < block[lane] * UNIT)
-    for i in range(n - n % LANES, n):
-        out[i] = np.float32(np.float32(np.int32(_next(state, i % LANES) >> uint32(8))) < p[i] * UNIT)
+    bits = np.empty(BLOCK, np.int32)
+    for start in range(0, p.shape[0], BLOCK):
+        for first in range(0, BLOCK, LANES):
+            for lane in range(LANES):
+                bits[first + lane] = np.int32(_next(state, lane) >> uint32(8))
+        block, result = p[start : start + BLOCK], out[start : start + BLOCK]
+        for i in range(len(block)):
+            result[i] = np.float32(1.0) if np.float32(bits[i]) < block[i] * UNIT else np.float32(0.0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core.quantity import Verdict
+from partita.core.quantity import Verdict, worst
 
 ESS_TIGHT, ESS_LOOSE = 0.10, 0.02  # share of the chains that carry the weight
 KHAT_TIGHT, KHAT_LOOSE = 0.7, 1.0
@@ -49,18 +49,23 @@ def pareto_khat(log_w: Tensor) -> float:
 
 
 def verdict_on_weights(report: WeightReport) -> Verdict:
-    """From effective sample size and k-hat alone."""
-    share = report.ess / report.n
-    khat = -math.inf if math.isnan(report.khat) else report.khat
-    if share >= ESS_TIGHT and report.ess >= MIN_ESS and khat < KHAT_TIGHT:
-        return "tight"
-    if share >= ESS_LOOSE and report.ess >= MIN_ESS and khat < KHAT_LOOSE:
-        return "loose"
-    return "do not publish"
+    """One side alone: from effective sample size and k-hat."""
+    return worst(_verdict_on_ess(report), _below(report.khat, KHAT_TIGHT, KHAT_LOOSE))
 
 
-def verdict_on_gap(gap: float) -> Verdict:
-    """From the distance between forward and reverse annealing."""
-    if abs(gap) <= GAP_TIGHT:
+def verdict_on_sandwich(forward: WeightReport, reverse: WeightReport, gap: float) -> Verdict:
+    """Both sides: from their effective sample sizes and the distance between them; where the sides meet, heavy tails only loosen."""
+    tails = max(forward.khat, reverse.khat, key=lambda khat: -math.inf if math.isnan(khat) else khat)
+    verdict = worst(_verdict_on_ess(forward), _verdict_on_ess(reverse), _below(abs(gap), GAP_TIGHT, GAP_LOOSE))
+    return worst(verdict, _below(tails, KHAT_TIGHT, math.inf))
+
+
+def _verdict_on_ess(report: WeightReport) -> Verdict:
+    share = report.ess / report.n if report.ess >= MIN_ESS else 0.0
+    return _below(-share, -ESS_TIGHT, -ESS_LOOSE)
+
+
+def _below(value: float, tight: float, loose: float) -> Verdict:
+    if math.isnan(value) or value <= tight:
         return "tight"
-    return "loose" if abs(gap) <= GAP_LOOSE else "do not publish"
+    return "loose" if value <= loose else "do not publish"

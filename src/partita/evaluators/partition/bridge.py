@@ -22,6 +22,7 @@ from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict
 from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
+from partita.diagnostics.weights import pareto_khat
 from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.interval import half_width
 
@@ -100,7 +101,15 @@ class Bridge:
             kind="estimate",
             method="Bennett's ratio on a tempered ladder",
             verdict=_verdict(overlap, report),
-            details={"overlap": overlap, "rhat": report.rhat, "ess": report.ess_bulk, "chains": self.chains, "se": se},
+            details={
+                "overlap": overlap,
+                "rhat": report.rhat,
+                "ess": report.ess_bulk,
+                "khat": max(pareto_khat(log_w.flatten()) for log_w in (*up, *down)),
+                "chains": self.chains,
+                "temperatures": len(betas),
+                "se": se,
+            },
         )
 
     @torch.no_grad()

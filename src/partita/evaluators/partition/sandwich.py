@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from partita.core.protocols import EnergyModel
-from partita.core.quantity import Quantity, worst
-from partita.diagnostics.weights import summarise_weights, verdict_on_gap
+from partita.core.quantity import Quantity, Verdict
+from partita.diagnostics.weights import summarise_weights, verdict_on_sandwich
 from partita.evaluators.partition.ais import forward_quantity
 from partita.evaluators.partition.bridge import Ratio, acceptance_ratio
 from partita.evaluators.partition.interval import half_width
@@ -27,17 +27,19 @@ class Sandwich(FromBothEnds):
         kernel, betas = self._prepare(model, generator)
         up = self._climb(model, kernel, betas, generator)
         log_z0 = float(model.reference().log_z)
-        forward = forward_quantity(log_z0, summarise_weights(up.log_w), self.level)
+        report = summarise_weights(up.log_w)
+        forward = forward_quantity(log_z0, report, self.level)
         reverse = self._descend(model, kernel, betas, up, generator)
-        ratio = acceptance_ratio(up.log_w, reverse.details["log_w"])
-        return combine(log_z0, forward, reverse, ratio, self.level, len(betas))
+        log_w = reverse.details["log_w"]
+        verdict = verdict_on_sandwich(report, summarise_weights(log_w), reverse.value - forward.value)
+        return combine(log_z0, forward, reverse, acceptance_ratio(up.log_w, log_w), verdict, self.level, len(betas))
 
 
-def combine(log_z0: float, forward: Quantity, reverse: Quantity, ratio: Ratio, level: float, temperatures: int) -> Quantity:
+def combine(
+    log_z0: float, forward: Quantity, reverse: Quantity, ratio: Ratio, verdict: Verdict, level: float, temperatures: int
+) -> Quantity:
     """One Quantity from the two sides and Bennett's ratio between them."""
     value, half = log_z0 + ratio.value, half_width(ratio.se, level)
-    gap = reverse.value - forward.value
-    verdict = worst(forward.verdict, reverse.verdict, verdict_on_gap(gap))
     return Quantity(
         value,
         min(value - half, forward.low),
@@ -49,7 +51,7 @@ def combine(log_z0: float, forward: Quantity, reverse: Quantity, ratio: Ratio, l
         details={
             "forward": forward.value,
             "reverse": reverse.value,
-            "gap": gap,
+            "gap": reverse.value - forward.value,
             "overlap": ratio.overlap,
             "ess": forward.details["ess"],
             "ess_reverse": reverse.details["ess"],
