@@ -26,7 +26,7 @@ bench: $(STAMP) ## compare speed and quality with peers, in one run
 	@$(BIN)/python benchmarks/run.py
 
 docs: $(DOCS) ## build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove the environment, caches and built files
 	@rm -rf $(VENV) site dist build .pytest_cache .ruff_cache .hypothesis

@@ -17,7 +17,7 @@ from partita.models import MaxEnt
 
 DATA = "digits"
 MAXENT = ["chains=64", "batch_size=100", "learning_rate=0.02", "l2=1e-4", "steps=1500"]
-RBM = ["hidden=64", "epochs=100"]
+RBM = ["hidden=64"]
 
 
 @dataclass(frozen=True)
