@@ -24,4 +24,5 @@ def _render(text: str) -> str:
 def _display(found: re.Match[str]) -> str:
     tag = TAG.search(found[1])
     number = f'<span style="float: right">({tag[1]})</span>' if tag else ""
-    return f'\n<div style="clear: both; margin: 1em 0">' f"{number}{convert(' '.join(TAG.sub('', found[1]).split()), display='block')}</div>\n"
+    equation = convert(" ".join(TAG.sub("", found[1]).split()), display="block")
+    return f'\n<div style="clear: both; margin: 1em 0">{number}{equation}</div>\n'
