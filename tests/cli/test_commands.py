@@ -48,7 +48,7 @@ def test_fit_json_is_one_object_with_the_librarys_number(call: Any) -> None:
     q = partita.evaluate(run.model, test.tensor(), generator=torch.Generator())
     assert said["log_likelihood"]["value"] == q.value
     assert said["log_likelihood"]["kind"] == "exact" and said["run"] == "run" and said["stopped"] == "finished"
-    assert run.config["seed"] == 4 and run.config["data"]["name"] == "digits" and run.config["command"].startswith("partita ")
+    assert run.config["seed"] == 4 and run.config["data"]["name"] == "digits" and run.config["command"].startswith("partita")
     assert run.series("validation")  # a tenth of the training rows was held out
 
 
@@ -129,9 +129,9 @@ def test_sample_writes_every_format(call: Any, fitted: Path) -> None:
         result = call("sample", str(fitted), "-n", "7", "--out", name)
         assert f"7 draws written to {name}" in result.output and "Exact independent draws" in result.output
     assert Path("d.csv").read_text().startswith("a,b,c,d,e\n")
-    archive = np.load("d.npz")
-    np.testing.assert_array_equal(archive["x"], np.load("d.npy"))
-    assert list(archive["columns"]) == list("abcde")
+    with np.load("d.npz") as archive:
+        np.testing.assert_array_equal(archive["x"], np.load("d.npy"))
+        assert list(archive["columns"]) == list("abcde")
     np.testing.assert_array_equal(np.loadtxt("d.csv", delimiter=",", skiprows=1), np.load("d.npy"))
     call("sample", str(fitted), "-n", "7")
     assert (fitted / "samples-1.npz").exists()

@@ -9,6 +9,7 @@ The thresholds are calibrated by the coverage test over random RBMs (tests/truth
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from partita.core.quantity import Verdict, worst
 ESS_TIGHT, ESS_LOOSE = 0.10, 0.02  # share of the chains that carry the weight
 KHAT_TIGHT, KHAT_LOOSE = 0.7, 1.0
 GAP_TIGHT, GAP_LOOSE = 1.0, 4.0  # nats between forward and reverse annealing
+LEAST_FOR_TAIL = 25
 MIN_ESS = 5.0  # below this a standard error means nothing
 
 
@@ -40,12 +42,21 @@ def summarise_weights(log_w: Tensor) -> WeightReport:
 
 
 def pareto_khat(log_w: Tensor) -> float:
-    """Shape of the generalised Pareto tail of the weights (Vehtari et al. 2024); below 0.7 the mean is reliable."""
+    """Shape of the generalised Pareto tail of the weights (Vehtari et al. 2024); below 0.7 the mean is reliable.
+
+    nan where there are too few weights to have a tail; minus infinity where the largest are all alike, as on small supports.
+    """
     from arviz_stats.base.array import array_stats
 
-    if len(log_w) < 25 or float(log_w.std()) < 1e-8:  # too few for a tail, or no tail
-        return math.nan if len(log_w) < 25 else -math.inf
-    return float(array_stats.psislw(log_w.cpu().numpy())[1])
+    if len(log_w) < LEAST_FOR_TAIL:
+        return math.nan
+    if float(log_w.max() - log_w.min()) < 1e-8:
+        return -math.inf
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):  # ties at the threshold
+            return float(array_stats.psislw(log_w.cpu().numpy())[1])
+    except ValueError:  # "All tail values are the same"
+        return -math.inf
 
 
 def verdict_on_weights(report: WeightReport) -> Verdict:
