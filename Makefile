@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 .DEFAULT_GOAL := help
 .PHONY: demo test lint types bench docs clean help
 
-demo: $(STAMP) ## fit several families on the digits and print the leaderboard and the report's path
+demo: $(STAMP) ## fit two models to the digits and print their held-out log-likelihoods
 	@$(BIN)/python -m partita.cli.demo
 
 test: $(STAMP) ## run all tests and doctests

@@ -155,6 +155,13 @@ def test_a_python_run_cannot_be_resumed_by_the_command_line(call: Any, generator
 
 
 def test_an_unexpected_error_is_not_swallowed(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("partita.cli.lists.data", lambda as_json: os.listdir("/nowhere/at/all"))
-    with pytest.raises(FileNotFoundError, match="nowhere"):
+    monkeypatch.setattr("partita.cli.lists.data", lambda as_json: 1 // 0)
+    with pytest.raises(ZeroDivisionError, match="by zero"):
         call("data")
+
+
+def test_a_place_that_cannot_be_written_is_named(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.cli.lists.data", lambda as_json: os.listdir("/nowhere/at/all"))
+    result = call("data")
+    assert result.exit_code == 1
+    assert "Error: No such file or directory: /nowhere/at/all. Choose another place." in result.output

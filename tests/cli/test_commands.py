@@ -31,7 +31,7 @@ def test_version_and_bare_call(call: Any) -> None:
 def test_fit_shows_card_score_and_next_steps(call: Any) -> None:
     result = call("fit", "rbm", "bars-and-stripes", "--epochs", "5")
     assert result.exit_code == 0
-    assert "bars-and-stripes: 32 rows to learn from, 32 to test, 16 columns, binary. Model: RBM(16, 8)." in result.output
+    assert "bars-and-stripes: 32 rows to learn from, 32 to test; 16 columns, binary.\nModel: RBM(16, 8)." in result.output
     assert "Log-likelihood per test row: -" in result.output and "exact by enumeration of 2^8 hidden states" in result.output
     assert "Exact: the normaliser was summed" in result.output
     assert "Next: partita evaluate runs/rbm-bars-and-stripes-1" in result.output

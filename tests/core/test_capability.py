@@ -178,7 +178,7 @@ def test_every_model_of_the_table_is_a_class_of_that_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["MyModel", "os.system", "partita.models:RBM", "", None, ["RBM"]])
 def test_other_models_are_never_imported(name: Any) -> None:
-    with pytest.raises(RunError, match=r"load: model must be one of RBM, MaxEnt; got .* The run was made by another version of partita\."):
+    with pytest.raises(RunError, match=r"load: model must be one of RBM, MaxEnt; got .* hand it over: load\(path, model=\.\.\.\)\."):
         load_model(name)
 
 

@@ -50,7 +50,7 @@ def test_large_models_get_a_sandwich(generator: torch.Generator) -> None:
     q = partita.evaluate(model, x, generator=generator)
     assert q.kind == "estimate"
     assert q.method == "sandwich of AIS and reverse AIS"
-    assert q.verdict == "tight"
+    assert q.verdict == "loose", "no training rows are known, so a mode that was never visited cannot show"
 
 
 def test_masses_above_one_are_never_published(model: RBM, generator: torch.Generator) -> None:

@@ -273,7 +273,7 @@ def test_other_weights_are_refused(folder: Path) -> None:
 def test_the_weights_of_another_model_are_refused(visible: int, folder: Path, generator: torch.Generator) -> None:
     other = RBM(visible, 3 if visible == 5 else 2, generator=generator)
     before = {name: value.clone() for name, value in other.state_dict().items()}
-    names = "W, b, reference_natural" if visible == 5 else "W, c"
+    names = "W, anchors, b, reference_natural" if visible == 5 else "W, c"
     with pytest.raises(
         RunError,
         match=rf"load: the checkpoint must hold the weights of RBM\({visible}, \d\); got other names or shapes for {names}\. It belongs",
@@ -283,7 +283,7 @@ def test_the_weights_of_another_model_are_refused(visible: int, folder: Path, ge
 
 
 def test_a_model_of_another_kind_is_refused_when_resumed(folder: Path, generator: torch.Generator) -> None:
-    x = torch.ones(10, 4)
+    x = torch.ones(40, 4)
     before = (folder / "checkpoints" / "last.safetensors").read_bytes()
     with pytest.raises(
         RunError,

@@ -205,7 +205,7 @@ def test_minutes_fix_the_steps_and_record_them(tmp_path: Path, monkeypatch: pyte
     n = timed.config["steps"]
     assert timed.steps == n >= 30
     assert partita.load(tmp_path / "timed").config["steps"] == n
-    counted = scenario("tempered", steps=n)
+    counted = scenario("tempered", steps=n, validations=timed.config["fit"]["validations"])
     assert same(dict(timed.model.state_dict()), dict(counted.model.state_dict()))
     assert timeless(timed.history) == timeless(counted.history)
 

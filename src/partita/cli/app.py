@@ -16,6 +16,9 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(130) from None
+        except OSError as error:
+            typer.echo(f"Error: {error.strerror or error}: {error.filename}. Choose another place.", err=True)
+            raise typer.Exit(1) from None
         except Exception as error:
             if not _on_purpose(error):
                 raise
@@ -31,7 +34,7 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pret
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run, as partita fit made it.", metavar="RUN")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0, max=2**63 - 1)]
 
 
 def _version(asked: bool) -> None:

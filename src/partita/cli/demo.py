@@ -58,7 +58,7 @@ def baseline() -> Entry:
 def fitted(name: str, family: str, settings: list[str], evaluator: Sandwich, *, validate: bool = True) -> Entry:
     """One fit with its bar, saved under runs, and its score on the test rows."""
     plan = fit.planned(family, DATA, free_path(Path("runs") / f"demo-{family}"), settings, {}, 0)
-    plan = plan if validate else replace(plan, validation=None)
+    plan = plan if validate else replace(plan, train=plan.encoding.rows(plan.dataset.train), validation=None)
     typer.echo(f"{name}: {fit.data_card(plan)}")
     run = fit.train(plan, True)
     if run.stopped == "interrupted":

@@ -28,7 +28,7 @@ def report(folder: Path, data: str | None, split: str, evaluator: str, *, bits: 
     opened = open_run(folder)
     chosen = named_evaluator(evaluator)
     rows = pick_split(opened.dataset(data), split)
-    q = opened.score(rows, chosen, rng.keyed(seed, 2))
+    q = opened.score(rows, chosen, rng.keyed(seed, 1))
     per_dimension = bits_per_dimension(q, rows.width) if bits else None
     if as_json:
         extra = {} if per_dimension is None else {"bits_per_dimension": show.quantity_json(per_dimension)}

@@ -108,13 +108,12 @@ def carry_out(plan: Plan, *, as_json: bool, quiet: bool) -> None:
 
 
 def data_card(plan: Plan) -> str:
-    """One line about the data: rows, columns, kind, what is held out."""
+    """Two lines about the data and the model: rows for each purpose, columns, kind."""
     data, kind = plan.dataset, {"real": "real, standardised", "spin": "spins"}.get(plan.encoding.kind, "binary")
-    held = "" if plan.validation is None else f" ({len(plan.validation)} to validate)"
-    test = "none" if data.test is None else len(data.test)
     kind = f"{kind} ({data.train.binarize} binarisation)" if data.train.binarize is not None else kind
-    rows = len(plan.train) + (len(plan.validation) if plan.validation is not None and data.valid is None else 0)
-    return f"{data.name}: {rows} rows to learn from{held}, {test} to test, {data.train.width} columns, {kind}. Model: {plan.model.title()}."
+    held_out = {"to validate": plan.validation, "to test": data.test}
+    counts = [f"{len(plan.train)} rows to learn from", *(f"{len(rows)} {what}" for what, rows in held_out.items() if rows is not None)]
+    return f"{data.name}: {', '.join(counts)}; {data.train.width} columns, {kind}.\nModel: {plan.model.title()}."
 
 
 def train(plan: Plan, talk: bool) -> Run:
@@ -124,7 +123,7 @@ def train(plan: Plan, talk: bool) -> Run:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # shown below, as plain lines
             return fit(plan.model, plan.train, plan.objective, validation=plan.validation, progress=talk, generator=plan.generator,
-                       **about, **plan.options)  # fmt: skip
+                       log_jacobian=plan.encoding.log_jacobian, **about, **plan.options)  # fmt: skip
     except KeyboardInterrupt:
         if (plan.folder / "checkpoints" / "last.safetensors").exists():
             typer.echo(f"Stopped at once; the last save is in {plan.folder}. Go on with: partita fit --resume {plan.folder}", err=True)

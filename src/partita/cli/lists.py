@@ -47,7 +47,10 @@ def data(as_json: bool) -> None:
     if as_json:
         show.print_json([entry._asdict() for entry in entries])
         return
-    show.table(["name", "rows x columns", "where", "what"], [list(entry) for entry in entries], whole=3)
+    for where in dict.fromkeys(entry.where for entry in entries):
+        rows = [[f"  {entry.name}", entry.size, entry.note] for entry in entries if entry.where == where]
+        show.table(["", "rows x columns", ""], rows, where, whole=2)
+        typer.echo("")
     typer.echo("A path serves too: .npz .npy .csv .txt .parquet")
 
 

@@ -1,6 +1,6 @@
 """What each part needs and each model offers, written once.
 
-The grid test, ``docs/grid.md``, ``partita models --grid``, the defaults and the error messages all read this table. A cell
+``partita models --grid``, the defaults and the error messages all read this table. A cell
 runs, or raises :class:`Unsupported` with the reason and the nearest cell that works.
 """
 
@@ -113,7 +113,8 @@ def load(part: str) -> Any:
 def load_model(name: str) -> type[EnergyModel]:
     """The class behind a model's name in a saved run; only names of the table are ever imported."""
     if not isinstance(name, str) or name not in MODELS:
-        raise RunError(f"load: model must be one of {', '.join(MODELS)}; got {name!r}. The run was made by another version of partita.")
+        remedy = "Build it yourself and hand it over: load(path, model=...)."
+        raise RunError(f"load: model must be one of {', '.join(MODELS)}; got {name!r}. {remedy}")
     return _import(MODELS[name])
 
 

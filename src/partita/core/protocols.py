@@ -21,6 +21,8 @@ from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
 from partita.core.support import Support
 
+ANCHORS = 128  # rows of training data that a fitted model remembers
+
 
 class Batch(NamedTuple):
     """What the loop hands over; most models read ``x`` alone."""
@@ -69,6 +71,8 @@ class EnergyModel(nn.Module, ABC):
     """p(x) = exp(-F(x)) / Z with Z unknown; ``forward`` is ``free_energy``, so that gradients cross processes."""
 
     support: Support
+    anchors: Tensor
+    anchored: Tensor
     penalised: ClassVar[tuple[str, ...] | None] = None  # parameters that L1 and L2 act on; None is all
     forward_methods: ClassVar[tuple[str, ...]] = ()  # other methods that gradients flow through
     offers: frozenset[str] = frozenset()  # what core.capability may rely on, beyond a free energy
@@ -93,6 +97,24 @@ class EnergyModel(nn.Module, ABC):
     def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "EnergyModel":
         """The model that :meth:`settings` describes, with fresh parameters."""
         return cls(**settings, generator=generator)
+
+    def keep_anchors(self, width: int, like: Tensor) -> None:
+        """Make room for rows of training data, which say where the modes are; none are known until :meth:`set_anchors`."""
+        self.register_buffer("anchors", torch.zeros(ANCHORS, width, dtype=like.dtype, device=like.device))
+        self.register_buffer("anchored", torch.tensor(False, device=like.device))
+
+    @torch.no_grad()
+    def set_anchors(self, data: Data, *, generator: torch.Generator) -> None:
+        """Remember random rows of training data, from which annealing and ladders start as well as from the reference."""
+        index = torch.randint(len(data), (ANCHORS,), generator=generator, device=generator.device).cpu()
+        self.anchors.copy_(data.batch(index, generator=generator).x)
+        self.anchored.fill_(True)
+
+    def anchor_rows(self, n: int) -> Tensor | None:
+        """``n`` of the remembered rows, repeated if need be; None where there are none."""
+        if "anchors" not in self._buffers or not self.anchored:
+            return None
+        return self.anchors[torch.arange(n, device=self.anchors.device) % len(self.anchors)]
 
     def forward(self, x: Tensor, field: Field | None = None) -> Tensor:
         return self.free_energy(x) if field is None else self.free_energy(x, field=field)  # type: ignore[call-arg]
@@ -182,6 +204,9 @@ class Annealed(EnergyModel):
 
     def annealed(self, beta: Tensor | float) -> EnergyModel:
         return Annealed(self.base, self.beta * beta)
+
+    def anchor_rows(self, n: int) -> Tensor | None:
+        return self.base.anchor_rows(n)
 
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         self.base.initialise(data, generator=generator)

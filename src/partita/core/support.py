@@ -49,9 +49,11 @@ class Support(ABC):
 
     def state_at(self, index: Tensor, like: Tensor) -> Tensor:
         """States by number, ``(n,) -> (n, D)``, with the device and dtype of ``like``."""
-        values = self.values().to(like)
-        powers = len(values) ** torch.arange(self.width - 1, -1, -1, device=like.device)
-        return values[(index[:, None] // powers) % len(values)]
+        values, digits = self.values().to(like), []
+        for _ in range(self.width):  # from the last coordinate to the first; powers of K would overflow on wide supports
+            digits.append(index % len(values))
+            index = index // len(values)
+        return values[torch.stack(digits[::-1], -1)]
 
     def chunks(self, like: Tensor, size: int = 1 << 14) -> Iterator[Tensor]:
         """All states, ``size`` at a time, with the device and dtype of ``like``."""

@@ -52,7 +52,8 @@ class EnergyDensity(DensityMixin, BaseEstimator):
         self.encoding_.check(rows.tensor().numpy(), f"{type(self).__name__}.fit")
         train, held_out = self._split(self.encoding_.rows(rows), generator)
         model, objective = FAMILIES[self.family].build(train, self._settings(), generator=generator)
-        self.run_ = fit(model, train, objective, validation=held_out, progress=bool(self.verbose), generator=generator, **self._options())
+        more = {"log_jacobian": self.encoding_.log_jacobian, "progress": bool(self.verbose)}
+        self.run_ = fit(model, train, objective, validation=held_out, generator=generator, **more, **self._options())
         self.model_, self._log_z, self._key = model, None, rng.seed(generator)
         return self
 

@@ -10,7 +10,7 @@ import numpy as np
 from partita.core.errors import RunError
 from partita.training import checkpoint
 from partita.training.encoding import Encoding
-from partita.training.run import Run, prepare_folder
+from partita.training.run import Run, check_new, prepare_folder
 from partita.training.run import load as load_run
 
 ESTIMATORS = {"RBMDensity": "partita.estimators.rbm", "MaxEntDensity": "partita.estimators.maxent"}
@@ -23,6 +23,7 @@ def save(estimator: Any, folder: Path) -> Path:
     about = {"name": type(estimator).__name__, "parameters": _plain(estimator.get_params(deep=False)), "key": estimator._key,
              "columns": None if names is None else list(names)}  # fmt: skip
     config = {**run.config, "encoding": estimator.encoding_.as_json(), "estimator": about}
+    check_new(folder)
     prepare_folder(folder, config)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in run.history))
     weights = {"use": dict(estimator.model_.state_dict())}

@@ -15,6 +15,7 @@ from partita.core.checks import check_rows
 from partita.core.errors import Diverged
 from partita.core.protocols import EnergyModel, LikelihoodEvaluator, PartitionEvaluator, in_double
 from partita.core.quantity import Quantity
+from partita.data import as_rows
 
 ROWS_AT_ONCE = 4096
 
@@ -43,7 +44,7 @@ def free_energies_of_rows(model: EnergyModel, x: Tensor) -> Tensor:
 
 def evaluate(
     model: EnergyModel,
-    x: Tensor,
+    x: Any,
     *,
     evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None,
     generator: torch.Generator,
@@ -51,11 +52,11 @@ def evaluate(
     """Mean log-likelihood per row of ``x``, in nats, with its kind, interval and verdict; per-row values in ``details["rows"]``.
 
     Arguments:
-        x: Rows in the model's support, ``(N, D)``.
+        x: Rows in the model's support, ``(N, D)``: tensor, array, frame, or :class:`partita.data.Rows`.
         evaluator: How to compute it; by default exact where the smaller side has at most 2^20 states, else a sandwich of
             annealings. An evaluator of log Z, or a log Z computed before, serves too.
     """
-    x = torch.as_tensor(x)
+    x = x if isinstance(x, Tensor) else as_rows(x, owner="evaluate").tensor(generator)
     check_rows("evaluate", "x", x)
     model.support.check(x, "evaluate")
     chosen: Any = capability.default("partition", model) if evaluator is None else evaluator
@@ -68,7 +69,7 @@ def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:
     index = torch.unique(x, dim=0, return_inverse=True)[1]
     first = torch.full((int(index.max()) + 1,), -math.inf, dtype=torch.float64).scatter(0, index.cpu(), q.details["rows"].cpu())
     excess = float(torch.logsumexp(first, 0))
-    if q.kind == "exact" or excess <= q.high - q.value:
+    if q.kind == "exact" or excess <= q.value - q.low:
         return q
     return replace(q, verdict="do not publish", details={**q.details, "mass_of_rows": math.exp(min(excess, 700.0))})
 

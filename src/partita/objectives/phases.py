@@ -9,7 +9,7 @@ r"""The two halves of the likelihood gradient of every energy model.
 import torch
 from torch import Tensor
 
-from partita.core.capability import require
+from partita.core.capability import require_need
 from partita.core.enumeration import chunks, log_partition
 from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel
@@ -43,7 +43,7 @@ def _mean_gradient(model: EnergyModel, x: Tensor, weight: Tensor | None) -> Phas
 
 def _exact(model: EnergyModel) -> Phase:
     """Each chunk of states weighed by its probability; the cheaper side of the model is summed."""
-    require("ExactLikelihood", model)
+    require_need("enumerable", "negative_phase(exact=True)", model, "Give it draws.")
     side = min(model.sides(), key=lambda side: side.support.bits)
     with torch.no_grad():
         log_z = log_partition(side, model.device_like)

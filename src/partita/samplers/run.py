@@ -84,7 +84,7 @@ def sample(
     chosen: Sampler = capability.default("sampler", model) if sampler is None else sampler
     if x is not None and len(x) != n:
         raise invalid("sample", "x", f"have n = {n} rows, one for each chain", len(x))
-    start = model.reference().draw(n, generator=generator) if x is None else x
+    start = model.reference().draw(n, generator=generator) if x is None else torch.as_tensor(x).to(model.device_like)
     return run(model, chosen, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
 
 

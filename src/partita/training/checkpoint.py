@@ -40,6 +40,12 @@ def load(path: Path) -> Tree:
         raise RunError(f"load: {path} must be a whole partita checkpoint; got a damaged or foreign file ({reason}).") from None
 
 
+def expect(tree: Tree, path: Path, *names: str) -> None:
+    """Refuse a whole file that holds something else."""
+    if not isinstance(tree, dict) or any(name not in tree for name in names):
+        raise RunError(f"load: {path} must hold {', '.join(names)}; got a file of another sort. Restore the one that `partita fit` made.")
+
+
 def rebuild(template: Tree, saved: Tree) -> Tree:
     """``saved`` in the shape of ``template``: lists become the template's tuples and named tuples, tensors move to its device."""
     if isinstance(template, Tensor):

@@ -127,6 +127,7 @@ def _rbm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tu
 
 def _rbm_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
     """Bernoulli units take zeros and ones, gaussian ones standardised columns; told neither, what the rows hold."""
+    check_choice("rbm", "visible_units", settings["visible_units"], UNITS)
     kinds: dict[str, Kind] = {"bernoulli": "binary", "gaussian": "real"}
     return kinds.get(settings["visible_units"]) or infer_kind(rows)
 

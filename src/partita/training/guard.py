@@ -17,11 +17,15 @@ def check_losses(losses: dict[str, Tensor], step: int, width: int, settings: Set
     values = {name: float(loss.detach()) for name, loss in losses.items()}
     for name, value in values.items():
         if not math.isfinite(value) or abs(value) > RUNAWAY_NATS_PER_COLUMN * width:
-            raise Diverged(
-                f"fit: the loss of {name!r} must stay finite and small; got {value:.4g} at step {step}. "
-                f"Lower learning_rate (now {settings.learning_rate:g}), for example to {settings.learning_rate / 10:g}."
-            )
+            raise Diverged(f"fit: the loss of {name!r} must stay finite and small; got {value:.4g} at step {step}. {remedy(settings)}")
     return values
+
+
+def remedy(settings: Settings) -> str:
+    """What to change when a fit diverges."""
+    if settings.optimizer == "lbfgs":
+        return "Standardise real columns, give a penalty such as l2=1e-3, or learn by PCD()."
+    return f"Lower learning_rate (now {settings.learning_rate:g}), for example to {settings.learning_rate / 10:g}."
 
 
 @torch.no_grad()

@@ -45,4 +45,4 @@ def read(path: Path | None) -> list[Record]:
             records.append(json.loads(line))
         except json.JSONDecodeError:
             break
-    return records
+    return [record for record in records if isinstance(record, dict) and "step" in record]

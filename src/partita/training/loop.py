@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ from partita.training.interrupt import Interrupts
 from partita.training.optimisers import WeightAverage, make_optimiser
 from partita.training.progress import Display
 from partita.training.recipes import resolve_settings
-from partita.training.run import Run, check_resumable, make_config, open_history, prepare_folder, write_config
+from partita.training.run import Run, check_new, check_resumable, make_config, open_history, prepare_folder, read_config
 from partita.training.session import CAUTIONS, HELD_OUT, Session
 from partita.training.settings import Settings
 from partita.training.validation import quick_score
 
 SAVE_SECONDS = 20.0
 RECORDS = 200  # about this many lines of metrics in a fit
-VALIDATIONS = 20
+VALIDATION_SHARE = 0.2  # of the time, where there is a limit
 STALLED = 1e-12  # relative progress of a step below which rounding has the last word
 
 
@@ -45,6 +46,7 @@ def fit(
     about: dict[str, Any] | None = None,
     progress: bool = False,
     fabric: Any = None,
+    log_jacobian: float = 0.0,
     generator: torch.Generator,
     **options: Any,
 ) -> Run:
@@ -61,6 +63,7 @@ def fit(
         about: More to write into the run's config (data name, command).
         progress: Show a bar.
         fabric: A ``lightning_fabric.Fabric``, for other devices or many processes.
+        log_jacobian: Added to validation scores, where rows were rescaled, so that they are in the data's own units.
         generator: Source of all randomness.
         options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes, batch_size, optimizer, ...
     """
@@ -72,29 +75,35 @@ def fit(
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     folder = None if out is None else Path(out)
     held_out = None if validation is None else _checked_rows(model, as_rows(validation, None, "fit"), "validation", 1)
+    config = make_config(model, objective, settings.as_json(), **(about or {}), rows=[len(rows), rows.width])
+    if folder is not None:
+        check_resumable(folder, config) if resume else check_new(folder)
     session = start_session(model, rows, objective, settings, held_out=held_out, fabric=fabric, generator=generator)
     history = open_history(folder)
-    config = make_config(model, objective, settings.as_json(), **(about or {}), steps=session.total, key=session.key)
-    if folder is not None and not resume:
-        prepare_folder(folder, config)
-        checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
-    elif folder is not None:
-        check_resumable(folder, config)
+    if folder is not None and resume:
         session.restore(checkpoint.load(folder / "checkpoints" / "last.safetensors"))
         history.rewind(session.step)
-        config |= {"steps": session.total, "key": session.key}
-        write_config(folder, config)
+        made = read_config(folder)
+        session.settings = replace(session.settings, validations=made["fit"].get("validations", settings.validations))
+        config = {**made, **config}
+    config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
+    if folder is not None:
+        prepare_folder(folder, config)
+        checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
     _note(session, _data_cautions(session))
     x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
     try:
-        stopped = _train(session, history, x_held_out, folder, progress)
+        stopped = _train(session, history, x_held_out, log_jacobian, folder, progress)
     except Diverged:
         session.roll_back()
+        _finish(session, history.records, config, "diverged", folder)
         raise
     return _finish(session, history.records, config, stopped, folder)
 
 
-def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path | None, progress: bool) -> str:
+def _train(
+    session: Session, history: Any, held_out: Tensor | None, log_jacobian: float, folder: Path | None, progress: bool
+) -> str:
     """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
     every, validate_every = max(1, session.total // RECORDS), _validation_interval(session)
     saved = started = time.monotonic()
@@ -105,7 +114,7 @@ def _train(session: Session, history: Any, held_out: Tensor | None, folder: Path
             if step % every == 0 or step == session.total:
                 history.add({"step": step, "epoch": session.epoch, "seconds": round(time.monotonic() - started, 3), **record})
             if held_out is not None and (step % validate_every == 0 or step == session.total):
-                score = _validate(session, held_out)
+                score = _validate(session, held_out, log_jacobian)
                 history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                 display.show(validation=score)
                 _note(session, guard.ailments(session.bare, chains, _chains(session)))
@@ -152,26 +161,30 @@ def start_session(
 
     per_epoch = session(1).steps_per_epoch
     if settings.minutes is not None:
-        return session(steps_within(settings.minutes, session, _validation_seconds(model, held_out, key)))
+        validations, set_aside = _affordable_validations(model, held_out, key, settings)
+        timed = session(steps_within(settings.minutes, session, set_aside))
+        return replace(timed, settings=replace(settings, validations=validations))
     return session(settings.steps or (settings.epochs or 1) * per_epoch)
 
 
-def _validation_seconds(model: EnergyModel, held_out: Rows | None, key: int) -> float:
-    """How long all validations of a fit will take, from one."""
-    if held_out is None:
-        return 0.0
+def _affordable_validations(model: EnergyModel, held_out: Rows | None, key: int, settings: Settings) -> tuple[int, float]:
+    """How many validations fit into a fifth of the time, judged by one, and the seconds they take."""
+    if held_out is None or settings.minutes is None:
+        return settings.validations, 0.0
     x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), time.monotonic()
     quick_score(model, x, key, 0)
-    return VALIDATIONS * (time.monotonic() - started)
+    cost = time.monotonic() - started
+    count = max(1, min(settings.validations, int(VALIDATION_SHARE * 60 * settings.minutes / max(cost, 1e-9))))
+    return count, count * cost
 
 
-def _validate(session: Session, held_out: Tensor) -> float:
+def _validate(session: Session, held_out: Tensor, log_jacobian: float = 0.0) -> float:
     """Score the averaged weights on held-out rows and remember them if they are the best."""
     model, best = session.bare, session.best
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
     averaged = {name: p.clone() for name, p in session.average.weights(model).items()}
     _assign(model, averaged)
-    score = quick_score(model, held_out, session.key, session.step).value
+    score = quick_score(model, held_out, session.key, session.step).value + log_jacobian
     _assign(model, own)
     if score > best.score:
         best.score, best.step, best.misses, best.weights = score, session.step, 0, averaged
@@ -187,7 +200,8 @@ def _finish(session: Session, records: list[dict[str, Any]], config: dict[str, A
     average = {**last, **{name: p.clone() for name, p in session.average.weights(model).items()}}
     use = {**last, **session.best.weights} if session.best.weights else average
     if folder is not None:
-        checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
+        if stopped != "diverged":  # the last good save stays
+            checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
         weights = {"use": use, "last": last, "average": average}
         saved = {"step": session.step, "stopped": stopped, "cautions": session.cautions, "weights": weights}
         checkpoint.save(folder / "checkpoints" / "model.safetensors", saved)
@@ -221,7 +235,7 @@ def _chains(session: Session) -> Tensor | None:
 def _validation_interval(session: Session) -> int:
     if session.settings.validate_every is not None:
         return session.settings.validate_every * session.steps_per_epoch
-    return max(1, session.total // VALIDATIONS)
+    return max(1, session.total // session.settings.validations)
 
 
 def _checked_rows(model: EnergyModel, rows: Rows, parameter: str = "x", least: int = 2) -> Rows:

@@ -34,14 +34,14 @@ class Run:
         history: Records by step.
         config: Model, objective, settings, data and versions as JSON.
         steps: Updates made.
-        stopped: Why it ended: ``finished``, ``converged``, ``stalled``, ``early stop`` or ``interrupted``.
+        stopped: Why it ended: ``finished``, ``converged``, ``stalled``, ``early stop``, ``interrupted`` or ``diverged``.
         cautions: What looked wrong, one sentence each.
         folder: Where it is saved, if it is.
     """
 
-    model: EnergyModel
-    history: list[Record]
-    config: dict[str, Any]
+    model: EnergyModel = field(repr=False)
+    history: list[Record] = field(repr=False)
+    config: dict[str, Any] = field(repr=False)
     steps: int
     stopped: str = "finished"
     cautions: list[str] = field(default_factory=list)
@@ -64,10 +64,14 @@ def make_config(model: EnergyModel, objective: Any, settings: dict[str, Any], **
     }
 
 
-def prepare_folder(folder: Path, config: dict[str, Any]) -> None:
-    """Make a run's folder; an existing run is never written over."""
+def check_new(folder: Path) -> None:
+    """An existing run is never written over."""
     if (folder / "config.json").exists():
         raise RunError(f"fit: out must be a new folder; {folder} already holds a run. Choose another name, or resume it.")
+
+
+def prepare_folder(folder: Path, config: dict[str, Any]) -> None:
+    """Make a run's folder and write its config."""
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     write_config(folder, config)
 
@@ -88,19 +92,20 @@ def read_config(folder: str | Path) -> dict[str, Any]:
         config = json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise RunError(f"load: {path} must be JSON; got a damaged file.") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT or "name" not in config.get("model", {}):
+    whole = isinstance(config, dict) and isinstance(config.get("model"), dict) and "name" in config["model"]
+    if not whole or config.get("format") != FORMAT:
         got = config.get("format") if isinstance(config, dict) else "no object"
         raise RunError(f"load: {path} must have format {FORMAT}; got {got}. It was made by another version of partita.")
     return config
 
 
 def check_resumable(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse to go on with a run by another objective or optimiser: their states do not fit."""
+    """Refuse to go on with a run by another objective, optimiser or batch, or on other rows: its state would not fit."""
     made = read_config(folder)
-    for name, here, there in (
-        ("objective", config["objective"], made.get("objective")),
-        ("optimizer", config["fit"]["optimizer"], made.get("fit", {}).get("optimizer")),
-    ):
+    fit = made.get("fit", {}) if isinstance(made.get("fit"), dict) else {}
+    asked = [("objective", config["objective"], made.get("objective")), ("rows", config["rows"], made.get("rows"))]
+    asked += [(name, config["fit"][name], fit.get(name)) for name in ("optimizer", "batch_size")]
+    for name, here, there in asked:
         if here != there:
             raise RunError(f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got {here}.")
 
@@ -125,9 +130,12 @@ def load(folder: str | Path, *, model: EnergyModel | None = None, weights: str =
         model: Needed only where the model is made of functions, which are not saved.
         weights: ``"use"`` (the best validated, else averaged), ``"last"`` or ``"average"``.
     """
+    if not isinstance(folder, str | Path):
+        raise RunError(f"load: RUN must be the path of a run's folder; got {type(folder).__name__}. For data use partita.data.load.")
     folder = Path(folder)
     config = read_config(folder)
     saved = checkpoint.load(folder / "checkpoints" / "model.safetensors")
+    checkpoint.expect(saved, folder / "checkpoints" / "model.safetensors", "weights", "step", "stopped", "cautions")
     if weights not in saved["weights"]:
         raise RunError(f"load: weights must be one of {', '.join(saved['weights'])}; got {weights!r}.")
     model = build_model(config) if model is None else model

@@ -1,6 +1,7 @@
 """Everything that changes while a model is fitted, as one value that can be saved and taken up again bit for bit."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -122,6 +123,7 @@ class Session:
 
     def restore(self, tree: dict[str, Any]) -> None:
         """Take up where :meth:`tree` left off."""
+        checkpoint.expect(tree, Path("last.safetensors"), *self.tree())
         load_weights(self.bare, tree["model"])
         self.step, self.total, self.key = tree["step"], tree["total"], tree["key"]
         self.loss, self.progress = tree["loss"]

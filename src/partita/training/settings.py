@@ -26,7 +26,8 @@ class Settings:
         average: Window of the weight average as a share of all steps; 0 keeps the last weights.
         l1, l2: Penalties l1 |W| + l2 W^2 / 2 on the parameters that the model names as penalised.
         patience: Validations without a better score before an early stop; 0 never stops early.
-        validate_every: Epochs between validations; None spreads about 20 over the fit.
+        validations: How many validations are spread over the fit; with ``minutes`` only as many as fit into a fifth of the time.
+        validate_every: Epochs between validations, in place of a number of them.
         tolerance: For ``"lbfgs"``: stop where no gradient is larger.
         initialise: Set the reference and the biases from the data's base rates.
     """
@@ -43,6 +44,7 @@ class Settings:
     l1: float = 0.0
     l2: float = 0.0
     patience: int = 0
+    validations: int = 20
     validate_every: int | None = None
     tolerance: float = 1e-8
     initialise: bool = True
@@ -51,7 +53,7 @@ class Settings:
         given = [name for name in ("epochs", "steps", "minutes") if getattr(self, name) is not None]
         if len(given) != 1:
             raise invalid("fit", "one of epochs, steps and minutes", "be given", " and ".join(given) or "none")
-        for name in ("epochs", "steps", "validate_every"):
+        for name in ("epochs", "steps", "validations", "validate_every"):
             if getattr(self, name) is not None:
                 check_count("fit", name, getattr(self, name))
         if self.minutes is not None:

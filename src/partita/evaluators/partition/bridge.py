@@ -20,7 +20,7 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
-from partita.core.quantity import Quantity, Verdict
+from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
 from partita.diagnostics.weights import pareto_khat
 from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
@@ -100,7 +100,7 @@ class Bridge:
             level=self.level,
             kind="estimate",
             method="Bennett's ratio on a tempered ladder",
-            verdict=_verdict(overlap, report),
+            verdict=worst(_verdict(overlap, report), "loose" if model.anchor_rows(1) is None else "tight"),
             details={
                 "overlap": overlap,
                 "rhat": report.rhat,
@@ -112,11 +112,16 @@ class Bridge:
             },
         )
 
+    def _starts(self, model: EnergyModel, generator: torch.Generator) -> Tensor:
+        """Draws of the reference, and for every second ladder a training row if the model remembers any."""
+        x, rows = from_reference(model, self.chains, generator), model.anchor_rows(self.chains)
+        return x if rows is None else torch.where((torch.arange(len(x)) % 2 == 0)[:, None].to(x.device), x, rows)
+
     @torch.no_grad()
     def _collect(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Energy differences to the rung above and below, ``(T - 1, C, n)``, and the energy at beta = 1, ``(C, n, 1)``."""
         ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
-        state: Any = ladder.init(model, from_reference(model, self.chains, generator), generator=generator)
+        state: Any = ladder.init(model, self._starts(model, generator), generator=generator)
         up, down, energies = [], [], []
         for step in range(self.burn_in + self.draws):
             state, _ = ladder.step(model, state, generator=generator)
@@ -154,7 +159,7 @@ def _influence(up: Tensor, down: Tensor, delta: float) -> Tensor:
 
 
 def _verdict(overlap: float, report: ChainReport) -> Verdict:
-    rhat = 1.0 if math.isnan(report.rhat) else report.rhat
+    rhat = math.inf if math.isnan(report.rhat) else report.rhat  # nan: no chain moved
     if overlap >= OVERLAP_TIGHT and rhat < RHAT_LOOSE:
         return "tight"
     return "loose" if overlap >= OVERLAP_LOOSE and rhat < RHAT_PUBLISH else "do not publish"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from partita.core.capability import require
+from partita.core.capability import EXACT_BITS, require
 from partita.core.checks import check_choice, check_parameters
 from partita.core.enumeration import Side, log_partition
 from partita.core.errors import invalid
@@ -42,6 +42,6 @@ class Enumeration:
         if self.side == "smaller":
             return min(model.sides(), key=lambda side: side.support.bits)
         for side in model.sides():
-            if side.name == self.side:
+            if side.name == self.side and side.support.bits <= EXACT_BITS:
                 return side
-        raise invalid("Enumeration", "side", f"be a side that {model.title()} can be summed over", repr(self.side))
+        raise invalid("Enumeration", "side", f"be a side of {model.title()} with at most 2^{EXACT_BITS} states", repr(self.side))

@@ -12,9 +12,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from partita.core.capability import require
+from partita.core.capability import require_need
 from partita.core.checks import check_choice
 from partita.core.enumeration import Side, probabilities
+from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
 from partita.core.rng import categorical, draw
@@ -24,7 +25,8 @@ from partita.evaluators.partition.interval import half_width
 
 SETTLING_STEPS = 50  # of the kernel, after resampling the ends of a forward annealing
 
-Start = Literal["annealed", "exact"]
+Start = Literal["annealed", "data", "exact"]
+STARTS: tuple[Start, ...] = ("annealed", "data", "exact")
 
 
 @dataclass(frozen=True)
@@ -32,23 +34,36 @@ class FromBothEnds(AnnealingEvaluator):
     """An annealing that needs draws from the model.
 
     Arguments:
-        start: ``"exact"`` (draws by enumeration) or ``"annealed"`` (ends of a forward annealing, resampled by weight).
+        start: ``"exact"`` (draws by enumeration), ``"annealed"`` (ends of a forward annealing, resampled by weight) or ``"data"``
+            (training rows that the model remembers, settled).
     """
 
     start: Start = "annealed"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(type(self).__name__, "start", self.start, ("annealed", "exact"))
+        check_choice(type(self).__name__, "start", self.start, STARTS)
 
-    def _descend(self, model: EnergyModel, kernel: Sampler, betas: Tensor, up: Annealing | None, generator: torch.Generator) -> Quantity:
+    def _descend(
+        self, model: EnergyModel, kernel: Sampler, betas: Tensor, start: Start, up: Annealing | None, generator: torch.Generator
+    ) -> Quantity:
         """log Z from the model down to the reference; the weights are in ``details["log_w"]``."""
-        if self.start == "exact":
-            x, start_se = exact_draws(model, self.chains, generator=generator), 0.0
-        else:
-            x, start_se = from_annealing(model, kernel, up or self._climb(model, kernel, betas, generator), generator)
+        x, start_se = self._begin(model, kernel, betas, start, up, generator)
         log_w = anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
-        return reverse_quantity(float(model.reference().log_z), log_w, start_se, self.level, self.start)
+        return reverse_quantity(float(model.reference().log_z), log_w, start_se, self.level, start)
+
+    def _begin(
+        self, model: EnergyModel, kernel: Sampler, betas: Tensor, start: Start, up: Annealing | None, generator: torch.Generator
+    ) -> tuple[Tensor, float]:
+        """Draws from the model, and the standard error that they carry into log Z."""
+        if start == "exact":
+            return exact_draws(model, self.chains, generator=generator), 0.0
+        if start == "annealed":
+            return from_annealing(model, kernel, up or self._climb(model, kernel, betas, generator), generator)
+        rows = model.anchor_rows(self.chains)
+        if rows is None:
+            raise invalid(type(self).__name__, "start", "be 'annealed' or 'exact' for a model that was never fitted", "'data'")
+        return settle(model, kernel, rows, generator), 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ class ReverseAIS(FromBothEnds):
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
         kernel, betas = self._prepare(model, generator)
-        return self._descend(model, kernel, betas, None, generator)
+        return self._descend(model, kernel, betas, self.start, None, generator)
 
 
 def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, float]:
@@ -77,7 +92,7 @@ def reverse_quantity(log_z0: float, log_w: Tensor, start_se: float, level: float
         value + half,
         level=level,
         kind="upper" if start == "exact" else "estimate",
-        method=f"reverse AIS from {'exact' if start == 'exact' else 'annealed'} draws",
+        method=f"reverse AIS from {start} draws",
         verdict=verdict_on_weights(report),
         direction="high",
         details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": se, "start": start, "log_w": log_w},
@@ -96,7 +111,7 @@ def settle(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Gene
 @torch.no_grad()
 def exact_draws(model: EnergyModel, n: int, *, generator: torch.Generator) -> Tensor:
     """Independent draws by enumeration, through the hidden side where that is smaller."""
-    require("Enumeration", model)
+    require_need("enumerable", "start='exact'", model, "Use start='annealed'.")
     side: Side = min(model.sides(), key=lambda s: s.support.bits)
     log_p = probabilities(side, model.device_like).log()
     states = side.support.state_at(categorical(log_p, generator, n), model.device_like)

@@ -114,6 +114,6 @@ def as_features(features: str | Feature | Sequence[Feature], visible: int) -> Fe
         return NAMED[features](visible)
     if callable(features):
         return features
-    if not len(features):
-        raise invalid("MaxEnt", "features", "hold at least one function", "an empty list")
+    if not isinstance(features, list | tuple) or not features or not all(callable(f) for f in features):
+        raise invalid("MaxEnt", "features", "be a function, a module, a list of them, or one of " + ", ".join(NAMED), repr(features))
     return Stack(features)

@@ -56,11 +56,14 @@ class MaxEnt(EnergyModel):
             raise invalid("MaxEnt", "hidden", allowed, f"{hidden.bits:g} bits")
         if hidden is not None and isinstance(features, str):
             raise invalid("MaxEnt", "features", "be functions of (x, h) when there are hidden variables", repr(features))
+        if features == "k-pairwise" and not isinstance(support, Binary):
+            raise Unsupported(f"MaxEnt('k-pairwise') cannot live on {support}: it counts ones. Use Binary, or 'pairwise'.")
         self.name = features if isinstance(features, str) else None
         self.support, self.hidden = support, hidden
         self.features = as_features(features, support.width)
         example = support.states(0, 2, torch.zeros((), device=generator.device))
         self.theta = nn.Parameter(torch.zeros(self._width(example), device=generator.device))
+        self.keep_anchors(support.width, self.theta)
         values = support.values().to(generator.device)
         self.register_buffer("reference_logits", torch.zeros(support.width, len(values), device=generator.device))
 
@@ -107,6 +110,7 @@ class MaxEnt(EnergyModel):
 
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        self.set_anchors(data, generator=generator)
         table = frequencies(data, self.support.values(), generator)
         self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))
         if hasattr(self.features, "start") and isinstance(self.support, Binary):

@@ -125,6 +125,7 @@ class RBM(EnergyModel):
         self.b = nn.Parameter(self.W.new_zeros(visible))
         self.c = nn.Parameter(self.W.new_zeros(hidden))
         self.log_sigma = nn.Parameter(self.W.new_zeros(visible)) if visible_units == "gaussian" else None
+        self.keep_anchors(visible, self.W)
         self.register_buffer("reference_natural", torch.stack(list(self.natural())).detach().clone())
 
     @property
@@ -183,6 +184,7 @@ class RBM(EnergyModel):
 
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        self.set_anchors(data, generator=generator)
         mean, n = data.mean(), len(data)
         if self.log_sigma is None:
             mean = variance = (mean * n + 0.5) / (n + 1)  # half a count, so that no pixel is impossible
