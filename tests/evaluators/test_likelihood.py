@@ -87,3 +87,20 @@ def test_a_broken_model_is_named(model: RBM, generator: torch.Generator) -> None
         model.c[0] = math.nan
     with pytest.raises(Diverged, match=r"parameter 'c' of RBM\(6, 4\) must be finite"):
         partita.evaluate(model, states(6), generator=generator)
+
+
+@pytest.mark.parametrize(("low", "high", "verdict"), [(-0.51, 0.6, "tight"), (-1.5, -0.49, "do not publish")])
+def test_the_mass_check_asks_whether_the_interval_allows_a_mass_of_one(low: float, high: float, verdict: str) -> None:
+    """RBM(2, 1) at zero: log Z = 3 log 2; the value is half a nat too low, and only the first interval covers the truth."""
+    g = torch.Generator().manual_seed(0)
+    model = RBM(2, 1, scale=0.0, generator=g)
+    truth = 3 * math.log(2)
+    log_z = Quantity(truth - 0.5, truth + low, truth + high, level=0.95, kind="estimate")
+    assert partita.evaluate(model, states(2), evaluator=log_z, generator=g).verdict == verdict
+
+
+def test_arrays_frames_and_rows_are_taken(model: RBM, generator: torch.Generator) -> None:
+    pandas = pytest.importorskip("pandas")
+    exact = partita.evaluate(model, states(6), generator=generator).value
+    for x in (states(6).numpy(), pandas.DataFrame(states(6).numpy().astype(int)), partita.data.as_rows(states(6))):
+        assert partita.evaluate(model, x, generator=generator).value == exact

@@ -195,3 +195,13 @@ def test_settings_are_checked(evaluator: type) -> None:
         evaluator(temperatures=1)
     with pytest.raises(ValueError, match=rf"{name}: level must lie between 0 and 1; got 95"):
         evaluator(level=95)
+
+
+def test_a_side_that_is_too_large_is_refused_at_once(generator: torch.Generator) -> None:
+    with pytest.raises(ValueError, match=r"Enumeration: side must be a side of RBM\(40, 4\) with at most 2\^20 states; got 'visible'"):
+        Enumeration("visible")(RBM(40, 4, generator=generator))
+
+
+def test_reverse_from_data_needs_a_fitted_model(generator: torch.Generator) -> None:
+    with pytest.raises(ValueError, match=r"ReverseAIS: start must be 'annealed' or 'exact' for a model that was never fitted; got 'data'"):
+        ReverseAIS(20, 8, start="data")(random_rbm(4, 3, 1.0, generator), generator=generator)

@@ -347,3 +347,16 @@ def test_bad_settings(features: Any, support: Support, more: dict, error: type[E
 def test_another_width_is_refused() -> None:
     with pytest.raises(InputError, match=r"MaxEnt\.free_energy: x must have shape \(\*, 3\) to match Binary\(D=3\); got \(5, 4\)\."):
         build("pairwise", Binary(3))(torch.zeros(5, 4, dtype=torch.float64))
+
+
+def test_a_function_that_holds_a_tensor_of_another_dtype_is_named(generator: torch.Generator) -> None:
+    held = torch.randn(4, 3, generator=generator)
+    model = MaxEnt(lambda x: x @ held, Binary(4), generator=generator)
+    with pytest.raises(InputError, match=r"MaxEnt: features must follow the dtype of x, .* Write A\.to\(x\)"):
+        model.double().free_energy(torch.zeros(2, 4, dtype=torch.float64))
+
+
+def test_wide_supports_can_be_built_and_k_pairwise_needs_ones(generator: torch.Generator) -> None:
+    assert len(MaxEnt("pairwise", Binary(100), generator=generator).theta) == 5050
+    with pytest.raises(Unsupported, match=r"MaxEnt\('k-pairwise'\) cannot live on Spin\(D=4\)"):
+        MaxEnt("k-pairwise", Spin(4), generator=generator)

@@ -169,10 +169,19 @@ class MaxEnt(EnergyModel):
     def _phi(self, x: Tensor) -> Tensor:
         """phi(x) ``(*, K)``, or phi(x, h) for every h ``(*, S, K)``."""
         if self.hidden is None:
-            value = self.features(x)
+            value = self._call_features(x)
             return value[..., None] if value.dim() < x.dim() else value
         h = self.hidden.states(0, round(2**self.hidden.bits), x)
-        return self.features(x[..., None, :].expand(*x.shape[:-1], len(h), -1), h.expand(*x.shape[:-1], -1, -1))
+        return self._call_features(x[..., None, :].expand(*x.shape[:-1], len(h), -1), h.expand(*x.shape[:-1], -1, -1))
+
+    def _call_features(self, *arguments: Tensor) -> Tensor:
+        try:
+            return self.features(*arguments)
+        except RuntimeError as error:
+            if "dtype" not in str(error):
+                raise
+            raise invalid("MaxEnt", "features", "follow the dtype of x, for log Z is summed in float64", str(error).split("\n")[0],
+                          "Write A.to(x) where a function holds a tensor A.") from None  # fmt: skip
 
     def _width(self, example: Tensor) -> int:
         with torch.no_grad():

@@ -26,6 +26,8 @@ from partita.core.support import Binary
 from partita.models.energy.reference import UnitsReference
 from partita.models.energy.units import UNITS, Natural
 
+FAR = 20.0  # deviations from zero at which float32 begins to matter to a quadratic energy
+
 
 def hidden_input(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
     r"""Input :math:`c + W^\top x` to every hidden unit, ``(*, D) -> (*, H)``."""
@@ -195,6 +197,13 @@ class RBM(EnergyModel):
             self.b.copy_(mean)
             self.log_sigma.copy_(0.5 * variance.log())
         self.reference_natural.copy_(torch.stack(list(self.units.from_moments(mean, variance))))
+
+    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        if self.log_sigma is None:
+            return []
+        far = (data.mean().abs() > FAR * data.variance().sqrt()).nonzero().flatten().tolist()
+        return [f"column {far[0]} is more than {FAR:g} deviations away from zero; standardise the columns, for a quadratic energy loses "
+                "such differences to rounding."] if far else []  # fmt: skip
 
     @torch.no_grad()
     def center(self, mu: Tensor) -> None:
