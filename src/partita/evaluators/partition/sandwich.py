@@ -37,8 +37,8 @@ class Sandwich(FromBothEnds):
         if self.start == "annealed" and model.anchor_rows(1) is not None:
             starts.append("data")
         reverses = [self._descend(model, kernel, betas, start, up, generator) for start in starts]
-        at_best: Verdict = "loose" if starts == ["annealed"] else "tight"
-        verdict = worst(at_best, *(judge(report, forward, reverse) for reverse in reverses))
+        verdicts: list[Verdict] = [judge(report, forward, reverse) for reverse in reverses]
+        verdict = worst(*verdicts) if len(starts) > 1 or self.start != "annealed" else worst("loose", *verdicts)
         return replace(combine(forward, up.log_w, reverses, self.level, len(betas)), verdict=verdict)
 
 
