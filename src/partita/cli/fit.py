@@ -16,7 +16,7 @@ from partita.cli.values import sort_settings
 from partita.core import capability, rng
 from partita.core.checks import check_count
 from partita.core.errors import RunError
-from partita.core.protocols import EnergyModel, Objective
+from partita.core.protocols import Model, Objective, Update
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
 from partita.data import load as load_data
@@ -33,8 +33,8 @@ LEAST_TO_SPLIT = 100  # rows; of fewer none are held out for validation
 class Plan:
     """A fit that is ready to start, or to go on."""
 
-    model: EnergyModel
-    objective: Objective
+    model: Model
+    objective: Objective | Update
     dataset: Dataset
     train: Rows
     validation: Rows | None

@@ -11,7 +11,7 @@ from partita.cli.runs import Opened, free_path, open_run
 from partita.core import capability, rng
 from partita.core.checks import check_count
 from partita.core.errors import invalid
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import DirectedModel, Model
 from partita.diagnostics import ChainReport
 from partita.samplers import run as run_chains
 from partita.training.encoded import draw_rows
@@ -40,14 +40,14 @@ def report(folder: Path, n: int, out: Path | None, burn_in: int | None, png: Pat
     if opened.data.get("shape"):
         typer.echo(pictures.preview(x, tuple(opened.data["shape"])))
     typer.echo(f"{n} draws written to {path}" + ("" if png is None else f" and {png}"))
-    typer.echo("Exact independent draws, by enumeration." if chains is None else str(chains))
+    typer.echo("Exact independent draws." if chains is None else str(chains))
 
 
-def _exact(model: EnergyModel, burn_in: int | None) -> bool:
-    return burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS
+def _exact(model: Model, burn_in: int | None) -> bool:
+    return isinstance(model, DirectedModel) or (burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS)
 
 
-def _diagnose(model: EnergyModel, z: Any, generator: Any) -> ChainReport:
+def _diagnose(model: Any, z: Any, generator: Any) -> ChainReport:
     """Follow some of the chains further: R-hat and ESS of the free energy."""
     return run_chains(model, capability.default("sampler", model), z[:DIAGNOSED], draws=FOLLOWED, generator=generator).report
 

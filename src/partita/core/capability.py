@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from partita.core.errors import RunError, Unsupported
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, Model
 
 EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
 CHEAP_BITS = 12  # few enough states to sum at every step
@@ -24,24 +24,30 @@ class Need:
     otherwise: str
 
 
-def smallest_bits(model: EnergyModel) -> float:
-    """log2 of the number of terms of the cheaper way to write Z."""
-    return min((side.support.bits for side in model.sides()), default=float("inf"))
+def smallest_bits(model: Any) -> float:
+    """log2 of the number of terms of the cheaper way to write Z; infinite where it is no finite sum."""
+    sides = model.sides() if isinstance(model, EnergyModel) else []
+    return min((side.support.bits for side in sides), default=float("inf"))
 
 
 NEEDS: dict[str, Need] = {
     "energy": Need(lambda m: isinstance(m, EnergyModel), "it has no free energy"),
     "enumerable": Need(
-        lambda m: isinstance(m, EnergyModel) and smallest_bits(m) <= EXACT_BITS,
+        lambda m: smallest_bits(m) <= EXACT_BITS,
         f"neither side has at most 2^{EXACT_BITS} states to sum",
-    ),
-    "cheap": Need(
-        lambda m: isinstance(m, EnergyModel) and smallest_bits(m) <= CHEAP_BITS,
-        f"neither side has at most 2^{CHEAP_BITS} states, few enough to sum at every step",
     ),
     "gibbs": Need(
         lambda m: isinstance(m, EnergyModel) and ("conditionals" in m.offers or m.support.countable_sites),
         "its coordinates cannot be drawn one after the other: it has no conditionals and its support is not discrete",
+    ),
+    "log_prob": Need(lambda m: "log_prob" in getattr(m, "offers", ()), "it has no exact log_prob"),
+    "exact": Need(
+        lambda m: "log_prob" in getattr(m, "offers", ()) or smallest_bits(m) <= EXACT_BITS,
+        f"it has no exact log_prob and neither side has at most 2^{EXACT_BITS} states to sum",
+    ),
+    "cheap_exact": Need(
+        lambda m: "log_prob" in getattr(m, "offers", ()) or smallest_bits(m) <= CHEAP_BITS,
+        f"it has no exact log_prob and neither side has at most 2^{CHEAP_BITS} states, few enough to sum at every step",
     ),
     "centering": Need(lambda m: "centering" in getattr(m, "offers", ()), "it has no centred form of its gradient"),
 }
@@ -59,7 +65,7 @@ class Part:
 
 
 PARTS: dict[str, Part] = {
-    "ExactLikelihood": Part("objective", ("enumerable",), "partita.objectives:ExactLikelihood", "PCD", ("cheap",)),
+    "ExactLikelihood": Part("objective", ("exact",), "partita.objectives:ExactLikelihood", "PCD", ("cheap_exact",)),
     "PCD": Part("objective", ("energy",), "partita.objectives:PCD", "ExactLikelihood"),
     "CD": Part("objective", ("energy",), "partita.objectives:CD", "ExactLikelihood"),
     "Gibbs": Part("sampler", ("gibbs",), "partita.samplers:Gibbs", "a sampler for real supports"),
@@ -69,6 +75,7 @@ PARTS: dict[str, Part] = {
     "Bridge": Part("partition", ("energy",), "partita.evaluators:Bridge", "Sandwich"),
     "AIS": Part("partition", ("energy",), "partita.evaluators:AIS", "Sandwich"),
     "ReverseAIS": Part("partition", ("energy",), "partita.evaluators:ReverseAIS", "Sandwich"),
+    "LogProb": Part("likelihood", ("log_prob",), "partita.evaluators:LogProb", "an evaluator of log Z"),
 }
 
 
@@ -110,7 +117,7 @@ def load(part: str) -> Any:
     return _import(PARTS[part].path)
 
 
-def load_model(name: str) -> type[EnergyModel]:
+def load_model(name: str) -> type[Model]:
     """The class behind a model's name in a saved run; only names of the table are ever imported."""
     if not isinstance(name, str) or name not in MODELS:
         remedy = "Build it yourself and hand it over: load(path, model=...)."

@@ -12,7 +12,7 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -67,15 +67,45 @@ class Reference(Protocol):
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
 
 
-class EnergyModel(nn.Module, ABC):
-    """p(x) = exp(-F(x)) / Z with Z unknown; ``forward`` is ``free_energy``, so that gradients cross processes."""
+class Model(nn.Module, ABC):
+    """What the loop, the runs and the messages need of any model, energy or directed."""
 
     support: Support
-    anchors: Tensor
-    anchored: Tensor
     penalised: ClassVar[tuple[str, ...] | None] = None  # parameters that L1 and L2 act on; None is all
     forward_methods: ClassVar[tuple[str, ...]] = ()  # other methods that gradients flow through
-    offers: frozenset[str] = frozenset()  # what core.capability may rely on, beyond a free energy
+    offers: frozenset[str] = frozenset()  # what core.capability may rely on
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Constructor arguments as JSON, from which a saved run is rebuilt without executing code."""
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
+        """The model that :meth:`settings` describes, with fresh parameters."""
+        return cls(**settings, generator=generator)
+
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        """Set what has a good start from training data: a reference, biases, scales; nothing by default."""
+
+    def title(self) -> str:
+        """The model with its sizes, for messages."""
+        return type(self).__name__
+
+    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        """What makes the maximum-likelihood fit of these data ill-posed without a penalty, each in one sentence."""
+        return []
+
+    @property
+    def device_like(self) -> Tensor:
+        """A tensor whose device and dtype new tensors copy."""
+        return next(iter(self.parameters()))
+
+
+class EnergyModel(Model):
+    """p(x) = exp(-F(x)) / Z with Z unknown; ``forward`` is ``free_energy``, so that gradients cross processes."""
+
+    anchors: Tensor
+    anchored: Tensor
 
     @abstractmethod
     def free_energy(self, x: Tensor) -> Tensor:
@@ -88,15 +118,6 @@ class EnergyModel(nn.Module, ABC):
     @abstractmethod
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         """Set the reference, and parameters that have a good start, from the base rates of training data."""
-
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """Constructor arguments as JSON, from which a saved run is rebuilt without executing code."""
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "EnergyModel":
-        """The model that :meth:`settings` describes, with fresh parameters."""
-        return cls(**settings, generator=generator)
 
     def keep_anchors(self, width: int, like: Tensor) -> None:
         """Make room for rows of training data, which say where the modes are; none are known until :meth:`set_anchors`."""
@@ -118,14 +139,6 @@ class EnergyModel(nn.Module, ABC):
 
     def forward(self, x: Tensor, field: Field | None = None) -> Tensor:
         return self.free_energy(x) if field is None else self.free_energy(x, field=field)  # type: ignore[call-arg]
-
-    def title(self) -> str:
-        """The model with its sizes, for messages."""
-        return type(self).__name__
-
-    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
-        """What makes the maximum-likelihood fit of these data ill-posed without a penalty, each in one sentence."""
-        return []
 
     def sides(self) -> list[Side]:
         """The ways to write Z as a finite sum: over x here; over h too where x given h is tractable."""
@@ -153,11 +166,6 @@ class EnergyModel(nn.Module, ABC):
     def annealed(self, beta: Tensor | float) -> "EnergyModel":
         """The model at ``beta``, a number or a tensor that broadcasts against batch dimensions; composes."""
         return Annealed(self, beta)
-
-    @property
-    def device_like(self) -> Tensor:
-        """A tensor whose device and dtype new tensors copy."""
-        return next(iter(self.parameters()))
 
 
 class Annealed(EnergyModel):
@@ -219,14 +227,19 @@ class Annealed(EnergyModel):
         return self.base.device_like
 
 
-class DirectedModel(nn.Module, ABC):
-    """p(x) = sum or integral of p(x|z) p(z), drawn top-down."""
+class DirectedModel(Model):
+    """p(x) = sum or integral of p(x|z) p(z), drawn top-down.
 
-    support: Support
+    A model that offers ``"log_prob"`` has the method ``log_prob(x)``, ``(*, D) -> (*)``, exact and normalised; ``forward`` is it,
+    so that gradients cross processes. One that offers ``"missing"`` takes NaN in x and gives the likelihood of what was observed.
+    """
 
     @abstractmethod
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         """``n`` independent exact draws, ``(n, D)``."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.log_prob(x)  # type: ignore[operator]
 
 
 class Sampler(Protocol):
@@ -259,7 +272,12 @@ class Objective(Protocol):
 
 
 class Update(Protocol):
-    """EM, coordinate ascent, Gibbs: closed-form steps without an optimiser."""
+    """EM, coordinate ascent, Gibbs: closed-form steps without an optimiser.
+
+    ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it no longer does.
+    """
+
+    converges: ClassVar[bool]
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Any: ...
 
@@ -278,8 +296,11 @@ class LikelihoodEvaluator(Protocol):
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity: ...
 
 
-def in_double(model: EnergyModel) -> EnergyModel:
+AnyModel = TypeVar("AnyModel", bound=Model)
+
+
+def in_double(model: AnyModel) -> AnyModel:
     """A copy in float64, for numbers that are published."""
     if isinstance(model, Annealed):
-        return Annealed(in_double(model.base), model.beta.double())
+        return Annealed(in_double(model.base), model.beta.double())  # type: ignore[return-value]
     return copy.deepcopy(model).double()

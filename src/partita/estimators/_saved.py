@@ -42,7 +42,8 @@ def load(path: str | Path) -> Any:
     estimator = cls(**about["parameters"])
     estimator.run_, estimator.model_ = run, run.model
     estimator.encoding_ = Encoding.from_json(run.config["encoding"], run.model.support.width)
-    estimator._key, estimator._log_z = about["key"], None
+    estimator._key = about["key"]
+    estimator._forget()
     estimator.n_features_in_ = len(estimator.encoding_.shift)
     if about["columns"] is not None:
         estimator.feature_names_in_ = np.array(about["columns"], dtype=object)

@@ -13,7 +13,7 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.checks import check_rows
 from partita.core.errors import Diverged
-from partita.core.protocols import EnergyModel, LikelihoodEvaluator, PartitionEvaluator, in_double
+from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator, in_double
 from partita.core.quantity import Quantity
 from partita.data import as_rows
 
@@ -26,13 +26,27 @@ class FromPartition:
 
     partition: PartitionEvaluator | Quantity
 
-    def __call__(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Quantity:
+    def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         log_z = self.partition if isinstance(self.partition, Quantity) else self.partition(model, generator=generator)
         rows = -free_energies_of_rows(model, x)
         if not torch.isfinite(rows).all() or not math.isfinite(log_z.value):
             raise Diverged(f"evaluate: the free energy and log Z of {model.title()} must be finite; its parameters are too large.")
-        q = _about_rows(float(rows.mean()) - log_z, rows - log_z.value, log_z)
+        q = _about_rows(float(rows.mean()) - log_z, rows - log_z.value, {**log_z.details, "log_z": log_z})
         return _mark_impossible(q, x) if model.support.discrete else q
+
+
+@dataclass(frozen=True)
+class LogProb:
+    """Mean log-likelihood per row of a model with an exact ``log_prob``, in float64."""
+
+    @torch.no_grad()
+    def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
+        capability.require("LogProb", model)
+        model = in_double(model)
+        rows = torch.cat([model.log_prob(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)])
+        if not torch.isfinite(rows).all():
+            raise Diverged(f"evaluate: log_prob of {model.title()} must be finite; it is not at {int((~torch.isfinite(rows)).sum())} rows.")
+        return _about_rows(Quantity(float(rows.mean()), method="log_prob"), rows, {})
 
 
 @torch.no_grad()
@@ -43,7 +57,7 @@ def free_energies_of_rows(model: EnergyModel, x: Tensor) -> Tensor:
 
 
 def evaluate(
-    model: EnergyModel,
+    model: Model,
     x: Any,
     *,
     evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None,
@@ -53,14 +67,15 @@ def evaluate(
 
     Arguments:
         x: Rows in the model's support, ``(N, D)``: tensor, array, frame, or :class:`partita.data.Rows`.
-        evaluator: How to compute it; by default exact where the smaller side has at most 2^20 states, else a sandwich of
-            annealings. An evaluator of log Z, or a log Z computed before, serves too.
+        evaluator: How to compute it; by default exact where the model has ``log_prob`` or its smaller side at most 2^20 states, else
+            a sandwich of annealings. An evaluator of log Z, or a log Z computed before, serves too.
     """
     x = x if isinstance(x, Tensor) else as_rows(x, owner="evaluate").tensor(generator)
     check_rows("evaluate", "x", x)
     model.support.check(x, "evaluate")
-    chosen: Any = capability.default("partition", model) if evaluator is None else evaluator
-    likelihood = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
+    role = "partition" if isinstance(model, EnergyModel) else "likelihood"
+    chosen: Any = capability.default(role, model) if evaluator is None else evaluator
+    likelihood: LikelihoodEvaluator = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
     return likelihood(model, x, generator=generator)
 
 
@@ -79,8 +94,8 @@ def _is_partition(evaluator: Any) -> bool:
     return part is not None and part.role == "partition"
 
 
-def _about_rows(q: Quantity, rows: Tensor, log_z: Quantity) -> Quantity:
+def _about_rows(q: Quantity, rows: Tensor, details: dict[str, Any]) -> Quantity:
     n = len(rows)
     se = float(rows.std()) / math.sqrt(n) if n > 1 else 0.0
-    details = {**log_z.details, "rows": rows, "log_z": log_z}
+    details = {**details, "rows": rows}
     return Quantity(q.value, q.low, q.high, q.level, q.kind, q.unit, q.method, n, se, q.verdict, q.direction, details)

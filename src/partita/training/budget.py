@@ -26,5 +26,6 @@ def steps_within(minutes: float, make_session: Callable[[int], Session], set_asi
         timed += 1
     per_step = (time.monotonic() - warm) / timed
     session.restore(before)
-    session.optimiser.state.clear()
+    if session.optimiser is not None:
+        session.optimiser.state.clear()
     return max(LEAST_STEPS, int((seconds - (time.monotonic() - started)) / per_step))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from partita.core import capability
 from partita.core.errors import invalid
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import Model
 from partita.core.quantity import Quantity
 from partita.evaluators import evaluate
 from partita.evaluators.partition.reverse_ais import exact_draws
@@ -18,7 +18,7 @@ from partita.training.encoding import Encoding
 
 
 def evaluate_encoded(
-    model: EnergyModel, encoding: Encoding, x: np.ndarray, *, evaluator: Any = None, owner: str = "evaluate", generator: torch.Generator
+    model: Model, encoding: Encoding, x: np.ndarray, *, evaluator: Any = None, owner: str = "evaluate", generator: torch.Generator
 ) -> Quantity:
     """Mean log-likelihood per row of ``x`` in its own units: of the encoded rows, with the Jacobian."""
     if x.shape[1] != len(encoding.shift):
@@ -28,7 +28,7 @@ def evaluate_encoded(
     return replace(q + shift, details={**q.details, "rows": q.details["rows"] + shift})
 
 
-def draw_rows(model: EnergyModel, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:
+def draw_rows(model: Any, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:
     """``n`` draws: exact by enumeration where the states are few and no burn-in is asked for, else the ends of chains."""
     if burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS:
         return exact_draws(model, n, generator=generator)

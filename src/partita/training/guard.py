@@ -21,6 +21,13 @@ def check_losses(losses: dict[str, Tensor], step: int, width: int, settings: Set
     return values
 
 
+def check_finite(record: dict[str, float], step: int) -> None:
+    """Raise :class:`Diverged` naming the number of a closed-form update that is not finite."""
+    for name, value in record.items():
+        if not math.isfinite(value):
+            raise Diverged(f"fit: {name!r} must stay finite; got {value:.4g} at update {step}. Look for huge or constant columns.")
+
+
 def remedy(settings: Settings) -> str:
     """What to change when a fit diverges."""
     if settings.optimizer == "lbfgs":

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.errors import Diverged, invalid
-from partita.core.protocols import EnergyModel, Objective
+from partita.core.protocols import Model, Objective, Update
 from partita.data import Rows, as_rows
 from partita.training import checkpoint, guard
 from partita.training.budget import steps_within
@@ -35,9 +35,9 @@ class PartitaWarning(UserWarning):
 
 
 def fit(
-    model: EnergyModel,
+    model: Model,
     data: Any,
-    objective: Objective | None = None,
+    objective: Objective | Update | None = None,
     *,
     validation: Any = None,
     sample_weight: Any = None,
@@ -120,7 +120,7 @@ def _train(
                 _note(session, guard.ailments(session.bare, chains, _chains(session)))
                 chains = _chains(session)
             display.advance(step, record)
-            if session.settings.optimizer == "lbfgs" and (reason := _settled(session)):
+            if reason := _settled(session):
                 return reason
             if folder is not None and (interrupts.asked or time.monotonic() - saved > SAVE_SECONDS):
                 checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
@@ -136,13 +136,18 @@ def _out_of_patience(session: Session) -> bool:
 
 def _settled(session: Session) -> str:
     """Why a deterministic fit has nothing left to do; empty while it has."""
+    if session.optimiser is None:
+        falls = session.objective.converges and session.step > 1
+        return "converged" if falls and abs(session.progress) <= session.settings.tolerance else ""
+    if session.settings.optimizer != "lbfgs":
+        return ""
     if session.gradient_size() <= session.settings.tolerance:
         return "converged"
     return "stalled" if session.progress <= STALLED * max(1.0, abs(session.loss)) else ""
 
 
 def start_session(
-    model: EnergyModel, rows: Rows, objective: Any, settings: Settings, *, held_out: Rows | None = None, fabric: Any = None,
+    model: Model, rows: Rows, objective: Any, settings: Settings, *, held_out: Rows | None = None, fabric: Any = None,
     generator: torch.Generator,
 ) -> Session:  # fmt: skip
     """Initialise the model from the data, the objective's state, the optimiser, and the number of steps."""
@@ -150,10 +155,7 @@ def start_session(
     if settings.initialise:
         model.initialise(rows, generator=generator)
     state = objective.init(model, rows, generator=generator)
-    extras = list(state.module.parameters()) if hasattr(state, "module") else []
-    wrapped, optimiser = fabric.setup(model, make_optimiser([*model.parameters(), *extras], settings))
-    for method in model.forward_methods:
-        wrapped.mark_forward_method(method)
+    wrapped, optimiser = (model, None) if hasattr(objective, "update") else _wrapped(model, state, settings, fabric)
 
     def session(total: int) -> Session:
         window = settings.average * total
@@ -167,7 +169,16 @@ def start_session(
     return session(settings.steps or (settings.epochs or 1) * per_epoch)
 
 
-def _affordable_validations(model: EnergyModel, held_out: Rows | None, key: int, settings: Settings) -> tuple[int, float]:
+def _wrapped(model: Model, state: Any, settings: Settings, fabric: Any) -> tuple[Any, Any]:
+    """The model and its optimiser in Fabric's hands; trainable extras of the objective are optimised beside the model."""
+    extras = list(state.module.parameters()) if hasattr(state, "module") else []
+    wrapped, optimiser = fabric.setup(model, make_optimiser([*model.parameters(), *extras], settings))
+    for method in model.forward_methods:
+        wrapped.mark_forward_method(method)
+    return wrapped, optimiser
+
+
+def _affordable_validations(model: Model, held_out: Rows | None, key: int, settings: Settings) -> tuple[int, float]:
     """How many validations fit into a fifth of the time, judged by one, and the seconds they take."""
     if held_out is None or settings.minutes is None:
         return settings.validations, 0.0
@@ -238,7 +249,7 @@ def _validation_interval(session: Session) -> int:
     return max(1, session.total // session.settings.validations)
 
 
-def _checked_rows(model: EnergyModel, rows: Rows, parameter: str = "x", least: int = 2) -> Rows:
+def _checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2) -> Rows:
     """Width, number of rows, and every value inside the model's support, read in chunks."""
     if rows.width != model.support.width:
         raise invalid("fit", parameter, f"have shape (*, {model.support.width}) to match {model.title()}", (len(rows), rows.width))

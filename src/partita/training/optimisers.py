@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import Model
 from partita.training.settings import Settings
 
 AVERAGE_EVERY = 10  # steps
@@ -35,7 +35,7 @@ def learning_rate_at(step: int, total: int, settings: Settings) -> float:
     return settings.learning_rate
 
 
-def penalty(model: EnergyModel, settings: Settings) -> Tensor | None:
+def penalty(model: Model, settings: Settings) -> Tensor | None:
     """l1 |W| + l2 W^2 / 2 over the parameters that the model names; None where both are zero."""
     if not settings.l1 and not settings.l2:
         return None

@@ -16,7 +16,7 @@ import torch
 
 from partita.core import capability
 from partita.core.errors import RunError
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import Model
 from partita.training import checkpoint
 from partita.training.history import History, Record, read
 from partita.training.session import load_weights
@@ -39,7 +39,7 @@ class Run:
         folder: Where it is saved, if it is.
     """
 
-    model: EnergyModel = field(repr=False)
+    model: Model = field(repr=False)
     history: list[Record] = field(repr=False)
     config: dict[str, Any] = field(repr=False)
     steps: int
@@ -52,7 +52,7 @@ class Run:
         return [(record["step"], record[name]) for record in self.history if name in record]
 
 
-def make_config(model: EnergyModel, objective: Any, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
+def make_config(model: Model, objective: Any, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The JSON from which a run is understood and taken up again."""
     return {
         "format": FORMAT,
@@ -110,7 +110,7 @@ def check_resumable(folder: Path, config: dict[str, Any]) -> None:
             raise RunError(f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got {here}.")
 
 
-def build_model(config: dict[str, Any]) -> EnergyModel:
+def build_model(config: dict[str, Any]) -> Model:
     """A fresh model as a config describes it."""
     settings = {key: value for key, value in config["model"].items() if key not in ("name", "dtype")}
     kind, dtype = capability.load_model(config["model"]["name"]), DTYPES.get(str(config["model"].get("dtype")))
@@ -122,7 +122,7 @@ def build_model(config: dict[str, Any]) -> EnergyModel:
         raise RunError(f"load: config.json must hold the settings of {config['model']['name']}; got others ({error}).") from None
 
 
-def load(folder: str | Path, *, model: EnergyModel | None = None, weights: str = "use") -> Run:
+def load(folder: str | Path, *, model: Model | None = None, weights: str = "use") -> Run:
     """A saved run, with its model ready to use; no code of the folder is ever executed.
 
     Arguments:

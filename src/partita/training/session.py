@@ -10,7 +10,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.checks import check_parameters
 from partita.core.errors import RunError
-from partita.core.protocols import Batch, Data, EnergyModel
+from partita.core.protocols import Batch, Data, Model
 from partita.objectives.base import unwrapped
 from partita.training import checkpoint, guard
 from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty
@@ -37,7 +37,7 @@ class Session:
     data: Data
     objective: Any
     state: Any
-    optimiser: Any
+    optimiser: Any  # None where the objective is an Update, which takes its own steps
     average: WeightAverage
     settings: Settings
     total: int  # steps
@@ -52,7 +52,7 @@ class Session:
     _order: tuple[int, Tensor] | None = None
 
     @property
-    def bare(self) -> EnergyModel:
+    def bare(self) -> Any:
         """The model without its wrapper."""
         return unwrapped(self.model)
 
@@ -68,6 +68,19 @@ class Session:
 
     def advance(self) -> dict[str, float]:
         """One update; returns the losses and the objective's numbers."""
+        loss, record = self._update_step() if self.optimiser is None else self._gradient_step()
+        self.progress, self.loss = self.loss - loss, loss
+        self.step += 1
+        if self.step % AVERAGE_EVERY == 0:
+            remedy = f"Lower learning_rate (now {self.settings.learning_rate:g})."
+            check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
+        self.average.update(self.bare, self.step)
+        if self.optimiser is not None and self.step % self.steps_per_epoch == 0:
+            self.state = self.objective.epoch(self.bare, self.data, self.state, generator=self.generator)
+        return record
+
+    def _gradient_step(self) -> tuple[float, dict[str, float]]:
+        """One step of the optimiser on a batch: its loss, penalty included, and the numbers to record."""
         batch, record, following = self._batch(), {}, self.state
 
         def closure() -> Tensor:
@@ -84,16 +97,16 @@ class Session:
 
         self._set_learning_rate()
         loss = float(self.optimiser.step(closure).detach())
-        self.progress, self.loss = self.loss - loss, loss
         self.state = following
-        self.step += 1
-        if self.step % AVERAGE_EVERY == 0:
-            remedy = f"Lower learning_rate (now {self.settings.learning_rate:g})."
-            check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
-        self.average.update(self.bare, self.step)
-        if self.step % self.steps_per_epoch == 0:
-            self.state = self.objective.epoch(self.bare, self.data, self.state, generator=self.generator)
-        return record
+        return loss, record
+
+    @torch.no_grad()
+    def _update_step(self) -> tuple[float, dict[str, float]]:
+        """One closed-form update over the data: the loss it reports and the numbers to record."""
+        self.state, info = self.objective.update(self.bare, self.data, self.state, generator=self.generator)
+        record = {name: float(value) for name, value in info.items()}
+        guard.check_finite(record, self.step)
+        return record["loss"], record
 
     def gradient_size(self) -> float:
         """The largest gradient in absolute value."""
@@ -115,7 +128,7 @@ class Session:
             "generator": checkpoint.generator_state(self.generator),
             "model": dict(self.bare.state_dict()),
             "average": {"updates": self.average.updates, "values": self.average.values},
-            "optimiser": self.optimiser.state_dict(),
+            "optimiser": None if self.optimiser is None else self.optimiser.state_dict(),
             "objective": self.state,
             "cautions": self.cautions,
             "best": {"score": best.score, "step": best.step, "misses": best.misses, "weights": best.weights},
@@ -131,7 +144,8 @@ class Session:
         self.average.updates = tree["average"]["updates"]
         self.average.window = self.settings.average * self.total
         self.average.values = checkpoint.rebuild(self.average.values, tree["average"]["values"])
-        self.optimiser.load_state_dict(tree["optimiser"])
+        if self.optimiser is not None:
+            self.optimiser.load_state_dict(tree["optimiser"])
         self.state = checkpoint.rebuild(self.state, tree["objective"])
         self.best, self.cautions = Best(**tree["best"]), list(tree["cautions"])
 
@@ -163,7 +177,7 @@ def load_weights(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
     names = own.keys() | weights.keys()
     wrong = [name for name in names if name not in own or name not in weights or own[name].shape != weights[name].shape]
     if wrong:
-        title = model.title() if isinstance(model, EnergyModel) else type(model).__name__
+        title = model.title() if isinstance(model, Model) else type(model).__name__
         raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {', '.join(sorted(wrong))}. "
                        "It belongs to another model.")  # fmt: skip
     model.load_state_dict(weights)

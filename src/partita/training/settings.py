@@ -28,7 +28,8 @@ class Settings:
         patience: Validations without a better score before an early stop; 0 never stops early.
         validations: How many validations are spread over the fit; with ``minutes`` only as many as fit into a fifth of the time.
         validate_every: Epochs between validations, in place of a number of them.
-        tolerance: For ``"lbfgs"``: stop where no gradient is larger.
+        tolerance: For ``"lbfgs"``: stop where no gradient is larger. For closed-form updates that converge, as EM: stop where the mean
+            loss per row moves by no more.
         initialise: Set the reference and the biases from the data's base rates.
     """
 

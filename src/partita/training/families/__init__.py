@@ -1,0 +1,41 @@
+"""Named families of models: the one table from which the command line and the estimators build a model and its objective."""
+
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+
+from partita.core import capability
+from partita.core.checks import check_choice
+from partita.core.errors import invalid
+from partita.core.protocols import Model
+from partita.training.families import maxent, rbm
+from partita.training.families.base import Family, Setting, unknown_setting
+
+__all__ = ["EVALUATORS", "FAMILIES", "Family", "Setting", "family_named", "named_evaluator", "representatives", "unknown_setting"]
+
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (rbm, maxent)}
+EVALUATORS = {"enumeration": "Enumeration", "sandwich": "Sandwich", "bridge": "Bridge", "ais": "AIS", "reverse-ais": "ReverseAIS"}
+
+
+def family_named(name: str) -> Family:
+    """The family of a name, or one sentence with the known and the closest."""
+    if name not in FAMILIES:
+        close = get_close_matches(name.lower(), FAMILIES, 1, 0.5)
+        hint = f"Did you mean {close[0]!r}?" if close else "`partita models` lists them."
+        raise invalid("fit", "MODEL", f"be one of {', '.join(FAMILIES)}", repr(name), hint)
+    return FAMILIES[name]
+
+
+def named_evaluator(name: Any, owner: str = "evaluate") -> Any:
+    """An evaluator of log Z by name; None for ``"auto"``; any other object as it is."""
+    if not isinstance(name, str):
+        return name
+    check_choice(owner, "evaluator", name, ("auto", *EVALUATORS))
+    return None if name == "auto" else capability.load(EVALUATORS[name])()
+
+
+def representatives() -> dict[str, Model]:
+    """One model of each sort, for the capability grid: what enumerates and what does not, discrete and real."""
+    g = torch.Generator().manual_seed(0)
+    return {label: model for family in FAMILIES.values() for label, model in family.examples(g).items()}

@@ -1,0 +1,69 @@
+"""What a family of models is: a name, its settings, and how a model and its objective are built from them.
+
+Letters: N rows, D columns.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+
+from partita.core.errors import InputError, invalid
+from partita.core.protocols import Model, Objective, Update
+from partita.data import Rows
+from partita.training.encoding import Kind
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a setting is when nothing is said, and what it means."""
+
+    default: Any
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Family:
+    """A name, what it is for, the settings it takes, and how it is built.
+
+    >>> from partita.training.families import FAMILIES
+    >>> g = torch.Generator().manual_seed(0)
+    >>> model, objective = FAMILIES["rbm"].build(Rows(torch.eye(4)), {"hidden": 3}, generator=g)
+    >>> model.title(), type(objective).__name__
+    ('RBM(4, 3)', 'PCD')
+    """
+
+    name: str
+    summary: str
+    settings: dict[str, Setting]
+    make: Callable[[Rows, dict[str, Any], torch.Generator], tuple[Model, Objective | Update]]
+    kind: Callable[[Rows, dict[str, Any]], Kind]
+    examples: Callable[[torch.Generator], dict[str, Model]]  # one model of each sort, for the capability grid
+
+    def resolve(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """What was said over the defaults; an unknown name is refused with the closest known one."""
+        for name in settings:
+            if name not in self.settings:
+                raise unknown_setting(f"family {self.name}", name, self.settings)
+        return {**{name: setting.default for name, setting in self.settings.items()}, **settings}
+
+    def build(self, rows: Rows, settings: dict[str, Any], *, generator: torch.Generator) -> tuple[Model, Objective | Update]:
+        """A model for encoded rows, with fresh parameters, and the objective to fit it by."""
+        return self.make(rows, self.resolve(settings), generator)
+
+    def encoding_kind(self, rows: Rows, settings: dict[str, Any]) -> Kind:
+        """How rows are to be encoded for this family: by what they hold, or as the settings say."""
+        return self.kind(rows, self.resolve(settings))
+
+
+def unknown_setting(owner: str, name: str, known: Iterable[str]) -> InputError:
+    """The error for a setting that nobody takes.
+
+    >>> print(unknown_setting("family rbm", "hiden", ["hidden", "k"]))
+    family rbm: a setting must be one of hidden, k; got 'hiden'. Did you mean 'hidden'?
+    """
+    known = list(known)
+    close = get_close_matches(name, known, 1, 0.5)
+    return invalid(owner, "a setting", f"be one of {', '.join(known)}", repr(name), f"Did you mean {close[0]!r}?" if close else "")

@@ -1,0 +1,64 @@
+"""The restricted Boltzmann machine as a family."""
+
+from typing import Any
+
+import torch
+
+from partita.core.checks import check_choice
+from partita.core.protocols import Model, Objective
+from partita.data import Rows
+from partita.models import RBM
+from partita.training.encoding import Kind, infer_kind
+from partita.training.families.base import Family, Setting
+from partita.training.families.by_gradient import CHAINS, OBJECTIVES, named_objective
+
+UNITS = ("auto", "bernoulli", "gaussian")
+
+
+def auto_hidden(n: int, width: int) -> int:
+    """About one hidden unit per column while there are twenty rows for each, between 8 and 500.
+
+    >>> auto_hidden(60_000, 784), auto_hidden(1438, 64), auto_hidden(32, 16)
+    (500, 64, 8)
+    """
+    return min(500, max(8, min(width, n // 20)))
+
+
+def _rbm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+    check_choice("rbm", "objective", settings["objective"], OBJECTIVES)
+    check_choice("rbm", "visible_units", settings["visible_units"], UNITS)
+    hidden, units = settings["hidden"], settings["visible_units"]
+    hidden = auto_hidden(len(rows), rows.width) if hidden == "auto" else hidden
+    units = ("gaussian" if infer_kind(rows) == "real" else "bernoulli") if units == "auto" else units
+    return RBM(rows.width, hidden, visible_units=units, generator=generator), named_objective(settings)
+
+
+def _rbm_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
+    """Bernoulli units take zeros and ones, gaussian ones standardised columns; told neither, what the rows hold."""
+    check_choice("rbm", "visible_units", settings["visible_units"], UNITS)
+    kinds: dict[str, Kind] = {"bernoulli": "binary", "gaussian": "real"}
+    return kinds.get(settings["visible_units"]) or infer_kind(rows)
+
+
+def _examples(g: torch.Generator) -> dict[str, Model]:
+    return {
+        "RBM, few hidden units": RBM(784, 16, generator=g),
+        "RBM, many hidden units": RBM(784, 500, generator=g),
+        "RBM, gaussian visibles": RBM(784, 500, visible_units="gaussian", generator=g),
+    }
+
+
+FAMILY = Family(
+    "rbm",
+    "restricted Boltzmann machine: binary or real columns, binary hidden units",
+    {
+        "hidden": Setting("auto", "hidden units; auto is one per column while there are 20 rows for each, from 8 to 500"),
+        "visible_units": Setting("auto", "bernoulli, gaussian, or auto: bernoulli for binary data, gaussian otherwise"),
+        "objective": Setting("pcd", "pcd, cd, exact (at most 2^20 states on one side) or tempered (pcd with replica exchange)"),
+        **CHAINS,
+        "centered": Setting(None, "centre the gradient; none does so where the model can"),
+    },
+    _rbm,
+    _rbm_kind,
+    _examples,
+)
