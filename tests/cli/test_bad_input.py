@@ -150,7 +150,7 @@ def test_a_python_run_cannot_be_resumed_by_the_command_line(call: Any, generator
     from partita.models import RBM
 
     partita.fit(RBM(3, 2, generator=generator), torch.eye(3), epochs=1, out="run", generator=generator)
-    assert "names no data. Resume it in Python" in sentence(call("fit", "--resume", "run", "--json"))
+    assert "does not say its data and settings. Resume it in Python" in sentence(call("fit", "--resume", "run", "--json"))
     assert "DATA must be given for run" in sentence(call("evaluate", "run"))
 
 
@@ -165,3 +165,14 @@ def test_a_place_that_cannot_be_written_is_named(call: Any, monkeypatch: pytest.
     result = call("data")
     assert result.exit_code == 1
     assert "Error: No such file or directory: /nowhere/at/all. Choose another place." in result.output
+
+
+def test_too_much_memory_is_one_sentence(call: Any) -> None:
+    assert "more memory than there is" in sentence(call("fit", "rbm", "bars-and-stripes", "--set", "hidden=10000000000000", "--json"))
+
+
+def test_an_encoding_that_does_not_exist_is_refused(call: Any) -> None:
+    call("fit", "rbm", "bars-and-stripes", "--epochs", "1", "--out", "run", "--json")
+    config = json.loads(Path("run/config.json").read_text())
+    Path("run/config.json").write_text(json.dumps({**config, "encoding": {"kind": "hexagonal"}}))
+    assert "encoding must be one of" in sentence(call("evaluate", "run", "--json"))

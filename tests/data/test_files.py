@@ -97,9 +97,9 @@ def test_missing_values_arrive_as_nan_and_load_names_their_place(tmp_path: Path)
     [
         ("a,city\n1,Rome\n2,Oslo\n", r"x\.csv must be numeric; got text or other values in column 'city'\. Encode"),
         ("1,Rome,x\n2,Oslo,y\n", r"x\.csv must be numeric; got text or other values in columns 'Rome', 'x'"),
-        ("a,b\n1,2\n3\n", r"x\.csv must have 2 values in each row; got 1 in row 2\. Give all rows"),
-        ("a,b\n1,2,3\n4,5,6\n", r"x\.csv must have 2 values in each row; got 3 in row 1\."),
-        ("1,2\n3,4,5\n", r"x\.csv must have 2 values in each row; got 3 in row 2\."),
+        ("a,b\n1,2\n3\n", r"x\.csv must have 2 values in each row; got 1 in row 1\. Give all rows"),
+        ("a,b\n1,2,3\n4,5,6\n", r"x\.csv must have 2 values in each row; got 3 in row 0\."),
+        ("1,2\n3,4,5\n", r"x\.csv must have 2 values in each row; got 3 in row 1\."),
         ("a,b\n", r"x\.csv must hold rows; got only a line of names\. Write it again\."),
         ("\n\n", r"x\.csv must hold rows; got none\."),
         ("", r"x\.csv must hold rows; got an empty file\."),

@@ -81,7 +81,7 @@ def test_lists_and_booleans_are_taken() -> None:
         ([[1, 2], [3]], r"fit: x must have rows of equal length; got rows of different lengths\."),
         ([[1, "a"], [2, "b"]], r"fit: x must be numeric; got text or other values in column 1\."),
         (np.array([["1", "2"]]), r"text or other values in columns 0, 1"),
-        (np.array([[1j]]), r"text or other values in column 0"),
+        (np.array([[1j]]), r"fit: x must hold real numbers; got complex ones"),
         ([[1, object()]], r"text or other values in column 1"),
         ([[1, None]], r"got nan at row 0, column 1"),
         (np.array([[1.0, np.inf]]), r"fit: x must be finite; got inf at row 0, column 1\."),

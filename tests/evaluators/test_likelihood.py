@@ -2,12 +2,13 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
 
 import partita
-from partita.core import Diverged, Quantity, bits_per_dimension
+from partita.core import Diverged, InputError, Quantity, bits_per_dimension
 from partita.evaluators import AIS, FromPartition, Sandwich
 from partita.models import RBM
 
@@ -104,3 +105,15 @@ def test_arrays_frames_and_rows_are_taken(model: RBM, generator: torch.Generator
     exact = partita.evaluate(model, states(6), generator=generator).value
     for x in (states(6).numpy(), pandas.DataFrame(states(6).numpy().astype(int)), partita.data.as_rows(states(6))):
         assert partita.evaluate(model, x, generator=generator).value == exact
+
+
+@pytest.mark.parametrize("evaluator", ["sandwich", Sandwich, 3])
+def test_an_evaluator_is_an_object(evaluator: Any, generator: torch.Generator) -> None:
+    model = RBM(4, 3, generator=generator)
+    with pytest.raises(InputError, match=r"evaluate: evaluator must be an object such as Sandwich\(\); got "):
+        partita.evaluate(model, torch.zeros(3, 4), evaluator=evaluator, generator=generator)
+
+
+def test_a_level_is_a_number() -> None:
+    with pytest.raises(InputError, match=r"AIS: level must lie in \(0, 1\]; got 'x'"):
+        AIS(level="x")  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor
 
 import partita
 from partita.core.errors import DataError, Diverged, InputError, RunError
+from partita.core.quantity import Quantity
 from partita.core.support import Binary
 from partita.models import RBM, MaxEnt
 from partita.objectives import CD, PCD, ExactLikelihood
@@ -25,6 +27,7 @@ from partita.samplers import Gibbs, Tempering
 from partita.training import Settings, budget, checkpoint, loop
 from partita.training.optimisers import learning_rate_at
 from partita.training.session import Session
+from partita.training.validation import pessimistic
 
 STEPS = 120
 
@@ -571,3 +574,21 @@ def test_after_a_late_divergence_the_averaged_weights_stay(
         share = max(10 / 24, 1 / k)
         expected = [(1 - share) * e + share * v for e, v in zip(expected, path[10 * k - 1], strict=True)]
     assert_weights(model, expected)
+
+
+@pytest.mark.parametrize("objective", ["pcd", PCD])
+def test_an_objective_is_an_object(objective: Any, generator: torch.Generator) -> None:
+    with pytest.raises(InputError, match=r"fit: objective must be an object such as PCD\(\); got "):
+        partita.fit(RBM(4, 3, generator=generator), torch.eye(4), objective, steps=1, generator=generator)
+
+
+def test_complex_numbers_are_refused(generator: torch.Generator) -> None:
+    with pytest.raises(InputError, match=r"fit: x must hold real numbers; got complex ones\."):
+        partita.fit(RBM(4, 3, generator=generator), torch.eye(4, dtype=torch.complex64), steps=1, generator=generator)
+
+
+def test_a_failed_annealing_is_no_score() -> None:
+    fine = Quantity(-2.0, -3.0, -1.0, level=0.95, kind="upper", details={"ess": 9.0})
+    assert pessimistic(fine) == -3.0 and pessimistic(Quantity(-2.0)) == -2.0
+    for details in ({"ess": 1.1}, {"ess": 9.0, "mass_of_rows": 1.5}):
+        assert pessimistic(replace(fine, details=details)) == float("-inf")

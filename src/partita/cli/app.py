@@ -20,14 +20,22 @@ class Commands(TyperGroup):
             typer.echo(f"Error: {error.strerror or error}: {error.filename}. Choose another place.", err=True)
             raise typer.Exit(1) from None
         except Exception as error:
-            if not _on_purpose(error):
+            if not _on_purpose(error) and not _out_of_memory(error):
                 raise
-            typer.echo(f"Error: {error}", err=True)
+            typer.echo(f"Error: {TOO_LARGE if _out_of_memory(error) else error}", err=True)
             raise typer.Exit(1) from None
+
+
+TOO_LARGE = "this needs more memory than there is. Ask for fewer hidden units, chains or rows at once."
 
 
 def _on_purpose(error: Exception) -> bool:
     return any(cls.__module__ == "partita.core.errors" for cls in type(error).__mro__)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    torch_says = ("not enough memory", "allocate memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(text in str(error) for text in torch_says))
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

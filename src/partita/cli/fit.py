@@ -71,9 +71,9 @@ def resumed(folder: Path) -> Plan:
     """The fit that a run's config describes, to go on from its last checkpoint."""
     config = read_config(folder)
     data = config.get("data")
-    if data is None or "encoding" not in config:
+    if data is None or not {"encoding", "seed", "family", "command", "steps", "fit", "objective"} <= config.keys():
         remedy = "Resume it in Python, with partita.fit(..., resume=True)."
-        raise RunError(f"fit: --resume needs a run that `partita fit` made; {folder} names no data. {remedy}")
+        raise RunError(f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data and settings. {remedy}")
     dataset = load_data(data["source"], binarize=data["binarize"] or "none")
     if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
         now, then = f"{len(dataset.train)} x {dataset.train.width}", " x ".join(map(str, data["rows"]))

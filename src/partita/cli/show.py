@@ -9,7 +9,7 @@ import typer
 from partita.core.quantity import Quantity
 
 KIND_IN_WORDS = {
-    "exact": "Exact: the normaliser was summed over all states.",
+    "exact": "Exact: computed without sampling; only rounding is left.",
     "estimate": "An estimate: the interval holds the true value with the probability shown, as far as the verdict allows.",
     "lower": "A lower bound in expectation: the true value is at least this, up to the interval.",
     "upper": "An upper bound in expectation: it flatters the model; the sandwich gives both sides.",
@@ -27,7 +27,7 @@ def meaning(q: Quantity) -> str:
     """What kind of number this is, in plain words.
 
     >>> meaning(Quantity(-1.0))
-    'Exact: the normaliser was summed over all states.'
+    'Exact: computed without sampling; only rounding is left.'
     """
     direction = "" if q.kind in ("exact", "upper") else DIRECTION_IN_WORDS[q.direction]
     return KIND_IN_WORDS[q.kind] + direction

@@ -33,6 +33,13 @@ def check_choice(owner: str, parameter: str, value: object, allowed: tuple[objec
         raise invalid(owner, parameter, "be one of " + ", ".join(map(repr, allowed)), repr(value))
 
 
+def check_role(owner: str, parameter: str, value: object, methods: tuple[str, ...], example: str) -> None:
+    """An object that plays a role: neither a name nor a class, with one of the methods the role asks for."""
+    if isinstance(value, str | type) or not any(callable(getattr(value, method, None)) for method in methods):
+        got = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+        raise invalid(owner, parameter, f"be an object such as {example}", got)
+
+
 def check_width(owner: str, parameter: str, x: Tensor, width: int, partner: str) -> None:
     """The last dimension of ``x`` is ``width``; ``partner`` says whose width that is."""
     if x.dim() == 0 or x.shape[-1] != width:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from partita.core.checks import check_real
 from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
 from partita.core.support import Support
@@ -72,7 +73,7 @@ class Model(nn.Module, ABC):
 
     support: Support
     penalised: ClassVar[tuple[str, ...] | None] = None  # parameters that L1 and L2 act on; None is all
-    forward_methods: ClassVar[tuple[str, ...]] = ()  # other methods that gradients flow through
+    forward_methods: ClassVar[tuple[str, ...]] = ()  # other methods that gradients flow through, beside those of the base classes
     offers: frozenset[str] = frozenset()  # what core.capability may rely on
 
     @abstractmethod
@@ -104,6 +105,7 @@ class Model(nn.Module, ABC):
 class EnergyModel(Model):
     """p(x) = exp(-F(x)) / Z with Z unknown; ``forward`` is ``free_energy``, so that gradients cross processes."""
 
+    forward_methods = ("conditional_logits",)
     anchors: Tensor
     anchored: Tensor
 
@@ -163,8 +165,15 @@ class EnergyModel(Model):
         trials[..., i] = values.view(-1, *[1] * (x.dim() - 1))
         return self.free_energy(trials) if beta is None else self.energy_along(self.field(trials), beta)
 
+    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
+        """log p(x_i = v | the others) up to a constant of each site, for all sites and values, ``(*, D) -> (*, D, K)``."""
+        values = self.support.values().to(x)
+        return -torch.stack([self.site_energies(x, i, values, beta).movedim(0, -1) for i in range(x.shape[-1])], -2)
+
     def annealed(self, beta: Tensor | float) -> "EnergyModel":
         """The model at ``beta``, a number or a tensor that broadcasts against batch dimensions; composes."""
+        if not isinstance(beta, Tensor):
+            check_real("annealed", "beta", beta, 0.0)
         return Annealed(self, beta)
 
 
@@ -197,6 +206,9 @@ class Annealed(EnergyModel):
 
     def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
         return self.base.site_energies(x, i, values, self.beta if beta is None else self.beta * beta)
+
+    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
+        return self.base.conditional_logits(x, self.beta if beta is None else self.beta * beta)
 
     def sides(self) -> list[Side]:
         return [*super().sides(), *(self._annealed_side(side) for side in self.base.sides() if side.name == "hidden")]

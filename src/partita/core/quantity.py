@@ -68,6 +68,8 @@ class Quantity:
                 raise invalid("Quantity", name, "be one of " + ", ".join(allowed), repr(getattr(self, name)))
         if not 0 <= self.level <= 1:
             raise invalid("Quantity", "level", "lie in [0, 1]", self.level)
+        if math.isnan(self.value) and self.kind != "none":
+            raise invalid("Quantity", "value", "be a number", "nan", "Say kind='none' where there is none.")
         for end in ("low", "high"):
             if math.isnan(getattr(self, end)):
                 object.__setattr__(self, end, self.value)

@@ -121,7 +121,7 @@ class Binary(_TwoValued):
         return "only 0 and 1"
 
     def remedy(self) -> str:
-        return "Cut the values at a threshold, or use a model of real values (visible_units='gaussian')."
+        return "Cut the values at a threshold, or use a model of real values, such as an RBM with gaussian visible units."
 
 
 @dataclass(frozen=True)

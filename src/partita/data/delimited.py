@@ -47,7 +47,7 @@ def _carefully(path: Path, delimiter: str | None, columns: Columns) -> np.ndarra
     with path.open(encoding="utf-8-sig", newline="") as stream:
         records = (record for record in _records(stream, delimiter) if record)
         width = len(columns) if columns is not None and next(records) else None
-        for number, record in enumerate(records, 1):
+        for number, record in enumerate(records):  # rows are counted from 0, as in arrays
             width = len(record) if width is None else width
             if len(record) != width:
                 remedy = "Give all rows the same number of values."

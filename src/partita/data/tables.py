@@ -23,7 +23,7 @@ def as_table(x: Any, owner: str) -> tuple[np.ndarray, Columns]:
     (2, 2)
     """
     if isinstance(x, Tensor):
-        table, columns = _of_tensor(x), None
+        table, columns = _of_array(_of_tensor(x), owner), None
     elif hasattr(x, "columns") and hasattr(x, "to_numpy"):
         table, columns = _of_frame(x, owner)
     else:
@@ -111,6 +111,8 @@ def _of_array(x: Any, owner: str) -> np.ndarray:
         raise invalid(owner, "x", "have rows of equal length", "rows of different lengths", "Pad or cut them.") from error
     if table.dtype.kind in NUMERIC:
         return table
+    if table.dtype.kind == "c":
+        raise invalid(owner, "x", "hold real numbers", "complex ones", "Give real and imaginary parts as columns of their own.")
     if table.ndim == 2 and table.size:
         return stack(list(np.asarray(x, dtype=object).T), None, owner)
     return table if table.ndim != 2 else table.astype(float)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_rows
+from partita.core.checks import check_role, check_rows
 from partita.core.errors import Diverged
 from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator, in_double
 from partita.core.quantity import Quantity
@@ -72,6 +72,8 @@ def evaluate(
     """
     x = x if isinstance(x, Tensor) else as_rows(x, owner="evaluate").tensor(generator)
     check_rows("evaluate", "x", x)
+    if evaluator is not None and not isinstance(evaluator, Quantity):
+        check_role("evaluate", "evaluator", evaluator, ("__call__",), "Sandwich()")
     model.support.check(x, "evaluate")
     role = "partition" if isinstance(model, EnergyModel) else "likelihood"
     chosen: Any = capability.default(role, model) if evaluator is None else evaluator

@@ -101,7 +101,8 @@ class Encoding:
     @classmethod
     def from_json(cls, value: dict[str, Any] | None, width: int) -> "Encoding":
         """The encoding in a run's config; columns as they are where it names none."""
-        kind = "binary" if value is None else value["kind"]
+        kind = "binary" if value is None else value.get("kind")
+        check_choice("load", "encoding", kind, KINDS)
         if value is None or kind in ("binary", "spin"):
             return cls.constant(kind, width)
         return cls(kind, np.array(value["shift"]), np.array(value["scale"]))

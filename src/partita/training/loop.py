@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
+from partita.core.checks import check_role
 from partita.core.errors import Diverged, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import Rows, as_rows
@@ -22,7 +23,7 @@ from partita.training.recipes import resolve_settings
 from partita.training.run import Run, check_new, check_resumable, make_config, open_history, prepare_folder, read_config
 from partita.training.session import CAUTIONS, HELD_OUT, Session
 from partita.training.settings import Settings
-from partita.training.validation import quick_score
+from partita.training.validation import pessimistic, quick_score
 
 SAVE_SECONDS = 20.0
 RECORDS = 200  # about this many lines of metrics in a fit
@@ -67,6 +68,8 @@ def fit(
         generator: Source of all randomness.
         options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes, batch_size, optimizer, ...
     """
+    if objective is not None:
+        check_role("fit", "objective", objective, ("losses", "update"), "PCD()")
     rows = _checked_rows(model, as_rows(data, sample_weight, "fit"))
     objective = capability.default("objective", model) if objective is None else objective
     settings = resolve_settings(model, objective, len(rows), options)
@@ -155,7 +158,8 @@ def start_session(
     if settings.initialise:
         model.initialise(rows, generator=generator)
     state = objective.init(model, rows, generator=generator)
-    wrapped, optimiser = (model, None) if hasattr(objective, "update") else _wrapped(model, state, settings, fabric)
+    closed_form = hasattr(objective, "update")
+    wrapped, state, optimiser = (model, state, None) if closed_form else _wrapped(model, state, settings, fabric)
 
     def session(total: int) -> Session:
         window = settings.average * total
@@ -169,13 +173,13 @@ def start_session(
     return session(settings.steps or (settings.epochs or 1) * per_epoch)
 
 
-def _wrapped(model: Model, state: Any, settings: Settings, fabric: Any) -> tuple[Any, Any]:
-    """The model and its optimiser in Fabric's hands; trainable extras of the objective are optimised beside the model."""
+def _wrapped(model: Model, state: Any, settings: Settings, fabric: Any) -> tuple[Any, Any, Any]:
+    """The model, the objective's state and the optimiser in Fabric's hands; trainable extras are optimised beside the model."""
     extras = list(state.module.parameters()) if hasattr(state, "module") else []
     wrapped, optimiser = fabric.setup(model, make_optimiser([*model.parameters(), *extras], settings))
-    for method in model.forward_methods:
+    for method in dict.fromkeys(name for kind in type(model).__mro__ for name in vars(kind).get("forward_methods", ())):
         wrapped.mark_forward_method(method)
-    return wrapped, optimiser
+    return wrapped, state._replace(module=fabric.setup_module(state.module)) if extras else state, optimiser
 
 
 def _affordable_validations(model: Model, held_out: Rows | None, key: int, settings: Settings) -> tuple[int, float]:
@@ -195,13 +199,14 @@ def _validate(session: Session, held_out: Tensor, log_jacobian: float = 0.0) -> 
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
     averaged = {name: p.clone() for name, p in session.average.weights(model).items()}
     _assign(model, averaged)
-    score = quick_score(model, held_out, session.key, session.step).value + log_jacobian
+    q = quick_score(model, held_out, session.key, session.step) + log_jacobian
     _assign(model, own)
+    score = pessimistic(q)
     if score > best.score:
         best.score, best.step, best.misses, best.weights = score, session.step, 0, averaged
     else:
         best.misses += 1
-    return score
+    return q.value
 
 
 def _finish(session: Session, records: list[dict[str, Any]], config: dict[str, Any], stopped: str, folder: Path | None) -> Run:
@@ -263,8 +268,8 @@ def _checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2
 
 
 def _check_lbfgs(settings: Settings, objective: Any) -> None:
-    if settings.optimizer == "lbfgs" and (type(objective).__name__ != "ExactLikelihood" or settings.batch_size):
-        raise invalid("fit", "optimizer='lbfgs'", "go with ExactLikelihood and batch_size=0, whose loss is not random",
+    if settings.optimizer == "lbfgs" and (not getattr(objective, "deterministic", False) or settings.batch_size):
+        raise invalid("fit", "optimizer='lbfgs'", "go with an objective that is not random, such as ExactLikelihood, and batch_size=0",
                       f"{type(objective).__name__} and batch_size={settings.batch_size}", "Use 'sgd' or 'adam'.")  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Everything that changes while a model is fitted, as one value that can be saved and taken up again bit for bit."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ class Session:
             nonlocal record, following
             self.optimiser.zero_grad()
             losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
-            record = guard.check_losses(losses, self.step, self.data.width, self.settings)
+            width = self.data.width if getattr(self.objective, "in_nats", True) else math.inf
+            record = guard.check_losses(losses, self.step, width, self.settings)
             record |= {name: float(value) for name, value in info.items()}
             extra = penalty(self.bare, self.settings)
             loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
@@ -129,7 +131,7 @@ class Session:
             "model": dict(self.bare.state_dict()),
             "average": {"updates": self.average.updates, "values": self.average.values},
             "optimiser": None if self.optimiser is None else self.optimiser.state_dict(),
-            "objective": self.state,
+            "objective": checkpoint.plain(self.state),
             "cautions": self.cautions,
             "best": {"score": best.score, "step": best.step, "misses": best.misses, "weights": best.weights},
         }

@@ -1,5 +1,6 @@
 """Scores along the way: exact where the states are few, else a short annealing whose draws leave the fit's own untouched."""
 
+import math
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from partita.core.quantity import Quantity
 from partita.evaluators import AIS, Enumeration, evaluate
 from partita.training.session import VALIDATION
 
+LEAST_ESS = 1.5  # chains that carry the weight; with fewer an annealing has found nothing
 QUICK = AIS(temperatures=400, chains=64)
 
 
@@ -21,6 +23,15 @@ def quick_score(model: Model, x: Tensor, key: int, step: int) -> Quantity:
     if model.device_like.device.type != "cpu":
         generator = torch.Generator(model.device_like.device).manual_seed(generator.initial_seed())
     return evaluate(model, x.to(model.device_like.device), evaluator=_quick(model), generator=generator)
+
+
+def pessimistic(q: Quantity) -> float:
+    """What weights are compared by: the low end of the interval, for a short annealing that fails flatters the model.
+
+    A score that gives the held-out rows more than all the mass there is, or that hangs on one chain, is no score.
+    """
+    failed = "mass_of_rows" in q.details or q.details.get("ess", LEAST_ESS) < LEAST_ESS
+    return -math.inf if failed else q.low
 
 
 def _quick(model: Model) -> Any:

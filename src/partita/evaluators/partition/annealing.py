@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_parameters
+from partita.core.checks import check_count, check_parameters, check_real
 from partita.core.errors import Diverged, Unsupported, invalid
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
@@ -133,7 +133,7 @@ def check_annealing(owner: str, temperatures: int | None, chains: int, level: fl
     if temperatures is not None:
         check_count(owner, "temperatures", temperatures, 2)
     check_count(owner, "chains", chains, 2)
-    if not 0 < level < 1:
+    if check_real(owner, "level", level, 0.0, 1.0, open_low=True) == 1:
         raise invalid(owner, "level", "lie between 0 and 1", level)
 
 
