@@ -11,6 +11,8 @@ from partita.data import load
 from partita.models import RBM
 from partita.objectives import PCD
 
+DATA = "mnist"
+
 
 def run() -> None:
     """Print the exact log-likelihoods and the seconds."""

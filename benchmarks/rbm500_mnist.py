@@ -13,6 +13,7 @@ import partita
 from harness import show
 from partita.data import load
 
+DATA = "mnist"
 MINUTES = 10.0
 
 

@@ -1,6 +1,7 @@
-"""``make bench``: run every benchmark, or those named: ``python benchmarks/run.py pcd_step imports``.
+"""``make bench``: run every benchmark of this folder, or those named: ``python benchmarks/run.py pcd_step imports``.
 
-The MNIST ones read ``$PARTITA_DATA`` and are skipped, with a line that says so, where it is not set.
+A benchmark is a file with a function ``run``. One that reads real data says which (``DATA = "mnist"``); it is skipped, with a line
+that says so, where ``$PARTITA_DATA`` is not set.
 """
 
 import importlib
@@ -8,24 +9,32 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))
 
 from harness import machine
 
-BENCHMARKS = {"imports": False, "pcd_step": False, "rbm16_mnist": True, "rbm500_mnist": True}  # whether it needs MNIST
+TOOLS = ("run", "harness")
 
 
-def main(names: list[str]) -> None:
+def names() -> list[str]:
+    """Every benchmark in the folder."""
+    return sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in TOOLS)
+
+
+def main(chosen: list[str]) -> None:
     """Run benchmarks by name."""
     print(machine())
-    for name in names or BENCHMARKS:
-        if name not in BENCHMARKS:
-            sys.exit(f"benchmarks: name must be one of {', '.join(BENCHMARKS)}; got {name!r}.")
-        if BENCHMARKS[name] and "PARTITA_DATA" not in os.environ:
-            print(f"{name}: skipped; set PARTITA_DATA to the folder that holds mnist")
+    for name in chosen or names():
+        if name not in names():
+            sys.exit(f"benchmarks: name must be one of {', '.join(names())}; got {name!r}.")
+        module = importlib.import_module(name)
+        data = getattr(module, "DATA", None)
+        if data and "PARTITA_DATA" not in os.environ:
+            print(f"{name}: skipped; set PARTITA_DATA to the folder that holds {data}")
             continue
         print(f"\n== {name} ==")
-        importlib.import_module(name).run()
+        module.run()
 
 
 if __name__ == "__main__":

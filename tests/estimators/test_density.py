@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 import partita
 from partita.core.errors import InputError, RunError
 from partita.estimators import MaxEntDensity, RBMDensity, load
+from partita.training import PartitaWarning
 
 STATES = np.array(list(product([0, 1], repeat=4)))
 
@@ -114,7 +115,8 @@ def test_imputation_of_real_values_uses_the_correlation() -> None:
 
 
 def test_maxent_cuts_real_columns_and_says_so(real: np.ndarray) -> None:
-    model = MaxEntDensity(l2=1e-3).fit(real)
+    with pytest.warns(PartitaWarning, match=r"MaxEntDensity: columns that are not binary are cut at their medians\. Cut them yourself"):
+        model = MaxEntDensity(l2=1e-3).fit(real)
     assert model.binarised_
     assert -2 * np.log(2) - 0.01 < model.score(real) < 0  # a mass over four cells
     assert set(np.unique(model.sample(20, random_state=0))) <= {0, 1}

@@ -1,9 +1,11 @@
 """The maximum-entropy model as a scikit-learn density estimator."""
 
+import warnings
 from typing import Any
 
 from partita.data import Rows
 from partita.estimators._base import EnergyDensity
+from partita.training import PartitaWarning
 from partita.training.encoding import Kind
 
 
@@ -88,7 +90,11 @@ class MaxEntDensity(EnergyDensity):
 
     def _kind(self, rows: Rows) -> Kind:
         kind = super()._kind(rows)
-        return "median" if kind == "real" else kind
+        if kind == "real":
+            remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
+            warnings.warn(f"MaxEntDensity: columns that are not binary are cut at their medians. {remedy}", PartitaWarning, stacklevel=3)
+            return "median"
+        return kind
 
     def _settings(self) -> dict[str, Any]:
         return {"features": self.features, "objective": self.objective, "chains": self.chains, "k": self.k}
