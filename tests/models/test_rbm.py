@@ -412,7 +412,7 @@ def test_the_seed_makes_the_weights() -> None:
         ({"visible": 0}, r"RBM: visible must be a whole number of at least 1; got 0\."),
         ({"hidden": 0}, r"RBM: hidden must be a whole number of at least 1; got 0\."),
         ({"hidden": 2.0}, r"RBM: hidden must be a whole number of at least 1; got 2\.0\."),
-        ({"visible_units": "poisson"}, r"RBM: visible_units must be one of 'bernoulli', 'gaussian'; got 'poisson'\."),
+        ({"visible_units": "poisson"}, r"RBM: visible_units must be one of 'bernoulli', 'gaussian', 'categorical'; got 'poisson'\."),
         ({"scale": -1.0}, r"RBM: scale must be a finite number of at least 0; got -1\.0\."),
     ],
 )

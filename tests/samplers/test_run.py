@@ -109,6 +109,9 @@ def test_sample_is_a_function_of_its_generator(generator: torch.Generator) -> No
 class Coins(DirectedModel):
     support = Binary(2)
 
+    def settings(self) -> dict[str, Any]:
+        return {}
+
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         return torch.ones(n, 2)
 

@@ -10,9 +10,12 @@ from importlib import import_module
 from typing import Any
 
 from partita.core.errors import RunError, Unsupported
-from partita.core.protocols import EnergyModel, Model
+from partita.core.protocols import DirectedModel, EnergyModel, Model
+from partita.core.support import Product, Real, Sequence, Support
 
 EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
+QUADRATURE_WIDTH = 3  # real coordinates over which an integral can be a sum over a grid
+CHEAP_WIDTH = 2  # few enough to integrate at every step
 CHEAP_BITS = 12  # few enough states to sum at every step
 
 
@@ -30,6 +33,18 @@ def smallest_bits(model: Any) -> float:
     return min((side.support.bits for side in sides), default=float("inf"))
 
 
+def _all_real(support: Support) -> bool:
+    """Whether every coordinate is a real number."""
+    if isinstance(support, Sequence):
+        return _all_real(support.element)
+    return all(map(_all_real, support.parts)) if isinstance(support, Product) else isinstance(support, Real)
+
+
+def _integrates(model: Any, width: int) -> bool:
+    """Whether Z is an integral over at most ``width`` real coordinates."""
+    return isinstance(model, EnergyModel) and _all_real(model.support) and model.support.width <= width
+
+
 NEEDS: dict[str, Need] = {
     "energy": Need(lambda m: isinstance(m, EnergyModel), "it has no free energy"),
     "enumerable": Need(
@@ -42,13 +57,29 @@ NEEDS: dict[str, Need] = {
     ),
     "log_prob": Need(lambda m: "log_prob" in getattr(m, "offers", ()), "it has no exact log_prob"),
     "exact": Need(
-        lambda m: "log_prob" in getattr(m, "offers", ()) or smallest_bits(m) <= EXACT_BITS,
+        lambda m: "log_prob" in getattr(m, "offers", ()) or smallest_bits(m) <= EXACT_BITS or _integrates(m, CHEAP_WIDTH),
         f"it has no exact log_prob and neither side has at most 2^{EXACT_BITS} states to sum",
     ),
     "cheap_exact": Need(
-        lambda m: "log_prob" in getattr(m, "offers", ()) or smallest_bits(m) <= CHEAP_BITS,
+        lambda m: "log_prob" in getattr(m, "offers", ()) or smallest_bits(m) <= CHEAP_BITS or _integrates(m, CHEAP_WIDTH),
         f"it has no exact log_prob and neither side has at most 2^{CHEAP_BITS} states, few enough to sum at every step",
     ),
+    "sites": Need(
+        lambda m: isinstance(m, EnergyModel) and m.support.countable_sites, "its coordinates do not have finitely many values to sum over"
+    ),
+    "real": Need(lambda m: isinstance(m, EnergyModel) and _all_real(m.support), "its coordinates are not all real, so it has no slope"),
+    "closed_form": Need(lambda m: "closed_form" in getattr(m, "offers", ()), "its maximum likelihood has no closed form"),
+    "em": Need(lambda m: "em" in getattr(m, "offers", ()), "it names no E and M steps"),
+    "joint": Need(
+        lambda m: "joint" in getattr(m, "offers", ()), "it has no hidden units whose conditional can be drawn beside a joint energy"
+    ),
+    "quadrature": Need(
+        lambda m: _integrates(m, QUADRATURE_WIDTH),
+        f"it does not live on at most {QUADRATURE_WIDTH} real coordinates",
+    ),
+    "posterior_draws": Need(lambda m: "posterior_draws" in getattr(m, "offers", ()), "its posterior is not kept as draws"),
+    "generates": Need(lambda m: "generates" in getattr(m, "offers", ()), "its draws carry no gradients back to its parameters"),
+    "directed": Need(lambda m: isinstance(m, DirectedModel), "it has no independent draws to compare with"),
     "centering": Need(lambda m: "centering" in getattr(m, "offers", ()), "it has no centred form of its gradient"),
 }
 
@@ -65,21 +96,55 @@ class Part:
 
 
 PARTS: dict[str, Part] = {
+    "EM": Part("objective", ("em",), "partita.objectives:EM", "ExactLikelihood"),
+    "ClosedForm": Part("objective", ("closed_form",), "partita.objectives:ClosedForm", "EM", None),
+    "OnlineEM": Part("objective", ("em",), "partita.objectives:OnlineEM", "ExactLikelihood", None),
     "ExactLikelihood": Part("objective", ("exact",), "partita.objectives:ExactLikelihood", "PCD", ("cheap_exact",)),
+    "Adversarial": Part("objective", ("generates",), "partita.objectives:Adversarial", "ExactLikelihood"),
     "PCD": Part("objective", ("energy",), "partita.objectives:PCD", "ExactLikelihood"),
     "CD": Part("objective", ("energy",), "partita.objectives:CD", "ExactLikelihood"),
-    "Gibbs": Part("sampler", ("gibbs",), "partita.samplers:Gibbs", "a sampler for real supports"),
+    "NCE": Part("objective", ("energy",), "partita.objectives:NCE", "ExactLikelihood", None),
+    "ScoreMatching": Part("objective", ("energy", "real"), "partita.objectives:ScoreMatching", "PseudoLikelihood", None),
+    "PseudoLikelihood": Part("objective", ("energy", "sites"), "partita.objectives:PseudoLikelihood", "ScoreMatching", None),
+    "RatioMatching": Part("objective", ("energy", "sites"), "partita.objectives:RatioMatching", "ScoreMatching", None),
+    "CollapsedGibbs": Part("objective", ("posterior_draws",), "partita.objectives:CollapsedGibbs", "EM"),
+    "InstantiatedGibbs": Part("objective", ("posterior_draws",), "partita.objectives:InstantiatedGibbs", "EM"),
+    "Gibbs": Part("sampler", ("gibbs",), "partita.samplers:Gibbs", "MALA"),
+    "MALA": Part("sampler", ("energy", "real"), "partita.samplers:MALA", "Gibbs"),
+    "HMC": Part("sampler", ("energy", "real"), "partita.samplers:HMC", "Gibbs"),
+    "Langevin": Part("sampler", ("energy", "real"), "partita.samplers:Langevin", "Gibbs", None),
+    "Alternating": Part("sampler", ("energy", "real", "joint"), "partita.samplers:Alternating", "MALA or Gibbs", None),
+    "Informed": Part("sampler", ("energy", "sites"), "partita.samplers:Informed", "MALA", None),
     "Tempering": Part("sampler", ("energy",), "partita.samplers:Tempering", "Gibbs", None),
     "Enumeration": Part("partition", ("enumerable",), "partita.evaluators:Enumeration", "Sandwich"),
+    "Quadrature": Part("partition", ("energy", "quadrature"), "partita.evaluators:Quadrature", "Sandwich"),
     "Sandwich": Part("partition", ("energy",), "partita.evaluators:Sandwich", "Enumeration"),
     "Bridge": Part("partition", ("energy",), "partita.evaluators:Bridge", "Sandwich"),
     "AIS": Part("partition", ("energy",), "partita.evaluators:AIS", "Sandwich"),
     "ReverseAIS": Part("partition", ("energy",), "partita.evaluators:ReverseAIS", "Sandwich"),
     "LogProb": Part("likelihood", ("log_prob",), "partita.evaluators:LogProb", "an evaluator of log Z"),
+    "PosteriorAverage": Part("likelihood", ("posterior_draws",), "partita.evaluators:PosteriorAverage", "LogProb"),
+    "TwoSample": Part("likelihood", ("directed",), "partita.evaluators:TwoSample", "an evaluator of log Z", ("generates",)),
 }
 
 
-MODELS: dict[str, str] = {"RBM": "partita.models:RBM", "MaxEnt": "partita.models:MaxEnt"}
+MODELS: dict[str, str] = {
+    "RBM": "partita.models:RBM",
+    "MaxEnt": "partita.models:MaxEnt",
+    "DPMixture": "partita.models:DPMixture",
+    "Flow": "partita.models:Flow",
+    "Autoregressive": "partita.models:Autoregressive",
+    "MaskedAutoregressive": "partita.models:MaskedAutoregressive",
+    "GAN": "partita.models:GAN",
+    "Mixture": "partita.models:Mixture",
+    "PPCA": "partita.models:PPCA",
+    "MixturePPCA": "partita.models:MixturePPCA",
+    "Ising": "partita.models:Ising",
+    "Boltzmann": "partita.models:Boltzmann",
+    "Potts": "partita.models:Potts",
+    "LatentEnergy": "partita.models:LatentEnergy",
+    "NeuralEnergy": "partita.models:NeuralEnergy",
+}
 
 
 def reason_against(part: str, model: Any) -> str | None:
@@ -126,16 +191,21 @@ def load_model(name: str) -> type[Model]:
 
 
 def describe(part: Any) -> Any:
-    """A part of the table as JSON: its name and settings, parts inside it too."""
+    """A part of the table as JSON: its name and settings, parts inside it too; other objects by their name alone."""
     if is_dataclass(part) and not isinstance(part, type):
         return {"part": type(part).__name__, **{f.name: describe(getattr(part, f.name)) for f in fields(part)}}
-    return list(part) if isinstance(part, tuple) else part
+    if isinstance(part, tuple | list):
+        return [describe(inner) for inner in part]
+    return part if part is None or isinstance(part, bool | int | float | str) else {"not saved": repr(part)}
 
 
 def build(description: Any) -> Any:
     """The part that :func:`describe` described; nothing but the table's own classes is ever called."""
     if not isinstance(description, dict):
         return tuple(description) if isinstance(description, list) else description
+    if "not saved" in description:
+        raise RunError(f"load: {description['not saved']} is an object of the caller's, and only its name was saved. Hand it over again, "
+                       "in Python: partita.fit(..., resume=True).")  # fmt: skip
     name = description.get("part")
     if not isinstance(name, str) or name not in PARTS:
         raise RunError(f"load: part must be one of {', '.join(PARTS)}; got {name!r}. The run was made by another version of partita.")

@@ -88,12 +88,19 @@ class Model(nn.Module, ABC):
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         """Set what has a good start from training data: a reference, biases, scales; nothing by default."""
 
+    def make_room(self, weights: dict[str, Tensor]) -> None:
+        """Before saved weights are taken in: resize buffers whose length the data decided; nothing by default."""
+
     def title(self) -> str:
         """The model with its sizes, for messages."""
         return type(self).__name__
 
     def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
         """What makes the maximum-likelihood fit of these data ill-posed without a penalty, each in one sentence."""
+        return []
+
+    def ailments(self) -> list[str]:
+        """What a fit had to hold back to keep the parameters proper, each in one sentence; nothing by default."""
         return []
 
     @property
@@ -198,6 +205,9 @@ class Annealed(EnergyModel):
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         return self.base.energy_along(field, self.beta * beta)
 
+    def energy(self, x: Tensor, h: Tensor) -> Tensor:
+        return self.base.energy(x, h, self.beta)
+
     def hidden_given_visible(self, x: Tensor, field: Field | None = None) -> Any:
         return self.base.hidden_given_visible(x, self.beta, field)
 
@@ -244,6 +254,7 @@ class DirectedModel(Model):
 
     A model that offers ``"log_prob"`` has the method ``log_prob(x)``, ``(*, D) -> (*)``, exact and normalised; ``forward`` is it,
     so that gradients cross processes. One that offers ``"missing"`` takes NaN in x and gives the likelihood of what was observed.
+    One that offers ``"ends"`` takes rows that end early, as NaN from there on or as ``log_prob(x, lengths)``.
     """
 
     @abstractmethod

@@ -11,6 +11,7 @@ Sums of intervals cover with probability at least 1 - alpha_1 - alpha_2 whatever
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any, Literal
 
 from partita.core.errors import invalid
@@ -148,6 +149,15 @@ class Quantity:
         method = f" by {self.method}" if self.method else ""
         verdict = "" if self.kind == "exact" else f", {self.verdict}"
         return f"{self.value:.3f} {self.unit}{interval}{data}, {label}{method}{verdict}"
+
+
+def half_width(se: float, level: float) -> float:
+    """Half the length of the normal interval that covers with probability ``level``.
+
+    >>> round(half_width(1.0, 0.95), 2)
+    1.96
+    """
+    return NormalDist().inv_cdf(0.5 + level / 2) * se
 
 
 def bits_per_dimension(q: Quantity, dimensions: int) -> Quantity:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Distribution, Normal
+from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 
 def uniform(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
@@ -47,6 +47,13 @@ def categorical(log_weights: Tensor, generator: torch.Generator, n: int) -> Tens
     return torch.searchsorted(edges, u, right=True).clamp_max(len(edges) - 1)
 
 
+def categories(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """One index for each row of logits, by inversion, ``(*, K) -> (*)``."""
+    edges = torch.softmax(logits, -1).cumsum(-1)
+    u = uniform((*logits.shape[:-1], 1), logits, generator) * edges[..., -1:]
+    return (u >= edges[..., :-1]).sum(-1)
+
+
 def systematic(log_weights: Tensor, generator: torch.Generator, n: int) -> Tensor:
     """``n`` indices in proportion to ``exp(log_weights)`` from one uniform draw: as even as the weights allow."""
     edges = torch.softmax(log_weights.double(), -1).cumsum(-1)
@@ -61,12 +68,14 @@ def permutation(n: int, generator: torch.Generator) -> Tensor:
 
 
 def draw(distribution: Distribution, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
-    """A draw from any ``torch.distributions`` object; factorised Bernoulli and normal take the fast way."""
+    """A draw from any ``torch.distributions`` object; factorised Bernoulli, categorical and normal take the fast way."""
     full = (*shape, *distribution.batch_shape, *distribution.event_shape)
     if isinstance(distribution, Bernoulli):
         return bernoulli(distribution.probs.expand(full), generator)
     if isinstance(distribution, Normal):
         return normal(full, distribution.loc, generator).mul_(distribution.scale).add_(distribution.loc)
+    if isinstance(distribution, Categorical):
+        return categories(distribution.logits.expand(*full, -1), generator).to(distribution.logits.dtype)
     with seeded(generator):
         return distribution.sample(torch.Size(shape))
 
@@ -94,5 +103,8 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
     """Code that insists on torch's global generator runs inside this block as a function of ``generator`` alone."""
     devices = [generator.device] if generator.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed(generator))
+        number = seed(generator)
+        torch.default_generator.manual_seed(number)  # torch.manual_seed also queues a traceback for every absent device
+        if devices:
+            torch.cuda.manual_seed(number)
         yield

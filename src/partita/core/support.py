@@ -61,11 +61,15 @@ class Support(ABC):
         for start in range(0, count, size):
             yield self.states(start, min(start + size, count), like)
 
-    def check(self, x: Tensor, owner: str, parameter: str = "x") -> Tensor:
-        """Return ``x`` if it lies inside, else raise :class:`InputError` naming the first coordinate that does not."""
+    def check(self, x: Tensor, owner: str, parameter: str = "x", *, missing: bool = False) -> Tensor:
+        """Return ``x`` if it lies inside, else raise :class:`InputError` naming the first coordinate that does not.
+
+        NaN lies outside, except where values may be ``missing``.
+        """
         check_width(owner, parameter, x, self.width, str(self))
-        check_finite(owner, parameter, x)
-        outside = self.outside(x)
+        if not missing:
+            check_finite(owner, parameter, x)
+        outside = self.outside(x) & ~x.isnan() if missing else self.outside(x)
         if outside.any():
             at = outside.nonzero()[0].tolist()
             where = f"{x[tuple(at)].item():g} in column {at[-1]}"

@@ -5,15 +5,16 @@ r"""Gibbs sampling: both layers in turn where they factorise, else one coordinat
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
 from partita.core.capability import require
-from partita.core.checks import check_count
+from partita.core.checks import check_choice, check_count
 from partita.core.protocols import EnergyModel, Field
+from partita.samplers.sweep import ORDERS, draw_order, pair_sweeps
 
 
 class State(NamedTuple):
@@ -40,14 +41,18 @@ class Gibbs:
 
     Arguments:
         sweeps: Passes over all coordinates in one step.
+        order: Of the coordinates, where they are drawn one by one: ``"random"``, drawn anew for every pass; ``"sequential"``; or
+            ``"colours"``, all coordinates of one colour of the model's graph before the next: the checkerboard of a lattice.
     """
 
     sweeps: int = 1
+    order: Literal["random", "sequential", "colours"] = "random"
 
     kernel_on: ClassVar[str] = "x"
 
     def __post_init__(self) -> None:
         check_count("Gibbs", "sweeps", self.sweeps)
+        check_choice("Gibbs", "order", self.order, ORDERS)
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> State:
         require("Gibbs", model)
@@ -55,10 +60,14 @@ class Gibbs:
 
     @torch.no_grad()
     def step(self, model: EnergyModel, state: State, *, generator: torch.Generator) -> tuple[State, Info]:
-        sweep = block_sweep if "conditionals" in model.offers else site_sweep
         x, field = state
+        if "pairs" in model.offers:
+            x = pair_sweeps(model, x, self.sweeps, self.order, generator)
+            return State(x), Info(state.x, x)
         for _ in range(self.sweeps):
-            x, field = sweep(model, x, field, generator), None
+            blocks = "conditionals" in model.offers
+            x = block_sweep(model, x, field, generator) if blocks else site_sweep(model, x, field, generator, self.order)
+            field = None
         return State(x), Info(state.x, x)
 
 
@@ -68,12 +77,12 @@ def block_sweep(model: Any, x: Tensor, field: Field | None, generator: torch.Gen
     return rng.draw(model.visible_given_hidden(h), generator)
 
 
-def site_sweep(model: EnergyModel, x: Tensor, field: Field | None, generator: torch.Generator) -> Tensor:
+def site_sweep(model: EnergyModel, x: Tensor, field: Field | None, generator: torch.Generator, order: str = "random") -> Tensor:
     """One coordinate after the other, each from its exact conditional; a random order makes the sweep reversible."""
     x = x.clone()
     values = model.support.values().to(x)
     u = rng.uniform((x.shape[-1], *x.shape[:-1], 1), x, generator)
-    for i in rng.permutation(x.shape[-1], generator).tolist():
+    for i in draw_order(order, x.shape[-1], None, generator).tolist():
         edges = torch.softmax(-model.site_energies(x, i, values), 0).movedim(0, -1).cumsum(-1)
         x[..., i] = values[(u[i] > edges[..., :-1]).sum(-1)]
     return x

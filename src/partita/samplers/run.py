@@ -80,6 +80,8 @@ def sample(
     check_count("sample", "n", n)
     check_count("sample", "burn_in", burn_in, 0)
     if isinstance(model, DirectedModel):
+        if type(sampler).__name__ in capability.PARTS:
+            capability.require(type(sampler).__name__, model)  # chains need a free energy; a sampler is not passed over in silence
         return model.draw(n, generator=generator)
     chosen: Sampler = capability.default("sampler", model) if sampler is None else sampler
     if x is not None and len(x) != n:

@@ -13,6 +13,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.errors import invalid
+from partita.core.kernels import placed, refreshed
 from partita.core.protocols import EnergyModel, Sampler
 
 
@@ -21,6 +22,7 @@ class LadderState(NamedTuple):
 
     ladder: Tensor  # (T, C, D)
     parity: Tensor  # ()
+    kernel: Any = ()  # what the kernel remembers of every rung, such as step sizes; empty where it remembers nothing
 
     @property
     def x(self) -> Tensor:
@@ -65,16 +67,23 @@ class Tempering:
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> LadderState:
         require("Tempering", model)
         ladder = x.expand(len(self.betas), *x.shape).clone()
-        self.kernel.init(self._rungs(model, x), ladder, generator=generator)
-        return LadderState(ladder, torch.zeros((), dtype=torch.long))
+        inner = self.kernel.init(self._rungs(model, x), ladder, generator=generator)
+        return LadderState(ladder, torch.zeros((), dtype=torch.long), self._remembered(inner))
 
     @torch.no_grad()
     def step(self, model: EnergyModel, state: LadderState, *, generator: torch.Generator) -> tuple[LadderState, LadderInfo]:
         rungs = self._rungs(model, state.ladder)
-        inner = self.kernel.init(rungs, state.ladder, generator=generator)
+        inner = placed(self.kernel, rungs, state.kernel, state.ladder, generator=generator)
         inner, info = self.kernel.step(rungs, inner, generator=generator)
         ladder, swapped = exchange(model, inner.x, self._betas(state.ladder), int(state.parity), generator)
-        return LadderState(ladder, 1 - state.parity), LadderInfo(info, swapped)
+        return LadderState(ladder, 1 - state.parity, self._remembered(inner)), LadderInfo(info, swapped)
+
+    def refresh(self, model: EnergyModel, state: LadderState) -> LadderState:
+        """The model has learned: so must the kernel's step sizes."""
+        return state._replace(kernel=refreshed(self.kernel, self._rungs(model, state.ladder), state.kernel))
+
+    def _remembered(self, inner: Any) -> Any:
+        return inner if hasattr(self.kernel, "place") else ()
 
     def _betas(self, like: Tensor) -> Tensor:
         return torch.tensor(self.betas, dtype=like.dtype, device=like.device)

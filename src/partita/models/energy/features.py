@@ -1,7 +1,8 @@
 r"""Feature functions phi(x) for maximum-entropy models; any module or function of ``(*, D)`` serves as well.
 
 A feature module may offer ``dot(x, theta)`` = theta . phi(x) where that is cheaper than phi itself; ``slope(x, i, theta)``, the
-coefficient of x_i where theta . phi(x) is linear in it, for fast Gibbs sweeps; and ``start(mean)``, a good first theta.
+coefficient of x_i where theta . phi(x) is linear in it, for fast Gibbs sweeps; ``slopes(x, theta)``, all of them in one product; and
+``start(mean)``, a good first theta.
 
 Letters: D visible, K features.
 """
@@ -27,6 +28,10 @@ class Independent(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x
 
+    def slopes(self, x: Tensor, theta: Tensor) -> Tensor:
+        """theta, whatever x is, ``(*, D) -> (*, D)``."""
+        return theta.expand(x.shape)
+
     def start(self, mean: Tensor) -> Tensor:
         return torch.logit(mean)
 
@@ -48,8 +53,7 @@ class Pairwise(nn.Module):
 
     def dot(self, x: Tensor, theta: Tensor) -> Tensor:
         """One D x D product in place of D (D - 1) / 2 features."""
-        couplings = theta.new_zeros(self.visible, self.visible).index_put(tuple(self.upper), theta[self.visible :])
-        return (x * torch.addmm(theta[: self.visible], x.reshape(-1, self.visible), couplings.mT).view(x.shape)).sum(-1)
+        return (x * self._inputs(x, theta, self._couplings(theta).mT)).sum(-1)
 
     def slope(self, x: Tensor, i: int, theta: Tensor) -> Tensor:
         """theta_i + sum over j of theta_ij x_j, ``(*, D) -> (*)``."""
@@ -57,8 +61,20 @@ class Pairwise(nn.Module):
         row[i] = 0
         return x @ row + theta[i]
 
+    def slopes(self, x: Tensor, theta: Tensor) -> Tensor:
+        """The slope of every coordinate, ``(*, D) -> (*, D)``, in one product."""
+        couplings = self._couplings(theta)
+        return self._inputs(x, theta, couplings + couplings.mT)
+
     def start(self, mean: Tensor) -> Tensor:
         return functional.pad(torch.logit(mean), (0, self.upper.shape[1]))
+
+    def _couplings(self, theta: Tensor) -> Tensor:
+        """theta_ij with i < j as a matrix."""
+        return theta.new_zeros(self.visible, self.visible).index_put(tuple(self.upper), theta[self.visible :])
+
+    def _inputs(self, x: Tensor, theta: Tensor, matrix: Tensor) -> Tensor:
+        return torch.addmm(theta[: self.visible], x.reshape(-1, self.visible), matrix).view(x.shape)
 
 
 class KPairwise(nn.Module):
@@ -74,6 +90,12 @@ class KPairwise(nn.Module):
     def dot(self, x: Tensor, theta: Tensor) -> Tensor:
         visible = self.pairwise.visible
         return self.pairwise.dot(x, theta[: -visible - 1]) + theta[-visible - 1 :][x.sum(-1).round().long()]
+
+    def slopes(self, x: Tensor, theta: Tensor) -> Tensor:
+        """On zeros and ones: the pairwise slopes, and what one more one is worth among the others."""
+        visible = self.pairwise.visible
+        counts, others = theta[-visible - 1 :], (x.sum(-1, keepdim=True) - x).round().long()
+        return self.pairwise.slopes(x, theta[: -visible - 1]) + counts[others + 1] - counts[others]
 
     def start(self, mean: Tensor) -> Tensor:
         return functional.pad(self.pairwise.start(mean), (0, self.pairwise.visible + 1))

@@ -89,6 +89,12 @@ class MaxEnt(EnergyModel):
             return own
         return torch.lerp(-self.reference_logits[i].view(columns.shape).expand_as(own), own, beta)
 
+    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
+        if self.hidden is not None or not hasattr(self.features, "slopes"):
+            return super().conditional_logits(x, beta)
+        own = self.features.slopes(x, self.theta)[..., None] * self.support.values().to(x)
+        return own if beta is None else torch.lerp(self.reference_logits.expand_as(own), own, beta[..., None, None].to(own))
+
     def energy(self, x: Tensor, h: Tensor) -> Tensor:
         """E(x, h) = -theta . phi(x, h)."""
         return -(self.features(x, h) @ self.theta)

@@ -1,4 +1,4 @@
-r"""The restricted Boltzmann machine, with Bernoulli or Gaussian visible units.
+r"""The restricted Boltzmann machine, with Bernoulli, Gaussian or categorical visible units.
 
 .. math:: E(x, h) = -\eta \cdot t(x) - c^\top h - x^\top W h, \qquad
           F(x) = -\eta \cdot t(x) - \textstyle\sum_j \mathrm{softplus}(c_j + x^\top W_{:,j})          (theory/energy.md, eq. 2.2)
@@ -18,13 +18,14 @@ from torch.autograd.function import once_differentiable
 from torch.distributions import Bernoulli, Distribution
 from torch.nn import functional
 
-from partita.core.checks import check_choice, check_count, check_real, check_width
+from partita.core.checks import check_count, check_real, check_width
 from partita.core.enumeration import Side
 from partita.core.errors import invalid
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary
-from partita.models.energy.reference import UnitsReference
-from partita.models.energy.units import UNITS, Natural
+from partita.models.energy.flips import flip_sums
+from partita.models.energy.reference import UnitsReference, frequencies, smoothed_logits
+from partita.models.energy.units import Natural, units_named
 
 FAR = 20.0  # deviations from zero at which float32 begins to matter to a quadratic energy
 
@@ -98,7 +99,9 @@ class RBM(EnergyModel):
     Arguments:
         visible: Number of visible units D.
         hidden: Number of binary hidden units H.
-        visible_units: ``"bernoulli"`` or ``"gaussian"`` (then ``log_sigma`` (D) is a parameter too).
+        visible_units: ``"bernoulli"``, ``"gaussian"`` (then ``log_sigma`` (D) is a parameter too) or ``"categorical"`` (then W is
+            D K x H and b is D K: one row for every state of every unit).
+        states: Number of states K of a categorical unit.
         scale: Standard deviation of the initial weights.
         generator: Source of the initial weights.
 
@@ -114,17 +117,23 @@ class RBM(EnergyModel):
     reference_natural: Tensor
 
     def __init__(
-        self, visible: int, hidden: int, *, visible_units: str = "bernoulli", scale: float = 0.01, generator: torch.Generator
+        self,
+        visible: int,
+        hidden: int,
+        *,
+        visible_units: str = "bernoulli",
+        states: int | None = None,
+        scale: float = 0.01,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         check_count("RBM", "visible", visible)
         check_count("RBM", "hidden", hidden)
-        check_choice("RBM", "visible_units", visible_units, tuple(UNITS))
         check_real("RBM", "scale", scale, 0.0)
-        self.units = UNITS[visible_units]
+        self.units = units_named(visible_units, states)
         self.support = self.units.support(visible)
-        self.W = nn.Parameter(scale * torch.randn(visible, hidden, generator=generator, device=generator.device))
-        self.b = nn.Parameter(self.W.new_zeros(visible))
+        self.W = nn.Parameter(scale * torch.randn(visible * self.units.states, hidden, generator=generator, device=generator.device))
+        self.b = nn.Parameter(self.W.new_zeros(len(self.W)))
         self.c = nn.Parameter(self.W.new_zeros(hidden))
         self.log_sigma = nn.Parameter(self.W.new_zeros(visible)) if visible_units == "gaussian" else None
         self.keep_anchors(visible, self.W)
@@ -133,7 +142,7 @@ class RBM(EnergyModel):
     @property
     def visible(self) -> int:
         """D."""
-        return self.W.shape[0]
+        return self.support.width
 
     @property
     def hidden(self) -> int:
@@ -149,12 +158,13 @@ class RBM(EnergyModel):
 
     def energy(self, x: Tensor, h: Tensor) -> Tensor:
         """E(x, h), ``(*, D), (*, H) -> (*)``."""
-        return -self.units.pairing(x, self.natural()) - (h * hidden_input(x, self.W, self.c)).sum(-1)
+        return -self.units.pairing(x, self.natural()) - (h * self._hidden_input(x)).sum(-1)
 
     def free_energy(self, x: Tensor, field: Field | None = None) -> Tensor:
         """F(x), ``(*, D) -> (*)``; ``field`` saves the product where it is known."""
         check_width("RBM.free_energy", "x", x, self.visible, self.title())
-        return -self.units.pairing(x, self.natural()) - hidden_sum(x, self.W, self.c, None if field is None else field.input)
+        t = self.units.statistic(x)
+        return -self.units.pairing(x, self.natural()) - hidden_sum(t, self.W, self.c, None if field is None else field.input)
 
     def hidden_free_energy(self, h: Tensor, beta: Tensor | None = None) -> Tensor:
         """-log of the sum (or integral) over x of exp(-E(x, h)), ``(*, H) -> (*)``: the same Z, written over h."""
@@ -165,20 +175,26 @@ class RBM(EnergyModel):
         return [*super().sides(), Side("hidden", Binary(self.hidden), self.hidden_free_energy)]
 
     def field(self, x: Tensor) -> Field:
-        return Field(x, hidden_input(x, self.W, self.c))
+        return Field(x, self._hidden_input(x))
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         assert field.input is not None
         start, end = (self.units.pairing(field.x, eta) for eta in (tuple(self.reference_natural), self.natural()))
         return -torch.lerp(start, end, beta.to(end)) - functional.softplus(beta[..., None] * field.input).sum(-1)
 
+    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
+        if self.units.name != "bernoulli" or beta is not None:
+            return super().conditional_logits(x, beta)
+        on = self.b + flip_sums(x, self.W, self.c)
+        return torch.stack([torch.zeros_like(on), on], -1)
+
     def hidden_given_visible(self, x: Tensor, beta: Tensor | None = None, field: Field | None = None) -> Bernoulli:
         """p(h | x) = product of sigmoid(c + W'x); ``field`` if somebody already has it."""
-        inputs = hidden_input(x, self.W, self.c) if field is None or field.input is None else field.input
+        inputs = self._hidden_input(x) if field is None or field.input is None else field.input
         return Bernoulli(probs=torch.sigmoid(inputs if beta is None else beta[..., None] * inputs), validate_args=False)
 
     def visible_given_hidden(self, h: Tensor, beta: Tensor | None = None) -> Distribution:
-        """p(x | h): sigmoid(b + W h), or a normal with mean b + sigma^2 W h."""
+        """p(x | h): sigmoid(b + W h), a normal with mean b + sigma^2 W h, or softmax(b + W h) over the states of each unit."""
         return self.units.distribution(self._visible_natural(h, beta))
 
     def reference(self) -> Reference:
@@ -188,7 +204,10 @@ class RBM(EnergyModel):
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         self.set_anchors(data, generator=generator)
         mean, n = data.mean(), len(data)
-        if self.log_sigma is None:
+        if self.units.name == "categorical":
+            mean = variance = smoothed_logits(frequencies(data, self.support.values(), generator), n).exp().flatten()
+            self.b.copy_(mean.log())
+        elif self.log_sigma is None:
             mean = variance = (mean * n + 0.5) / (n + 1)  # half a count, so that no pixel is impossible
             self.b.copy_(torch.logit(mean))
         else:
@@ -207,17 +226,25 @@ class RBM(EnergyModel):
 
     @torch.no_grad()
     def center(self, mu: Tensor) -> None:
-        """Replace the gradients of W, b and c by their centred form, at ``mu`` and the hidden units' response to it."""
+        """Replace the gradients of W, b and c by their centred form, at ``mu`` and the hidden units' response to it.
+
+        Categories have no mean; their base rates, which the reference has, take its place.
+        """
         assert self.W.grad is not None and self.b.grad is not None and self.c.grad is not None
+        mu = self.reference_natural[0].exp() if self.units.name == "categorical" else mu
         lam = torch.sigmoid(self.c + mu @ self.W)
         s = 1.0 if self.log_sigma is None else torch.exp(2 * self.log_sigma)
         self.W.grad, self.b.grad, self.c.grad = centered_gradient(self.W.grad, self.b.grad, self.c.grad, mu, lam, s)
 
     def settings(self) -> dict[str, Any]:
-        return {"visible": self.visible, "hidden": self.hidden, "visible_units": self.units.name}
+        states = {"states": self.units.states} if self.units.name == "categorical" else {}
+        return {"visible": self.visible, "hidden": self.hidden, "visible_units": self.units.name, **states}
 
     def title(self) -> str:
         return f"RBM({self.visible}, {self.hidden})"
+
+    def _hidden_input(self, x: Tensor) -> Tensor:
+        return hidden_input(self.units.statistic(x), self.W, self.c)
 
     def _visible_natural(self, h: Tensor, beta: Tensor | None) -> Natural:
         """Natural parameters of x given h: the first row gains beta W h."""

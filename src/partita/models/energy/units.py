@@ -3,9 +3,9 @@ r"""Visible units as exponential families: what an RBM needs to know about the k
 .. math:: p(x \mid \eta) = \exp\big(\eta \cdot t(x) - A(\eta)\big)          (theory/energy.md, eq. 2.1)
 
 The hidden units add W h to the first natural parameter, and annealing interpolates all of them linearly from the reference,
-so the same lines serve every kind.
+so the same lines serve every kind. Categories enter as one-hot rows, one after the other.
 
-Letters: D visible, R rows of natural parameters (1 for Bernoulli, 2 for Gaussian).
+Letters: D visible, R rows of natural parameters (2 for Gaussian, else 1), K states of a category.
 """
 
 import math
@@ -14,19 +14,25 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Distribution, Normal
+from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 from torch.nn import functional
 
+from partita.core import support
+from partita.core.checks import check_choice, check_count
+from partita.core.errors import invalid
 from partita.core.support import Binary, Real, Support
 
 Natural = Sequence[Tensor]
 
 
 class Units(Protocol):
-    """One kind of visible unit; natural parameters are R tensors that broadcast to ``(*, D)``."""
+    """One kind of visible unit; natural parameters are R tensors that broadcast to ``(*, P)`` with P = D, or D K for categories."""
 
     name: str
     rows: int
+    states: int  # K of a category, else 1
+
+    def statistic(self, x: Tensor) -> Tensor: ...  # what W multiplies, (*, D) -> (*, P)
 
     def support(self, width: int) -> Support: ...
 
@@ -45,7 +51,10 @@ class BernoulliUnits:
     """x in {0, 1}: t(x) = x, A = sum softplus(eta)."""
 
     name = "bernoulli"
-    rows = 1
+    rows = states = 1
+
+    def statistic(self, x: Tensor) -> Tensor:
+        return x
 
     def support(self, width: int) -> Support:
         return Binary(width)
@@ -70,7 +79,10 @@ class GaussianUnits:
     r"""x real: t(x) = (x, x^2), eta = (b, -1/2) / sigma^2, so that x given h has mean b + sigma^2 W h and deviation sigma."""
 
     name = "gaussian"
-    rows = 2
+    rows, states = 2, 1
+
+    def statistic(self, x: Tensor) -> Tensor:
+        return x
 
     def support(self, width: int) -> Support:
         return Real(width)
@@ -94,4 +106,46 @@ class GaussianUnits:
         return Normal(eta[0] * variance, variance.sqrt(), validate_args=False)
 
 
-UNITS: dict[str, Units] = {units.name: units for units in (BernoulliUnits(), GaussianUnits())}
+class CategoricalUnits:
+    """x in {0, ..., K-1}: t(x) is its one-hot row, A = sum over sites of logsumexp(eta)."""
+
+    name = "categorical"
+    rows = 1
+
+    def __init__(self, states: int) -> None:
+        self.states = check_count("RBM", "states", states, 2)
+
+    def statistic(self, x: Tensor) -> Tensor:
+        return (x[..., None] == torch.arange(self.states, device=x.device)).to(x.dtype).flatten(-2)
+
+    def support(self, width: int) -> Support:
+        return support.Categorical(width, self.states)
+
+    def natural(self, b: Tensor, log_sigma: Tensor | None) -> Natural:
+        return (b,)
+
+    def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
+        return (torch.log(mean),)
+
+    def pairing(self, x: Tensor, eta: Natural) -> Tensor:
+        return self.statistic(x) @ eta[0]
+
+    def log_normaliser(self, eta: Natural) -> Tensor:
+        return self._by_site(eta).logsumexp(-1).sum(-1)
+
+    def distribution(self, eta: Natural) -> Distribution:
+        return Categorical(logits=self._by_site(eta), validate_args=False)
+
+    def _by_site(self, eta: Natural) -> Tensor:
+        return eta[0].unflatten(-1, (-1, self.states))
+
+
+UNITS = ("bernoulli", "gaussian", "categorical")
+
+
+def units_named(name: str, states: int | None) -> Units:
+    """Visible units by name; only categories have a number of states."""
+    check_choice("RBM", "visible_units", name, UNITS)
+    if (states is not None) != (name == "categorical"):
+        raise invalid("RBM", "states", "be given for categorical visible units, and only for them", f"{states} for {name} ones")
+    return CategoricalUnits(states) if states is not None else BernoulliUnits() if name == "bernoulli" else GaussianUnits()

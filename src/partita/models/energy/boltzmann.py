@@ -1,0 +1,148 @@
+r"""The Boltzmann machine: binary units that all see one another, some of them hidden (Ackley, Hinton and Sejnowski 1985).
+
+.. math:: E(x, h) = -b^\top x - c^\top h - \tfrac12 x^\top J x - x^\top W h - \tfrac12 h^\top L h, \qquad
+          F(x) = -b^\top x - \tfrac12 x^\top J x - \log \sum_h \exp\big(h^\top (c + W^\top x) + \tfrac12 h^\top L h\big)
+          (theory/discrete.md, eq. 12.6)
+
+Hidden units that see one another are summed state by state, so there must be few; those of an RBM, which do not, may be many.
+
+Letters: N data, C chains, D visible, H hidden, E edges, S = 2^H hidden states.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core import rng
+from partita.core.checks import check_count, check_real
+from partita.core.errors import invalid
+from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.support import Binary
+from partita.models.energy.graphs import Graph, as_edges, complete, edge_list
+from partita.models.energy.pairwise import Sites
+from partita.models.energy.reference import FactorisedReference
+from partita.models.energy.two_valued import TwoValuedPairs
+
+MOST_HIDDEN = 12  # their states are summed at every row
+
+
+class Boltzmann(TwoValuedPairs):
+    """Binary units with biases ``b`` (D), ``c`` (H) and couplings ``J`` (E), ``W`` (D x H), ``L`` (H (H - 1) / 2).
+
+    Arguments:
+        visible: Number of visible units D.
+        hidden: Number of hidden units H, at most 12.
+        edges: Pairs of visible units that are coupled; None couples all pairs.
+        scale: Deviation of the initial W; without hidden units nothing is random.
+        generator: Source of the initial W.
+
+    >>> model = Boltzmann(3, 2, generator=torch.Generator().manual_seed(0))
+    >>> model.hidden_given_visible_probs(torch.zeros(1, 3)).shape
+    torch.Size([1, 4])
+    """
+
+    penalised = ("J", "W", "L")
+
+    def __init__(
+        self,
+        visible: int,
+        hidden: int = 0,
+        *,
+        edges: Tensor | Sequence[Sequence[int]] | None = None,
+        scale: float = 0.1,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        check_count("Boltzmann", "visible", visible)
+        check_real("Boltzmann", "scale", scale, 0.0)
+        if check_count("Boltzmann", "hidden", hidden, 0) > MOST_HIDDEN:
+            allowed = f"be at most {MOST_HIDDEN}, for the states of hidden units that see one another are summed one by one"
+            raise invalid("Boltzmann", "hidden", allowed, hidden, "Use an RBM, whose hidden units do not.")
+        self.support, self.hidden = Binary(visible), hidden
+        self.graph = Graph(visible, as_edges("Boltzmann", edges, visible))
+        self.b = nn.Parameter(torch.zeros(visible, device=generator.device))
+        self.J = nn.Parameter(self.b.new_zeros(len(self.graph.edges)))
+        self.c = nn.Parameter(self.b.new_zeros(hidden))
+        self.W = nn.Parameter(scale * torch.randn(visible, hidden, generator=generator, device=generator.device))
+        self.L = nn.Parameter(self.b.new_zeros(hidden * (hidden - 1) // 2))
+        self._keep_reference(self.b)
+
+    @property
+    def bias(self) -> Tensor:
+        return self.b
+
+    def energy(self, x: Tensor, h: Tensor) -> Tensor:
+        """E(x, h), ``(*, D), (*, H) -> (*)``."""
+        pairs = (h * (h @ self._hidden_upper().mT)).sum(-1)
+        return -super().exponent(x) - (h * (self.c + x @ self.W)).sum(-1) - pairs
+
+    def exponent(self, x: Tensor) -> Tensor:
+        return super().exponent(x) + torch.logsumexp(self._hidden_exponents(x), -1)
+
+    def hidden_given_visible_probs(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
+        """p(h | x) of every hidden state, in the order of ``Binary(H).states``, ``(*, D) -> (*, S)``."""
+        exponents = self._hidden_exponents(x)
+        return torch.softmax(exponents if beta is None else beta[..., None] * exponents, -1)
+
+    def field(self, x: Tensor) -> Field:
+        ends = torch.stack([super().reference().free_energy(x), -super().exponent(x)], -1)
+        return Field(x, torch.cat([ends, self._hidden_exponents(x)], -1))
+
+    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
+        assert field.input is not None
+        start, end = field.input[..., :2].unbind(-1)
+        return torch.lerp(start, end, beta.to(end)) - torch.logsumexp(beta[..., None] * field.input[..., 2:], -1)
+
+    def own_logits(self, x: Tensor) -> Tensor:
+        return super().own_logits(x) if not self.hidden else EnergyModel.conditional_logits(self, x)
+
+    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
+        """log p(x_i = v | the others) up to a constant of each site, hidden units summed out, ``(*, D) -> (*, D, 2)``."""
+        return super().conditional_logits(x, beta) if not self.hidden else EnergyModel.conditional_logits(self, x, beta)
+
+    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
+        own = super().site_energies(x, i, values, beta)
+        if not self.hidden:
+            return own
+        others = self._hidden_exponents(x) - (x[..., i, None] * self.W[i]) @ self._hidden_states().mT
+        exponents = others + (values.view(-1, *[1] * x.dim()) * self.W[i]) @ self._hidden_states().mT
+        return own - torch.logsumexp(exponents if beta is None else beta[..., None] * exponents, -1)
+
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+        """Tables for a sweep; hidden units are drawn from p(h | x) first, and move every chain's biases."""
+        tables = super().sites(x, beta, generator=generator)
+        if not self.hidden:
+            return tables
+        state = rng.categories(self.hidden_given_visible_probs(x, beta).log(), generator)
+        return tables._replace(bias=tables.bias + self._hidden_states()[state] @ self.W.mT)
+
+    def reference(self) -> Reference:
+        return FactorisedReference(self.support.values().to(self.reference_logits), self.reference_logits, self.hidden * math.log(2))
+
+    @torch.no_grad()
+    def start_at(self, logits: Tensor) -> None:
+        self.b.copy_(logits[:, 1] - logits[:, 0])
+
+    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        return [] if self.hidden else super().cautions(data, generator=generator)
+
+    def settings(self) -> dict[str, Any]:
+        return {"visible": self.support.width, "hidden": self.hidden, "edges": edge_list(self.graph)}
+
+    def _sizes(self) -> tuple[int, ...]:
+        return (self.support.width, self.hidden) if self.hidden else (self.support.width,)
+
+    def _hidden_exponents(self, x: Tensor) -> Tensor:
+        """h'(c + W'x) + h'Lh / 2 of every hidden state, ``(*, S)``; one zero where there are no hidden units."""
+        states = self._hidden_states()
+        pairs = (states * (states @ self._hidden_upper().mT)).sum(-1)
+        return (self.c + x @ self.W) @ states.mT + pairs
+
+    def _hidden_states(self) -> Tensor:
+        return Binary(self.hidden).states(0, 2**self.hidden, self.W) if self.hidden else self.W.new_zeros(1, 0)
+
+    def _hidden_upper(self) -> Tensor:
+        return self.L.new_zeros(self.hidden, self.hidden).index_put(tuple(complete(self.hidden).unbind(1)), self.L)

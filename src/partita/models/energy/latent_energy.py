@@ -1,0 +1,185 @@
+r"""An energy of deep features and binary hidden units, which are summed out exactly.
+
+.. math:: E(x, h) = x^\top x + h^\top W f(x) - c^\top h - b^\top x, \qquad
+          F(x) = x^\top x - b^\top x - \textstyle\sum_k \mathrm{softplus}(-\alpha_k), \quad \alpha = W f(x) - c
+          (theory/latent.md, eq. 30.1, 30.4)
+
+Z is finite if f grows slower than x'x. Along the path the joint is annealed: W and c are scaled by beta, x'x - b'x is interpolated
+from the energy of a fitted normal distribution.
+
+Letters: N data, C chains, T temperatures, D visible, H hidden, K features.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Bernoulli, Normal
+from torch.nn import functional
+
+from partita.core.checks import check_choice, check_count, check_width
+from partita.core.errors import Unsupported, invalid
+from partita.core.protocols import Data, EnergyModel, Field
+from partita.core.support import Real
+from partita.models.energy.growth import check_growth
+from partita.models.energy.reference import GaussianReference, fitted_normal
+from partita.nets import build, describe
+
+COVARIANCES = ("full", "diagonal")
+WIDEST, NARROWEST = 8.0, 0.125  # deviations of a column for which x'x is a sensible scale
+
+
+class LatentEnergy(EnergyModel):
+    """Hidden units ``h`` in {0, 1}^H that see x through any network f.
+
+    Arguments:
+        f: Module from ``(N, D)`` to ``(N, K)``; it must grow slower than x'x.
+        visible: Number of real coordinates D.
+        hidden: Number of binary hidden units H.
+        features: Number of outputs K of f.
+        covariance: Of the normal reference, ``"full"`` or ``"diagonal"``.
+        generator: Source of the initial W (H x K).
+
+    >>> from partita.nets import MLP
+    >>> g = torch.Generator().manual_seed(0)
+    >>> model = LatentEnergy(MLP(2, 8, generator=g), visible=2, hidden=4, features=8, generator=g)
+    >>> model(torch.zeros(5, 2)).shape
+    torch.Size([5])
+    """
+
+    penalised = ("W",)
+    offers = frozenset({"joint", "network"})
+    reference_mean: Tensor
+    reference_whitening: Tensor
+
+    def __init__(
+        self, f: nn.Module, visible: int, hidden: int, features: int, *, covariance: str = "full", generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        for name, value in (("visible", visible), ("hidden", hidden), ("features", features)):
+            check_count("LatentEnergy", name, value)
+        check_choice("LatentEnergy", "covariance", covariance, COVARIANCES)
+        self.support, self.covariance = Real(visible), covariance
+        self.f = f
+        self.W = nn.Parameter(torch.randn(hidden, features, generator=generator, device=generator.device) * features**-0.5)
+        self.b = nn.Parameter(self.W.new_zeros(visible))
+        self.c = nn.Parameter(self.W.new_zeros(hidden))
+        self.keep_anchors(visible, self.W)
+        self.register_buffer("reference_mean", self.W.new_zeros(visible))
+        self.register_buffer("reference_whitening", math.sqrt(2) * torch.eye(visible, device=generator.device))  # of exp(-x'x)
+        check_growth("LatentEnergy", "f", self.features, visible, self._like_f())
+
+    @property
+    def visible(self) -> int:
+        """D."""
+        return self.support.width
+
+    @property
+    def hidden(self) -> int:
+        """H."""
+        return self.W.shape[0]
+
+    def features(self, x: Tensor) -> Tensor:
+        """f(x), ``(*, D) -> (*, K)``; the network sees a table of rows."""
+        check_width("LatentEnergy", "x", x, self.visible, self.title())
+        rows = x.reshape(-1, self.visible)
+        out = self.f(rows)
+        if out.shape != (len(rows), self.W.shape[1]):
+            raise invalid("LatentEnergy", "f", f"map (N, {self.visible}) to (N, {self.W.shape[1]})",
+                          f"{tuple(rows.shape)} to {tuple(out.shape)}")  # fmt: skip
+        return out.view(*x.shape[:-1], -1)
+
+    def alpha(self, x: Tensor) -> Tensor:
+        """W f(x) - c, ``(*, D) -> (*, H)``: minus the log-odds of each hidden unit (eq. 30.2)."""
+        return functional.linear(self.features(x), self.W, -self.c)
+
+    def energy(self, x: Tensor, h: Tensor, beta: Tensor | None = None) -> Tensor:
+        """E(x, h), ``(*, D), (*, H) -> (*)``; at ``beta`` along the path if given."""
+        inputs, own = (h * self.alpha(x)).sum(-1), self._quadratic(x)
+        return own + inputs if beta is None else torch.lerp(self._normal_energy(x), own, beta.to(own)) + beta * inputs
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        """F(x), ``(*, D) -> (*)`` (eq. 30.4)."""
+        return functional.logsigmoid(self.alpha(x)).sum(-1) + self._quadratic(x)  # logsigmoid(alpha) is -softplus(-alpha), uncut at 20
+
+    def field(self, x: Tensor) -> Field:
+        return Field(x, self.alpha(x))
+
+    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
+        assert field.input is not None
+        own = self._quadratic(field.x)
+        return torch.lerp(self._normal_energy(field.x), own, beta.to(own)) + functional.logsigmoid(beta[..., None] * field.input).sum(-1)
+
+    def hidden_given_visible(self, x: Tensor, beta: Tensor | None = None, field: Field | None = None) -> Bernoulli:
+        """p(h | x) = product of sigmoid(-alpha_k) (eq. 30.2)."""
+        alpha = self.alpha(x) if field is None or field.input is None else field.input
+        return Bernoulli(probs=torch.sigmoid(-alpha if beta is None else -beta[..., None] * alpha), validate_args=False)
+
+    def visible_given_hidden(self, h: Tensor, beta: Tensor | None = None) -> Normal:
+        """p(x | h): N((b - A'W'h) / 2, I / 2) where f(x) = A x + a is one linear layer; refused otherwise (eq. 30.3)."""
+        if not isinstance(self.f, nn.Linear) or beta is not None:
+            raise Unsupported(
+                f"{self.title()}.visible_given_hidden: p(x | h) is proportional to exp(b'x - x'x - h'W f(x)), and f couples the "
+                "coordinates of x, so it does not factorise. It does where f is affine (give f=nn.Linear, unannealed) or a sum of "
+                "functions of single coordinates. Use the sampler Alternating(MALA()), which draws h given x and moves x by its "
+                "gradient given h."
+            )
+        return Normal(0.5 * (self.b - h @ self.W @ self.f.weight), math.sqrt(0.5), validate_args=False)
+
+    def reference(self) -> GaussianReference:
+        return GaussianReference(self.reference_mean, self.reference_whitening, self.hidden * math.log(2))
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        self.set_anchors(data, generator=generator)
+        mean, whitening = fitted_normal("LatentEnergy", data, self.covariance, generator)
+        self.reference_mean.copy_(mean)
+        self.reference_whitening.copy_(whitening)
+        self.b.copy_(2 * mean)
+
+    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        deviation, mean = data.variance().sqrt(), data.mean().abs()
+        odd = ((deviation > WIDEST) | (deviation < NARROWEST) | (mean > WIDEST)).nonzero().flatten().tolist()
+        return [f"column {odd[0]} has mean {float(data.mean()[odd[0]]):.3g} and deviation {float(deviation[odd[0]]):.3g}; standardise the "
+                "columns, for the energy's x'x has a scale of its own."] if odd else []  # fmt: skip
+
+    def settings(self) -> dict[str, Any]:
+        sizes = {"visible": self.visible, "hidden": self.hidden, "features": self.W.shape[1]}
+        return {"f": describe(self.f), **sizes, "covariance": self.covariance}
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "LatentEnergy":
+        return cls(**{**settings, "f": build(settings["f"], "LatentEnergy", generator=generator)}, generator=generator)
+
+    def title(self) -> str:
+        return f"LatentEnergy({self.visible}, {self.hidden})"
+
+    def _quadratic(self, x: Tensor) -> Tensor:
+        return x.square().sum(-1) - x @ self.b
+
+    def _normal_energy(self, x: Tensor) -> Tensor:
+        """The reference's energy without its hidden states."""
+        return GaussianReference(self.reference_mean, self.reference_whitening).free_energy(x)
+
+    def _like_f(self) -> Tensor:
+        return next(self.f.parameters(), self.W)
+
+
+def energy_gradients(model: LatentEnergy, x: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:
+    r"""E[dE/dtheta] with h averaged given x, by parameter name; the likelihood gradient is model minus data (eq. 30.5).
+
+    .. math:: \partial_\theta: \nabla_\theta f(x)^\top \textstyle\sum_k w_k\, \sigma(-\alpha_k), \quad
+              \partial_W: \sigma(-\alpha) f(x)^\top, \quad \partial_b: -x, \quad \partial_c: -\sigma(-\alpha)
+
+    Arguments:
+        x: Rows, data or draws of the model or points of a grid, ``(n, D)``.
+        weight: Of each row, ``(n,)``; they count equally if not given.
+    """
+    p = torch.full((len(x),), 1 / len(x), dtype=x.dtype, device=x.device) if weight is None else weight / weight.sum()
+    f = model.features(x)
+    s = torch.sigmoid(-functional.linear(f, model.W, -model.c)).detach() * p[:, None]  # sigma(-alpha), weighed
+    names = [name for name, _ in model.f.named_parameters()]
+    through = torch.autograd.grad(f, list(model.f.parameters()), s @ model.W) if names else ()
+    own = {"W": s.mT @ f.detach(), "b": -(p @ x), "c": -s.sum(0)}
+    return {**own, **{f"f.{name}": g for name, g in zip(names, through, strict=True)}}

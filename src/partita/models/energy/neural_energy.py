@@ -1,0 +1,124 @@
+r"""Any network as an energy.
+
+.. math:: F(x) = g(x) + F_0(x) \;\text{on real supports}, \qquad F(x) = g(x) \;\text{on finite ones}          (theory/latent.md, eq. 30.8)
+
+F_0 is the energy of the reference, a fitted normal distribution, which keeps Z finite where g grows slower than x'x.
+
+Letters: N data, C chains, T temperatures, D visible, K states of one coordinate.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from partita.core.checks import check_choice, check_width
+from partita.core.errors import Unsupported, invalid
+from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.support import Binary, Categorical, Real, Spin, Support
+from partita.models.energy.growth import check_growth
+from partita.models.energy.latent_energy import COVARIANCES
+from partita.models.energy.reference import FactorisedReference, GaussianReference, fitted_normal, frequencies, smoothed_logits
+from partita.nets import build, describe
+
+SUPPORTS: dict[str, type[Support]] = {support.__name__: support for support in (Real, Binary, Spin, Categorical)}
+
+
+class NeuralEnergy(EnergyModel):
+    """The energy g(x) of a network, added to the reference's on real supports.
+
+    Arguments:
+        net: Module from rows to one number each, ``(N, D)`` to ``(N,)`` or ``(N, 1)``. On a real support it must grow slower than x'x;
+            categories come to it one-hot, ``(N, D K)``.
+        support: ``Real``, ``Binary``, ``Spin`` or ``Categorical``.
+        covariance: Of the normal reference on a real support, ``"full"`` or ``"diagonal"``.
+
+    >>> from partita.nets import MLP
+    >>> model = NeuralEnergy(MLP(2, 1, generator=torch.Generator().manual_seed(0)), Real(2))
+    >>> model(torch.zeros(5, 2)).shape
+    torch.Size([5])
+    """
+
+    offers = frozenset({"network"})
+    reference_mean: Tensor
+    reference_whitening: Tensor
+    reference_logits: Tensor
+
+    def __init__(self, net: nn.Module, support: Support, *, covariance: str = "full") -> None:
+        super().__init__()
+        if type(support) not in SUPPORTS.values():
+            raise Unsupported(f"NeuralEnergy cannot live on {support}: it needs one of {', '.join(SUPPORTS)}.")
+        check_choice("NeuralEnergy", "covariance", covariance, COVARIANCES)
+        self.net, self.support, self.covariance = net, support, covariance
+        like = next(net.parameters(), None)
+        if like is None:
+            raise invalid("NeuralEnergy", "net", "have parameters to learn", type(net).__name__, "Give a network such as partita.nets.MLP.")
+        self.keep_anchors(support.width, like)
+        if self.real:
+            self.register_buffer("reference_mean", like.new_zeros(support.width))
+            self.register_buffer("reference_whitening", torch.eye(support.width, dtype=like.dtype, device=like.device))
+            check_growth("NeuralEnergy", "net", lambda x: self.net_energy(x)[:, None], support.width, like)
+        else:
+            self.register_buffer("reference_logits", like.new_zeros(support.width, len(support.values())))
+
+    @property
+    def real(self) -> bool:
+        """Whether x is real."""
+        return isinstance(self.support, Real)
+
+    def net_energy(self, x: Tensor) -> Tensor:
+        """g(x), ``(*, D) -> (*)``; the network sees a table of rows."""
+        check_width("NeuralEnergy", "x", x, self.support.width, self.title())
+        rows = x.reshape(-1, self.support.width)
+        if isinstance(self.support, Categorical):
+            rows = functional.one_hot(rows.long(), self.support.K).flatten(1).to(x.dtype)
+        out = self.net(rows)
+        if out.shape not in ((len(rows),), (len(rows), 1)):
+            raise invalid("NeuralEnergy", "net", f"map (N, {rows.shape[-1]}) to (N,) or (N, 1)",
+                          f"{tuple(rows.shape)} to {tuple(out.shape)}", "Give the last layer one output.")  # fmt: skip
+        return out.view(x.shape[:-1])
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        """F(x), ``(*, D) -> (*)``."""
+        own = self.net_energy(x)
+        return own + self.reference().free_energy(x) if self.real else own
+
+    def field(self, x: Tensor) -> Field:
+        return Field(x, self.net_energy(x)[..., None])
+
+    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
+        """The network's part scaled by beta; on finite supports the reference's part fades."""
+        assert field.input is not None
+        start, own = self.reference().free_energy(field.x), beta * field.input[..., 0]
+        return start + own if self.real else (1 - beta) * start + own
+
+    def reference(self) -> Reference:
+        if self.real:
+            return GaussianReference(self.reference_mean, self.reference_whitening)
+        return FactorisedReference(self.support.values().to(self.reference_logits), self.reference_logits)
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        self.set_anchors(data, generator=generator)
+        if not self.real:
+            table = frequencies(data, self.support.values(), generator)
+            self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))
+            return
+        mean, whitening = fitted_normal("NeuralEnergy", data, self.covariance, generator)
+        self.reference_mean.copy_(mean)
+        self.reference_whitening.copy_(whitening)
+
+    def settings(self) -> dict[str, Any]:
+        support = {"name": type(self.support).__name__, **asdict(self.support)}  # type: ignore[call-overload]
+        return {"net": describe(self.net), "support": support, "covariance": self.covariance}
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "NeuralEnergy":
+        sizes = {key: value for key, value in settings["support"].items() if key != "name"}
+        support = SUPPORTS[settings["support"]["name"]](**sizes)
+        return cls(build(settings["net"], "NeuralEnergy", generator=generator), support, covariance=settings["covariance"])
+
+    def title(self) -> str:
+        return f"NeuralEnergy({self.support.width})" if self.real else f"NeuralEnergy({self.support})"

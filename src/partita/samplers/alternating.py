@@ -1,0 +1,109 @@
+r"""Gibbs in h, gradient in x: for models whose p(h | x) can be drawn and whose p(x | h) cannot.
+
+.. math:: h \sim p(h \mid x), \qquad x' \sim T_h(\cdot \mid x) \;\text{ with }\;
+          p(x \mid h)\, T_h(x' \mid x) = p(x' \mid h)\, T_h(x \mid x')          (theory/gradient_samplers.md, eq. 31.6)
+
+As a kernel on x it is reversible: p(x) sum_h p(h | x) T_h(x' | x) = sum_h p(h) p(x | h) T_h(x' | x) is symmetric in x and x'.
+
+Letters: C chains, D visible, H hidden.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.capability import require
+from partita.core.errors import invalid
+from partita.core.protocols import Annealed, Data, EnergyModel, Reference
+from partita.samplers.gradient import TUNING_STEPS, Info, Metropolis, State, tuning_run
+from partita.samplers.langevin import MALA
+from partita.samplers.step_size import StepSize
+
+
+class GivenHidden(EnergyModel):
+    """A view of a model with its hidden units held: F(x) = E(x, h), so that p(x) is p(x | h)."""
+
+    joint: Any  # an EnergyModel with a joint energy
+
+    def __init__(self, model: Any, h: Tensor) -> None:
+        super().__init__()
+        object.__setattr__(self, "joint", model)  # not a submodule: a view owns no parameters
+        self.h, self.support = h, model.support
+        if isinstance(model, Annealed):
+            self.beta = model.beta
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        return self.joint.energy(x, self.h)
+
+    def reference(self) -> Reference:
+        return self.joint.reference()
+
+    def title(self) -> str:
+        return f"{self.joint.title()} given h"
+
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        self.joint.initialise(data, generator=generator)
+
+    def settings(self) -> dict[str, Any]:
+        return self.joint.settings()
+
+
+class AlternatingState(NamedTuple):
+    """The chains, and what the kernel on x knows."""
+
+    x: Tensor  # (*, C, D)
+    inner: State
+
+
+@dataclass(frozen=True)
+class Alternating:
+    """Hidden units from their exact conditional, then x by a gradient kernel given them.
+
+    Arguments:
+        kernel: Moves x given h: ``MALA()`` or ``HMC()``.
+    """
+
+    kernel: Metropolis = field(default_factory=MALA)
+
+    kernel_on: ClassVar[str] = "x"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Metropolis):
+            raise invalid("Alternating", "kernel", "be MALA() or HMC()", self.kernel)
+
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> AlternatingState:
+        require("Alternating", model)
+        return AlternatingState(x, self.kernel.init(model, x, generator=generator))
+
+    def place(self, model: EnergyModel, state: AlternatingState, x: Tensor) -> AlternatingState:
+        """The same chains at ``x``; their energy given h is computed by the step, when h is known."""
+        return state._replace(x=x)
+
+    def refresh(self, model: EnergyModel, state: AlternatingState) -> AlternatingState:
+        """The model has learned, so the warm-up goes on."""
+        return state._replace(inner=self.kernel.refresh(model, state.inner))
+
+    @torch.no_grad()
+    def step(self, model: Any, state: AlternatingState, *, generator: torch.Generator) -> tuple[AlternatingState, Info]:
+        given = GivenHidden(model, rng.draw(model.hidden_given_visible(state.x), generator))
+        inner, info = self.kernel.step(given, self.kernel.place(given, state.inner, state.x), generator=generator)
+        return AlternatingState(inner.x, inner), info
+
+    @torch.no_grad()
+    def tuned(self, model: EnergyModel, *, generator: torch.Generator) -> "Alternating":
+        """The kernel with step sizes fixed along the model's path."""
+        if not self.kernel.warm_up:
+            return self
+        schedule = tuning_run(Alternating(replace(self.kernel, warm_up=TUNING_STEPS)), model, generator)
+        return Alternating(replace(self.kernel, warm_up=0, schedule=schedule))
+
+    def step_sizes(self, state: AlternatingState) -> StepSize:
+        """What the adaptation of the kernel on x knows."""
+        return state.inner.size
+
+    def with_sizes(self, state: AlternatingState, size: StepSize) -> AlternatingState:
+        """The state with another adaptation."""
+        return state._replace(inner=state.inner._replace(size=size))

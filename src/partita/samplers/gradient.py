@@ -1,0 +1,205 @@
+r"""What the gradient samplers share: the energy with its slope, the leapfrog, and the Metropolis step that makes it exact.
+
+.. math:: p_{1/2} = p - \tfrac\epsilon2 \nabla F(x), \quad x' = x + \epsilon\, p_{1/2}, \quad p' = p_{1/2} - \tfrac\epsilon2 \nabla F(x'),
+          \qquad \log a = F(x) + \tfrac12 \|p\|^2 - F(x') - \tfrac12 \|p'\|^2          (theory/gradient_samplers.md, eq. 31.3, 31.4)
+
+One forward and one backward pass for each leapfrog step; energy and gradient stay in the state, so nothing is computed twice.
+
+Letters: C chains, T temperatures, D visible.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.capability import require
+from partita.core.checks import check_count, check_real
+from partita.core.errors import Diverged, invalid
+from partita.core.protocols import EnergyModel
+from partita.samplers import step_size as sizes
+from partita.samplers.step_size import Schedule, StepSize
+
+STUCK_STEPS, STUCK_PROPOSALS = 50, 2000  # in a row without one accepted, after which a kernel gives up
+TUNING_TEMPERATURES, TUNING_STEPS, TUNING_CHAINS = 11, 25, 64
+
+
+class State(NamedTuple):
+    """The chains with their energy and its gradient, and the step size of every rung."""
+
+    x: Tensor  # (*, C, D)
+    energy: Tensor  # (*, C)
+    gradient: Tensor  # (*, C, D)
+    size: StepSize
+
+
+class Info(NamedTuple):
+    """What one step did."""
+
+    accepted: Tensor  # (*, C)
+    probability: Tensor  # (*, C), of acceptance
+    size: Tensor  # (*, 1) or (*, C)
+    diverged: Tensor  # (*, C), proposals whose energy was not finite
+
+    def numbers(self) -> dict[str, Tensor]:
+        """``accepted``, the mean ``acceptance`` probability, the ``step_size`` and the share of ``diverged`` proposals."""
+        shape = self.probability.shape
+        shares = {"accepted": self.accepted.to(self.probability), "acceptance": self.probability}
+        return {**shares, "step_size": self.size.expand(shape), "diverged": self.diverged.to(self.probability)}
+
+
+def energy_and_gradient(owner: str, model: EnergyModel, x: Tensor) -> tuple[Tensor, Tensor]:
+    """F(x) and its gradient, ``(*, D) -> (*), (*, D)``, from one forward and one backward pass."""
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        energy = model.free_energy(x)
+        if energy.shape != x.shape[:-1]:
+            raise invalid(owner, f"the free energy of {model.title()}", f"have shape {tuple(x.shape[:-1])}, one number for each row",
+                          tuple(energy.shape), "Sum or squeeze the last dimension.")  # fmt: skip
+        if not energy.requires_grad:
+            raise invalid(owner, f"the free energy of {model.title()}", "be differentiable in x", "a value without a gradient",
+                          "Compute it by torch operations, without detach or no_grad.")  # fmt: skip
+        (gradient,) = torch.autograd.grad(energy.sum(), x)
+    return energy.detach(), gradient
+
+
+def check_start(owner: str, model: EnergyModel, energy: Tensor, gradient: Tensor) -> None:
+    """Chains must begin where the energy and its gradient are finite."""
+    for what, values in (("energy", energy), ("gradient of the energy", gradient)):
+        if not torch.isfinite(values).all():
+            at = (~torch.isfinite(values)).nonzero()[0].tolist()
+            got = f"{values[tuple(at)].item()} in chain {at[energy.dim() - 1]}"
+            raise Diverged(f"{owner}: the {what} of {model.title()} must be finite where chains begin; got {got}. "
+                           "Look at its parameters, and for logs or square roots of negative numbers.")  # fmt: skip
+
+
+def leapfrog(
+    owner: str, model: EnergyModel, x: Tensor, momentum: Tensor, gradient: Tensor, size: Tensor, steps: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``steps`` leapfrog steps of length ``size`` ``(*, 1)``: the place, momentum, energy and gradient at their end."""
+    energy = gradient
+    for _ in range(steps):
+        half = torch.addcmul(momentum, size, gradient, value=-0.5)
+        x = torch.addcmul(x, size, half)
+        energy, gradient = energy_and_gradient(owner, model, x)
+        momentum = torch.addcmul(half, size, gradient, value=-0.5)
+    return x, momentum, energy, gradient
+
+
+@dataclass(frozen=True)
+class Metropolis(ABC):
+    """A gradient proposal, accepted or rejected so that the target is left invariant."""
+
+    step_size: float = 0.2
+    warm_up: int = 200
+    acceptance: float = 0.6
+    schedule: Schedule | None = None
+
+    kernel_on: ClassVar[str] = "x"
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        check_real(owner, "step_size", self.step_size, 0, open_low=True)
+        check_count(owner, "warm_up", self.warm_up, 0)
+        if not 0 < self.acceptance < 1:
+            raise invalid(owner, "acceptance", "lie between 0 and 1", self.acceptance)
+
+    @abstractmethod
+    def propose(self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The proposal's place, momentum, energy and gradient; ``size`` is ``(*, 1 or C)``."""
+
+    def varied(self, size: Tensor, state: State, generator: torch.Generator) -> Tensor:
+        """The step size of each chain for one step, drawn without regard to where it is; as it stands by default."""
+        return size
+
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> State:
+        owner = type(self).__name__
+        require(owner, model)
+        energy, gradient = energy_and_gradient(owner, model, x)
+        check_start(owner, model, energy, gradient)
+        return State(x, energy, gradient, sizes.start(self.step_size, energy))
+
+    def place(self, model: EnergyModel, state: State, x: Tensor) -> State:
+        """The same chains at ``x`` under ``model``."""
+        return State(x, *energy_and_gradient(type(self).__name__, model, x), state.size)
+
+    def refresh(self, model: EnergyModel, state: State) -> State:
+        """The model has learned: its energy is computed again, and the warm-up goes on."""
+        return self.place(model, state, state.x)._replace(size=sizes.reopened(state.size, self.warm_up))
+
+    @torch.no_grad()
+    def step(self, model: EnergyModel, state: State, *, generator: torch.Generator) -> tuple[State, Info]:
+        size = self.varied(self._size(model, state), state, generator)
+        momentum = rng.normal(state.x.shape, state.x, generator)
+        x, end, energy, gradient = self.propose(model, state, momentum, size)
+        log_accept = state.energy - energy + 0.5 * (momentum.square() - end.square()).sum(-1)
+        diverged = ~torch.isfinite(log_accept)
+        log_accept = log_accept.masked_fill(diverged, -torch.inf)
+        accept = rng.uniform(energy.shape, energy, generator).log() < log_accept
+        info = Info(accept, log_accept.clamp_max(0).exp(), size, diverged)
+        keep = accept[..., None]
+        moved = State(torch.where(keep, x, state.x), torch.where(accept, energy, state.energy), torch.where(keep, gradient, state.gradient),
+                      self._adapt(state.size, info))  # fmt: skip
+        self._check_moving(model, moved, info)
+        return moved, info
+
+    @torch.no_grad()
+    def tuned(self, model: EnergyModel, *, generator: torch.Generator) -> Self:
+        """The kernel with step sizes fixed along the model's path, found by a pilot run whose draws are thrown away."""
+        if not self.warm_up:
+            return self
+        return replace(self, warm_up=0, schedule=tuning_run(replace(self, warm_up=TUNING_STEPS), model, generator))
+
+    def step_sizes(self, state: State) -> StepSize:
+        """What the adaptation of this kernel knows."""
+        return state.size
+
+    def with_sizes(self, state: State, size: StepSize) -> State:
+        """The state with another adaptation."""
+        return state._replace(size=size)
+
+    def _size(self, model: Any, state: State) -> Tensor:
+        """From the schedule where there is one, else what the warm-up says by now."""
+        if self.schedule is not None:
+            beta = getattr(model, "beta", state.energy.new_ones(1)).to(state.energy)
+            return sizes.scheduled(self.schedule, beta if beta.dim() else beta[None])
+        known = state.size
+        return (known.log_size if int(known.count) < self.warm_up else known.average).exp()
+
+    def _adapt(self, size: StepSize, info: Info) -> StepSize:
+        moved = info.accepted.any(-1, keepdim=True)
+        size = size._replace(stuck=torch.where(moved, 0.0, size.stuck + 1))
+        if int(size.count) >= self.warm_up:
+            return size
+        return sizes.adapted(size, info.probability.mean(-1, keepdim=True), self.acceptance)
+
+    def _check_moving(self, model: EnergyModel, state: State, info: Info) -> None:
+        steps = float(state.size.stuck.max())
+        if steps < STUCK_STEPS or steps * state.x.shape[-2] < STUCK_PROPOSALS:
+            return
+        size, lost = float(info.size.max()), float(info.diverged.float().mean())
+        why = f" ({lost:.0%} of the last proposals had no finite energy)" if lost else ""
+        tries = f"{steps:.0f} steps of {state.x.shape[-2]} chains on {model.title()}"
+        raise Diverged(f"{type(self).__name__}: at least one proposal in {tries} must be accepted; got none at step size {size:.3g}{why}. "
+                       "Lower step_size, or let warm_up=200 find it.")  # fmt: skip
+
+
+def tuning_run(kernel: Any, model: EnergyModel, generator: torch.Generator) -> Schedule:
+    """Anneal some chains upwards and adapt the step size at each of a few temperatures."""
+    x = model.reference().draw(TUNING_CHAINS, generator=generator)
+    state, betas, found = None, [], []
+    for beta in torch.linspace(0, 1, TUNING_TEMPERATURES).tolist():
+        target: Any = model.annealed(beta)
+        if state is None:
+            state = kernel.init(target, x, generator=generator)
+        else:
+            size = sizes.start(kernel.step_sizes(state).average.exp(), kernel.step_sizes(state).average)
+            state = kernel.with_sizes(kernel.place(target, state, state.x), size)
+        for _ in range(TUNING_STEPS):
+            state, _ = kernel.step(target, state, generator=generator)
+        betas.append(float(target.beta.max()))
+        found.append(float(kernel.step_sizes(state).average.exp().mean()))
+    return tuple(betas), tuple(found)

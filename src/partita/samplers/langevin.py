@@ -1,0 +1,90 @@
+r"""Langevin dynamics: downhill with noise; unadjusted, or made exact by a Metropolis step (MALA).
+
+.. math:: x' = x - \tfrac{\epsilon^2}{2} \nabla F(x) + \epsilon\, \xi, \qquad \xi \sim N(0, I)
+          (theory/gradient_samplers.md, eq. 31.1)
+
+Unadjusted, the chain has a bias of order epsilon^2 (eq. 31.2); MALA is the leapfrog of one step with eq. 31.4.
+
+Letters: C chains, D visible.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.capability import require
+from partita.core.checks import check_real
+from partita.core.errors import Diverged
+from partita.core.protocols import EnergyModel
+from partita.samplers.gradient import Metropolis, State, check_start, energy_and_gradient, leapfrog
+
+
+class Position(NamedTuple):
+    """The chains."""
+
+    x: Tensor  # (*, C, D)
+
+
+class Moved(NamedTuple):
+    """What one unadjusted step did."""
+
+    before: Tensor  # (*, C, D)
+    after: Tensor
+
+    def numbers(self) -> dict[str, Tensor]:
+        """``distance``: how far each chain moved."""
+        return {"distance": (self.after - self.before).norm(dim=-1)}
+
+
+@dataclass(frozen=True)
+class Langevin:
+    """Unadjusted Langevin: cheap, and biased by its step size, so that evaluators refuse it.
+
+    Arguments:
+        step_size: epsilon, the standard deviation of the noise of one step.
+    """
+
+    step_size: float = 0.05
+
+    kernel_on: ClassVar[str] = "x"
+    invariant: ClassVar[bool] = False  # it leaves another distribution than the target unchanged
+
+    def __post_init__(self) -> None:
+        check_real("Langevin", "step_size", self.step_size, 0, open_low=True)
+
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Position:
+        require("Langevin", model)
+        check_start("Langevin", model, *energy_and_gradient("Langevin", model, x))
+        return Position(x)
+
+    @torch.no_grad()
+    def step(self, model: EnergyModel, state: Position, *, generator: torch.Generator) -> tuple[Position, Moved]:
+        _, gradient = energy_and_gradient("Langevin", model, state.x)
+        noise = rng.normal(state.x.shape, state.x, generator)
+        x = torch.add(state.x, gradient, alpha=-0.5 * self.step_size**2).add_(noise, alpha=self.step_size)
+        if not math.isfinite(x.sum()):  # one pass over the chains
+            raise Diverged(f"Langevin: chains on {model.title()} must stay finite; got nan or infinity at step_size={self.step_size:g}. "
+                           f"Lower step_size, for example to {self.step_size / 10:g}, or use MALA, which rejects such steps.")  # fmt: skip
+        return Position(x), Moved(state.x, x)
+
+
+@dataclass(frozen=True)
+class MALA(Metropolis):
+    """Langevin proposals with a Metropolis step: the target is left exactly invariant once the warm-up is over.
+
+    Arguments:
+        step_size: epsilon at the start of the warm-up, or throughout if ``warm_up`` is 0.
+        warm_up: Steps in which the step size is adapted, by dual averaging, to the wanted acceptance; then it stays.
+        acceptance: Wanted share of accepted proposals.
+        schedule: Fixed step sizes along a path, as :meth:`tuned` finds them.
+
+    >>> MALA(step_size=0.1, warm_up=0)
+    MALA(step_size=0.1, warm_up=0, acceptance=0.6, schedule=None)
+    """
+
+    def propose(self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return leapfrog("MALA", model, state.x, momentum, state.gradient, size[..., None], 1)

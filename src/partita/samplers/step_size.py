@@ -1,0 +1,59 @@
+r"""Step sizes that are learned in a warm-up and then fixed: dual averaging of the acceptance (Nesterov 2009, Hoffman and Gelman 2014).
+
+.. math:: \bar e_t = \bar e_{t-1} + \frac{\delta - a_t - \bar e_{t-1}}{t + t_0}, \quad
+          \log \epsilon_t = \mu - \frac{\sqrt t}{\gamma} \bar e_t, \quad
+          \overline{\log \epsilon}_t = t^{-\kappa} \log \epsilon_t + (1 - t^{-\kappa}) \overline{\log \epsilon}_{t-1}
+          (theory/gradient_samplers.md, eq. 31.5)
+
+All chains of a rung share one step size, so a is their mean acceptance.
+
+Letters: C chains, T temperatures.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+GAMMA, DELAY, DECAY = 0.05, 10.0, 0.75
+Schedule = tuple[tuple[float, ...], tuple[float, ...]]  # inverse temperatures, and the step size at each
+
+
+class StepSize(NamedTuple):
+    """What the adaptation knows, one number for each rung, ``(*, 1)``."""
+
+    log_size: Tensor
+    average: Tensor  # of log_size
+    error: Tensor  # mean of wanted minus seen acceptance
+    centre: Tensor  # mu
+    count: Tensor  # (), steps of adaptation made
+    stuck: Tensor  # steps in a row in which no chain moved
+
+
+def start(size: float | Tensor, like: Tensor) -> StepSize:
+    """No experience yet; ``like`` is the energy of the chains, ``(*, C)``."""
+    log_size = torch.as_tensor(size, dtype=like.dtype, device=like.device).log().expand(*like.shape[:-1], 1).clone()
+    nought = torch.zeros_like(log_size)
+    return StepSize(log_size, log_size, nought, log_size, torch.zeros((), dtype=torch.long), nought)
+
+
+def adapted(size: StepSize, acceptance: Tensor, wanted: float) -> StepSize:
+    """One step of dual averaging, from the mean acceptance ``(*, 1)``."""
+    t = int(size.count) + 1
+    error = torch.lerp(size.error, wanted - acceptance, 1 / (t + DELAY))
+    log_size = size.centre - math.sqrt(t) / GAMMA * error
+    return size._replace(log_size=log_size, average=torch.lerp(size.average, log_size, t**-DECAY), error=error, count=size.count + 1)
+
+
+def reopened(size: StepSize, warm_up: int) -> StepSize:
+    """The target has changed, so the second half of the warm-up begins again."""
+    return size._replace(count=size.count.clamp_max(warm_up // 2))
+
+
+def scheduled(schedule: Schedule, beta: Tensor) -> Tensor:
+    """The step size at ``beta``, linear between the temperatures of the schedule."""
+    betas, sizes = (torch.tensor(column, dtype=beta.dtype, device=beta.device) for column in schedule)
+    above = torch.searchsorted(betas, beta.contiguous()).clamp(1, len(betas) - 1)
+    share = (beta - betas[above - 1]) / (betas[above] - betas[above - 1])
+    return torch.lerp(sizes[above - 1], sizes[above], share.clamp(0, 1))

@@ -1,0 +1,111 @@
+r"""Sweeps over the sites of a pairwise model: in machine code on a CPU, colour by colour elsewhere.
+
+.. math:: x_i \sim p(x_i \mid x_{\setminus i}) \text{ for } i = \pi(1), \dots, \pi(D)          (theory/discrete.md, eq. 12.11)
+
+Sites of one colour do not see one another, so drawing them together is drawing them in any order: a checkerboard sweep has the law
+of a sequential one that visits the black squares before the white.
+
+Letters: C chains, D sites, K values, S sweeps.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.protocols import Annealed, EnergyModel
+from partita.models.energy.graphs import Graph
+from partita.models.energy.pairwise import Sites
+
+ORDERS = ("random", "sequential", "colours")
+WORTH_THREADS = 1 << 18  # couplings times chains and sweeps, a few tenths of a millisecond
+
+
+def draw_order(order: str, sites: int, graph: Graph | None, generator: torch.Generator) -> Tensor:
+    """The order of one sweep: any, drawn anew; 0, 1, 2, ...; or colour by colour, the colours in an order drawn anew."""
+    if order == "random":
+        return rng.permutation(sites, generator).cpu()
+    if order == "sequential" or graph is None:
+        return torch.arange(sites)
+    return torch.cat([graph.colours[c] for c in rng.permutation(len(graph.colours), generator).tolist()])
+
+
+def unwrap(model: EnergyModel) -> tuple[Any, Tensor | None]:
+    """The model behind an annealed view, and its inverse temperature."""
+    return (model.base, model.beta) if isinstance(model, Annealed) else (model, None)
+
+
+def pair_sweeps(model: EnergyModel, x: Tensor, sweeps: int, order: str, generator: torch.Generator) -> Tensor:
+    """Some sweeps of chains ``(*, C, D)`` of a model that offers pairs; hidden units are drawn before each."""
+    base, beta = unwrap(model)
+    orders = torch.stack([draw_order(order, x.shape[-1], base.graph, generator) for _ in range(sweeps)])
+    for part in orders.split(1 if getattr(base, "hidden", 0) else sweeps):
+        tables = base.sites(x, beta, generator=generator)
+        x = compiled_sweeps(tables, x, beta, part, generator) if x.device.type == "cpu" else colour_sweeps(model, x, len(part), generator)
+    return x
+
+
+def compiled_sweeps(tables: Sites, x: Tensor, beta: Tensor | None, orders: Tensor, generator: torch.Generator) -> Tensor:
+    """Sweeps in machine code; the state handed in is left alone."""
+    from partita.samplers.kernels import LANES, sweep_many_values, sweep_two_values
+
+    rows = x.reshape(-1, x.shape[-1])
+    work = orders.shape[0] * len(rows) * len(tables.weights.flatten())
+    hot = torch.ones(x.shape[:-1]) if beta is None else beta.float().expand(x.shape[:-1])
+    graph = (tables.graph.starts.numpy(), tables.graph.neighbours.numpy(), _plain(tables.weights))
+    common = (_plain(hot.reshape(-1)), *graph)
+    if tables.weights.dim() == 1:
+        bias = _plain(tables.bias.reshape(-1, x.shape[-1]))
+        out = torch.empty(rows.shape).copy_(rows)
+        seeds = _seeds((len(rows) + LANES - 1) // LANES, LANES, generator)
+        arguments = (out.numpy(), orders.numpy(), _plain(tables.values), _plain(tables.start), bias, *common, seeds)
+        in_threads(sweep_two_values, len(seeds), work, arguments)
+    else:
+        out = rows.int().contiguous()
+        seeds = _seeds(len(rows), 1, generator)
+        arguments = (out.numpy(), orders.numpy(), _plain(tables.start), _plain(tables.bias), *common, seeds)
+        in_threads(sweep_many_values, len(seeds), work, arguments)
+    return out.view(x.shape).to(x)
+
+
+def in_threads(kernel: Any, pieces: int, work: int, arguments: tuple[Any, ...]) -> None:
+    """Call ``kernel(first, last, ...)`` on ranges that make up all pieces, as many as torch has threads where the work is worth it."""
+    count = min(torch.get_num_threads(), pieces) if work > WORTH_THREADS else 1
+    edges = np.linspace(0, pieces, count + 1).astype(int).tolist()
+    if count == 1:
+        kernel(0, pieces, *arguments)
+    else:
+        list(_pool(count).map(lambda ends: kernel(*ends, *arguments), pairwise(edges)))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="sweep")
+
+
+@torch.no_grad()
+def colour_sweeps(model: EnergyModel, x: Tensor, sweeps: int, generator: torch.Generator) -> Tensor:
+    """Sweeps that draw all sites of a colour at once, from one product for each colour; on any device."""
+    base, _ = unwrap(model)
+    values, colours = model.support.values().to(x), base.graph.colours
+    for _ in range(sweeps):
+        for c in rng.permutation(len(colours), generator).tolist():
+            sites = colours[c].to(x.device)
+            drawn = values[rng.categories(model.conditional_logits(x)[..., sites, :], generator)]
+            x = x.index_copy(-1, sites, drawn)
+    return x
+
+
+def _seeds(blocks: int, lanes: int, generator: torch.Generator) -> np.ndarray:
+    """States of the random generators in the kernels, ``(blocks, 4, lanes)``."""
+    drawn = torch.empty(blocks, 2, lanes, dtype=torch.int64, device=generator.device).random_(-(2**63), None, generator=generator)
+    return drawn.cpu().numpy().view(np.uint32).reshape(blocks, 4, lanes)
+
+
+def _plain(values: Tensor) -> np.ndarray:
+    return values.detach().float().contiguous().numpy()
