@@ -1,0 +1,172 @@
+r"""One interface for every conjugate pair: a prior that becomes its posterior as data come in.
+
+.. math:: p(\theta \mid X, x) = \frac{p(x \mid \theta)\, p(\theta \mid X)}{p(x \mid X)}, \qquad
+          \log p(X) = A(\eta_n) - A(\eta_0) + \sum_i \log h(x_i)          (theory/bayes.md, eqs. 8.1 and 8.2)
+
+A pair holds its hyper-parameters eta as tensors. ``update`` returns a new pair, with the evidence of everything seen so far, so that a
+stream in pieces gives what the whole gives at once. Everything is differentiable in the hyper-parameters.
+
+Letters: n data, * batch of priors (as in torch.distributions, data are ``(n, *batch, *event)``), A log-normaliser, h base measure.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.distributions.constraints import Constraint
+
+from partita.core.checks import check_finite
+from partita.core.errors import invalid
+
+Hyper = Any  # a number or a tensor when given, a tensor from then on
+
+
+class Moments(NamedTuple):
+    """Number of rows, their mean and their scatter about it, all weighted."""
+
+    n: Tensor  # (*)
+    mean: Tensor  # (*, *event)
+    scatter: Tensor  # (*) or (*, D, D)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Conjugate(ABC):
+    """A prior and what data have made of it; subclasses are frozen dataclasses whose fields are hyper-parameters."""
+
+    log_evidence: Hyper = 0.0  # log p of the data seen so far, (*)
+
+    event_dim: ClassVar[int] = 0  # of one datum
+    data_in_words: ClassVar[str] = "finite numbers"
+
+    def __post_init__(self) -> None:
+        """Hyper-parameters become tensors of one device and dtype (float64 where only numbers are given) and are checked."""
+        limits = self.constraints
+        given = {name: getattr(self, name) for name in (*limits, "log_evidence")}
+        like = next((v for v in given.values() if isinstance(v, Tensor) and v.is_floating_point()), torch.zeros((), dtype=torch.float64))
+        for name, value in given.items():
+            object.__setattr__(self, name, torch.as_tensor(value, dtype=like.dtype, device=like.device))
+        for name, limit in limits.items():
+            check_hyper(self.owner, name, getattr(self, name).detach(), limit)
+
+    def update(self, data: Any, weight: Any = None) -> Self:
+        """The pair after ``data``, ``(n, *batch, *event)`` or ``(n, *event)`` for the whole batch.
+
+        Arguments:
+            data: Observations x.
+            weight: How often each datum counts, ``(n, *batch)``, not negative; ones if not given.
+        """
+        x = self._checked(data)
+        w = self._checked_weight(x, weight)
+        after = self.absorb(x, w)
+        gain = after.log_normaliser() - self.log_normaliser() + self.log_base(x, w)
+        return replace(after, log_evidence=self.log_evidence + gain)
+
+    @property
+    @abstractmethod
+    def constraints(self) -> dict[str, Constraint]:
+        """What every hyper-parameter must satisfy, by field."""
+
+    @property
+    @abstractmethod
+    def posterior(self) -> Distribution:
+        """p(theta | data so far); the prior before any."""
+
+    @property
+    @abstractmethod
+    def predictive(self) -> Distribution:
+        """p(x | data so far) of the next datum, theta integrated out."""
+
+    @property
+    def map(self) -> Tensor:
+        """The most probable theta, in the coordinates of ``posterior``."""
+        mode = self.posterior.mode
+        if not bool(torch.isfinite(mode).all()):
+            raise invalid(self.owner, "map", "be asked of a posterior with one mode", "a density that has none",
+                          "Use posterior.mean, or a prior with one.")  # fmt: skip
+        return mode
+
+    @property
+    def owner(self) -> str:
+        """For messages."""
+        return type(self).__name__
+
+    @property
+    @abstractmethod
+    def like(self) -> Tensor:
+        """A hyper-parameter whose shape is that of the batch and whose device and dtype data take."""
+
+    @abstractmethod
+    def absorb(self, x: Tensor, w: Tensor) -> Self:
+        """The hyper-parameters after checked data ``(n, *batch, *event)`` with weights ``(n, *batch)``."""
+
+    @abstractmethod
+    def log_normaliser(self) -> Tensor:
+        """A(eta), up to what prior and posterior share."""
+
+    def log_base(self, x: Tensor, w: Tensor) -> Tensor:
+        """What the evidence has besides the normalisers: the sum of log h(x)."""
+        return torch.zeros_like(self.like)
+
+    def outside(self, x: Tensor) -> Tensor:
+        """True where a value cannot have come from the likelihood."""
+        return torch.zeros_like(x, dtype=torch.bool)
+
+    def _checked(self, data: Any) -> Tensor:
+        x = torch.as_tensor(data, dtype=self.like.dtype, device=self.like.device)
+        check_finite(f"{self.owner}.update", "data", x)
+        if x.dim() < 1 + self.event_dim:
+            raise invalid(f"{self.owner}.update", "data", f"have shape (n, {'D' if self.event_dim else '*batch'})", tuple(x.shape))
+        if x.dim() == 1 + self.event_dim:
+            x = x.reshape(len(x), *[1] * self.like.dim(), *x.shape[1:])  # the same data for every member of the batch
+        wrong = self.outside(x)
+        if bool(wrong.any()):
+            got = f"{x[tuple(wrong.nonzero()[0].tolist())].item():g}"
+            raise invalid(f"{self.owner}.update", "data", f"be {self.data_in_words}", got)
+        return x
+
+    def _checked_weight(self, x: Tensor, weight: Any) -> Tensor:
+        """Weights with as many dimensions as the data have rows and batch."""
+        batch = x.shape[: x.dim() - self.event_dim]
+        if weight is None:
+            return torch.ones(batch, dtype=x.dtype, device=x.device)
+        w = torch.as_tensor(weight, dtype=x.dtype, device=x.device)
+        check_finite(f"{self.owner}.update", "weight", w)
+        if w.dim() == 0 or len(w) != len(x):
+            raise invalid(f"{self.owner}.update", "weight", f"have one value per row, {len(x)}", tuple(w.shape))
+        if bool((w < 0).any()):
+            raise invalid(f"{self.owner}.update", "weight", "not be negative", f"{w.min().item():g}")
+        return w.reshape(len(w), *[1] * self.like.dim()) if w.dim() == 1 else w
+
+
+def moments(x: Tensor, w: Tensor) -> Moments:
+    """Weighted count, mean and sum of squares about the mean, over the first dimension; the mean of nothing is 0."""
+    n = w.sum(0)
+    mean = (w * x).sum(0) / torch.where(n > 0, n, 1)
+    return Moments(n.expand(mean.shape), mean, (w * (x - mean).square()).sum(0))
+
+
+def vector_moments(x: Tensor, w: Tensor) -> Moments:
+    """The same of vectors ``(n, *, D)``, with the scatter matrix ``(*, D, D)``."""
+    n = w.sum(0)
+    mean = torch.einsum("n...,n...d->...d", w, x) / torch.where(n > 0, n, 1)[..., None]
+    return Moments(n.expand(mean.shape[:-1]), mean, scatter_matrix(x - mean, w))
+
+
+def scatter_matrix(x: Tensor, w: Tensor) -> Tensor:
+    """Sum of w x x', ``(n, *, D), (n, *) -> (*, D, D)``."""
+    x = x.expand(*torch.broadcast_shapes(x.shape[:-1], w.shape), x.shape[-1]).movedim(0, -2)  # (*, n, D)
+    return (w.movedim(0, -1)[..., None] * x).mT @ x
+
+
+def check_hyper(owner: str, name: str, value: Tensor, limit: Constraint) -> None:
+    """A hyper-parameter is finite and satisfies its constraint."""
+    check_finite(owner, name, value, remedy="")
+    fine = limit.check(value)
+    if not bool(fine.all()):
+        if limit.event_dim == 2:
+            raise invalid(owner, name, "be symmetric and positive definite", "another matrix", "Add a small multiple of the identity.")
+        got = value[tuple((~fine).nonzero()[0].tolist())].tolist()
+        raise invalid(owner, name, f"be above {getattr(limit, 'lower_bound', 0.0):g}", got)

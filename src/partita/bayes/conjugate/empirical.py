@@ -1,0 +1,73 @@
+r"""Empirical Bayes: the hyper-parameters under which the data are most probable.
+
+.. math:: \hat\eta = \arg\max_\eta \sum_g \log p(X_g \mid \eta)          (theory/bayes.md, eq. 8.13)
+
+Letters: g groups of data that share a prior, eta hyper-parameters.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.distributions import transform_to
+
+from partita.bayes.conjugate.base import Conjugate
+from partita.core.errors import Diverged, invalid
+
+Pair = TypeVar("Pair", bound=Conjugate)
+
+
+def empirical_bayes(prior: Pair, data: Any, *, only: Sequence[str] | None = None, weight: Any = None, steps: int = 200) -> Pair:
+    """The prior whose hyper-parameters maximise the evidence, summed over groups, by L-BFGS in unconstrained coordinates.
+
+    Arguments:
+        prior: Where to start; its shapes say what the groups share.
+        data: ``(n, *groups, *event)``.
+        only: Names of the hyper-parameters that move; all of them if not given.
+        weight: How often each datum counts, ``(n, *groups)``; zero marks a place that is not there.
+        steps: Most iterations.
+
+    >>> from partita.bayes.conjugate import PoissonGamma
+    >>> counts = torch.tensor([[3.0, 0.0, 9.0, 5.0], [4.0, 1.0, 7.0, 2.0]])  # two counts of each of four groups
+    >>> best = empirical_bayes(PoissonGamma(1.0, 1.0), counts)
+    >>> round(float(best.posterior.mean), 3)
+    3.875
+    """
+    limits = prior.constraints
+    names = tuple(limits) if only is None else tuple(only)
+    unknown = [name for name in names if name not in limits]
+    if unknown or not names:
+        raise invalid("empirical_bayes", "only", f"name some of {', '.join(limits)}", repr(only))
+    free = {name: transform_to(limits[name]).inv(getattr(prior, name)).detach().clone().requires_grad_() for name in names}
+
+    def candidate() -> Pair:
+        return replace(prior, **{name: transform_to(limits[name])(value) for name, value in free.items()})
+
+    def evidence() -> Tensor:
+        return _total(candidate().update(data, weight))
+
+    _climb(evidence, list(free.values()), steps)
+    return replace(candidate(), **{name: transform_to(limits[name])(value.detach()) for name, value in free.items()})
+
+
+def _total(pair: Conjugate) -> Tensor:
+    return torch.as_tensor(pair.log_evidence).sum()
+
+
+def _climb(evidence: Any, free: list[Tensor], steps: int) -> None:
+    """Maximise in place; an evidence without a maximum is reported, not returned."""
+    optimiser = torch.optim.LBFGS(free, max_iter=steps, tolerance_grad=1e-9, tolerance_change=1e-14, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = -evidence()
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    slope = max(float(v.grad.abs().max()) for v in free if v.grad is not None)
+    if not all(bool(torch.isfinite(v).all()) for v in free) or slope > 1e-3:
+        raise Diverged("empirical_bayes: the evidence must have a maximum; got a slope of "
+                       f"{slope:.2g} after {steps} steps. Fix some hyper-parameters with only=..., or give more groups.")  # fmt: skip

@@ -1,0 +1,148 @@
+r"""Bayesian linear regression with its conjugate prior: exact posterior, predictive and evidence.
+
+.. math:: y = X w + \epsilon, \quad w \mid \lambda \sim \mathcal N\big(m, (\lambda K)^{-1}\big), \quad \lambda \sim \mathrm{Gamma}(a, b),
+          \qquad K_n = K + X^\top X, \quad m_n = K_n^{-1} (K m + X^\top y), \quad a_n = a + \tfrac n2, \quad
+          b_n = b + \tfrac12 \big( |y - X m_n|^2 + |m_n - m|_K^2 \big)          (theory/bayes.md, eqs. 8.14 and 8.15)
+
+Letters: n rows, P columns, w weights, lambda noise precision, m mean and K precision of the weights, a shape and b rate of the noise.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Gamma, StudentT, constraints
+from torch.distributions.constraints import Constraint
+
+from partita.bayes.conjugate.base import check_hyper
+from partita.bayes.conjugate.gaussian import LOG_2PI, gamma_normaliser
+from partita.bayes.distributions import MultivariateStudentT, half_log_det
+from partita.core.checks import check_finite, check_width
+from partita.core.errors import invalid
+
+LIMITS: dict[str, Constraint] = {
+    "m": constraints.real_vector, "K": constraints.positive_definite, "a": constraints.positive, "b": constraints.positive,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRegression:
+    """A prior of weights and noise that rows (x, y) turn into their posterior; as the conjugate pairs, given X.
+
+    Arguments:
+        m: Prior mean of the weights, ``(P,)``.
+        K: Their prior precision in units of the noise's, ``(P, P)``.
+        a: Shape of the noise precision's gamma.
+        b: Its rate.
+        log_evidence: log p(y | X) of what was seen so far.
+
+    >>> line = LinearRegression(m=torch.zeros(1).double(), K=torch.eye(1).double(), a=1.0, b=1.0)
+    >>> seen = line.update([[1.0], [2.0], [3.0]], [1.1, 1.9, 3.2])
+    >>> round(float(seen.map), 3)
+    0.967
+    """
+
+    m: Any
+    K: Any
+    a: Any
+    b: Any
+    log_evidence: Any = 0.0
+
+    def __post_init__(self) -> None:
+        like = next((v for v in (self.m, self.K, self.a, self.b) if isinstance(v, Tensor)), torch.zeros((), dtype=torch.float64))
+        for name in ("m", "K", "a", "b", "log_evidence"):
+            object.__setattr__(self, name, torch.as_tensor(getattr(self, name), dtype=like.dtype, device=like.device))
+        if self.m.dim() != 1 or self.K.shape != (len(self.m), len(self.m)):
+            shapes = f"{tuple(self.m.shape)} and {tuple(self.K.shape)}"
+            raise invalid("LinearRegression", "m and K", "have shapes (P,) and (P, P)", shapes)
+        for name, limit in LIMITS.items():
+            check_hyper("LinearRegression", name, getattr(self, name).detach(), limit)
+
+    def update(self, X: Any, y: Any, weight: Any = None, *, centred: bool = False) -> "LinearRegression":
+        """The regression after rows ``(n, P)`` with targets ``(n,)``, each counting ``weight`` times.
+
+        ``centred`` says that their means were taken out, which an intercept with a flat prior does and pays with one row; the evidence
+        is then that of the differences.
+        """
+        X, y, w = self._checked(X, y, weight)
+        n = w.sum() - 1 if centred else w.sum()
+        K = self.K + X.mT @ (w[:, None] * X)
+        m = self.m + torch.linalg.solve(K, X.mT @ (w * (y - X @ self.m)))
+        moved, residual = m - self.m, y - X @ m
+        b = self.b + 0.5 * ((w * residual.square()).sum() + moved @ self.K @ moved)
+        after = replace(self, m=m, K=0.5 * (K + K.mT), a=self.a + 0.5 * n, b=b)
+        gain = after._log_normaliser() - self._log_normaliser() - 0.5 * LOG_2PI * n
+        return replace(after, log_evidence=self.log_evidence + gain)
+
+    @property
+    def posterior(self) -> MultivariateStudentT:
+        """p(w | data), the noise integrated out."""
+        return MultivariateStudentT(2 * self.a, self.m, scale_matrix=torch.linalg.inv(self.K) * (self.b / self.a))
+
+    @property
+    def noise(self) -> Gamma:
+        """p(lambda | data)."""
+        return Gamma(self.a, self.b)
+
+    @property
+    def map(self) -> Tensor:
+        """The most probable weights."""
+        return self.m
+
+    def predictive(self, X: Any) -> StudentT:
+        """p(y | x, data) at each row: wider than at the MAP weights by what is not known of them."""
+        X = torch.as_tensor(X, dtype=self.m.dtype, device=self.m.device)
+        check_width("LinearRegression.predictive", "X", X, len(self.m), "m")
+        spread = 1 + (X * torch.linalg.solve(self.K, X.mT).mT).sum(-1)
+        return StudentT(2 * self.a, X @ self.m, torch.sqrt(self.b / self.a * spread))
+
+    def _log_normaliser(self) -> Tensor:
+        return gamma_normaliser(self.a, self.b) - half_log_det(torch.linalg.cholesky(self.K))
+
+    def _checked(self, X: Any, y: Any, weight: Any) -> tuple[Tensor, Tensor, Tensor]:
+        X, y = (torch.as_tensor(v, dtype=self.m.dtype, device=self.m.device) for v in (X, y))
+        owner = "LinearRegression.update"
+        check_width(owner, "X", X, len(self.m), "m")
+        if X.dim() != 2 or y.shape != X.shape[:1]:
+            raise invalid(owner, "X and y", "have shapes (n, P) and (n,)", f"{tuple(X.shape)} and {tuple(y.shape)}")
+        check_finite(owner, "X", X)
+        check_finite(owner, "y", y)
+        return X, y, checked_weight(owner, weight, y)
+
+
+def checked_weight(owner: str, weight: Any, like: Tensor) -> Tensor:
+    """One weight per row, finite and not negative; ones if not given."""
+    if weight is None:
+        return torch.ones_like(like)
+    w = torch.as_tensor(weight, dtype=like.dtype, device=like.device)
+    if w.shape != like.shape:
+        raise invalid(owner, "weight", f"have one value per row, {len(like)}", tuple(w.shape))
+    check_finite(owner, "weight", w)
+    if bool((w < 0).any()):
+        raise invalid(owner, "weight", "not be negative", f"{w.min().item():g}")
+    return w
+
+
+def best_ridge(X: Tensor, y: Tensor, weight: Tensor, a: float, b: float) -> float:
+    r"""The ridge k of largest evidence for centred rows, m = 0 and K = k I, from one eigendecomposition (eq. 8.16).
+
+    .. math:: \log p(y \mid k) = \tfrac12 \sum_j \log \frac{k}{k + s_j} - a_n \log b_n + \text{const}, \qquad
+              b_n = b + \tfrac12 \Big( y^\top y - \sum_j \frac{(u_j^\top X^\top y)^2}{k + s_j} \Big)
+    """
+    from scipy import optimize
+
+    s, U = torch.linalg.eigh(X.mT @ (weight[:, None] * X))
+    s, pull = s.clamp_min(0), (U.mT @ (X.mT @ (weight * y))).square()
+    total, a_n = float((weight * y.square()).sum()), a + 0.5 * float(weight.sum() - 1)
+
+    def loss(log_k: float) -> float:
+        k = math.exp(log_k)
+        b_n = b + 0.5 * max(0.0, total - float((pull / (k + s)).sum()))
+        return a_n * math.log(b_n) - 0.5 * float(torch.log(k / (k + s)).sum())
+
+    scale = math.log(max(float(s.max()), 1e-12))
+    start = min((scale + 0.5 * step for step in range(-46, 24)), key=loss)  # from 1e-10 to 1e5 times the largest eigenvalue
+    found = optimize.minimize_scalar(loss, bounds=(start - 0.5, start + 0.5), method="bounded", options={"xatol": 1e-8})
+    return math.exp(found.x)
