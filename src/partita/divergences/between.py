@@ -1,0 +1,170 @@
+r"""D_f between two ``torch.distributions`` objects, by the best way there is: a finite sum, a closed form, quadrature, or draws.
+
+Draws come half from p and half from q, so that no weight is above two:
+
+.. math:: D_f(p \,\|\, q) = E_{m}\Big[\frac{2 f(t)}{1 + t}\Big], \qquad m = \tfrac12 (p + q),\; t = p/q
+          (theory/divergences.md, eq. 12.8)
+
+Letters: D width, t ratio p/q, v its log.
+"""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Categorical, Distribution, MultivariateNormal, Normal, kl_divergence
+
+from partita.core import rng
+from partita.core.checks import check_count, check_real
+from partita.core.quantity import Quantity, half_width
+from partita.divergences.f_divergence import FDivergence, f_named, finite_divergence
+from partita.divergences.intervals import tail_verdict
+from partita.divergences.kl import check_single, log_prob_anywhere
+
+POWERS = {"hellinger": 0.5, "pearson": 2.0}  # divergences that are a function of the integral of p^a q^(1 - a)
+
+
+def f_divergence(
+    f: str | FDivergence, p: Distribution, q: Distribution, *, draws: int = 20_000, level: float = 0.95, generator: torch.Generator
+) -> Quantity:
+    """D_f(p || q) with its kind.
+
+    Arguments:
+        f: ``"kl"``, ``"reverse-kl"``, ``"total-variation"``, ``"jensen-shannon"`` (at most log 2), ``"hellinger"`` (squared, at most 1),
+            ``"pearson"``, or ``"alpha-A"``.
+        p, q: On the same finite support: summed. Normal: closed form where it exists. On the line: quadrature. Else estimated.
+        draws: From p and q together, where it is estimated.
+
+    >>> from torch.distributions import Bernoulli
+    >>> print(f_divergence("total-variation", Bernoulli(0.2), Bernoulli(0.5), generator=torch.Generator()))
+    0.300 nats, exact by sum over 2 states
+    """
+    check_single("f_divergence", p, q)
+    chosen = f_named(f, "f_divergence")
+    if p.has_enumerate_support and q.has_enumerate_support:
+        return _summed(chosen, p, q)
+    closed = _closed_form(chosen, p, q)
+    if closed is not None:
+        return Quantity(closed, method="closed form")
+    if p.event_shape == () and _on_the_line(p) and _on_the_line(q):
+        return _by_quadrature(chosen, p, q)
+    return estimate_f_divergence(chosen, p, q, draws=draws, level=level, generator=generator)
+
+
+@torch.no_grad()
+def estimate_f_divergence(
+    f: str | FDivergence, p: Distribution, q: Distribution, *, draws: int = 20_000, level: float = 0.95, generator: torch.Generator
+) -> Quantity:
+    """D_f(p || q) from as many draws of p as of q, with an interval and a verdict from its tail."""
+    chosen = f_named(f, "estimate_f_divergence")
+    half = check_count("estimate_f_divergence", "draws", draws, 4) // 2
+    check_real("estimate_f_divergence", "level", level, 0.0, 1.0, open_low=True)
+    parts = [_terms(chosen, p, q, rng.draw(side, generator, (half,))) for side in (p, q)]
+    value = float(sum(part.mean() for part in parts)) / 2
+    if not math.isfinite(value):
+        return Quantity(value, method="draws outside the other's support")
+    se = math.sqrt(sum(float(part.var()) / half for part in parts)) / 2
+    verdict, khat = tail_verdict(torch.cat(parts))
+    wide, method = half_width(se, level), f"{2 * half} draws of both"
+    return Quantity(value, value - wide, value + wide, level, "estimate", method=method, verdict=verdict, details={"se": se, "khat": khat})
+
+
+def gaussian_power_integral(alpha: float, p: Distribution, q: Distribution) -> float:
+    r"""log of the integral of p^a q^(1-a) between normals; infinite where it diverges (theory/divergences.md, eq. 12.7)."""
+    (m_p, S_p), (m_q, S_q) = _moments(p), _moments(q)
+    A, B = alpha * torch.linalg.inv(S_p), (1 - alpha) * torch.linalg.inv(S_q)
+    precision = A + B
+    if float(torch.linalg.eigvalsh(precision).min()) <= 0:
+        return math.inf
+    field = A @ m_p + B @ m_q
+    log_det = -0.5 * (alpha * torch.logdet(S_p) + (1 - alpha) * torch.logdet(S_q) + torch.logdet(precision))
+    exponent = field @ torch.linalg.solve(precision, field) - m_p @ A @ m_p - m_q @ B @ m_q
+    return float(log_det + 0.5 * exponent)
+
+
+def _terms(f: FDivergence, p: Distribution, q: Distribution, x: Tensor) -> Tensor:
+    """2 f(t) / (1 + t) at each row, in float64, with the limits at t = 0 and t = infinity."""
+    log_p, log_q = log_prob_anywhere(p, x), log_prob_anywhere(q, x)
+    log_m = torch.logaddexp(log_p, log_q)
+    masses = torch.stack([log_p - log_m, log_q - log_m])  # p/(p+q) and q/(p+q): a two-point problem at every row
+    return 2 * finite_divergence(f, masses[0, ..., None], masses[1, ..., None])
+
+
+def _summed(f: FDivergence, p: Distribution, q: Distribution) -> Quantity:
+    states = torch.unique(torch.cat([side.enumerate_support() for side in (p, q)]), dim=0)
+    log_p, log_q = (_mass(side, states) for side in (p, q))
+    return Quantity(float(finite_divergence(f, log_p, log_q)), method=f"sum over {len(states)} states")
+
+
+def _mass(side: Distribution, states: Tensor) -> Tensor:
+    """log masses in float64; nothing where a state lies outside, or has no chance (torch rounds chances of zero up)."""
+    if isinstance(side, Bernoulli):
+        return torch.where(states == 1, side.probs, 1 - side.probs).double().log()
+    if isinstance(side, Categorical):
+        return torch.nn.functional.pad(side.probs.double(), (0, max(0, len(states) - side.probs.shape[-1])))[states.long()].log()
+    return log_prob_anywhere(side, states)
+
+
+def _closed_form(f: FDivergence, p: Distribution, q: Distribution) -> float | None:
+    if f.name in ("kl", "reverse-kl"):
+        try:
+            return float(kl_divergence(p, q) if f.name == "kl" else kl_divergence(q, p))
+        except NotImplementedError:
+            return None
+    if not all(isinstance(side, Normal | MultivariateNormal) for side in (p, q)):
+        return None
+    if f.name == "total-variation" and torch.equal(_moments(p)[1], _moments(q)[1]):
+        return _equal_covariance_variation(p, q)
+    alpha = float(f.name.removeprefix("alpha-")) if f.name.startswith("alpha-") else POWERS.get(f.name)
+    if alpha is None:
+        return None
+    power = gaussian_power_integral(alpha, p, q)
+    excess = math.inf if power > 700 else math.expm1(power)
+    return {"hellinger": -excess, "pearson": excess}.get(f.name, excess / (alpha * (alpha - 1)))
+
+
+def _equal_covariance_variation(p: Distribution, q: Distribution) -> float:
+    """erf of half the Mahalanobis distance over sqrt 2, for two normals with one covariance."""
+    (m_p, S), (m_q, _) = _moments(p), _moments(q)
+    distance = float((m_p - m_q) @ torch.linalg.solve(S, m_p - m_q)) ** 0.5
+    return math.erf(distance / (2 * math.sqrt(2)))
+
+
+def _moments(side: Any) -> tuple[Tensor, Tensor]:
+    """Mean and covariance in float64, ``(D,), (D, D)``."""
+    mean = side.mean.double().reshape(-1)
+    covariance = side.covariance_matrix if isinstance(side, MultivariateNormal) else side.variance.reshape(1, 1)
+    return mean, covariance.double()
+
+
+def _on_the_line(side: Distribution) -> bool:
+    return not getattr(side.support, "is_discrete", True)
+
+
+def _by_quadrature(f: FDivergence, p: Distribution, q: Distribution) -> Quantity:
+    """Adaptive quadrature in the log masses, split at the quantiles of both."""
+    from scipy import integrate
+
+    def integrand(x: float) -> float:
+        at = torch.tensor([x], dtype=torch.float64)
+        with torch.no_grad():
+            return float(finite_divergence(f, log_prob_anywhere(p, at), log_prob_anywhere(q, at)))
+
+    edges = _edges(p, q)
+    pieces = [integrate.quad(integrand, a, b, epsabs=1e-12, epsrel=1e-10, limit=200) for a, b in pairwise(edges)]
+    value, error = float(sum(piece[0] for piece in pieces)), float(sum(piece[1] for piece in pieces))
+    return Quantity(value, method="quadrature", details={"quadrature_error": error})
+
+
+def _edges(p: Distribution, q: Distribution) -> list[float]:
+    """Where the integral is cut: some deviations around both means, and the ends of both supports."""
+    cuts: list[float] = []
+    for side in (p, q):
+        mean, deviation = float(side.mean), float(side.stddev)
+        low, high = (float(getattr(side.support, end, sign * math.inf)) for end, sign in (("lower_bound", -1), ("upper_bound", 1)))
+        inside = mean + deviation * np.array([-38, -10, -4, -2, -1, 0, 1, 2, 4, 10, 38])
+        cuts += [float(np.clip(cut, low, high)) for cut in inside]
+    return sorted(set(cuts))

@@ -1,0 +1,66 @@
+r"""Statistics of two samples: the kernel distance between them, and how much of one the other covers.
+
+.. math:: \mathrm{MMD}^2 = E[k(x, x')] - 2 E[k(x, y)] + E[k(y, y')], \qquad k(x, y) = e^{-|x - y|^2 / 2 h^2}
+          (theory/divergences.md, eq. 12.9)
+
+Letters: n rows of x, m rows of y, D width, h bandwidth.
+"""
+
+import torch
+from torch import Tensor
+
+from partita.core.checks import check_count, check_finite, check_real, check_rows, check_width
+
+MEDIAN_ROWS = 1000  # rows of each sample that the median distance is taken over
+
+
+def check_two(owner: str, x: Tensor, y: Tensor, least: int = 2) -> None:
+    """Two finite tables of the same width with at least ``least`` rows each."""
+    for name, table in (("x", x), ("y", y)):
+        check_rows(owner, name, table, least)
+        check_finite(owner, name, table)
+    check_width(owner, "y", y, x.shape[1], f"x, which has {x.shape[1]} columns")
+
+
+def median_bandwidth(x: Tensor, y: Tensor) -> float:
+    """The median distance between rows of the two samples together, a bandwidth without a choice; 1 where all are equal."""
+    both = torch.cat([x[:MEDIAN_ROWS], y[:MEDIAN_ROWS]]).double()
+    median = float(torch.pdist(both).median())
+    return median if median > 0 else 1.0
+
+
+def gaussian_kernel(x: Tensor, y: Tensor, bandwidth: float) -> Tensor:
+    """k(x_i, y_j), ``(n, D), (m, D) -> (n, m)``."""
+    check_real("gaussian_kernel", "bandwidth", bandwidth, 0.0, open_low=True)
+    return torch.cdist(x, y).square_().mul_(-0.5 / bandwidth**2).clamp_min_(-80.0).exp_()
+
+
+def mmd2(x: Tensor, y: Tensor, bandwidth: float | None = None) -> Tensor:
+    """The unbiased estimate of the squared kernel distance (Gretton et al. 2012, lemma 6); it can be slightly negative.
+
+    >>> x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
+    >>> bool(mmd2(x, x + 3) > 0.5)
+    True
+    """
+    check_two("mmd2", x, y)
+    h = median_bandwidth(x, y) if bandwidth is None else bandwidth
+    within = [(k.sum() - k.diagonal().sum()) / (len(k) * (len(k) - 1)) for k in (gaussian_kernel(part, part, h) for part in (x, y))]
+    return within[0] + within[1] - 2 * gaussian_kernel(x, y, h).mean()
+
+
+def coverage(x: Tensor, y: Tensor, neighbours: int = 5) -> Tensor:
+    """Share of the rows of x with a row of y no farther away than their k-th neighbour in x (Naeem et al. 2020): modes not missed.
+
+    For two samples of one distribution and of one size it is :math:`1 - 2^{-k}` on average, and tends to zero as modes are lost.
+    """
+    check_two("coverage", x, y, check_count("coverage", "neighbours", neighbours) + 1)
+    radius = torch.cdist(x, x).kthvalue(neighbours + 1, 1).values  # the nearest is the row itself
+    return (torch.cdist(x, y).amin(1) <= radius).to(x.dtype).mean()
+
+
+def modes_covered(y: Tensor, centres: Tensor, radius: float, least: float = 0.2) -> tuple[int, float]:
+    """How many known modes hold at least ``least`` of their even share of the rows of y, and the share of rows within ``radius`` of one."""
+    distance, nearest = torch.cdist(y, centres.to(y)).min(1)
+    near = distance <= radius
+    counts = torch.bincount(nearest[near], minlength=len(centres))
+    return int((counts >= least * len(y) / len(centres)).sum()), float(near.float().mean())

@@ -1,0 +1,62 @@
+r"""What moving costs, and checks that a transport problem is one.
+
+.. math:: c(x, y) = |x - y|_2^k          (theory/divergences.md, eq. 13.1)
+
+Letters: n rows of x, m rows of y, D width, a and b weights.
+"""
+
+import torch
+from torch import Tensor
+
+from partita.core.checks import check_finite, check_real, check_width
+from partita.core.errors import invalid
+
+
+def cost_matrix(x: Tensor, y: Tensor, power: float = 2.0) -> Tensor:
+    """c(x_i, y_j) = |x_i - y_j|^k, ``(*, n, D), (*, m, D) -> (*, n, m)``; differentiable, with slope zero where rows coincide.
+
+    >>> cost_matrix(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), 1.0).tolist()
+    [[5.0]]
+    """
+    check_real("cost_matrix", "power", power, 0.0, open_low=True)
+    for name, table in (("x", x), ("y", y)):
+        check_finite("cost_matrix", name, table)
+    check_width("cost_matrix", "y", y, x.shape[-1], f"x, which has {x.shape[-1]} columns")
+    if power == 2.0:
+        return _squares(x, y)
+    distance = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    return distance if power == 1.0 else distance**power
+
+
+def _squares(x: Tensor, y: Tensor) -> Tensor:
+    """Squared distances from one product, about their common middle so that little is lost to rounding."""
+    middle = x.mean(-2, keepdim=True).detach()
+    x, y = x - middle, y - middle
+    norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
+    return (norms - 2 * (x @ y.mT)).clamp_min(0.0)
+
+
+def check_problem(owner: str, cost: Tensor, a: Tensor | None, b: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The weights, even where none are given, of a problem with finite costs of at least zero and weights that sum to one."""
+    if cost.dim() < 2 or 0 in cost.shape:
+        raise invalid(owner, "cost", "have shape (*, n, m)", tuple(cost.shape))
+    check_finite(owner, "cost", cost, "Remove rows with missing values first.")
+    if bool((cost < 0).any()):
+        raise invalid(owner, "cost", "be at least 0", f"{float(cost.min()):g}", "Add a constant to all costs: the plan stays the same.")
+    return check_weights(owner, "a", a, cost, cost.shape[-2]), check_weights(owner, "b", b, cost, cost.shape[-1])
+
+
+def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
+    """Weights ``(*, n)`` that are positive or zero and sum to one; even ones for None."""
+    if weight is None:
+        return torch.full((*like.shape[:-2], count), 1 / count, dtype=like.dtype, device=like.device)
+    check_width(owner, name, weight, count, "the costs")
+    check_finite(owner, name, weight)
+    if bool((weight < 0).any()):
+        raise invalid(owner, name, "be at least 0", f"{float(weight.min()):g}")
+    total = weight.double().sum(-1)
+    slack = count**0.5 * 8 * torch.finfo(weight.dtype).eps
+    if bool(((total - 1).abs() > slack).any()):
+        worst = float(total.flatten()[(total - 1).abs().argmax()])
+        raise invalid(owner, name, "sum to 1", f"{worst:.6g}", f"Divide them by their sum: {name} / {name}.sum(-1, keepdim=True).")
+    return weight.to(like).expand(*like.shape[:-2], count)

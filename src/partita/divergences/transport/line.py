@@ -1,0 +1,68 @@
+r"""Transport on the line, where sorting solves it, and along random directions.
+
+.. math:: W_k^k = \int_0^1 |F_x^{-1}(s) - F_y^{-1}(s)|^k\, ds, \qquad
+          \mathrm{SW}_k^k = E_{\theta}\big[W_k^k(\theta^\top x, \theta^\top y)\big]          (theory/divergences.md, eq. 13.9, 13.10)
+
+Letters: n and m values, D width, R directions, a and b weights.
+"""
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.checks import check_count, check_finite, check_real
+from partita.core.errors import invalid
+from partita.core.quantity import Quantity
+from partita.divergences.intervals import mean_quantity
+from partita.divergences.samples import check_two
+from partita.divergences.transport.costs import check_weights
+
+
+def line_transport(x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, power: float = 1.0) -> Tensor:
+    """W_k^k between weighted values on the line, ``(*, n), (*, m) -> (*)``; exact and differentiable in x and y.
+
+    >>> line_transport(torch.tensor([0.0, 1.0]), torch.tensor([3.0, 2.0])).item()
+    2.0
+    """
+    check_real("line_transport", "power", power, 1.0)
+    if x.shape[:-1] != y.shape[:-1]:
+        raise invalid("line_transport", "y", f"have the batch shape of x, {tuple(x.shape[:-1])}", tuple(y.shape[:-1]))
+    for name, values in (("x", x), ("y", y)):
+        check_finite("line_transport", name, values)
+    if a is None and b is None and x.shape[-1] == y.shape[-1]:
+        return (x.sort(-1).values - y.sort(-1).values).abs().pow(power).mean(-1)
+    (x, at_x), (y, at_y) = _quantiles("a", x, a), _quantiles("b", y, b)
+    levels = torch.cat([at_x, at_y], -1).sort(-1).values.clamp_max(1.0)
+    widths = levels.diff(dim=-1, prepend=torch.zeros_like(levels[..., :1]))
+    middle = levels - widths / 2
+    here, there = (values.gather(-1, _place(at, middle)) for values, at in ((x, at_x), (y, at_y)))
+    return (widths * (here - there).abs().pow(power)).sum(-1)
+
+
+def sliced_transport(x: Tensor, y: Tensor, *, power: float = 2.0, directions: int = 100, generator: torch.Generator) -> Tensor:
+    """W_k^k along each of R random directions, ``(n, D), (m, D) -> (R,)``; differentiable, and its mean estimates SW_k^k."""
+    check_two("sliced_transport", x, y)
+    check_count("sliced_transport", "directions", directions)
+    theta = rng.normal((x.shape[1], directions), x, generator)
+    theta = theta / theta.norm(dim=0)
+    return line_transport((x @ theta).mT, (y @ theta).mT, power=power)
+
+
+def sliced_wasserstein(
+    x: Tensor, y: Tensor, *, power: float = 2.0, directions: int = 100, level: float = 0.95, generator: torch.Generator
+) -> Quantity:
+    """SW_k^k of two samples with an interval over the directions."""
+    check_count("sliced_wasserstein", "directions", directions, 2)
+    values = sliced_transport(x, y, power=power, directions=directions, generator=generator)
+    return mean_quantity(values, level, f"{directions} directions", unit="cost")
+
+
+def _quantiles(name: str, values: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Sorted values and the level at which each ends."""
+    weight = check_weights("line_transport", name, weight, values[..., None, :], values.shape[-1])
+    values, order = values.sort(-1)
+    return values, weight.expand_as(values).gather(-1, order).cumsum(-1)
+
+
+def _place(levels: Tensor, middle: Tensor) -> Tensor:
+    return torch.searchsorted(levels.contiguous(), middle.contiguous()).clamp_max(levels.shape[-1] - 1)

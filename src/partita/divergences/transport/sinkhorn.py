@@ -1,0 +1,203 @@
+r"""Entropic transport in the log domain: batched, differentiable, stopped by a marginal error that it reports.
+
+.. math:: \mathrm{OT}_\varepsilon = \min_{\Gamma \in \Pi(a, b)} \langle \Gamma, c \rangle
+          + \varepsilon\, \mathrm{KL}(\Gamma \,\|\, a b^\top), \qquad
+          \Gamma_{ij} = a_i b_j\, e^{(\varphi_i + \psi_j - c_{ij}) / \varepsilon}          (theory/divergences.md, eq. 13.4)
+
+.. math:: \varphi_i \leftarrow -\varepsilon \log \textstyle\sum_j b_j e^{(\psi_j - c_{ij}) / \varepsilon}, \qquad
+          \psi_j \leftarrow -\varepsilon \log \textstyle\sum_i a_i e^{(\varphi_i - c_{ij}) / \varepsilon}          (eq. 13.5)
+
+At the optimum the gradient of the value in c is the plan and in a the potential (the envelope theorem, eq. 13.7): no iteration is
+unrolled. The exponential is far slower on very negative numbers than on others, so they are clamped first, and the matrix is read in
+blocks that fit a cache.
+
+Letters: n sources, m targets, u = phi / epsilon, v = psi / epsilon, K = -c / epsilon.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from partita.core.checks import check_count, check_real
+from partita.core.errors import invalid
+from partita.core.quantity import Quantity
+from partita.divergences.transport.costs import check_problem, cost_matrix
+
+BLOCK = 1 << 18  # numbers that stay in a core's cache
+LOWEST = -60.0  # e^-60 is nothing beside the largest term of a sum
+
+
+class Entropic(NamedTuple):
+    """A solution of entropic transport; fields are batched like the costs.
+
+    Arguments:
+        value: The dual value, a lower bound at any iteration and OT_epsilon at the end; differentiable in cost, a and b.
+        phi, psi: The potentials, ``(*, n)`` and ``(*, m)``.
+        error: Largest sum over a batch of |row sums - a|; the column sums are exact.
+        iterations: How many updates of both potentials were made.
+        converged: Whether the error is within the tolerance.
+    """
+
+    value: Tensor
+    phi: Tensor
+    psi: Tensor
+    error: float
+    iterations: int
+    converged: bool
+    epsilon: float
+
+    def plan(self, cost: Tensor, a: Tensor | None = None, b: Tensor | None = None) -> Tensor:
+        """Gamma, ``(*, n, m)``."""
+        a, b = check_problem("Entropic.plan", cost, a, b)
+        return a[..., :, None] * b[..., None, :] * ((self.phi[..., :, None] + self.psi[..., None, :] - cost) / self.epsilon).exp()
+
+    def quantity(self) -> Quantity:
+        """The value of one problem as a Quantity: a lower bound, not to be published before it converged."""
+        return Quantity(float(self.value), kind="lower", unit="cost", method=f"Sinkhorn, epsilon {self.epsilon:g}",
+                        verdict="tight" if self.converged else "do not publish", direction="low",
+                        details={"marginal_error": self.error, "iterations": self.iterations})  # fmt: skip
+
+
+def sinkhorn(
+    cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, *,
+    epsilon: float, tolerance: float | None = None, iterations: int = 2000,
+) -> Entropic:
+    """Solve entropic transport, ``(*, n, m), (*, n), (*, m)``, from large epsilon down to the one asked for.
+
+    Arguments:
+        cost: At least zero; a batch is solved together.
+        a, b: Weights that sum to one; even where not given.
+        epsilon: Strength of the entropy, in units of cost.
+        tolerance: On the marginal error; by default 1e-6, or 1e-4 in float32.
+        iterations: At most so many; ``converged`` says whether they sufficed.
+
+    >>> x = torch.linspace(0, 1, 5, dtype=torch.float64)[:, None]
+    >>> found = sinkhorn(cost_matrix(x, x + 1), epsilon=0.1)
+    >>> found.converged, bool(abs(found.value - 1) < 0.1)
+    (True, True)
+    """
+    check_count("sinkhorn", "iterations", iterations)
+    check_real("sinkhorn", "epsilon", epsilon, 0.0, open_low=True)
+    a, b = check_problem("sinkhorn", cost, a, b)
+    tolerance = (1e-4 if cost.dtype == torch.float32 else 1e-6) if tolerance is None else tolerance
+    largest = float(cost.detach().max())
+    check_precision(float(cost.detach().mean()), epsilon, check_real("sinkhorn", "tolerance", tolerance, 0.0, open_low=True), cost.dtype)
+    with torch.no_grad():
+        phi, psi, error, made = _solve(cost.detach(), a.detach().log(), b.detach().log(), epsilon, largest, tolerance, iterations)
+    value = DualValue.apply(cost, a, b, phi, psi, epsilon)
+    return Entropic(value, phi, psi, error, made, error <= tolerance, epsilon)  # type: ignore[arg-type]
+
+
+def check_precision(typical: float, epsilon: float, tolerance: float, dtype: torch.dtype) -> None:
+    """Refuse an epsilon so small that the rounding of a typical c / epsilon alone is above the tolerance."""
+    least = torch.finfo(dtype).eps * typical / tolerance
+    if epsilon < least:
+        remedy = "Use exact_transport" if dtype == torch.float64 else "Use float64, exact_transport"
+        raise invalid("sinkhorn", "epsilon", f"be at least {least:.2g} for a marginal error of {tolerance:g} in {dtype} with costs of "
+                      f"{typical:.3g} on average", f"{epsilon:g}", f"{remedy}, or a larger epsilon or tolerance.")  # fmt: skip
+
+
+class DualValue(torch.autograd.Function):
+    r"""The dual value :math:`\langle a, \varphi\rangle + \langle b, \psi\rangle - \varepsilon (\sum \Gamma - 1)`, envelope gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, cost: Tensor, a: Tensor, b: Tensor, phi: Tensor, psi: Tensor, epsilon: float) -> Tensor:
+        ctx.save_for_backward(cost, a, b, phi, psi)
+        ctx.epsilon = epsilon
+        return _paired(a, phi) + _paired(b, psi)  # the columns' sums are exact, so that the plan's mass is one
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        cost, a, b, phi, psi = ctx.saved_tensors
+        of_cost = None
+        if ctx.needs_input_grad[0]:
+            of_cost = (phi[..., :, None] - cost).add_(psi[..., None, :]).div_(ctx.epsilon).exp_()
+            of_cost.mul_(a[..., :, None]).mul_(b[..., None, :]).mul_(g[..., None, None])
+        return of_cost, g[..., None] * phi, g[..., None] * psi, None, None, None
+
+
+def _paired(weight: Tensor, potential: Tensor) -> Tensor:
+    """Sum of weight x potential, where no weight counts nothing whatever the potential."""
+    return torch.where(weight > 0, weight * potential, 0.0).sum(-1)
+
+
+def _solve(
+    cost: Tensor, log_a: Tensor, log_b: Tensor, epsilon: float, largest: float, tolerance: float, iterations: int
+) -> tuple[Tensor, Tensor, float, int]:
+    """Potentials, the marginal error, and the updates made; epsilon falls by halves until it is the one asked for."""
+    phi, psi = torch.zeros_like(log_a), torch.zeros_like(log_b)
+    current, made, error = max(epsilon, largest), 0, math.inf
+    K, buffer = torch.empty_like(cost), torch.empty(max(BLOCK, cost.shape[-1], cost.shape[-2]), dtype=cost.dtype, device=cost.device)
+    while made < iterations:
+        last = current == epsilon
+        torch.mul(cost, -1 / current, out=K)
+        goal, most = (tolerance, iterations - made) if last else (max(tolerance, 1e-2), 20)
+        u, v, error, count = _alternate(K, log_a, log_b, psi / current, goal, min(most, iterations - made), buffer)
+        phi, psi, made = u * current, v * current, made + count
+        if last:
+            break
+        current = max(epsilon, current / 2)
+    return phi, psi, error if current == epsilon else math.inf, made
+
+
+def _alternate(
+    K: Tensor, log_a: Tensor, log_b: Tensor, v: Tensor, tolerance: float, most: int, buffer: Tensor
+) -> tuple[Tensor, Tensor, float, int]:
+    """Update u and v in turn until the row sums are within the tolerance; they are read off the next u at no cost."""
+    u, a = -log_sums(K, v + log_b, buffer), log_a.exp()
+    for count in range(1, most + 1):
+        v = -log_sums(K.mT, u + log_a, buffer)
+        following = -log_sums(K, v + log_b, buffer)
+        error = float((a * (torch.expm1(u - following)).abs()).sum(-1).max())
+        if error <= tolerance or count == most:
+            return u, v, error, count
+        u = following
+    raise AssertionError("most is at least 1")
+
+
+def log_sums(K: Tensor, w: Tensor, buffer: Tensor) -> Tensor:
+    """log of the sum over j of exp(K_ij + w_j), ``(*, n, m), (*, m) -> (*, n)``, block by block in a buffer."""
+    if K.dim() > 2:
+        flat = [log_sums(k, row, buffer) for k, row in zip(K.flatten(0, -3), w.expand(*K.shape[:-2], -1).flatten(0, -2), strict=True)]
+        return torch.stack(flat).view(K.shape[:-1])
+    n, m = K.shape
+    rows, out = max(1, min(n, BLOCK // m)), K.new_empty(n)
+    for start in range(0, n, rows):
+        part = K[start : start + rows]
+        out[start : start + rows] = _log_sums_of_block(part, w, buffer[: part.numel()])
+    return out
+
+
+def _log_sums_of_block(part: Tensor, w: Tensor, space: Tensor) -> Tensor:
+    """One block; transposed costs are summed along their own rows in memory, so that both directions read in order."""
+    along = 1 if part.stride(1) == 1 else 0
+    terms = space.view(part.shape) if along else space.view(part.shape[::-1])
+    torch.add(part if along else part.mT, w if along else w[:, None], out=terms)
+    top = terms.amax(along, keepdim=True)
+    terms.sub_(top).clamp_min_(LOWEST).exp_()
+    return terms.sum(along).log_().add_(top.squeeze(along))
+
+
+def sinkhorn_divergence(
+    x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, epsilon: float, power: float = 2.0, **options: Any
+) -> Tensor:
+    r"""Debiased entropic transport, zero at x = y and positive elsewhere (Feydy et al. 2019), ``(*, n, D), (*, m, D) -> (*)``.
+
+    .. math:: S_\varepsilon = \mathrm{OT}_\varepsilon(a, b)
+              - \tfrac12 \mathrm{OT}_\varepsilon(a, a) - \tfrac12 \mathrm{OT}_\varepsilon(b, b)
+              \qquad \text{(theory/divergences.md, eq. 13.8)}
+
+    ``options`` are those of :func:`sinkhorn`; a problem that does not converge is refused.
+    """
+    parts = []
+    for name, (p, w), (q, z) in (("x and y", (x, a), (y, b)), ("x and x", (x, a), (x, a)), ("y and y", (y, b), (y, b))):
+        found = sinkhorn(cost_matrix(p, q, power), w, z, epsilon=epsilon, **options)
+        if not found.converged:
+            raise invalid("sinkhorn_divergence", "iterations", f"suffice between {name}", f"a marginal error of {found.error:.2g} after "
+                          f"{found.iterations}", "Allow more iterations, a larger tolerance or a larger epsilon.")  # fmt: skip
+        parts.append(found.value)
+    return parts[0] - 0.5 * parts[1] - 0.5 * parts[2]

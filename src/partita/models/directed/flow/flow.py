@@ -1,0 +1,213 @@
+r"""Normalizing flows: an exact density from a chain of invertible layers.
+
+.. math:: \log p(x) = \log \mathcal N\big(f_N \circ \cdots \circ f_1(x)\big)
+          + \sum_i \log\left|\det \frac{\partial f_i}{\partial f_{i-1}}\right|
+          (theory/flows.md, eq. 14.5)
+
+Letters: N data, B batch, D visible, C context.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Independent, Normal, TransformedDistribution
+
+from partita.core import rng
+from partita.core.checks import check_choice, check_count, check_real, check_width
+from partita.core.errors import invalid
+from partita.core.protocols import Data, DirectedModel
+from partita.core.support import Real
+from partita.models.directed.flow import masks
+from partita.models.directed.flow.columns import flow_cautions
+from partita.models.directed.flow.coupling import AffineCoupling, Marginals, SplineCoupling, make_conditioner
+from partita.models.directed.flow.layers import ActNorm, Layer, Logit, Mapped, Mixing, Permutation, row_sums
+from partita.models.directed.flow.splines import parameters_per_coordinate
+
+COUPLINGS = ("affine", "spline")
+MIXINGS = ("none", "reverse", "permutation", "lu")
+INITIAL_ROWS = 4096  # rows of data that the scales are first taken from
+
+
+class Flow(DirectedModel):
+    """Couplings with activation normalisation and mixing between them, over a standard normal.
+
+    Arguments:
+        visible: D, columns of x.
+        layers: Number of couplings; two make every column both move and be heard.
+        coupling: ``"affine"`` (RealNVP) or ``"spline"`` (rational-quadratic, stronger).
+        widths: Units of each conditioner's layers; channels for images.
+        activation: Of the conditioners.
+        context: C, columns that the density is conditioned on. Rows are then x followed by its context, D + C columns, and ``log_prob`` is
+            log p(x | context).
+        mixing: Between couplings: ``"lu"`` (learned), ``"permutation"`` (random, fixed), ``"reverse"`` or ``"none"``.
+        bins, bound: Of splines: K, and b where they become the identity.
+        image: (channels, height, width) with C I J = D: checkerboard and channel masks, convolutions, no mixing.
+        levels, alpha: For columns between 0 and ``levels``: first their logit, the ends kept ``alpha`` away. None for real columns.
+        generator: Source of the first weights.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> flow = Flow(2, layers=2, widths=(16,), generator=g)
+    >>> flow.log_prob(torch.zeros(3, 2)).shape, flow.draw(5, generator=g).shape
+    (torch.Size([3]), torch.Size([5, 2]))
+    """
+
+    offers = frozenset({"log_prob", "exact_draws"})
+
+    def __init__(
+        self,
+        visible: int,
+        layers: int = 8,
+        coupling: str = "affine",
+        *,
+        widths: Sequence[int] = (64, 64),
+        activation: str = "relu",
+        context: int = 0,
+        mixing: str = "lu",
+        bins: int = 8,
+        bound: float = 5.0,
+        image: Sequence[int] | None = None,
+        levels: float | None = None,
+        alpha: float = 1e-6,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        _check(visible, layers, coupling, context, mixing, bins, bound, image, levels, alpha)
+        self.visible, self.context = visible, context
+        self.support = Real(visible + context)
+        self._settings = {
+            "visible": visible, "layers": layers, "coupling": coupling, "widths": list(widths), "activation": activation,
+            "context": context,
+            "mixing": mixing, "bins": bins, "bound": bound, "image": None if image is None else list(image), "levels": levels,
+            "alpha": alpha,
+        }  # fmt: skip
+        self.chain = nn.ModuleList(_layers(self._settings, generator))
+        self.register_buffer("zero", torch.zeros(visible, device=generator.device))
+
+    def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
+        """z = f(x) and log |det df/dx|, ``(*, D) -> (*, D), (*)``."""
+        log_det = x.new_zeros(())
+        for layer in self.chain:
+            x, more = layer.to_latent(x, context)  # type: ignore[operator]
+            log_det = log_det + more
+        return x, log_det.expand(x.shape[:-1])
+
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """x with f(x) = z, ``(*, D) -> (*, D)``."""
+        for layer in reversed(self.chain):
+            z, _ = layer.to_data(z, context)  # type: ignore[operator]
+        return z
+
+    def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """log p(x), or log p(x | context) of rows with their context, ``(*, D + C) -> (*)``."""
+        x, context = self._split(x, context)
+        z, log_det = self.to_latent(x, context)
+        return log_det - 0.5 * row_sums(z.square()) - 0.5 * self.visible * math.log(2 * math.pi)
+
+    @torch.no_grad()
+    def draw(self, n: int, *, context: Tensor | None = None, generator: torch.Generator) -> Tensor:
+        """``n`` exact draws, ``(n, D)``; of a conditional flow one for each row of ``context``, ``(n, C)``."""
+        if self.context and (context is None or context.shape != (n, self.context)):
+            raise invalid("Flow.draw", "context", f"have shape ({n}, {self.context})", None if context is None else tuple(context.shape))
+        return self.to_data(rng.normal((n, self.visible), self.device_like, generator), context)
+
+    def distribution(self, context: Tensor | None = None) -> TransformedDistribution:
+        """The flow as a ``torch.distributions`` object; its ``log_prob`` and ``rsample`` carry gradients."""
+        zero: Any = self.zero if context is None else self.zero.expand(*context.shape[:-1], -1)  # type: ignore[operator]
+        base = Independent(Normal(zero, torch.ones_like(zero), validate_args=False), 1, validate_args=False)
+        transforms = [layer.transform(context) for layer in reversed(self.chain)]  # type: ignore[operator]
+        return TransformedDistribution(base, transforms, validate_args=False)
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        """Send some rows through the layers, each of which standardises what reaches it."""
+        index = rng.permutation(len(data), generator)[:INITIAL_ROWS].cpu()
+        x, context = self._split(data.batch(index, generator=generator).x.to(self.device_like), None)
+        for layer in self.chain:
+            layer.fit_to(x)  # type: ignore[operator]
+            x, _ = layer.to_latent(x, context)  # type: ignore[operator]
+
+    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        return flow_cautions(data, self.visible, generator=generator)
+
+    def verify(self, x: Tensor | None = None, *, generator: torch.Generator) -> Any:
+        """Check the flow against itself: round trip, autograd Jacobian, mass over a grid, masks; see :func:`verify_flow`."""
+        from partita.models.directed.flow.verify import verify_flow
+
+        return verify_flow(self, x, generator=generator)
+
+    def settings(self) -> dict[str, Any]:
+        return dict(self._settings)
+
+    def title(self) -> str:
+        given = f" given {self.context}" if self.context else ""
+        return f"Flow({self.visible}{given}, {self._settings['layers']} {self._settings['coupling']} couplings)"
+
+    def _split(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """x and its context, given beside it or in its last columns."""
+        if context is not None or not self.context:
+            check_width("Flow.log_prob", "x", x, self.visible, self.title())
+            return x, context
+        check_width("Flow.log_prob", "x", x, self.visible + self.context, self.title())
+        return x[..., : self.visible], x[..., self.visible :]
+
+
+def _layers(settings: dict[str, Any], generator: torch.Generator) -> list[Layer]:
+    """The chain from data to latent: logit if asked for, then for each coupling a normalisation, the coupling, a mix."""
+    D, made = settings["visible"], []
+    if settings["levels"] is not None:
+        made.append(Logit(settings["levels"], settings["alpha"]))
+    origin, kept = torch.arange(D), torch.zeros(D, dtype=torch.bool)  # which column each place holds; which ones were kept last
+    for i in range(settings["layers"]):
+        mask = _mask(settings, i, origin, kept)
+        kept = torch.zeros_like(kept).index_copy(0, origin, mask)
+        made += [ActNorm(D, generator=generator), *_coupling(settings, mask.to(generator.device), generator)]
+        if i < settings["layers"] - 1 and settings["image"] is None and D > 1:
+            for mix in _mixing(settings["mixing"], D, generator):
+                made, origin = [*made, mix], origin[mix.order.cpu()]
+    return [*made, ActNorm(D, generator=generator)]
+
+
+def _mask(settings: dict[str, Any], i: int, origin: Tensor, kept: Tensor) -> Tensor:
+    """Every second layer keeps what the one before it moved, wherever the mix has put it, so that any two cover all columns."""
+    if settings["image"] is not None:
+        return masks.image_mask(settings["image"], i)
+    return ~kept[origin] if i % 2 and len(origin) > 1 else masks.alternating(len(origin), i)
+
+
+def _coupling(settings: dict[str, Any], mask: Tensor, generator: torch.Generator) -> list[Layer]:
+    bins, image = settings["bins"], settings["image"]
+    per = 2 if settings["coupling"] == "affine" else parameters_per_coordinate(bins)
+    net = make_conditioner(mask, settings["context"], per, settings["widths"], settings["activation"], image, generator=generator)
+    if settings["coupling"] == "affine":
+        return [AffineCoupling(mask, net, per)]
+    marginals = Marginals(settings["visible"], bins, settings["bound"], generator=generator)
+    return [SplineCoupling(mask, net, bins, settings["bound"]), marginals]
+
+
+def _mixing(name: str, width: int, generator: torch.Generator) -> list[Mixing | Permutation]:
+    if name == "lu":
+        return [Mixing(width, generator=generator)]
+    if name == "permutation":
+        return [Permutation(rng.permutation(width, generator))]
+    return [Permutation(torch.arange(width - 1, -1, -1, device=generator.device))] if name == "reverse" else []
+
+
+def _check(
+    visible: int, layers: int, coupling: str, context: int, mixing: str, bins: int, bound: float, image: Sequence[int] | None,
+    levels: float | None, alpha: float,
+) -> None:  # fmt: skip
+    check_count("Flow", "visible", visible)
+    check_count("Flow", "layers", layers)
+    check_count("Flow", "context", context, 0)
+    check_count("Flow", "bins", bins, 2)
+    check_choice("Flow", "coupling", coupling, COUPLINGS)
+    check_choice("Flow", "mixing", mixing, MIXINGS)
+    check_real("Flow", "bound", bound, 0.0, open_low=True)
+    check_real("Flow", "alpha", alpha, 0.0, 0.4)
+    if levels is not None:
+        check_real("Flow", "levels", levels, 0.0, open_low=True)
+    if image is not None and math.prod(masks.check_image(image)) != visible:
+        raise invalid("Flow", "image", f"have {visible} values to match visible", tuple(image))

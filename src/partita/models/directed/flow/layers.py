@@ -1,0 +1,192 @@
+r"""Invertible layers whose log-determinant is cheap, and how each becomes a ``torch.distributions`` transform.
+
+.. math:: \log p(x) = \log p_z\big(f(x)\big) + \log\left|\det \frac{\partial f}{\partial x}\right|          (theory/flows.md, eq. 14.1)
+
+A layer f goes from data to latent (``to_latent``, the direction of the density) and back (``to_data``, the direction of draws); both
+return the log-determinant with what they compute, so that no network runs twice.
+
+Letters: B batch, D width, C context.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Transform, constraints
+
+from partita.core import rng
+from partita.core.errors import invalid
+
+Mapped = tuple[Tensor, Tensor]  # values (*, D) and log |det| of the map that made them, (*)
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """Sums over columns, ``(*, D) -> (*)``, as a product with ones: several times faster than a sum where D is small."""
+    return x @ torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
+
+
+class Layer(nn.Module, ABC):
+    """An invertible map of R^D."""
+
+    @abstractmethod
+    def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
+        """f(x) and log |det df/dx|."""
+
+    @abstractmethod
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
+        """The inverse of f at z and its own log-determinant."""
+
+    @torch.no_grad()
+    def fit_to(self, x: Tensor) -> None:
+        """Take scales from rows of data that reach this layer; nothing by default."""
+
+    def transform(self, context: Tensor | None = None) -> "LayerTransform":
+        """This layer, from latent to data, as a ``torch.distributions`` transform."""
+        return LayerTransform(self, context)
+
+
+class LayerTransform(Transform):
+    """A layer bound to a context; it remembers its last log-determinant, as ``log_prob`` asks for it right after the inverse."""
+
+    domain = constraints.real_vector
+    codomain = constraints.real_vector
+    bijective = True
+
+    def __init__(self, layer: Layer, context: Tensor | None = None) -> None:
+        super().__init__(cache_size=1)
+        self.layer, self.context = layer, context
+        self._last: tuple[Tensor, Tensor] | None = None  # the data's side and log |det d data / d latent|
+
+    def _call(self, z: Tensor) -> Tensor:
+        x, log_det = self.layer.to_data(z, self.context)
+        self._last = (x, log_det)
+        return x
+
+    def _inverse(self, x: Tensor) -> Tensor:
+        z, log_det = self.layer.to_latent(x, self.context)
+        self._last = (x, -log_det)
+        return z
+
+    def log_abs_det_jacobian(self, z: Tensor, x: Tensor) -> Tensor:
+        if self._last is None or self._last[0] is not x:
+            self._inverse(x)
+        assert self._last is not None
+        return self._last[1]
+
+    def with_cache(self, cache_size: int = 1) -> "LayerTransform":
+        return self
+
+
+class Permutation(Layer):
+    """Columns in another, fixed order; volume stays."""
+
+    order: Tensor
+    inverse: Tensor
+
+    def __init__(self, order: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("order", order)
+        self.register_buffer("inverse", order.argsort())
+
+    def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
+        return x.index_select(-1, self.order), x.new_zeros(x.shape[:-1])
+
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
+        return z.index_select(-1, self.inverse), z.new_zeros(z.shape[:-1])
+
+
+class Mixing(Layer):
+    r"""A learned linear map x -> P L U x, with a fixed permutation P (Kingma and Dhariwal 2018).
+
+    .. math:: \log|\det P L U| = \textstyle\sum_i \log |U_{ii}|          (theory/flows.md, eq. 14.6)
+
+    It starts as the permutation alone.
+    """
+
+    order: Tensor
+
+    def __init__(self, width: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.register_buffer("order", rng.permutation(width, generator))
+        empty = torch.zeros(width, width, device=generator.device)
+        self.lower, self.upper = nn.Parameter(empty.clone()), nn.Parameter(empty.clone())  # only the parts off the diagonal count
+        self.log_diagonal = nn.Parameter(empty.new_zeros(width))
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """L with ones and U with exponentials on the diagonal."""
+        eye = torch.eye(len(self.order), dtype=self.lower.dtype, device=self.lower.device)
+        return self.lower.tril(-1) + eye, self.upper.triu(1) + torch.diag_embed(self.log_diagonal.exp())
+
+    def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
+        lower, upper = self.factors()
+        matrix = (lower @ upper).index_select(0, self.order)
+        return x @ matrix.mT, self.log_diagonal.sum().expand(x.shape[:-1])
+
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
+        lower, upper = self.factors()
+        columns = z.index_select(-1, self.order.argsort()).mT
+        columns = torch.linalg.solve_triangular(lower, columns, upper=False, unitriangular=True)
+        return torch.linalg.solve_triangular(upper, columns, upper=True).mT, -self.log_diagonal.sum().expand(z.shape[:-1])
+
+
+class ActNorm(Layer):
+    r"""A shift and a scale for each column, set so that the first data come out standardised, then learned.
+
+    .. math:: z = (x - m)\, e^{-s}, \qquad \log|\det| = -\textstyle\sum_i s_i          (theory/flows.md, eq. 14.7)
+    """
+
+    def __init__(self, width: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.m = nn.Parameter(torch.zeros(width, device=generator.device))
+        self.s = nn.Parameter(torch.zeros(width, device=generator.device))
+
+    @torch.no_grad()
+    def fit_to(self, x: Tensor) -> None:
+        self.m.copy_(x.mean(0))
+        self.s.copy_(x.std(0).clamp_min(1e-6).log())
+
+    def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
+        return (x - self.m) * (-self.s).exp(), -self.s.sum().expand(x.shape[:-1])
+
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
+        return z * self.s.exp() + self.m, self.s.sum().expand(z.shape[:-1])
+
+
+class Logit(Layer):
+    r"""From bounded to unbounded columns, the determinant counted.
+
+    .. math:: z = \mathrm{logit}(\alpha + (1 - 2\alpha)\, x / K), \qquad
+              \log|\det| = \textstyle\sum_i \log \frac{1 - 2\alpha}{K} - \log u_i - \log(1 - u_i)          (theory/flows.md, eq. 14.9)
+
+    Arguments:
+        levels: K, the upper end; x lies between 0 and K.
+        alpha: How far the ends are kept from zero and one; with 0 data on the boundary have no image, and are refused.
+    """
+
+    def __init__(self, levels: float = 1.0, alpha: float = 1e-6) -> None:
+        super().__init__()
+        self.levels, self.alpha = levels, alpha
+
+    def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
+        self.check(x)
+        share = (1 - 2 * self.alpha) / self.levels
+        u = self.alpha + share * x
+        log_u, log_rest = u.log(), (-u).log1p()
+        slope = torch.log(torch.as_tensor(share, dtype=x.dtype, device=x.device)) - log_u - log_rest
+        return log_u - log_rest, slope.sum(-1)
+
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
+        share = (1 - 2 * self.alpha) / self.levels
+        log_slope = nn.functional.logsigmoid(z) + nn.functional.logsigmoid(-z)
+        x = (torch.sigmoid(z) - self.alpha) / share
+        return x, (log_slope - torch.log(torch.as_tensor(share, dtype=z.dtype, device=z.device))).sum(-1)
+
+    def check(self, x: Tensor) -> None:
+        """Refuse what has no logit."""
+        end = 0.0 if self.alpha > 0 else torch.finfo(x.dtype).tiny
+        outside = (x < end) | (x > self.levels) | ((x == self.levels) & (self.alpha == 0))
+        if bool(outside.any()):
+            at = outside.nonzero()[0].tolist()
+            between = "lie between" if self.alpha > 0 else "lie strictly between"
+            raise invalid("Flow", "x", f"{between} 0 and {self.levels:g} for its logit", f"{x[tuple(at)].item():g} in column {at[-1]}",
+                          "Dequantise grey levels, or give alpha above 0.")  # fmt: skip
