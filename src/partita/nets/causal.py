@@ -1,0 +1,54 @@
+r"""A short causal convolution with gaps as a mixer of sequences: a stack of them sees exponentially far.
+
+.. math:: y_t = \sum_{k=0}^{K-1} W_k\, u_{t - g k} \qquad (g \text{ the gap})                 (theory/sequences.md, eq. 1.4)
+
+Letters: B batch, L length, D width, K kernel, g gap.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.checks import check_count
+from partita.nets.base import linear
+from partita.nets.mixer import Mixer
+
+
+class CausalConv(Mixer):
+    """Gated causal convolution, ``(B, L, D) -> (B, L, D)``; it remembers exactly g (K - 1) steps beside the present.
+
+    Arguments:
+        width: D.
+        kernel: K.
+        gap: g.
+        generator: Source of the first weights.
+    """
+
+    def __init__(self, width: int, kernel: int = 4, gap: int = 1, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.width, self.kernel, self.gap = (check_count("CausalConv", name, value)
+                                             for name, value in (("width", width), ("kernel", kernel), ("gap", gap)))  # fmt: skip
+        self.conv: Any = nn.utils.skip_init(nn.Conv1d, width, 2 * width, kernel, dilation=gap, device=generator.device)
+        for parameter in self.conv.parameters():
+            nn.init.uniform_(parameter, -((width * kernel) ** -0.5), (width * kernel) ** -0.5, generator=generator)
+        self.out = linear(width, width, generator=generator)
+
+    @property
+    def reach(self) -> int:
+        """Steps of the past that it sees."""
+        return self.gap * (self.kernel - 1)
+
+    def forward(self, u: Tensor) -> Tensor:
+        padded = nn.functional.pad(self.check(u).transpose(1, 2), (self.reach, 0))
+        return self.out(nn.functional.glu(self.conv(padded), 1).transpose(1, 2))
+
+    def start(self, batch: int, capacity: int) -> Tensor:
+        return self.conv.weight.new_zeros(batch, self.width, self.reach)
+
+    def step(self, u: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        near = torch.cat([state, u.unsqueeze(-1)], -1)
+        return self.out(nn.functional.glu(self.conv(near), 1)[..., 0]), near[..., 1:]
+
+    def settings(self) -> dict[str, Any]:
+        return {"width": self.width, "kernel": self.kernel, "gap": self.gap}

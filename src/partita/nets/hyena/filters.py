@@ -1,0 +1,96 @@
+r"""Implicit long filters: a small network of the place t, under a window that fades.
+
+.. math:: h_t = \mathrm{Window}(t) \cdot \mathrm{FFN}(\mathrm{PositionalEncoding}(t)), \qquad
+    \mathrm{Window}(t) = e^{-t / \tau_d} + b                                                 (theory/sequences.md, eq. 3.5)
+
+Nothing in it depends on the length asked for: a longer filter begins with the values of a shorter one.
+
+Letters: N order, D width, L length, E size of the encoding, tau_d the time constant of a channel.
+"""
+
+import math
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.checks import check_count, check_real
+from partita.nets.base import Net, linear
+from partita.nets.ssm import log_spaced
+
+LONGEST_PERIOD = 4096.0
+
+
+class Sine(nn.Module):
+    """sin(w x) with a frequency of each unit that is learned: smooth filters with fine structure (Sitzmann et al. 2020)."""
+
+    def __init__(self, units: int, frequency: float, *, device: torch.device) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.full((units,), frequency, device=device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(self.w * x)
+
+
+class ImplicitFilter(Net):
+    """N D filters of any length from one network of the place.
+
+    Arguments:
+        width: D.
+        order: N.
+        hidden: Units of each hidden layer.
+        encoding: E, odd: a logarithm of the place and (E - 1) / 2 waves, with periods from 2 steps to 4096.
+        frequency: Of the sine units at first.
+        shortest, longest: Time constants of the windows at first, spaced over the channels.
+
+    >>> filters = ImplicitFilter(2, 1, generator=torch.Generator().manual_seed(0))
+    >>> torch.allclose(filters(5), filters(500)[..., :5], atol=1e-6)
+    True
+    """
+
+    def __init__(
+        self, width: int, order: int, *, hidden: int = 32, encoding: int = 17, frequency: float = 4.0, shortest: float = 4.0,
+        longest: float = 512.0, generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.width, self.order = check_count("ImplicitFilter", "width", width), check_count("ImplicitFilter", "order", order)
+        self.hidden, self.encoding = check_count("ImplicitFilter", "hidden", hidden), check_count("ImplicitFilter", "encoding", encoding, 3)
+        self.frequency, self.shortest, self.longest = check_real("ImplicitFilter", "frequency", frequency), shortest, longest
+        device, sizes = generator.device, (encoding, hidden, hidden)
+        layers = [part for a, b in pairwise(sizes)
+                  for part in (linear(a, b, generator=generator), Sine(b, frequency, device=device))]  # fmt: skip
+        self.network = nn.Sequential(*layers, linear(hidden, order * width, generator=generator))
+        self.log_decay = nn.Parameter(-log_spaced("ImplicitFilter", shortest, longest, torch.zeros(width, device=device)).repeat(order))
+        self.floor = nn.Parameter(torch.full((order * width,), 0.01, device=device))
+        self.scale = nn.Parameter(self._unit_scale())
+        self.direct = nn.Parameter(torch.ones(order * width, device=device))
+
+    def forward(self, length: int) -> Tensor:
+        """h, ``(N, D, L)``."""
+        check_count("ImplicitFilter", "length", length)
+        places, like = encode(length, self.encoding, self.scale.device).to(self.scale.dtype), self.scale[:, None]
+        t = torch.arange(length, device=like.device, dtype=torch.float64 if like.dtype == torch.float64 else torch.float32)
+        window = torch.exp(-self.log_decay.to(t.dtype).exp()[:, None] * t).to(like.dtype) + self.floor[:, None]
+        last: nn.Linear = self.network[-1]  # type: ignore[assignment]
+        h = torch.addmm(self.scale[:, None] * last.bias[:, None], like * last.weight, self.network[:-1](places).T) * window  # time is last
+        h[:, 0] += self.direct
+        return h.view(self.order, self.width, length)
+
+    def settings(self) -> dict[str, Any]:
+        return {"width": self.width, "order": self.order, "hidden": self.hidden, "encoding": self.encoding, "frequency": self.frequency,
+                "shortest": self.shortest, "longest": self.longest}  # fmt: skip
+
+    def _unit_scale(self) -> Tensor:
+        """Factors that give each filter about unit energy under its window, so that a deep stack neither fades nor explodes at first."""
+        return (2 * self.log_decay.detach().exp()).sqrt()
+
+
+@lru_cache(maxsize=8)
+def encode(length: int, size: int, device: torch.device) -> Tensor:
+    """log(1 + t), and waves with periods on a logarithmic scale, in float64 and kept, (L, E)."""
+    t = torch.arange(length, device=device, dtype=torch.float64)
+    period = torch.logspace(math.log10(2.0), math.log10(LONGEST_PERIOD), (size - 1) // 2, device=device, dtype=t.dtype)
+    angle = 2 * math.pi * (t[:, None] % period) / period  # the remainder first: no large angles to round
+    return torch.cat([0.25 * torch.log1p(t)[:, None], angle.cos(), angle.sin()], -1)[:, :size]

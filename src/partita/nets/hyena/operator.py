@@ -1,0 +1,107 @@
+r"""The Hyena operator of order N: N long convolutions, N gates.
+
+.. math:: z^1 = v, \quad z^{n+1}_t = x^n_t \, (h^n * z^n)_t, \quad y = z^{N+1}
+    \quad\Longleftrightarrow\quad y = D_x^N S_h^N \cdots D_x^1 S_h^1 \, v                    (theory/sequences.md, eq. 3.4)
+
+Letters: B batch, L length, D width, N order; v, x^1 ... x^N projections of u; h^1 ... h^N filters; D_x diagonal, S_h Toeplitz.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.checks import check_count
+from partita.core.errors import invalid
+from partita.nets.base import linear
+from partita.nets.fftconv import Toeplitz, causal_convolution
+from partita.nets.hyena.filters import ImplicitFilter
+from partita.nets.mixer import MatrixMixer, channels_first, room
+from partita.nets.short import depthwise_causal, short_filters
+
+
+class HyenaState(NamedTuple):
+    """What exact decoding remembers: inputs of the short filters, and every z so far."""
+
+    recent: Tensor  # (B, (N + 1) D, K - 1)
+    past: Tensor  # (N, B, D, capacity)
+    reversed: Tensor  # the filters, last value first, (N, D, capacity)
+    steps: int
+
+
+class Hyena(MatrixMixer):
+    """Gated long convolutions at O(N L log L), ``(B, L, D) -> (B, L, D)``.
+
+    Arguments:
+        width: D.
+        order: N, at least 1.
+        kernel: K, length of the short filter of each projection.
+        max_length: The longest sequence to accept, if it is to be declared; no value of a filter depends on it.
+        filter: Settings of :class:`ImplicitFilter`, as a dict.
+        generator: Source of the first weights.
+
+    >>> op = Hyena(8, 2, generator=torch.Generator().manual_seed(0))
+    >>> op(torch.zeros(1, 100, 8)).shape, op.dense(torch.zeros(1, 5, 8)).shape
+    (torch.Size([1, 100, 8]), torch.Size([1, 8, 5, 5]))
+    """
+
+    def __init__(
+        self, width: int, order: int = 2, *, kernel: int = 3, max_length: int | None = None, filter: dict[str, Any] | None = None,
+        generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.width, self.order = check_count("Hyena", "width", width), check_count("Hyena", "order", order)
+        self.kernel = check_count("Hyena", "kernel", kernel)
+        self.max_length = max_length if max_length is None else check_count("Hyena", "max_length", max_length)
+        self.into = linear(width, (order + 1) * width, generator=generator)
+        self.short = nn.Parameter(short_filters((order + 1) * width, kernel, generator))
+        self.filters = ImplicitFilter(width, order, **(filter or {}), generator=generator)
+        self.out = linear(width, width, generator=generator)
+
+    def project(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """v, then the gates x^1 ... x^N, then all filters: Algorithms 1 and 2 of the notes."""
+        self.check_length(u.shape[1])
+        z = depthwise_causal(channels_first(self.into, u), self.short)
+        v, *gates = z.chunk(self.order + 1, 1)
+        return v, (*gates, self.filters(u.shape[1]))
+
+    def operate(self, v: Tensor, gates: tuple[Tensor, ...]) -> Tensor:
+        """Algorithm 3 of the notes."""
+        *gates_x, filters = gates
+        for x, h in zip(gates_x, filters, strict=True):
+            v = x * causal_convolution(h, v)
+        return v
+
+    def matrix(self, gates: tuple[Tensor, ...], length: int) -> Tensor:
+        *gates_x, filters = gates
+        product = torch.eye(length, dtype=filters.dtype, device=filters.device)
+        for x, h in zip(gates_x, filters, strict=True):
+            product = x.unsqueeze(-1) * (Toeplitz(h).dense() @ product)
+        return product
+
+    def start(self, batch: int, capacity: int) -> HyenaState:
+        self.check_length(check_count("Hyena", "capacity", capacity))
+        filters = self.filters(capacity)
+        recent = filters.new_zeros(batch, (self.order + 1) * self.width, self.kernel - 1)
+        return HyenaState(recent, filters.new_zeros(self.order, batch, self.width, capacity), filters.flip(-1).contiguous(), 0)
+
+    def step(self, u: Tensor, state: HyenaState) -> tuple[Tensor, HyenaState]:
+        """O(N D t): one scalar product with the past per channel and order."""
+        t, capacity = state.steps, state.reversed.shape[-1]
+        room(t, capacity, "Hyena")
+        near = torch.cat([state.recent, self.into(u).unsqueeze(-1)], -1)
+        v, *gates = (near * self.short).sum(-1).chunk(self.order + 1, 1)
+        for n, x in enumerate(gates):
+            state.past[n, :, :, t] = v
+            v = x * torch.einsum("bdl,dl->bd", state.past[n, :, :, : t + 1], state.reversed[n, :, capacity - t - 1 :])
+        return self.out(v), state._replace(recent=near[..., 1:], steps=t + 1)
+
+    def check_length(self, length: int) -> None:
+        """Refuse what is longer than declared; nothing is cut."""
+        if self.max_length is not None and length > self.max_length:
+            remedy = "Give a larger max_length: it changes no value of the filters."
+            raise invalid("Hyena", "u", f"have at most max_length = {self.max_length} steps", length, remedy)
+
+    def settings(self) -> dict[str, Any]:
+        filters = {key: value for key, value in self.filters.settings().items() if key not in ("width", "order")}
+        return {"width": self.width, "order": self.order, "kernel": self.kernel, "max_length": self.max_length, "filter": filters}

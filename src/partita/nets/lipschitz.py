@@ -1,0 +1,135 @@
+r"""How steep a network can be at most: a bound from above, layer by layer.
+
+.. math:: \sigma(A) \le \|G_k\|_F^{2^{1-k}}, \qquad G_1 = A, \; G_{k+1} = G_k^* G_k          (theory/divergences.md, eq. 13.14)
+
+Gram iteration (Delattre et al. 2023) bounds sigma from above at every k, and quickly meets it. A convolution with zero padding is part of
+the circular one on an image larger by the kernel, which the Fourier transform cuts into one small matrix for each frequency (eq. 13.15);
+strides only leave outputs out. A chain of layers has at most the product of their bounds.
+
+Letters: A a linear map, G its iterated Gram matrices, k iterations.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.checks import check_count
+from partita.core.errors import Unsupported
+from partita.nets.mlp import MLP
+from partita.nets.spectral import CONVOLUTIONS, input_shapes
+
+SILU_SLOPE = 1.0998395  # the largest derivatives, rounded up
+GELU_SLOPE = 1.1289043
+ITERATIONS = 12
+ROUNDING = 1e-10  # more than float64 loses on the way
+
+
+@torch.no_grad()
+def gram_bound(A: Tensor, iterations: int = ITERATIONS) -> Tensor:
+    """An upper bound on the largest singular value, ``(*, n, m) -> (*)``, in float64; within m^(1 / 2^k) of it.
+
+    >>> round(gram_bound(torch.diag(torch.tensor([3.0, 1.0]))).item(), 6)
+    3.0
+    """
+    check_count("gram_bound", "iterations", iterations, 0)
+    A = A.to(torch.complex128 if A.is_complex() else torch.float64)
+    G, log_scale = (A if A.shape[-1] <= A.shape[-2] else A.mH), A.new_zeros(A.shape[:-2], dtype=torch.float64)
+    power = 1.0
+    for _ in range(iterations):
+        size = torch.linalg.matrix_norm(G).clamp_min(1e-300)
+        G, log_scale = G / size[..., None, None], log_scale + power * size.log()
+        G, power = G.mH @ G, power / 2
+    return (log_scale + power * torch.linalg.matrix_norm(G).clamp_min(1e-300).log()).exp() * (1 + ROUNDING)
+
+
+def convolution_bound(layer: Any, shape: tuple[int, ...]) -> float:
+    """An upper bound on the norm of a convolution of inputs of ``shape``, ``(channels, *size)``."""
+    if layer.padding_mode not in ("zeros", "circular"):
+        raise Unsupported(f"lipschitz_bound cannot run on padding_mode={layer.padding_mode!r}: it repeats edge values. Use 'zeros' or "
+                          "'circular' instead.")  # fmt: skip
+    reach = [step * (size - 1) for step, size in zip(layer.dilation, layer.kernel_size, strict=True)]
+    torus = [size + (0 if layer.padding_mode == "circular" else more) for size, more in zip(shape[1:], reach, strict=True)]
+    return max(float(gram_bound(block).max()) for block in _frequencies(layer, torus))
+
+
+def _frequencies(layer: Any, torus: list[int]) -> list[Tensor]:
+    """The transform of a kernel at every frequency of a torus, ``(F, out, in)``, one for each group."""
+    weight = layer.weight.detach().double()  # (out, in / groups, *kernel)
+    for axis, step in enumerate(layer.dilation):
+        weight = _spread(weight, axis + 2, step)
+    folded = _folded(weight, torus)
+    transformed = torch.fft.fftn(folded, dim=tuple(range(2, folded.dim()))).flatten(2).permute(2, 0, 1)
+    return list(transformed.chunk(layer.groups, 1))
+
+
+def _spread(weight: Tensor, axis: int, step: int) -> Tensor:
+    """A kernel with ``step - 1`` zeros between neighbours along an axis."""
+    if step == 1:
+        return weight
+    shape = list(weight.shape)
+    shape[axis] = step * (shape[axis] - 1) + 1
+    index = torch.arange(weight.shape[axis], device=weight.device) * step
+    return torch.zeros(shape, dtype=weight.dtype, device=weight.device).index_copy_(axis, index, weight)
+
+
+def _folded(weight: Tensor, torus: list[int]) -> Tensor:
+    """A kernel laid around a torus, wrapped where it is longer."""
+    for axis, size in enumerate(torus, start=2):
+        place = torch.arange(weight.shape[axis], device=weight.device) % size
+        shape = [*weight.shape[:axis], size, *weight.shape[axis + 1 :]]
+        weight = torch.zeros(shape, dtype=weight.dtype, device=weight.device).index_add_(axis, place, weight)
+    return weight
+
+
+SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
+    nn.Identity: lambda layer: 1.0,
+    nn.Flatten: lambda layer: 1.0,
+    nn.Unflatten: lambda layer: 1.0,
+    nn.ReLU: lambda layer: 1.0,
+    nn.LeakyReLU: lambda layer: max(1.0, abs(layer.negative_slope)),
+    nn.ELU: lambda layer: max(1.0, layer.alpha),
+    nn.Softplus: lambda layer: 1.0,
+    nn.Tanh: lambda layer: 1.0,
+    nn.Sigmoid: lambda layer: 0.25,
+    nn.SiLU: lambda layer: SILU_SLOPE,
+    nn.GELU: lambda layer: GELU_SLOPE if layer.approximate == "none" else math.inf,
+}
+
+
+def lipschitz_bound(net: nn.Module, shape: tuple[int, ...] | None = None) -> float:
+    """An upper bound on |f(x) - f(y)| / |x - y| over all x and y, for a chain of linear layers, convolutions and activations.
+
+    Arguments:
+        net: ``nn.Sequential``, :class:`partita.nets.MLP`, or one layer; what it cannot bound it refuses by name.
+        shape: Of one input, needed where there are convolutions.
+
+    >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
+    >>> _ = net[0].weight.data.copy_(torch.eye(2) * 2)
+    >>> round(lipschitz_bound(net), 3)
+    2.0
+    """
+    chain = list(_chain(net))
+    shapes = input_shapes(net, shape) if any(isinstance(layer, CONVOLUTIONS) for layer in chain) else {}
+    return math.prod(_layer_bound(layer, shapes) for layer in chain)
+
+
+def _chain(net: nn.Module) -> list[nn.Module]:
+    """The layers in the order in which they act."""
+    if isinstance(net, MLP):
+        return _chain(net.layers)
+    return [inner for layer in net for inner in _chain(layer)] if isinstance(net, nn.Sequential) else [net]
+
+
+def _layer_bound(layer: nn.Module, shapes: dict[nn.Module, tuple[int, ...]]) -> float:
+    if isinstance(layer, nn.Linear):
+        return float(gram_bound(layer.weight.detach()))
+    if isinstance(layer, CONVOLUTIONS):
+        return convolution_bound(layer, shapes[layer])
+    for kind, slope in SLOPES.items():
+        if isinstance(layer, kind) and math.isfinite(slope(layer)):
+            return slope(layer)
+    known = ", ".join(sorted({"Linear", "Conv1d", "Conv2d", *(kind.__name__ for kind in SLOPES)}))
+    raise Unsupported(f"lipschitz_bound cannot run on {type(layer).__name__}: no bound on its slope is known. Use {known} instead.")

@@ -1,0 +1,65 @@
+r"""The multilayer perceptron.
+
+.. math:: f(x) = A_L\, a(\cdots a(A_1 x + d_1) \cdots) + d_L          (theory/latent.md, eq. 30.9)
+
+Letters: D inputs, K outputs, a activation.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.checks import check_count, check_real
+from partita.nets.base import Net, activation, linear
+
+
+class MLP(Net):
+    """Linear layers with an activation between each two; it grows at most linearly, so that it can be part of an energy.
+
+    Arguments:
+        inputs: D.
+        outputs: K.
+        widths: Units of the layers between.
+        activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
+        gain: Scale of the first weights, 1 for torch's own and sqrt(6) for those that keep signals alive (He et al. 2015); no setting of
+            a saved network, whose weights are saved too.
+        generator: Source of the first weights.
+
+    >>> net = MLP(2, 3, widths=(8,), generator=torch.Generator().manual_seed(0))
+    >>> net(torch.zeros(5, 2)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        widths: Sequence[int] = (64, 64),
+        activation: str = "silu",
+        gain: float = 1.0,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        for name, value in (("inputs", inputs), ("outputs", outputs), *(("widths", width) for width in widths)):
+            check_count("MLP", name, value)
+        self.inputs, self.outputs, self.widths, self.activation = inputs, outputs, tuple(widths), activation
+        check_real("MLP", "gain", gain, 0, open_low=True)
+        self.layers = _layers((inputs, *widths, outputs), activation, gain, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f(x), ``(*, D) -> (*, K)``."""
+        return self.layers(x)
+
+    def settings(self) -> dict[str, Any]:
+        return {"inputs": self.inputs, "outputs": self.outputs, "widths": list(self.widths), "activation": self.activation}
+
+
+def _layers(sizes: Sequence[int], name: str, gain: float, generator: torch.Generator) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [linear(inputs, outputs, gain=gain, generator=generator), activation("MLP", name)]
+    return nn.Sequential(*layers[:-1])

@@ -1,0 +1,51 @@
+r"""The LSTM as a mixer of sequences, on torch's own kernel.
+
+.. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad y_t = o_t \odot \tanh c_t, \qquad i, f, g, o \text{ from } (u_t, y_{t-1})
+
+Letters: B batch, L length, D width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.checks import check_count
+from partita.nets.base import linear
+from partita.nets.mixer import Mixer
+
+Memory = tuple[Tensor, Tensor] | None
+
+
+class LSTM(Mixer):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997), ``(B, L, D) -> (B, L, D)``.
+
+    Arguments:
+        width: D.
+        hidden: Units inside; D if not given.
+        generator: Source of the first weights.
+    """
+
+    def __init__(self, width: int, hidden: int | None = None, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.width = check_count("LSTM", "width", width)
+        self.hidden = check_count("LSTM", "hidden", width if hidden is None else hidden)
+        self.lstm = nn.LSTM(width, self.hidden, batch_first=True, device=generator.device)
+        with torch.no_grad():
+            for parameter in self.lstm.parameters():
+                nn.init.uniform_(parameter, -(self.hidden**-0.5), self.hidden**-0.5, generator=generator)
+            dict(self.lstm.named_parameters())["bias_hh_l0"][self.hidden : 2 * self.hidden] += 1.0  # remember at first
+        self.out = linear(self.hidden, width, generator=generator)
+
+    def forward(self, u: Tensor) -> Tensor:
+        return self.out(self.lstm(self.check(u))[0])
+
+    def start(self, batch: int, capacity: int) -> Memory:
+        return None
+
+    def step(self, u: Tensor, state: Memory) -> tuple[Tensor, Memory]:
+        y, state = self.lstm(u.unsqueeze(1), state)
+        return self.out(y[:, 0]), state
+
+    def settings(self) -> dict[str, Any]:
+        return {"width": self.width, "hidden": self.hidden}

@@ -1,0 +1,213 @@
+r"""State-space models: one linear operator seen as a recurrence, a convolution, an FFT and a matrix.
+
+.. math:: x_t = \bar A x_{t-1} + \bar B u_t, \quad y_t = C x_t + D u_t
+    \quad\Longleftrightarrow\quad y = h * u, \;\; h_t = C \bar A^t \bar B + D \delta_t       (theory/sequences.md, eq. 2.2)
+
+The continuous model x'(s) = A x(s) + B u(s) becomes the discrete one over steps of size dt by the bilinear rule or by holding u constant.
+
+Letters: N state, D width (independent channels) or, beside C, the direct term; L length; dt step size.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core import rng
+from partita.core.checks import check_choice, check_count, check_real
+from partita.core.errors import invalid
+from partita.nets.base import linear
+from partita.nets.fftconv import Toeplitz, causal_convolution
+from partita.nets.mixer import MatrixMixer
+
+RULES = ("zoh", "bilinear")
+REMEDY = "Give A eigenvalues with negative real parts, or of modulus at most 1 where it is discrete."
+
+
+def bilinear(A: Tensor, B: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
+    """(I - dt A / 2)^{-1} (I + dt A / 2) and (I - dt A / 2)^{-1} dt B, ``(*, N, N), (*, N), (*)``."""
+    half = 0.5 * dt[..., None, None] * A
+    eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    solved = torch.linalg.solve(eye - half, torch.cat([eye + half, (dt[..., None] * B).unsqueeze(-1)], -1))
+    return solved[..., :-1], solved[..., -1]
+
+
+def zero_order_hold(A: Tensor, B: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
+    """exp(dt A) and A^{-1} (exp(dt A) - I) B, from one exponential of the block matrix [A B; 0 0], also where A is singular."""
+    N = A.shape[-1]
+    block = torch.cat([torch.cat([A, B.unsqueeze(-1)], -1), A.new_zeros(*A.shape[:-2], 1, N + 1)], -2)
+    exponential = torch.linalg.matrix_exp(dt[..., None, None] * block)
+    return exponential[..., :N, :N], exponential[..., :N, N]
+
+
+def hippo(N: int) -> tuple[Tensor, Tensor]:
+    """A and B of HiPPO-LegS (Gu et al. 2020), which keep the Legendre coefficients of all of the past, in float64.
+
+    >>> hippo(2)[0].round(decimals=3).tolist()
+    [[-1.0, 0.0], [-1.732, -2.0]]
+    """
+    scale = (2 * torch.arange(N, dtype=torch.float64) + 1).sqrt()
+    A = torch.diag(-torch.arange(1.0, N + 1, dtype=torch.float64)) - (scale[:, None] * scale).tril(-1)
+    return A, scale
+
+
+def filter_of(A: Tensor, B: Tensor, C: Tensor, D: Tensor, length: int) -> Tensor:
+    """h_t = C A^t B + D delta_t of a discrete model by doubling, ``(*, N, N), (*, N), (*, N), (*) -> (*, L)``."""
+    columns, power = B.unsqueeze(-1), A
+    while columns.shape[-1] < length:
+        columns, power = torch.cat([columns, power @ columns], -1), power @ power
+    h = (C.unsqueeze(-2) @ columns[..., :length]).squeeze(-2)
+    return torch.cat([h[..., :1] + D.unsqueeze(-1), h[..., 1:]], -1)
+
+
+def check_stable(owner: str, A: Tensor, *, discrete: bool) -> Tensor:
+    """Return A if no mode grows: real parts at most 0, or moduli at most 1 where it is discrete."""
+    eigenvalues = torch.linalg.eigvals(A.detach().double())
+    worst = eigenvalues.abs().max() - 1 if discrete else eigenvalues.real.max()
+    if worst > 1e-8:
+        allowed = "have spectral radius at most 1" if discrete else "have eigenvalues with real parts at most 0"
+        raise invalid(owner, "A", allowed, f"{float(worst + discrete):.6g}, so its memory explodes", REMEDY)
+    return A
+
+
+class SSM(MatrixMixer):
+    """What dense and diagonal models share: D channels, each a single-input single-output model, without mixing between channels.
+
+    As a mixer of a network (``mix=True``) a linear layer goes before, and an activation and a linear layer after.
+    """
+
+    width: int
+
+    def filter(self, length: int) -> Tensor:
+        """h, ``(D, L)``."""
+        raise NotImplementedError
+
+    def project(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return self.into(u).transpose(1, 2), (self.filter(u.shape[1]),)
+
+    def operate(self, v: Tensor, gates: tuple[Tensor, ...]) -> Tensor:
+        return causal_convolution(gates[0], v)
+
+    def matrix(self, gates: tuple[Tensor, ...], length: int) -> Tensor:
+        return Toeplitz(gates[0]).dense()[None]
+
+    def _mixing(self, mix: bool, generator: torch.Generator) -> None:
+        self.mix = mix
+        self.into = linear(self.width, self.width, generator=generator) if mix else nn.Identity()
+        after = nn.Sequential(nn.GELU(), linear(self.width, 2 * self.width, generator=generator), nn.GLU(-1)) if mix else nn.Identity()
+        self.out: nn.Module = after
+
+
+class DenseSSM(SSM):
+    """A model with full matrices, A from HiPPO at first.
+
+    Arguments:
+        width: D channels.
+        state: N.
+        rule: ``"zoh"`` or ``"bilinear"``.
+        shortest, longest: Steps over which the channels remember at first; 1 / dt runs between them.
+        mix: Linear layers before and after.
+
+    >>> model = DenseSSM(2, 4, generator=torch.Generator().manual_seed(0))
+    >>> model(torch.ones(1, 7, 2)).shape, model.dense(torch.ones(1, 7, 2)).shape
+    (torch.Size([1, 7, 2]), torch.Size([1, 2, 7, 7]))
+    """
+
+    def __init__(
+        self, width: int, state: int = 16, *, rule: str = "zoh", shortest: float = 10.0, longest: float = 1000.0, mix: bool = False,
+        generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.width, self.state, self.rule = check_count("DenseSSM", "width", width), check_count("DenseSSM", "state", state), rule
+        check_choice("DenseSSM", "rule", rule, RULES)
+        self.shortest, self.longest = shortest, longest
+        A, B = (x.to(torch.get_default_dtype()).to(generator.device) for x in hippo(state))
+        self.log_dt = nn.Parameter(-log_spaced("DenseSSM", shortest, longest, A.new_zeros(width)))
+        self.A = nn.Parameter(A.expand(width, -1, -1).clone())
+        self.B = nn.Parameter(B.expand(width, -1).clone())
+        self.C = nn.Parameter(rng.normal((width, state), A, generator) / state**0.5)
+        self.D = nn.Parameter(A.new_ones(width))
+        self._mixing(mix, generator)
+
+    def discrete(self) -> tuple[Tensor, Tensor]:
+        """A and B of the recurrence, ``(D, N, N), (D, N)``; an A that lets a mode grow is refused."""
+        rule = zero_order_hold if self.rule == "zoh" else bilinear
+        return rule(check_stable("DenseSSM", self.A, discrete=False), self.B, self.log_dt.exp())
+
+    def filter(self, length: int) -> Tensor:
+        return filter_of(*self.discrete(), self.C, self.D, length)
+
+    def start(self, batch: int, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
+        A, B = self.discrete()
+        return A, B, A.new_zeros(batch, self.width, self.state)
+
+    def step(self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+        (A, B, x), v = state, self.into(u)
+        x = torch.einsum("dmn,bdn->bdm", A, x) + B * v.unsqueeze(-1)
+        return self.out((self.C * x).sum(-1) + self.D * v), (A, B, x)
+
+    def settings(self) -> dict[str, Any]:
+        return {"width": self.width, "state": self.state, "rule": self.rule, "shortest": self.shortest, "longest": self.longest,
+                "mix": self.mix}  # fmt: skip
+
+
+class DiagonalSSM(SSM):
+    """A model whose A is diagonal with complex pairs (S4D-Lin, Gu et al. 2022); it cannot become unstable: Re A = -exp(.) < 0.
+
+    Arguments:
+        width: D channels.
+        state: N, even: N / 2 poles and their conjugates.
+        rule, shortest, longest, mix: As in :class:`DenseSSM`.
+    """
+
+    def __init__(
+        self, width: int, state: int = 16, *, rule: str = "zoh", shortest: float = 10.0, longest: float = 1000.0, mix: bool = False,
+        generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.width, self.state, self.rule = check_count("DiagonalSSM", "width", width), check_count("DiagonalSSM", "state", state, 2), rule
+        check_choice("DiagonalSSM", "rule", rule, RULES)
+        if state % 2:
+            raise invalid("DiagonalSSM", "state", "be even, for poles come in conjugate pairs", state)
+        self.shortest, self.longest, half = shortest, longest, state // 2
+        like = torch.zeros(width, half, device=generator.device)
+        self.log_dt = nn.Parameter(-log_spaced("DiagonalSSM", shortest, longest, like[:, 0]))
+        self.log_decay = nn.Parameter(torch.full_like(like, 0.5).log())
+        self.frequency = nn.Parameter(torch.pi * torch.arange(half, device=like.device).expand(width, -1).to(like).clone())
+        self.C = nn.Parameter(rng.normal((width, half, 2), like, generator) * 0.5**0.5)
+        self.D = nn.Parameter(torch.ones_like(like[:, 0]))
+        self._mixing(mix, generator)
+
+    def poles(self) -> tuple[Tensor, Tensor]:
+        """The logarithms of the discrete poles, and the residues C B, complex, ``(D, N / 2)``."""
+        dt = self.log_dt.exp().unsqueeze(-1)
+        A, C = torch.complex(-self.log_decay.exp(), self.frequency), torch.view_as_complex(self.C)
+        if self.rule == "zoh":
+            return dt * A, C * ((dt * A).exp() - 1) / A
+        return torch.log((1 + 0.5 * dt * A) / (1 - 0.5 * dt * A)), C * dt / (1 - 0.5 * dt * A)
+
+    def filter(self, length: int) -> Tensor:
+        log_pole, residue = self.poles()
+        t = torch.arange(length, device=log_pole.device)
+        h = 2 * torch.einsum("dn,dnl->dl", residue, (log_pole.unsqueeze(-1) * t).exp()).real
+        return torch.cat([h[:, :1] + self.D[:, None], h[:, 1:]], -1)
+
+    def start(self, batch: int, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
+        log_pole, residue = self.poles()
+        return log_pole.exp(), residue, log_pole.new_zeros(batch, *log_pole.shape)
+
+    def step(self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+        (pole, residue, x), v = state, self.into(u)
+        x = pole * x + v.unsqueeze(-1)
+        return self.out(2 * (residue * x).real.sum(-1) + self.D * v), (pole, residue, x)
+
+    def settings(self) -> dict[str, Any]:
+        return {"width": self.width, "state": self.state, "rule": self.rule, "shortest": self.shortest, "longest": self.longest,
+                "mix": self.mix}  # fmt: skip
+
+
+def log_spaced(owner: str, shortest: float, longest: float, like: Tensor) -> Tensor:
+    """Logarithms of numbers spaced evenly between two on a logarithmic scale, one per channel."""
+    check_real(owner, "shortest", shortest, 0, longest, open_low=True)
+    ends = torch.tensor([shortest, check_real(owner, "longest", longest)], dtype=like.dtype).log().tolist()
+    return torch.linspace(ends[0], ends[1], len(like), dtype=like.dtype, device=like.device)

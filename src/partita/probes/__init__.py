@@ -1,0 +1,1 @@
+"""Probes: what a model can do, measured from outside."""

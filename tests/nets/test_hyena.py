@@ -1,0 +1,83 @@
+"""Hyena's filters and the recurrences distilled from them."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from partita.core.errors import InputError
+from partita.nets import Hyena
+from partita.nets.hyena import Distilled, ImplicitFilter, distil
+from partita.nets.hyena.distil import Poles, poles_of
+
+
+def test_filters_do_not_change_with_length_or_declared_maximum(generator: torch.Generator) -> None:
+    filters = ImplicitFilter(3, 2, generator=generator).double()
+    short, long = filters(10), filters(5000)
+    torch.testing.assert_close(short, long[..., :10], rtol=0, atol=1e-14)
+    ops = [Hyena(3, 2, max_length=m, generator=torch.Generator().manual_seed(0)) for m in (64, 4096, None)]
+    u = torch.randn(1, 64, 3, generator=generator)
+    for op in ops[1:]:
+        torch.testing.assert_close(op(u), ops[0](u), rtol=0, atol=0)
+
+
+def test_filters_fade_and_are_about_equally_strong_at_first(generator: torch.Generator) -> None:
+    h = ImplicitFilter(16, 2, longest=100.0, generator=generator)(5000)
+    energy = h[..., 1:].norm(dim=-1)
+    assert energy.min() > 0.05 and energy.max() < 5
+    assert (h[..., -100:].abs().amax(-1) < 0.05).all()
+
+
+def test_sums_of_powers_are_found_exactly(generator: torch.Generator) -> None:
+    t = torch.arange(60, dtype=torch.float64)
+    h = torch.stack([0.9**t - 0.5 * (-0.7) ** t, 0.95**t * torch.cos(0.4 * t)])
+    h[:, 0] += 2.0
+    found = poles_of(h, 2)
+    assert found.error.max() < 1e-10
+    torch.testing.assert_close(found.filter(200)[0, 199], (0.9 ** torch.tensor(199.0)).double(), rtol=0, atol=1e-9)
+    torch.testing.assert_close(found.direct, torch.tensor([2.0, 2.0]).double(), rtol=0, atol=1e-8)
+    assert found.pole.abs().max() <= 1
+
+
+def decode(distilled: Distilled, u: Tensor) -> Tensor:
+    state, ys = distilled.start(len(u)), []
+    for t in range(u.shape[1]):
+        y, state = distilled.step(u[:, t], state)
+        ys.append(y)
+    return torch.stack(ys, 1)
+
+
+class Given(nn.Module):
+    """Filters that are what they are said to be."""
+
+    def __init__(self, poles: Poles) -> None:
+        super().__init__()
+        self.poles = poles
+
+    def forward(self, length: int) -> Tensor:
+        return self.poles.filter(length)
+
+
+@torch.no_grad()
+def test_a_distilled_recurrence_decodes_the_operator_with_its_filters(generator: torch.Generator) -> None:
+    op, u = Hyena(4, 2, generator=generator).double(), torch.randn(2, 120, 4, dtype=torch.float64, generator=generator)
+    distilled = distil(op, 120, 10)
+    approximate = decode(distilled, u)
+    op.filters = Given(distilled.poles)  # type: ignore[assignment]
+    torch.testing.assert_close(approximate, op(u), rtol=0, atol=1e-10)
+
+
+@torch.no_grad()
+def test_the_reported_error_is_that_of_the_filters_and_falls_with_poles(generator: torch.Generator) -> None:
+    op = Hyena(4, 2, generator=generator).double()
+    h, errors = op.filters(120), []
+    for K in (4, 16, 59):
+        distilled = distil(op, 120, K)
+        relative = (distilled.poles.filter(120) - h).norm(dim=-1) / h.norm(dim=-1)
+        assert distilled.error == pytest.approx(float(relative.max()))
+        errors.append(float(relative.square().mean()))
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+
+
+def test_too_many_poles_are_refused(generator: torch.Generator) -> None:
+    with pytest.raises(InputError, match="distil: K must be at most half the length of the filters less one, 4; got 5"):
+        distil(Hyena(2, 1, generator=generator), 10, 5)
