@@ -9,11 +9,11 @@ import os
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from harness import machine
 
+FOLDER = Path(__file__).parent
 TOOLS = ("run", "harness")
 
 

@@ -18,6 +18,7 @@ from partita.core.quantity import Verdict, worst
 ESS_TIGHT, ESS_LOOSE = 0.10, 0.02  # share of the chains that carry the weight
 KHAT_TIGHT, KHAT_LOOSE = 0.7, 1.0
 GAP_TIGHT, GAP_LOOSE = 1.0, 4.0  # nats between forward and reverse annealing
+KHAT_NORMAL = 0.5  # tail index of what is averaged above which its variance is infinite
 LEAST_FOR_TAIL = 25
 MIN_ESS = 5.0  # below this a standard error means nothing
 
@@ -54,25 +55,59 @@ def pareto_khat(log_w: Tensor) -> float:
         return -math.inf
     try:
         with np.errstate(divide="ignore", invalid="ignore"):  # ties at the threshold
-            return float(array_stats.psislw(log_w.cpu().numpy())[1])
+            return float(array_stats.psislw(-log_w.cpu().numpy())[1])  # it takes log-likelihoods, whose weights are 1 / p
     except ValueError:  # "All tail values are the same"
         return -math.inf
 
 
 def verdict_on_weights(report: WeightReport) -> Verdict:
     """One side alone: from effective sample size and k-hat."""
-    return worst(_verdict_on_ess(report), _below(report.khat, KHAT_TIGHT, KHAT_LOOSE))
+    return worst(verdict_on_ess(report.ess, report.n), _below(report.khat, KHAT_TIGHT, KHAT_LOOSE))
 
 
 def verdict_on_sandwich(forward: WeightReport, reverse: WeightReport, gap: float) -> Verdict:
     """Both sides: from their effective sample sizes and the distance between them; where the sides meet, heavy tails only loosen."""
     tails = max(forward.khat, reverse.khat, key=lambda khat: -math.inf if math.isnan(khat) else khat)
-    verdict = worst(_verdict_on_ess(forward), _verdict_on_ess(reverse), _below(abs(gap), GAP_TIGHT, GAP_LOOSE))
+    verdict = worst(verdict_on_ess(forward.ess, forward.n), verdict_on_ess(reverse.ess, reverse.n), _below(abs(gap), GAP_TIGHT, GAP_LOOSE))
     return worst(verdict, _below(tails, KHAT_TIGHT, math.inf))
 
 
-def _verdict_on_ess(report: WeightReport) -> Verdict:
-    share = report.ess / report.n if report.ess >= MIN_ESS else 0.0
+def tail_indices(terms: Tensor) -> tuple[float, float]:
+    """Pareto k-hat of the left and the right tail of what is averaged, ``(n,)``; minus infinity where a tail has no spread."""
+    return _tail_index(-terms), _tail_index(terms)
+
+
+def verdict_on_mean(khat: float, n: int) -> Verdict:
+    """A mean of ``n`` terms: tight where its variance is surely finite, no use where k-hat says that it is not.
+
+    The error of k-hat is that of a Pareto tail of min(n / 5, 3 sqrt n) terms.
+    """
+    if math.isnan(khat):
+        return "loose"
+    error = (1 + max(khat, 0.0)) / math.sqrt(min(n / 5, 3 * math.sqrt(n)))
+    return _below(khat, KHAT_NORMAL - error, KHAT_NORMAL)
+
+
+def _tail_index(terms: Tensor) -> float:
+    from arviz_stats.base.array import array_stats
+
+    if len(terms) < LEAST_FOR_TAIL:
+        return math.nan
+    spread = terms.std()
+    if not bool(spread > 0):
+        return -math.inf
+    try:
+        with np.errstate(all="ignore"):  # ties at the threshold
+            scaled = ((terms - terms.mean()) / spread).cpu().numpy()[None]
+            khat = float(np.asarray(array_stats.pareto_khat(scaled, r_eff=1.0, tail="right")))
+    except ValueError:  # a tail of equal values
+        return -math.inf
+    return -math.inf if math.isnan(khat) else khat
+
+
+def verdict_on_ess(ess: float, n: int) -> Verdict:
+    """From the share of the draws that carry the weight."""
+    share = ess / n if ess >= MIN_ESS else 0.0
     return _below(-share, -ESS_TIGHT, -ESS_LOOSE)
 
 

@@ -1,0 +1,137 @@
+r"""What a step of a sequence is: how the network takes it in, and how it is predicted from a context.
+
+.. math:: p(x_t \mid c_t) = \prod_{i=1}^{E} p(x_{ti} \mid x_{t,<i},\, c_t)                    (theory/sequences.md, eq. 4.3)
+
+Letters: B batch, L length, E numbers in a step, K states, W width of the network, c context.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from partita.core import rng
+from partita.core.errors import invalid
+from partita.core.protocols import Batch
+from partita.core.support import Binary, Categorical, Real, Support
+from partita.models.directed.autoregressive import emissions
+from partita.nets.base import linear
+from partita.nets.masked import MaskedMLP
+
+
+class Step(nn.Module, ABC):
+    """One kind of step: ``element`` is its support."""
+
+    element: Support
+
+    @abstractmethod
+    def embed(self, x: Tensor) -> Tensor:
+        """``(*, E) -> (*, W)``."""
+
+    @abstractmethod
+    def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
+        """``(*, W), (*, E) -> (*)``."""
+
+    @abstractmethod
+    def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
+        """``(*, W) -> (*, E)``."""
+
+    def initialise(self, batch: Batch, x: Tensor) -> None:
+        """Set biases from steps of training data, ``(n, E)``; nothing by default."""
+
+
+class Token(Step):
+    """One of K states, embedded by a table and predicted by a softmax."""
+
+    def __init__(self, width: int, states: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.element = Categorical(1, states)
+        self.table = nn.Parameter(rng.normal((states, width), torch.empty(0, device=generator.device), generator) * 0.5)
+        self.out = linear(width, states, generator=generator)
+
+    def embed(self, x: Tensor) -> Tensor:
+        index = x.squeeze(-1).long()
+        outside = (index < 0) | (index >= len(self.table))
+        if outside.any():
+            remedy = "Build the vocabulary from all of the data."
+            raise invalid("Autoregressive", "x", f"hold tokens from 0 to {len(self.table) - 1}", int(index[outside][0]), remedy)
+        return nn.functional.embedding(index, self.table)
+
+    def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
+        return emissions.categorical_log_prob(self.out(context), x.squeeze(-1))
+
+    def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
+        return emissions.draw_categorical(self.out(context), temperature, top_p, generator).unsqueeze(-1)
+
+    @torch.no_grad()
+    def initialise(self, batch: Batch, x: Tensor) -> None:
+        counts = torch.bincount(x.long().flatten(), minlength=len(self.table)).to(self.out.bias)
+        self.out.bias.copy_((counts + 0.5).log() - (counts + 0.5).sum().log())
+
+
+class Bits(Step):
+    """E zeros and ones, each given those before it by a masked network, so that notes of a chord need not be independent."""
+
+    def __init__(self, width: int, size: int, hidden: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.element = Binary(size)
+        self.into = linear(size, width, generator=generator)
+        self.net = MaskedMLP(size, 1, widths=(hidden,), context=width, generator=generator)
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.into(x)
+
+    def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
+        return emissions.bernoulli_log_prob(self.net(x, context).squeeze(-1), x).sum(-1)
+
+    def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
+        x = context.new_zeros(*context.shape[:-1], self.element.width)
+        for i in range(self.element.width):
+            x[..., i] = emissions.draw_bernoulli(self.net(x, context)[..., i, 0], temperature, top_p, generator)
+        return x
+
+    @torch.no_grad()
+    def initialise(self, batch: Batch, x: Tensor) -> None:
+        p = (x.double().sum(0) + 0.5) / (len(x) + 1)
+        self.net.last.layer.bias.copy_(p.logit())
+
+
+class Values(Step):
+    """E real numbers, each a mixture of normals given the ones before it in the step; standardised by training data inside the model."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, width: int, size: int, hidden: int, components: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.element, self.components = Real(size), components
+        self.into = linear(size, width, generator=generator)
+        self.net = MaskedMLP(size, 3 * components, widths=(hidden,), context=width, generator=generator)
+        self.register_buffer("shift", torch.zeros(size, device=generator.device))
+        self.register_buffer("scale", torch.ones(size, device=generator.device))
+        with torch.no_grad():
+            bias = self.net.last.layer.bias.view(size, 3, components)
+            bias[:, 1] = torch.linspace(-1.5, 1.5, components) if components > 1 else 0.0
+            bias[:, 2] = -0.7
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.into((x - self.shift) / self.scale)
+
+    def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
+        z = (x - self.shift) / self.scale
+        return (emissions.mixture_log_prob(self.net(z, context), z) - self.scale.log()).sum(-1)
+
+    def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
+        z = context.new_zeros(*context.shape[:-1], self.element.width)
+        for i in range(self.element.width):
+            z[..., i] = emissions.draw_mixture(self.net(z, context)[..., i, :], temperature, generator)
+        return z * self.scale + self.shift
+
+    @torch.no_grad()
+    def initialise(self, batch: Batch, x: Tensor) -> None:
+        deviation = x.double().std(0, correction=0)
+        if not (deviation > 0).all():
+            column = int((deviation <= 0).nonzero()[0])
+            raise invalid("Autoregressive", "x", "vary in every column to have a density", f"one value throughout column {column}")
+        self.shift.copy_(x.double().mean(0))
+        self.scale.copy_(deviation)

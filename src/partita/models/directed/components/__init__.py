@@ -1,0 +1,1 @@
+"""Families of mixture components, one file each."""

@@ -1,0 +1,148 @@
+r"""What a mixture asks of its components: K distributions of one family on the same columns, fitted together.
+
+In an exponential family all of it is two products with the features t(x):
+
+.. math:: \log p_k(x) = b(x) + \eta_k^\top t(x), \qquad T_k = \sum_n r_{nk}\, t(x_n)          (theory/mixtures.md, eq. 10.4)
+
+Rows may have missing values (NaN); their scores are those of what was observed.
+
+Letters: B rows, D columns, K components, F features, r responsibilities (K, B).
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partita.core.support import Support
+
+Statistics = dict[str, Tensor]  # expected sufficient statistics; sums over rows, so that chunks add up
+
+
+class Component(nn.Module, ABC):
+    """K distributions of one family."""
+
+    support: Support
+    count: int  # K
+
+    def ready(self) -> Any:
+        """What all blocks of rows share at these parameters, computed once for them."""
+        return None
+
+    @abstractmethod
+    def scores(self, x: Tensor, ready: Any) -> tuple[Tensor, Any]:
+        """log p_k(x) of what was observed, ``(B, D) -> (K, B)``, and the work that :meth:`statistics` can use again."""
+
+    def expected_scores(self, x: Tensor, ready: Any) -> tuple[Tensor, Any]:
+        """The scores of an E-step: averaged over what else is latent, where parameters have a posterior."""
+        return self.scores(x, ready)
+
+    @abstractmethod
+    def statistics(self, r: Tensor, kept: Any) -> Statistics:
+        """Expected sufficient statistics under responsibilities r, ``(K, B)``, of the rows that ``kept`` comes from."""
+
+    @abstractmethod
+    def maximise(self, statistics: Statistics) -> None:
+        """Set the parameters to those that make the expected log-likelihood largest."""
+
+    @abstractmethod
+    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+        """Set all components to the whole data's column means and variances, ``(D,)``: where a start begins."""
+
+    @abstractmethod
+    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+        """One row from each of the components ``index``, ``(n,) -> (n, D)``."""
+
+    @abstractmethod
+    def fill_mean(self, x: Tensor) -> Tensor:
+        """Expectation of every value given the observed ones, by component, ``(B, D) -> (K, B, D)``."""
+
+    @abstractmethod
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+        """The rows with missing values drawn given the observed ones, from the components ``index``, ``(B, D)``."""
+
+    def cells(self, missing: bool) -> int:
+        """Numbers that the work on one row takes, so that blocks of rows fit a cache."""
+        return 4 * (self.count + self.support.width)
+
+    @abstractmethod
+    def freedom(self) -> int:
+        """Number of free parameters."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Constructor arguments as JSON."""
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Rows as points whose distances mean something, for k-means++."""
+        return x
+
+    def prior(self) -> Tensor | float:
+        """The log prior of the parameters, where there is one; it is maximised with the likelihood."""
+        return 0.0
+
+    def ailments(self) -> list[str]:
+        """What had to be held back to keep the parameters proper, one sentence each."""
+        return []
+
+
+class Factorised(Component):
+    """Columns that are independent within a component, each in an exponential family: features of a column ``(F, D, B)``.
+
+    Missing values simply drop out of the sums: the mask of observed values is the first feature.
+    """
+
+    @abstractmethod
+    def features(self, x: Tensor) -> Tensor:
+        """Mask and sufficient statistics of each column, zero where missing, ``(B, D) -> (F, D, B)``."""
+
+    @abstractmethod
+    def natural(self) -> Tensor:
+        """Their coefficients, minus the log normaliser first, ``(K, F, D)``."""
+
+    def base(self, x: Tensor) -> Tensor | float:
+        """b(x), ``(B, D) -> (B,)``."""
+        return 0.0
+
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """Column means by component, ``(K, D)``."""
+
+    def ready(self) -> Tensor:
+        return self.natural().flatten(1)
+
+    def scores(self, x: Tensor, ready: Tensor) -> tuple[Tensor, Any]:
+        features = self.features(x)
+        return ready @ features.flatten(0, 1) + self.base(x), features
+
+    def statistics(self, r: Tensor, kept: Any) -> Statistics:
+        return {"t": (kept.flatten(0, 1) @ r.mT).mT.unflatten(1, kept.shape[:2])}
+
+    def fill_mean(self, x: Tensor) -> Tensor:
+        return torch.where(x.isnan(), self.mean()[:, None], x)
+
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+        return torch.where(x.isnan(), self.draw(index, generator=generator), x)
+
+
+def observed(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The mask of observed values as numbers, and the rows with zeros where they are missing, both ``(D, B)``."""
+    x = x.mT.contiguous()
+    mask = ~x.isnan()
+    return mask.to(x), torch.where(mask, x, 0.0)
+
+
+def means_of(total: Tensor, n: Tensor, otherwise: Tensor) -> Tensor:
+    """total / n, and ``otherwise`` where nothing was seen."""
+    return torch.where(n > 0, total / n.clamp_min(torch.finfo(n.dtype).tiny), otherwise)
+
+
+def names_of(flags: Tensor) -> str:
+    """Components whose flag is set, in words.
+
+    >>> names_of(torch.tensor([True, False, True])), names_of(torch.tensor([False, True]))
+    ('components 0, 2', 'component 1')
+    """
+    found = flags.nonzero().flatten().tolist()
+    return f"component{'s' * (len(found) > 1)} {', '.join(map(str, found[:8]))}{', ...' * (len(found) > 8)}"

@@ -1,0 +1,186 @@
+r"""Bernoulli, categorical and Poisson components: columns independent given the component.
+
+.. math:: p_k(x) = \prod_i p(x_i \mid \theta_{ki}), \qquad
+          \theta_{ki} = \frac{\sum_n r_{nk} m_{ni} t(x_{ni})}{\sum_n r_{nk} m_{ni}}          (theory/mixtures.md, eq. 10.7)
+
+Probabilities and rates are kept above ``FLOOR``: the maximiser under that constraint is the clamped mean, so the likelihood
+still never falls, and no row is impossible.
+
+Letters: B rows, D columns, K components, S states, m observed.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from partita.core import rng
+from partita.core.checks import check_count
+from partita.core.support import Binary, Categorical, Count
+from partita.models.directed.components.base import Factorised, Statistics, means_of, observed
+
+FLOOR = 1e-6
+
+
+class Discrete(Factorised):
+    """A factorised component whose columns have listed values, so that the most probable one can be found."""
+
+    @abstractmethod
+    def values(self) -> Tensor:
+        """The values among which the most probable one lies, ``(V,)``."""
+
+    @abstractmethod
+    def log_mass(self, values: Tensor) -> Tensor:
+        """log p of each value in each column, ``(V,) -> (K, D, V)``."""
+
+    def mode(self, r: Tensor) -> Tensor:
+        """The most probable value of each column under mixed components, ``(K, B) -> (B, D)``."""
+        values = self.values()
+        mass = self.log_mass(values).exp()
+        return values[torch.einsum("kb,kdv->bdv", r, mass).argmax(-1)]
+
+
+class BernoulliComponent(Discrete):
+    """Zeros and ones with probabilities sigmoid(``logits``), (K, D)."""
+
+    def __init__(self, count: int, visible: int, *, device: torch.device) -> None:
+        super().__init__()
+        self.count, self.support = count, Binary(visible)
+        self.logits = nn.Parameter(torch.zeros(count, visible, dtype=torch.float64, device=device))
+
+    def features(self, x: Tensor) -> Tensor:
+        return torch.stack(observed(x))
+
+    def natural(self) -> Tensor:
+        return torch.stack([-functional.softplus(self.logits), self.logits], 1)
+
+    def mean(self) -> Tensor:
+        return torch.sigmoid(self.logits)
+
+    @torch.no_grad()
+    def maximise(self, statistics: Statistics) -> None:
+        n, ones = statistics["t"].unbind(1)
+        self.logits.copy_(torch.logit(means_of(ones, n, self.mean()).clamp(FLOOR, 1 - FLOOR)))
+
+    @torch.no_grad()
+    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+        self.logits.copy_(torch.logit(mean.clamp(FLOOR, 1 - FLOOR)).expand_as(self.logits))
+
+    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+        return rng.bernoulli(self.mean()[index], generator)
+
+    def values(self) -> Tensor:
+        return self.support.values().to(self.logits)
+
+    def log_mass(self, values: Tensor) -> Tensor:
+        return functional.logsigmoid(self.logits[..., None] * (2 * values - 1))
+
+    def freedom(self) -> int:
+        return self.logits.numel()
+
+    def settings(self) -> dict[str, Any]:
+        return {"component": "bernoulli"}
+
+
+class CategoricalComponent(Discrete):
+    """States 0 to S-1 with log probabilities log_softmax(``logits``), (K, D, S)."""
+
+    def __init__(self, count: int, visible: int, states: int, *, device: torch.device) -> None:
+        super().__init__()
+        check_count("Mixture", "states", states, 2)
+        self.count, self.support = count, Categorical(visible, states)
+        self.logits = nn.Parameter(torch.zeros(count, visible, states, dtype=torch.float64, device=device))
+
+    def features(self, x: Tensor) -> Tensor:
+        """One indicator per state, zero where missing, ``(S, D, B)``: they sum to the mask, so the mask itself is left out."""
+        return torch.stack([(x.mT == state).to(self.logits) for state in range(self.support.K)])  # type: ignore[attr-defined]
+
+    def natural(self) -> Tensor:
+        return torch.log_softmax(self.logits, -1).movedim(-1, 1)
+
+    def mean(self) -> Tensor:
+        return torch.softmax(self.logits, -1) @ self.values()
+
+    @torch.no_grad()
+    def maximise(self, statistics: Statistics) -> None:
+        counts = statistics["t"].movedim(1, -1)
+        p = means_of(counts, counts.sum(-1, keepdim=True), torch.softmax(self.logits, -1))
+        low = p < FLOOR
+        share = (1 - FLOOR * low.sum(-1, keepdim=True)) / torch.where(low, 0.0, p).sum(-1, keepdim=True)
+        self.logits.copy_(torch.where(low, FLOOR, p * share).log())
+
+    @torch.no_grad()
+    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+        self.logits.zero_()
+
+    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+        edges = torch.softmax(self.logits, -1).cumsum(-1)[index]
+        u = rng.uniform((*edges.shape[:-1], 1), edges, generator)
+        return (u > edges[..., :-1]).sum(-1).to(edges)
+
+    def values(self) -> Tensor:
+        return self.support.values().to(self.logits)
+
+    def log_mass(self, values: Tensor) -> Tensor:
+        return torch.log_softmax(self.logits, -1)
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.features(x).flatten(0, 1).mT
+
+    def freedom(self) -> int:
+        return self.logits.numel() - self.logits[..., 0].numel()
+
+    def settings(self) -> dict[str, Any]:
+        return {"component": "categorical", "states": self.logits.shape[-1]}
+
+
+class PoissonComponent(Discrete):
+    """Counts with rates exp(``log_rate``), (K, D)."""
+
+    def __init__(self, count: int, visible: int, *, device: torch.device) -> None:
+        super().__init__()
+        self.count, self.support = count, Count(visible)
+        self.log_rate = nn.Parameter(torch.zeros(count, visible, dtype=torch.float64, device=device))
+
+    def features(self, x: Tensor) -> Tensor:
+        return torch.stack(observed(x))
+
+    def natural(self) -> Tensor:
+        return torch.stack([-self.log_rate.exp(), self.log_rate], 1)
+
+    def base(self, x: Tensor) -> Tensor:
+        return -torch.lgamma(torch.where(x.isnan(), 0.0, x) + 1).sum(-1)
+
+    def mean(self) -> Tensor:
+        return self.log_rate.exp()
+
+    @torch.no_grad()
+    def maximise(self, statistics: Statistics) -> None:
+        n, total = statistics["t"].unbind(1)
+        self.log_rate.copy_(means_of(total, n, self.mean()).clamp_min(FLOOR).log())
+
+    @torch.no_grad()
+    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+        self.log_rate.copy_(mean.clamp_min(FLOOR).log().expand_as(self.log_rate))
+
+    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+        return rng.draw(torch.distributions.Poisson(self.mean()[index], validate_args=False), generator)
+
+    def values(self) -> Tensor:
+        """Up to the largest rate: beyond the largest mode of its parts the mass of a mixture only falls."""
+        return torch.arange(int(self.mean().max()) + 1, device=self.log_rate.device).to(self.log_rate)
+
+    def log_mass(self, values: Tensor) -> Tensor:
+        rate = self.log_rate[..., None]
+        return values * rate - rate.exp() - torch.lgamma(values + 1)
+
+    def embed(self, x: Tensor) -> Tensor:
+        return x.sqrt()  # whose spread does not grow with the rate
+
+    def freedom(self) -> int:
+        return self.log_rate.numel()
+
+    def settings(self) -> dict[str, Any]:
+        return {"component": "poisson"}

@@ -1,0 +1,147 @@
+r"""Collapsed Gibbs sampling of a partition: every row in turn leaves its cluster and chooses one, parameters integrated out.
+
+.. math:: p(z_i = k \mid z_{\setminus i}, x) \propto n_k^{(-i)}\, p(x_i \mid x_{k \setminus i}), \qquad
+          p(z_i = \text{new}) \propto \alpha\, p(x_i)          (theory/dirichlet.md, eq. 20.10)
+
+Letters: n rows, D columns, K clusters, G numbers in a cluster's row.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from partita.models.directed.dirichlet_process.incremental import GAUSSIAN, log_marginal, log_predictive, move_row, settle, stat_size
+
+ROOM = 16  # clusters that fit before the arrays grow
+
+
+@njit(cache=True, nogil=True)
+def accumulate(x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count ``(K,)``, mean ``(K, D)`` and scatter about the mean ``(K, D, D)`` of every cluster, by Welford's recursion."""
+    n, D = x.shape
+    count, mean = np.zeros(clusters, np.int64), np.zeros((clusters, D))
+    scatter, old = np.zeros((clusters, D if scatters else 0, D if scatters else 0)), np.empty(D)
+    for i in range(n):
+        k = z[i]
+        count[k] += 1
+        for a in range(D):
+            old[a] = x[i, a] - mean[k, a]
+            mean[k, a] += old[a] / count[k]
+        if scatters:
+            for a in range(D):
+                for b in range(D):
+                    scatter[k, a, b] += old[a] * (x[i, b] - mean[k, b])
+    return count, mean, scatter
+
+
+@njit(cache=True)
+def settle_all(kind: int, prior: np.ndarray, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray, room: int) -> np.ndarray:
+    """The rows of all clusters and, last, that of an empty one, ``(room + 1, G)``."""
+    D = mean.shape[1]
+    stats, nothing = np.empty((room + 1, stat_size(kind, D))), np.zeros((D, D))
+    for k in range(len(count)):
+        settle(kind, prior, count[k], mean[k], scatter[k], stats[k])
+    settle(kind, prior, 0, np.zeros(D), nothing, stats[room])
+    return stats
+
+
+@njit(cache=True, nogil=True)
+def sweep(kind: int, prior: np.ndarray, table: np.ndarray, x: np.ndarray, z: np.ndarray, alpha: float, seed: int) -> None:
+    """Move every row once; ``z`` (labels 0 to K - 1, all in use) changes in place."""
+    np.random.seed(seed)
+    n, D = x.shape
+    K = z.max() + 1
+    count, mean, scatter = accumulate(x, z, K, kind == GAUSSIAN)
+    stats = settle_all(kind, prior, count, mean, scatter, K + ROOM)  # the last is empty
+    count, names = np.append(count, np.zeros(ROOM, np.int64)), np.arange(K + ROOM)
+    work, weight, log_alpha = np.empty(D), np.empty(K + ROOM + 1), math.log(alpha)
+    for i in range(n):  # names[:K] are the labels in use, names[K:] those that are free
+        K = _leave(kind, prior, x, z, i, count, stats, names, K, work)
+        for k in range(K):
+            weight[k] = log_predictive(kind, prior, table, x, i, int(count[names[k]]), stats, int(names[k]), work)
+        weight[K] = log_alpha + log_predictive(kind, prior, table, x, i, 0, stats, len(count), work)
+        k = choose(weight, K + 1)
+        if k == K:
+            if len(count) == K:
+                count, stats, names, weight = _grow(count, stats, names)
+            stats[names[K]] = stats[len(count)]
+            K += 1
+        z[i] = names[k]
+        move_row(kind, prior, x, i, int(count[z[i]]), 1, stats, z[i], work)
+        count[z[i]] += 1
+    _renumber(z, names[:K], len(count))
+
+
+@njit(cache=True)
+def _leave(
+    kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, i: int, count: np.ndarray, stats: np.ndarray, names: np.ndarray, K: int,
+    work: np.ndarray,
+) -> int:  # fmt: skip
+    """Row i leaves its cluster; the label of one left empty becomes free. Returns K."""
+    k = z[i]
+    z[i] = -1
+    count[k] -= 1
+    if count[k] == 0:
+        place = 0
+        while names[place] != k:
+            place += 1
+        names[place], names[K - 1] = names[K - 1], k
+        return K - 1
+    if not move_row(kind, prior, x, i, int(count[k]) + 1, -1, stats, k, work):
+        _rebuild(kind, prior, x, z, k, stats[k])
+    return K
+
+
+@njit(cache=True)
+def _renumber(z: np.ndarray, names: np.ndarray, room: int) -> None:
+    """Labels from 0 to K - 1."""
+    number = np.empty(room, np.int64)
+    for k in range(len(names)):
+        number[names[k]] = k
+    for i in range(len(z)):
+        z[i] = number[z[i]]
+
+
+@njit(cache=True)
+def _rebuild(kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, k: int, stat: np.ndarray) -> None:
+    """A cluster's row from its members, where taking one out by a downdate would lose too many digits."""
+    members = np.flatnonzero(z == k)
+    count, mean, scatter = accumulate(x[members], np.zeros(len(members), np.int64), 1, kind == GAUSSIAN)
+    settle(kind, prior, count[0], mean[0], scatter[0], stat)
+
+
+@njit(cache=True)
+def _grow(count: np.ndarray, stats: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Twice the room."""
+    K = len(count)
+    wider = np.empty((2 * K + 1, stats.shape[1]))
+    wider[:K], wider[2 * K] = stats[:K], stats[K]
+    return np.append(count, np.zeros(K, np.int64)), wider, np.append(names, np.arange(K, 2 * K)), np.empty(2 * K + 1)
+
+
+@njit(cache=True)
+def choose(weight: np.ndarray, size: int) -> int:
+    """A number below ``size`` with probability proportional to exp(weight), which is used up."""
+    top = weight[0]
+    for k in range(1, size):
+        top = max(top, weight[k])
+    total = 0.0
+    for k in range(size):
+        total += math.exp(weight[k] - top)
+        weight[k] = total
+    u = np.random.random() * total
+    for k in range(size - 1):
+        if u < weight[k]:
+            return k
+    return size - 1
+
+
+@njit(cache=True)
+def log_evidence(kind: int, prior: np.ndarray, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> float:
+    """log p(x | partition), base terms left out: the sum of the clusters' log marginals."""
+    K, D = mean.shape
+    stats, total = settle_all(kind, prior, count, mean, scatter, K), 0.0
+    for k in range(K):
+        total += log_marginal(kind, prior, count[k], stats[k], stats[K], D)
+    return total

@@ -1,0 +1,190 @@
+r"""The Dirichlet process mixture, as draws from its posterior.
+
+.. math:: x_i \sim \mathcal K(\theta_i), \quad \theta_i \sim G, \quad G \sim \mathrm{DP}(\alpha, H), \qquad
+          p(x \mid \text{data}) \approx \frac1S \sum_s \Big[ \sum_k \frac{n_{sk}}{n + \alpha_s} p(x \mid \text{cluster } sk)
+          + \frac{\alpha_s}{n + \alpha_s} p(x) \Big]          (theory/dirichlet.md, eq. 20.15)
+
+Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.checks import check_choice, check_count, check_real
+from partita.core.errors import Unsupported, invalid
+from partita.core.protocols import Data, DirectedModel
+from partita.models.directed.dirichlet_process import priors
+from partita.models.directed.dirichlet_process.kernels import KERNELS, Clusters, Kernel
+
+NUMBERS = 1 << 22  # rows x clusters x columns scored at once
+GROWING = ("sweeps", "alphas", "partitions", "owner", "count", "mean", "scatter")
+
+
+class DPMixture(DirectedModel):
+    """A mixture with as many clusters as the data ask for.
+
+    A fit by :class:`partita.objectives.CollapsedGibbs` or :class:`partita.objectives.InstantiatedGibbs` leaves draws of its posterior
+    in it: partitions of the training rows, alpha, and what each cluster holds.
+
+    Arguments:
+        visible: Number of columns D.
+        kernel: ``"gaussian"``, ``"bernoulli"`` or ``"multinomial"`` (counts, given each row's total).
+        alpha: The concentration; None gives it a Gamma prior and draws it along.
+        known_scale: Standard deviation within clusters, of all or of each column, where it is known; else Gaussian clusters have
+            covariances of their own under a normal-inverse-Wishart prior.
+        prior_mean: Mean of the clusters' means; None takes the data's.
+        prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the data's.
+        alpha_shape, alpha_rate: Of the Gamma prior.
+        generator: Its device is the model's.
+
+    >>> DPMixture(2, alpha=1.0, generator=torch.Generator()).title()
+    'DPMixture(gaussian, 2)'
+    """
+
+    offers = frozenset({"posterior_draws"})
+    prior: Tensor
+    sweeps: Tensor  # (S,) numbers of the kept sweeps
+    alphas: Tensor  # (S, C)
+    partitions: Tensor  # (S, C, n) labels
+    owner: Tensor  # (P,) which draw, s C + c, a cluster belongs to, rising
+    count: Tensor
+    mean: Tensor
+    scatter: Tensor
+
+    def __init__(
+        self,
+        visible: int,
+        kernel: str = "gaussian",
+        *,
+        alpha: float | None = None,
+        known_scale: Any = None,
+        prior_mean: Any = None,
+        prior_scale: Any = None,
+        alpha_shape: float = 1.0,
+        alpha_rate: float = 1.0,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        check_count("DPMixture", "visible", visible)
+        check_choice("DPMixture", "kernel", kernel, ("gaussian", "bernoulli", "multinomial"))
+        for name, value in (("alpha", alpha), ("alpha_shape", alpha_shape), ("alpha_rate", alpha_rate)):
+            if value is not None:
+                check_real("DPMixture", name, value, 0, open_low=True)
+        _check_prior(kernel, known_scale, prior_mean, prior_scale, visible)
+        self.visible, self.kernel_name, self.alpha = visible, kernel, alpha
+        self.given = {"known_scale": known_scale, "prior_mean": prior_mean, "prior_scale": prior_scale}
+        self.alpha_shape, self.alpha_rate = alpha_shape, alpha_rate
+        self.law = KERNELS["known_scale" if known_scale is not None else kernel]
+        self.support = self.law.support(visible)
+        square = visible if self.law.scatters else 0
+        zeros = {"dtype": torch.float64, "device": generator.device}
+        self.register_buffer("prior", torch.zeros(self.law.prior_size(visible), **zeros))
+        self.register_buffer("sweeps", torch.zeros(0, dtype=torch.int64, device=generator.device))
+        self.register_buffer("alphas", torch.zeros(0, 1, **zeros))
+        self.register_buffer("partitions", torch.zeros(0, 1, 0, dtype=torch.int32, device=generator.device))
+        self.register_buffer("owner", torch.zeros(0, dtype=torch.int64, device=generator.device))
+        for name, shape in (("count", (0,)), ("mean", (0, visible)), ("scatter", (0, square, square))):
+            self.register_buffer(name, torch.zeros(shape, **zeros))
+
+    @property
+    def kernel(self) -> Kernel:
+        """The conjugate pair at this model's prior."""
+        return self.law(self.prior, self.visible)
+
+    @property
+    def draws(self) -> int:
+        """Posterior draws kept, S C."""
+        return self.alphas.numel()
+
+    @property
+    def device_like(self) -> Tensor:
+        return self.prior
+
+    def title(self) -> str:
+        return f"DPMixture({self.kernel_name}, {self.visible})"
+
+    def settings(self) -> dict[str, Any]:
+        given = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in self.given.items()}
+        gamma = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate}
+        return {"visible": self.visible, "kernel": self.kernel_name, "alpha": self.alpha, **given, **gamma}
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        """Set the prior from the data's scale, where it is not given, and forget earlier draws."""
+        x = data.batch(torch.arange(len(data)), generator=generator).x.double().cpu()
+        if self.kernel_name == "bernoulli":
+            prior = torch.full_like(self.prior, priors.PSEUDO_COUNT)
+        elif self.kernel_name == "multinomial":
+            prior = priors.multinomial_prior(x, generator)
+        elif self.given["known_scale"] is None:
+            prior = priors.gaussian_prior(x, self.given["prior_mean"])
+        else:
+            prior = priors.known_scale_prior(x, **self.given)
+        self.prior.copy_(prior)
+        self.make_room({name: getattr(self, name)[:0] for name in GROWING})
+
+    def make_room(self, weights: dict[str, Tensor]) -> None:
+        """Give the buffers that grow with the draws the shapes of ``weights``."""
+        for name in GROWING:
+            own, new = getattr(self, name), weights.get(name)
+            if new is not None and new.dim() == own.dim() and (name in ("alphas", "partitions") or new.shape[1:] == own.shape[1:]):
+                setattr(self, name, torch.zeros_like(new, device=self.prior.device))
+
+    def clusters(self, chosen: Tensor | None = None) -> Clusters:
+        """The clusters of all draws, or the chosen ones."""
+        chosen = torch.arange(len(self.owner), device=self.owner.device) if chosen is None else chosen
+        return Clusters(self.count[chosen], self.mean[chosen], self.scatter[chosen])
+
+    def log_predictive(self, x: Tensor) -> Tensor:
+        """log p(x | draw) of every kept draw, parameters integrated out, ``(N, D) -> (S C, N)``."""
+        self._check_draws("log_predictive")
+        return torch.cat([self._log_predictive(part) for part in self._parts(x)], -1)
+
+    def responsibilities(self, x: Tensor) -> Tensor:
+        """Probability of each cluster of each draw, given that x joins one of that draw's clusters, ``(N, D) -> (N, P)``."""
+        self._check_draws("responsibilities")
+        return torch.cat([torch.cat([own.softmax(-1) for own in self._joint(part)], -1) for part in self._parts(x)])
+
+    def _log_predictive(self, x: Tensor) -> Tensor:
+        alpha = self.alphas.flatten()
+        new = self.kernel.log_predictive(x, self.kernel.nothing()) + alpha.log()
+        old = torch.stack([own.logsumexp(-1) for own in self._joint(x)], -1)
+        return (torch.logaddexp(old, new) - (self.partitions.shape[-1] + alpha).log()).T
+
+    def _joint(self, x: Tensor) -> tuple[Tensor, ...]:
+        """log n_k + log p(x | cluster k), draw by draw."""
+        joint = self.kernel.log_predictive(x, self.clusters()) + self.count.log()
+        return joint.split(torch.bincount(self.owner, minlength=self.draws).tolist(), -1)
+
+    def _parts(self, x: Tensor) -> list[Tensor]:
+        """Rows, as many at a time as memory allows."""
+        return [part.to(self.prior) for part in x.split(max(1, NUMBERS // max(1, len(self.owner) * self.visible)))]
+
+    @torch.no_grad()
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+        """``n`` new rows: a posterior draw each, then a cluster of it or a new one, then a row of its predictive."""
+        self._check_draws("draw")
+        n_rows, pools = self.partitions.shape[-1], [torch.cat(pair) for pair in zip(self.clusters(), self.kernel.nothing(), strict=True)]
+        pick = torch.randint(self.draws, (n,), generator=generator, device=self.prior.device)
+        u = rng.uniform((n,), self.prior, generator) * (n_rows + self.alphas.flatten()[pick])
+        old = torch.searchsorted(self.count.cumsum(0), n_rows * pick + u, right=True)  # every draw's counts add up to all rows
+        chosen = torch.where(u < n_rows, old, len(self.owner))
+        return self.kernel.draw(Clusters(*(pool[chosen] for pool in pools)), generator=generator)
+
+    def _check_draws(self, owner: str) -> None:
+        if not self.draws:
+            raise Unsupported(f"{self.title()}.{owner} cannot run: no posterior draw is kept yet. Fit it by CollapsedGibbs first.")
+
+
+def _check_prior(kernel: str, known_scale: Any, prior_mean: Any, prior_scale: Any, width: int) -> None:
+    """Prior settings go with Gaussian kernels, and the spread of the means with a known scale."""
+    for name, value in (("known_scale", known_scale), ("prior_mean", prior_mean), ("prior_scale", prior_scale)):
+        if value is not None and kernel != "gaussian":
+            raise invalid("DPMixture", name, "be None unless kernel='gaussian'", repr(value))
+        if value is not None:
+            priors.per_column(name, value, width, positive=name != "prior_mean")
+    if prior_scale is not None and known_scale is None:
+        raise invalid("DPMixture", "prior_scale", "go with known_scale", repr(prior_scale), "Give known_scale too.")

@@ -1,0 +1,61 @@
+r"""Priors by default: what a cluster may look like, from the data's own scale.
+
+.. math:: \kappa = 0.01, \qquad \nu = \max(D + 2, 2 D), \qquad m = \bar x, \qquad
+          E[\Sigma] = \frac{S}{\nu - D - 1} = \frac{\mathrm{Cov}(x)}{10^{2/D}}          (theory/dirichlet.md, eq. 20.14)
+
+Letters: n rows, D columns.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from partita.core.errors import invalid
+from partita.models.directed.dirichlet_process.kernels import TOTALS
+
+KAPPA = 0.01  # rows that the prior's mean is worth
+PSEUDO_COUNT = 1.0  # of Beta and Dirichlet priors: uniform
+VOLUME = 10.0  # how many clusters of the expected shape would fill the data's own volume
+RIDGE = 1e-6  # of the mean variance, in every direction, so that columns that repeat one another still have a density
+
+
+def gaussian_prior(x: Tensor, prior_mean: Any = None) -> Tensor:
+    """kappa, nu, m and S: a cluster has the data's shape and a tenth of its volume, worth as many rows as there are columns."""
+    D = x.shape[1]
+    nu, off = max(D + 2.0, 2.0 * D), x - x.mean(0)
+    covariance = off.T @ off / len(x)
+    covariance += RIDGE * covariance.diagonal().mean() * torch.eye(D, dtype=x.dtype)
+    if not covariance.diagonal().min() > 0:
+        raise invalid("DPMixture", "x", "vary to have a density", "one value throughout")
+    m = x.mean(0) if prior_mean is None else per_column("prior_mean", prior_mean, D)
+    return torch.cat([x.new_tensor([KAPPA, nu]), m, ((nu - D - 1) * covariance / VOLUME ** (2 / D)).flatten()])
+
+
+def known_scale_prior(x: Tensor, known_scale: Any, prior_mean: Any, prior_scale: Any) -> Tensor:
+    """s^2, t^2 and m of every column; by default m is the mean and t the standard deviation of the column."""
+    D = x.shape[1]
+    noise = per_column("known_scale", known_scale, D, positive=True)
+    spread = x.std(0) if prior_scale is None else per_column("prior_scale", prior_scale, D, positive=True)
+    if not (spread > 0).all():
+        raise invalid("DPMixture", "prior_scale", "be given where a column does not vary", "None")
+    return torch.cat([noise.square(), spread.square(), x.mean(0) if prior_mean is None else per_column("prior_mean", prior_mean, D)])
+
+
+def multinomial_prior(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A uniform Dirichlet, and totals of random rows to draw new rows with."""
+    rows = torch.randint(len(x), (TOTALS,), generator=generator, device=generator.device).cpu()
+    return torch.cat([torch.full((x.shape[1],), PSEUDO_COUNT, dtype=x.dtype), x[rows].sum(-1)])
+
+
+def per_column(name: str, value: Any, width: int, *, positive: bool = False) -> Tensor:
+    """One number for all columns, or one for each, as ``(D,)``."""
+    try:
+        given = torch.as_tensor(value, dtype=torch.float64)
+        given = given.expand(width) if given.dim() == 0 else given
+    except (TypeError, ValueError, RuntimeError):
+        given = torch.empty(0)
+    if given.shape != (width,) or not torch.isfinite(given).all() or (positive and not (given > 0).all()):
+        what = "a finite number" + (" above 0" if positive else "") + f", or {width} of them, one per column"
+        raise invalid("DPMixture", name, f"be {what}", repr(value))
+    return given

@@ -1,0 +1,166 @@
+r"""What all mixtures share, whatever their components: densities, responsibilities, the E and M steps, draws, imputation.
+
+.. math:: p(x) = \sum_k \pi_k\, p_k(x), \qquad r_{nk} = \frac{\pi_k\, p_k(x_n)}{\sum_l \pi_l\, p_l(x_n)}, \qquad
+          \pi_k = \frac1N \sum_n r_{nk}          (theory/mixtures.md, eq. 10.3)
+
+Missing values (NaN) are integrated out exactly: every density is that of what was observed.
+
+Letters: N data, B rows, D columns, K components, r responsibilities (K, B).
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from partita.core import rng
+from partita.core.checks import check_width
+from partita.core.errors import invalid
+from partita.core.protocols import Data, DirectedModel
+from partita.models.directed.components.base import Component, Statistics
+from partita.models.directed.starts import hard_start
+
+CELLS = 1 << 18  # numbers in the work on one block of rows: more leave the cache, and make new pages at every block
+MISSING_CELLS = 1 << 21  # the same where matrices are made for each row, and calls cost more than the cache gains
+EMPTY = 1e-8  # share of the data below which a component counts as empty
+
+
+class Mixing(DirectedModel):
+    """K weighted components; ``logits`` (K,) are the unnormalised log weights."""
+
+    offers = frozenset({"log_prob", "missing", "em"})
+    component: Component
+    logits: nn.Parameter
+
+    def hold(self, component: Component, device: torch.device) -> None:
+        """Take the components in, with equal weights."""
+        self.component, self.support = component, component.support
+        self.logits = nn.Parameter(torch.zeros(component.count, dtype=torch.float64, device=device))
+
+    @property
+    def components(self) -> int:
+        """K."""
+        return len(self.logits)
+
+    def log_weights(self) -> Tensor:
+        """log pi, ``(K,)``."""
+        return torch.log_softmax(self.logits, 0)
+
+    def log_joint(self, x: Tensor) -> Tensor:
+        """log pi_k p_k(x), ``(B, D) -> (K, B)``."""
+        check_width(f"{type(self).__name__}.log_prob", "x", x, self.support.width, self.title())
+        blocks, ready = list(self._blocks(x)), self.component.ready()
+        scores = torch.cat([self.component.scores(x[block].to(self.logits), ready)[0] for block in blocks], 1)
+        if not isinstance(blocks[0], slice):  # complete and incomplete rows were taken apart
+            scores = scores[:, torch.cat(blocks).argsort()]  # type: ignore[arg-type]
+        return scores + self.log_weights()[:, None]
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """log p(x) of the observed values, exact, ``(*, D) -> (*)``; zero where none was observed."""
+        return torch.logsumexp(self.log_joint(x.reshape(-1, x.shape[-1])), 0).view(x.shape[:-1])
+
+    def responsibilities(self, x: Tensor) -> Tensor:
+        """p(component | x), ``(B, D) -> (B, K)``."""
+        return torch.softmax(self.log_joint(x), 0).mT
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+        """``n`` exact draws, ``(n, D)``."""
+        return self.component.draw(rng.categorical(self.logits.detach(), generator, n), generator=generator).detach()
+
+    @torch.no_grad()
+    def e_step(self, x: Tensor, weight: Tensor | None = None) -> Statistics:
+        """Expected sufficient statistics of weighted rows; those of several chunks add up (theory/mixtures.md, eq. 10.2)."""
+        total: Statistics = {}
+        ready, log_weights = self.component.ready(), self.log_weights()[:, None]
+        for index in self._blocks(x):
+            rows = x[index].to(self.logits)
+            scores, kept = self.component.expected_scores(rows, ready)
+            r, log_p = normalised(scores.add_(log_weights))
+            w = None if weight is None else weight[index].to(r)
+            r = r if w is None else r.mul_(w)
+            found = {"mass": r.sum(1), "log_likelihood": log_p.sum() if w is None else w @ log_p}
+            total = added(total, {**self.component.statistics(r, kept), **found})
+        return total
+
+    @torch.no_grad()
+    def m_step(self, statistics: Statistics) -> None:
+        """The parameters that make the expected log-likelihood largest."""
+        mass = statistics["mass"]
+        self.logits.copy_((mass / mass.sum()).clamp_min(torch.finfo(mass.dtype).tiny).log())
+        self.component.maximise(statistics)
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        """Clusters of a k-means++ start, each mixed with a tenth of everything so that none begins singular."""
+        if self.components > len(data):
+            raise invalid(type(self).__name__, "components", f"be at most the number of rows, {len(data)}", self.components)
+        self.component.spread(data.mean().to(self.logits), data.variance().to(self.logits), generator)
+        self.logits.zero_()
+        if self.components > 1:
+            x, weight, r = hard_start(self.component, data, generator)
+            self.m_step(self._given(x, r.to(self.logits) if weight is None else r.to(self.logits) * weight.to(self.logits)))
+
+    @torch.no_grad()
+    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or one ``"draw"``, ``(B, D)``."""
+        out = x.clone().to(self.logits)
+        for index in self._blocks(x):
+            part = out[index]
+            if part.isnan().any():
+                out[index] = self._filled(part, how, generator)
+        return out
+
+    def log_prior(self) -> Tensor | float:
+        """The log prior of the parameters, which is maximised with the likelihood; zero where there is none."""
+        return self.component.prior()
+
+    def freedom(self) -> int:
+        """Number of free parameters, weights included."""
+        return self.component.freedom() + self.components - 1
+
+    def ailments(self) -> list[str]:
+        """What had to be held back to keep the parameters proper, one sentence each."""
+        empty = int((self.log_weights() < torch.tensor(EMPTY).log()).sum())
+        alone = [f"{empty} of {self.components} components are empty; use fewer."] if empty else []
+        return [*alone, *self.component.ailments()]
+
+    def _given(self, x: Tensor, r: Tensor) -> Statistics:
+        """Statistics under responsibilities that are given, (K, B)."""
+        total: Statistics = {}
+        ready = self.component.ready()
+        for index in self._blocks(x):
+            _, kept = self.component.scores(x[index].to(self.logits), ready)
+            part = r[:, index]
+            total = added(total, {**self.component.statistics(part, kept), "mass": part.sum(1)})
+        return total
+
+    def _filled(self, x: Tensor, how: str, generator: torch.Generator) -> Tensor:
+        r, _ = normalised(self.log_joint(x))
+        if how == "draw":
+            edges = r.cumsum(0)
+            index = (rng.uniform((x.shape[0],), x, generator) > edges[:-1]).sum(0)
+            return self.component.fill_draw(x, index, generator=generator)
+        if how == "mode":
+            return torch.where(x.isnan(), self.component.mode(r), x)  # type: ignore[operator]
+        return torch.einsum("kb,kbd->bd", r, self.component.fill_mean(x))
+
+    def _blocks(self, x: Tensor) -> Iterator[slice] | Iterator[Tensor]:
+        """Rows, some at a time; where values are missing the complete rows first, then the others, which cost more."""
+        size, size_missing = (max(1, cells // self.component.cells(missing)) for cells, missing in ((CELLS, False), (MISSING_CELLS, True)))
+        if not x.sum().isnan():
+            return (slice(start, start + size) for start in range(0, max(1, len(x)), size))
+        missing = x.isnan().any(1)
+        return (index for rows, n in ((~missing, size), (missing, size_missing)) for index in rows.nonzero()[:, 0].split(n) if len(index))
+
+
+def normalised(joint: Tensor) -> tuple[Tensor, Tensor]:
+    """Softmax and logsumexp over the first dimension at once, ``(K, B) -> (K, B), (B,)``; ``joint`` is used up."""
+    top = joint.amax(0)
+    r = joint.sub_(top).exp_()
+    total = r.sum(0)
+    return r.div_(total), top + total.log()
+
+
+def added(total: Statistics, more: Statistics) -> Statistics:
+    """Sums of two sets of statistics."""
+    return {name: total[name] + value for name, value in more.items()} if total else more

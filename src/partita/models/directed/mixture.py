@@ -1,0 +1,83 @@
+r"""Finite mixtures with Gaussian, Bernoulli, categorical or Poisson components.
+
+.. math:: p(x) = \sum_k \pi_k\, p(x \mid \theta_k)          (theory/mixtures.md, eq. 10.3)
+
+Letters: D columns, K components.
+"""
+
+from typing import Any
+
+import torch
+
+from partita.core.checks import check_choice, check_count, check_real
+from partita.core.errors import invalid
+from partita.models.directed.components.base import Component
+from partita.models.directed.components.diagonal import DiagonalGaussian
+from partita.models.directed.components.discrete import BernoulliComponent, CategoricalComponent, PoissonComponent
+from partita.models.directed.components.gaussian import FullGaussian
+from partita.models.directed.mixing import Mixing
+
+COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson")
+COVARIANCES = ("full", "tied", "diagonal", "spherical")
+
+
+class Mixture(Mixing):
+    """K components of one family, in float64; fitted by :class:`partita.objectives.EM`.
+
+    Arguments:
+        components: K.
+        visible: Number of columns D.
+        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"`` or ``"poisson"``.
+        covariance: Of Gaussian components: ``"full"``, ``"tied"`` (one for all), ``"diagonal"`` or ``"spherical"``.
+        states: Number of states of categorical columns.
+        floor: The smallest eigenvalue that a covariance may have; one that is held there is reported by the fit.
+        generator: Tells the device; a mixture starts with all components alike, and ``initialise`` parts them.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> model = Mixture(2, 3, generator=g)
+    >>> x = torch.tensor([[0.0, float("nan"), 0.0]])
+    >>> round(model.log_prob(x).item(), 4)  # the two observed values of a standard normal
+    -1.8379
+    """
+
+    def __init__(
+        self,
+        components: int,
+        visible: int,
+        component: str = "gaussian",
+        covariance: str = "full",
+        *,
+        states: int | None = None,
+        floor: float = 1e-6,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        check_count("Mixture", "components", components)
+        check_count("Mixture", "visible", visible)
+        check_choice("Mixture", "component", component, COMPONENTS)
+        check_choice("Mixture", "covariance", covariance, COVARIANCES)
+        check_real("Mixture", "floor", floor, 0, open_low=True)
+        if (component == "categorical") != (states is not None):
+            raise invalid("Mixture", "states", "be given for categorical components, and only for them", states)
+        self.hold(_component(components, visible, component, covariance, states, floor, generator.device), generator.device)
+
+    def settings(self) -> dict[str, Any]:
+        return {"components": self.components, "visible": self.support.width, **self.component.settings()}
+
+    def title(self) -> str:
+        kind = self.component.settings()
+        return f"Mixture({self.components}, {self.support.width}, {kind.get('covariance', kind['component'])})"
+
+
+def _component(
+    count: int, visible: int, component: str, covariance: str, states: int | None, floor: float, device: torch.device
+) -> Component:
+    if component == "bernoulli":
+        return BernoulliComponent(count, visible, device=device)
+    if component == "poisson":
+        return PoissonComponent(count, visible, device=device)
+    if states is not None:
+        return CategoricalComponent(count, visible, states, device=device)
+    if covariance in ("full", "tied"):
+        return FullGaussian(count, visible, tied=covariance == "tied", floor=floor, device=device)
+    return DiagonalGaussian(count, visible, spherical=covariance == "spherical", floor=floor, device=device)
