@@ -1,8 +1,35 @@
 """What a gradient learner minimises, and the two phases that make the likelihood gradient."""
 
+from partita.objectives.adversarial import Adversarial
 from partita.objectives.cd import CD
+from partita.objectives.closed_form import ClosedForm
+from partita.objectives.collapsed_gibbs import CollapsedGibbs
+from partita.objectives.em import EM, OnlineEM
 from partita.objectives.exact import ExactLikelihood
+from partita.objectives.instantiated_gibbs import InstantiatedGibbs
+from partita.objectives.map import MAP
+from partita.objectives.nce import NCE
 from partita.objectives.pcd import PCD
 from partita.objectives.phases import negative_phase, positive_phase
+from partita.objectives.pseudo_likelihood import PseudoLikelihood
+from partita.objectives.ratio_matching import RatioMatching
+from partita.objectives.score_matching import ScoreMatching
 
-__all__ = ["CD", "PCD", "ExactLikelihood", "negative_phase", "positive_phase"]
+__all__ = [
+    "CD",
+    "EM",
+    "MAP",
+    "NCE",
+    "PCD",
+    "Adversarial",
+    "ClosedForm",
+    "CollapsedGibbs",
+    "ExactLikelihood",
+    "InstantiatedGibbs",
+    "OnlineEM",
+    "PseudoLikelihood",
+    "RatioMatching",
+    "ScoreMatching",
+    "negative_phase",
+    "positive_phase",
+]

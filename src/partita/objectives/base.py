@@ -1,6 +1,6 @@
 """What the objectives share."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,13 @@ class Nothing(NamedTuple):
 
 
 class GradientObjective:
-    """Defaults of the Objective role: gradients as they are, nothing between epochs."""
+    """Defaults of the Objective role: gradients as they are, nothing between epochs.
+
+    ``deterministic`` losses, functions of the batch alone, may be minimised by L-BFGS; losses ``in_nats`` are small where a fit goes well.
+    """
+
+    deterministic: ClassVar[bool] = False
+    in_nats: ClassVar[bool] = True
 
     def precondition(self, model: Any, state: Any) -> None:
         """Gradients stay as they are."""

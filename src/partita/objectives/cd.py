@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability
+from partita.core import capability, rng
 from partita.core.checks import check_count
+from partita.core.kernels import placed, refreshed
 from partita.core.protocols import Batch, Data, EnergyModel, Sampler
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 
 
-class Centre(NamedTuple):
-    """The data's mean, at which gradients are centred."""
+class Restarted(NamedTuple):
+    """The data's mean, at which gradients are centred, and what the sampler knows of the last chains, its step size too."""
 
     mu: Tensor  # (D,)
+    last: Any
 
 
 @dataclass(frozen=True)
@@ -39,24 +41,25 @@ class CD(GradientObjective):
     def __post_init__(self) -> None:
         check_count("CD", "steps", self.steps)
 
-    def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Centre:
+    def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Restarted:
         capability.require("CD", model)
-        resolve_sampler(self.sampler, model)
         resolve_centering("CD", self.centered, model)
-        return Centre(data.mean().to(model.device_like))
+        x = data.batch(torch.arange(min(2, len(data))), generator=rng.child(generator)).x.to(model.device_like)
+        last = resolve_sampler(self.sampler, model).init(model, x, generator=generator)
+        return Restarted(data.mean().to(model.device_like), last)
 
     def losses(
-        self, model: Any, batch: Batch, state: Centre, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Centre, dict[str, Tensor]]:
+        self, model: Any, batch: Batch, state: Restarted, *, generator: torch.Generator
+    ) -> tuple[dict[str, Tensor], Restarted, dict[str, Tensor]]:
         bare = unwrapped(model)
         sampler = resolve_sampler(self.sampler, bare)
-        chains = sampler.init(bare, batch.x, generator=generator)
+        chains = refreshed(sampler, bare, placed(sampler, bare, state.last, batch.x, generator=generator))
         for _ in range(self.steps):
             chains, _ = sampler.step(bare, chains, generator=generator)
         loss = weighted_mean(model(batch.x), batch.weight) - weighted_mean(model(chains.x), batch.weight)
-        return {"model": loss}, state, {"energy_gap": loss.detach()}
+        return {"model": loss}, state._replace(last=chains), {"energy_gap": loss.detach()}
 
-    def precondition(self, model: Any, state: Centre) -> None:
+    def precondition(self, model: Any, state: Restarted) -> None:
         if resolve_centering("CD", self.centered, model):
             model.center(state.mu)
 

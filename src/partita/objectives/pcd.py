@@ -3,7 +3,8 @@ r"""Persistent contrastive divergence: chains that go on from update to update (
 .. math:: \ell = E_{\mathrm{data}}[F(x)] - E_{\mathrm{chains}}[F(x)], \qquad x^{(t+1)} \sim T_{\theta_t}^k(\cdot \mid x^{(t)})
           (theory/learning.md, eq. 6.3)
 
-``PCD(Tempering(Gibbs(), betas=...))`` keeps a ladder and learns from its rung at beta = 1.
+``PCD(Tempering(Gibbs(), betas=...))`` keeps a ladder and learns from its rung at beta = 1. With ``active`` the chains are a replay buffer
+(Du and Mordatch 2019): at each update only some of them move, and a share of those begin again at the reference.
 """
 
 from dataclasses import dataclass
@@ -12,11 +13,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability
-from partita.core.checks import check_count
+from partita.core import capability, rng
+from partita.core.checks import check_count, check_real
+from partita.core.errors import invalid
+from partita.core.kernels import placed, refreshed
 from partita.core.protocols import Batch, Data, EnergyModel, Sampler
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 from partita.objectives.cd import resolve_centering, resolve_sampler
+
+
+class Buffer(NamedTuple):
+    """Chains of which only some move at an update; ``moved`` is what the sampler knows of the last that did, its step size too."""
+
+    x: Tensor  # (C, D)
+    moved: Any
 
 
 class Persistent(NamedTuple):
@@ -35,34 +45,62 @@ class PCD(GradientObjective):
         chains: Number of chains C.
         steps: k, between two updates.
         centered: Centre the gradient where the model can; None does so if it can.
+        active: Chains that move at an update, drawn at random from all C; None moves them all.
+        restart: Share of the active chains that begin again at a draw from the reference.
     """
 
     sampler: Sampler | None = None
     chains: int = 256
     steps: int = 1
     centered: bool | None = None
+    active: int | None = None
+    restart: float = 0.0
 
     def __post_init__(self) -> None:
         check_count("PCD", "chains", self.chains)
         check_count("PCD", "steps", self.steps)
+        check_real("PCD", "restart", self.restart, 0.0, 1.0)
+        if self.active is not None and check_count("PCD", "active", self.active) > self.chains:
+            raise invalid("PCD", "active", f"be at most chains = {self.chains}", self.active)
+        if self.restart and self.active is None:
+            raise invalid("PCD", "restart", "go with active, the number of chains that move at an update", self.restart)
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Persistent:
         capability.require("PCD", model)
         resolve_centering("PCD", self.centered, model)
         start = model.reference().draw(self.chains, generator=generator)
-        chains = resolve_sampler(self.sampler, model).init(model, start, generator=generator)
-        return Persistent(with_field(model, chains), data.mean().to(model.device_like))
+        chains = with_field(model, resolve_sampler(self.sampler, model).init(model, start[: self.active], generator=generator))
+        kept = chains if self.active is None else Buffer(start, chains)
+        return Persistent(kept, data.mean().to(model.device_like))
 
     def losses(
         self, model: Any, batch: Batch, state: Persistent, *, generator: torch.Generator
     ) -> tuple[dict[str, Tensor], Persistent, dict[str, Tensor]]:
-        bare, chains = unwrapped(model), state.chains
-        sampler = resolve_sampler(self.sampler, bare)
-        for _ in range(self.steps):
-            chains, _ = sampler.step(bare, chains, generator=generator)
-        chains = with_field(bare, chains)
+        bare = unwrapped(model)
+        chains, kept = (self._moved if self.active is None else self._replayed)(bare, state.chains, generator)
         loss = weighted_mean(model(batch.x), batch.weight) - model(chains.x, getattr(chains, "field", None)).mean()
-        return {"model": loss}, state._replace(chains=chains), {"energy_gap": loss.detach()}
+        return {"model": loss}, state._replace(chains=kept), {"energy_gap": loss.detach()}
+
+    def _moved(self, model: EnergyModel, chains: Any, generator: torch.Generator) -> tuple[Any, Any]:
+        """All chains k steps on, to learn from and to keep."""
+        sampler = resolve_sampler(self.sampler, model)
+        chains = refreshed(sampler, model, chains)
+        for _ in range(self.steps):
+            chains, _ = sampler.step(model, chains, generator=generator)
+        chains = with_field(model, chains)
+        return chains, chains
+
+    @torch.no_grad()
+    def _replayed(self, model: EnergyModel, buffer: Buffer, generator: torch.Generator) -> tuple[Any, Buffer]:
+        """The active chains k steps on, to learn from, and the buffer with them in it, to keep."""
+        assert self.active is not None
+        index = rng.permutation(self.chains, generator)[: self.active]
+        fresh = model.reference().draw(self.active, generator=generator).to(buffer.x)
+        anew = rng.uniform((self.active, 1), fresh, generator) < self.restart
+        start = torch.where(anew, fresh, buffer.x[index])
+        chains = placed(resolve_sampler(self.sampler, model), model, buffer.moved, start, generator=generator)
+        moved, _ = self._moved(model, chains, generator)
+        return moved, Buffer(buffer.x.index_copy(0, index, moved.x), moved)
 
     def precondition(self, model: Any, state: Persistent) -> None:
         if resolve_centering("PCD", self.centered, model):

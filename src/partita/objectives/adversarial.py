@@ -1,0 +1,170 @@
+r"""Adversarial learning: a critic measures how far draws are from data, the generator makes the measure small.
+
+.. math:: \min_\theta \max_\varphi\; E_{\mathrm{data}}[T_\varphi(x)] - E_z\big[f^*(T_\varphi(G_\theta(z)))\big]
+          \qquad\text{or}\qquad \min_\theta \max_{\mathrm{Lip}(c_\varphi) \le 1}\;
+          E_{\mathrm{data}}[c_\varphi(x)] - E_z[c_\varphi(G_\theta(z))]
+          (theory/divergences.md, eq. 13.18 and 13.20)
+
+The critic is trained beside the model (``state.module``), in turns: some updates of the critic alone, then one of both. The model's loss
+is computed with the critic's weights held, the critic's with the draws held, so that each loss moves its own weights only.
+
+Letters: B batch, D visible, L latent.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from partita.core import capability
+from partita.core.checks import check_choice, check_count, check_real
+from partita.core.errors import invalid
+from partita.core.protocols import Batch, Data, Model
+from partita.divergences.f_divergence import f_named, variational_objective
+from partita.nets.mlp import MLP
+from partita.nets.spectral import bound_spectral_norms, clip_weights, gradient_penalty
+from partita.objectives.audit import AUDITED, audit
+from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+
+LIPSCHITZ = ("none", "spectral", "clip", "penalty")
+
+
+class Contest(NamedTuple):
+    """The critic, whose turn it is, and what the last audit found."""
+
+    module: Any  # the critic
+    turn: Tensor  # updates made
+    audited: Tensor  # numbers in the order of AUDITED
+
+
+@dataclass(frozen=True)
+class Adversarial(GradientObjective):
+    """A generator against a critic.
+
+    Arguments:
+        loss: ``"wasserstein"``; ``"minimax"`` and ``"non-saturating"`` (Goodfellow et al. 2014); or an f-divergence: ``"kl"``,
+            ``"reverse-kl"``, ``"total-variation"``, ``"jensen-shannon"``, ``"hellinger"``, ``"pearson"``, ``"alpha-A"``.
+        lipschitz: How the critic's slope is bounded: ``"spectral"``, ``"clip"``, ``"penalty"`` or ``"none"``; None takes ``"penalty"``.
+        critic: Widths of a perceptron from rows to one number, or any such module (which a saved run cannot rebuild by itself).
+        activation: Of that perceptron.
+        critic_steps: n, updates of the critic for each of the generator.
+        strength: Of the penalty on slopes other than one.
+        clip: Largest weight, with ``"clip"``.
+        audit_every: Updates between audits; 0 for none. Each compares the critic's value with the exact Wasserstein distance of the batch.
+
+    >>> import partita
+    >>> from partita.models import GAN
+    >>> g = torch.Generator().manual_seed(0)
+    >>> x, objective = torch.randn(64, 2, generator=g), Adversarial(critic=(8,))
+    >>> run = partita.fit(GAN(2, generator=g), x, objective, steps=6, batch_size=32, generator=g)
+    >>> sorted(set(run.history[-1]) & {"model", "critic", "wasserstein", "lipschitz"})
+    ['critic', 'lipschitz', 'model', 'wasserstein']
+    """
+
+    in_nats: ClassVar[bool] = False
+
+    loss: str = "non-saturating"
+    lipschitz: str | None = None
+    critic: Any = (128, 128)
+    activation: str = "relu"
+    critic_steps: int = 1
+    strength: float = 0.1
+    clip: float = 0.05
+    audit_every: int = 200
+
+    def __post_init__(self) -> None:
+        if self.loss not in ("wasserstein", "minimax", "non-saturating"):
+            f_named(self.loss, "Adversarial")
+        check_choice("Adversarial", "lipschitz", self.lipschitz, (None, *LIPSCHITZ))
+        if self.loss == "wasserstein" and self.lipschitz == "none":
+            raise invalid("Adversarial", "lipschitz", "bound the critic's slope for loss='wasserstein'", "'none'",
+                          "Without a bound its value has no largest.")  # fmt: skip
+        check_count("Adversarial", "critic_steps", self.critic_steps)
+        check_count("Adversarial", "audit_every", self.audit_every, 0)
+        check_real("Adversarial", "strength", self.strength, 0.0)
+        check_real("Adversarial", "clip", self.clip, 0.0, open_low=True)
+
+    @property
+    def bounded_by(self) -> str:
+        """How the slope is bounded."""
+        return "penalty" if self.lipschitz is None else self.lipschitz
+
+    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Contest:
+        capability.require("Adversarial", model)
+        critic = self._critic(model.support.width, generator)
+        if self.bounded_by == "spectral":
+            bound_spectral_norms(critic, shape=(model.support.width,), generator=generator)
+        like = model.device_like
+        return Contest(critic.to(like), torch.zeros((), dtype=torch.int64, device=like.device), like.new_full((len(AUDITED),), torch.nan))
+
+    def losses(
+        self, model: Any, batch: Batch, state: Contest, *, generator: torch.Generator
+    ) -> tuple[dict[str, Tensor], Contest, dict[str, Tensor]]:
+        critic, bare, x = state.module, unwrapped(model), batch.x
+        if self.bounded_by == "clip":
+            clip_weights(unwrapped(critic), self.clip)
+        with torch.no_grad():
+            y = bare(bare.noise(len(x), generator=generator))
+        v_x, v_y = _scores(critic, torch.cat([x, y])).split(len(x))  # in one pass: a bounded critic renews its weights at each
+        value = self._value(v_x, v_y, batch.weight)
+        slope = gradient_penalty(critic, x, y, generator=generator) if self.bounded_by == "penalty" and self.strength else None
+        losses = {"critic": -value if slope is None else self.strength * slope - value}
+        if int(state.turn) % self.critic_steps == self.critic_steps - 1:
+            with held(unwrapped(critic)):
+                fresh = model(bare.noise(len(x), generator=generator))
+                losses = {"model": self._generator_loss(_scores(unwrapped(critic), fresh)), **losses}
+        if self.audit_every and int(state.turn) % self.audit_every == 0:
+            state = state._replace(audited=audit(unwrapped(critic), x, y, v_x, v_y).to(state.audited))
+        info = {"critic_value": value.detach(), **(dict(zip(AUDITED, state.audited, strict=True)) if self.audit_every else {})}
+        return losses, state._replace(turn=state.turn + 1), info
+
+    def _critic(self, width: int, generator: torch.Generator) -> nn.Module:
+        if isinstance(self.critic, nn.Module):
+            return self.critic
+        return MLP(width, 1, widths=tuple(self.critic), activation=self.activation, generator=generator)
+
+    def _value(self, v_x: Tensor, v_y: Tensor, weight: Tensor | None) -> Tensor:
+        """What the critic makes large: a lower bound on the divergence, or the dual of the Wasserstein distance."""
+        if self.loss == "wasserstein":
+            return weighted_mean(v_x, weight) - v_y.mean()
+        if self.loss in ("minimax", "non-saturating"):
+            return weighted_mean(functional.logsigmoid(v_x), weight) + functional.logsigmoid(-v_y).mean()
+        f = f_named(self.loss)
+        if weight is None:
+            return variational_objective(f, v_x, v_y)
+        return weighted_mean(f.critic(v_x), weight) - f.conjugate_critic(v_y).mean()
+
+    def _generator_loss(self, v: Tensor) -> Tensor:
+        """The part of the value that the generator moves; for ``"non-saturating"`` the chance of passing for data instead."""
+        if self.loss == "wasserstein":
+            return -v.mean()
+        if self.loss == "non-saturating":
+            return functional.softplus(-v).mean()
+        if self.loss == "minimax":
+            return functional.logsigmoid(-v).mean()
+        return -f_named(self.loss).conjugate_critic(v).mean()
+
+
+def _scores(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """One number for each row, ``(B,)``."""
+    v = critic(x)
+    if v.numel() != len(x):
+        raise invalid("Adversarial", "critic", "give one number for each row", f"shape {tuple(v.shape)}")
+    return v.reshape(len(x))
+
+
+@contextmanager
+def held(module: nn.Module) -> Iterator[None]:
+    """Weights that gradients flow past, not into."""
+    own = [p for p in module.parameters() if p.requires_grad]
+    for p in own:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in own:
+            p.requires_grad_(True)

@@ -1,0 +1,170 @@
+r"""Expectation maximisation, in one engine for all models that name their E and M steps.
+
+.. math:: \log p(x) \ge E_q[\log p(x, z)] + H[q], \qquad
+          \text{E: } q = p(z \mid x, \theta), \qquad \text{M: } \theta \leftarrow \arg\max_\theta E_q[\log p(x, z \mid \theta)]
+          (theory/mixtures.md, eq. 10.1)
+
+A model gives ``e_step(x, weight)``, its expected sufficient statistics, and ``m_step(statistics)``, which sets its parameters from
+them. Statistics are sums over rows: data larger than memory are read in chunks, and :class:`OnlineEM` keeps running averages.
+
+Letters: N data, s statistics, t updates.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import capability, rng
+from partita.core.checks import check_count, check_real
+from partita.core.protocols import Batch, Data
+from partita.data.tables import chunks
+from partita.objectives.base import Nothing
+
+Statistics = dict[str, Tensor]
+
+
+def batches(data: Data, generator: torch.Generator) -> Iterator[Batch]:
+    """All rows, a chunk at a time."""
+    for part in chunks(len(data), data.width):
+        yield data.batch(torch.arange(part.start, part.stop), generator=generator)
+
+
+def expectation(model: Any, data: Data, *, generator: torch.Generator) -> Statistics:
+    """E-step: expected sufficient statistics of all rows, summed over chunks."""
+    total: Statistics = {}
+    for batch in batches(data, generator):
+        found = model.e_step(batch.x, batch.weight)
+        total = {name: total[name] + value for name, value in found.items()} if total else found
+    return total
+
+
+def maximisation(model: Any, statistics: Statistics) -> None:
+    """M-step: the parameters that the statistics ask for."""
+    model.m_step(statistics)
+
+
+def negative_log_likelihood(model: Any, statistics: Statistics, n: float) -> Tensor:
+    """Minus the mean log-likelihood per row, and the log prior where the model has one, at the parameters of the E-step."""
+    return -(statistics["log_likelihood"] + model.log_prior()) / n
+
+
+@dataclass(frozen=True)
+class EM:
+    """Expectation maximisation over all rows at each update; the likelihood never falls.
+
+    Arguments:
+        restarts: Starts to try, each for some updates, before the best goes on (Biernacki, Celeux and Govaert 2003).
+        trial: Updates of each start.
+
+    >>> from partita.models import Mixture
+    >>> import partita
+    >>> g = torch.Generator().manual_seed(0)
+    >>> x = torch.cat([torch.randn(50, 1, generator=g), 8 + torch.randn(50, 1, generator=g)])
+    >>> model = Mixture(2, 1, generator=g)
+    >>> run = partita.fit(model, x, EM(), generator=g)
+    >>> run.stopped, model.component.location.flatten().detach().round().abs().sort().values.tolist()
+    ('converged', [0.0, 8.0])
+    """
+
+    restarts: int = 1
+    trial: int = 15
+    converges: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("EM", "restarts", self.restarts)
+        check_count("EM", "trial", self.trial)
+
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Nothing:
+        """Leave in the model the best of several starts; the first is the one it comes with."""
+        capability.require("EM", model)
+        if self.restarts > 1:
+            tried = [self._try(model, data, generator, fresh=start > 0) for start in range(self.restarts)]
+            model.load_state_dict(min(tried, key=lambda found: found[0])[1])
+        return Nothing()
+
+    @torch.no_grad()
+    def update(self, model: Any, data: Data, state: Nothing, *, generator: torch.Generator) -> tuple[Nothing, dict[str, Tensor]]:
+        statistics = expectation(model, data, generator=generator)
+        loss = negative_log_likelihood(model, statistics, len(data))
+        maximisation(model, statistics)
+        return state, {"loss": loss}
+
+    @torch.no_grad()
+    def _try(self, model: Any, data: Data, generator: torch.Generator, *, fresh: bool) -> tuple[float, dict[str, Tensor]]:
+        """The loss and the weights after the trial of one start."""
+        if fresh:
+            model.initialise(data, generator=generator)
+        for _ in range(self.trial):
+            self.update(model, data, Nothing(), generator=generator)
+        loss = negative_log_likelihood(model, expectation(model, data, generator=generator), len(data))
+        return float(loss), {name: value.clone() for name, value in model.state_dict().items()}
+
+
+class Running(NamedTuple):
+    """Running averages of the statistics, per row."""
+
+    statistics: Statistics
+    updates: Tensor  # t, ()
+    key: int  # seeds the order of the rows
+
+
+@dataclass(frozen=True)
+class OnlineEM:
+    r"""Online expectation maximisation (Cappe and Moulines 2009): statistics are averaged over mini-batches with falling steps.
+
+    .. math:: s_t = (1 - \gamma_t) s_{t-1} + \gamma_t\, s(x_t), \qquad \gamma_t = (t + t_0)^{-\kappa}, \; \kappa \in (1/2, 1]
+              (theory/mixtures.md, eq. 10.9)
+
+    Arguments:
+        batch: Rows of one step.
+        decay: kappa.
+        delay: t_0.
+    """
+
+    batch: int = 500
+    decay: float = 0.6
+    delay: float = 2.0
+    converges: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_count("OnlineEM", "batch", self.batch)
+        check_real("OnlineEM", "decay", self.decay, 0.5, 1.0, open_low=True)
+        check_real("OnlineEM", "delay", self.delay, 0.0)
+
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Running:
+        """Running averages begin with the first rows, as many as one step takes."""
+        capability.require("OnlineEM", model)
+        batch = data.batch(torch.arange(min(self.batch, len(data))), generator=generator)
+        return self.begin(model.e_step(batch.x, batch.weight), rng.seed(generator))
+
+    def begin(self, statistics: Statistics, key: int, updates: int = 1) -> Running:
+        """The state after so many updates whose statistics are these."""
+        n = float(statistics["mass"].sum())
+        return Running({name: value / n for name, value in statistics.items()}, torch.tensor(updates), key)
+
+    @torch.no_grad()
+    def update(self, model: Any, data: Data, state: Running, *, generator: torch.Generator) -> tuple[Running, dict[str, Tensor]]:
+        """One pass over the data in a fresh order; the loss is that of each batch before it was learnt from."""
+        order = rng.permutation(len(data), rng.keyed(state.key, int(state.updates)))
+        total = torch.zeros((), dtype=torch.float64)
+        for index in order.split(self.batch):
+            batch = data.batch(index, generator=generator)
+            state, log_likelihood = self.step(model, batch.x, batch.weight, state)
+            total = total - log_likelihood.cpu()
+        return state, {"loss": total / len(data)}
+
+    @torch.no_grad()
+    def step(self, model: Any, x: Tensor, weight: Tensor | None, state: Running) -> tuple[Running, Tensor]:
+        """Learn from one batch; returns the state and the batch's log-likelihood before."""
+        found, rate = model.e_step(x, weight), self.rate(int(state.updates))
+        n = float(found["mass"].sum())
+        averaged = {name: (1 - rate) * state.statistics[name] + rate * value / n for name, value in found.items()}
+        maximisation(model, averaged)
+        return state._replace(statistics=averaged, updates=state.updates + 1), found["log_likelihood"]
+
+    def rate(self, t: int) -> float:
+        """gamma_t."""
+        return (t + self.delay) ** -self.decay

@@ -1,0 +1,99 @@
+r"""Maximum a posteriori: any objective that stands for the likelihood, with priors on the parameters.
+
+.. math:: \theta_{\mathrm{MAP}} = \arg\max_\theta \sum_i \log p(x_i \mid \theta) + \log p(\theta), \qquad
+          \ell = -\frac1N \sum_i \log p(x_i \mid \theta) - \frac1N \log p(\theta)          (theory/bayes.md, eq. 8.20)
+
+The mode depends on the coordinates: it is that of the density in the model's own parameters.
+
+Letters: N data, theta parameters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from partita.core.errors import invalid
+from partita.core.protocols import Batch, Data
+from partita.objectives.base import GradientObjective, unwrapped
+
+
+class Posterior(NamedTuple):
+    """The state of the wrapped objective, whose chains and modules are seen through, and the number of rows."""
+
+    inner: Any
+    rows: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@dataclass(frozen=True)
+class MAP(GradientObjective):
+    """An objective with priors.
+
+    Arguments:
+        likelihood: The objective that stands for -log p(x | theta), such as ``ExactLikelihood()`` or ``PCD()``.
+        prior: ``torch.distributions`` objects by the names of ``model.named_parameters()``; parameters without one have a flat prior.
+
+    >>> import partita
+    >>> from torch.distributions import Normal
+    >>> from partita.core import Binary
+    >>> from partita.models import MaxEnt
+    >>> from partita.objectives import ExactLikelihood
+    >>> g = torch.Generator().manual_seed(0)
+    >>> model, nine_of_ten = MaxEnt("independent", Binary(1), generator=g), (torch.arange(10)[:, None] > 0).float()
+    >>> run = partita.fit(model, nine_of_ten, MAP(ExactLikelihood(), {"theta": Normal(0.0, 1.0)}), generator=g)
+    >>> round(model.theta.item(), 2)  # where 9 - 10 sigmoid(theta) = theta; the likelihood alone would say 2.2
+    1.24
+    """
+
+    likelihood: Any
+    prior: Mapping[str, Distribution]
+
+    @property
+    def deterministic(self) -> bool:  # type: ignore[override]
+        """As the likelihood's."""
+        return getattr(self.likelihood, "deterministic", False)
+
+    @property
+    def in_nats(self) -> bool:  # type: ignore[override]
+        """A log prior density has no natural size."""
+        return False
+
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Posterior:
+        check_priors(model, self.prior)
+        return Posterior(self.likelihood.init(model, data, generator=generator), len(data))
+
+    def losses(
+        self, model: Any, batch: Batch, state: Posterior, *, generator: torch.Generator
+    ) -> tuple[dict[str, Tensor], Posterior, dict[str, Tensor]]:
+        losses, inner, info = self.likelihood.losses(model, batch, state.inner, generator=generator)
+        log_prior = log_density(unwrapped(model), self.prior)
+        losses = {**losses, "model": losses["model"] - log_prior / state.rows}
+        return losses, state._replace(inner=inner), {**info, "log_prior": log_prior.detach()}
+
+    def precondition(self, model: Any, state: Posterior) -> None:
+        self.likelihood.precondition(model, state.inner)
+
+    def epoch(self, model: Any, data: Data, state: Posterior, *, generator: torch.Generator) -> Posterior:
+        return state._replace(inner=self.likelihood.epoch(model, data, state.inner, generator=generator))
+
+
+def log_density(model: torch.nn.Module, prior: Mapping[str, Distribution]) -> Tensor:
+    """log p(theta), with all constants."""
+    parameters = dict(model.named_parameters())
+    return torch.stack([distribution.log_prob(parameters[name]).sum() for name, distribution in prior.items()]).sum()
+
+
+def check_priors(model: torch.nn.Module, prior: Mapping[str, Distribution]) -> None:
+    """Every prior belongs to a parameter and holds the value it starts from."""
+    parameters = dict(model.named_parameters())
+    if not prior or not all(name in parameters and isinstance(d, Distribution) for name, d in prior.items()):
+        raise invalid("MAP", "prior", f"give torch.distributions objects for some of {', '.join(parameters)}", dict(prior))
+    for name, distribution in prior.items():
+        if not bool(distribution.support.check(parameters[name].detach()).all()):  # type: ignore[union-attr]
+            raise invalid("MAP", f"parameter {name!r}", f"start in the support of its prior, {distribution.support}", "values outside")

@@ -1,0 +1,133 @@
+r"""Noise to contrast data with: anything with exact log-probabilities and draws, made to look alike.
+
+.. math:: \log p_n(u), \qquad y \sim p_n, \qquad p_n(x) > 0 \text{ wherever there are data}          (theory/objectives.md, section 6.1)
+
+Letters: n draws, D visible.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Independent
+
+from partita.core import rng
+from partita.core.checks import check_width
+from partita.core.errors import InputError, invalid
+from partita.core.protocols import Data, EnergyModel, Reference
+
+ROWS_AT_ONCE = 8192
+PROBED = 64  # draws looked at before a fit
+
+
+class Noise(Protocol):
+    """A distribution with exact log-probabilities and draws."""
+
+    def log_prob(self, x: Tensor) -> Tensor: ...
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class ReferenceNoise:
+    """A model's own reference, fitted to the data's base rates."""
+
+    reference: Reference
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        return -self.reference.free_energy(x) - self.reference.log_z
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+        return self.reference.draw(n, generator=generator)
+
+
+@dataclass(frozen=True)
+class DistributionNoise:
+    """A ``torch.distributions`` object over rows; ``log_prob`` is minus infinity outside its support, with no exception."""
+
+    distribution: Distribution
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        inside = self._inside(x)
+        if inside.all():
+            return self.distribution.log_prob(x)
+        value = x.new_full(x.shape[:-1], -torch.inf)
+        if inside.any():
+            value[inside] = self.distribution.log_prob(x[inside]).to(x)
+        return value
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+        rows = self.distribution
+        return rng.draw(rows.base_dist if isinstance(rows, Independent) else rows, generator, (n,))
+
+    def _inside(self, x: Tensor) -> Tensor:
+        try:
+            inside = self.distribution.support.check(x)  # type: ignore[union-attr]
+        except NotImplementedError:  # some distributions of torch declare no support
+            return torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device)
+        return inside if inside.dim() < x.dim() else inside.all(-1)
+
+
+def as_noise(noise: Any, model: EnergyModel) -> Noise:
+    """What was given, or the model's reference, with ``log_prob`` and ``draw`` over rows of the model's width."""
+    if noise is None:
+        return ReferenceNoise(model.reference())
+    if isinstance(noise, Distribution):
+        return DistributionNoise(_over_rows(noise, model.support.width))
+    if callable(getattr(noise, "log_prob", None)) and callable(getattr(noise, "draw", None)):
+        return noise
+    raise invalid("NCE", "noise", "have log_prob and exact draws, as a torch distribution or a model with log_prob has", noise_title(noise))
+
+
+def _over_rows(noise: Distribution, width: int) -> Distribution:
+    """One distribution over rows: a single coordinate is repeated, independent ones are taken together."""
+    if noise.event_shape == () and noise.batch_shape in ((), (1,), (width,)):
+        return Independent(noise.expand(torch.Size((width,))), 1)
+    if noise.batch_shape == () and noise.event_shape == (width,):
+        return noise
+    got = f"batch shape {tuple(noise.batch_shape)} and event shape {tuple(noise.event_shape)}"
+    raise invalid("NCE", "noise", f"be a distribution of rows of {width} columns", got)
+
+
+@torch.no_grad()
+def check_noise(noise: Any, model: EnergyModel, data: Data, *, generator: torch.Generator) -> None:
+    """Refuse noise of another sort than the data, whose draws leave the model's support, or that cannot reach every row."""
+    name, ready = noise_title(noise), as_noise(noise, model)
+    if _discrete(noise, model) != model.support.discrete:
+        here, there = ("masses", "densities") if model.support.discrete else ("densities", "masses")
+        raise invalid("NCE", "noise", f"have {here}, as {model.title()} has", f"{name}, which has {there}")
+    draws = ready.draw(PROBED, generator=rng.child(generator))
+    check_width("NCE", "draws of noise", draws, model.support.width, model.title())
+    try:
+        model.support.check(draws, "NCE", "draws of noise")
+    except InputError as error:
+        raise InputError(f"{error} The noise was {name}.") from None
+    for start in range(0, len(data), ROWS_AT_ONCE):
+        index = torch.arange(start, min(start + ROWS_AT_ONCE, len(data)))
+        x = data.batch(index, generator=rng.child(generator)).x.to(model.device_like)
+        check_covers(ready.log_prob(x), name, start)
+
+
+def check_covers(log_prob: Tensor, name: str, start: int = 0) -> None:
+    """Every row has a positive probability under the noise; elsewhere the contrast is infinite and teaches nothing."""
+    bad = (~torch.isfinite(log_prob)).nonzero().flatten()
+    if len(bad):
+        raise invalid("NCE", "noise", "have a support that covers the data", f"{name}, whose log-probability is "
+                      f"{float(log_prob[bad[0]]):g} at row {start + int(bad[0])}", "Choose wider noise, or leave it out.")  # fmt: skip
+
+
+def _discrete(noise: Any, model: EnergyModel) -> bool:
+    """Whether probabilities of the noise are masses; the model's own sort where the noise does not say."""
+    try:
+        support = getattr(noise, "support", None)
+    except NotImplementedError:
+        support = None
+    return bool(getattr(support, "discrete", getattr(support, "is_discrete", model.support.discrete)))
+
+
+def noise_title(noise: Any) -> str:
+    """The noise in a word, for messages."""
+    if noise is None:
+        return "the model's reference"
+    return noise.title() if hasattr(noise, "title") else type(noise).__name__

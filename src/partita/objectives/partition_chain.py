@@ -1,0 +1,209 @@
+r"""What the samplers of a Dirichlet process mixture share: chains of partitions, alpha, and the draws that are kept.
+
+.. math:: -\frac1n \big[ \log p(z \mid \alpha) + \log p(x \mid z) \big]          (theory/dirichlet.md, eq. 20.5)
+
+is the ``loss`` they record: a trace, not something that falls to a limit.
+
+Letters: n rows, D columns, C chains, S kept sweeps.
+"""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from partita.core import capability, rng
+from partita.core.checks import check_choice, check_count
+from partita.core.protocols import Data
+from partita.models.directed.dirichlet_process import DPMixture, draw_concentration, log_partition_prior
+from partita.models.directed.dirichlet_process.kernels import Clusters, Kernel
+from partita.models.directed.dirichlet_process.mixture import GROWING
+
+LEARN = 1000  # rows from which a split or merge proposal learns its two sides
+LABELS = 10_000_000  # of all kept partitions together, or those of four sweeps
+Statistics = tuple[np.ndarray, np.ndarray, np.ndarray]  # count, mean and scatter of every cluster
+
+
+class Chains(NamedTuple):
+    """Where the chains are."""
+
+    z: Tensor  # (C, n) labels, int32
+    alpha: Tensor  # (C,)
+    clusters: tuple[Clusters, ...]  # what each chain's clusters hold
+    sweep: Tensor  # sweeps made
+    stride: Tensor  # every so many sweeps a draw is kept
+
+
+@dataclass(frozen=True)
+class PartitionChain(ABC):
+    """An Update whose steps are sweeps over the posterior of partitions.
+
+    Arguments:
+        chains: Number of chains C, from different starts, so that R-hat can see what has not mixed.
+        moves: Split or merge proposals after each sweep.
+        keep: Most sweeps whose draws are kept, spread evenly over the second half of the run, however long it gets.
+        start: ``"pieces"`` joins small pieces of the data, others in every chain, while that raises the joint probability; ``"one"``
+            begins with all rows in one cluster.
+    """
+
+    chains: int = 2
+    moves: int = 10
+    keep: int = 100
+    start: str = "pieces"
+    converges: ClassVar[bool] = False
+    largest: ClassVar[int] = sys.maxsize  # rows of a cluster whose predictive is asked for
+    fewest_moves: ClassVar[int] = 0  # below which a chain could not reach every partition
+
+    def __post_init__(self) -> None:
+        check_count(type(self).__name__, "chains", self.chains)
+        check_count(type(self).__name__, "moves", self.moves, self.fewest_moves)
+        check_count(type(self).__name__, "keep", self.keep, 2)
+        check_choice(type(self).__name__, "start", self.start, ("pieces", "one"))
+
+    @abstractmethod
+    def advance(self, problem: "Problem", chains: "Running", *, generator: torch.Generator) -> list[Statistics]:
+        """One sweep of every chain over its labels, in place; returns the clusters of each."""
+
+    def init(self, model: DPMixture, data: Data, *, generator: torch.Generator) -> Chains:
+        capability.require(type(self).__name__, model)
+        x = _rows(data, generator)
+        alpha = model.alpha_shape / model.alpha_rate if model.alpha is None else model.alpha
+        z = torch.zeros(self.chains, len(x), dtype=torch.int32)
+        if self.start == "pieces":
+            z = torch.stack([joined_pieces(model, x, alpha, rng.seed(generator)) for _ in range(self.chains)])
+        clusters = tuple(_as_clusters(gather(model.kernel, x, labels.numpy())) for labels in z)
+        return Chains(z, torch.full((self.chains,), alpha, dtype=torch.float64), clusters, torch.tensor(0), torch.tensor(1))
+
+    def update(self, model: DPMixture, data: Data, state: Chains, *, generator: torch.Generator) -> tuple[Chains, dict[str, Tensor]]:
+        problem = Problem.of(model, _rows(data, generator), self.largest)
+        z = state.z.numpy().copy()
+        held = [(chain.count.numpy(), chain.mean.numpy(), chain.scatter.numpy()) for chain in state.clusters]
+        found = self.advance(problem, Running(z, state.alpha.tolist(), held, _seeds(self.chains, generator)), generator=generator)
+        counts = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(count) for count, *_ in found], batch_first=True)
+        clusters, alpha = (counts > 0).sum(-1), state.alpha
+        joint = log_partition_prior(counts, alpha) + torch.tensor([problem.log_evidence(one) for one in found], dtype=torch.float64)
+        loss = -(joint.mean() + problem.log_base) / len(data)
+        if model.alpha is None:
+            alpha = draw_concentration(alpha, clusters, len(data), model.alpha_shape, model.alpha_rate, generator=generator)
+        state = Chains(torch.from_numpy(z), alpha, tuple(map(_as_clusters, found)), state.sweep + 1, state.stride)
+        state = state._replace(stride=keep_draw(model, state, min(self.keep, max(4, LABELS // z.size))))
+        return state, {"loss": loss, "clusters": clusters.double().mean(), "alpha": alpha.mean()}
+
+class Running(NamedTuple):
+    """The chains of one update, as numba reads them."""
+
+    z: np.ndarray  # (C, n), changed in place
+    alpha: list[float]
+    clusters: list[Statistics]
+    seeds: np.ndarray  # (C, 2)
+
+
+class Problem(NamedTuple):
+    """A kernel, its prior and the rows, as numba reads them."""
+
+    kernel: Any
+    code: int
+    prior: np.ndarray
+    table: np.ndarray
+    x: np.ndarray  # (n, D)
+    log_base: float
+
+    @classmethod
+    def of(cls, model: DPMixture, x: np.ndarray, most: int) -> "Problem":
+        """With constants for clusters of at most ``most`` rows."""
+        from partita.models.directed.dirichlet_process.incremental import constants
+
+        kernel, prior = model.kernel, model.prior.numpy()
+        table = constants(kernel.code, prior, x.shape[1], min(len(x), most))
+        return cls(kernel, kernel.code, prior, table, x, float(kernel.log_base(torch.from_numpy(x)).sum()))
+
+    def log_evidence(self, clusters: Statistics) -> float:
+        """log p(x | partition) without the base terms."""
+        from partita.models.directed.dirichlet_process.collapsed import log_evidence
+
+        return log_evidence(self.code, self.prior, *clusters)
+
+
+def keep_draw(model: DPMixture, state: Chains, room: int) -> Tensor:
+    """Keep this sweep's draws in the model where its number is a multiple of the stride; returns the next stride.
+
+    Draws of the first half of the run are dropped as it goes on; where more than ``room`` are left, every other one is, and the
+    stride doubles: what is kept is spread evenly over the second half, whether or not one knew when the run would end.
+    """
+    sweep, stride, chains = int(state.sweep), int(state.stride), len(state.alpha)
+    if sweep % stride:
+        return state.stride
+    kept = 2 * model.sweeps > sweep
+    if int(kept.sum()) + 1 > room:
+        stride *= 2
+        kept &= model.sweeps % stride == 0
+    fresh = _draws_of(state, int(kept.sum())) if sweep % stride == 0 else {}
+    old = _chosen(model, kept, chains)
+    for name in GROWING:
+        parts = [old[name]] if len(kept) else []  # before the first draw the shapes are not yet known
+        parts += [fresh[name].to(getattr(model, name))] if fresh else []
+        setattr(model, name, torch.cat(parts))
+    return torch.tensor(stride)
+
+
+def _draws_of(state: Chains, before: int) -> dict[str, Tensor]:
+    """This sweep's draws, as they follow on ``before`` sweeps."""
+    chains = len(state.alpha)
+    owner = torch.arange(chains).repeat_interleave(torch.tensor([len(chain.count) for chain in state.clusters])) + chains * before
+    clusters = {name: torch.cat([getattr(chain, name) for chain in state.clusters]) for name in Clusters._fields}
+    return {"sweeps": state.sweep[None], "alphas": state.alpha[None], "partitions": state.z[None], "owner": owner, **clusters}
+
+
+def _chosen(model: DPMixture, kept: Tensor, chains: int) -> dict[str, Tensor]:
+    """The draws of some of the kept sweeps, with their clusters."""
+    if kept.all():
+        return {name: getattr(model, name) for name in GROWING}
+    mine, number = kept[model.owner // chains], torch.cumsum(kept, 0) - 1
+    owner = model.owner[mine]
+    by_sweep = {name: getattr(model, name)[kept] for name in ("sweeps", "alphas", "partitions")}
+    by_cluster = {name: getattr(model, name)[mine] for name in Clusters._fields}
+    return {**by_sweep, **by_cluster, "owner": number[owner // chains] * chains + owner % chains}
+
+
+def joined_pieces(model: DPMixture, x: np.ndarray, alpha: float, seed: int) -> Tensor:
+    """A first partition from small pieces of the data, ``(n,)``."""
+    from partita.models.directed.dirichlet_process.starts import join, pieces
+
+    z = pieces(x, seed)
+    join(model.kernel.code, model.prior.numpy(), x, z, alpha)
+    return torch.from_numpy(z)
+
+
+def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> Statistics:
+    """What the clusters of a partition hold."""
+    from partita.models.directed.dirichlet_process.collapsed import accumulate
+
+    return accumulate(x, z, int(z.max()) + 1, kernel.scatters)
+
+
+def in_threads(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Results of numba functions that release the interpreter, side by side where torch may use several threads."""
+    threads = min(torch.get_num_threads(), len(tasks))
+    if threads < 2:
+        return [function(*task) for task in tasks]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda task: function(*task), tasks))
+
+
+def _rows(data: Data, generator: torch.Generator) -> np.ndarray:
+    return np.ascontiguousarray(data.batch(torch.arange(len(data)), generator=generator).x.cpu().double().numpy())
+
+
+def _as_clusters(found: Statistics) -> Clusters:
+    return Clusters(*map(torch.from_numpy, found))
+
+
+def _seeds(chains: int, generator: torch.Generator) -> np.ndarray:
+    """Two seeds for every chain's numba kernels."""
+    return torch.randint(2**31 - 1, (chains, 2), generator=generator, device=generator.device).cpu().numpy()

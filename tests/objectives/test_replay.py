@@ -1,0 +1,84 @@
+"""A replay buffer: persistent chains of which only some move, and some begin again."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import partita
+from partita.core.protocols import Batch
+from partita.data import as_rows
+from partita.models import RBM
+from partita.objectives import CD, PCD
+from partita.samplers import MALA
+
+ROWS = (torch.rand(40, 5, generator=torch.Generator().manual_seed(0)) < 0.4).float()
+
+
+def machine() -> RBM:
+    return RBM(5, 3, scale=1.0, generator=torch.Generator().manual_seed(1))
+
+
+def test_a_replay_buffer_moves_only_its_active_chains() -> None:
+    model, x, g = machine(), ROWS, torch.Generator().manual_seed(3)
+    objective = PCD(chains=200, active=20, steps=5)
+    state = objective.init(model, as_rows(x), generator=g)
+    _, after, _ = objective.losses(model, Batch(x), state, generator=g)
+    moved = (after.chains.x != state.chains.x).any(1)
+    assert 0 < int(moved.sum()) <= 20
+    assert after.chains.x.shape == (200, 5)
+
+
+def test_restarted_chains_come_from_the_reference() -> None:
+    """A reference of ones, chains of zeros, and a kernel that stays: what is one began again. 2,000 chains, |z| < 4: false alarm 6e-5."""
+
+    class Stays:
+        kernel_on = "x"
+
+        def init(self, model: Any, x: Tensor, *, generator: Any) -> Any:
+            return partita.samplers.gibbs.State(x)
+
+        def step(self, model: Any, state: Any, *, generator: Any) -> tuple[Any, Any]:
+            return state, None
+
+    model, x, g = machine(), ROWS, torch.Generator().manual_seed(3)
+    model.reference_natural.fill_(50.0)
+    objective = PCD(Stays(), chains=2000, active=2000, restart=0.3)  # type: ignore[arg-type]
+    state = objective.init(model, as_rows(x), generator=g)
+    state = state._replace(chains=state.chains._replace(x=torch.zeros(2000, 5)))
+    _, after, _ = objective.losses(model, Batch(x), state, generator=g)
+    share = after.chains.x.mean().item()
+    assert after.chains.x.mean(1).unique().tolist() == [0.0, 1.0]  # a chain is begun anew whole
+    assert abs(share - 0.3) < 4 * (0.3 * 0.7 / 2000) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"active": 0}, r"PCD: active must be a whole number of at least 1; got 0\."),
+        ({"active": 300}, r"PCD: active must be at most chains = 256; got 300\."),
+        ({"active": 5, "restart": 1.5}, r"PCD: restart must lie in \[0, 1\]; got 1\.5\."),
+        ({"restart": 0.1}, r"PCD: restart must go with active, .*; got 0\.1\."),
+    ],
+)
+def test_bad_settings_of_a_replay_buffer(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(partita.core.errors.InputError, match=words):
+        PCD(**settings)
+
+
+@pytest.mark.parametrize("objective", [PCD(MALA(), chains=40, active=10, steps=3), CD(MALA(), steps=3)], ids=["replay", "cd"])
+def test_what_a_sampler_learned_about_its_steps_stays(objective: Any) -> None:
+    """The chains begin elsewhere at every update; the adaptation of the step size goes on."""
+    g = torch.Generator().manual_seed(2)
+    model, x = RBM(2, 3, visible_units="gaussian", generator=g), torch.randn(30, 2, generator=g)
+    state = objective.init(model, as_rows(x), generator=g)
+
+    def known(state: Any) -> Any:
+        return (state.last if isinstance(objective, CD) else state.chains.moved).size
+
+    counts = [int(known(state).count)]
+    for _ in range(3):
+        _, state, _ = objective.losses(model, Batch(x), state, generator=g)
+        counts.append(int(known(state).count))
+    assert counts == [0, 3, 6, 9]
