@@ -115,5 +115,5 @@ def test_an_evaluator_is_an_object(evaluator: Any, generator: torch.Generator) -
 
 
 def test_a_level_is_a_number() -> None:
-    with pytest.raises(InputError, match=r"AIS: level must lie in \(0, 1\]; got 'x'"):
+    with pytest.raises(InputError, match=r"AIS: level must lie between 0 and 1; got x"):
         AIS(level="x")  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ class LogProb:
         rows = torch.cat([model.log_prob(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)])
         if not torch.isfinite(rows).all():
             raise Diverged(f"evaluate: log_prob of {model.title()} must be finite; it is not at {int((~torch.isfinite(rows)).sum())} rows.")
-        return _about_rows(Quantity(float(rows.mean()), method="log_prob"), rows, {})
+        return _about_rows(Quantity(float(rows.mean()), method="log_prob"), rows, _per_step(model, x, rows))
 
 
 @torch.no_grad()
@@ -70,11 +70,12 @@ def evaluate(
         evaluator: How to compute it; by default exact where the model has ``log_prob`` or its smaller side at most 2^20 states, else
             a sandwich of annealings. An evaluator of log Z, or a log Z computed before, serves too.
     """
-    x = x if isinstance(x, Tensor) else as_rows(x, owner="evaluate").tensor(generator)
+    missing = bool({"missing", "ends"} & model.offers)
+    x = x if isinstance(x, Tensor) else as_rows(x, owner="evaluate", missing=missing).tensor(generator)
     check_rows("evaluate", "x", x)
     if evaluator is not None and not isinstance(evaluator, Quantity):
         check_role("evaluate", "evaluator", evaluator, ("__call__",), "Sandwich()")
-    model.support.check(x, "evaluate")
+    model.support.check(x, "evaluate", missing=missing)
     role = "partition" if isinstance(model, EnergyModel) else "likelihood"
     chosen: Any = capability.default(role, model) if evaluator is None else evaluator
     likelihood: LikelihoodEvaluator = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
@@ -89,6 +90,14 @@ def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:
     if q.kind == "exact" or excess <= q.value - q.low:
         return q
     return replace(q, verdict="do not publish", details={**q.details, "mass_of_rows": math.exp(min(excess, 700.0))})
+
+
+def _per_step(model: Any, x: Tensor, rows: Tensor) -> dict[str, Any]:
+    """Nats per step of sequences, whose rows may differ in length."""
+    if "ends" not in model.offers:
+        return {}
+    steps = int((~x.isnan()).sum()) // model.support.element.width
+    return {"steps": steps, "per_step": float(rows.sum()) / steps}
 
 
 def _is_partition(evaluator: Any) -> bool:

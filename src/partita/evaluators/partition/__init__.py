@@ -3,7 +3,8 @@
 from partita.evaluators.partition.ais import AIS
 from partita.evaluators.partition.bridge import Bridge
 from partita.evaluators.partition.enumeration import Enumeration
+from partita.evaluators.partition.quadrature import Quadrature
 from partita.evaluators.partition.reverse_ais import ReverseAIS
 from partita.evaluators.partition.sandwich import Sandwich
 
-__all__ = ["AIS", "Bridge", "Enumeration", "ReverseAIS", "Sandwich"]
+__all__ = ["AIS", "Bridge", "Enumeration", "Quadrature", "ReverseAIS", "Sandwich"]

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import torch
 
 from partita.core.protocols import EnergyModel
-from partita.core.quantity import Quantity
+from partita.core.quantity import Quantity, half_width
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import AnnealingEvaluator
-from partita.evaluators.partition.interval import half_width
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_parameters, check_real
+from partita.core.checks import check_count, check_parameters
 from partita.core.errors import Diverged, Unsupported, invalid
+from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
 
@@ -63,7 +64,7 @@ class AnnealingEvaluator(ABC):
 
     def _prepare(self, model: EnergyModel, generator: torch.Generator) -> tuple[Sampler, Tensor]:
         """The kernel, and the temperatures from 0 to 1."""
-        kernel = resolve_kernel(type(self).__name__, self.kernel, model)
+        kernel = resolve_kernel(type(self).__name__, self.kernel, model, generator=generator)
         return kernel, temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
 
     def _climb(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Annealing:
@@ -82,7 +83,8 @@ def anneal(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, gen
         here, there = model.energy_along(field, pair[:, None]).double()
         spreads.append((here - there).std())
         log_w += here - there
-        state, _ = kernel.step(model.annealed(pair[1]), state._replace(field=field), generator=generator)
+        target = model.annealed(pair[1])
+        state, _ = kernel.step(target, placed(kernel, target, state, state.x, field, generator=generator), generator=generator)
     if not torch.isfinite(log_w).all():
         raise Diverged(f"annealing {model.title()}: a log weight is not finite; the parameters are too large or not numbers.")
     return Annealing(state.x, log_w, torch.stack(spreads))
@@ -117,15 +119,20 @@ def temperatures_for(
     return _interpolate(torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], pilot)
 
 
-def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel) -> Sampler:
-    """The kernel given, or the default of the capability table; a ladder cannot be annealed."""
+def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel, *, generator: torch.Generator) -> Sampler:
+    """The kernel given, or the default of the capability table, with its step sizes tuned along the path and then fixed.
+
+    A kernel that went on adapting would not leave its targets invariant; a ladder, or a kernel that is biased, cannot be annealed.
+    """
     capability.require(owner, model)
     check_parameters(owner, model.title(), model.named_parameters(), "Fit it again with a lower learning_rate.")
-    if kernel is None:
-        return capability.default("sampler", model)
-    if kernel.kernel_on != "x":
-        raise Unsupported(f"{owner} needs a kernel on x, but {type(kernel).__name__} moves a whole ladder. Use its inner kernel instead.")
-    return kernel
+    chosen: Sampler = capability.default("sampler", model) if kernel is None else kernel
+    if chosen.kernel_on != "x":
+        raise Unsupported(f"{owner} needs a kernel on x, but {type(chosen).__name__} moves a whole ladder. Use its inner kernel instead.")
+    if not getattr(chosen, "invariant", True):
+        name = type(chosen).__name__
+        raise Unsupported(f"{owner} needs a kernel that leaves its target invariant, and {name} does not. Use MALA() instead.")
+    return tuned(chosen, model, generator=generator)
 
 
 def check_annealing(owner: str, temperatures: int | None, chains: int, level: float) -> None:
@@ -133,7 +140,7 @@ def check_annealing(owner: str, temperatures: int | None, chains: int, level: fl
     if temperatures is not None:
         check_count(owner, "temperatures", temperatures, 2)
     check_count(owner, "chains", chains, 2)
-    if check_real(owner, "level", level, 0.0, 1.0, open_low=True) == 1:
+    if not isinstance(level, float) or not 0 < level < 1:
         raise invalid(owner, "level", "lie between 0 and 1", level)
 
 

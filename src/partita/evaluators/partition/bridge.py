@@ -20,11 +20,11 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
-from partita.core.quantity import Quantity, Verdict, worst
+from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
 from partita.diagnostics.weights import pareto_khat
 from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
-from partita.evaluators.partition.interval import half_width
+from partita.evaluators.partition.between import Between
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
 RHAT_PUBLISH = 1.2
@@ -86,7 +86,7 @@ class Bridge:
         check_count("Bridge", "burn_in", self.burn_in, 0)
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
-        kernel = resolve_kernel("Bridge", self.kernel, model)
+        kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
         betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
         up, down, energies = self._collect(model, kernel, betas, generator)
         report = summarise_chains(energies)
@@ -111,6 +111,10 @@ class Bridge:
                 "se": se,
             },
         )
+
+    def ratio(self, a: EnergyModel, b: EnergyModel, *, generator: torch.Generator) -> Quantity:
+        """log Z_a - log Z_b of two models on one support, along the path (1 - beta) F_b + beta F_a between them."""
+        return self(Between(b, a), generator=generator)
 
     def _starts(self, model: EnergyModel, generator: torch.Generator) -> Tensor:
         """Draws of the reference, and for every second ladder a training row if the model remembers any."""

@@ -16,12 +16,11 @@ from partita.core.capability import require_need
 from partita.core.checks import check_choice
 from partita.core.enumeration import Side, probabilities
 from partita.core.errors import invalid
-from partita.core.protocols import EnergyModel, Sampler
-from partita.core.quantity import Quantity
+from partita.core.protocols import EnergyModel, Sampler, in_double
+from partita.core.quantity import Quantity, half_width
 from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import summarise_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
-from partita.evaluators.partition.interval import half_width
 
 SETTLING_STEPS = 50  # of the kernel, after resampling the ends of a forward annealing
 
@@ -112,7 +111,8 @@ def settle(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Gene
 def exact_draws(model: EnergyModel, n: int, *, generator: torch.Generator) -> Tensor:
     """Independent draws by enumeration, through the hidden side where that is smaller."""
     require_need("enumerable", "start='exact'", model, "Use start='annealed'.")
-    side: Side = min(model.sides(), key=lambda s: s.support.bits)
-    log_p = probabilities(side, model.device_like).log()
+    double = in_double(model)  # energies of many nats differ by less than float32 tells apart
+    side: Side = min(double.sides(), key=lambda s: s.support.bits)
+    log_p = probabilities(side, double.device_like).log()
     states = side.support.state_at(categorical(log_p, generator, n), model.device_like)
     return states if side.name == "visible" else draw(model.visible_given_hidden(states), generator)  # type: ignore[operator]

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from partita.core.protocols import EnergyModel
-from partita.core.quantity import Quantity, Verdict, worst
+from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_sandwich
 from partita.evaluators.partition.ais import forward_quantity
 from partita.evaluators.partition.bridge import acceptance_ratio
-from partita.evaluators.partition.interval import half_width
 from partita.evaluators.partition.reverse_ais import FromBothEnds, Start
 
 

@@ -1,0 +1,238 @@
+"""Quadrature against closed forms, scipy and enumeration; and the annealing evaluators against quadrature on real supports."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy.integrate import dblquad
+from torch import Tensor, nn
+
+import partita
+from partita.core import capability
+from partita.core.errors import Diverged, InputError, Unsupported
+from partita.core.protocols import EnergyModel
+from partita.core.quadrature import Box, cells, log_integral
+from partita.core.support import Real
+from partita.evaluators import AIS, Bridge, Enumeration, Quadrature, ReverseAIS, Sandwich
+from partita.evaluators.partition.reverse_ais import exact_draws
+from partita.models import RBM, LatentEnergy, NeuralEnergy
+from partita.models.energy.reference import GaussianReference
+from partita.nets import MLP
+from partita.objectives import ExactLikelihood
+from partita.samplers import HMC, MALA, Alternating, Langevin
+
+
+class Peaks(EnergyModel):
+    """A mixture of normal densities of width s with weights w, so that Z is known: the sum of the weights."""
+
+    def __init__(self, centres: Tensor, s: float, w: Tensor) -> None:
+        super().__init__()
+        self.support, self.s = Real(centres.shape[1]), s
+        self.centres, self.w = nn.Parameter(centres.double()), nn.Parameter(w.double())
+        self.keep_anchors(centres.shape[1], self.centres)
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        squares = (x[..., None, :] - self.centres).square().sum(-1) / (2 * self.s**2)
+        return -torch.logsumexp(self.w.log() - squares, -1) + 0.5 * self.support.width * math.log(2 * math.pi * self.s**2)
+
+    def reference(self) -> GaussianReference:
+        return GaussianReference(self.centres.new_zeros(self.support.width), torch.eye(self.support.width, dtype=torch.float64))
+
+    def initialise(self, data: Any, *, generator: torch.Generator) -> None: ...
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+
+def peaks(width: int, s: float = 0.3, far: float = 2.0) -> Peaks:
+    g = torch.Generator().manual_seed(width)
+    return Peaks(far * torch.randn(4, width, generator=g), s, torch.tensor([1.0, 2.0, 0.5, 3.0]))
+
+
+def latent(scale: float = 1.5, seed: int = 3) -> LatentEnergy:
+    g = torch.Generator().manual_seed(seed)
+    model = LatentEnergy(MLP(2, 6, widths=(8,), generator=g), 2, 5, 6, generator=g)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(scale)
+    return model
+
+
+def neural(scale: float = 2.0, seed: int = 4) -> NeuralEnergy:
+    model = NeuralEnergy(MLP(2, 1, widths=(8,), generator=torch.Generator().manual_seed(seed)), Real(2))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(scale)
+    return model
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_mixtures_have_the_sum_of_their_weights(width: int) -> None:
+    for s, far in ((0.3, 2.0), (2.0, 1.0), (0.2, 6.0)):
+        q = Quadrature()(peaks(width, s, far))
+        assert q.kind == "exact" and abs(q.value - math.log(6.5)) < 1e-6, (s, far)
+        assert q.details["error"] <= 1e-6
+
+
+def test_scipy_integrates_the_same(generator: torch.Generator) -> None:
+    model = neural().double()
+
+    def density(u: float, v: float) -> float:
+        return math.exp(-float(model(torch.tensor([u, v], dtype=torch.float64))))
+
+    with torch.no_grad():
+        z = dblquad(density, -7, 7, -7, 7, epsabs=1e-8, epsrel=1e-8)[0]
+    assert abs(Quadrature()(model).value - math.log(z)) < 1e-7
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_enumeration_of_hidden_units_gives_the_same(width: int, generator: torch.Generator) -> None:
+    model = RBM(width, 4, visible_units="gaussian", scale=1.5, generator=generator)
+    assert abs(Quadrature()(model).value - Enumeration()(model).value) < 1e-9
+
+
+def test_a_narrow_peak_at_a_remembered_row_is_not_missed() -> None:
+    """Seven cells of the first grid apart from anything the reference draws, and far narrower than a cell."""
+    model = Peaks(torch.tensor([[0.0, 0.0], [30.0, 17.0]]), 0.05, torch.tensor([1.0, 9.0]))
+    model.anchors.copy_(model.centres.detach().repeat(64, 1))
+    model.anchored.fill_(True)
+    q = Quadrature()(model)
+    assert abs(q.value - math.log(10.0)) < 1e-6 and q.kind == "exact"
+
+
+def test_what_does_not_converge_is_an_estimate_that_says_so() -> None:
+    class Step(Peaks):
+        def free_energy(self, x: Tensor) -> Tensor:
+            return torch.where((x.square().sum(-1) < 1.7), 0.0, 50.0) + 0 * super().free_energy(x)
+
+    q = Quadrature(tolerance=1e-9)(Step(torch.zeros(1, 2), 1.0, torch.ones(1)))
+    assert q.kind == "estimate" and q.low < math.log(math.pi * 1.7) < q.high and q.verdict in ("tight", "loose")
+
+
+def test_a_density_that_does_not_fall_off_is_named() -> None:
+    class Flat(Peaks):
+        def free_energy(self, x: Tensor) -> Tensor:
+            return 0 * super().free_energy(x)
+
+    with pytest.raises(Diverged, match=r"quadrature: exp\(-F\) must fall off far from the data, so that Z is finite; it does not"):
+        Quadrature()(Flat(torch.zeros(1, 2), 1.0, torch.ones(1)))
+
+    class NotANumber(Peaks):
+        def free_energy(self, x: Tensor) -> Tensor:
+            return super().free_energy(x) + (x[..., 0] - 3).sqrt()
+
+    with pytest.raises(Diverged, match=r"quadrature: the free energy must be a number everywhere; got nan"):
+        Quadrature()(NotANumber(torch.zeros(1, 2), 1.0, torch.ones(1)))
+
+
+def test_only_few_real_coordinates_are_integrated(generator: torch.Generator) -> None:
+    wide = NeuralEnergy(MLP(4, 1, generator=generator), Real(4))
+    with pytest.raises(Unsupported, match=r"Quadrature cannot run on NeuralEnergy\(4\): it does not live on at most 3 real coordinates"):
+        Quadrature()(wide)
+    with pytest.raises(Unsupported, match=r"Quadrature cannot run on RBM\(2, 3\)"):
+        Quadrature()(RBM(2, 3, generator=generator))
+    with pytest.raises(InputError, match=r"Quadrature: tolerance must be a finite number above 0; got 0"):
+        Quadrature(0)
+
+
+def test_defaults_are_exact_in_the_plane_and_sampled_beyond(generator: torch.Generator) -> None:
+    plane, wide = neural(), NeuralEnergy(MLP(4, 1, generator=generator), Real(4))
+    space = NeuralEnergy(MLP(3, 1, generator=generator), Real(3))
+    assert isinstance(capability.default("partition", plane), Quadrature) and isinstance(capability.default("partition", space), Quadrature)
+    assert isinstance(capability.default("partition", wide), Sandwich)
+    assert isinstance(capability.default("objective", plane), ExactLikelihood)
+    assert not isinstance(capability.default("objective", space), ExactLikelihood)
+    assert capability.default("sampler", wide) == MALA()
+    q = partita.evaluate(plane, torch.zeros(3, 2), generator=generator)
+    assert q.kind == "exact"
+    torch.testing.assert_close(q.value, float(-plane.double()(torch.zeros(1, 2).double()).detach()) - Quadrature()(plane).value)
+
+
+def test_a_shifted_grid_is_unbiased_and_differentiable() -> None:
+    """Averaged over shifts a coarse sum is the integral; its gradient is that of a fine one."""
+    model = peaks(2)
+    box = Box(torch.full((2,), -9.0, dtype=torch.float64), torch.full((2,), 9.0, dtype=torch.float64))
+    shifts = torch.cat(list(cells(Box(torch.zeros(2).double(), torch.ones(2).double()), 8)))
+    with torch.no_grad():
+        sums = torch.stack([log_integral(model, box, 24, shift) for shift in shifts])
+    assert float(sums.std()) > 0.01  # coarse enough to differ
+    assert abs(float(torch.logsumexp(sums, 0)) - math.log(64) - math.log(6.5)) < 1e-9
+    gradients = [torch.autograd.grad(log_integral(model, box, n), model.w)[0] for n in (200, 400)]
+    torch.testing.assert_close(gradients[1], torch.full((4,), 1 / 6.5, dtype=torch.float64), rtol=1e-9, atol=0)
+    torch.testing.assert_close(gradients[0], gradients[1])  # 400 x 400 points go through the checkpoint
+
+
+LEVEL = 1 - 1e-4  # of the intervals below, so that a false alarm of one cell has about this probability
+CELLS = {
+    "AIS": AIS(temperatures=150, chains=80, level=LEVEL, adaptive=False),
+    "AIS, HMC": AIS(temperatures=80, chains=80, kernel=HMC(leapfrogs=3), level=LEVEL, adaptive=False),
+    "reverse AIS": ReverseAIS(temperatures=150, chains=80, level=LEVEL, adaptive=False),
+    "sandwich": Sandwich(temperatures=120, chains=80, level=LEVEL, adaptive=False),
+    "sandwich, HMC": Sandwich(temperatures=60, chains=80, kernel=HMC(leapfrogs=3), level=LEVEL, adaptive=False),
+    "bridge": Bridge(temperatures=12, chains=24, draws=80, burn_in=60, level=LEVEL),
+}
+MODELS = {"latent": latent, "neural": neural, "gaussian RBM": lambda: RBM(2, 5, visible_units="gaussian", scale=0.8,
+                                                                         generator=torch.Generator().manual_seed(1))}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_evaluator_covers_the_quadrature_or_says_not_to_trust_it(cell: str, model: str, generator: torch.Generator) -> None:
+    made = MODELS[model]()
+    truth, q = Quadrature()(made), CELLS[cell](made, generator=generator)
+    assert truth.kind == "exact"
+    assert q.low <= truth.value <= q.high or not q.trusted
+    assert q.trusted  # these models are easy
+    assert q.width < 0.8
+
+
+def test_gibbs_in_h_anneals_as_well(generator: torch.Generator) -> None:
+    model = latent()
+    q = Sandwich(temperatures=120, chains=80, kernel=Alternating(MALA()), level=LEVEL)(model, generator=generator)
+    assert q.low <= Quadrature()(model).value <= q.high and q.trusted
+
+
+def test_kernels_that_would_bias_the_weights_are_refused(generator: torch.Generator) -> None:
+    for evaluator in (AIS(kernel=Langevin()), Sandwich(kernel=Langevin()), Bridge(kernel=Langevin())):
+        with pytest.raises(Unsupported, match=r"needs a kernel that leaves its target invariant, and Langevin does not\. Use MALA\(\)"):
+            evaluator(latent(), generator=generator)
+
+
+def test_a_bridge_between_two_models_gives_the_difference_of_their_log_z(generator: torch.Generator) -> None:
+    """False-alarm rate 1e-4 each: two real models of different families, and two binary machines."""
+    bridge = Bridge(temperatures=10, chains=24, draws=80, burn_in=60, level=LEVEL)
+    a, b = latent(), neural()
+    q = bridge.ratio(a, b, generator=generator)
+    assert q.low <= Quadrature()(a).value - Quadrature()(b).value <= q.high and q.trusted and q.width < 0.5
+    c, d = (RBM(8, 4, scale=scale, generator=generator) for scale in (0.5, 1.0))
+    q = bridge.ratio(c, d, generator=generator)
+    assert q.low <= Enumeration()(c).value - Enumeration()(d).value <= q.high and q.trusted
+    with pytest.raises(InputError, match=r"Bridge\.ratio: both models must live on one support; got Real\(D=2\) and Binary\(D=8\)\."):
+        bridge.ratio(a, c, generator=generator)
+
+
+def test_exact_draws_of_float32_models_are_weighed_in_float64(generator: torch.Generator) -> None:
+    """Energies near 2e7 differ by less than float32 resolves; the frequencies still come out, false-alarm rate 1e-6."""
+    model = RBM(2, 1, generator=generator)
+    with torch.no_grad():
+        model.W.zero_()
+        model.c.fill_(2e7)
+        model.b.copy_(torch.tensor([1.0, -1.0]))
+    x = exact_draws(model, 20_000, generator=generator)
+    assert x.dtype is torch.float32
+    p = torch.sigmoid(model.b.detach())
+    assert ((x.mean(0) - p).abs() < 5 * (p * (1 - p) / 20_000).sqrt()).all()
+
+
+def test_exact_likelihood_learns_in_the_plane(generator: torch.Generator) -> None:
+    """Two clusters: within 0.15 nats of the likelihood that the data's own density gives them."""
+    sign = torch.randint(2, (2000, 1), generator=generator) * 2.0 - 1
+    data = sign * torch.tensor([1.0, 0.4]) + 0.3 * torch.randn(2000, 2, generator=generator)
+    squares = ((data[:, None] - torch.tensor([[1.0, 0.4], [-1.0, -0.4]])) / 0.3).square().sum(-1)
+    best = float((torch.logsumexp(-0.5 * squares, -1) - math.log(4 * math.pi * 0.09)).mean())
+    model = NeuralEnergy(MLP(2, 1, widths=(32, 32), gain=2.4, generator=generator), Real(2))
+    run = partita.fit(model, data, steps=200, learning_rate=0.02, generator=generator)
+    assert run.config["objective"]["part"] == "ExactLikelihood"
+    q = partita.evaluate(model, data, generator=generator)
+    assert q.kind == "exact" and best - 0.15 < q.value < best + 0.1
