@@ -26,7 +26,10 @@ __all__ = ["Quantity", "evaluate", "fit", "load", "sample"]
 
 # Imported when first used, so that `import partita` costs nothing and `partita --help` does not wait for torch.
 _LAZY = {"Quantity": "core", "fit": "training", "load": "training", "sample": "samplers", "evaluate": "evaluators"}
-_SUBPACKAGES = ("core", "data", "diagnostics", "estimators", "evaluators", "models", "objectives", "samplers", "training")
+_SUBPACKAGES = (
+    "bayes", "core", "data", "diagnostics", "divergences", "estimators",
+    "evaluators", "models", "nets", "objectives", "samplers", "training",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

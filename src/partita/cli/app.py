@@ -106,17 +106,77 @@ def evaluate(
 @app.command(epilog="Example: partita sample runs/rbm-digits-1 -n 64 --out draws.csv --png draws.png")
 def sample(
     run: Run,
-    n: Annotated[int, typer.Option("-n", "--number", help="How many draws.")] = 64,
-    out: Annotated[Path | None, typer.Option(help=".npz, .npy or .csv; RUN/samples-N.npz if not given.")] = None,
+    n: Annotated[int | None, typer.Option("-n", "--number", help="How many draws; 64 rows, or 1 sequence, if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help=".npz, .npy or .csv, .txt for text; RUN/samples-N if not given.")] = None,
     burn_in: Annotated[int | None, typer.Option(help="Steps of each chain; exact draws or 1000 if not given.")] = None,
     png: Annotated[Path | None, typer.Option(help="Also a picture, where rows are images.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Text that a model of text goes on from.")] = None,
+    length: Annotated[int | None, typer.Option(help="Steps to draw of a sequence; up to the model's length if not given.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of each step of a sequence; 1 draws from the model.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Share of the mass that each step of a sequence keeps.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Draw new rows from a model and say whether the chains mixed."""
+    from partita.cli import continuation
     from partita.cli import sample as command
 
-    command.report(run, n, out, burn_in, png, seed=seed, as_json=as_json)
+    asked = {"prompt": prompt, "length": length, "temperature": temperature, "top_p": top_p}
+    if continuation.applies(run, asked):
+        continuation.report(run, 1 if n is None else n, out, asked, seed=seed, as_json=as_json)
+    else:
+        command.report(run, 64 if n is None else n, out, burn_in, png, seed=seed, as_json=as_json)
+
+
+@app.command(epilog="Example: partita lab memory --set length=512 --out memory.html")
+def lab(
+    name: Annotated[str | None, typer.Argument(help="Which; all are listed if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the figure goes, .html.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; may be given often.", metavar="KEY=VALUE")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Small experiments that show what the theory says."""
+    from partita.cli import lab as command
+
+    command.listing(as_json) if name is None else command.run(name, settings or [], out, seed=seed, as_json=as_json)
+
+
+@app.command(epilog="Example: partita compare bars-and-stripes --model rbm --objectives all --epochs 20")
+def compare(
+    data: Annotated[str, typer.Argument(help="A name (partita data lists them) or a file.")],
+    model: Annotated[str, typer.Option(help="The family that is fitted: partita models lists them.")] = "rbm",
+    objectives: Annotated[str, typer.Option(help="all that its support allows, or names with commas between.")] = "all",
+    out: Annotated[Path | None, typer.Option(help="Folder of runs, table and figure; runs/compare-MODEL-DATA-N if not given.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time to spend on each, in place of epochs.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data, for each.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value for all; may be given often.", metavar="KEY=VALUE")] = None,
+    evaluator: Annotated[str, typer.Option(help="How log Z is computed, the same way for all; as in partita evaluate.")] = "auto",
+    png: Annotated[Path | None, typer.Option(help="Also the figure as a picture; needs kaleido.")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars, only the result.")] = False,
+) -> None:
+    """Fit one model by several objectives and score each by the same likelihood: one table, one figure."""
+    from partita.cli import compare as command
+
+    budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs}.items() if value is not None}
+    command.report(data, model, objectives, settings or [], budget, evaluator, out, png, seed=seed, as_json=as_json, quiet=quiet)
+
+
+@app.command(epilog="Example: partita impute runs/ppca-table-1 table-with-gaps.csv --out filled.csv")
+def impute(
+    run: Run,
+    data: Annotated[Path, typer.Argument(help="A file with missing values: empty cells or NaN.")],
+    out: Annotated[Path | None, typer.Option(help=".csv, .npy or .npz; DATA-imputed beside the file if not given.")] = None,
+    how: Annotated[str, typer.Option(help="auto, mean, mode or draw.")] = "auto",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Fill the missing values of a file from what its rows do hold; columns keep their names and order."""
+    from partita.cli import impute as command
+
+    command.report(run, data, out, how, seed=seed, as_json=as_json)
 
 
 @app.command(epilog="Example: partita models --grid")

@@ -20,6 +20,10 @@ DIAGNOSTICS = {
     "overlap": "overlap",
     "rhat": "R-hat",
     "chains": "chains",
+    "per_step": "log-likelihood per step",
+    "steps": "steps",
+    "p_value": "p-value by permutation",
+    "coverage": "coverage of these rows by draws",
 }
 
 
@@ -41,13 +45,16 @@ def report(folder: Path, data: str | None, split: str, evaluator: str, *, bits: 
 
 def _lines(q: Quantity, per_dimension: Quantity | None, discrete: bool) -> list[list[str]]:
     """The table: what was found, how, and how far to trust it."""
-    log_z: Any = q.details["log_z"]
-    lines = [["log-likelihood per row", f"{q.value:.3f} nats, {'mass' if discrete else 'density'}"], ["kind", q.kind], ["by", q.method]]
+    log_z: Any = q.details.get("log_z")
+    score = ["log-likelihood per row", f"{q.value:.3f} nats, {'mass' if discrete else 'density'}"]
+    what = [f"{q.unit}, no likelihood", f"{q.value:.5f}"] if q.kind == "none" else score
+    lines = [what, ["kind", q.kind], ["by", q.method]]
     if q.kind != "exact":
         lines.append(["interval", show.interval(q)])
     lines.append(["se over rows", f"{q.se_data:.3f}"])
     if per_dimension is not None:
         lines.append(["bits per dimension", f"{per_dimension.value:.4f} {show.interval(per_dimension)}".rstrip()])
-    lines.append(["log Z", f"{log_z.value:.3f} {show.interval(log_z)}".rstrip()])
+    if log_z is not None:
+        lines.append(["log Z", f"{log_z.value:.3f} {show.interval(log_z)}".rstrip()])
     lines += [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if name in q.details]
     return [*lines, ["verdict", show.verdict(q)]]

@@ -14,19 +14,26 @@ from partita.cli import show
 from partita.cli.runs import Opened, free_path, short_name
 from partita.cli.values import sort_settings
 from partita.core import capability, rng
-from partita.core.checks import check_count
 from partita.core.errors import RunError
 from partita.core.protocols import Model, Objective, Update
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
-from partita.data import load as load_data
+from partita.data.corpus import open_dataset
 from partita.training import PartitaWarning, Run, checkpoint, fit, load
 from partita.training.encoding import Encoding
 from partita.training.families import family_named
 from partita.training.run import build_model, read_config
+from partita.training.splits import encoded_parts
 
-VALIDATION_SHARE = 0.1
-LEAST_TO_SPLIT = 100  # rows; of fewer none are held out for validation
+KINDS_IN_WORDS = {
+    "real": "real, standardised",
+    "scaled": "real, scaled",
+    "spin": "spins",
+    "signs": "binary, read as spins",
+    "count": "counts",
+    "category": "categories",
+    "steps": "sequences",
+}
 
 
 @dataclass(frozen=True)
@@ -51,14 +58,15 @@ def planned(model: str, source: str, out: Path | None, pairs: list[str], budget:
     family = family_named(model)
     said = sort_settings(family, pairs)
     binarize = said.data.get("binarize", "auto")
-    dataset = load_data(source, binarize="none" if binarize is None else binarize)
+    how = {"words": family.takes_words(said.family), "missing": family.missing, "reading": family.reading(said.family)}
+    dataset = open_dataset(source, binarize="none" if binarize is None else binarize, **how)
     encoding = Encoding.fit(dataset.train, family.encoding_kind(dataset.train, said.family))
-    train, validation = _parts(dataset, encoding, seed)
+    train, validation = encoded_parts(dataset, encoding, seed)
     generator = torch.Generator().manual_seed(seed)
     built, objective = family.build(train, said.family, generator=generator)
     about = {
         "family": {"name": family.name, "settings": family.resolve(said.family)},
-        "data": _describe_data(source, dataset),
+        "data": describe_data(source, dataset),
         "encoding": encoding.as_json(),
         "seed": seed,
         "command": shlex.join(["partita", *sys.argv[1:]]),
@@ -74,12 +82,14 @@ def resumed(folder: Path) -> Plan:
     if data is None or not {"encoding", "seed", "family", "command", "steps", "fit", "objective"} <= config.keys():
         remedy = "Resume it in Python, with partita.fit(..., resume=True)."
         raise RunError(f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data and settings. {remedy}")
-    dataset = load_data(data["source"], binarize=data["binarize"] or "none")
+    words = config["encoding"].get("kind") == "category"
+    how = {"words": words, "missing": family_named(config["family"]["name"]).missing, "reading": data.get("reading")}
+    dataset = open_dataset(data["source"], binarize=data["binarize"] or "none", **how)
     if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
         now, then = f"{len(dataset.train)} x {dataset.train.width}", " x ".join(map(str, data["rows"]))
         raise RunError(f"fit: {data['source']!r} must be the data that {folder} was fitted to, {then}; got {now}. Restore the file.")
     encoding = Encoding.from_json(config["encoding"], dataset.train.width)
-    train, validation = _parts(dataset, encoding, config["seed"])
+    train, validation = encoded_parts(dataset, encoding, config["seed"])
     options = {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"]}
     about = {name: config[name] for name in ("family", "data", "encoding", "seed", "command")}
     generator = torch.Generator().manual_seed(config["seed"])
@@ -109,7 +119,7 @@ def carry_out(plan: Plan, *, as_json: bool, quiet: bool) -> None:
 
 def data_card(plan: Plan) -> str:
     """Two lines about the data and the model: rows for each purpose, columns, kind."""
-    data, kind = plan.dataset, {"real": "real, standardised", "spin": "spins"}.get(plan.encoding.kind, "binary")
+    data, kind = plan.dataset, KINDS_IN_WORDS.get(plan.encoding.kind, plan.encoding.kind)
     kind = f"{kind} ({data.train.binarize} binarisation)" if data.train.binarize is not None else kind
     held_out = {"to validate": plan.validation, "to test": data.test}
     counts = [f"{len(plan.train)} rows to learn from", *(f"{len(rows)} {what}" for what, rows in held_out.items() if rows is not None)]
@@ -150,26 +160,16 @@ def score(plan: Plan, run: Run, split: str, evaluator: Any = None) -> Quantity:
 
 def _print_result(plan: Plan, run: Run, split: str, q: Quantity) -> None:
     typer.echo(f"{run.stopped.capitalize()} after {run.steps} steps.")
-    typer.echo(f"Log-likelihood per {split} row: {q}")
+    what = f"Two-sample distance from {split} rows" if q.kind == "none" else f"Log-likelihood per {split} row"
+    typer.echo(f"{what}: {q}")
+    if "per_step" in q.details:
+        typer.echo(f"Per step: {q.details['per_step']:.4f} nats, over {q.details['steps']} steps")
     typer.echo(show.meaning(q) if q.kind == "exact" else f"{show.meaning(q)}\nVerdict {show.verdict(q)}.")
     typer.echo(f"Saved in {plan.folder}")
     typer.echo(f"Next: partita evaluate {plan.folder}\n      partita sample {plan.folder} -n 64")
 
 
-def _parts(dataset: Dataset, encoding: Encoding, seed: int) -> tuple[Rows, Rows | None]:
-    """Encoded rows to learn from and to validate on: the data's own validation rows, else a tenth of the training rows."""
-    check_count("fit", "seed", seed, 0)
-    train = encoding.rows(dataset.train)
-    if dataset.valid is not None:
-        return train, encoding.rows(dataset.valid)
-    if len(train) < LEAST_TO_SPLIT:
-        return train, None
-    order = rng.permutation(len(train), rng.keyed(seed, len(train)))
-    count = int(VALIDATION_SHARE * len(train))
-    return train.take(order[count:].sort().values), train.take(order[:count].sort().values)
-
-
-def _describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
+def describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
     """What a run must know to find its data again, from any working directory."""
     base, colon, array = source.rpartition(":")
     path = Path(source) if not colon or Path(source).exists() else Path(base)
@@ -181,4 +181,5 @@ def _describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
         "rows": [len(dataset.train), dataset.train.width],
         "shape": None if dataset.shape is None else list(dataset.shape),
         "columns": None if dataset.columns is None else list(dataset.columns),
+        **({} if dataset.reading is None else {"reading": dataset.reading}),
     }

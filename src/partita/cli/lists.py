@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from partita.cli import show
+from partita.cli.grid import print_grid
 from partita.core import capability
 from partita.data import names
 from partita.training import Settings
@@ -27,18 +28,11 @@ def models(as_json: bool) -> None:
 
 def grid(as_json: bool) -> None:
     """Every model with every part: runs, or why not."""
-    cells = capability.grid(representatives())
-    if as_json:
-        show.print_json([{"model": model, "role": role, "part": part, "reason": reason} for model, role, part, reason in cells])
+    if not as_json:
+        print_grid()
         return
-    labels = list(dict.fromkeys(model for model, *_ in cells))
-    parts = list(dict.fromkeys((role, part) for _, role, part, _ in cells))
-    reasons = {(model, part): reason for model, _, part, reason in cells}
-    notes = list(dict.fromkeys(reason for reason in reasons.values() if reason))
-    mark = {label: [_mark(reasons[label, part], notes) for _, part in parts] for label in labels}
-    show.table(["", "", *labels], [[role, part, *(mark[label][i] for label in labels)] for i, (role, part) in enumerate(parts)], whole=2)
-    for number, reason in enumerate(notes, 1):
-        typer.echo(f"({number}) {reason}")
+    cells = capability.grid(representatives())
+    show.print_json([{"model": model, "role": role, "part": part, "reason": reason} for model, role, part, reason in cells])
 
 
 def data(as_json: bool) -> None:
@@ -51,16 +45,12 @@ def data(as_json: bool) -> None:
         rows = [[f"  {entry.name}", entry.size, entry.note] for entry in entries if entry.where == where]
         show.table(["", "rows x columns", ""], rows, where, whole=2)
         typer.echo("")
-    typer.echo("A path serves too: .npz .npy .csv .txt .parquet")
+    typer.echo("A path serves too: .npz .npy .csv .txt .parquet .fasta")
 
 
 def _family_json(family: Family) -> dict[str, Any]:
     settings = {name: {"default": setting.default, "meaning": setting.meaning} for name, setting in family.settings.items()}
     return {"summary": family.summary, "settings": settings}
-
-
-def _mark(reason: str | None, notes: list[str]) -> str:
-    return "runs" if reason is None else f"no ({notes.index(reason) + 1})"
 
 
 def _word(value: object) -> str:

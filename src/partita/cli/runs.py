@@ -12,7 +12,7 @@ from partita.core.checks import check_choice
 from partita.core.errors import DataError, RunError
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
-from partita.data import load as load_data
+from partita.data.corpus import open_dataset
 from partita.training import Run, load
 from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding
@@ -34,7 +34,8 @@ class Opened:
         source = name or self.data.get("source")
         if source is None:
             raise RunError(f"evaluate: DATA must be given for {self.run.folder}, whose config names none.")
-        return load_data(source, binarize=self.data.get("binarize") or "none")
+        how = {"words": self.encoding.kind == "category", "missing": "missing" in self.run.model.offers}
+        return open_dataset(source, binarize=self.data.get("binarize") or "none", reading=self.data.get("reading"), **how)
 
     def score(self, rows: Rows, evaluator: Any, generator: Any) -> Quantity:
         """Mean log-likelihood per row in the units of the data."""

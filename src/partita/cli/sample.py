@@ -31,7 +31,7 @@ def report(folder: Path, n: int, out: Path | None, burn_in: int | None, png: Pat
     z = draw_rows(model, n, burn_in, generator)
     x = opened.encoding.decode(z.double().numpy())
     chains = None if _exact(model, burn_in) else _diagnose(model, z, generator)
-    _write(path, x, opened.data.get("columns"))
+    _write(path, opened.encoding.in_words(x), opened.data.get("columns"))
     if png is not None:
         pictures.write_png(png, pictures.sheet(x, _shape(opened, "sample --png")))
     if as_json:
@@ -67,12 +67,13 @@ def _shape(opened: Opened, owner: str) -> tuple[int, ...]:
 def _write(path: Path, x: np.ndarray, columns: list[str] | None) -> None:
     """Whole numbers as small integers, others as they are; names of columns where they are known."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    x = x.astype(np.int8) if np.isin(x, (-1, 0, 1)).all() else x
+    words = x.dtype.kind == "U"
+    x = x.astype(np.int8) if not words and np.isin(x, (-1, 0, 1)).all() else x
     if path.suffix.lower() == ".npy":
         np.save(path, x)
     elif path.suffix.lower() == ".npz":
         names: dict[str, Any] = {} if columns is None else {"columns": np.array(columns)}
         np.savez_compressed(path, x=x, **names)
     else:
-        kind = "%d" if x.dtype == np.int8 else "%.9g"
+        kind = "%s" if words else "%d" if x.dtype == np.int8 else "%.9g"
         np.savetxt(path, x, fmt=kind, delimiter=",", header=",".join(columns or []), comments="")

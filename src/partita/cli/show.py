@@ -13,7 +13,7 @@ KIND_IN_WORDS = {
     "estimate": "An estimate: the interval holds the true value with the probability shown, as far as the verdict allows.",
     "lower": "A lower bound in expectation: the true value is at least this, up to the interval.",
     "upper": "An upper bound in expectation: it flatters the model; the sandwich gives both sides.",
-    "none": "This model has no likelihood.",
+    "none": "This model has no likelihood; the number is a distance between these rows and its draws, zero on average where they agree.",
 }
 DIRECTION_IN_WORDS = {"low": " If it errs, it errs low.", "high": " If it errs, it errs high: it flatters the model.", "none": ""}
 VERDICT_IN_WORDS = {
@@ -55,7 +55,12 @@ def quantity_json(q: Quantity) -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     """One JSON object on stdout; what is not finite becomes null."""
-    typer.echo(json.dumps(_finite(value), indent=2, default=str))
+    typer.echo(as_json_text(value))
+
+
+def as_json_text(value: Any) -> str:
+    """JSON in which what is not finite is null."""
+    return json.dumps(_finite(value), indent=2, default=str)
 
 
 def table(columns: list[str], rows: list[list[str]], title: str = "", whole: int = 1) -> None:

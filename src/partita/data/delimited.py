@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from partita.core.errors import DataError
+from partita.data.labels import Labels, letters, numbered
+from partita.data.sequences import looks_like_sequences
 from partita.data.tables import Columns, not_numeric
 
 DELIMITERS = (";", "\t", ",")
@@ -28,6 +30,53 @@ def read_delimited(path: Path) -> tuple[np.ndarray, Columns]:
     if columns is not None and table.shape[1] != len(columns):
         table = _carefully(path, delimiter, columns)
     return table, columns
+
+
+def read_words(path: Path) -> tuple[np.ndarray, Columns, Labels]:
+    """A table whose columns may be words, each word a number (:mod:`partita.data.labels`), with names in its first line unless that
+    looks like the others; lines of one word of one length are sequences, a column for each letter.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        first = next((line for line in stream if line.strip()), "")
+    delimiter = next((mark for mark in DELIMITERS if mark in first), "," if path.suffix.lower() == ".csv" else None)
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        records = [record for record in _records(stream, delimiter) if record]
+    if not records:
+        raise DataError(f"load: {path} must hold rows; got none. Write it again.")
+    if looks_like_sequences(records):
+        return letters((record[0] for record in records), f"load: {path}")[0], None, letters((r[0] for r in records), str(path))[1]
+    columns = tuple(records.pop(0)) if _has_header(records) else None
+    _check_widths(path, records)
+    table, labels = [], {}
+    for words in zip(*records, strict=True):
+        if all(map(_is_number, words)):
+            table.append(np.array([_number(word) for word in words]))
+        else:
+            known = [word for word in words if word.lower() not in MISSING]
+            values, meaning = numbered(known)
+            column = np.full(len(words), np.nan)
+            column[[word.lower() not in MISSING for word in words]] = values
+            table.append(column)
+            labels |= meaning
+    return np.stack(table, 1), columns, labels
+
+
+def _has_header(records: list[list[str]]) -> bool:
+    """Whether the first line names columns: a column of numbers begins with a word, or no word of it is ever seen again."""
+    first, others = records[0], records[1:]
+    if all(map(_is_number, first)) or not others:
+        return False
+    below = list(zip(*(row for row in others if len(row) == len(first)), strict=True))
+    if any(not _is_number(name) and all(map(_is_number, column)) for name, column in zip(first, below, strict=False)):
+        return True
+    return not any(name in column for name, column in zip(first, below, strict=False))
+
+
+def _check_widths(path: Path, records: list[list[str]]) -> None:
+    for number, record in enumerate(records):
+        if len(record) != len(records[0]):
+            remedy = "Give all rows the same number of values."
+            raise DataError(f"load: {path} must have {len(records[0])} values in each row; got {len(record)} in row {number}. {remedy}")
 
 
 def _quickly(path: Path, delimiter: str | None, header: bool) -> np.ndarray:

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from partita.core.errors import DataError, InputError
-from partita.data.delimited import read_delimited
+from partita.data.delimited import read_delimited, read_words
+from partita.data.labels import Labels
 from partita.data.parquet import read_parquet
+from partita.data.sequences import FASTA, read_fasta
 from partita.data.tables import NUMERIC, Columns
 
 SPLITS = (("train", "valid", "test"), ("x_train", "x_valid", "x_test"))  # the two ways to name the arrays of a split file
@@ -28,16 +30,22 @@ class Splits:
     test: np.ndarray | None = None
     columns: Columns = None
     weight: np.ndarray | None = None
+    labels: Labels | None = None  # what numbers that stand for words mean
 
 
-def read(path: str | Path, array: str | None = None) -> Splits:
-    """The numbers in a file; ``array`` picks one array of an .npz. Missing values of a .csv or .parquet arrive as NaN."""
+def read(path: str | Path, array: str | None = None, *, words: bool = False) -> Splits:
+    """The numbers in a file; ``array`` picks one array of an .npz. Missing values of a .csv or .parquet arrive as NaN.
+
+    With ``words``, columns of a .csv or .txt may hold words, and lines of letters are sequences.
+    """
     path = Path(path)
     _check_file(path)
     if array is not None and path.suffix.lower() != ".npz":
         raise DataError(f"load: only an .npz file holds named arrays; got {array!r} with {path}. Leave out ':{array}'.")
     if path.suffix.lower() == ".npz":
         return _read_npz(path, array)
+    if words and path.suffix.lower() in (".csv", ".txt"):
+        return _read_words(path)
     return READERS[path.suffix.lower()](path)
 
 
@@ -102,7 +110,8 @@ def _read_npz(path: Path, array: str | None) -> Splits:
             raise _which(path, array, list(found))
         with np.load(path, allow_pickle=False) as archive:
             arrays = {split: archive[name] for split, name in names.items()}
-            return Splits(**arrays, columns=_columns(archive, arrays["train"]), weight=_weight(archive, names, arrays["train"]))
+            x = arrays["train"]
+            return Splits(**arrays, columns=_columns(archive, x), weight=_weight(archive, names, x), labels=_alphabet(archive, x))
     except DataError:
         raise
     except (ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
@@ -112,6 +121,14 @@ def _read_npz(path: Path, array: str | None) -> Splits:
 def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:
     names = archive.get("columns")
     return tuple(map(str, names)) if names is not None and x.shape[1:] == names.shape else None
+
+
+def _alphabet(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Labels | None:
+    """What whole numbers of sequences stand for, where the file has an ``alphabet`` of as many letters."""
+    alphabet = archive.get("alphabet")
+    if alphabet is None or alphabet.shape != () or x.dtype.kind not in "iu" or x.size == 0 or x.max() >= len(str(alphabet)):
+        return None
+    return {float(code): letter for code, letter in enumerate(str(alphabet))}
 
 
 def _weight(archive: np.lib.npyio.NpzFile, names: dict[str, str], x: np.ndarray) -> np.ndarray | None:
@@ -143,10 +160,27 @@ def _tabular(reader: Callable[[Path], tuple[np.ndarray, Columns]]) -> Callable[[
     return read_table
 
 
+def _read_words(path: Path) -> Splits:
+    try:
+        table, columns, labels = read_words(path)
+    except (UnicodeDecodeError, OSError) as error:
+        raise damaged(path) from error
+    return Splits(table, columns=columns, labels=labels)
+
+
+def _read_fasta(path: Path) -> Splits:
+    try:
+        table, labels = read_fasta(path)
+    except (UnicodeDecodeError, OSError) as error:
+        raise damaged(path) from error
+    return Splits(table, labels=labels)
+
+
 READERS: dict[str, Callable[[Path], Splits]] = {
     ".npy": _read_npy,
     ".csv": _tabular(read_delimited),
     ".txt": _tabular(read_delimited),
     ".parquet": _tabular(read_parquet),
+    **dict.fromkeys(FASTA, _read_fasta),
 }
 ENDINGS = (".npz", *READERS)

@@ -34,6 +34,7 @@ class Dataset:
         note: What it is, and its licence.
         shape: How to draw a row as an image, such as (28, 28).
         entropy: The entropy in nats of the distribution behind it, where it is known; no model scores above its negative.
+        reading: How sequences were read, from which more are read in the same way; None for tables.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Dataset:
     note: str = ""
     shape: tuple[int, ...] | None = None
     entropy: float | None = None
+    reading: dict[str, Any] | None = None
 
 
 class Entry(NamedTuple):
@@ -55,11 +57,12 @@ class Entry(NamedTuple):
     note: str
 
 
-def load(source: Any, *, binarize: Binarize | str = "auto") -> Dataset:
+def load(source: Any, *, binarize: Binarize | str = "auto", words: bool = False, missing: bool = False) -> Dataset:
     """Data from a built-in name, a name under ``$PARTITA_DATA``, a path, an array, a frame or a Dataset.
 
     Where there is no test split, one row in five is held out, always the same ones. ``binarize`` is as in :class:`Rows`;
-    ``"auto"`` makes only ``mnist`` binary (dynamic), ``"none"`` nothing.
+    ``"auto"`` makes only ``mnist`` binary (dynamic), ``"none"`` nothing. With ``words``, columns of a file may hold words, which
+    become numbers whose meaning is in ``train.labels``. With ``missing``, NaN is kept as a value that was not observed.
 
     >>> load("digits").train
     Rows(1438 x 64)
@@ -69,10 +72,10 @@ def load(source: Any, *, binarize: Binarize | str = "auto") -> Dataset:
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
         try:
-            return _build(name, _find(name), binarize, f"load({name!r})")
+            return _build(name, _find(name, words), binarize, f"load({name!r})", missing)
         except InputError as error:
             raise DataError(str(error)) from error
-    return _of_value(source, binarize)
+    return _of_value(source, binarize, missing)
 
 
 def names() -> list[Entry]:
@@ -96,12 +99,12 @@ def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
     return rows.take(np.sort(order[count:])), rows.take(np.sort(order[:count]))
 
 
-def _find(name: str) -> Source:
+def _find(name: str, words: bool = False) -> Source:
     if name in BUILTIN:
         return BUILTIN[name].make()
     base, array = _parts(name)
     if Path(base).suffix.lower() in ENDINGS:
-        return Source(read(base, array))
+        return Source(read(base, array, words=words))
     path = folder.path_of(base)
     if path is not None:
         return Source(read(path, array), folder.NOTES.get(base, ""), folder.SHAPES.get(base))
@@ -125,20 +128,21 @@ def _unknown(name: str) -> DataError:
     return DataError(f"load: {name!r} must be a path or one of {', '.join(families)}; got neither. {hint}")
 
 
-def _build(name: str, source: Source, binarize: Any, owner: str) -> Dataset:
+def _build(name: str, source: Source, binarize: Any, owner: str, missing: bool = False) -> Dataset:
     splits = source.splits
     binarize = ("dynamic" if name in DYNAMIC else None) if binarize == "auto" else None if binarize == "none" else binarize
-    train = Rows(_flat(splits.train), splits.weight, binarize, scale=source.scale, columns=splits.columns, owner=owner)
-    valid, test = (None if x is None else _like(train, x, owner) for x in (splits.valid, splits.test))
+    train = Rows(_flat(splits.train), splits.weight, binarize, scale=source.scale, columns=splits.columns, missing=missing, owner=owner)
+    train.labels = splits.labels or {}
+    valid, test = (None if x is None else _like(train, x, owner, missing) for x in (splits.valid, splits.test))
     if test is None:
         train, test = hold_out(train)
     shape = source.shape or (splits.train.shape[1:] if splits.train.ndim > 2 else None)
     return Dataset(name, train, valid, test, train.columns, source.note, shape, source.entropy)
 
 
-def _of_value(x: Any, binarize: Any) -> Dataset:
+def _of_value(x: Any, binarize: Any, missing: bool = False) -> Dataset:
     shape = tuple(x.shape[1:]) if isinstance(x, (np.ndarray, Tensor)) and x.ndim > 2 else None
-    rows = x if isinstance(x, Rows) else Rows(x if shape is None else _flat(x), owner="load")
+    rows = x if isinstance(x, Rows) else Rows(x if shape is None else _flat(x), missing=missing, owner="load")
     train, test = hold_out(rows)
     data = Dataset("data", train, None, test, rows.columns, shape=shape)
     return data if binarize == "auto" else _again(data, binarize)
@@ -148,8 +152,8 @@ def _flat(x: Any) -> Any:
     return x.reshape(len(x), -1) if x.ndim not in (0, 2) and len(x) else x
 
 
-def _like(train: Rows, x: np.ndarray, owner: str) -> Rows:
-    rows = Rows(_flat(x), None, train.binarize, scale=train.scale, owner=owner)
+def _like(train: Rows, x: np.ndarray, owner: str, missing: bool = False) -> Rows:
+    rows = Rows(_flat(x), None, train.binarize, scale=train.scale, missing=missing, owner=owner)
     if rows.width != train.width:
         remedy = "Save the parts of a split with the same columns."
         raise DataError(f"{owner}: every split must have {train.width} columns, as train has; got {rows.width}. {remedy}")

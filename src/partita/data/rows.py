@@ -7,7 +7,7 @@ Dynamic binarisation reads grey levels as probabilities and draws anew in every 
 Letters: N rows, B batch, D columns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from partita.core.errors import invalid
 from partita.core.protocols import Batch
 from partita.core.rng import bernoulli
+from partita.data.labels import Labels
 from partita.data.tables import Columns, as_table, check_finite_table, chunks
 
 Binarize = Literal["dynamic"] | float | None
@@ -32,6 +33,7 @@ class Rows:
         binarize: ``None``; ``"dynamic"`` to draw zeros and ones from the grey levels anew in every batch; or a threshold in (0, 1).
         scale: The grey level that means one; by default 255 for bytes above 1, else 1.
         columns: Names, by default those of a frame.
+        missing: Whether NaN is kept, as a value that was not observed; refused otherwise.
         owner: Who asks, for error messages.
 
     >>> rows = Rows([[0, 255], [0, 0]], binarize=0.5, scale=255)
@@ -47,15 +49,19 @@ class Rows:
         *,
         scale: float | None = None,
         columns: Sequence[str] | None = None,
+        missing: bool = False,
         owner: str = "Rows",
     ) -> None:
         self.array, names = as_table(x, owner)
         self.columns = names if columns is None else _check_columns(columns, self.array.shape[1], owner)
-        check_finite_table(self.array, self.columns, owner)
+        check_finite_table(self.array, self.columns, owner, missing and binarize is None)
         self.binarize: Binarize = _check_binarize(binarize, owner)
         self.scale: float | None = scale if binarize is None else _grey_scale(self.array, scale, owner)
-        self.weight: Tensor | None = None if weight is None else _check_weight(weight, len(self.array), owner)
+        self.weight: Tensor | None = None if weight is None else check_weight(weight, len(self.array), owner)
+        self.labels: Labels = {}  # what numbers that stand for words mean
+        self.states: int | None = None  # of encoded categories: K
         self._selected: np.ndarray | None = None
+        self._affine: tuple[np.ndarray, np.ndarray] | None = None
         self._mean: Tensor | None = None
         self._type = np.float64 if self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8 else np.float32
 
@@ -93,12 +99,9 @@ class Rows:
         return out
 
     def mean(self) -> Tensor:
-        """Weighted column means of what batches hold on average, in float64, (D,)."""
+        """Weighted column means of what batches hold on average, of the values that are there, in float64, (D,)."""
         if self._mean is None:
-            total = np.zeros(self.width)
-            for values, weight in self._expected():
-                total += weight @ values
-            self._mean = torch.from_numpy(total / len(self))
+            self._mean = self._average(lambda values: values)
         return self._mean.clone()
 
     def variance(self) -> Tensor:
@@ -106,10 +109,7 @@ class Rows:
         mean = self.mean()
         if self.binarize is not None:
             return mean * (1 - mean)
-        total = np.zeros(self.width)
-        for values, weight in self._expected():
-            total += weight @ (values - mean.numpy()) ** 2
-        return torch.from_numpy(total / len(self))
+        return self._average(lambda values: (values - mean.numpy()) ** 2)
 
     def _view(self) -> "Rows":
         view = copy(self)
@@ -121,13 +121,13 @@ class Rows:
         chosen = np.arange(len(self))[np.asarray(index)]
         view = self._view()
         view._selected = chosen if self._selected is None else self._selected[chosen]
-        view.weight = None if self.weight is None else _check_weight(self.weight[chosen], len(chosen), "Rows.take")
+        view.weight = None if self.weight is None else check_weight(self.weight[chosen], len(chosen), "Rows.take")
         return view
 
     def weighted(self, weight: Any, owner: str = "Rows.weighted") -> "Rows":
         """The same rows with other weights."""
         view = self._view()
-        view.weight = _check_weight(weight, len(self), owner)
+        view.weight = check_weight(weight, len(self), owner)
         return view
 
     def binarized(self, binarize: Binarize, owner: str = "Rows.binarized") -> "Rows":
@@ -137,9 +137,40 @@ class Rows:
         view.scale = self.scale if binarize is None else _grey_scale(self.array, self.scale, owner)
         return view
 
+    def rescaled(self, shift: np.ndarray, scale: np.ndarray) -> "Rows":
+        """The same rows as (x - shift) / scale, computed as they are read, so that a table on disk stays there.
+
+        >>> Rows([[1.0, 2.0]]).rescaled(np.array([1.0, 0.0]), np.array([1.0, 4.0])).tensor().tolist()
+        [[0.0, 0.5]]
+        """
+        view = self._view()
+        m, s = (0.0, 1.0) if self._affine is None else self._affine
+        view._affine = (m + s * shift, s * scale)
+        return view
+
+    def complete(self) -> bool:
+        """Whether no value is missing."""
+        return not any(np.isnan(self._read(np.arange(part.start, part.stop))).any() for part in chunks(len(self), self.width))
+
+    def _average(self, of: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+        """Weighted column means of a function of the values that are there."""
+        total, mass = np.zeros(self.width), np.zeros(self.width)
+        for values, weight in self._expected():
+            lost = np.isnan(values)
+            total += weight @ (np.where(lost, 0.0, of(values)) if lost.any() else of(values))
+            mass += weight @ ~lost if lost.any() else weight.sum()
+        if (mass == 0).any():
+            column = int(np.flatnonzero(mass == 0)[0])
+            name = column if self.columns is None else repr(self.columns[column])
+            raise invalid("Rows", "x", "have an observed value in every column", f"none in column {name}", "Leave that column out.")
+        return torch.from_numpy(total / (len(self) if (mass == mass[0]).all() and abs(mass[0] - len(self)) < 1e-6 else mass))
+
     def _read(self, index: np.ndarray) -> np.ndarray:
         rows = index if self._selected is None else self._selected[index]
-        return self.array[rows].astype(self._type, copy=False)
+        values = self.array[rows]
+        if self._affine is not None:
+            values = (values.astype(np.float64, copy=False) - self._affine[0]) / self._affine[1]
+        return values.astype(self._type, copy=False)
 
     def _draw(self, index: np.ndarray, generator: torch.Generator) -> Tensor:
         x = torch.from_numpy(self._read(index)).to(generator.device)
@@ -158,15 +189,15 @@ class Rows:
             yield values.astype(np.float64, copy=False), weight
 
 
-def as_rows(x: Any, weight: Any = None, owner: str = "fit") -> Rows:
+def as_rows(x: Any, weight: Any = None, owner: str = "fit", *, missing: bool = False) -> Rows:
     """Rows from Rows, a tensor, a NumPy array, a pandas or polars frame, or nested lists, checked.
 
     >>> as_rows(torch.eye(3), owner="fit")
     Rows(3 x 3)
     """
-    if isinstance(x, Rows):
+    if isinstance(x, Rows) or hasattr(x, "batch"):  # sequences and other data of that role are read as they are
         return x if weight is None else x.weighted(weight, owner)
-    return Rows(x, weight, owner=owner)
+    return Rows(x, weight, missing=missing, owner=owner)
 
 
 def _check_binarize(binarize: Any, owner: str) -> Binarize:
@@ -198,7 +229,8 @@ def _check_columns(columns: Sequence[str], width: int, owner: str) -> Columns:
     return tuple(map(str, columns))
 
 
-def _check_weight(weight: Any, n: int, owner: str) -> Tensor:
+def check_weight(weight: Any, n: int, owner: str) -> Tensor:
+    """One nonnegative number per row, with mean one."""
     try:
         mass = torch.as_tensor(np.asarray(weight, dtype=np.float64)).clone()
     except (TypeError, ValueError) as error:

@@ -42,12 +42,12 @@ def check_shape(table: np.ndarray, owner: str) -> None:
             raise invalid(owner, "x", f"have at least one {name}", f"shape {table.shape}", "Check how the data were selected.")
 
 
-def check_finite_table(table: np.ndarray, columns: Columns, owner: str) -> None:
-    """No NaN and no infinity, looked for in chunks so that a memory map stays on disk."""
+def check_finite_table(table: np.ndarray, columns: Columns, owner: str, missing: bool = False) -> None:
+    """No infinity, and no NaN unless ``missing`` values may be, looked for in chunks so that a memory map stays on disk."""
     if table.dtype.kind != "f":
         return
     for part in chunks(*table.shape):
-        bad = ~np.isfinite(table[part])
+        bad = np.isinf(table[part]) if missing else ~np.isfinite(table[part])
         if bad.any():
             row, column = np.argwhere(bad)[0]
             where = f"{table[part.start + row, column]} at row {part.start + row}, column {_label(columns, column)}"

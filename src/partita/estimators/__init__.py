@@ -9,7 +9,36 @@
 """
 
 from partita.estimators._saved import load
+from partita.estimators.autoregressive import AutoregressiveDensity
+from partita.estimators.bayesian_linear import BayesianLinearRegression
+from partita.estimators.bayesian_logistic import BayesianLogisticRegression
+from partita.estimators.dirichlet_process import DirichletProcessMixture
+from partita.estimators.flow import FlowDensity
+from partita.estimators.gan import GANSampler
+from partita.estimators.ising import IsingDensity
+from partita.estimators.latent_energy import LatentEnergyDensity
 from partita.estimators.maxent import MaxEntDensity
+from partita.estimators.mixture import MixtureDensity
+from partita.estimators.neural_energy import NeuralEnergyDensity
+from partita.estimators.potts import PottsDensity
+from partita.estimators.ppca import MixturePPCADensity, PPCADensity
 from partita.estimators.rbm import RBMDensity
 
-__all__ = ["MaxEntDensity", "RBMDensity", "load"]
+__all__ = [
+    "AutoregressiveDensity",
+    "BayesianLinearRegression",
+    "BayesianLogisticRegression",
+    "DirichletProcessMixture",
+    "FlowDensity",
+    "GANSampler",
+    "IsingDensity",
+    "LatentEnergyDensity",
+    "MaxEntDensity",
+    "MixtureDensity",
+    "MixturePPCADensity",
+    "NeuralEnergyDensity",
+    "PPCADensity",
+    "PottsDensity",
+    "RBMDensity",
+    "load",
+]

@@ -3,16 +3,14 @@
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partita.core import capability, rng
-from partita.core.checks import check_choice, check_count
-from partita.core.errors import invalid
+from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.estimators._density import Density, as_generator, canonical_order
-from partita.estimators._impute import fill
+from partita.estimators._impute import impute_encoded
 from partita.training.encoded import draw_rows
 from partita.training.families import named_evaluator
 
@@ -57,23 +55,12 @@ class EnergyDensity(Density):
         """
         owner = f"{type(self).__name__}.impute"
         check_is_fitted(self, "model_")
-        check_choice(owner, "how", how, ("auto", "mean", "mode", "draw"))
-        self._check_invertible(owner, how)
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
-        z = torch.from_numpy(self.encoding_.encode(self.encoding_.check(X, owner)))
         generator = as_generator(self.random_state if random_state is None else random_state)
-        filled = fill(self.model_, z, how, generator=generator).numpy()
-        return np.where(np.isnan(X), self.encoding_.decode(filled), X)
+        return impute_encoded(self.model_, self.encoding_, X, how, owner, generator=generator)
 
     def _forget(self) -> None:
         self._log_z = None
 
     def _evaluator(self) -> Quantity:
         return self.log_z_
-
-    def _check_invertible(self, owner: str, how: str) -> None:
-        if self.encoding_.kind == "median":
-            raise invalid(owner, "X", "be binary, for real columns were cut at their median and cannot be drawn back", "real columns",
-                          "Cut X yourself before fit.")  # fmt: skip
-        if self.encoding_.kind == "real" and how == "mode":
-            raise invalid(owner, "how", "be 'mean' or 'draw' for real columns", repr(how))

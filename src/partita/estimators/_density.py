@@ -29,6 +29,8 @@ class Density(DensityMixin, BaseEstimator):
 
     family: ClassVar[str]
     supports: ClassVar[tuple[str, ...]]
+    finite: ClassVar[Any] = True  # "allow-nan" where missing values may be
+    least_features: ClassVar[int] = 1
     model_: Any
     run_: Run
     encoding_: Encoding
@@ -42,8 +44,7 @@ class Density(DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the model to the rows of X; ``sample_weight`` weighs them."""
         generator = as_generator(self.random_state)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        rows = self._rows(X, sample_weight)
+        rows = self._rows(self._table(X, least=2), sample_weight)
         self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
         self.encoding_.check(rows.tensor().numpy(), f"{type(self).__name__}.fit")
         train, held_out = self._split(self.encoding_.rows(rows), generator)
@@ -52,6 +53,7 @@ class Density(DensityMixin, BaseEstimator):
         self.run_ = fit(model, train, objective, validation=held_out, generator=generator, **more, **self._options())
         self.model_, self._key = model, rng.seed(generator)
         self._forget()
+        self._remember(train)
         return self
 
     @property
@@ -63,7 +65,7 @@ class Density(DensityMixin, BaseEstimator):
     def evaluate(self, X: Any, y: Any = None) -> Quantity:
         """Mean log-likelihood per row with its kind, interval and verdict; rows in ``details["rows"]``."""
         check_is_fitted(self, "model_")
-        X, owner = validate_data(self, X, dtype=np.float64, reset=False), f"{type(self).__name__}.evaluate"
+        X, owner = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self.finite), f"{type(self).__name__}.evaluate"
         return evaluate_encoded(self.model_, self.encoding_, X, evaluator=self._evaluator(), owner=owner, generator=torch.Generator())
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -99,6 +101,15 @@ class Density(DensityMixin, BaseEstimator):
     def _forget(self) -> None:
         """Drop what was computed from an earlier fit."""
 
+    def _remember(self, train: Rows) -> None:
+        """Keep what later calls need of the encoded rows that were fitted; nothing by default."""
+
+    def _table(self, X: Any, least: int = 1, reset: bool = True) -> np.ndarray:
+        """X as rows to learn from, checked."""
+        features = self.least_features if reset else 1
+        more = {"ensure_min_samples": least, "ensure_min_features": features, "ensure_all_finite": self.finite}
+        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **more)  # type: ignore[return-value]
+
     def _evaluator(self) -> Any:
         """How rows are scored; None leaves the choice to the capability table."""
         return None
@@ -120,12 +131,12 @@ class Density(DensityMixin, BaseEstimator):
     def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
         """Rows in an order of their own, so that a fit does not depend on theirs; whole-number weights repeat rows, others weigh them."""
         columns, order = getattr(self, "feature_names_in_", None), canonical_order(X)
-        rows = Rows(X, sample_weight, columns=columns, owner=f"{type(self).__name__}.fit")
+        rows = Rows(X, sample_weight, columns=columns, missing=self.finite is not True, owner=f"{type(self).__name__}.fit")
         if rows.weight is None:
             return rows.take(order)
         weight = np.asarray(sample_weight, dtype=np.float64)
         if (weight == weight.round()).all() and weight.sum() <= MOST_COUNTED:
-            return Rows(X, columns=columns).take(np.repeat(order, weight[order].astype(int)))
+            return Rows(X, columns=columns, missing=self.finite is not True).take(np.repeat(order, weight[order].astype(int)))
         return rows.take(order[weight[order] > 0])
 
     def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows | None]:
@@ -139,7 +150,7 @@ class Density(DensityMixin, BaseEstimator):
 
     def _encoded(self, X: Any, method: str) -> Tensor:
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self.finite)
         return torch.from_numpy(self.encoding_.encode(self.encoding_.check(X, f"{type(self).__name__}.{method}")))
 
 

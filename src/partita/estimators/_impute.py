@@ -7,12 +7,18 @@ Letters: N rows, R chains per row, D columns.
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import Categorical
 
 from partita.core import rng
-from partita.core.capability import require
+from partita.core.capability import reason_against, require
+from partita.core.checks import check_choice
+from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel, in_double
+from partita.estimators._impute_gradient import gradient_posterior
+from partita.training.encoding import CUT, Encoding
 
 CHAINS = 8  # per row
 BURN_IN = 100
@@ -20,21 +26,53 @@ KEPT = 100
 CELLS = 1 << 22  # rows x chains x columns at once
 
 
+def impute_encoded(model: Any, encoding: Encoding, x: np.ndarray, how: str, owner: str, *, generator: torch.Generator) -> np.ndarray:
+    """A table with its NaN filled, in its own units: exactly where the model integrates missing values out, else by clamped sampling."""
+    check_how(model, encoding, how, owner)
+    z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
+    exact = "missing" in model.offers
+    how = ("mode" if model.support.discrete else "mean") if how == "auto" else how
+    filled = model.fill(z, how, generator=generator) if exact else fill(model, z, how, generator=generator)
+    return np.where(np.isnan(x), encoding.decode(filled.double().cpu().numpy()), x)
+
+
+def check_how(model: Any, encoding: Encoding, how: str, owner: str) -> None:
+    """Refuse what cannot be filled in, or not in this way."""
+    check_choice(owner, "how", how, ("auto", "mean", "mode", "draw"))
+    if encoding.kind in CUT:
+        held, where = ("categories", "quantiles") if encoding.kind == "quantile" else ("binary", "median")
+        raise invalid(owner, "X", f"be {held}, for real columns were cut at their {where} and cannot be drawn back", "real columns",
+                      "Cut X yourself before fit.")  # fmt: skip
+    if encoding.kind == "category" and how == "mean":
+        raise invalid(owner, "how", "be 'mode' or 'draw' for categories, which have no mean", repr(how))
+    if how == "mode" and not model.support.discrete:
+        raise invalid(owner, "how", "be 'mean' or 'draw' for real columns", repr(how))
+
+
 @torch.no_grad()
 def fill(model: EnergyModel, z: Tensor, how: str = "auto", *, generator: torch.Generator) -> Tensor:
     """``z`` with its NaN replaced by the mean, the mode or a draw of what is missing given what is not, ``(N, D)``."""
-    require("Gibbs", model)
+    by_gradient = reason_against("Gibbs", model) is not None and reason_against("MALA", model) is None
+    if not by_gradient:
+        require("Gibbs", model)
     if not z.isnan().any():
         return z
     model, discrete = in_double(model), model.support.discrete
     how = ("mode" if discrete else "mean") if how == "auto" else how
-    parts = [_posterior(model, part, how == "draw", generator) for part in z.double().split(max(1, CELLS // (CHAINS * z.shape[1])))]
+    values = model.support.values().to(torch.float64) if discrete else torch.ones(1, dtype=torch.float64)
+    rows = max(1, CELLS // (CHAINS * z.shape[1] * len(values)))
+    parts = [gradient_posterior(model, part, how == "draw", CHAINS, generator) if by_gradient else
+             _posterior(model, part, how == "draw", generator) for part in z.double().split(rows)]  # fmt: skip
     filled = torch.cat(parts)
-    return (filled > 0.5).to(filled) if how == "mode" else filled
+    if how != "draw":
+        filled = values[filled.argmax(-1)] if how == "mode" else filled @ values
+    return torch.where(z.isnan(), filled, z.double())
 
 
 def _posterior(model: EnergyModel, z: Tensor, one_draw: bool, generator: torch.Generator) -> Tensor:
-    """The last state of one chain, or the average of the chains' conditional means, which has less noise than their states."""
+    """The last state of one chain, ``(N, D)``, or the average of the chains' conditionals, which has less noise than their states:
+    probabilities of every value, ``(N, D, K)``, on a discrete support, else means, ``(N, D, 1)``.
+    """
     known = z.expand(CHAINS, *z.shape)
     missing = known.isnan()
     x = torch.where(missing, model.reference().draw(CHAINS * len(z), generator=generator).view_as(known).to(z), known)
@@ -43,30 +81,31 @@ def _posterior(model: EnergyModel, z: Tensor, one_draw: bool, generator: torch.G
         x, _ = sweep(model, x, missing, generator)
     if one_draw:
         return x[0]
-    total = torch.zeros_like(x)
+    total = torch.zeros((), dtype=x.dtype)
     for _ in range(KEPT):
-        x, mean = sweep(model, x, missing, generator)
-        total += mean
-    return (total / KEPT).mean(0)
+        x, conditional = sweep(model, x, missing, generator)
+        total = total + conditional.mean(0)
+    return total / KEPT
 
 
 def clamped_block_sweep(model: Any, x: Tensor, missing: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Hidden units given x, then the missing visible ones given h; returns the state and the conditional means."""
+    """Hidden units given x, then the missing visible ones given h; returns the state and what the conditionals say."""
     h = rng.draw(model.hidden_given_visible(x), generator)
     conditional = model.visible_given_hidden(h)
     drawn = torch.where(missing, rng.draw(conditional, generator), x)
-    return drawn, torch.where(missing, conditional.mean, x)
+    if isinstance(conditional, Categorical):
+        return drawn, conditional.probs
+    return drawn, torch.stack([1 - conditional.mean, conditional.mean], -1) if model.support.discrete else conditional.mean[..., None]
 
 
 def clamped_site_sweep(model: EnergyModel, x: Tensor, missing: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The missing coordinates one after the other, each from its conditional; returns the state and the conditional means."""
-    x, mean, values = x.clone(), x.clone(), model.support.values().to(x)
+    """The missing coordinates one after the other, each from its conditional; returns the state and the conditionals."""
+    x, values = x.clone(), model.support.values().to(x)
+    seen = x.new_zeros(*x.shape, len(values))
     for i in missing.flatten(0, -2).any(0).nonzero().flatten().tolist():
-        trials = x.expand(len(values), *x.shape).clone()
-        trials[..., i] = values.view(-1, *[1] * (x.dim() - 1))
-        p = torch.softmax(-model.free_energy(trials), 0).movedim(0, -1)
+        p = torch.softmax(-model.site_energies(x, i, values), 0).movedim(0, -1)
         u = rng.uniform((*p.shape[:-1], 1), p, generator)
         drawn = values[(u > p.cumsum(-1)[..., :-1]).sum(-1)]
         x[..., i] = torch.where(missing[..., i], drawn, x[..., i])
-        mean[..., i] = torch.where(missing[..., i], p @ values, mean[..., i])
-    return x, mean
+        seen[..., i, :] = p
+    return x, seen

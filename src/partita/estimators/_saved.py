@@ -13,7 +13,21 @@ from partita.training.encoding import Encoding
 from partita.training.run import Run, check_new, prepare_folder
 from partita.training.run import load as load_run
 
-ESTIMATORS = {"RBMDensity": "partita.estimators.rbm", "MaxEntDensity": "partita.estimators.maxent"}
+ESTIMATORS = {
+    "RBMDensity": "partita.estimators.rbm",
+    "AutoregressiveDensity": "partita.estimators.autoregressive",
+    "MaxEntDensity": "partita.estimators.maxent",
+    "LatentEnergyDensity": "partita.estimators.latent_energy",
+    "NeuralEnergyDensity": "partita.estimators.neural_energy",
+    "IsingDensity": "partita.estimators.ising",
+    "PottsDensity": "partita.estimators.potts",
+    "MixtureDensity": "partita.estimators.mixture",
+    "PPCADensity": "partita.estimators.ppca",
+    "FlowDensity": "partita.estimators.flow",
+    "GANSampler": "partita.estimators.gan",
+    "DirichletProcessMixture": "partita.estimators.dirichlet_process",
+    "MixturePPCADensity": "partita.estimators.ppca",
+}
 
 
 def save(estimator: Any, folder: Path) -> Path:

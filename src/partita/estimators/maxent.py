@@ -18,7 +18,8 @@ class MaxEntDensity(EnergyDensity):
     Arguments:
         features: ``"pairwise"`` (means and correlations), ``"independent"``, ``"k-pairwise"``, or functions as in
             :class:`partita.models.MaxEnt` (which cannot be saved).
-        objective: ``"auto"`` (exact up to 16 columns, else pcd), ``"exact"``, ``"pcd"``, ``"cd"`` or ``"tempered"``.
+        objective: ``"auto"`` (exact up to 16 columns, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``,
+            ``"replay"``, ``"nce"``, ``"pseudo-likelihood"`` or ``"ratio-matching"``.
         support: ``"auto"`` as above; ``"binary"`` and ``"spin"`` are strict.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.

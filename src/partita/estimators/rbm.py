@@ -14,7 +14,9 @@ class RBMDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EnergyDensit
 
     Arguments:
         n_hidden: Hidden units; ``"auto"`` takes one per column while there are 20 rows for each, from 8 to 500.
-        objective: ``"pcd"``, ``"cd"``, ``"exact"`` (at most 20 hidden units or binary columns) or ``"tempered"``.
+        objective: ``"pcd"``, ``"cd"``, ``"exact"`` (20 hidden units or binary columns), ``"tempered"``, ``"replay"``, ``"nce"``; for
+            binary columns ``"pseudo-likelihood"`` and ``"ratio-matching"``; for real ones ``"score-matching"``, ``"sliced-score-matching"``
+            and ``"denoising-score-matching"``.
         support: ``"auto"`` looks at the data: zeros and ones get Bernoulli units, spins are relabelled to them, anything else gets
             Gaussian units on standardised columns. ``"binary"``, ``"spin"`` and ``"real"`` are strict.
         chains: Markov chains of the negative phase.

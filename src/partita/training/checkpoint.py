@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from partita.core.errors import RunError
 
@@ -46,10 +46,25 @@ def expect(tree: Tree, path: Path, *names: str) -> None:
         raise RunError(f"load: {path} must hold {', '.join(names)}; got a file of another sort. Restore the one that `partita fit` made.")
 
 
+def plain(tree: Tree) -> Tree:
+    """A nested value with every module in it as the dict of its weights."""
+    if isinstance(tree, nn.Module):
+        return dict(tree.state_dict())
+    if isinstance(tree, dict):
+        return {key: plain(value) for key, value in tree.items()}
+    return [plain(value) for value in tree] if isinstance(tree, list | tuple) else tree
+
+
 def rebuild(template: Tree, saved: Tree) -> Tree:
-    """``saved`` in the shape of ``template``: lists become the template's tuples and named tuples, tensors move to its device."""
+    """``saved`` in the shape of ``template``: lists become the template's tuples and named tuples, tensors move to its device.
+
+    Modules stay the objects that an optimiser knows, and take the saved weights.
+    """
     if isinstance(template, Tensor):
         return saved.to(template.device)
+    if isinstance(template, nn.Module):
+        template.load_state_dict(saved)
+        return template
     if isinstance(template, dict):
         return {key: rebuild(value, saved[key]) for key, value in template.items()}
     if isinstance(template, tuple):

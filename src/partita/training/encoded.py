@@ -25,6 +25,8 @@ def evaluate_encoded(
         raise invalid(owner, "X", f"have shape (*, {len(encoding.shift)}) to match {model.title()}", x.shape)
     z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
     q, shift = evaluate(model, z, evaluator=evaluator, generator=generator), encoding.log_jacobian
+    if q.kind == "none":  # no likelihood: a statistic of the encoded rows
+        return q
     return replace(q + shift, details={**q.details, "rows": q.details["rows"] + shift})
 
 

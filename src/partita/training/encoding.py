@@ -2,27 +2,39 @@ r"""From a table in its own units to the columns a model lives on, and back.
 
 .. math:: z = (x - m) / s, \qquad \log p(x) = \log p(z) - \textstyle\sum_i \log s_i          (theory/scoring.md, eq. 5.9)
 
-Zeros and ones stay as they are, spins are relabelled (no mass changes), real columns are standardised, and the Jacobian is
-counted so that scores are densities in the table's own units. ``median`` cuts real columns in two: its scores are masses of the
-binary table, and there is no way back.
+Zeros and ones, counts and ``raw`` real columns stay as they are, spins are relabelled (no mass changes), real columns are standardised,
+and the Jacobian is counted so that scores are densities in the table's own units. ``scaled`` centres real columns and divides all of
+them by one common scale, which keeps the shape of a cloud of points as it is. ``median`` cuts real columns in two: its scores are
+masses of the binary table, and there is no way back. For models of spins, ``signs`` reads zeros and ones as -1 and +1, ``spins`` leaves
+spins as they are and ``median-signs`` cuts real columns. For models of categories, ``category`` numbers each column's values from 0,
+and ``quantile`` cuts real columns into parts of about equally many rows.
 
 Letters: N rows, D columns.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from partita.core.checks import check_choice
 from partita.core.errors import invalid
-from partita.core.support import Binary, Spin, Support
+from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.data import Rows
+from partita.data.labels import Labels
 from partita.data.tables import chunks
+from partita.training.columns import Lists, categories_of, check_known, from_codes, quantile_cuts, to_bins, to_codes
 
-Kind = Literal["binary", "spin", "real", "median"]
-KINDS: tuple[Kind, ...] = ("binary", "spin", "real", "median")
+Kind = Literal[
+    "binary", "spin", "count", "raw", "real", "scaled", "median", "signs", "spins", "median-signs", "category", "quantile", "steps"
+]  # fmt: skip
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PLAIN: dict[str, type[Support]] = {  # kinds that learn nothing from data
+    "binary": Binary, "spin": Spin, "count": Count, "raw": Real, "signs": Binary, "spins": Spin, "steps": Real,
+}  # fmt: skip
+AFFINE = {"spin": (-1.0, 2.0), "signs": (0.5, 0.5)}  # shift and scale where they are not 0 and 1
+CUT = ("median", "median-signs", "quantile")  # there is no way back to the table's values
 
 
 @dataclass(frozen=True)
@@ -30,8 +42,10 @@ class Encoding:
     """How each column becomes a column of the model.
 
     Arguments:
-        kind: ``"binary"``, ``"spin"``, ``"real"`` or ``"median"``.
+        kind: One of :data:`KINDS`.
         shift, scale: m and s of the equation, ``(D,)``; for ``"median"`` the shift is the cut.
+        lists: The categories of each column, or the cuts of ``"quantile"``.
+        labels: What categories that stand for words mean.
 
     >>> spins = Encoding.fit(Rows([[-1.0, 1.0], [1.0, 1.0]]), "spin")
     >>> spins.encode(np.array([[-1.0, 1.0]])).tolist(), spins.log_jacobian
@@ -41,6 +55,8 @@ class Encoding:
     kind: Kind
     shift: np.ndarray
     scale: np.ndarray
+    lists: Lists = ()
+    labels: Labels = field(default_factory=dict)
 
     @classmethod
     def fit(cls, rows: Rows, kind: Kind, owner: str = "fit") -> "Encoding":
@@ -48,39 +64,70 @@ class Encoding:
         check_choice(owner, "support", kind, KINDS)
         if kind == "real":
             return cls(kind, rows.mean().numpy(), _deviations(rows, owner))
-        if kind == "median":
+        if kind == "scaled":
+            return cls(kind, rows.mean().numpy(), np.full(rows.width, _common_deviation(rows, owner)))
+        if kind in ("category", "quantile"):
+            lists = categories_of(rows) if kind == "category" else quantile_cuts(rows)
+            return cls(kind, np.zeros(rows.width), np.ones(rows.width), lists, dict(rows.labels))
+        if kind in CUT:
             return cls(kind, np.median(rows.tensor().numpy(), axis=0).astype(float), np.ones(rows.width))
         return cls.constant(kind, rows.width)
 
     @property
     def log_jacobian(self) -> float:
         """What is added to log p(z) to give log p(x)."""
-        return -float(np.log(self.scale).sum()) if self.kind == "real" else 0.0
+        return -float(np.log(self.scale).sum()) if self.kind in ("real", "scaled") else 0.0
 
     @property
     def plain(self) -> bool:
         """Whether columns stay as they are."""
-        return self.kind == "binary"
+        return self.kind in ("binary", "count", "raw", "spins", "steps")
+
+    @property
+    def states(self) -> int | None:
+        """K of categories; None for other kinds."""
+        longest = max(map(len, self.lists), default=1)
+        return {"category": max(2, longest), "quantile": max(2, longest + 1)}.get(self.kind)
 
     def encode(self, x: np.ndarray) -> np.ndarray:
         """Rows in the model's units, float64; NaN stays NaN."""
-        if self.kind == "median":
-            return np.where(np.isnan(x), np.nan, x > self.shift)
+        if self.lists:
+            return to_codes(x, self.lists) if self.kind == "category" else to_bins(x, self.lists)
+        if self.kind in CUT:
+            above = np.where(np.isnan(x), np.nan, x > self.shift)
+            return above if self.kind == "median" else 2 * above - 1
         return (np.asarray(x, dtype=np.float64) - self.shift) / self.scale
 
     def decode(self, z: np.ndarray) -> np.ndarray:
-        """Rows in the table's units; the zeros and ones themselves where the table was cut."""
-        return z if self.kind == "median" else z * self.scale + self.shift
+        """Rows in the table's units; the number of the part itself where the table was cut."""
+        if self.kind == "category":
+            return from_codes(z, self.lists)
+        if self.kind in CUT:
+            return (z + 1) / 2 if self.kind == "median-signs" else z
+        return z * self.scale + self.shift
+
+    def in_words(self, x: np.ndarray) -> np.ndarray:
+        """Decoded rows with words where the table had words; the numbers themselves where it had none."""
+        if not self.labels:
+            return x
+        return np.array([[self.labels.get(value, f"{value:g}") for value in row] for row in x.tolist()])
 
     def rows(self, rows: Rows) -> Rows:
-        """Encoded rows to learn from; untouched, and streamed as before, where nothing changes."""
+        """Encoded rows to learn from, streamed as before; only cut columns and categories are held in memory."""
         if self.plain:
             return rows
-        return Rows(self.encode(rows.tensor().numpy()).astype(np.float32), rows.weight, columns=rows.columns)
+        if self.kind not in (*CUT, "category"):
+            return rows.rescaled(self.shift, self.scale)
+        x = self.check(rows.tensor().numpy().astype(np.float64), "fit")
+        encoded = Rows(self.encode(x).astype(np.float32), rows.weight, columns=rows.columns, missing=True)
+        encoded.states = self.states
+        return encoded
 
     def check(self, x: np.ndarray, owner: str) -> np.ndarray:
         """Return ``x`` if every value that is not missing can be encoded without loss, else raise in one sentence."""
         support = self.support
+        if self.kind == "category":
+            check_known(x, self.lists, self.labels, owner)
         outside = np.isinf(x) if support is None else ~np.isnan(x) & support.outside(torch.from_numpy(x)).numpy()
         if outside.any():
             row, column = np.argwhere(outside)[0]
@@ -91,27 +138,34 @@ class Encoding:
     @property
     def support(self) -> Support | None:
         """What values columns may hold; None where any finite number does."""
-        return {"binary": Binary, "spin": Spin}[self.kind](len(self.shift)) if self.kind in ("binary", "spin") else None
+        return PLAIN[self.kind](len(self.shift)) if self.kind in PLAIN else None  # type: ignore[call-arg]
 
     def as_json(self) -> dict[str, Any]:
         """For a run's config; numbers come back bit for bit, and those that the kind already tells are left out."""
-        told = self.kind in ("binary", "spin")
-        return {"kind": self.kind} if told else {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist()}
+        if self.kind in PLAIN:
+            return {"kind": self.kind}
+        if self.lists:
+            labels = {f"{number:.0f}": word for number, word in self.labels.items()}
+            return {"kind": self.kind, "lists": [list(values) for values in self.lists], "labels": labels}
+        return {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None, width: int) -> "Encoding":
         """The encoding in a run's config; columns as they are where it names none."""
-        kind = "binary" if value is None else value.get("kind")
+        kind: Any = "binary" if value is None else value.get("kind")
         check_choice("load", "encoding", kind, KINDS)
-        if value is None or kind in ("binary", "spin"):
+        if value is None or kind in PLAIN:
             return cls.constant(kind, width)
+        if "lists" in value:
+            labels = {float(number): word for number, word in value["labels"].items()}
+            return cls(kind, np.zeros(width), np.ones(width), tuple(map(tuple, value["lists"])), labels)
         return cls(kind, np.array(value["shift"]), np.array(value["scale"]))
 
     @classmethod
     def constant(cls, kind: Kind, width: int) -> "Encoding":
-        """Zeros and ones as they are, or spins: nothing to learn from data."""
-        ones = np.ones(width)
-        return cls(kind, -ones, 2 * ones) if kind == "spin" else cls(kind, 0 * ones, ones)
+        """Zeros and ones or counts as they are, or spins: nothing to learn from data."""
+        shift, scale = AFFINE.get(kind, (0.0, 1.0))
+        return cls(kind, np.full(width, shift), np.full(width, scale))
 
 
 def infer_kind(rows: Rows) -> Kind:
@@ -127,6 +181,14 @@ def infer_kind(rows: Rows) -> Kind:
         x = rows.batch(torch.arange(part.start, part.stop), generator=torch.Generator()).x
         fits = {kind: support for kind, support in fits.items() if not support.outside(x).any()}
     return next(iter(fits)) if fits else "real"
+
+
+def _common_deviation(rows: Rows, owner: str) -> float:
+    """The root of the mean variance of all columns; a table that does not vary at all has no density."""
+    deviation = float(rows.variance().mean().sqrt())
+    if deviation <= 1e-12 * max(1.0, float(rows.mean().abs().max())):
+        raise invalid(owner, "X", "vary to have a density", "one and the same row throughout")
+    return deviation
 
 
 def _deviations(rows: Rows, owner: str) -> np.ndarray:

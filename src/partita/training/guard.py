@@ -9,10 +9,11 @@ from torch import Tensor
 from partita.core.errors import Diverged
 from partita.training.settings import Settings
 
+COLUMNS = "Look for huge or constant columns."
 RUNAWAY_NATS_PER_COLUMN = 20.0  # a loss this far from zero, per coordinate, is no longer a learning signal
 
 
-def check_losses(losses: dict[str, Tensor], step: int, width: int, settings: Settings) -> dict[str, float]:
+def check_losses(losses: dict[str, Tensor], step: int, width: float, settings: Settings) -> dict[str, float]:
     """The losses as numbers; raises :class:`Diverged` naming the term that is not finite or ran away."""
     values = {name: float(loss.detach()) for name, loss in losses.items()}
     for name, value in values.items():
@@ -25,7 +26,7 @@ def check_finite(record: dict[str, float], step: int) -> None:
     """Raise :class:`Diverged` naming the number of a closed-form update that is not finite."""
     for name, value in record.items():
         if not math.isfinite(value):
-            raise Diverged(f"fit: {name!r} must stay finite; got {value:.4g} at update {step}. Look for huge or constant columns.")
+            raise Diverged(f"fit: {name!r} must stay finite; got {value:.4g} at update {step}. {COLUMNS}")
 
 
 def remedy(settings: Settings) -> str:

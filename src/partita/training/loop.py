@@ -70,14 +70,15 @@ def fit(
     """
     if objective is not None:
         check_role("fit", "objective", objective, ("losses", "update"), "PCD()")
-    rows = _checked_rows(model, as_rows(data, sample_weight, "fit"))
+    missing = "missing" in model.offers
+    rows = _checked_rows(model, as_rows(data, sample_weight, "fit", missing=missing))
     objective = capability.default("objective", model) if objective is None else objective
     settings = resolve_settings(model, objective, len(rows), options)
     _check_lbfgs(settings, objective)
     if resume and out is None:
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     folder = None if out is None else Path(out)
-    held_out = None if validation is None else _checked_rows(model, as_rows(validation, None, "fit"), "validation", 1)
+    held_out = None if validation is None else _checked_rows(model, as_rows(validation, None, "fit", missing=missing), "validation", 1)
     config = make_config(model, objective, settings.as_json(), **(about or {}), rows=[len(rows), rows.width])
     if folder is not None:
         check_resumable(folder, config) if resume else check_new(folder)
@@ -108,7 +109,7 @@ def _train(
     session: Session, history: Any, held_out: Tensor | None, log_jacobian: float, folder: Path | None, progress: bool
 ) -> str:
     """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
-    every, validate_every = max(1, session.total // RECORDS), _validation_interval(session)
+    every, validate_every = _record_interval(session), _validation_interval(session)
     saved = started = time.monotonic()
     chains = _chains(session)
     with Interrupts() as interrupts, Display(session.total, session.step, progress) as display:
@@ -116,15 +117,16 @@ def _train(
             record, step = session.advance(), session.step
             if step % every == 0 or step == session.total:
                 history.add({"step": step, "epoch": session.epoch, "seconds": round(time.monotonic() - started, 3), **record})
-            if held_out is not None and (step % validate_every == 0 or step == session.total):
+            settled = _settled(session)
+            if held_out is not None and (step % validate_every == 0 or step == session.total or settled):
                 score = _validate(session, held_out, log_jacobian)
                 history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                 display.show(validation=score)
                 _note(session, guard.ailments(session.bare, chains, _chains(session)))
                 chains = _chains(session)
             display.advance(step, record)
-            if reason := _settled(session):
-                return reason
+            if settled:
+                return settled
             if folder is not None and (interrupts.asked or time.monotonic() - saved > SAVE_SECONDS):
                 checkpoint.save(folder / "checkpoints" / "last.safetensors", session.tree())
                 saved = time.monotonic()
@@ -199,7 +201,8 @@ def _validate(session: Session, held_out: Tensor, log_jacobian: float = 0.0) -> 
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
     averaged = {name: p.clone() for name, p in session.average.weights(model).items()}
     _assign(model, averaged)
-    q = quick_score(model, held_out, session.key, session.step) + log_jacobian
+    q = quick_score(model, held_out, session.key, session.step)
+    q = q if q.kind == "none" else q + log_jacobian
     _assign(model, own)
     score = pessimistic(q)
     if score > best.score:
@@ -212,6 +215,7 @@ def _validate(session: Session, held_out: Tensor, log_jacobian: float = 0.0) -> 
 def _finish(session: Session, records: list[dict[str, Any]], config: dict[str, Any], stopped: str, folder: Path | None) -> Run:
     """Leave the weights to use in the model, and save everything."""
     model = session.bare
+    _note(session, model.ailments())
     last = {name: value.clone() for name, value in model.state_dict().items()}
     average = {**last, **{name: p.clone() for name, p in session.average.weights(model).items()}}
     use = {**last, **session.best.weights} if session.best.weights else average
@@ -248,6 +252,11 @@ def _chains(session: Session) -> Tensor | None:
     return None if chains is None else chains.x
 
 
+def _record_interval(session: Session) -> int:
+    """Steps between records; a fit that may converge early records every one."""
+    return 1 if session.optimiser is None and session.objective.converges else max(1, session.total // RECORDS)
+
+
 def _validation_interval(session: Session) -> int:
     if session.settings.validate_every is not None:
         return session.settings.validate_every * session.steps_per_epoch
@@ -263,13 +272,17 @@ def _checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2
     generator = torch.Generator()
     for start in range(0, len(rows), 8192):
         index = torch.arange(start, min(start + 8192, len(rows)))
-        model.support.check(rows.batch(index, generator=generator).x, "fit", parameter)
+        x = rows.batch(index, generator=generator).x
+        model.support.check(x, "fit", parameter, missing="missing" in model.offers)
+        if (nothing := x.isnan().all(1)).any():
+            row = start + int(nothing.nonzero()[0])
+            raise invalid("fit", parameter, "have an observed value in every row", f"none in row {row}", "Leave such rows out.")
     return rows
 
 
 def _check_lbfgs(settings: Settings, objective: Any) -> None:
     if settings.optimizer == "lbfgs" and (not getattr(objective, "deterministic", False) or settings.batch_size):
-        raise invalid("fit", "optimizer='lbfgs'", "go with an objective that is not random, such as ExactLikelihood, and batch_size=0",
+        raise invalid("fit", "optimizer='lbfgs'", "go with ExactLikelihood and batch_size=0, or another objective that is not random",
                       f"{type(objective).__name__} and batch_size={settings.batch_size}", "Use 'sgd' or 'adam'.")  # fmt: skip
 
 

@@ -25,9 +25,11 @@ def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> to
 
 def learning_rate_at(step: int, total: int, settings: Settings) -> float:
     """The learning rate of a step, a function of its place in the fit alone, so that a resumed run follows the same one."""
-    place = step / total
     if settings.optimizer == "lbfgs":
         return 1.0
+    place, warm_up = step / total, settings.warm_up * total
+    if step < warm_up:
+        return settings.learning_rate * (step + 1) / (warm_up + 1)
     if settings.schedule == "linear":
         return settings.learning_rate * (1 - place)
     if settings.schedule == "cosine":

@@ -12,20 +12,31 @@ NAMES = tuple(field.name for field in fields(Settings))
 
 EXACT = {"optimizer": "lbfgs", "batch_size": 0, "average": 0.0}
 GAUSSIAN = {"optimizer": "adam", "learning_rate": 2e-3}
+OF_OPTIMISERS = ("batch_size", "optimizer", "learning_rate", "momentum", "schedule", "average", "l1", "l2")
 UPDATES = {"batch_size": 0, "average": 0.0, "epochs": 500, "tolerance": 1e-6}
 DIRECTED = {"optimizer": "adam", "learning_rate": 1e-3, "schedule": "cosine"}
+SEQUENCES = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine", "warm_up": 0.05, "clip": 0.05, "batch_size": 32}
 FEATURES = {"optimizer": "adam", "learning_rate": 0.02, "l2": 1e-4}
+NETWORK = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine"}
+NETWORK_EXACT = {"optimizer": "adam", "learning_rate": 1e-2, "schedule": "cosine"}
+WITHOUT_CHAINS = {"optimizer": "adam", "learning_rate": 1e-2}  # of losses that need no draws from the model
+DRAWLESS = ("NCE", "ScoreMatching", "PseudoLikelihood", "RatioMatching")
 
 
 def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
     """The defaults for this model, objective and number of rows."""
     if hasattr(objective, "update"):
         return dict(UPDATES)
+    objective = getattr(objective, "likelihood", objective)  # MAP is fitted as the likelihood inside it
     if type(objective).__name__ == "ExactLikelihood" and isinstance(model, EnergyModel):
-        return {**EXACT, "epochs": 100}
+        return {**NETWORK_EXACT, **large_batches(n)} if "network" in model.offers else {**EXACT, "epochs": 100}
+    if "ends" in model.offers:
+        return {**SEQUENCES, "epochs": sequence_epochs(n)}
     batch_size = batch_size_for(n)
-    chosen = FEATURES if isinstance(model, EnergyModel) else DIRECTED
-    if "centering" in model.offers:
+    chosen = (NETWORK if "network" in model.offers else FEATURES) if isinstance(model, EnergyModel) else DIRECTED
+    if type(objective).__name__ in DRAWLESS:
+        chosen = chosen if "network" in model.offers else {**chosen, **WITHOUT_CHAINS}
+    elif "centering" in model.offers:
         chosen = {"optimizer": "sgd", "learning_rate": centred_rate(batch_size)} if model.support.discrete else GAUSSIAN
     return {**chosen, "batch_size": batch_size, "epochs": epochs_for(n)}
 
@@ -40,10 +51,29 @@ def batch_size_for(n: int) -> int:
     return max(16, min(250, n // 40))
 
 
+def large_batches(n: int) -> dict[str, int]:
+    """Where the normaliser costs more than the rows: up to 1,000 rows a batch, and passes enough for about 1,500 updates."""
+    batch_size = max(16, min(1000, n))
+    return {"batch_size": batch_size, "epochs": -(-1_500 // max(1, n // batch_size))}
+
+
+def sequence_epochs(n: int) -> int:
+    """Passes enough for about 2,000 updates, each of which sees many steps."""
+    return -(-2_000 // max(1, n // SEQUENCES["batch_size"]))
+
+
 def epochs_for(n: int) -> int:
     """Enough passes for about 10,000 updates, at least 10, at most 200 except to reach 1,000 updates."""
     updates = max(1, n // batch_size_for(n))
     return max(10, min(200, 10_000 // updates), -(-1_000 // updates))
+
+
+def _refuse_gradient_options(objective: Any, chosen: dict[str, Any], said: dict[str, Any]) -> None:
+    """Closed-form updates have no optimiser; what only an optimiser would read is not passed over in silence."""
+    usual = Settings(**chosen)
+    for name in OF_OPTIMISERS:
+        if name in said and said[name] != getattr(usual, name):
+            raise invalid("fit", name, f"be left out with {type(objective).__name__}, whose updates are closed-form", said[name])
 
 
 def resolve_settings(model: Model, objective: Any, n: int, options: dict[str, Any]) -> Settings:
@@ -55,6 +85,8 @@ def resolve_settings(model: Model, objective: Any, n: int, options: dict[str, An
             raise invalid("fit", "an option", f"be one of {', '.join(NAMES)}", repr(name), remedy)
     chosen = default_settings(model, objective, n)
     said = {name: value for name, value in options.items() if value is not None}
+    if hasattr(objective, "update"):
+        _refuse_gradient_options(objective, chosen, said)
     if said.keys() & {"epochs", "steps", "minutes"}:
         chosen.pop("epochs")
     if said.get("optimizer", chosen.get("optimizer")) != chosen.get("optimizer"):

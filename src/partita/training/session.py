@@ -73,7 +73,7 @@ class Session:
         self.progress, self.loss = self.loss - loss, loss
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
-            remedy = f"Lower learning_rate (now {self.settings.learning_rate:g})."
+            remedy = guard.remedy(self.settings) if self.optimiser is not None else guard.COLUMNS
             check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
         self.average.update(self.bare, self.step)
         if self.optimiser is not None and self.step % self.steps_per_epoch == 0:
@@ -83,18 +83,20 @@ class Session:
     def _gradient_step(self) -> tuple[float, dict[str, float]]:
         """One step of the optimiser on a batch: its loss, penalty included, and the numbers to record."""
         batch, record, following = self._batch(), {}, self.state
+        width = self.data.width if getattr(self.objective, "in_nats", True) else math.inf
 
         def closure() -> Tensor:
-            nonlocal record, following
+            nonlocal record, following, width
             self.optimiser.zero_grad()
             losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
-            width = self.data.width if getattr(self.objective, "in_nats", True) else math.inf
-            record = guard.check_losses(losses, self.step, width, self.settings)
+            record, width = guard.check_losses(losses, self.step, width, self.settings), math.inf  # later calls are trials of a line search
             record |= {name: float(value) for name, value in info.items()}
             extra = penalty(self.bare, self.settings)
             loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
             self.fabric.backward(loss)
             self.objective.precondition(self.bare, following)
+            if self.settings.clip:
+                torch.nn.utils.clip_grad_norm_(self.bare.parameters(), self.settings.clip * self.data.width)
             return loss
 
         self._set_learning_rate()
@@ -112,7 +114,7 @@ class Session:
 
     def gradient_size(self) -> float:
         """The largest gradient in absolute value."""
-        return max(float(p.grad.abs().max()) for p in self.bare.parameters() if p.grad is not None)
+        return max(float(p.grad.abs().max()) for p in self.bare.parameters() if p.grad is not None and p.grad.numel())
 
     def roll_back(self) -> None:
         """Leave finite weights in a model that diverged: the best validated, else the averaged, else the first ones."""
@@ -175,6 +177,8 @@ class Session:
 
 def load_weights(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
     """Copy saved weights into a model; another model's are refused in one sentence."""
+    if isinstance(model, Model):
+        model.make_room(weights)
     own = model.state_dict()
     names = own.keys() | weights.keys()
     wrong = [name for name in names if name not in own or name not in weights or own[name].shape != weights[name].shape]

@@ -23,6 +23,8 @@ class Settings:
         learning_rate: At the start.
         momentum: Of ``"sgd"``.
         schedule: ``"linear"`` or ``"cosine"`` (falls to zero) or ``"constant"``.
+        warm_up: Share of the steps over which the learning rate rises from zero first.
+        clip: Largest 2-norm of the gradient, per column of the data; longer ones are shortened. 0 leaves them.
         average: Window of the weight average as a share of all steps; 0 keeps the last weights.
         l1, l2: Penalties l1 |W| + l2 W^2 / 2 on the parameters that the model names as penalised.
         patience: Validations without a better score before an early stop; 0 never stops early.
@@ -41,6 +43,8 @@ class Settings:
     learning_rate: float = 0.05
     momentum: float = 0.0
     schedule: Literal["linear", "constant", "cosine"] = "linear"
+    warm_up: float = 0.0
+    clip: float = 0.0
     average: float = 0.05
     l1: float = 0.0
     l2: float = 0.0
@@ -66,7 +70,8 @@ class Settings:
         check_real("fit", "learning_rate", self.learning_rate, 0, open_low=True)
         check_real("fit", "momentum", self.momentum, 0, 1)
         check_real("fit", "average", self.average, 0, 1)
-        for name in ("l1", "l2", "tolerance"):
+        check_real("fit", "warm_up", self.warm_up, 0, 1)
+        for name in ("l1", "l2", "tolerance", "clip"):
             check_real("fit", name, getattr(self, name), 0)
 
     def as_json(self) -> dict[str, Any]:

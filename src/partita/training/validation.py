@@ -7,14 +7,17 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.capability import CHEAP_BITS, smallest_bits
+from partita.core.capability import CHEAP_BITS, NEEDS, smallest_bits
 from partita.core.protocols import EnergyModel, Model
 from partita.core.quantity import Quantity
-from partita.evaluators import AIS, Enumeration, evaluate
+from partita.evaluators import AIS, MMD, Enumeration, Quadrature, TwoSample, evaluate
 from partita.training.session import VALIDATION
 
 LEAST_ESS = 1.5  # chains that carry the weight; with fewer an annealing has found nothing
 QUICK = AIS(temperatures=400, chains=64)
+QUICK_DISTANCE = TwoSample(MMD(permutations=0, rows=1000))
+QUICK_BY_GRADIENT = AIS(temperatures=150, chains=64, adaptive=False)  # its pilot for step sizes costs as much
+QUICK_INTEGRAL = Quadrature(tolerance=1e-3)
 
 
 def quick_score(model: Model, x: Tensor, key: int, step: int) -> Quantity:
@@ -22,7 +25,8 @@ def quick_score(model: Model, x: Tensor, key: int, step: int) -> Quantity:
     generator = rng.keyed(key, VALIDATION, step)
     if model.device_like.device.type != "cpu":
         generator = torch.Generator(model.device_like.device).manual_seed(generator.initial_seed())
-    return evaluate(model, x.to(model.device_like.device), evaluator=_quick(model), generator=generator)
+    q = evaluate(model, x.to(model.device_like.device), evaluator=_quick(model), generator=generator)
+    return -q if q.kind == "none" else q  # a distance, of which less is better
 
 
 def pessimistic(q: Quantity) -> float:
@@ -37,5 +41,9 @@ def pessimistic(q: Quantity) -> float:
 def _quick(model: Model) -> Any:
     """The cheap evaluator for this model; None leaves the choice to the capability table."""
     if not isinstance(model, EnergyModel):
-        return None
-    return Enumeration() if smallest_bits(model) <= CHEAP_BITS else QUICK
+        return QUICK_DISTANCE if "generates" in model.offers else None
+    if smallest_bits(model) <= CHEAP_BITS:
+        return Enumeration()
+    if NEEDS["cheap_exact"].holds(model):
+        return QUICK_INTEGRAL
+    return QUICK if NEEDS["gibbs"].holds(model) else QUICK_BY_GRADIENT

@@ -9,13 +9,36 @@ from partita.core import capability
 from partita.core.checks import check_choice
 from partita.core.errors import invalid
 from partita.core.protocols import Model
-from partita.training.families import maxent, rbm
+from partita.training.families import (
+    autoregressive,
+    boltzmann,
+    dpmm,
+    flow,
+    gan,
+    ising,
+    latent_energy,
+    maxent,
+    mixture,
+    neural_energy,
+    potts,
+    ppca,
+    rbm,
+)
 from partita.training.families.base import Family, Setting, unknown_setting
 
 __all__ = ["EVALUATORS", "FAMILIES", "Family", "Setting", "family_named", "named_evaluator", "representatives", "unknown_setting"]
 
-FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (rbm, maxent)}
-EVALUATORS = {"enumeration": "Enumeration", "sandwich": "Sandwich", "bridge": "Bridge", "ais": "AIS", "reverse-ais": "ReverseAIS"}
+MODULES = (rbm, maxent, ising, boltzmann, potts, latent_energy, neural_energy, mixture, ppca, autoregressive, dpmm, flow, gan)
+VARIANTS = (ppca.MIXED, *autoregressive.BY_BACKBONE)
+FAMILIES: dict[str, Family] = {family.name: family for family in (*(module.FAMILY for module in MODULES), *VARIANTS)}
+EVALUATORS = {
+    "enumeration": "Enumeration",
+    "quadrature": "Quadrature",
+    "sandwich": "Sandwich",
+    "bridge": "Bridge",
+    "ais": "AIS",
+    "reverse-ais": "ReverseAIS",
+}
 
 
 def family_named(name: str) -> Family:

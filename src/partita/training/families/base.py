@@ -41,6 +41,9 @@ class Family:
     make: Callable[[Rows, dict[str, Any], torch.Generator], tuple[Model, Objective | Update]]
     kind: Callable[[Rows, dict[str, Any]], Kind]
     examples: Callable[[torch.Generator], dict[str, Model]]  # one model of each sort, for the capability grid
+    words: bool = False  # whether columns of a file may hold words
+    missing: bool = False  # whether values may be missing
+    reads: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # for models of sequences: how its settings say that streams are read
 
     def resolve(self, settings: dict[str, Any]) -> dict[str, Any]:
         """What was said over the defaults; an unknown name is refused with the closest known one."""
@@ -52,6 +55,14 @@ class Family:
     def build(self, rows: Rows, settings: dict[str, Any], *, generator: torch.Generator) -> tuple[Model, Objective | Update]:
         """A model for encoded rows, with fresh parameters, and the objective to fit it by."""
         return self.make(rows, self.resolve(settings), generator)
+
+    def takes_words(self, settings: dict[str, Any]) -> bool:
+        """Whether columns of a file may hold words: where every column is a category."""
+        return self.words or "categorical" in (settings.get("visible_units"), settings.get("component"))
+
+    def reading(self, settings: dict[str, Any]) -> dict[str, Any] | None:
+        """How streams are read for a model of sequences; None for models of tables."""
+        return None if self.reads is None else self.reads(self.resolve(settings))
 
     def encoding_kind(self, rows: Rows, settings: dict[str, Any]) -> Kind:
         """How rows are to be encoded for this family: by what they hold, or as the settings say."""

@@ -23,7 +23,7 @@ def _maxent(rows: Rows, settings: dict[str, Any], generator: torch.Generator) ->
     if settings["objective"] == "auto":
         few = capability.smallest_bits(model) <= AUTO_EXACT_BITS
         settings = {**settings, "objective": "exact" if few else "pcd"}
-    return model, named_objective(settings)
+    return model, named_objective(settings, model)
 
 
 def _maxent_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
@@ -33,8 +33,8 @@ def _maxent_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
 
 def _examples(g: torch.Generator) -> dict[str, Model]:
     return {
-        "MaxEnt, few columns": MaxEnt("pairwise", Binary(10), generator=g),
-        "MaxEnt, many columns": MaxEnt("pairwise", Binary(64), generator=g),
+        "MaxEnt, few columns": MaxEnt("pairwise", Binary(6), generator=g),
+        "MaxEnt, many columns": MaxEnt("pairwise", Binary(24), generator=g),
     }
 
 
@@ -43,7 +43,9 @@ FAMILY = Family(
     "maximum entropy given feature averages: binary columns, convex in its parameters",
     {
         "features": Setting("pairwise", "independent, pairwise or k-pairwise"),
-        "objective": Setting("auto", "exact, pcd, cd, tempered, or auto: exact up to 16 columns, else pcd"),
+        "objective": Setting(
+            "auto", "exact, pcd, cd, tempered, replay, nce, pseudo-likelihood, ratio-matching, or auto: exact up to 16 columns, else pcd"
+        ),
         **CHAINS,
     },
     _maxent,

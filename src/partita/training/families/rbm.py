@@ -11,8 +11,9 @@ from partita.models import RBM
 from partita.training.encoding import Kind, infer_kind
 from partita.training.families.base import Family, Setting
 from partita.training.families.by_gradient import CHAINS, OBJECTIVES, named_objective
+from partita.training.families.potts import states_of
 
-UNITS = ("auto", "bernoulli", "gaussian")
+UNITS = ("auto", "bernoulli", "gaussian", "categorical")
 
 
 def auto_hidden(n: int, width: int) -> int:
@@ -29,32 +30,40 @@ def _rbm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tu
     check_choice("rbm", "visible_units", settings["visible_units"], UNITS)
     hidden, units = settings["hidden"], settings["visible_units"]
     hidden = auto_hidden(len(rows), rows.width) if hidden == "auto" else hidden
-    units = ("gaussian" if infer_kind(rows) == "real" else "bernoulli") if units == "auto" else units
-    return RBM(rows.width, hidden, visible_units=units, generator=generator), named_objective(settings)
+    if units == "auto":
+        units = "categorical" if rows.states else "gaussian" if infer_kind(rows) == "real" else "bernoulli"
+    states = states_of(rows) if units == "categorical" else None
+    model = RBM(rows.width, hidden, visible_units=units, states=states, generator=generator)
+    return model, named_objective(settings, model)
 
 
 def _rbm_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Bernoulli units take zeros and ones, gaussian ones standardised columns; told neither, what the rows hold."""
+    """Bernoulli units take zeros and ones, gaussian ones standardised columns, categorical ones categories; by default, what rows hold."""
     check_choice("rbm", "visible_units", settings["visible_units"], UNITS)
-    kinds: dict[str, Kind] = {"bernoulli": "binary", "gaussian": "real"}
-    return kinds.get(settings["visible_units"]) or infer_kind(rows)
+    kinds: dict[str, Kind] = {"bernoulli": "binary", "gaussian": "real", "categorical": "category"}
+    return kinds.get(settings["visible_units"]) or ("category" if rows.labels else infer_kind(rows))
 
 
 def _examples(g: torch.Generator) -> dict[str, Model]:
     return {
-        "RBM, few hidden units": RBM(784, 16, generator=g),
-        "RBM, many hidden units": RBM(784, 500, generator=g),
-        "RBM, gaussian visibles": RBM(784, 500, visible_units="gaussian", generator=g),
+        "RBM, few hidden units": RBM(30, 8, generator=g),
+        "RBM, many hidden units": RBM(30, 24, generator=g),
+        "RBM, categorical visibles": RBM(12, 24, visible_units="categorical", states=4, generator=g),
+        "RBM, gaussian visibles": RBM(6, 24, visible_units="gaussian", generator=g),
     }
 
 
 FAMILY = Family(
     "rbm",
-    "restricted Boltzmann machine: binary or real columns, binary hidden units",
+    "restricted Boltzmann machine: binary, real or categorical columns, binary hidden units",
     {
         "hidden": Setting("auto", "hidden units; auto is one per column while there are 20 rows for each, from 8 to 500"),
-        "visible_units": Setting("auto", "bernoulli, gaussian, or auto: bernoulli for binary data, gaussian otherwise"),
-        "objective": Setting("pcd", "pcd, cd, exact (at most 2^20 states on one side) or tempered (pcd with replica exchange)"),
+        "visible_units": Setting("auto", "bernoulli, gaussian, categorical, or auto: by whether columns are binary, numbers or words"),
+        "objective": Setting(
+            "pcd",
+            "pcd, cd, exact (at most 2^20 states on one side), tempered (pcd with replica exchange), replay, nce; pseudo-likelihood, "
+            "ratio-matching (binary columns); score-matching, sliced-score-matching, denoising-score-matching (real ones)",
+        ),
         **CHAINS,
         "centered": Setting(None, "centre the gradient; none does so where the model can"),
     },

@@ -1,0 +1,77 @@
+"""The grid of every model with every part, for the terminal and as ``docs/grid.md``: ``python -m partita.cli.grid > docs/grid.md``."""
+
+from dataclasses import dataclass
+from string import ascii_lowercase
+
+import typer
+
+from partita.cli import show
+from partita.core import capability
+from partita.training.families import representatives
+
+ROLES = {
+    "objective": "Objectives",
+    "sampler": "Samplers",
+    "partition": "Evaluators of log Z",
+    "likelihood": "Evaluators of log p(x)",
+}
+RUNS = "•"
+HEAD = """# The grid
+
+Which part runs on which model. A dot runs; a letter refuses, with the reason below and the nearest part that works in the error message.
+`partita models --grid` prints the same, and every cell is a test (`tests/grid`). Made by `python -m partita.cli.grid > docs/grid.md`.
+"""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Marks by role, part and model, and what the letters among them mean."""
+
+    models: list[str]
+    marks: dict[str, dict[str, list[str]]]  # by role, then part: one mark for each model
+    notes: dict[str, str]  # letter to reason
+
+
+def make() -> Grid:
+    """The grid of the capability table over one model of each sort."""
+    cells = capability.grid(representatives())
+    models = list(dict.fromkeys(model for model, *_ in cells))
+    reasons = list(dict.fromkeys(reason for *_, reason in cells if reason))
+    letters = {reason: _letter(number) for number, reason in enumerate(reasons)}
+    marks: dict[str, dict[str, list[str]]] = {}
+    for _, role, part, reason in cells:
+        marks.setdefault(role, {}).setdefault(part, []).append(RUNS if reason is None else letters[reason])
+    return Grid(models, marks, {letter: reason for reason, letter in letters.items()})
+
+
+def print_grid() -> None:
+    """Models by number, one block for each role, letters for reasons."""
+    grid = make()
+    show.table(["", ""], [[str(number), model] for number, model in enumerate(grid.models, 1)], "Models")
+    numbers = [str(number) for number in range(1, len(grid.models) + 1)]
+    for role, parts in grid.marks.items():
+        typer.echo("")
+        show.table(["", *numbers], [[f"  {part}", *row] for part, row in parts.items()], ROLES.get(role, role), whole=len(numbers) + 1)
+    typer.echo(f"\n{RUNS} runs")
+    for letter, reason in grid.notes.items():
+        typer.echo(f"{letter} {reason}")
+
+
+def markdown() -> str:
+    """The grid as a page: models down, parts across."""
+    grid, blocks = make(), [HEAD]
+    for role, parts in grid.marks.items():
+        lines = [f"| | {' | '.join(f'`{part}`' for part in parts)} |", "|---" * (len(parts) + 1) + "|"]
+        lines += [f"| {model} | {' | '.join(row[i] for row in parts.values())} |" for i, model in enumerate(grid.models)]
+        blocks.append(f"## {ROLES.get(role, role)}\n\n" + "\n".join(lines) + "\n")
+    notes = "\n".join(f"| {letter} | {reason} |" for letter, reason in grid.notes.items())
+    return "\n".join([*blocks, f"## Reasons\n\n| | |\n|---|---|\n{notes}\n"])
+
+
+def _letter(number: int) -> str:
+    """a, b, ..., z, aa, ab, ..."""
+    return ascii_lowercase[number] if number < 26 else _letter(number // 26 - 1) + ascii_lowercase[number % 26]
+
+
+if __name__ == "__main__":
+    typer.echo(markdown(), nl=False)

@@ -1,0 +1,64 @@
+"""``partita lab NAME``: small experiments that show what the theory says; ``partita lab`` lists them."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from partita.cli import show
+from partita.cli.values import parse_value
+from partita.core.errors import invalid
+
+
+@dataclass(frozen=True)
+class Lab:
+    """An experiment: what it shows, the settings it takes with their defaults, and the function that runs it.
+
+    The function is called as ``run(settings, out, seed=..., as_json=...)`` and is imported only then.
+    """
+
+    summary: str
+    settings: dict[str, Any]
+    path: str
+
+
+LABS: dict[str, Lab] = {
+    "memory": Lab(
+        "how far back each kind of sequence layer remembers: |dy(t)/du(t-n)| by distance, and attention's logits",
+        {"length": 256, "width": 16, "draws": 4},
+        "partita.cli.lab_memory:run",
+    ),
+}
+
+
+def listing(as_json: bool) -> None:
+    """Every lab in one line."""
+    if as_json:
+        show.print_json({name: {"summary": lab.summary, "settings": lab.settings} for name, lab in LABS.items()})
+        return
+    show.table(["", ""], [[f"  {name}", lab.summary] for name, lab in LABS.items()], "labs")
+    typer.echo("Example: partita lab memory --set length=512 --out memory.html")
+
+
+def run(name: str, pairs: list[str], out: Path | None, *, seed: int, as_json: bool) -> None:
+    """One lab, with its settings."""
+    if name not in LABS:
+        close = get_close_matches(name.lower(), LABS, 1, 0.5)
+        hint = f"Did you mean {close[0]!r}?" if close else "`partita lab` lists them."
+        raise invalid("lab", "NAME", f"be one of {', '.join(LABS)}", repr(name), hint)
+    lab = LABS[name]
+    module, function = lab.path.split(":")
+    getattr(import_module(module), function)(_settings(name, lab, pairs), out, seed=seed, as_json=as_json)
+
+
+def _settings(name: str, lab: Lab, pairs: list[str]) -> dict[str, Any]:
+    settings = dict(lab.settings)
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or key not in settings:
+            raise invalid(f"lab {name}", "--set", f"be key=value with a key of {', '.join(settings)}", repr(pair))
+        settings[key] = parse_value(text)
+    return settings

@@ -1,0 +1,117 @@
+"""Sequences by name or path: text, streams of numbers, and archives of many sequences, split into parts that follow one another."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partita.core.checks import check_choice, check_count
+from partita.core.errors import DataError
+from partita.data import folder
+from partita.data.files import ENDINGS, headers
+from partita.data.named import Dataset, load
+from partita.data.streams import Sequences
+from partita.data.text import TOKENS, Alphabet, read_text
+
+PARTS = ("train", "valid", "test")
+SHARES = (0.8, 0.9)  # of a stream: where training ends, and validation
+OVERLAP = 8  # windows to learn from begin this many times as often as they are long
+PACKED = "polyphonic_music/"  # piano rolls, eight keys to a byte
+KEYS = 88
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How sequences are read, as JSON: what a saved run needs to read more of them in the same way.
+
+    Arguments:
+        length: Of a window; None takes sequences whole.
+        tokens: ``"characters"`` or ``"bytes"``, of text.
+        encoding: Of text.
+        symbols: The vocabulary, once it is known.
+    """
+
+    length: int | None = 256
+    tokens: str = "characters"
+    encoding: str = "utf-8"
+    symbols: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("load", "tokens", self.tokens, TOKENS)
+        if self.length is not None:
+            check_count("load", "length", self.length)
+
+    @property
+    def alphabet(self) -> Alphabet | None:
+        """What tokens stand for; None where it is not known yet."""
+        return Alphabet() if self.tokens == "bytes" else None if self.symbols is None else Alphabet(self.symbols)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"length": self.length, "tokens": self.tokens, "encoding": self.encoding, "symbols": self.symbols}
+
+
+def open_dataset(
+    source: str, *, binarize: Any = "auto", words: bool = False, missing: bool = False, reading: dict[str, Any] | None = None
+) -> Dataset:
+    """Tables as rows; with a ``reading``, the settings of :class:`Reading`, streams and text as sequences too."""
+    if reading is None:
+        return load(source, binarize=binarize, words=words, missing=missing)
+    return load_sequences(source, Reading(**reading), binarize=binarize)
+
+
+def load_sequences(source: str, reading: Reading, *, binarize: Any = "auto") -> Dataset:
+    """Data for models of sequences, with how they were read; tables come as rows.
+
+    Text and other streams are cut into windows: the first 80 % to learn from, 10 % to validate, 10 % to test. Windows to learn from
+    overlap; the others do not, and leave no step out.
+    """
+    path = _path(source)
+    if path is not None and (path.suffix.lower() == ".txt" or path.suffix.lower() not in ENDINGS):
+        tokens, alphabet = read_text(path, reading.tokens, reading.encoding, reading.alphabet)
+        made = Reading(reading.length, reading.tokens, reading.encoding, alphabet.symbols)
+        return _stream(source, tokens, made, alphabet.size)
+    if path is not None and path.suffix.lower() == ".npz":
+        found = headers(path)
+        if {"train", "train_lengths"} <= found.keys():
+            return _archive(source, path, reading)
+        if set(found) == {"bytes"}:
+            made = Reading(reading.length, "bytes", reading.encoding)
+            return _stream(source, np.load(path)["bytes"], made, 256)
+    return load(source, binarize=binarize)
+
+
+def _path(source: str) -> Path | None:
+    return Path(source) if Path(source).is_file() or Path(source).suffix else folder.path_of(source)
+
+
+def _stream(name: str, stream: Any, reading: Reading, states: int) -> Dataset:
+    """Windows of three parts of a stream that follow one another."""
+    if reading.length is None:
+        raise DataError("load: length must be given for text, which is one long sequence; got none. As in --set length=256.")
+    first, second = (int(share * len(stream)) for share in SHARES)
+    if first < reading.length:
+        remedy = "Give more text, or a smaller --set length."
+        raise DataError(f"load: {name} must have at least {reading.length} steps to learn from; got {first}. {remedy}")
+    parts = stream[:first], stream[first:second], stream[second:]
+    strides = max(1, reading.length // OVERLAP), reading.length, reading.length
+    windows = [Sequences.windows(part, reading.length, stride=stride, owner="load") if len(part) else None
+               for part, stride in zip(parts, strides, strict=True)]  # fmt: skip
+    for rows in windows:
+        if rows is not None:
+            rows.states = states
+    train, valid, test = windows
+    return Dataset(name, train, valid, test, note="windows of one stream", reading=reading.as_json())  # type: ignore[arg-type]
+
+
+def _archive(name: str, path: Path, reading: Reading) -> Dataset:
+    """Many sequences of different lengths in each part, whole."""
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {part: (archive[part], archive[f"{part}_lengths"]) for part in PARTS if f"{part}_lengths" in archive}
+    packed = name.startswith(PACKED) and arrays["train"][0].dtype == np.uint8
+    longest = max(int(lengths.max()) for _, lengths in arrays.values())
+    rows = {part: Sequences.parted(np.unpackbits(x, axis=1)[:, :KEYS] if packed else x, lengths, longest=longest, owner="load")
+            for part, (x, lengths) in arrays.items()}  # fmt: skip
+    made = Reading(None, reading.tokens, reading.encoding).as_json()
+    parts = (rows.get(part) for part in PARTS)
+    return Dataset(name, *parts, note="whole sequences", reading=made)  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""Text as tokens: characters of a vocabulary, or bytes, and back."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partita.core.checks import check_choice
+from partita.core.errors import DataError, invalid
+
+TOKENS = ("characters", "bytes")
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """What each token stands for: the characters of ``symbols`` in order, or bytes where there are none.
+
+    >>> letters = Alphabet.of("banana")
+    >>> letters.symbols, letters.encode("nab").tolist(), letters.decode([2, 1])
+    ('abn', [2, 0, 1], 'nb')
+    >>> Alphabet().decode(Alphabet().encode("né"))
+    'né'
+    """
+
+    symbols: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "Alphabet":
+        """The characters of a text in the order of their code points."""
+        return cls("".join(map(chr, np.unique(_points(text)))))
+
+    @property
+    def size(self) -> int:
+        """K: the number of tokens."""
+        return 256 if self.symbols is None else len(self.symbols)
+
+    def encode(self, text: str, owner: str = "encode") -> np.ndarray:
+        """Text as tokens; a character outside the vocabulary is named."""
+        if self.symbols is None:
+            return np.frombuffer(text.encode("utf-8", "surrogateescape"), dtype=np.uint8)
+        points, known = _points(text), _points(self.symbols)
+        index = np.searchsorted(known, points).clip(max=len(known) - 1)
+        wrong = np.flatnonzero(known[index] != points)
+        if len(wrong):
+            where = f"{text[wrong[0]]!r} at place {wrong[0]}"
+            raise invalid(owner, "text", f"hold the {self.size} characters the model was built from", where, "Fit with --set tokens=bytes.")
+        return index.astype(np.uint8 if self.size <= 256 else np.uint32)
+
+    def decode(self, tokens: Any) -> str:
+        """Tokens as text; bytes that are no UTF-8 become a replacement mark."""
+        index = np.asarray(tokens).astype(np.int64)
+        if self.symbols is None:
+            return index.astype(np.uint8).tobytes().decode("utf-8", "replace")
+        return "".join(self.symbols[i] for i in index)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"tokens": "bytes"} if self.symbols is None else {"tokens": "characters", "symbols": self.symbols}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Alphabet":
+        return cls(value.get("symbols"))
+
+
+def read_text(
+    path: str | Path, tokens: str = "characters", encoding: str = "utf-8", alphabet: Alphabet | None = None
+) -> tuple[Any, Alphabet]:
+    """The tokens of a text file and what they stand for; bytes stay on disk. ``alphabet`` is that of an earlier fit."""
+    check_choice("load", "tokens", tokens, TOKENS)
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"load: {path} must be a file; got a path where there is none. Check the spelling and the working directory.")
+    if path.stat().st_size == 0:
+        raise DataError(f"load: {path} must hold text; got an empty file. Write it again.")
+    if tokens == "bytes":
+        return np.memmap(path, dtype=np.uint8, mode="r"), Alphabet()
+    try:
+        text = path.read_bytes().decode(encoding)
+    except UnicodeDecodeError as error:
+        got = f"the byte {error.object[error.start]:#04x} at place {error.start}"
+        remedy = "Name its encoding, as in --set encoding=latin-1, or take it as it is: --set tokens=bytes."
+        raise DataError(f"load: {path} must be text in {encoding}; got {got}. {remedy}") from None
+    except LookupError:
+        raise DataError(f"load: encoding must be one that Python knows, as utf-8 or latin-1; got {encoding!r}.") from None
+    alphabet = Alphabet.of(text) if alphabet is None else alphabet
+    if alphabet.size < 2:
+        raise DataError(f"load: {path} must hold at least two different characters; got one, which needs no model.")
+    return alphabet.encode(text, "load"), alphabet
+
+
+def _points(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)

@@ -1,0 +1,93 @@
+"""What the estimators of mixtures and linear-Gaussian models share: exact scores, missing values, imputation, online fits."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from partita.core import rng
+from partita.data import Rows
+from partita.estimators._density import Density, as_generator
+from partita.estimators._impute import impute_encoded
+from partita.models.directed.mixing import Mixing
+from partita.objectives.em import OnlineEM, Running, expectation
+from partita.training.encoding import Encoding
+from partita.training.families import FAMILIES
+from partita.training.ladder import criterion
+from partita.training.run import Run, make_config
+
+
+class MixingDensity(Density):
+    """A density estimator around a model that EM fits; NaN in X means that a value was not observed."""
+
+    finite: ClassVar[bool | str] = "allow-nan"
+    model_: Mixing
+    _online: Running | None
+    max_iter: int
+    tol: float
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """One step of online EM on the rows of X; the first call sets the encoding and a k-means++ start from its rows."""
+        first = not hasattr(self, "model_")
+        rows = self._rows(self._table(X, least=2 if first else 1, reset=first), sample_weight)
+        if first:
+            self._begin(rows)
+        self.encoding_.check(rows.tensor().numpy(), f"{type(self).__name__}.partial_fit")
+        rows, engine = self.encoding_.rows(rows), OnlineEM()
+        if self._online is None:
+            self._remember(rows)
+        assert self._online is not None
+        batch = rows.batch(torch.arange(len(rows)), generator=torch.Generator())
+        self._online, _ = engine.step(self.model_, batch.x, batch.weight, self._online)
+        self.run_.steps += 1
+        return self
+
+    def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> np.ndarray:
+        """X with its NaN filled from p(missing | observed), exactly.
+
+        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns), ``"draw"`` (one draw of all missing
+        values together), or ``"auto"``: the mean for real columns, the mode for others.
+        """
+        owner = f"{type(self).__name__}.impute"
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self.finite)
+        generator = as_generator(self.random_state if random_state is None else random_state)
+        return impute_encoded(self.model_, self.encoding_, X, how, owner, generator=generator)
+
+    def bic(self, X: Any) -> float:
+        """The Bayesian information criterion on X; the smaller the better."""
+        z = self._encoded(X, "bic")
+        return criterion(self.model_, Rows(z, missing=True), generator=torch.Generator())[1] - 2 * len(z) * self.encoding_.log_jacobian
+
+    @property
+    def n_iter_(self) -> int:
+        """Updates made."""
+        return self.run_.steps
+
+    def _begin(self, rows: Rows) -> None:
+        """A fresh model with a start from these rows."""
+        generator = as_generator(self.random_state)
+        self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
+        encoded = self.encoding_.rows(rows)
+        model, _ = FAMILIES[self.family].build(encoded, self._settings(), generator=generator)
+        model.initialise(encoded, generator=generator)
+        self.model_, self._key, self._online = model, rng.seed(generator), None  # type: ignore[assignment]
+        self.run_ = Run(model, [], make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width]), 0, "online")
+
+    def _forget(self) -> None:
+        self._online = None
+
+    def _remember(self, train: Rows) -> None:
+        """Statistics of the rows seen so far, so that online EM goes on from them."""
+        engine = OnlineEM()
+        statistics = expectation(self.model_, train, generator=torch.Generator())
+        self._online = engine.begin(statistics, self._key, max(1, len(train) // engine.batch))
+
+    def _options(self) -> dict[str, Any]:
+        return {"epochs": None if self.max_minutes is not None else self.max_iter, "minutes": self.max_minutes, "tolerance": self.tol}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

@@ -1,0 +1,118 @@
+"""Bayesian linear regression as a scikit-learn regressor."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
+
+from partita.bayes.regression import LinearRegression, best_ridge
+from partita.core.checks import check_real
+from partita.core.errors import invalid
+
+VAGUE = 1e-6  # shape and rate of the noise precision, for targets of deviation one
+
+
+class BayesianLinearRegression(RegressorMixin, BaseEstimator):
+    """Linear regression averaged over its posterior: exact Student-t predictions, and the evidence.
+
+    Columns and target are standardised; the intercept has a flat prior, the weights N(0, noise variance / ridge).
+
+    Arguments:
+        ridge: Prior precision of the weights in units of the noise's, on standardised columns; ``"auto"`` maximises the evidence. It is a
+            prior, not a penalty: a tiny one claims that the weights dwarf the noise, and where they do not, intervals come out too narrow.
+        random_state, max_minutes: As of every estimator; a closed form needs neither.
+
+    Attributes:
+        coef_, intercept_: Posterior means, in the units of X and y.
+        posterior_: The :class:`partita.bayes.regression.LinearRegression` of intercept and weights on standardised columns.
+        ridge_: The one that was used.
+        noise_std_: Square root of the posterior mean noise variance, in the units of y.
+        log_evidence_: log density of the differences of y given X (the flat intercept takes one row), in the units of y.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> X = np.arange(12.0)[:, None]
+    >>> y = 3 + 2 * X[:, 0] + np.tile([0.1, -0.1], 6)
+    >>> model = BayesianLinearRegression().fit(X, y)
+    >>> model.predict([[20.0]]).round(1), model.predict_interval([[20.0]]).round(1)
+    (array([42.9]), array([[42.6, 43.3]]))
+    """
+
+    def __init__(self, ridge: float | str = "auto", *, random_state: Any = None, max_minutes: float | None = None) -> None:
+        self.ridge = ridge
+        self.random_state = random_state
+        self.max_minutes = max_minutes
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegression":
+        """Find the posterior; whole-number weights count rows."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        weight = torch.from_numpy(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        self.shift_, self.scale_ = location_and_scale(X, weight.numpy())
+        (self._y_shift,), (self._y_scale,) = location_and_scale(y[:, None], weight.numpy())
+        Z, t = torch.from_numpy((X - self.shift_) / self.scale_), torch.from_numpy((y - self._y_shift) / self._y_scale)
+        self.ridge_ = self._ridge(Z, t, weight)
+        P, n = Z.shape[1], float(weight.sum())
+        prior = LinearRegression(Z.new_zeros(P), self.ridge_ * torch.eye(P, dtype=Z.dtype), VAGUE, VAGUE)
+        after = prior.update(Z, t, weight, centred=True)
+        K = torch.block_diag(torch.full((1, 1), n, dtype=Z.dtype), after.K)  # the intercept: known as well as n rows tell it
+        self.posterior_ = LinearRegression(torch.cat([Z.new_zeros(1), after.m]), K, after.a, after.b, after.log_evidence)
+        self.log_evidence_ = float(after.log_evidence) - (n - 1) * math.log(self._y_scale)
+        self.noise_std_ = self._y_scale * math.sqrt(float(after.b) / max(float(after.a) - 1, 0.5))
+        self.coef_ = self._y_scale * after.m.numpy() / self.scale_
+        self.intercept_ = float(self._y_shift - self.coef_ @ self.shift_)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of y at each row, and its standard deviation if asked; infinite where there are too few rows to have one."""
+        loc, scale, df = self._predictive(X)
+        if not return_std:
+            return loc
+        return loc, scale * (math.sqrt(df / (df - 2)) if df > 2 else math.inf)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
+        """Where y lies with probability ``level``, ``(n, 2)``: noise and what is not known of the weights."""
+        check_level("BayesianLinearRegression.predict_interval", level)
+        loc, scale, df = self._predictive(X)
+        half = scale * stats.t.ppf(0.5 + level / 2, df)
+        return np.stack([loc - half, loc + half], 1)
+
+    def log_density(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | x, data) of each row, in the units of y."""
+        loc, scale, df = self._predictive(X)
+        return stats.t.logpdf(np.asarray(y, dtype=np.float64), df, loc, scale)
+
+    def _predictive(self, X: Any) -> tuple[np.ndarray, np.ndarray, float]:
+        """Location, scale and degrees of freedom of y at each row."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        t = self.posterior_.predictive(with_ones((X - self.shift_) / self.scale_))
+        return self._y_shift + self._y_scale * t.loc.numpy(), self._y_scale * t.scale.numpy(), float(t.df[0])
+
+    def _ridge(self, Z: Tensor, t: Tensor, weight: Tensor) -> float:
+        if self.ridge == "auto":
+            return best_ridge(Z, t, weight, VAGUE, VAGUE)
+        if isinstance(self.ridge, str):
+            raise invalid(type(self).__name__, "ridge", "be 'auto' or a number above 0", repr(self.ridge))
+        return check_real(type(self).__name__, "ridge", self.ridge, 0.0, open_low=True)
+
+
+def location_and_scale(X: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and deviation of each column; a constant column keeps its unit."""
+    mean = np.average(X, axis=0, weights=weight)
+    scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    return mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0)
+
+
+def with_ones(X: np.ndarray) -> Tensor:
+    """A column of ones before the others, for the intercept."""
+    return torch.from_numpy(np.column_stack([np.ones(len(X)), X]))
+
+
+def check_level(owner: str, level: float) -> None:
+    """A probability strictly between 0 and 1."""
+    if check_real(owner, "level", level, 0.0, 1.0, open_low=True) == 1:
+        raise invalid(owner, "level", "be below 1", level)

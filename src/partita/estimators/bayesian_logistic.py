@@ -1,0 +1,151 @@
+"""Bayesian logistic regression as a scikit-learn classifier."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
+
+from partita.bayes.regression import LogisticPosterior, logistic_regression
+from partita.core.checks import check_choice, check_real
+from partita.core.errors import invalid
+from partita.estimators._density import as_generator
+from partita.estimators.bayesian_linear import check_level, location_and_scale, with_ones
+
+INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10
+LOG_RANGE = (-6.0, 9.0)  # of the prior precisions that "auto" looks at
+
+
+class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):
+    """Two-class logistic regression averaged over its posterior.
+
+    Arguments:
+        prior_precision: Of the weights on standardised columns; ``"auto"`` maximises Laplace's evidence.
+        prediction: ``"average"`` integrates the weights out; ``"map"`` takes the most probable ones, which is surer than the data allow.
+        draws: Posterior draws that averages are made of, at least 128.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        max_minutes: As of every estimator; Newton's method needs seconds.
+
+    Attributes:
+        classes_: The two labels.
+        coef_, intercept_: The most probable weights, in the units of X.
+        posterior_: The :class:`partita.bayes.regression.LogisticPosterior` on standardised columns.
+        draws_: Draws of it; ``draws_.verdict`` says whether averages over them can be trusted.
+        prior_precision_: The one that was used.
+        log_evidence_: log p(y | X) by Laplace's approximation.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"]
+    >>> model = BayesianLogisticRegression(prior_precision=1.0, random_state=0).fit(X, y)
+    >>> model.predict([[2.5]]).tolist(), model.predict_interval([[2.5]]).shape
+    (['yes'], (1, 2))
+    """
+
+    def __init__(
+        self,
+        prior_precision: float | str = "auto",
+        *,
+        prediction: str = "average",
+        draws: int = 4000,
+        random_state: Any = None,
+        max_minutes: float | None = None,
+    ) -> None:
+        self.prior_precision = prior_precision
+        self.prediction = prediction
+        self.draws = draws
+        self.random_state = random_state
+        self.max_minutes = max_minutes
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLogisticRegression":
+        """Find the posterior and draw from it; whole-number weights count rows."""
+        check_choice(type(self).__name__, "prediction", self.prediction, ("average", "map"))
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self.classes_, labels = two_classes(type(self).__name__, y, weight)
+        self.shift_, self.scale_ = location_and_scale(X, weight)
+        Z, t, w = with_ones((X - self.shift_) / self.scale_), torch.from_numpy(labels), torch.from_numpy(weight)
+        self.prior_precision_ = self._precision(Z, t, w)
+        self.posterior_ = posterior_at(self.prior_precision_, Z, t, w)
+        self.draws_ = self.posterior_.draw(self.draws, generator=as_generator(self.random_state))
+        if self.draws_.verdict == "do not publish":
+            said = f"{type(self).__name__}: the chains disagree, R-hat {self.draws_.details['rhat']:.2f}. Raise draws or prior_precision."
+            warnings.warn(said, ConvergenceWarning, stacklevel=2)
+        self.log_evidence_ = float(self.posterior_.log_evidence)
+        mode = self.posterior_.map.numpy()
+        self.coef_ = (mode[1:] / self.scale_)[None]
+        self.intercept_ = mode[:1] - self.coef_ @ self.shift_
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """p(y | x, data) of both classes at each row."""
+        Z = self._standardised(X)
+        p = (self.draws_.average(Z) if self.prediction == "average" else self.posterior_.at_mode(Z)).numpy()
+        return np.stack([1 - p, p], 1)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log odds of the second class."""
+        p = self.predict_proba(X)
+        return np.log(np.maximum(p[:, 1], 1e-300)) - np.log(np.maximum(p[:, 0], 1e-300))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The more probable class."""
+        likelier = self.decision_function(X) > 0
+        return self.classes_[likelier.astype(int)]
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
+        """Where the probability of the second class lies with probability ``level``, ``(n, 2)``."""
+        check_level("BayesianLogisticRegression.predict_interval", level)
+        ends = torch.tensor([0.5 - level / 2, 0.5 + level / 2], dtype=torch.float64)
+        return self.draws_.quantiles(self._standardised(X), ends).numpy()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _standardised(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        return with_ones((validate_data(self, X, dtype=np.float64, reset=False) - self.shift_) / self.scale_)
+
+    def _precision(self, Z: Tensor, t: Tensor, w: Tensor) -> float:
+        if self.prior_precision == "auto":
+            return best_precision(Z, t, w)
+        if isinstance(self.prior_precision, str):
+            raise invalid(type(self).__name__, "prior_precision", "be 'auto' or a number above 0", repr(self.prior_precision))
+        return check_real(type(self).__name__, "prior_precision", self.prior_precision, 0.0, open_low=True)
+
+
+def posterior_at(precision: float, Z: Tensor, t: Tensor, w: Tensor) -> LogisticPosterior:
+    """The posterior whose first column is an intercept with a wide prior of its own."""
+    A = torch.full((Z.shape[1],), precision, dtype=Z.dtype)
+    A[0] = INTERCEPT
+    return logistic_regression(Z, t, A, w)
+
+
+def best_precision(Z: Tensor, t: Tensor, w: Tensor) -> float:
+    """The prior precision of largest Laplace evidence."""
+    from scipy import optimize
+
+    def loss(log_precision: float) -> float:
+        return -float(posterior_at(math.exp(log_precision), Z, t, w).log_evidence)
+
+    found: Any = optimize.minimize_scalar(loss, bounds=LOG_RANGE, method="bounded", options={"xatol": 1e-4})
+    return math.exp(found.x)
+
+
+def two_classes(owner: str, y: Any, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The two labels, and y as zeros and ones; both must be among the rows that count."""
+    check_classification_targets(y)
+    kind = type_of_target(y, input_name="y", raise_unknown=True)
+    if kind != "binary":
+        raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")  # scikit-learn's sentence
+    classes, labels = np.unique(y, return_inverse=True)
+    if len(np.unique(labels[weight > 0])) < 2:
+        raise invalid(owner, "y", "hold two classes", "one class")
+    return classes, labels.astype(np.float64)

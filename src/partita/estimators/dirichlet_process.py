@@ -1,0 +1,202 @@
+"""The Dirichlet process mixture as a scikit-learn density estimator and clusterer."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from partita.core.checks import check_choice
+from partita.core.errors import invalid
+from partita.data import Rows
+from partita.diagnostics.chains import ChainReport
+from partita.diagnostics.partitions import (
+    CredibleBall,
+    cluster_count_probs,
+    coclustering,
+    credible_ball,
+    point_estimate,
+    summarise_partitions,
+)
+from partita.estimators._density import Density
+from partita.models import DPMixture
+from partita.training.encoding import Kind
+from partita.training.families import FAMILIES
+
+MOST_PAIRED = 20_000  # rows of which all pairs are listed
+
+
+class Summary:
+    """What the kept partitions of the training rows say, each computed when first asked for."""
+
+    def __init__(self, partitions: np.ndarray) -> None:
+        self.partitions = partitions  # (S, C, n)
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        return point_estimate(self.partitions)
+
+    @cached_property
+    def ball(self) -> CredibleBall:
+        return credible_ball(self.partitions, self.labels)
+
+    @cached_property
+    def probs(self) -> np.ndarray:
+        return cluster_count_probs(self.partitions)
+
+    @cached_property
+    def together(self) -> np.ndarray:
+        return coclustering(self.partitions)
+
+    @cached_property
+    def report(self) -> ChainReport:
+        return summarise_partitions(self.partitions)
+
+
+class DirichletProcessMixture(Density):
+    """Clusters without being told how many, density, anomalies and new samples, all averaged over a sampled posterior.
+
+    Arguments:
+        kernel: ``"gaussian"`` (real columns), ``"bernoulli"`` (zeros and ones, or spins) or ``"multinomial"`` (counts, given each
+            row's total; scores are masses given that total).
+        alpha: The concentration; None gives it a Gamma(1, 1) prior and draws it along.
+        known_scale: Standard deviation within Gaussian clusters, of all or of each column, where it is known. None learns a covariance for
+            each cluster under the default prior: of the data's shape and a tenth of its volume, worth as many rows as there are columns.
+        prior_mean: Mean of the clusters' means; None takes the data's.
+        prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the data's.
+        sampler: ``"collapsed"``, ``"instantiated"``, or ``"auto"``: collapsed up to 20,000 rows.
+        chains: Markov chains, each from a start of its own.
+        sweeps: Over the rows; draws of the second half are kept.
+        max_minutes: Time to spend, in place of sweeps.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        labels_: The partition of the training rows with the least expected variation of information; labels by falling size.
+        credible_ball_: The ball of partitions about it that holds 95 % of the posterior, with its extreme members.
+        expected_clusters_: Posterior mean of the number of clusters.
+        cluster_count_probs_: Posterior probability of k clusters at index k.
+        coclustering_: Posterior probability that two training rows are in one cluster.
+        alpha_: Posterior mean of the concentration.
+        mixing_: R-hat and effective sample size of what no relabelling changes.
+        model_, run_, encoding_: The fitted :class:`partita.models.DPMixture`, what the fit recorded, how columns become the model's.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (-9.0, 0.0, 9.0)])
+    >>> model = DirichletProcessMixture(random_state=0, sweeps=60).fit(X)
+    >>> np.bincount(model.labels_).tolist(), model.score_kind_, model.predict([[9.0, 9.0]]).shape
+    ([30, 30, 30], 'estimate', (1,))
+    """
+
+    family = "dpmm"
+    validation_fraction = 0.0
+    model_: DPMixture
+
+    def __init__(
+        self,
+        kernel: str = "gaussian",
+        alpha: float | None = None,
+        *,
+        known_scale: Any = None,
+        prior_mean: Any = None,
+        prior_scale: Any = None,
+        sampler: str = "auto",
+        chains: int = 2,
+        sweeps: int = 300,
+        max_minutes: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.alpha = alpha
+        self.known_scale = known_scale
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.sampler = sampler
+        self.chains = chains
+        self.sweeps = sweeps
+        self.max_minutes = max_minutes
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Sample the posterior given the rows of X."""
+        return super().fit(X)
+
+    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+        """``labels_`` of a fit to X."""
+        return self.fit(X).labels_
+
+    @property
+    def labels_(self) -> np.ndarray:
+        return self._posterior().labels
+
+    @property
+    def credible_ball_(self) -> CredibleBall:
+        return self._posterior().ball
+
+    @property
+    def cluster_count_probs_(self) -> np.ndarray:
+        return self._posterior().probs
+
+    @property
+    def expected_clusters_(self) -> float:
+        return float(self.cluster_count_probs_ @ np.arange(len(self.cluster_count_probs_)))
+
+    @property
+    def coclustering_(self) -> np.ndarray:
+        n = self._posterior().partitions.shape[-1]
+        if n > MOST_PAIRED:
+            raise invalid(type(self).__name__, "coclustering_", f"be of at most {MOST_PAIRED} rows", n, "Use labels_ and credible_ball_.")
+        return self._posterior().together
+
+    @property
+    def alpha_(self) -> float:
+        check_is_fitted(self, "model_")
+        return float(self.model_.alphas.mean())
+
+    @property
+    def mixing_(self) -> ChainReport:
+        return self._posterior().report
+
+    @property
+    def score_kind_(self) -> str:
+        check_is_fitted(self, "model_")
+        return "estimate"
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The cluster of ``labels_`` to which each row most probably belongs."""
+        return self.predict_proba(X).argmax(1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each cluster of ``labels_``, (N, K): where each draw would put a row, by who else is there (eq. 20.19)."""
+        z, labels = self._encoded(X, "predict_proba"), self._posterior().labels
+        owner, partitions = self.model_.owner.numpy(), self._posterior().partitions.reshape(-1, len(labels))
+        starts = np.searchsorted(owner, np.arange(len(partitions)))
+        shared = np.zeros((len(owner), labels.max() + 1))
+        for start, draw in zip(starts, partitions, strict=True):
+            np.add.at(shared, (start + draw, labels), 1.0)
+        shared /= shared.sum(1, keepdims=True)
+        return self.model_.responsibilities(z).numpy() @ shared / len(partitions)
+
+    def _posterior(self) -> Summary:
+        check_is_fitted(self, "model_")
+        return self._summary
+
+    def _forget(self) -> None:
+        self._summary = Summary(self.model_.partitions.numpy())
+
+    def _kind(self, rows: Rows) -> Kind:
+        check_choice(type(self).__name__, "kernel", self.kernel, ("gaussian", "bernoulli", "multinomial"))
+        return FAMILIES[self.family].encoding_kind(rows, self._settings())
+
+    def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
+        """Rows in their own order, so that labels are those of the rows of X."""
+        return Rows(X, columns=getattr(self, "feature_names_in_", None), owner=f"{type(self).__name__}.fit")
+
+    def _settings(self) -> dict[str, Any]:
+        names = ("kernel", "alpha", "known_scale", "prior_mean", "prior_scale", "sampler", "chains")
+        return {name: getattr(self, name) for name in names}
+
+    def _options(self) -> dict[str, Any]:
+        return {"epochs": self.sweeps if self.max_minutes is None else None, "minutes": self.max_minutes}

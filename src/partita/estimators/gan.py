@@ -1,0 +1,117 @@
+"""Generative adversarial networks as a scikit-learn estimator that samples and does not score."""
+
+from typing import Any, NoReturn
+
+from partita.core.quantity import Quantity
+from partita.estimators._density import Density
+
+NO_LIKELIHOOD = "a GAN has no likelihood; evaluate(X) compares X with draws by two-sample statistics"
+
+
+class GANSampler(Density):
+    """New samples of real columns from a generative adversarial network.
+
+    It has no ``score``, ``score_samples`` or ``anomaly_score``: a GAN has no likelihood. ``evaluate`` gives two-sample statistics.
+
+    Arguments:
+        n_latent: Columns of noise.
+        loss: ``"non-saturating"``, ``"minimax"``, ``"wasserstein"``, or an f-divergence: ``"kl"``, ``"reverse-kl"``,
+            ``"total-variation"``, ``"jensen-shannon"``, ``"hellinger"``, ``"pearson"``, ``"alpha-A"``.
+        lipschitz: How the critic's slope is bounded: ``"penalty"``, ``"spectral"``, ``"clip"`` or ``"none"``.
+        n_hidden: Units of each of the two hidden layers of generator and critic.
+        critic_steps: Updates of the critic for each of the generator.
+        strength: Of the penalty on slopes other than one.
+        support: ``"auto"`` or ``"real"``: columns are standardised.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this number of rows.
+        l1, l2: Penalties on the generator's parameters.
+        validation_fraction: Share of the rows held out to choose the generator by, with the smallest kernel distance to them.
+        max_minutes: Time to spend, in place of epochs.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.GAN`, on standardised columns.
+        run_: What the fit recorded: losses, and beside them the audit of the critic.
+        encoding_: How columns become the model's: kind, shift and scale.
+        score_kind_: ``none``.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> model = GANSampler(n_hidden=8, epochs=1, random_state=0).fit(X)
+    >>> model.sample(3).shape, model.evaluate(X).kind, hasattr(model, "score")
+    ((3, 2), 'none', False)
+    """
+
+    family = "gan"
+    supports = ("auto", "real")
+
+    def __init__(
+        self,
+        n_latent: int = 8,
+        loss: str = "non-saturating",
+        *,
+        lipschitz: str = "penalty",
+        n_hidden: int = 128,
+        critic_steps: int = 1,
+        strength: float = 0.1,
+        support: str = "auto",
+        learning_rate: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        validation_fraction: float = 0.1,
+        max_minutes: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_latent = n_latent
+        self.loss = loss
+        self.lipschitz = lipschitz
+        self.n_hidden = n_hidden
+        self.critic_steps = critic_steps
+        self.strength = strength
+        self.support = support
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.l1 = l1
+        self.l2 = l2
+        self.validation_fraction = validation_fraction
+        self.max_minutes = max_minutes
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def evaluate(self, X: Any, y: Any = None) -> Quantity:
+        """The squared kernel distance between X and draws, with its interval, p-value and coverage; its kind is ``none``."""
+        return super().evaluate(X)
+
+    @property
+    def score_kind_(self) -> str:
+        """``none``: there is no likelihood."""
+        super().score_kind_  # noqa: B018  asks whether it is fitted
+        return "none"
+
+    @property
+    def score(self) -> NoReturn:  # type: ignore[override]
+        """Not there: a GAN has no likelihood."""
+        raise AttributeError(f"GANSampler has no score: {NO_LIKELIHOOD}.")
+
+    @property
+    def score_samples(self) -> NoReturn:  # type: ignore[override]
+        """Not there: a GAN has no likelihood."""
+        raise AttributeError(f"GANSampler has no score_samples: {NO_LIKELIHOOD}.")
+
+    @property
+    def anomaly_score(self) -> NoReturn:  # type: ignore[override]
+        """Not there: a GAN has no likelihood."""
+        raise AttributeError(f"GANSampler has no anomaly_score: {NO_LIKELIHOOD}.")
+
+    def _kind(self, rows: Any) -> Any:
+        super()._kind(rows)
+        return "real"
+
+    def _settings(self) -> dict[str, Any]:
+        names = ("loss", "lipschitz", "critic_steps", "strength")
+        return {"latent": self.n_latent, "hidden": self.n_hidden, **{name: getattr(self, name) for name in names}}

@@ -1,0 +1,101 @@
+"""The Ising model as a scikit-learn density estimator."""
+
+import warnings
+from typing import Any
+
+from partita.data import Rows
+from partita.estimators._base import EnergyDensity
+from partita.training import PartitaWarning
+from partita.training.encoding import Kind
+
+AS_SPINS: dict[str, Kind] = {"binary": "signs", "spin": "spins", "real": "median-signs"}
+
+
+class IsingDensity(EnergyDensity):
+    """Spins, or zeros and ones, with a field for each column and a coupling for each pair.
+
+    Under ``support="auto"`` real columns are cut at their training median, with a warning: scores are then masses of that binary table,
+    and ``sample`` returns its zeros and ones.
+
+    Arguments:
+        edges: Pairs of columns that are coupled; None couples all.
+        objective: ``"auto"`` (exact up to 2^16 states, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``,
+            ``"pseudo-likelihood"``, ``"ratio-matching"`` or ``"nce"``.
+        support: ``"auto"`` as above; ``"binary"`` and ``"spin"`` are strict.
+        chains: Markov chains of the negative phase.
+        k: Sampler steps between two updates.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        l1, l2: Penalties on the couplings; needed where a pair of values never occurs, for then no finite optimum exists.
+        validation_fraction: Share of the rows held out to choose the best weights by; 0 learns from all rows.
+        max_minutes: Time to spend, in place of epochs.
+        evaluator: How log Z is computed, as in :class:`RBMDensity`.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.Ising`: ``model_.h``, ``model_.couplings()``.
+        run_: What the fit recorded.
+        encoding_: How columns become spins.
+        binarised_: Whether columns were cut at their median.
+        log_z_: log Z as a Quantity, computed when first used.
+        score_kind_: ``exact`` or ``estimate``: what ``score`` returns.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> X = [[0, 0], [0, 1], [1, 1], [1, 1], [1, 0], [0, 0]]
+    >>> model = IsingDensity(random_state=0).fit(X)
+    >>> model.evaluate(X).kind, bool(model.model_.J[0] > 0)
+    ('exact', True)
+    """
+
+    family = "ising"
+    supports = ("auto", "binary", "spin")
+
+    def __init__(
+        self,
+        edges: Any = None,
+        objective: str = "auto",
+        *,
+        support: str = "auto",
+        chains: int = 256,
+        k: int = 1,
+        learning_rate: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        validation_fraction: float = 0.0,
+        max_minutes: float | None = None,
+        evaluator: Any = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.edges = edges
+        self.objective = objective
+        self.support = support
+        self.chains = chains
+        self.k = k
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.l1 = l1
+        self.l2 = l2
+        self.validation_fraction = validation_fraction
+        self.max_minutes = max_minutes
+        self.evaluator = evaluator
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def binarised_(self) -> bool:
+        """Whether real columns were cut at their training median."""
+        return self.encoding_.kind == "median-signs"
+
+    def _kind(self, rows: Rows) -> Kind:
+        kind = super()._kind(rows)
+        if kind == "real":
+            remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
+            warnings.warn(f"IsingDensity: columns that are not binary are cut at their medians. {remedy}", PartitaWarning, stacklevel=3)
+        return AS_SPINS[kind]
+
+    def _settings(self) -> dict[str, Any]:
+        return {"edges": self.edges, "objective": self.objective, "chains": self.chains, "k": self.k}

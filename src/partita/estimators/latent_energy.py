@@ -1,0 +1,117 @@
+"""The latent energy as a scikit-learn density estimator."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from partita.core.protocols import in_double
+from partita.data import Rows
+from partita.estimators._base import EnergyDensity
+from partita.training.encoding import Kind
+
+
+class LatentEnergyDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EnergyDensity):
+    """Density, features, anomalies, imputation and new samples of real columns that binary hidden units see through a network.
+
+    Arguments:
+        n_hidden: Binary hidden units, summed out exactly.
+        n_features: Outputs of the network that they see.
+        width, depth: Units of each layer of the network, and layers.
+        activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
+        objective: ``"auto"`` (the likelihood itself, by quadrature, on one or two real columns, else pcd), ``"exact"``, ``"pcd"``,
+            ``"cd"``, ``"tempered"``, ``"replay"``, ``"nce"``, ``"score-matching"``, ...
+        support: ``"auto"`` and ``"real"``: any column counts as real and is standardised.
+        covariance: Of the normal reference, ``"full"`` or ``"diagonal"``.
+        chains: Markov chains of the negative phase.
+        k: Sampler steps between two updates.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        l1, l2: Penalties on the weights.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        max_minutes: Time to spend, in place of epochs.
+        evaluator: How log Z is computed: ``"auto"`` (quadrature up to three real columns), ``"quadrature"``, ``"sandwich"``, ``"bridge"``,
+            ``"ais"``, ``"reverse-ais"``, or an evaluator object.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.LatentEnergy`, on encoded columns.
+        run_: What the fit recorded.
+        encoding_: How columns become the model's: kind, shift and scale.
+        log_z_: log Z as a Quantity, computed when first used.
+        score_kind_: ``exact`` or ``estimate``: what ``score`` returns.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(80, 2))
+    >>> model = LatentEnergyDensity(width=8, epochs=20, random_state=0).fit(X)
+    >>> model.sample(3).shape, model.evaluate(X).kind
+    ((3, 2), 'exact')
+    """
+
+    family = "latent-energy"
+    supports = ("auto", "real")
+
+    def __init__(
+        self,
+        n_hidden: int = 32,
+        n_features: int = 32,
+        objective: str = "auto",
+        *,
+        width: int = 64,
+        depth: int = 2,
+        activation: str = "silu",
+        support: str = "auto",
+        covariance: str = "full",
+        chains: int = 256,
+        k: int = 1,
+        learning_rate: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        validation_fraction: float = 0.1,
+        max_minutes: float | None = None,
+        evaluator: Any = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.n_features = n_features
+        self.objective = objective
+        self.width = width
+        self.depth = depth
+        self.activation = activation
+        self.support = support
+        self.covariance = covariance
+        self.chains = chains
+        self.k = k
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.l1 = l1
+        self.l2 = l2
+        self.validation_fraction = validation_fraction
+        self.max_minutes = max_minutes
+        self.evaluator = evaluator
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Probability of each hidden unit given each row, (N, H)."""
+        z = self._encoded(X, "transform")
+        model: Any = in_double(self.model_)
+        return model.hidden_given_visible(z).probs.detach().numpy()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.hidden  # type: ignore[return-value]
+
+    def _kind(self, rows: Rows) -> Kind:
+        super()._kind(rows)
+        return "real"
+
+    def _settings(self) -> dict[str, Any]:
+        network = {"width": self.width, "depth": self.depth, "activation": self.activation}
+        sizes = {"hidden": self.n_hidden, "features": self.n_features, "covariance": self.covariance}
+        return {**network, **sizes, "objective": self.objective, "chains": self.chains, "k": self.k}

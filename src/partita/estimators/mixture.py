@@ -1,0 +1,127 @@
+"""Finite mixtures as a scikit-learn density estimator."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from partita.core.checks import check_choice
+from partita.data import Rows
+from partita.estimators._mixing import MixingDensity
+from partita.models.directed.mixture import COMPONENTS, COVARIANCES
+from partita.training.encoding import Kind
+from partita.training.families.mixture import component_kind
+
+
+class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensity):
+    """A mixture's components as clusters."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable component of each row, (N,)."""
+        return self.predict_proba(X).argmax(1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each component given each row, (N, K)."""
+        z = self._encoded(X, "predict_proba")
+        return self.model_.responsibilities(z).detach().numpy()
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The probability of each component given each row, (N, K)."""
+        return self.predict_proba(X)
+
+    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> np.ndarray:
+        """Fit, and return the most probable component of each row."""
+        return self.fit(X, y, **kwargs).predict(X)
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components."""
+        return self.model_.components
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """Weights of the components, (K,)."""
+        return self.model_.log_weights().exp().detach().numpy()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.components
+
+
+class MixtureDensity(ClusteringDensity):
+    """Density, clusters, anomalies, imputation and new samples from a finite mixture; missing values (NaN) are allowed.
+
+    Arguments:
+        n_components: Number of components; ``"auto"`` compares fits by their BIC.
+        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"`` or ``"poisson"``.
+        covariance: Of Gaussian components: ``"full"``, ``"tied"``, ``"diagonal"`` or ``"spherical"``.
+        max_components: The largest number that ``"auto"`` tries.
+        n_init: k-means++ starts, of which the best after some updates goes on.
+        max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below which the fit has converged.
+        floor: Smallest eigenvalue of a covariance, where a column's variance is one; a covariance held there is reported.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        max_minutes: Time to spend, in place of ``max_iter``.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.Mixture`, on encoded columns.
+        run_: What the fit recorded.
+        encoding_: How columns become the model's: kind, shift and scale.
+        n_components_, weights_: Number and weights of the components.
+        score_kind_: ``exact``.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> g = np.random.default_rng(0)
+    >>> X = np.concatenate([g.normal(0, 1, (50, 2)), g.normal(8, 1, (50, 2))])
+    >>> X[0, 0] = np.nan
+    >>> model = MixtureDensity(2, random_state=0).fit(X)
+    >>> sorted(np.bincount(model.predict(X)).tolist()), model.score_kind_, bool(np.isnan(model.impute(X)).any())
+    ([50, 50], 'exact', False)
+    """
+
+    family = "mixture"
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        component: str = "gaussian",
+        covariance: str = "full",
+        *,
+        max_components: int = 20,
+        n_init: int = 4,
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        floor: float = 1e-6,
+        validation_fraction: float = 0.0,
+        max_minutes: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.component = component
+        self.covariance = covariance
+        self.max_components = max_components
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.floor = floor
+        self.validation_fraction = validation_fraction
+        self.max_minutes = max_minutes
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _kind(self, rows: Rows) -> Kind:
+        check_choice(type(self).__name__, "component", self.component, COMPONENTS)
+        check_choice(type(self).__name__, "covariance", self.covariance, COVARIANCES)
+        return component_kind(self.component, self.covariance, rows)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "components": self.n_components,
+            "component": self.component,
+            "covariance": self.covariance,
+            "max_components": self.max_components,
+            "restarts": self.n_init,
+            "floor": self.floor,
+        }

@@ -1,0 +1,103 @@
+"""The Potts model as a scikit-learn density estimator."""
+
+import warnings
+from typing import Any
+
+from partita.core.checks import check_choice
+from partita.data import Rows
+from partita.estimators._base import EnergyDensity
+from partita.training import PartitaWarning
+from partita.training.columns import looks_categorical
+from partita.training.encoding import Kind
+
+
+class PottsDensity(EnergyDensity):
+    """Categories with a field for each value of each column and a coupling for each pair of values of each pair of columns.
+
+    Values are numbered from 0, column by column; columns that draw on one alphabet, such as those of aligned sequences, share their
+    numbers. Under ``support="auto"`` real columns are cut at their training quartiles, with a warning: scores are then masses of that
+    table of parts, and ``sample`` returns their numbers.
+
+    Arguments:
+        edges: Pairs of columns that are coupled; None couples all.
+        objective: ``"auto"`` (exact up to 2^16 states, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``,
+            ``"pseudo-likelihood"``, ``"ratio-matching"`` or ``"nce"``.
+        support: ``"auto"`` as above; ``"categorical"`` is strict: every column may hold any list of values.
+        chains: Markov chains of the negative phase.
+        k: Sampler steps between two updates.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        l1, l2: Penalties on the couplings; needed where a pair of values never occurs, for then no finite optimum exists.
+        validation_fraction: Share of the rows held out to choose the best weights by; 0 learns from all rows.
+        max_minutes: Time to spend, in place of epochs.
+        evaluator: How log Z is computed, as in :class:`RBMDensity`.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.Potts`, on numbered categories.
+        run_: What the fit recorded.
+        encoding_: How columns become categories: ``encoding_.lists`` has the values of each.
+        binned_: Whether columns were cut at their quartiles.
+        log_z_: log Z as a Quantity, computed when first used.
+        score_kind_: ``exact`` or ``estimate``: what ``score`` returns.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> X = [[1, 7], [1, 7], [2, 9], [3, 8], [3, 8], [2, 9]]
+    >>> model = PottsDensity(l2=1e-2, random_state=0).fit(X)
+    >>> model.evaluate(X).kind, model.impute([[3, float("nan")]]).tolist()
+    ('exact', [[3.0, 8.0]])
+    """
+
+    family = "potts"
+    supports = ("auto", "categorical")
+
+    def __init__(
+        self,
+        edges: Any = None,
+        objective: str = "auto",
+        *,
+        support: str = "auto",
+        chains: int = 256,
+        k: int = 1,
+        learning_rate: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        validation_fraction: float = 0.0,
+        max_minutes: float | None = None,
+        evaluator: Any = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.edges = edges
+        self.objective = objective
+        self.support = support
+        self.chains = chains
+        self.k = k
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.l1 = l1
+        self.l2 = l2
+        self.validation_fraction = validation_fraction
+        self.max_minutes = max_minutes
+        self.evaluator = evaluator
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def binned_(self) -> bool:
+        """Whether real columns were cut at their training quartiles."""
+        return self.encoding_.kind == "quantile"
+
+    def _kind(self, rows: Rows) -> Kind:
+        check_choice("PottsDensity", "support", self.support, self.supports)
+        if self.support == "categorical" or looks_categorical(rows):
+            return "category"
+        remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
+        warnings.warn(f"PottsDensity: columns that are not categories are cut at their quartiles. {remedy}", PartitaWarning, stacklevel=3)
+        return "quantile"
+
+    def _settings(self) -> dict[str, Any]:
+        return {"edges": self.edges, "objective": self.objective, "chains": self.chains, "k": self.k}

@@ -1,0 +1,160 @@
+"""Probabilistic PCA, factor analysis and mixtures of them as scikit-learn density estimators."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from partita.core.checks import check_choice
+from partita.data import Rows
+from partita.estimators._mixing import MixingDensity
+from partita.estimators.mixture import ClusteringDensity
+from partita.models.directed.ppca import NOISES
+from partita.training.encoding import Kind
+from partita.training.families.ppca import noise_kind
+
+
+class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensity):
+    """Density, coordinates, anomalies, imputation and new samples from probabilistic PCA or factor analysis; NaN is allowed.
+
+    Arguments:
+        n_components: Latent dimensions; ``"auto"`` starts with up to 30 and lets a prior switch off those that are not needed.
+        noise: ``"isotropic"`` (probabilistic PCA) or ``"diagonal"`` (factor analysis).
+        max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below which the fit has converged.
+        floor: Smallest noise variance, where the mean variance of the columns is one.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        max_minutes: Time to spend, in place of ``max_iter``.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.PPCA`, on encoded columns.
+        run_: What the fit recorded.
+        encoding_: How columns become the model's: kind, shift and scale.
+        n_components_: Dimensions that count.
+        score_kind_: ``exact``.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> g = np.random.default_rng(0)
+    >>> X = g.normal(size=(200, 2)) @ g.normal(size=(2, 6)) + 0.1 * g.normal(size=(200, 6))
+    >>> model = PPCADensity(random_state=0).fit(X)
+    >>> model.n_components_, model.transform(X).shape
+    (2, (200, 2))
+    """
+
+    family = "ppca"
+    least_features = 2
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        noise: str = "isotropic",
+        *,
+        max_iter: int = 500,
+        tol: float = 3e-4,
+        floor: float = 1e-6,
+        validation_fraction: float = 0.0,
+        max_minutes: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.noise = noise
+        self.max_iter = max_iter
+        self.tol = tol
+        self.floor = floor
+        self.validation_fraction = validation_fraction
+        self.max_minutes = max_minutes
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Expected coordinates of each row along the dimensions that count, given its observed values, (N, d)."""
+        z = self._encoded(X, "transform")
+        return self.model_.encode(z).detach().numpy()[:, self._counts()]  # type: ignore[operator]
+
+    @property
+    def n_components_(self) -> int:
+        """Dimensions that count."""
+        return int(self._counts().sum())
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def _counts(self) -> np.ndarray:
+        component: Any = self.model_.component
+        return component.relevant()[0].detach().numpy() if component.ard else np.ones(component.latent, dtype=bool)
+
+    def _kind(self, rows: Rows) -> Kind:
+        check_choice(type(self).__name__, "noise", self.noise, NOISES)
+        return noise_kind(self.noise)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"latent": self.n_components, "noise": self.noise, "floor": self.floor}
+
+
+class MixturePPCADensity(ClusteringDensity):
+    """Density, clusters, anomalies, imputation and new samples from a mixture of probabilistic PCAs; NaN is allowed.
+
+    Arguments:
+        n_components: Number of components; ``"auto"`` compares fits by their BIC.
+        n_latent: Dimensions of each; ``"auto"`` starts with up to 12 and lets a prior switch off those that are not needed.
+        noise: ``"isotropic"``, or ``"diagonal"`` for a mixture of factor analysers.
+        max_components: The largest number that ``"auto"`` tries.
+        n_init: k-means++ starts, of which the best after some updates goes on.
+
+    The other arguments are those of :class:`PPCADensity`, the attributes those of :class:`MixtureDensity`.
+
+    >>> g = np.random.default_rng(0)
+    >>> X = np.concatenate([g.normal(size=(60, 1)) * [1, 2, 3], 5 + g.normal(size=(60, 1)) * [3, 2, -1]]) + 0.1 * g.normal(size=(120, 3))
+    >>> model = MixturePPCADensity(2, 1, random_state=0).fit(X)
+    >>> model.predict_proba(X).shape, model.sample(3).shape
+    ((120, 2), (3, 3))
+    """
+
+    family = "mixture-ppca"
+    least_features = 2
+
+    def __init__(
+        self,
+        n_components: int | str = 10,
+        n_latent: int | str = "auto",
+        noise: str = "isotropic",
+        *,
+        max_components: int = 20,
+        n_init: int = 1,
+        max_iter: int = 500,
+        tol: float = 1e-3,
+        floor: float = 1e-6,
+        validation_fraction: float = 0.0,
+        max_minutes: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.n_latent = n_latent
+        self.noise = noise
+        self.max_components = max_components
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.floor = floor
+        self.validation_fraction = validation_fraction
+        self.max_minutes = max_minutes
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _kind(self, rows: Rows) -> Kind:
+        check_choice(type(self).__name__, "noise", self.noise, NOISES)
+        return noise_kind(self.noise)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "components": self.n_components,
+            "latent": self.n_latent,
+            "noise": self.noise,
+            "max_components": self.max_components,
+            "restarts": self.n_init,
+            "floor": self.floor,
+        }

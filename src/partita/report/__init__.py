@@ -1,0 +1,1 @@
+"""Figures and pages about fits: plotly is imported only when one is drawn."""

@@ -1,0 +1,159 @@
+"""A bake-off: contenders fitted to the same rows from the same seed and scored by the same likelihood, one entry for each.
+
+A contender that fails is an entry that says why; the others finish.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from partita.core import capability, rng
+from partita.core.checks import check_choice
+from partita.core.errors import PartitaError, invalid
+from partita.core.quantity import Quantity
+from partita.data import Dataset, Rows
+from partita.training.encoded import evaluate_encoded
+from partita.training.encoding import Encoding
+from partita.training.families import Family
+from partita.training.families.by_gradient import NAMED, OBJECTIVES
+from partita.training.loop import PartitaWarning, fit
+from partita.training.run import Run
+from partita.training.splits import encoded_parts
+
+EXACT_BITS = 16  # a bake-off of all objectives sums at most 2^16 states at every step; more where exact is asked for by name
+SCORING = 2  # what a stream of random numbers is for
+
+
+@dataclass(frozen=True)
+class Contender:
+    """What is fitted: a family with its settings, under a name for the leaderboard."""
+
+    name: str
+    family: Family
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the leaderboard.
+
+    Arguments:
+        name: The contender's.
+        score: Mean log-likelihood per held-out row in the units of the data; None where there is none.
+        seconds: Of the fit alone.
+        run: What the fit left; None where it failed.
+        problem: Why there is no score, in one sentence.
+    """
+
+    name: str
+    score: Quantity | None
+    seconds: float
+    run: Run | None = None
+    problem: str = ""
+
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """(seconds, log-likelihood of the validation rows) along the fit."""
+        records, clock, points = [] if self.run is None else self.run.history, 0.0, []
+        for record in records:
+            clock = record.get("seconds", clock)
+            if "validation" in record:
+                points.append((clock, record["validation"]))
+        return points
+
+
+@dataclass(frozen=True)
+class BakeOff:
+    """What all contenders share.
+
+    Arguments:
+        dataset: Rows to learn from, to validate on and to score on.
+        options: Of every fit: minutes, epochs, learning_rate, ...; what is not said is left to each contender's recipe.
+        evaluator: Of log Z or of the likelihood; chosen by the capability table if not given.
+        seed: Of every contender alike: same first parameters, same order of rows, same draws.
+        out: Folder in which every contender leaves a run; nothing is written without it.
+        about: More to write into every run's config.
+    """
+
+    dataset: Dataset
+    options: dict[str, Any] = field(default_factory=dict)
+    evaluator: Any = None
+    seed: int = 0
+    out: Path | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def scored(self) -> Rows:
+        """The rows that everyone is scored on: held out where there are such."""
+        return self.dataset.train if self.dataset.test is None else self.dataset.test
+
+    def run(self, contenders: Sequence[Contender], progress: Callable[[Contender], bool] = lambda _: False) -> Iterator[Entry]:
+        """One entry after the other; ``progress`` is asked, and told, who comes next."""
+        for contender in contenders:
+            entry = self.enter(contender, progress(contender))
+            yield entry
+            if entry.run is not None and entry.run.stopped == "interrupted":
+                return
+
+    def enter(self, contender: Contender, progress: bool = False) -> Entry:
+        """Fit and score one contender; what partita refuses or gives up on becomes the entry's problem."""
+        started, seconds, run = time.monotonic(), 0.0, None
+        try:
+            encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
+            run = self._fit(contender, encoding, progress)
+            seconds = time.monotonic() - started
+            score = evaluate_encoded(run.model, encoding, self._table(), evaluator=self.evaluator, owner="compare",
+                                     generator=rng.keyed(self.seed, SCORING))  # fmt: skip
+        except PartitaError as error:
+            return Entry(contender.name, None, seconds or time.monotonic() - started, run, str(error))
+        return Entry(contender.name, score, seconds, run)
+
+    def _fit(self, contender: Contender, encoding: Encoding, progress: bool) -> Run:
+        train, validation = encoded_parts(self.dataset, encoding, self.seed)
+        generator = torch.Generator().manual_seed(self.seed)
+        model, objective = contender.family.build(train, contender.settings, generator=generator)
+        family = {"name": contender.family.name, "settings": contender.family.resolve(contender.settings)}
+        about = {**self.about, "family": family, "encoding": encoding.as_json(), "seed": self.seed}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
+            return fit(model, train, objective, validation=validation, out=None if self.out is None else self.out / contender.name,
+                       about=about, progress=progress, log_jacobian=encoding.log_jacobian, generator=generator, **self.options)  # fmt: skip
+
+    def _table(self) -> np.ndarray:
+        """The rows to score on, in float64; grey levels drawn in the same way for everyone."""
+        return self.scored.tensor(rng.keyed(self.seed, SCORING, 1)).numpy().astype(np.float64)
+
+
+def contenders_by_objective(
+    family: Family, settings: dict[str, Any], names: Sequence[str], rows: Rows, owner: str = "compare"
+) -> tuple[list[Contender], dict[str, str]]:
+    """One contender for each objective, and the objectives left out with the reason.
+
+    ``names`` ``["all"]`` takes every objective that the support of the family's model for these rows allows.
+    """
+    if "objective" not in family.settings:
+        raise invalid(owner, "--model", "be a family with a choice of objectives", repr(family.name), "`partita models` lists them.")
+    for name in names:
+        check_choice(owner, "--objectives", name, ("all", *OBJECTIVES))
+    encoding = Encoding.fit(rows, family.encoding_kind(rows, settings))
+    start = {**settings, "objective": "pcd"}
+    model, _ = family.build(encoding.rows(rows), start, generator=torch.Generator().manual_seed(0))
+    against = {name: reason_left_out(name, model) for name in OBJECTIVES} if "all" in names else {}
+    chosen = [name for name, reason in against.items() if reason is None] if "all" in names else list(dict.fromkeys(names))
+    left_out = {name: reason for name, reason in against.items() if reason is not None}
+    return [Contender(name, family, {**settings, "objective": name}) for name in chosen], left_out
+
+
+def reason_left_out(name: str, model: Any) -> str | None:
+    """Why an objective has no place in a bake-off of all of them on this model; None if it has one."""
+    reason = capability.reason_against(NAMED[name].part, model)
+    bits = capability.smallest_bits(model)
+    if reason is None and name == "exact" and EXACT_BITS < bits < float("inf"):
+        return f"2^{bits:g} states are many to sum at every step; ask for it by name"
+    return reason

@@ -1,0 +1,76 @@
+"""Columns as categories: lists of values and the codes 0 to K - 1 that stand for them, and cuts of real columns at their quantiles.
+
+Letters: N rows, D columns, K categories.
+"""
+
+import numpy as np
+
+from partita.core.errors import invalid
+from partita.data import Rows
+
+Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
+
+BINS = 4  # of a real column that is cut
+MOST_STATES = 64  # distinct values of a column that may be categories without being asked for
+SHARED = 1.2  # columns share one list if it is no longer than this many times their longest
+
+
+def categories_of(rows: Rows) -> Lists:
+    """The values of each column, rising; one list for all where the columns draw on one alphabet, as those of sequences do.
+
+    >>> categories_of(Rows([[1, 7], [2, 7], [1, 8]]))
+    ((1.0, 2.0), (7.0, 8.0))
+    >>> categories_of(Rows([[0, 1], [1, 2], [2, 1]]))
+    ((0.0, 1.0, 2.0), (0.0, 1.0, 2.0))
+    """
+    x = rows.tensor().numpy().astype(np.float64)
+    own = [np.unique(column[~np.isnan(column)]) for column in x.T]
+    union = np.unique(np.concatenate(own))
+    letters = bool(rows.labels) and all(len(word) == 1 for word in rows.labels.values())
+    chosen = [union] * len(own) if letters or len(union) <= SHARED * max(map(len, own)) else own
+    return tuple(tuple(values.tolist()) for values in chosen)
+
+
+def looks_categorical(rows: Rows) -> bool:
+    """Whether every column holds words, or few enough whole numbers to be categories."""
+    x = rows.tensor().numpy()
+    return bool(rows.labels) or all((column == np.round(column)).all() and len(np.unique(column)) <= MOST_STATES for column in x.T)
+
+
+def quantile_cuts(rows: Rows, bins: int = BINS) -> Lists:
+    """Where each column is cut into parts of about equally many rows; fewer parts where values repeat."""
+    x = rows.tensor().numpy().astype(np.float64)
+    shares = np.arange(1, bins) / bins
+    return tuple(tuple(np.unique(np.quantile(column, shares)).tolist()) for column in x.T)
+
+
+def to_codes(x: np.ndarray, lists: Lists) -> np.ndarray:
+    """The place of each value in its column's list, float64; NaN stays NaN, and what is in no list becomes -1."""
+    codes = np.full(x.shape, np.nan)
+    for j, values in enumerate(np.asarray(values) for values in lists):
+        there = ~np.isnan(x[:, j])
+        place = np.searchsorted(values, x[there, j]).clip(max=len(values) - 1)
+        codes[there, j] = np.where(values[place] == x[there, j], place, -1)
+    return codes
+
+
+def to_bins(x: np.ndarray, lists: Lists) -> np.ndarray:
+    """The number of cuts below each value, float64; NaN stays NaN."""
+    below = np.stack([np.searchsorted(np.asarray(cuts), x[:, j], side="left") for j, cuts in enumerate(lists)], 1)
+    return np.where(np.isnan(x), np.nan, below)
+
+
+def from_codes(codes: np.ndarray, lists: Lists) -> np.ndarray:
+    """Values by their place; a code beyond a column's list, which only a draw can have, becomes its last value."""
+    columns = [np.asarray(values)[codes[:, j].astype(int).clip(max=len(values) - 1)] for j, values in enumerate(lists)]
+    return np.stack(columns, 1)
+
+
+def check_known(x: np.ndarray, lists: Lists, labels: dict[float, str], owner: str) -> None:
+    """Every value is one of its column's list, else one sentence with the value, as a word if it is one."""
+    unknown = to_codes(x, lists) == -1
+    if unknown.any():
+        row, column = np.argwhere(unknown)[0]
+        value, known = float(x[row, column]), [labels.get(v, f"{v:g}") for v in lists[column][:8]]
+        allowed = f"hold categories seen in training, in column {column}: {', '.join(known)}{', ...' if len(lists[column]) > 8 else ''}"
+        raise invalid(owner, "X", allowed, f"{labels.get(value, f'{value:g}')} at row {row}", "Map rare values to a category of their own.")

@@ -1,0 +1,87 @@
+"""Finite mixtures as a family."""
+
+from typing import Any
+
+import torch
+
+from partita.core.checks import check_choice, check_count
+from partita.core.protocols import Model, Update
+from partita.data import Rows
+from partita.models import Mixture
+from partita.models.directed.mixture import COMPONENTS, COVARIANCES
+from partita.objectives import EM
+from partita.training.encoding import Kind, infer_kind
+from partita.training.families.base import Family, Setting
+from partita.training.ladder import best, ladder
+
+RESTARTS = 4
+MOST_COMPONENTS = 20
+
+
+def chosen_count(components: Any, make: Any, rows: Rows, most: int, restarts: int, generator: torch.Generator) -> int:
+    """The number of components: as given, or for ``"auto"`` that of the smallest BIC on a ladder."""
+    if components != "auto":
+        return check_count("mixture", "components", components)
+    return best(ladder(make, rows, range(1, most + 1), objective=EM(restarts), tolerance=1e-4, generator=generator)).components
+
+
+def _mixture(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
+    check_choice("mixture", "component", settings["component"], COMPONENTS)
+    check_choice("mixture", "covariance", settings["covariance"], COVARIANCES)
+    states = settings["states"]
+    if settings["component"] == "categorical" and states == "auto":
+        states = rows.states or largest(rows) + 1
+
+    def make(components: int) -> Mixture:
+        return Mixture(
+            components, rows.width, settings["component"], settings["covariance"], floor=settings["floor"], generator=generator,
+            states=states if settings["component"] == "categorical" else None,
+        )  # fmt: skip
+
+    most, restarts = settings["max_components"], settings["restarts"]
+    return make(chosen_count(settings["components"], make, rows, most, restarts, generator)), EM(restarts)
+
+
+def largest(rows: Rows) -> int:
+    """The largest value of a table, at least 1."""
+    x = rows.tensor(torch.Generator())
+    return max(1, int(x[~x.isnan()].max()))
+
+
+def _mixture_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
+    return component_kind(settings["component"], settings["covariance"], rows)
+
+
+def component_kind(component: str, covariance: str, rows: Rows) -> Kind:
+    """How columns are encoded for a sort of component; one common scale where the model is not the same under others."""
+    if component == "bernoulli":
+        return "spin" if infer_kind(rows) == "spin" else "binary"
+    if component in ("poisson", "categorical"):
+        return "count" if component == "poisson" else "category"
+    return "scaled" if covariance == "spherical" else "real"
+
+
+def _examples(g: torch.Generator) -> dict[str, Model]:
+    return {
+        "Mixture of Gaussians": Mixture(2, 2, generator=g),
+        "Mixture of Bernoullis": Mixture(2, 2, "bernoulli", generator=g),
+    }
+
+
+FAMILY = Family(
+    "mixture",
+    "finite mixture of Gaussian, Bernoulli, categorical or Poisson components, by EM; missing values allowed",
+    {
+        "components": Setting("auto", "number of components; auto compares fits by their BIC"),
+        "component": Setting("gaussian", "gaussian, bernoulli, categorical or poisson"),
+        "covariance": Setting("full", "of Gaussian components: full, tied, diagonal or spherical"),
+        "states": Setting("auto", "number of states of categorical columns; auto looks at the data"),
+        "max_components": Setting(MOST_COMPONENTS, "the largest number that auto tries"),
+        "restarts": Setting(RESTARTS, "k-means++ starts of which the best goes on"),
+        "floor": Setting(1e-6, "smallest eigenvalue of a covariance, in the units of the encoded columns"),
+    },
+    _mixture,
+    _mixture_kind,
+    _examples,
+    missing=True,
+)

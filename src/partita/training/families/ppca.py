@@ -1,0 +1,86 @@
+"""Probabilistic PCA, factor analysis and mixtures of them as families."""
+
+from typing import Any
+
+import torch
+
+from partita.core.checks import check_choice, check_count
+from partita.core.protocols import Model, Update
+from partita.data import Rows
+from partita.models import PPCA, MixturePPCA
+from partita.objectives import EM, ClosedForm
+from partita.training.encoding import Kind
+from partita.training.families.base import Family, Setting
+from partita.training.families.mixture import MOST_COMPONENTS, RESTARTS, chosen_count
+
+AUTO_DIMENSIONS = 30  # that ARD starts from, if the columns are more
+SOLVED_COLUMNS = 2000  # up to which the D x D covariance of the closed form is cheap
+AUTO_DIMENSIONS_MIXED = 12  # the same for each component of a mixture
+
+
+def dimensions(latent: Any, rows: Rows, most: int, owner: str) -> tuple[int, str | None]:
+    """Latent dimensions and the prior on them: as given and none, or for ``"auto"`` many and ARD, which takes away what is too much."""
+    if latent == "auto":
+        return min(most, rows.width - 1, max(1, len(rows) - 1)), "ard"
+    return check_count(owner, "latent", latent), None
+
+
+def _ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
+    check_choice("ppca", "noise", settings["noise"], ("isotropic", "diagonal"))
+    latent, prior = dimensions(settings["latent"], rows, AUTO_DIMENSIONS, "ppca")
+    model = PPCA(rows.width, latent, noise=settings["noise"], prior=prior, floor=settings["floor"], generator=generator)
+    solvable = "closed_form" in model.offers and rows.width <= SOLVED_COLUMNS and rows.complete()
+    return model, ClosedForm() if solvable else EM()
+
+
+def _mixture_ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
+    check_choice("mixture-ppca", "noise", settings["noise"], ("isotropic", "diagonal"))
+    latent, prior = dimensions(settings["latent"], rows, AUTO_DIMENSIONS_MIXED, "mixture-ppca")
+
+    def make(components: int) -> MixturePPCA:
+        return MixturePPCA(
+            components, rows.width, latent, noise=settings["noise"], prior=prior, floor=settings["floor"], generator=generator
+        )
+
+    restarts = settings["restarts"]
+    count = chosen_count(settings["components"], make, rows, settings["max_components"], restarts, generator)
+    return make(count), EM(restarts)
+
+
+def noise_kind(noise: str) -> Kind:
+    """Factor analysis is the same in any units of its columns; one noise variance for all needs one scale for all."""
+    return "real" if noise == "diagonal" else "scaled"
+
+
+def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
+    return noise_kind(settings["noise"])
+
+
+SHARED = {
+    "noise": Setting("isotropic", "isotropic (probabilistic PCA) or diagonal (factor analysis)"),
+    "floor": Setting(1e-6, "smallest noise variance, in the units of the encoded columns"),
+}
+MIXED = Family(
+    "mixture-ppca",
+    "mixture of probabilistic PCAs or factor analysers, by EM; missing values allowed",
+    {
+        "components": Setting(10, "number of components; auto compares fits by their BIC"),
+        "latent": Setting("auto", "dimensions of each; auto lets a prior take away what is too much"),
+        "max_components": Setting(MOST_COMPONENTS, "the largest number that auto tries"),
+        "restarts": Setting(RESTARTS, "k-means++ starts of which the best goes on"),
+        **SHARED,
+    },
+    _mixture_ppca,
+    _kind,
+    lambda g: {"MixturePPCA": MixturePPCA(2, 3, 1, generator=g)},
+    missing=True,
+)
+FAMILY = Family(
+    "ppca",
+    "probabilistic PCA or factor analysis, in closed form or by EM; missing values allowed",
+    {"latent": Setting("auto", "dimensions; auto lets a prior take away what is too much"), **SHARED},
+    _ppca,
+    _kind,
+    lambda g: {"PPCA": PPCA(3, 1, generator=g)},
+    missing=True,
+)

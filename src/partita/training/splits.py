@@ -1,0 +1,22 @@
+"""Rows to learn from and rows to choose the weights by, the same for the same seed."""
+
+from partita.core import rng
+from partita.core.checks import check_count
+from partita.data import Dataset, Rows
+from partita.training.encoding import Encoding
+
+VALIDATION_SHARE = 0.1
+LEAST_TO_SPLIT = 100  # rows; of fewer none are held out for validation
+
+
+def encoded_parts(dataset: Dataset, encoding: Encoding, seed: int) -> tuple[Rows, Rows | None]:
+    """Encoded rows to learn from and to validate on: the data's own validation rows, else a tenth of the training rows."""
+    check_count("fit", "seed", seed, 0)
+    train = encoding.rows(dataset.train)
+    if dataset.valid is not None:
+        return train, encoding.rows(dataset.valid)
+    if len(train) < LEAST_TO_SPLIT:
+        return train, None
+    order = rng.permutation(len(train), rng.keyed(seed, len(train)))
+    count = int(VALIDATION_SHARE * len(train))
+    return train.take(order[count:].sort().values), train.take(order[:count].sort().values)

@@ -1,0 +1,65 @@
+"""Text on the command line: fit, evaluate, continue a prompt; labs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+SMALL = ["--set", "length=16", "--set", "width=8", "--set", "layers=1", "--set", "steps=6", "--quiet"]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "words.txt"
+    path.write_text(" ".join(np.random.default_rng(0).choice(["abra", "cadabra", "hokus"], 300)))
+    return path
+
+
+@pytest.mark.parametrize("model", ["hyena", "ssm", "attention", "conv", "lstm", "autoregressive"])
+def test_every_backbone_fits_a_text_file(model: str, call: Any, text: Path) -> None:
+    result = call("fit", model, text, *SMALL, "--out", "run")
+    assert result.exit_code == 0 and "Per step: -" in result.output
+    said = json.loads(call("evaluate", "run", "--json").stdout)
+    assert said["kind"] == "exact" and said["details"]["per_step"] == pytest.approx(said["value"] * said["n"] / said["details"]["steps"])
+
+
+def test_a_prompt_is_continued_and_the_same_seed_gives_the_same_text(call: Any, text: Path) -> None:
+    call("fit", "hyena", text, *SMALL, "--out", "run")
+    said = json.loads(call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout)
+    assert [len(t) for t in said["texts"]] == [13, 13] and all(t.startswith("abra") for t in said["texts"])
+    assert said["exact"] and not said["beyond_window"]
+    again = json.loads(call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout)
+    assert again["texts"] == said["texts"]
+    sharp = json.loads(call("sample", "run", "--temperature", "0.5", "--top-p", "0.9", "--length", "20", "--json").stdout)
+    assert not sharp["exact"] and sharp["beyond_window"]
+    assert Path(said["out"]).read_text().startswith("abra")
+
+
+def test_bad_prompts_and_texts_are_named(call: Any, text: Path, tmp_path: Path) -> None:
+    call("fit", "hyena", text, *SMALL, "--out", "run")
+    assert "hold the 11 characters the model was built from; got 'Z' at place 0" in call("sample", "run", "--prompt", "Z").output
+    call("fit", "rbm", "bars-and-stripes", "--epochs", "1", "--quiet", "--out", "table")
+    assert "go with a model of sequences; got RBM" in call("sample", "table", "--prompt", "a").output
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("né ".encode("latin-1") * 300)
+    result = call("fit", "hyena", latin, *SMALL)
+    assert result.exit_code == 1 and "must be text in utf-8; got the byte 0xe9" in result.output
+    assert call("fit", "hyena", latin, *SMALL, "--set", "encoding=latin-1").exit_code == 0
+    assert call("fit", "hyena", latin, *SMALL, "--set", "tokens=bytes").exit_code == 0
+
+
+def test_a_table_is_read_column_by_column(call: Any, table: Path) -> None:
+    result = call("fit", "autoregressive", table, "--epochs", "2", "--quiet", "--out", "run")
+    assert result.exit_code == 0 and "exact by log_prob" in result.output
+    assert call("sample", "run", "-n", "3").exit_code == 0
+
+
+def test_labs_are_listed_and_run(call: Any) -> None:
+    assert "memory" in call("lab").output
+    said = json.loads(call("lab", "memory", "--set", "length=24", "--set", "width=8", "--json", "--out", "m.html").stdout)
+    assert set(said["layers"]) == {"SSM", "Hyena", "attention", "LSTM"} and all(m["causal"] for m in said["layers"].values())
+    assert Path("m.html").stat().st_size > 1000
+    assert "NAME must be one of memory" in call("lab", "memry").output
+    assert "--set must be key=value with a key of length" in call("lab", "memory", "--set", "depth=3").output

@@ -1,0 +1,159 @@
+"""Every cell of the grid: a few steps end to end, or one sentence with the reason and the nearest part that works."""
+
+import copy
+import math
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import partita
+from partita.cli import grid
+from partita.core import capability
+from partita.core.capability import PARTS, reason_against
+from partita.core.errors import Unsupported
+from partita.core.protocols import EnergyModel
+from partita.core.quantity import Quantity
+from partita.core.support import Count, Product, Real, Support
+from partita.core.support import Sequence as Steps
+from partita.samplers import Gibbs
+from partita.training.families import representatives
+
+ROWS = 12
+SMALL = {"temperatures": 6, "chains": 8, "active": None, "steps": 1, "slices": 1, "sweeps": 1, "warm_up": 5, "ratio": 2.0,
+         "draws": 8, "burn_in": 2, "restarts": 1}  # fmt: skip
+PILOTS = {
+    "evaluators.partition.annealing.PILOT_TEMPERATURES": 6,
+    "evaluators.partition.annealing.PILOT_CHAINS": 8,
+    "evaluators.partition.reverse_ais.SETTLING_STEPS": 2,
+    "samplers.gradient.TUNING_TEMPERATURES": 3,
+    "samplers.gradient.TUNING_STEPS": 2,
+    "samplers.gradient.TUNING_CHAINS": 8,
+}
+ROOT = Path(__file__).parents[2]
+
+
+def rows_in(support: Support, g: torch.Generator) -> Tensor:
+    """Random rows of any support."""
+    if support.countable_sites:
+        values = support.values()
+        return values[torch.randint(len(values), (ROWS, support.width), generator=g)]
+    if isinstance(support, Product):
+        return torch.cat([rows_in(part, g) for part in support.parts], 1)
+    if isinstance(support, Steps):
+        return torch.cat([rows_in(support.element, g) for _ in range(support.L)], 1)
+    if isinstance(support, Count):
+        return torch.poisson(torch.full((ROWS, support.width), 3.0), generator=g)
+    assert isinstance(support, Real)
+    return torch.randn(ROWS, support.width, generator=g)
+
+
+def small(part: str, model: Any) -> Any:
+    """A part with settings that are quick, whatever else it can be set to."""
+    kind = capability.load(part)
+    known = {field.name for field in fields(kind)}
+    settings = {name: value for name, value in SMALL.items() if name in known}
+    if part == "Tempering":
+        kernel = capability.default("sampler", model) if isinstance(model, EnergyModel) else Gibbs()
+        settings |= {"kernel": kernel, "betas": (0.0, 0.5, 1.0)}
+    return kind(**settings)
+
+
+def run_objective(part: str, model: Any, x: Tensor, g: torch.Generator) -> None:
+    objective = small(part, model)
+    penalty = {} if hasattr(objective, "update") else {"l2": 0.01}  # so few rows have no finite optimum without one
+    steps = partita.fit(model, x, objective, steps=2, generator=g, **penalty).steps
+    assert 1 <= steps <= 2
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+def run_sampler(part: str, model: Any, x: Tensor, g: torch.Generator) -> None:
+    drawn = partita.sample(model, 3, sampler=small(part, model), burn_in=2, generator=g)
+    assert drawn.shape == (3, model.support.width)
+    model.support.check(drawn, "test")
+
+
+def run_partition(part: str, model: Any, x: Tensor, g: torch.Generator) -> None:
+    q = small(part, model)(model, generator=g)
+    assert isinstance(q, Quantity)
+    assert math.isfinite(q.value)
+    assert q.low <= q.value <= q.high
+
+
+def run_likelihood(part: str, model: Any, x: Tensor, g: torch.Generator) -> None:
+    q = partita.evaluate(model, x, evaluator=small(part, model), generator=g)
+    assert isinstance(q, Quantity)
+    assert math.isfinite(q.value)
+
+
+RUN: dict[str, Callable[..., None]] = {
+    "objective": run_objective,
+    "sampler": run_sampler,
+    "partition": run_partition,
+    "likelihood": run_likelihood,
+}
+
+
+@cache
+def models() -> dict[str, Any]:
+    return representatives()
+
+
+def prepared(label: str) -> tuple[Any, Tensor, torch.Generator]:
+    """A copy of a model with random parameters and rows to its support; directed ones are told about the rows first."""
+    g = torch.Generator().manual_seed(1)
+    model = copy.deepcopy(models()[label])
+    x = rows_in(model.support, g).to(model.device_like)
+    model.initialise(partita.data.as_rows(x), generator=g)
+    return model, x, g
+
+
+@pytest.fixture
+def short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pilot runs that place temperatures and tune step sizes, cut short: here they only have to run."""
+    for path, value in PILOTS.items():
+        monkeypatch.setattr(f"partita.{path}", value)
+
+
+@pytest.mark.usefixtures("short_pilots")
+@pytest.mark.parametrize("part", list(PARTS))
+@pytest.mark.parametrize("label", list(models()))
+def test_a_cell_runs_or_says_why_not(label: str, part: str) -> None:
+    model, x, g = prepared(label)
+    reason, role = reason_against(part, model), PARTS[part].role
+    if "posterior_draws" in model.offers and role != "objective":  # there are none before a fit
+        partita.fit(model, x, capability.default("objective", model), steps=1, generator=g)
+    if reason is None:
+        RUN[role](part, model, x, g)
+        return
+    title = model.title() if hasattr(model, "title") else type(model).__name__
+    sentence = f"{part} cannot run on {title}: {reason}. Use {PARTS[part].instead} instead."
+    with pytest.raises(Unsupported, match=f"^{re.escape(sentence)}$"):
+        RUN[role](part, model, x, g)
+
+
+def test_every_model_has_an_objective_and_a_way_to_be_scored() -> None:
+    for label, model in models().items():
+        assert capability.default("objective", model) is not None, label
+        role = "partition" if isinstance(model, EnergyModel) else "likelihood"
+        assert capability.default(role, model) is not None, label
+
+
+def test_the_nearest_part_of_every_refusal_is_named_in_the_table_or_in_words() -> None:
+    for name, part in PARTS.items():
+        named = re.findall(r"[A-Z][A-Za-z]+", part.instead)
+        assert all(other in PARTS and other != name for other in named), f"{name}: {part.instead}"
+
+
+def test_the_page_is_current() -> None:
+    assert (ROOT / "docs" / "grid.md").read_text() == grid.markdown(), "make it again: python -m partita.cli.grid > docs/grid.md"
+
+
+def test_letters_go_on_after_z() -> None:
+    assert [grid._letter(n) for n in (0, 25, 26, 27, 52)] == ["a", "z", "aa", "ab", "ba"]
