@@ -76,7 +76,9 @@ class PartitionChain(ABC):
         alpha = model.alpha_shape / model.alpha_rate if model.alpha is None else model.alpha
         z = torch.zeros(self.chains, len(x), dtype=torch.int32)
         if self.start == "pieces":
-            z = torch.stack([joined_pieces(model, x, alpha, rng.seed(generator)) for _ in range(self.chains)])
+            from partita.models.directed.dirichlet_process.starts import first_partition
+
+            z = torch.stack([torch.from_numpy(first_partition(model.kernel, x, alpha, rng.seed(generator))) for _ in range(self.chains)])
         clusters = tuple(_as_clusters(gather(model.kernel, x, labels.numpy())) for labels in z)
         return Chains(z, torch.full((self.chains,), alpha, dtype=torch.float64), clusters, torch.tensor(0), torch.tensor(1))
 
@@ -169,15 +171,6 @@ def _chosen(model: DPMixture, kept: Tensor, chains: int) -> dict[str, Tensor]:
     by_sweep = {name: getattr(model, name)[kept] for name in ("sweeps", "alphas", "partitions")}
     by_cluster = {name: getattr(model, name)[mine] for name in Clusters._fields}
     return {**by_sweep, **by_cluster, "owner": number[owner // chains] * chains + owner % chains}
-
-
-def joined_pieces(model: DPMixture, x: np.ndarray, alpha: float, seed: int) -> Tensor:
-    """A first partition from small pieces of the data, ``(n,)``."""
-    from partita.models.directed.dirichlet_process.starts import join, pieces
-
-    z = pieces(x, seed)
-    join(model.kernel.code, model.prior.numpy(), x, z, alpha)
-    return torch.from_numpy(z)
 
 
 def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> Statistics:

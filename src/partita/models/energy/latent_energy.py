@@ -27,6 +27,7 @@ from partita.models.energy.reference import GaussianReference, fitted_normal
 from partita.nets import build, describe
 
 COVARIANCES = ("full", "diagonal")
+SMALL = 0.1  # at the start, so that all hidden units together bend the normal energy only a little
 WIDEST, NARROWEST = 8.0, 0.125  # deviations of a column for which x'x is a sensible scale
 
 
@@ -62,7 +63,7 @@ class LatentEnergy(EnergyModel):
         check_choice("LatentEnergy", "covariance", covariance, COVARIANCES)
         self.support, self.covariance = Real(visible), covariance
         self.f = f
-        self.W = nn.Parameter(torch.randn(hidden, features, generator=generator, device=generator.device) * features**-0.5)
+        self.W = nn.Parameter(torch.randn(hidden, features, generator=generator, device=generator.device) * SMALL * features**-0.5)
         self.b = nn.Parameter(self.W.new_zeros(visible))
         self.c = nn.Parameter(self.W.new_zeros(hidden))
         self.keep_anchors(visible, self.W)

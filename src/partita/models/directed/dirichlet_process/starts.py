@@ -10,28 +10,42 @@ Letters: n rows, D columns, K pieces.
 """
 
 import numpy as np
+import torch
 from numba import njit
 
 from partita.models.directed.dirichlet_process.collapsed import accumulate, settle_all
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN
+from partita.models.directed.dirichlet_process.kernels import Clusters, Kernel
 from partita.models.directed.dirichlet_process.split_merge import drop_cluster, log_weight, pooled
 
 PIECES = 50
-ROWS = 20_000  # from which the pieces are learned
+ROWS = 10_000  # that are joined; the others follow
 ROUNDS = 10  # of k-means
+AT_ONCE = 1 << 20  # rows x clusters
 
 
-def pieces(x: np.ndarray, seed: int) -> np.ndarray:
+def first_partition(kernel: Kernel, x: np.ndarray, alpha: float, seed: int) -> np.ndarray:
+    """Labels of all rows: some rows in pieces, joined; the others where they are most probable, ``(n,)``."""
+    rng = np.random.default_rng(seed)
+    some = x if len(x) <= ROWS else x[np.sort(rng.choice(len(x), ROWS, replace=False))]
+    z = pieces(some, rng)
+    join(kernel.code, kernel.prior.numpy(), some, z, alpha)
+    if len(x) > ROWS:
+        count, mean, scatter = map(torch.from_numpy, accumulate(some, z, int(z.max()) + 1, kernel.scatters))
+        clusters = Clusters(count.double(), mean, scatter)
+        parts = torch.from_numpy(x).split(max(1, AT_ONCE // len(count)))
+        z = torch.cat([(kernel.log_predictive(part, clusters) + count.log()).argmax(-1) for part in parts]).numpy()
+    return np.unique(z, return_inverse=True)[1].astype(np.int32)
+
+
+def pieces(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Labels of about sqrt(n) pieces, at most ``PIECES``, by a few rounds of k-means from rows drawn at random, ``(n,)``."""
     from sklearn.cluster import KMeans
 
-    rng = np.random.default_rng(seed)
-    some = x if len(x) <= ROWS else x[np.sort(rng.choice(len(x), ROWS, replace=False))]
-    distinct = np.unique(some, axis=0)
+    distinct = np.unique(x, axis=0)
     count = min(PIECES, int(len(x) ** 0.5) + 1, len(distinct))
     start = distinct[rng.choice(len(distinct), count, replace=False)]
-    labels = KMeans(count, init=start, n_init=1, max_iter=ROUNDS).fit(some).predict(x)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int32)
+    return KMeans(count, init=start, n_init=1, max_iter=ROUNDS).fit(x).labels_.astype(np.int32)
 
 
 @njit(cache=True)
