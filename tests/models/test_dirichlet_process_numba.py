@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from partita.models.directed.dirichlet_process import blocks, collapsed, incremental, instantiated, split_merge
+from partita.models.directed.dirichlet_process import blocks, collapsed, incremental, instantiated, split_merge, starts
 from partita.models.directed.dirichlet_process.kernels import KERNELS, TOTALS, Clusters, Kernel
+from partita.models.directed.dirichlet_process.priors import gaussian_prior
 
 D, N = 3, 12
 RNG = np.random.default_rng(0)
@@ -77,6 +78,23 @@ def test_exponentials_are_numpys() -> None:
     score = v.copy()
     blocks.exponentials(score, np.zeros_like(v), np.empty(len(v), np.int64))
     np.testing.assert_allclose(score, np.exp(v), rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [200, 12_000])
+def test_pieces_are_joined_to_clouds(n: int) -> None:
+    """Four far clouds come back whole, whether all rows were joined or most of them follow."""
+    truth = np.arange(n) % 4
+    x = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 30.0], [30.0, 30.0]])[truth] + RNG.normal(size=(n, 2))
+    kernel = KERNELS["gaussian"](gaussian_prior(torch.from_numpy(x)), 2)
+    z = starts.first_partition(kernel, x, 1.0, seed=0)
+    assert len(np.unique(np.column_stack([truth, z]), axis=0)) == 4 == z.max() + 1
+
+
+def test_pieces_of_rows_that_repeat() -> None:
+    kernel = given("bernoulli")[0]
+    z = starts.first_partition(kernel, np.repeat([[0.0] * D, [1.0] * D], 30, axis=0), 1.0, seed=0)
+    assert len(np.unique(z[:30])) == len(np.unique(z[30:])) == 1 and z.max() == 1
+    assert (starts.first_partition(kernel, np.zeros((5, D)), 1.0, seed=0) == 0).all()
 
 
 def test_pooled_clusters_are_those_of_all_rows() -> None:

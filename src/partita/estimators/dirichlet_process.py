@@ -61,7 +61,7 @@ class DirichletProcessMixture(Density):
             row's total; scores are masses given that total).
         alpha: The concentration; None gives it a Gamma(1, 1) prior and draws it along.
         known_scale: Standard deviation within Gaussian clusters, of all or of each column, where it is known. None learns a covariance for
-            each cluster under the default prior: of the data's shape and a tenth of its volume, worth as many rows as there are columns.
+            each cluster under the default prior: of the data's shape and a third of its volume, worth about as many rows as columns.
         prior_mean: Mean of the clusters' means; None takes the data's.
         prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the data's.
         sampler: ``"collapsed"``, ``"instantiated"``, or ``"auto"``: collapsed up to 20,000 rows.

@@ -19,6 +19,7 @@ SEQUENCES = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine", "
 FEATURES = {"optimizer": "adam", "learning_rate": 0.02, "l2": 1e-4}
 NETWORK = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine"}
 NETWORK_EXACT = {"optimizer": "adam", "learning_rate": 1e-2, "schedule": "cosine"}
+LATENT_EXACT = {**NETWORK_EXACT, "learning_rate": 3e-3}  # the energies of all hidden units move together
 WITHOUT_CHAINS = {"optimizer": "adam", "learning_rate": 1e-2}  # of losses that need no draws from the model
 DRAWLESS = ("NCE", "ScoreMatching", "PseudoLikelihood", "RatioMatching")
 
@@ -29,7 +30,9 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
         return dict(UPDATES)
     objective = getattr(objective, "likelihood", objective)  # MAP is fitted as the likelihood inside it
     if type(objective).__name__ == "ExactLikelihood" and isinstance(model, EnergyModel):
-        return {**NETWORK_EXACT, **large_batches(n)} if "network" in model.offers else {**EXACT, "epochs": 100}
+        if "network" not in model.offers:
+            return {**EXACT, "epochs": 100}
+        return {**(LATENT_EXACT if "joint" in model.offers else NETWORK_EXACT), **large_batches(n)}
     if "ends" in model.offers:
         return {**SEQUENCES, "epochs": sequence_epochs(n)}
     batch_size = batch_size_for(n)

@@ -24,7 +24,7 @@ from partita.core.quantity import Quantity
 
 PILOT_TEMPERATURES = 200
 PILOT_CHAINS = 64
-LEAST_TEMPERATURES, MOST_TEMPERATURES = 500, 40_000
+LEAST_TEMPERATURES, MOST_TEMPERATURES = 200, 40_000
 TARGET_VARIANCE = 0.03  # of the log weights, if every step mixed perfectly
 UNIFORM_SHARE = 0.2  # of the schedule, so that no stretch is left without temperatures
 

@@ -1,7 +1,7 @@
 r"""Priors by default: what a cluster may look like, from the data's own scale.
 
-.. math:: \kappa = 0.01, \qquad \nu = \max(D + 2, 2 D), \qquad m = \bar x, \qquad
-          E[\Sigma] = \frac{S}{\nu - D - 1} = \frac{\mathrm{Cov}(x)}{10^{2/D}}          (theory/dirichlet.md, eq. 20.14)
+.. math:: \kappa = 0.01, \qquad \nu = \max(D + 4, 2 D), \qquad m = \bar x, \qquad
+          E[\Sigma] = \frac{S}{\nu - D - 1} = \frac{\mathrm{Cov}(x)}{3^{2/D}}          (theory/dirichlet.md, eq. 20.14)
 
 Letters: n rows, D columns.
 """
@@ -16,14 +16,14 @@ from partita.models.directed.dirichlet_process.kernels import TOTALS
 
 KAPPA = 0.01  # rows that the prior's mean is worth
 PSEUDO_COUNT = 1.0  # of Beta and Dirichlet priors: uniform
-VOLUME = 10.0  # how many clusters of the expected shape would fill the data's own volume
+VOLUME = 3.0  # how many clusters of the expected shape would fill the data's own volume
 RIDGE = 1e-6  # of the mean variance, in every direction, so that columns that repeat one another still have a density
 
 
 def gaussian_prior(x: Tensor, prior_mean: Any = None) -> Tensor:
-    """kappa, nu, m and S: a cluster has the data's shape and a tenth of its volume, worth as many rows as there are columns."""
+    """kappa, nu, m and S: a cluster has the data's shape and a third of its volume, worth about as many rows as there are columns."""
     D = x.shape[1]
-    nu, off = max(D + 2.0, 2.0 * D), x - x.mean(0)
+    nu, off = max(D + 4.0, 2.0 * D), x - x.mean(0)
     covariance = off.T @ off / len(x)
     covariance += RIDGE * covariance.diagonal().mean() * torch.eye(D, dtype=x.dtype)
     if not covariance.diagonal().min() > 0:

@@ -9,6 +9,8 @@ has next to no probability. Joining pieces looks at their statistics alone.
 Letters: n rows, D columns, K pieces.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from numba import njit
@@ -45,7 +47,8 @@ def pieces(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     distinct = np.unique(x, axis=0)
     count = min(PIECES, int(len(x) ** 0.5) + 1, len(distinct))
     start = distinct[rng.choice(len(distinct), count, replace=False)]
-    return KMeans(count, init=start, n_init=1, max_iter=ROUNDS).fit(x).labels_.astype(np.int32)
+    found: Any = KMeans(count, init=start, n_init=1, max_iter=ROUNDS).fit(x)  # type: ignore[arg-type]
+    return found.labels_.astype(np.int32)
 
 
 @njit(cache=True)
@@ -57,7 +60,7 @@ def join(kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, alpha: floa
     for a in range(len(count)):
         _gains_with(kind, prior, alpha, count, mean, scatter, empty, a, gain)
     while len(count) > 1 and gain.max() > 0:
-        best = gain.argmax()
+        best = int(gain.argmax())
         a, b, last = best // len(count), best % len(count), len(count) - 1
         pair = np.array([a, b])
         c, m, s = pooled(count[pair], mean[pair], scatter[pair])
