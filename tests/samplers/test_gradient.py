@@ -32,6 +32,7 @@ def latent(seed: int = 2, scale: float = 1.5) -> LatentEnergy:
     with torch.no_grad():
         for p in model.parameters():
             p.mul_(scale)
+        model.W.mul_(10)  # far from a normal distribution, where fits start
         model.b.copy_(torch.tensor([0.8, -0.5]))
     return model
 
