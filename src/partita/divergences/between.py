@@ -3,7 +3,7 @@ r"""D_f between two ``torch.distributions`` objects, by the best way there is: a
 Draws come half from p and half from q, so that no weight is above two:
 
 .. math:: D_f(p \,\|\, q) = E_{m}\Big[\frac{2 f(t)}{1 + t}\Big], \qquad m = \tfrac12 (p + q),\; t = p/q
-          (theory/divergences.md, eq. 12.8)
+          (theory/divergences.md, eq. 15.8)
 
 Letters: D width, t ratio p/q, v its log.
 """
@@ -73,7 +73,7 @@ def estimate_f_divergence(
 
 
 def gaussian_power_integral(alpha: float, p: Distribution, q: Distribution) -> float:
-    r"""log of the integral of p^a q^(1-a) between normals; infinite where it diverges (theory/divergences.md, eq. 12.7)."""
+    r"""log of the integral of p^a q^(1-a) between normals; infinite where it diverges (theory/divergences.md, eq. 15.7)."""
     (m_p, S_p), (m_q, S_q) = _moments(p), _moments(q)
     A, B = alpha * torch.linalg.inv(S_p), (1 - alpha) * torch.linalg.inv(S_q)
     precision = A + B

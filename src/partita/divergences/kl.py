@@ -1,6 +1,6 @@
 r"""The Kullback-Leibler divergence: closed forms, and an estimate with an interval where there is none.
 
-.. math:: \mathrm{KL}(p \,\|\, q) = E_p[\log p(x) - \log q(x)] \ge 0          (theory/divergences.md, eq. 12.1)
+.. math:: \mathrm{KL}(p \,\|\, q) = E_p[\log p(x) - \log q(x)] \ge 0          (theory/divergences.md, eq. 15.1)
 
 Letters: D width, n draws.
 """
@@ -20,7 +20,7 @@ from partita.divergences.intervals import mean_quantity
 
 
 def normal_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
-    r"""KL from N(mu, diag(s^2)) to the standard normal, ``(*, D), (*, D) -> (*)`` (theory/divergences.md, eq. 12.2).
+    r"""KL from N(mu, diag(s^2)) to the standard normal, ``(*, D), (*, D) -> (*)`` (theory/divergences.md, eq. 15.2).
 
     .. math:: \tfrac12 \textstyle\sum_i (\mu_i^2 + s_i^2 - 1 - \log s_i^2)
 
@@ -31,7 +31,7 @@ def normal_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 
 def gaussian_kl(mean_p: Tensor, covariance_p: Tensor, mean_q: Tensor, covariance_q: Tensor) -> Tensor:
-    r"""KL between two multivariate normals, ``(*, D), (*, D, D), ... -> (*)`` (theory/divergences.md, eq. 12.3).
+    r"""KL between two multivariate normals, ``(*, D), (*, D, D), ... -> (*)`` (theory/divergences.md, eq. 15.3).
 
     .. math:: \tfrac12 \big( \mathrm{tr}(S_q^{-1} S_p) + (m_q - m_p)^\top S_q^{-1} (m_q - m_p) - D + \log\det S_q - \log\det S_p \big)
     """

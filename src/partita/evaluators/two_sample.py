@@ -1,7 +1,7 @@
 r"""Two-sample tests: are these rows and the model's draws from one distribution? What a model without a likelihood is judged by.
 
 .. math:: \widehat{\mathrm{MMD}}{}^2 \pm z\, \hat\sigma, \qquad \text{accuracy of a classifier on held-out rows} - \tfrac12
-          (theory/divergences.md, eq. 12.9 and 12.10)
+          (theory/divergences.md, eq. 15.9 and 15.10)
 
 Both come with an interval and a permutation or binomial p-value. Their kind is ``none`` where they stand in for a likelihood.
 

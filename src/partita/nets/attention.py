@@ -1,6 +1,6 @@
 r"""Causal self-attention on torch's own kernels, with places as rotations.
 
-.. math:: y = \mathrm{softmax}\big(\tfrac{1}{\sqrt{d}}\, R q\, (R k)^\top + \text{mask}\big)\, v        (theory/sequences.md, eq. 3.2)
+.. math:: y = \mathrm{softmax}\big(\tfrac{1}{\sqrt{d}}\, R q\, (R k)^\top + \text{mask}\big)\, v        (theory/sequences.md, eq. 23.2)
 
 R_t turns pairs of coordinates by angles proportional to t (Su et al. 2021), so that logits depend on the distance of two places.
 

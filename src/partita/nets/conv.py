@@ -1,6 +1,6 @@
 r"""Convolution networks on sequences and images: encoders, decoders and energies.
 
-.. math:: Y_{o, l} = \sum_c \sum_{k=0}^{K-1} X_{c,\, l + k}\, W_{o, c, k}                    (theory/sequences.md, eq. 1.1)
+.. math:: Y_{o, l} = \sum_c \sum_{k=0}^{K-1} X_{c,\, l + k}\, W_{o, c, k}                    (theory/sequences.md, eq. 21.1)
 
 which is a cross-correlation: the filter is not turned around. Depthwise separable convolution applies one filter per channel and then
 mixes channels at every place, (1.3): K C + C O weights in place of K C O.

@@ -1,6 +1,6 @@
 r"""H3: two gates around two state-space models.
 
-.. math:: y = D_q\, S_\varepsilon\, D_k\, S_\varphi\, v                                      (theory/sequences.md, eq. 3.3)
+.. math:: y = D_q\, S_\varepsilon\, D_k\, S_\varphi\, v                                      (theory/sequences.md, eq. 23.3)
 
 S_phi is a shift model, whose state holds the last values (its filter is C itself); S_epsilon a diagonal one with a long memory.
 

@@ -1,6 +1,6 @@
 r"""How steep a network can be at most: a bound from above, layer by layer.
 
-.. math:: \sigma(A) \le \|G_k\|_F^{2^{1-k}}, \qquad G_1 = A, \; G_{k+1} = G_k^* G_k          (theory/divergences.md, eq. 13.14)
+.. math:: \sigma(A) \le \|G_k\|_F^{2^{1-k}}, \qquad G_1 = A, \; G_{k+1} = G_k^* G_k          (theory/divergences.md, eq. 16.14)
 
 Gram iteration (Delattre et al. 2023) bounds sigma from above at every k, and quickly meets it. A convolution with zero padding is part of
 the circular one on an image larger by the kernel, which the Fourier transform cuts into one small matrix for each frequency (eq. 13.15);

@@ -1,7 +1,7 @@
 r"""A deep causal network: mixers along the sequence and perceptrons across channels, each added to what came before.
 
 .. math:: u \leftarrow u + \mathrm{mixer}(\mathrm{norm}(u)), \qquad u \leftarrow u + \mathrm{MLP}(\mathrm{norm}(u))
-    (theory/sequences.md, eq. 4.2)
+    (theory/sequences.md, eq. 24.2)
 
 Letters: B batch, L length, D width.
 """

@@ -1,7 +1,7 @@
 r"""Lipschitz networks: spectral norms by power iteration, and upper bounds that certify.
 
 .. math:: \sigma(A) = \max_x |A x| / |x|, \qquad v \leftarrow A^\top A v / |A^\top A v|, \quad \sigma \leftarrow |A v|
-          (theory/divergences.md, eq. 13.13)
+          (theory/divergences.md, eq. 16.13)
 
 Power iteration approaches sigma from below and certifies nothing; it makes networks nearly 1-Lipschitz. What they truly are at most,
 ``lipschitz_bound`` says from above, by Gram iteration (:mod:`partita.nets.lipschitz`). The norm of a convolution is that of the map

@@ -1,7 +1,7 @@
 r"""State-space models: one linear operator seen as a recurrence, a convolution, an FFT and a matrix.
 
 .. math:: x_t = \bar A x_{t-1} + \bar B u_t, \quad y_t = C x_t + D u_t
-    \quad\Longleftrightarrow\quad y = h * u, \;\; h_t = C \bar A^t \bar B + D \delta_t       (theory/sequences.md, eq. 2.2)
+    \quad\Longleftrightarrow\quad y = h * u, \;\; h_t = C \bar A^t \bar B + D \delta_t       (theory/sequences.md, eq. 22.2)
 
 The continuous model x'(s) = A x(s) + B u(s) becomes the discrete one over steps of size dt by the bilinear rule or by holding u constant.
 

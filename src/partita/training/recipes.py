@@ -15,6 +15,7 @@ GAUSSIAN = {"optimizer": "adam", "learning_rate": 2e-3}
 OF_OPTIMISERS = ("batch_size", "optimizer", "learning_rate", "momentum", "schedule", "average", "l1", "l2")
 UPDATES = {"batch_size": 0, "average": 0.0, "epochs": 500, "tolerance": 1e-6}
 DIRECTED = {"optimizer": "adam", "learning_rate": 1e-3, "schedule": "cosine"}
+FLOW = {**DIRECTED, "learning_rate": 3e-3, "clip": 2.0}
 SEQUENCES = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine", "warm_up": 0.05, "clip": 0.05, "batch_size": 32}
 FEATURES = {"optimizer": "adam", "learning_rate": 0.02, "l2": 1e-4}
 NETWORK = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine"}
@@ -36,12 +37,19 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
     if "ends" in model.offers:
         return {**SEQUENCES, "epochs": sequence_epochs(n)}
     batch_size = batch_size_for(n)
-    chosen = (NETWORK if "network" in model.offers else FEATURES) if isinstance(model, EnergyModel) else DIRECTED
+    chosen = by_kind(model)
     if type(objective).__name__ in DRAWLESS:
         chosen = chosen if "network" in model.offers else {**chosen, **WITHOUT_CHAINS}
     elif "centering" in model.offers:
         chosen = {"optimizer": "sgd", "learning_rate": centred_rate(batch_size)} if model.support.discrete else GAUSSIAN
     return {**chosen, "batch_size": batch_size, "epochs": epochs_for(n)}
+
+
+def by_kind(model: Model) -> dict[str, Any]:
+    """The optimiser for gradients of this kind of model, whatever the objective."""
+    if isinstance(model, EnergyModel):
+        return NETWORK if "network" in model.offers else FEATURES
+    return FLOW if "invertible" in model.offers else DIRECTED
 
 
 def centred_rate(batch_size: int) -> float:

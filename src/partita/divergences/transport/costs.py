@@ -1,6 +1,6 @@
 r"""What moving costs, and checks that a transport problem is one.
 
-.. math:: c(x, y) = |x - y|_2^k          (theory/divergences.md, eq. 13.1)
+.. math:: c(x, y) = |x - y|_2^k          (theory/divergences.md, eq. 16.1)
 
 Letters: n rows of x, m rows of y, D width, a and b weights.
 """

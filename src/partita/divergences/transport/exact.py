@@ -2,7 +2,7 @@ r"""Exact optimal transport: the plan by linear programming and the potentials t
 
 .. math:: \min_{\Gamma \ge 0} \sum_{ij} \Gamma_{ij} c_{ij} \;\text{ with margins } a, b
           \;=\; \max_{\varphi_i + \psi_j \le c_{ij}} \sum_i a_i \varphi_i + \sum_j b_j \psi_j
-          (theory/divergences.md, eq. 13.2, 13.3)
+          (theory/divergences.md, eq. 16.2, 16.3)
 
 POT's network simplex solves it where POT is installed, else an assignment (even weights, n = m) or scipy's HiGHS.
 

@@ -1,7 +1,7 @@
 r"""Transport between normal distributions, plain and entropic, for the squared distance: what the solvers are tested by.
 
 .. math:: W_2^2 = |m_0 - m_1|^2 + \mathrm{tr}\big(S_0 + S_1 - 2 (S_0^{1/2} S_1 S_0^{1/2})^{1/2}\big)
-          (theory/divergences.md, eq. 13.11)
+          (theory/divergences.md, eq. 16.11)
 
 Letters: m means, S covariances, D width.
 """
@@ -22,7 +22,7 @@ def gaussian_transport(mean_x: Tensor, covariance_x: Tensor, mean_y: Tensor, cov
 
 
 def gaussian_entropic_transport(mean_x: Tensor, covariance_x: Tensor, mean_y: Tensor, covariance_y: Tensor, *, epsilon: float) -> Tensor:
-    r"""OT_epsilon between two normals (Janati et al. 2020, theorem 1), ``-> ()`` (theory/divergences.md, eq. 13.12).
+    r"""OT_epsilon between two normals (Janati et al. 2020, theorem 1), ``-> ()`` (theory/divergences.md, eq. 16.12).
 
     .. math:: |m_0 - m_1|^2 + \mathrm{tr}(S_0 + S_1 - D_\varepsilon) + \tfrac{\varepsilon}{2} \big( d (1 - \log\varepsilon)
               + \log\det(D_\varepsilon + \tfrac\varepsilon2 I) \big), \quad

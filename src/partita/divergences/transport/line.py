@@ -1,7 +1,7 @@
 r"""Transport on the line, where sorting solves it, and along random directions.
 
 .. math:: W_k^k = \int_0^1 |F_x^{-1}(s) - F_y^{-1}(s)|^k\, ds, \qquad
-          \mathrm{SW}_k^k = E_{\theta}\big[W_k^k(\theta^\top x, \theta^\top y)\big]          (theory/divergences.md, eq. 13.9, 13.10)
+          \mathrm{SW}_k^k = E_{\theta}\big[W_k^k(\theta^\top x, \theta^\top y)\big]          (theory/divergences.md, eq. 16.9, 16.10)
 
 Letters: n and m values, D width, R directions, a and b weights.
 """

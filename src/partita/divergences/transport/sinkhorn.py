@@ -2,7 +2,7 @@ r"""Entropic transport in the log domain: batched, differentiable, stopped by a 
 
 .. math:: \mathrm{OT}_\varepsilon = \min_{\Gamma \in \Pi(a, b)} \langle \Gamma, c \rangle
           + \varepsilon\, \mathrm{KL}(\Gamma \,\|\, a b^\top), \qquad
-          \Gamma_{ij} = a_i b_j\, e^{(\varphi_i + \psi_j - c_{ij}) / \varepsilon}          (theory/divergences.md, eq. 13.4)
+          \Gamma_{ij} = a_i b_j\, e^{(\varphi_i + \psi_j - c_{ij}) / \varepsilon}          (theory/divergences.md, eq. 16.4)
 
 .. math:: \varphi_i \leftarrow -\varepsilon \log \textstyle\sum_j b_j e^{(\psi_j - c_{ij}) / \varepsilon}, \qquad
           \psi_j \leftarrow -\varepsilon \log \textstyle\sum_i a_i e^{(\varphi_i - c_{ij}) / \varepsilon}          (eq. 13.5)
@@ -189,7 +189,7 @@ def sinkhorn_divergence(
 
     .. math:: S_\varepsilon = \mathrm{OT}_\varepsilon(a, b)
               - \tfrac12 \mathrm{OT}_\varepsilon(a, a) - \tfrac12 \mathrm{OT}_\varepsilon(b, b)
-              \qquad \text{(theory/divergences.md, eq. 13.8)}
+              \qquad \text{(theory/divergences.md, eq. 16.8)}
 
     ``options`` are those of :func:`sinkhorn`; a problem that does not converge is refused.
     """

@@ -1,6 +1,6 @@
 r"""The generator of a generative adversarial network: draws without a likelihood.
 
-.. math:: x = G(z), \qquad z \sim \mathcal N(0, I_L)          (theory/divergences.md, eq. 13.17)
+.. math:: x = G(z), \qquad z \sim \mathcal N(0, I_L)          (theory/divergences.md, eq. 16.17)
 
 Its density is not known, and where L < D there is none; it is judged by two-sample statistics.
 

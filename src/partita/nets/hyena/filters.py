@@ -1,7 +1,7 @@
 r"""Implicit long filters: a small network of the place t, under a window that fades.
 
 .. math:: h_t = \mathrm{Window}(t) \cdot \mathrm{FFN}(\mathrm{PositionalEncoding}(t)), \qquad
-    \mathrm{Window}(t) = e^{-t / \tau_d} + b                                                 (theory/sequences.md, eq. 3.5)
+    \mathrm{Window}(t) = e^{-t / \tau_d} + b                                                 (theory/sequences.md, eq. 23.5)
 
 Nothing in it depends on the length asked for: a longer filter begins with the values of a shorter one.
 

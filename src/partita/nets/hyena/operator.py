@@ -1,7 +1,7 @@
 r"""The Hyena operator of order N: N long convolutions, N gates.
 
 .. math:: z^1 = v, \quad z^{n+1}_t = x^n_t \, (h^n * z^n)_t, \quad y = z^{N+1}
-    \quad\Longleftrightarrow\quad y = D_x^N S_h^N \cdots D_x^1 S_h^1 \, v                    (theory/sequences.md, eq. 3.4)
+    \quad\Longleftrightarrow\quad y = D_x^N S_h^N \cdots D_x^1 S_h^1 \, v                    (theory/sequences.md, eq. 23.4)
 
 Letters: B batch, L length, D width, N order; v, x^1 ... x^N projections of u; h^1 ... h^N filters; D_x diagonal, S_h Toeplitz.
 """

@@ -1,6 +1,6 @@
 r"""Rows of fixed length, one column after the other, all conditionals from one pass of a masked network.
 
-.. math:: p(x) = \prod_{i=1}^{D} p(x_i \mid x_{<i})                                          (theory/sequences.md, eq. 4.1)
+.. math:: p(x) = \prod_{i=1}^{D} p(x_i \mid x_{<i})                                          (theory/sequences.md, eq. 24.1)
 
 Letters: B batch, D columns, K states of a column or components of a mixture.
 """

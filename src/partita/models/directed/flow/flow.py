@@ -54,7 +54,7 @@ class Flow(DirectedModel):
     (torch.Size([3]), torch.Size([5, 2]))
     """
 
-    offers = frozenset({"log_prob", "exact_draws"})
+    offers = frozenset({"log_prob", "invertible"})
 
     def __init__(
         self,
