@@ -57,7 +57,7 @@ def test_hidden_units_that_always_agree_are_dead(bias: float, generator: torch.G
     with torch.no_grad():
         model.c[:3] = bias
     assert guard.ailments(model, None, x) == [
-        "3 of 5 hidden units are always on or always off; lower learning_rate or use fewer hidden units."
+        "more than half of the hidden units are always on or always off; lower learning_rate or use fewer of them."
     ]
     with torch.no_grad():
         model.c[2] = 0.0

@@ -44,7 +44,6 @@ def ailments(model: Any, before: Tensor | None, after: Tensor | None) -> list[st
         found.append("no chain has moved since the last look; lower learning_rate, or temper: PCD(Tempering(Gibbs())).")
     if after is not None and hasattr(model, "hidden_given_visible"):
         p = model.hidden_given_visible(after.to(model.device_like)).probs.mean(0)
-        dead = int(((p < 1e-3) | (p > 1 - 1e-3)).sum())
-        if dead > 0.5 * len(p):
-            found.append(f"{dead} of {len(p)} hidden units are always on or always off; lower learning_rate or use fewer hidden units.")
+        if bool(((p < 1e-3) | (p > 1 - 1e-3)).double().mean() > 0.5):
+            found.append("more than half of the hidden units are always on or always off; lower learning_rate or use fewer of them.")
     return found

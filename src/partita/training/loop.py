@@ -74,7 +74,7 @@ def fit(
     rows = _checked_rows(model, as_rows(data, sample_weight, "fit", missing=missing))
     objective = capability.default("objective", model) if objective is None else objective
     settings = resolve_settings(model, objective, len(rows), options)
-    _check_lbfgs(settings, objective)
+    _check_lbfgs(settings, objective, model)
     if resume and out is None:
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     folder = None if out is None else Path(out)
@@ -118,10 +118,11 @@ def _train(
             if step % every == 0 or step == session.total:
                 history.add({"step": step, "epoch": session.epoch, "seconds": round(time.monotonic() - started, 3), **record})
             settled = _settled(session)
-            if held_out is not None and (step % validate_every == 0 or step == session.total or settled):
-                score = _validate(session, held_out, log_jacobian)
-                history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
-                display.show(validation=score)
+            if step % validate_every == 0 or step == session.total or settled:
+                if held_out is not None:
+                    score = _validate(session, held_out, log_jacobian)
+                    history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
+                    display.show(validation=score)
                 _note(session, guard.ailments(session.bare, chains, _chains(session)))
                 chains = _chains(session)
             display.advance(step, record)
@@ -280,10 +281,13 @@ def _checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2
     return rows
 
 
-def _check_lbfgs(settings: Settings, objective: Any) -> None:
-    if settings.optimizer == "lbfgs" and (not getattr(objective, "deterministic", False) or settings.batch_size):
+def _check_lbfgs(settings: Settings, objective: Any, model: Model) -> None:
+    if settings.optimizer != "lbfgs":
+        return
+    if settings.batch_size or not getattr(objective, "deterministic_on", lambda _: False)(model):
+        random = "" if settings.batch_size or not getattr(objective, "deterministic", False) else f", random on {model.title()},"
         raise invalid("fit", "optimizer='lbfgs'", "go with ExactLikelihood and batch_size=0, or another objective that is not random",
-                      f"{type(objective).__name__} and batch_size={settings.batch_size}", "Use 'sgd' or 'adam'.")  # fmt: skip
+                      f"{type(objective).__name__}{random} and batch_size={settings.batch_size}", "Use 'sgd' or 'adam'.")  # fmt: skip
 
 
 def _fabric(fabric: Any) -> Any:
