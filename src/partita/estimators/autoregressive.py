@@ -1,11 +1,14 @@
 """Autoregressive models as a scikit-learn density estimator."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.estimators._density import Density
+from partita.estimators._parameters import GradientParameters, parameters
 
 
-class AutoregressiveDensity(Density):
+@parameters
+class AutoregressiveDensity(GradientParameters, Density):
     """Exact densities and exact draws from a product of conditionals, one column after the other in the order of the table.
 
     Arguments:
@@ -38,40 +41,12 @@ class AutoregressiveDensity(Density):
     family = "autoregressive"
     supports = ("auto", "binary", "spin", "real")
 
-    def __init__(
-        self,
-        backbone: str = "masked",
-        *,
-        n_hidden: int | str = "auto",
-        n_layers: int = 1,
-        width: int = 32,
-        n_components: int = 8,
-        support: str = "auto",
-        learning_rate: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        validation_fraction: float = 0.1,
-        max_minutes: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.backbone = backbone
-        self.n_hidden = n_hidden
-        self.n_layers = n_layers
-        self.width = width
-        self.n_components = n_components
-        self.support = support
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.l2 = l2
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.random_state = random_state
-        self.verbose = verbose
+    backbone: str = "masked"
+    _: KW_ONLY
+    n_hidden: int | str = "auto"
+    n_layers: int = 1
+    width: int = 32
+    n_components: int = 8
 
     def _settings(self) -> dict[str, Any]:
         return {"backbone": self.backbone, "hidden": self.n_hidden, "depth": self.n_layers, "layers": self.n_layers, "width": self.width,

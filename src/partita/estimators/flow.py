@@ -1,5 +1,6 @@
 """Normalizing flows as a scikit-learn density estimator."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 from partita.core.errors import invalid
 from partita.core.protocols import in_double
 from partita.estimators._density import Density
+from partita.estimators._parameters import GradientParameters, parameters
 
 
-class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Density):
+@parameters
+class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, Density):
     """Exact density, anomalies, normal scores and new samples of real columns from a normalizing flow.
 
     Arguments:
@@ -45,40 +48,12 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Density):
     family = "flow"
     supports = ("auto", "real")
 
-    def __init__(
-        self,
-        n_layers: int = 8,
-        coupling: str = "affine",
-        *,
-        n_hidden: int = 64,
-        mixing: str = "lu",
-        bins: int = 8,
-        support: str = "auto",
-        learning_rate: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        validation_fraction: float = 0.1,
-        max_minutes: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_layers = n_layers
-        self.coupling = coupling
-        self.n_hidden = n_hidden
-        self.mixing = mixing
-        self.bins = bins
-        self.support = support
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.l2 = l2
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.random_state = random_state
-        self.verbose = verbose
+    n_layers: int = 8
+    coupling: str = "affine"
+    _: KW_ONLY
+    n_hidden: int = 64
+    mixing: str = "lu"
+    bins: int = 8
 
     @torch.no_grad()
     def transform(self, X: Any) -> np.ndarray:

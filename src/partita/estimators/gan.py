@@ -1,14 +1,17 @@
 """Generative adversarial networks as a scikit-learn estimator that samples and does not score."""
 
+from dataclasses import KW_ONLY
 from typing import Any, NoReturn
 
 from partita.core.quantity import Quantity
 from partita.estimators._density import Density
+from partita.estimators._parameters import GradientParameters, parameters
 
 NO_LIKELIHOOD = "a GAN has no likelihood; evaluate(X) compares X with draws by two-sample statistics"
 
 
-class GANSampler(Density):
+@parameters
+class GANSampler(GradientParameters, Density):
     """New samples of real columns from a generative adversarial network.
 
     It has no ``score``, ``score_samples`` or ``anomaly_score``: a GAN has no likelihood. ``evaluate`` gives two-sample statistics.
@@ -46,42 +49,13 @@ class GANSampler(Density):
     family = "gan"
     supports = ("auto", "real")
 
-    def __init__(
-        self,
-        n_latent: int = 8,
-        loss: str = "non-saturating",
-        *,
-        lipschitz: str = "penalty",
-        n_hidden: int = 128,
-        critic_steps: int = 1,
-        strength: float = 0.1,
-        support: str = "auto",
-        learning_rate: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        validation_fraction: float = 0.1,
-        max_minutes: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_latent = n_latent
-        self.loss = loss
-        self.lipschitz = lipschitz
-        self.n_hidden = n_hidden
-        self.critic_steps = critic_steps
-        self.strength = strength
-        self.support = support
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.l2 = l2
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.random_state = random_state
-        self.verbose = verbose
+    n_latent: int = 8
+    loss: str = "non-saturating"
+    _: KW_ONLY
+    lipschitz: str = "penalty"
+    n_hidden: int = 128
+    critic_steps: int = 1
+    strength: float = 0.1
 
     def evaluate(self, X: Any, y: Any = None) -> Quantity:
         """The squared kernel distance between X and draws, with its interval, p-value and coverage; its kind is ``none``."""

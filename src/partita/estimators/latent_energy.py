@@ -1,5 +1,6 @@
 """The latent energy as a scikit-learn density estimator."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from partita.core.protocols import in_double
 from partita.data import Rows
 from partita.estimators._base import EnergyDensity
+from partita.estimators._parameters import ChainParameters, parameters
 from partita.training.encoding import Kind
 
 
-class LatentEnergyDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EnergyDensity):
+@parameters
+class LatentEnergyDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainParameters, EnergyDensity):
     """Density, features, anomalies, imputation and new samples of real columns that binary hidden units see through a network.
 
     Arguments:
@@ -52,50 +55,14 @@ class LatentEnergyDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ene
     family = "latent-energy"
     supports = ("auto", "real")
 
-    def __init__(
-        self,
-        n_hidden: int = 32,
-        n_features: int = 32,
-        objective: str = "auto",
-        *,
-        width: int = 64,
-        depth: int = 2,
-        activation: str = "silu",
-        support: str = "auto",
-        covariance: str = "full",
-        chains: int = 256,
-        k: int = 1,
-        learning_rate: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        validation_fraction: float = 0.1,
-        max_minutes: float | None = None,
-        evaluator: Any = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.n_features = n_features
-        self.objective = objective
-        self.width = width
-        self.depth = depth
-        self.activation = activation
-        self.support = support
-        self.covariance = covariance
-        self.chains = chains
-        self.k = k
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.l2 = l2
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.evaluator = evaluator
-        self.random_state = random_state
-        self.verbose = verbose
+    n_hidden: int = 32
+    n_features: int = 32
+    objective: str = "auto"
+    _: KW_ONLY
+    width: int = 64
+    depth: int = 2
+    activation: str = "silu"
+    covariance: str = "full"
 
     def transform(self, X: Any) -> np.ndarray:
         """Probability of each hidden unit given each row, (N, H)."""

@@ -1,11 +1,14 @@
 """A network as energy, as a scikit-learn density estimator."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.estimators._base import EnergyDensity
+from partita.estimators._parameters import ChainParameters, parameters
 
 
-class NeuralEnergyDensity(EnergyDensity):
+@parameters
+class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     """Density, anomalies, imputation and new samples from a network as energy, on real or binary columns.
 
     Arguments:
@@ -45,46 +48,12 @@ class NeuralEnergyDensity(EnergyDensity):
     family = "neural-energy"
     supports = ("auto", "binary", "spin", "real")
 
-    def __init__(
-        self,
-        objective: str = "auto",
-        *,
-        width: int = 64,
-        depth: int = 2,
-        activation: str = "silu",
-        support: str = "auto",
-        covariance: str = "full",
-        chains: int = 256,
-        k: int = 1,
-        learning_rate: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        validation_fraction: float = 0.1,
-        max_minutes: float | None = None,
-        evaluator: Any = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.objective = objective
-        self.width = width
-        self.depth = depth
-        self.activation = activation
-        self.support = support
-        self.covariance = covariance
-        self.chains = chains
-        self.k = k
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.l2 = l2
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.evaluator = evaluator
-        self.random_state = random_state
-        self.verbose = verbose
+    objective: str = "auto"
+    _: KW_ONLY
+    width: int = 64
+    depth: int = 2
+    activation: str = "silu"
+    covariance: str = "full"
 
     def _settings(self) -> dict[str, Any]:
         network = {"width": self.width, "depth": self.depth, "activation": self.activation, "covariance": self.covariance}

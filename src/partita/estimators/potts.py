@@ -1,17 +1,20 @@
 """The Potts model as a scikit-learn density estimator."""
 
 import warnings
+from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.core.checks import check_choice
 from partita.data import Rows
 from partita.estimators._base import EnergyDensity
+from partita.estimators._parameters import ChainParameters, parameters
 from partita.training import PartitaWarning
 from partita.training.columns import looks_categorical
 from partita.training.encoding import Kind
 
 
-class PottsDensity(EnergyDensity):
+@parameters
+class PottsDensity(ChainParameters, EnergyDensity):
     """Categories with a field for each value of each column and a coupling for each pair of values of each pair of columns.
 
     Values are numbered from 0, column by column; columns that draw on one alphabet, such as those of aligned sequences, share their
@@ -51,40 +54,10 @@ class PottsDensity(EnergyDensity):
     family = "potts"
     supports = ("auto", "categorical")
 
-    def __init__(
-        self,
-        edges: Any = None,
-        objective: str = "auto",
-        *,
-        support: str = "auto",
-        chains: int = 256,
-        k: int = 1,
-        learning_rate: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        validation_fraction: float = 0.0,
-        max_minutes: float | None = None,
-        evaluator: Any = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.edges = edges
-        self.objective = objective
-        self.support = support
-        self.chains = chains
-        self.k = k
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.l2 = l2
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.evaluator = evaluator
-        self.random_state = random_state
-        self.verbose = verbose
+    edges: Any = None
+    objective: str = "auto"
+    _: KW_ONLY
+    validation_fraction: float = 0.0
 
     @property
     def binned_(self) -> bool:

@@ -7,9 +7,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.protocols import in_double
 from partita.estimators._base import EnergyDensity
+from partita.estimators._parameters import ChainParameters, parameters
 
 
-class RBMDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EnergyDensity):
+@parameters
+class RBMDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainParameters, EnergyDensity):
     """Density, features, anomalies, imputation and new samples from a restricted Boltzmann machine.
 
     Arguments:
@@ -47,40 +49,8 @@ class RBMDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EnergyDensit
     family = "rbm"
     supports = ("auto", "binary", "spin", "real")
 
-    def __init__(
-        self,
-        n_hidden: int | str = "auto",
-        objective: str = "pcd",
-        *,
-        support: str = "auto",
-        chains: int = 256,
-        k: int = 1,
-        learning_rate: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        validation_fraction: float = 0.1,
-        max_minutes: float | None = None,
-        evaluator: Any = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.objective = objective
-        self.support = support
-        self.chains = chains
-        self.k = k
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.l1 = l1
-        self.l2 = l2
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.evaluator = evaluator
-        self.random_state = random_state
-        self.verbose = verbose
+    n_hidden: int | str = "auto"
+    objective: str = "pcd"
 
     def transform(self, X: Any) -> np.ndarray:
         """Probability of each hidden unit given each row, (N, H)."""
