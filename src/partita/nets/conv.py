@@ -3,7 +3,7 @@ r"""Convolution networks on sequences and images: encoders, decoders and energie
 .. math:: Y_{o, l} = \sum_c \sum_{k=0}^{K-1} X_{c,\, l + k}\, W_{o, c, k}                    (theory/sequences.md, eq. 21.1)
 
 which is a cross-correlation: the filter is not turned around. Depthwise separable convolution applies one filter per channel and then
-mixes channels at every place, (1.3): K C + C O weights in place of K C O.
+mixes channels at every place, (21.3): K C + C O weights in place of K C O.
 
 Letters: C channels, L (or I x J) places, K filter size, O output channels.
 """
@@ -145,7 +145,7 @@ def convolution(before: int, after: int, kernel: int, places: int, *, groups: in
 
 
 def separable_convolution(before: int, after: int, kernel: int, places: int, *, generator: torch.Generator) -> nn.Sequential:
-    """One filter per channel, then a mix of the channels at every place, (1.3)."""
+    """One filter per channel, then a mix of the channels at every place, (21.3)."""
     depthwise = convolution(before, before, kernel, places, groups=before, generator=generator)
     return nn.Sequential(depthwise, convolution(before, after, 1, places, generator=generator))
 

@@ -89,7 +89,7 @@ def chunked_convolution(h: Tensor, chunks: Iterable[Tensor]) -> Iterator[Tensor]
 
 
 def fft_error_bound(h: Tensor, u: Tensor) -> Tensor:
-    """The bound of (1.8) on every coordinate of :func:`causal_convolution`, ``(*)``."""
+    """The bound of (21.8) on every coordinate of :func:`causal_convolution`, ``(*)``."""
     n = fast_length(u.shape[-1] + h.shape[-1] - 1)
     dtype = torch.float32 if u.dtype in HALF else u.dtype
     h, u = h.to(dtype), u.to(dtype)

@@ -45,7 +45,7 @@ class Mixer(Net):
 
 
 class MatrixMixer(Mixer):
-    """A mixer that is a matrix applied to each channel of v: (3.1) followed by a linear layer."""
+    """A mixer that is a matrix applied to each channel of v: (23.1) followed by a linear layer."""
 
     out: nn.Module
 

@@ -5,15 +5,26 @@ r"""The multilayer perceptron.
 Letters: D inputs, K outputs, a activation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from partita.core.checks import check_count, check_real
 from partita.nets.base import Net, activation, linear
+
+
+aten = torch.ops.aten
+BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # a gradient and the input of the activation, torch's own formulas
+    "silu": aten.silu_backward,
+    "tanh": lambda d, z: aten.tanh_backward(d, z.tanh()),
+    "softplus": lambda d, z: aten.softplus_backward(d, z, 1, 20),
+    "gelu": aten.gelu_backward,
+    "relu": lambda d, z: aten.threshold_backward(d, z, 0),
+}
 
 
 class MLP(Net):
@@ -53,6 +64,23 @@ class MLP(Net):
     def forward(self, x: Tensor) -> Tensor:
         """f(x), ``(*, D) -> (*, K)``."""
         return self.layers(x)
+
+    @torch.no_grad()
+    def pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """f(x) and d -> d' df/dx, row by row, by the chain rule written out: for samplers, which need it often and nothing else of autograd."""
+        inputs, value, linears = [], x, [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        for layer in linears[:-1]:
+            inputs.append(functional.linear(value, layer.weight, layer.bias))
+            value = self.layers[1](inputs[-1])
+
+        @torch.no_grad()
+        def pull(d: Tensor) -> Tensor:
+            d = d @ linears[-1].weight
+            for layer, z in zip(linears[-2::-1], inputs[::-1], strict=True):
+                d = BACKWARD[self.activation](d, z) @ layer.weight
+            return d
+
+        return functional.linear(value, linears[-1].weight, linears[-1].bias), pull
 
     def settings(self) -> dict[str, Any]:
         return {"inputs": self.inputs, "outputs": self.outputs, "widths": list(self.widths), "activation": self.activation}

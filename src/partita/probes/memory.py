@@ -89,7 +89,7 @@ class LogitsByDistance:
 
 @torch.no_grad()
 def attention_by_distance(model: Autoregressive, *, draws: int = 32, level: float = 0.95, generator: torch.Generator) -> LogitsByDistance:
-    """Logits of every attention layer on random tokens after the start, (5.2); intervals are Student's over independent sequences."""
+    """Logits of every attention layer on random tokens after the start, (25.2); intervals are Student's over independent sequences."""
     states = model.settings()["states"]
     if model.settings()["element"] != "categorical" or model.net.mixer != "attention":
         raise invalid("attention_by_distance", "model", "be a model of tokens with backbone 'attention'", model.title())
