@@ -169,6 +169,7 @@ def test_empirical_bayes_finds_the_prior_in_one_line() -> None:
 def test_empirical_bayes_of_matrices_and_of_one_name() -> None:
     g = torch.Generator().manual_seed(0)
     x = torch.randn(6, 40, 2, generator=g, dtype=torch.float64) * torch.tensor([1.0, 2.0])
+    x *= 0.3 + 2 * torch.rand(40, 1, generator=g, dtype=torch.float64)  # groups that were all alike would want an infinite nu
     start = GaussianWishart(m=[0.0, 0.0], S=torch.eye(2).double(), nu=3.0)
     best = empirical_bayes(start, x, only=["S", "nu"])
     for other in (replace(best, nu=best.nu * 1.1), replace(best, nu=best.nu * 0.9), replace(best, S=best.S * 1.1)):
@@ -181,6 +182,8 @@ def test_empirical_bayes_of_matrices_and_of_one_name() -> None:
 def test_empirical_bayes_says_where_there_is_no_maximum() -> None:
     with pytest.raises(Diverged, match="the evidence must have a maximum"):
         empirical_bayes(GaussianMeanPrecision(0.0, 1.0, 1.0, 1.0), torch.tensor([[1.0], [2.0]]).double(), steps=8)
+    with pytest.raises(Diverged, match="one that goes on rising"):  # counts that vary less than a Poisson's want an infinite shape
+        empirical_bayes(PoissonGamma(1.0, 1.0), torch.tensor([[3.0, 3.0, 3.0]]))
 
 
 @pytest.mark.parametrize(
@@ -193,6 +196,8 @@ def test_empirical_bayes_says_where_there_is_no_maximum() -> None:
         (MultinomialDirichlet(torch.ones(3)), [[1.0, 0.5, 0.0]], "data must be counts"),
         (MultinomialDirichlet(torch.ones(3)), [[1.0, 0.0]], r"data must have shape \(\*, 3\)"),
         (GaussianMean(0.0, 1.0, 1.0), [math.nan], "data must be finite; got nan"),
+        (GaussianMean(0.0, 1.0, 1.0), ["one"], "data must be numbers; got"),
+        (GaussianMean(torch.zeros(3), 1.0, 1.0), torch.zeros(5, 4), r"data must have shape \(n, 3\) to match the priors; got \(5, 4\)"),
         (GaussianMean(0.0, 1.0, 1.0), 3.0, r"data must have shape \(n, \*batch\)"),
         (JOINT, [[1.0, 2.0, 3.0]], r"data must have shape \(\*, 2\)"),
     ],

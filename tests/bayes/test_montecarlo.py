@@ -170,6 +170,12 @@ def test_vector_draws() -> None:
     assert q.low < 0.5 < q.high
 
 
+def test_a_target_that_no_draw_reaches_is_named() -> None:
+    for own in (True, False):
+        with pytest.raises(InputError, match="log weights must be above minus infinity for some draws; got none"):
+            importance(same, lambda x: torch.full_like(x, -math.inf), STANDARD, 100, self_normalised=own, generator=seeded(0))
+
+
 def test_bad_input_is_named() -> None:
     g = seeded(0)
     with pytest.raises(InputError, match=r"f\(x\) must have one value per draw, shape \(10,\); got \(\)"):

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import partita
 from partita.core import capability
-from partita.core.capability import MODELS, PARTS, Part, build, default, describe, grid, load, load_model, reason_against, require
+from partita.core.capability import MODELS, PARTS, Part, default, grid, load, load_model, reason_against, require
+from partita.core.descriptions import build, describe
 from partita.core.errors import InputError, RunError, Unsupported
 from partita.core.protocols import EnergyModel, Model
 from partita.core.support import Binary, Categorical, Real

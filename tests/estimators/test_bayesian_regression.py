@@ -1,22 +1,24 @@
 """The regressions as estimators: scikit-learn's contract, and intervals that cover because prior and data agree."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import expit
-from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.datasets import load_iris
+from sklearn.linear_model import BayesianRidge, LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.core.errors import InputError
-from partita.estimators import BayesianLinearRegression, BayesianLogisticRegression
+from partita.core.errors import InputError, RunError
+from partita.estimators import BayesianLinearRegression, BayesianLogisticRegression, load
 
 FALSE_ALARM = 1e-4  # of each coverage test
 
 
-@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(draws=2000)])
+@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(1.0, draws=1000)])
 def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
@@ -101,8 +103,50 @@ def test_weights_of_zero_leave_rows_out_and_negative_ones_are_named() -> None:
             model.fit(X, target, sample_weight=-np.ones(30))
 
 
+def test_three_species_of_iris() -> None:
+    """Labels are words; probabilities add up, intervals hold them, rows of coefficients sum to zero, and the fit is scikit-learn's mode."""
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = BayesianLogisticRegression(0.5, random_state=0).fit(X, names)
+    assert model.draws_.verdict == "tight" and model.classes_.tolist() == sorted(set(names))
+    p, ends = model.predict_proba(X), model.predict_interval(X, 0.9)
+    assert ends.shape == (150, 3, 2) and model.decision_function(X).shape == (150, 3)
+    np.testing.assert_allclose(p.sum(1), 1.0)
+    assert (ends[..., 0] <= ends[..., 1]).all() and model.score(X, names) > 0.95
+    np.testing.assert_allclose(model.coef_.sum(0), 0.0, atol=1e-12)
+    peer = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000).fit((X - X.mean(0)) / X.std(0), y)  # its intercept has a flat prior
+    np.testing.assert_allclose(model.coef_ * X.std(0), peer.coef_, atol=0.05)
+    assert model.set_params(prediction="map").score(X, names) > 0.95
+
+
+def test_saved_regressions_come_back(tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    words = np.array(["a", "b", "b"])[y]
+    for name, model in (("line", BayesianLinearRegression().fit(X[:, :3], X[:, 3])), ("classes", BayesianLogisticRegression(
+            1.0, draws=500, random_state=0).fit(X[:, :3], words))):  # fmt: skip
+        again = load(model.save(tmp_path / name))
+        assert str(again) == str(model) and again.log_evidence_ == model.log_evidence_
+        np.testing.assert_array_equal(again.predict(X[:, :3]), model.predict(X[:, :3]))
+        np.testing.assert_allclose(again.predict_interval(X[:, :3]), model.predict_interval(X[:, :3]), rtol=1e-12)
+        with pytest.raises(RunError, match="out must be a new folder"):
+            model.save(tmp_path / name)
+
+
+def test_tiny_and_huge_units_change_nothing() -> None:
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(20, 2))
+    y = X @ [1.0, -2.0] + rng.normal(size=20)
+    base = BayesianLinearRegression(1.0).fit(X, y).predict(X)
+    for unit in (1e-200, 1e200):
+        np.testing.assert_allclose(BayesianLinearRegression(1.0).fit(X * unit, y).predict(X * unit), base, rtol=1e-10)
+        model = BayesianLogisticRegression(1.0, draws=500, random_state=0)
+        np.testing.assert_allclose(model.fit(X * unit, y > 0).predict_proba(X * unit), model.fit(X, y > 0).predict_proba(X), rtol=1e-8)
+
+
 def test_settings_are_named() -> None:
     X, y = np.eye(4), np.array([0, 1, 0, 1])
+    with pytest.raises(InputError, match="y must hold numbers; got <U1 such as"):
+        BayesianLinearRegression().fit(X, np.array(list("abcd")))
     with pytest.raises(InputError, match="ridge must be 'auto' or a number above 0; got 'best'"):
         BayesianLinearRegression("best").fit(X, y)
     with pytest.raises(InputError, match="prior_precision must be a finite number above 0; got -1"):

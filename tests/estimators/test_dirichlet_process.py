@@ -107,6 +107,18 @@ def test_clone_pickle_and_save_keep_everything(clouds: tuple[np.ndarray, np.ndar
         np.testing.assert_array_equal(first.predict_proba(X), other.predict_proba(X))
 
 
+def test_missing_values_of_new_rows_are_filled(clouds: tuple[np.ndarray, np.ndarray]) -> None:
+    """The second column of a cloud follows from the first; weights are refused with the reason."""
+    X, _ = clouds
+    model = DirichletProcessMixture(random_state=0, sweeps=60).fit(X)
+    holes = np.array([[100.0, np.nan], [108.0, np.nan], [104.0, np.nan], [101.0, 0.01]])
+    filled = model.impute(holes)
+    np.testing.assert_allclose(filled[:, 1], [0.0, 0.02, 0.08, 0.01], atol=0.01)  # deviations within clouds are 0.01
+    assert (filled[3] == holes[3]).all() and np.isfinite(model.impute(holes, how="draw", random_state=1)).all()
+    with pytest.raises(InputError, match=r"rows must have no weights, for a partition is of whole rows; got sample_weight\. Repeat"):
+        model.fit(X, sample_weight=np.ones(90))
+
+
 def test_minutes_limit_the_fit(clouds: tuple[np.ndarray, np.ndarray]) -> None:
     model = DirichletProcessMixture(random_state=0, max_minutes=0.01).fit(clouds[0])
     assert model.run_.steps >= 10
@@ -121,7 +133,7 @@ def test_minutes_limit_the_fit(clouds: tuple[np.ndarray, np.ndarray]) -> None:
         ({"kernel": "multinomial"}, [[0.0, 1.0], [-1.0, 1.0]], r"X must hold counts 0, 1, 2, \.\.\.; got -1 at row 1, column 0"),
         ({"alpha": -1.0}, [[0.0], [1.0]], "alpha must be a finite number above 0; got -1.0"),
         ({"sampler": "slice"}, [[0.0], [1.0]], "sampler must be one of 'auto', 'collapsed', 'instantiated'; got 'slice'"),
-        ({"sweeps": 0}, [[0.0], [1.0]], "epochs must be a whole number of at least 1; got 0"),
+        ({"sweeps": 0}, [[0.0], [1.0]], "sweeps must be a whole number of at least 1; got 0"),
         ({}, [[0.0, 1.0], [0.0, 2.0]], "X must vary in every column to have a density; got one value throughout column 0"),
     ],
 )

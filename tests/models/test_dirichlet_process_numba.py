@@ -85,7 +85,7 @@ def test_pieces_are_joined_to_clouds(n: int) -> None:
     """Four far clouds come back whole, whether all rows were joined or most of them follow."""
     truth = np.arange(n) % 4
     x = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 30.0], [30.0, 30.0]])[truth] + RNG.normal(size=(n, 2))
-    kernel = KERNELS["gaussian"](gaussian_prior(torch.from_numpy(x)), 2)
+    kernel = KERNELS["gaussian"](gaussian_prior(torch.from_numpy(x), alpha=1.0), 2)
     z = starts.first_partition(kernel, x, 1.0, seed=0)
     assert len(np.unique(np.column_stack([truth, z]), axis=0)) == 4 == z.max() + 1
 

@@ -1,5 +1,6 @@
 """MAP through the one loop, against roots found by scipy, closed forms, and the penalty it generalises."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,8 @@ from scipy.special import expit
 from torch.distributions import Gamma, Laplace, Normal
 
 import partita
-from partita.core import Binary
-from partita.core.errors import InputError
+from partita.core import Binary, descriptions
+from partita.core.errors import InputError, RunError
 from partita.models import RBM, MaxEnt
 from partita.objectives import PCD, ExactLikelihood
 from partita.objectives.map import MAP, log_density
@@ -97,6 +98,25 @@ def stop_at(step: int, advance: Callable[[Session], dict[str, float]]) -> Callab
         return advance(session)
 
     return advance_or_stop
+
+
+def test_priors_are_saved_and_built_again() -> None:
+    objective = MAP(PCD(chains=16), {"W": Normal(torch.zeros(2).double(), 0.1), "b": Laplace(0.5, 2.0)})
+    again = descriptions.build(json.loads(json.dumps(descriptions.describe(objective))))
+    assert again.likelihood == objective.likelihood and again.prior.keys() == objective.prior.keys()
+    for name, prior in objective.prior.items():
+        value = torch.tensor([0.3, -0.7], dtype=prior.mean.dtype)
+        torch.testing.assert_close(again.prior[name].log_prob(value), prior.log_prob(value), rtol=0, atol=0)
+    with pytest.raises(RunError, match=r"a prior must be one of Normal, .*; got 'Sneaky'"):
+        descriptions.build({"law": "Sneaky", "by": {}})
+
+
+def test_one_prior_stands_for_all_parameters(generator: torch.Generator) -> None:
+    x = coins(generator)
+    models = [independent(3, generator) for _ in range(2)]
+    partita.fit(models[0], x, MAP(), generator=generator)
+    partita.fit(models[1], x, MAP(ExactLikelihood(), {"theta": Normal(0.0, 1.0)}), generator=generator)
+    torch.testing.assert_close(models[0].theta, models[1].theta, rtol=0, atol=0)
 
 
 def test_wrong_priors_are_named(generator: torch.Generator) -> None:

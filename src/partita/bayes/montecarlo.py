@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from scipy import stats
+from scipy import special
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -89,13 +89,16 @@ def from_draws(f: Tensor, log_w: Tensor | None = None, *, self_normalised: bool 
         remedy = "The proposal must have mass wherever the target has."
         raise invalid("importance", "log weights", "be below infinity", "nan or inf", remedy)
     peak = log_w.max()
+    if peak == -math.inf:
+        remedy = "The proposal must reach where the target has mass."
+        raise invalid("importance", "log weights", "be above minus infinity for some draws", "none", remedy)
     w = torch.exp(log_w - peak)  # relative to the largest
     terms, value = _terms(f, w, float(peak), self_normalised)
     n, ess = len(f), float(w.sum() ** 2 / w.square().sum())
     se, tails = float(terms.std()) / math.sqrt(n), tail_indices(terms)
     below, above = unseen(terms, tails)
     effective = ess if self_normalised else float(n)  # a known normaliser leaves w f alone, whose tails are looked at themselves
-    half = se * float(stats.t(max(1.0, effective - 1)).ppf(0.5 + level / 2))
+    half = se * float(special.stdtrit(max(1.0, effective - 1), 0.5 + level / 2))  # Student's t
     details = {"se": se, "ess": ess, "khat": max(tails), "khat_weights": tail_indices(w)[1], "draws": n}
     method = "Monte Carlo" if bool((w == 1).all()) else "importance sampling"
     return Quantity(value, value - half - below, value + half + above, level, "estimate", "", method,

@@ -5,7 +5,7 @@ runs, or raises :class:`Unsupported` with the reason and the nearest cell that w
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -80,6 +80,17 @@ NEEDS: dict[str, Need] = {
     "posterior_draws": Need(lambda m: "posterior_draws" in getattr(m, "offers", ()), "its posterior is not kept as draws"),
     "generates": Need(lambda m: "generates" in getattr(m, "offers", ()), "its draws carry no gradients back to its parameters"),
     "directed": Need(lambda m: isinstance(m, DirectedModel), "it has no independent draws to compare with"),
+    "latent": Need(lambda m: "latent" in getattr(m, "offers", ()), "it has no latent variables with a proposal for their posterior"),
+    "reparameterised": Need(
+        lambda m: "reparameterised" in getattr(m, "offers", ()), "draws of its latent variables carry no gradients to their proposal"
+    ),
+    "discrete_latents": Need(
+        lambda m: "discrete_latents" in getattr(m, "offers", ()), "it has no discrete latent variables with an evidence bound to estimate"
+    ),
+    "doubly": Need(lambda m: "doubly" in getattr(m, "offers", ()), "its proposal is not one normal for all latent variables at once"),
+    "filters": Need(lambda m: "filters" in getattr(m, "offers", ()), "its latent variables do not come step by step along a sequence"),
+    "latent_energy": Need(lambda m: "latent_energy" in getattr(m, "offers", ()), "its latent variables are not real with a known prior"),
+    "embeds": Need(lambda m: "embeds" in getattr(m, "offers", ()), "it is a density and no encoder"),
     "centering": Need(lambda m: "centering" in getattr(m, "offers", ()), "it has no centred form of its gradient"),
 }
 
@@ -101,12 +112,18 @@ PARTS: dict[str, Part] = {
     "OnlineEM": Part("objective", ("em",), "partita.objectives:OnlineEM", "ExactLikelihood", None),
     "ExactLikelihood": Part("objective", ("exact",), "partita.objectives:ExactLikelihood", "PCD", ("cheap_exact",)),
     "Adversarial": Part("objective", ("generates",), "partita.objectives:Adversarial", "ExactLikelihood"),
+    "ELBO": Part("objective", ("latent", "reparameterised"), "partita.objectives:ELBO", "ExactLikelihood"),
+    "IWAEBound": Part("objective", ("latent", "reparameterised"), "partita.objectives:IWAEBound", "ExactLikelihood", None),
+    "DiscreteELBO": Part("objective", ("latent", "discrete_latents"), "partita.objectives:DiscreteELBO", "ELBO or ExactLikelihood"),
+    "FIVO": Part("objective", ("latent", "filters"), "partita.objectives:FIVO", "IWAEBound", None),
+    "PCL": Part("objective", ("embeds",), "partita.objectives:PCL", "ExactLikelihood"),
     "PCD": Part("objective", ("energy",), "partita.objectives:PCD", "ExactLikelihood"),
     "CD": Part("objective", ("energy",), "partita.objectives:CD", "ExactLikelihood"),
     "NCE": Part("objective", ("energy",), "partita.objectives:NCE", "ExactLikelihood", None),
     "ScoreMatching": Part("objective", ("energy", "real"), "partita.objectives:ScoreMatching", "PseudoLikelihood", None),
     "PseudoLikelihood": Part("objective", ("energy", "sites"), "partita.objectives:PseudoLikelihood", "ScoreMatching", None),
     "RatioMatching": Part("objective", ("energy", "sites"), "partita.objectives:RatioMatching", "ScoreMatching", None),
+    "MAP": Part("objective", ("exact",), "partita.objectives:MAP", "PCD", None),
     "CollapsedGibbs": Part("objective", ("posterior_draws",), "partita.objectives:CollapsedGibbs", "EM"),
     "InstantiatedGibbs": Part("objective", ("posterior_draws",), "partita.objectives:InstantiatedGibbs", "EM"),
     "Gibbs": Part("sampler", ("gibbs",), "partita.samplers:Gibbs", "MALA"),
@@ -124,6 +141,9 @@ PARTS: dict[str, Part] = {
     "ReverseAIS": Part("partition", ("energy",), "partita.evaluators:ReverseAIS", "Sandwich"),
     "LogProb": Part("likelihood", ("log_prob",), "partita.evaluators:LogProb", "an evaluator of log Z"),
     "PosteriorAverage": Part("likelihood", ("posterior_draws",), "partita.evaluators:PosteriorAverage", "LogProb"),
+    "IWAE": Part("likelihood", ("latent",), "partita.evaluators:IWAE", "LogProb"),
+    "LatentAIS": Part("likelihood", ("latent", "latent_energy"), "partita.evaluators:LatentAIS", "IWAE", None),
+    "ParticleFilter": Part("likelihood", ("latent", "filters"), "partita.evaluators:ParticleFilter", "IWAE", None),
     "TwoSample": Part("likelihood", ("directed",), "partita.evaluators:TwoSample", "an evaluator of log Z", ("generates",)),
 }
 
@@ -135,6 +155,9 @@ MODELS: dict[str, str] = {
     "Flow": "partita.models:Flow",
     "Autoregressive": "partita.models:Autoregressive",
     "MaskedAutoregressive": "partita.models:MaskedAutoregressive",
+    "VAE": "partita.models:VAE",
+    "SigmoidBelief": "partita.models:SigmoidBelief",
+    "VRNN": "partita.models:VRNN",
     "GAN": "partita.models:GAN",
     "Mixture": "partita.models:Mixture",
     "PPCA": "partita.models:PPCA",
@@ -144,6 +167,7 @@ MODELS: dict[str, str] = {
     "Potts": "partita.models:Potts",
     "LatentEnergy": "partita.models:LatentEnergy",
     "NeuralEnergy": "partita.models:NeuralEnergy",
+    "Encoder": "partita.models:Encoder",
 }
 
 
@@ -188,32 +212,6 @@ def load_model(name: str) -> type[Model]:
         remedy = "Build it yourself and hand it over: load(path, model=...)."
         raise RunError(f"load: model must be one of {', '.join(MODELS)}; got {name!r}. {remedy}")
     return _import(MODELS[name])
-
-
-def describe(part: Any) -> Any:
-    """A part of the table as JSON: its name and settings, parts inside it too; other objects by their name alone."""
-    if is_dataclass(part) and not isinstance(part, type):
-        return {"part": type(part).__name__, **{f.name: describe(getattr(part, f.name)) for f in fields(part)}}
-    if isinstance(part, tuple | list):
-        return [describe(inner) for inner in part]
-    return part if part is None or isinstance(part, bool | int | float | str) else {"not saved": repr(part)}
-
-
-def build(description: Any) -> Any:
-    """The part that :func:`describe` described; nothing but the table's own classes is ever called."""
-    if not isinstance(description, dict):
-        return tuple(description) if isinstance(description, list) else description
-    if "not saved" in description:
-        raise RunError(f"load: {description['not saved']} is an object of the caller's, and only its name was saved. Hand it over again, "
-                       "in Python: partita.fit(..., resume=True).")  # fmt: skip
-    name = description.get("part")
-    if not isinstance(name, str) or name not in PARTS:
-        raise RunError(f"load: part must be one of {', '.join(PARTS)}; got {name!r}. The run was made by another version of partita.")
-    settings = {key: build(value) for key, value in description.items() if key != "part"}
-    try:
-        return load(name)(**settings)
-    except TypeError as error:
-        raise RunError(f"load: {name} has no such settings ({error}). The run was made by another version of partita.") from None
 
 
 def grid(models: dict[str, Any]) -> list[tuple[str, str, str, str | None]]:

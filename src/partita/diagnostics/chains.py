@@ -7,10 +7,11 @@ from torch import Tensor
 
 RHAT_FINE = 1.01
 RHAT_LOOSE = 1.05
+RHAT_INFINITE = 1e6  # above which the variance within chains is rounding
 
 
 class ChainReport(NamedTuple):
-    """The worst coordinate's R-hat and effective sample sizes over all chains; nan where nothing moved."""
+    """The worst coordinate's R-hat and effective sample sizes; nan where nothing moved, R-hat infinite where still chains differ."""
 
     rhat: float
     ess_bulk: float
@@ -24,7 +25,8 @@ class ChainReport(NamedTuple):
         return self.rhat < RHAT_LOOSE
 
     def __str__(self) -> str:
-        word = "mixed" if self.mixed else "not mixed: run longer, or temper"
+        why = "" if np.isnan(self.rhat) else "the chains disagree, "
+        word = "mixed" if self.mixed else f"{why}not mixed: run longer, or temper"
         ess = f"ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail)"
         return f"R-hat {self.rhat:.3f}, {ess}, {self.chains} chains x {self.draws} draws: {word}"
 
@@ -40,5 +42,6 @@ def summarise_chains(values: Tensor) -> ChainReport:
     table = table[moving]
     with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have no variance within
         rhat = np.asarray(array_stats.rhat(table)).max() if values.shape[0] > 1 else float("nan")
+        rhat = rhat if np.isnan(rhat) or rhat < RHAT_INFINITE else np.inf  # rounding of a variance that is zero
         bulk, tail = (np.asarray(array_stats.ess(table, method=how, prob=prob)).min() for how, prob in (("bulk", None), ("tail", 0.9)))
     return ChainReport(float(rhat), float(bulk), float(tail), *values.shape[:2])

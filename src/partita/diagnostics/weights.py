@@ -54,7 +54,7 @@ def pareto_khat(log_w: Tensor) -> float:
     if float(log_w.max() - log_w.min()) < 1e-8:
         return -math.inf
     try:
-        with np.errstate(divide="ignore", invalid="ignore"):  # ties at the threshold
+        with np.errstate(all="ignore"):  # ties at the threshold; tails so heavy that their quantiles overflow
             return float(array_stats.psislw(-log_w.cpu().numpy())[1])  # it takes log-likelihoods, whose weights are 1 / p
     except ValueError:  # "All tail values are the same"
         return -math.inf

@@ -44,9 +44,10 @@ class Density(DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the model to the rows of X; ``sample_weight`` weighs them."""
         generator = as_generator(self.random_state)
-        rows = self._rows(self._table(X, least=2), sample_weight)
+        X = self._table(X, least=2)
+        rows = self._rows(X, sample_weight)
         self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
-        self.encoding_.check(rows.tensor().numpy(), f"{type(self).__name__}.fit")
+        self.encoding_.check(np.asarray(X, dtype=np.float64), f"{type(self).__name__}.fit")  # in the caller's order, which messages name
         train, held_out = self._split(self.encoding_.rows(rows), generator)
         model, objective = FAMILIES[self.family].build(train, self._settings(), generator=generator)
         more = {"log_jacobian": self.encoding_.log_jacobian, "progress": bool(self.verbose)}
@@ -100,6 +101,13 @@ class Density(DensityMixin, BaseEstimator):
 
     def _forget(self) -> None:
         """Drop what was computed from an earlier fit."""
+
+    def _kept(self) -> dict[str, Any]:
+        """What is saved beside the model: tensors, numbers, words and their lists and dicts."""
+        return {}
+
+    def _restore(self, kept: dict[str, Any]) -> None:
+        """Take back what was saved."""
 
     def _remember(self, train: Rows) -> None:
         """Keep what later calls need of the encoded rows that were fitted; nothing by default."""

@@ -7,6 +7,8 @@ import torch
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partita.core import rng
+from partita.core.checks import check_count, check_real
+from partita.core.errors import invalid
 from partita.data import Rows
 from partita.estimators._density import Density, as_generator
 from partita.estimators._impute import impute_encoded
@@ -27,13 +29,20 @@ class MixingDensity(Density):
     max_iter: int
     tol: float
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit the model to the rows of X, whose NaN are missing values; ``sample_weight`` weighs them."""
+        self._check_parameters()
+        return super().fit(X, y, sample_weight)
+
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """One step of online EM on the rows of X; the first call sets the encoding and a k-means++ start from its rows."""
+        self._check_parameters()
         first = not hasattr(self, "model_")
-        rows = self._rows(self._table(X, least=2 if first else 1, reset=first), sample_weight)
+        X = self._table(X, least=2 if first else 1, reset=first)
+        rows = self._rows(X, sample_weight)
         if first:
             self._begin(rows)
-        self.encoding_.check(rows.tensor().numpy(), f"{type(self).__name__}.partial_fit")
+        self.encoding_.check(np.asarray(X, dtype=np.float64), f"{type(self).__name__}.partial_fit")
         rows, engine = self.encoding_.rows(rows), OnlineEM()
         if self._online is None:
             self._remember(rows)
@@ -49,11 +58,7 @@ class MixingDensity(Density):
         ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns), ``"draw"`` (one draw of all missing
         values together), or ``"auto"``: the mean for real columns, the mode for others.
         """
-        owner = f"{type(self).__name__}.impute"
-        check_is_fitted(self, "model_")
-        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self.finite)
-        generator = as_generator(self.random_state if random_state is None else random_state)
-        return impute_encoded(self.model_, self.encoding_, X, how, owner, generator=generator)
+        return impute_rows(self, X, how, random_state)
 
     def bic(self, X: Any) -> float:
         """The Bayesian information criterion on X; the smaller the better."""
@@ -75,8 +80,31 @@ class MixingDensity(Density):
         self.model_, self._key, self._online = model, rng.seed(generator), None  # type: ignore[assignment]
         self.run_ = Run(model, [], make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width]), 0, "online")
 
+    def _table(self, X: Any, least: int = 1, reset: bool = True) -> np.ndarray:
+        X = super()._table(X, least, reset)
+        nothing = np.isnan(X).all(1)
+        if nothing.any():
+            raise invalid(f"{type(self).__name__}.fit", "X", "have an observed value in every row", f"none in row {int(nothing.argmax())}",
+                          "Leave such rows out.")  # fmt: skip
+        return X
+
+    def _check_parameters(self) -> None:
+        """Numbers by the names that the caller knows."""
+        given, owner = self.get_params(deep=False), type(self).__name__
+        for name in ("n_components", "n_latent", "max_components", "n_init", "max_iter"):
+            if name in given and given[name] != "auto":
+                check_count(owner, name, given[name])
+        check_real(owner, "tol", self.tol, 0.0)
+        check_real(owner, "floor", given["floor"], 0.0, open_low=True)
+
     def _forget(self) -> None:
         self._online = None
+
+    def _kept(self) -> dict[str, Any]:
+        return {} if self._online is None else {"online": self._online._asdict()}
+
+    def _restore(self, kept: dict[str, Any]) -> None:
+        self._online = Running(**kept["online"]) if "online" in kept else None
 
     def _remember(self, train: Rows) -> None:
         """Statistics of the rows seen so far, so that online EM goes on from them."""
@@ -91,3 +119,12 @@ class MixingDensity(Density):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def impute_rows(estimator: Density, X: Any, how: str, random_state: Any) -> np.ndarray:
+    """X with its NaN filled by a fitted estimator."""
+    check_is_fitted(estimator, "model_")
+    X = validate_data(estimator, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+    generator = as_generator(estimator.random_state if random_state is None else random_state)
+    owner = f"{type(estimator).__name__}.impute"
+    return impute_encoded(estimator.model_, estimator.encoding_, X, how, owner, generator=generator)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import RunError
+from partita.estimators._saved_regression import SavedRegression, load_regression
 from partita.training import checkpoint
 from partita.training.encoding import Encoding
-from partita.training.run import Run, check_new, prepare_folder
+from partita.training.run import Run, check_new, prepare_folder, read_config
 from partita.training.run import load as load_run
 
 ESTIMATORS = {
@@ -24,9 +25,14 @@ ESTIMATORS = {
     "MixtureDensity": "partita.estimators.mixture",
     "PPCADensity": "partita.estimators.ppca",
     "FlowDensity": "partita.estimators.flow",
+    "VAEDensity": "partita.estimators.vae",
+    "SigmoidBeliefDensity": "partita.estimators.belief",
+    "VRNNDensity": "partita.estimators.vrnn",
     "GANSampler": "partita.estimators.gan",
     "DirichletProcessMixture": "partita.estimators.dirichlet_process",
     "MixturePPCADensity": "partita.estimators.ppca",
+    "BayesianLinearRegression": "partita.estimators.bayesian_linear",
+    "BayesianLogisticRegression": "partita.estimators.bayesian_logistic",
 }
 
 
@@ -41,23 +47,25 @@ def save(estimator: Any, folder: Path) -> Path:
     prepare_folder(folder, config)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in run.history))
     weights = {"use": dict(estimator.model_.state_dict())}
-    tree = {"step": run.steps, "stopped": run.stopped, "cautions": run.cautions, "weights": weights}
+    tree = {"step": run.steps, "stopped": run.stopped, "cautions": run.cautions, "weights": weights, "kept": estimator._kept()}
     checkpoint.save(folder / "checkpoints" / "model.safetensors", tree)
     return folder
 
 
 def load(path: str | Path) -> Any:
     """The estimator that ``save`` wrote, fitted; no code of the folder is ever executed."""
-    run = load_run(path)
-    about = run.config.get("estimator")
+    about = read_config(path).get("estimator")
     if not isinstance(about, dict) or about.get("name") not in ESTIMATORS:
         raise RunError(f"load: {path} must hold an estimator, as its save method writes; got a run without one. Use partita.load instead.")
     cls = getattr(import_module(ESTIMATORS[about["name"]]), about["name"])
-    estimator = cls(**about["parameters"])
+    if issubclass(cls, SavedRegression):
+        return load_regression(cls, about["parameters"], Path(path))
+    run, estimator = load_run(path), cls(**about["parameters"])
     estimator.run_, estimator.model_ = run, run.model
     estimator.encoding_ = Encoding.from_json(run.config["encoding"], run.model.support.width)
     estimator._key = about["key"]
     estimator._forget()
+    estimator._restore(checkpoint.load(Path(path) / "checkpoints" / "model.safetensors").get("kept", {}))
     estimator.n_features_in_ = len(estimator.encoding_.shift)
     if about["columns"] is not None:
         estimator.feature_names_in_ = np.array(about["columns"], dtype=object)
@@ -65,5 +73,12 @@ def load(path: str | Path) -> Any:
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that are numbers, words or None; others, such as a generator, fall back to their default."""
-    return {name: value for name, value in parameters.items() if value is None or isinstance(value, str | bool | int | float)}
+    """The parameters that are numbers, words, None, or lists of them; others, such as a generator, fall back to their default."""
+    given = {name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value for name, value in parameters.items()}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | bool | int | float)

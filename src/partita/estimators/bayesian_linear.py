@@ -6,18 +6,19 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
 from partita.bayes.regression import LinearRegression, best_ridge
 from partita.core.checks import check_real
 from partita.core.errors import invalid
+from partita.estimators._saved_regression import SavedRegression
 
 VAGUE = 1e-6  # shape and rate of the noise precision, for targets of deviation one
 
 
-class BayesianLinearRegression(RegressorMixin, BaseEstimator):
+class BayesianLinearRegression(RegressorMixin, SavedRegression):
     """Linear regression averaged over its posterior: exact Student-t predictions, and the evidence.
 
     Columns and target are standardised; the intercept has a flat prior, the weights N(0, noise variance / ridge).
@@ -50,6 +51,9 @@ class BayesianLinearRegression(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegression":
         """Find the posterior; whole-number weights count rows."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        if np.asarray(y).dtype.kind not in "biuf":
+            raise invalid(type(self).__name__, "y", "hold numbers", f"{np.asarray(y).dtype} such as {y[0]!r}")
+        y = y.astype(np.float64)
         weight = torch.from_numpy(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
         self.shift_, self.scale_ = location_and_scale(X, weight.numpy())
         (self._y_shift,), (self._y_scale,) = location_and_scale(y[:, None], weight.numpy())
@@ -102,9 +106,11 @@ class BayesianLinearRegression(RegressorMixin, BaseEstimator):
 
 def location_and_scale(X: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weighted mean and deviation of each column; a constant column keeps its unit."""
-    mean = np.average(X, axis=0, weights=weight)
-    scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-    return mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0)
+    unit = np.abs(X).max(0)
+    unit[unit == 0] = 1.0  # squares in units of the largest value neither overflow nor vanish
+    mean = np.average(X / unit, axis=0, weights=weight)
+    scale = np.sqrt(np.average((X / unit - mean) ** 2, axis=0, weights=weight))
+    return mean * unit, np.where(scale > 1e-12 * np.abs(mean), scale * unit, 1.0)
 
 
 def with_ones(X: np.ndarray) -> Tensor:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
@@ -16,25 +16,28 @@ from partita.bayes.regression import LogisticPosterior, logistic_regression
 from partita.core.checks import check_choice, check_real
 from partita.core.errors import invalid
 from partita.estimators._density import as_generator
+from partita.estimators._saved_regression import SavedRegression
 from partita.estimators.bayesian_linear import check_level, location_and_scale, with_ones
 
 INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10
 LOG_RANGE = (-6.0, 9.0)  # of the prior precisions that "auto" looks at
 
 
-class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):
-    """Two-class logistic regression averaged over its posterior.
+class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
+    """Logistic regression of two or more classes, averaged over its posterior.
 
     Arguments:
-        prior_precision: Of the weights on standardised columns; ``"auto"`` maximises Laplace's evidence.
+        prior_precision: Of the weights of the log odds of any two classes, on standardised columns; ``"auto"`` maximises Laplace's
+            evidence.
         prediction: ``"average"`` integrates the weights out; ``"map"`` takes the most probable ones, which is surer than the data allow.
         draws: Posterior draws that averages are made of, at least 128.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         max_minutes: As of every estimator; Newton's method needs seconds.
 
     Attributes:
-        classes_: The two labels.
-        coef_, intercept_: The most probable weights, in the units of X.
+        classes_: The labels.
+        coef_, intercept_: The most probable weights, in the units of X: of the log odds of the second of two classes, ``(1, P)``, or one
+            row for each of several, ``(K, P)``, summing to zero.
         posterior_: The :class:`partita.bayes.regression.LogisticPosterior` on standardised columns.
         draws_: Draws of it; ``draws_.verdict`` says whether averages over them can be trusted.
         prior_precision_: The one that was used.
@@ -67,7 +70,7 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):
         check_choice(type(self).__name__, "prediction", self.prediction, ("average", "map"))
         X, y = validate_data(self, X, y, dtype=np.float64)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        self.classes_, labels = two_classes(type(self).__name__, y, weight)
+        self.classes_, labels = classes_of(type(self).__name__, y, weight)
         self.shift_, self.scale_ = location_and_scale(X, weight)
         Z, t, w = with_ones((X - self.shift_) / self.scale_), torch.from_numpy(labels), torch.from_numpy(weight)
         self.prior_precision_ = self._precision(Z, t, w)
@@ -77,37 +80,32 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):
             said = f"{type(self).__name__}: the chains disagree, R-hat {self.draws_.details['rhat']:.2f}. Raise draws or prior_precision."
             warnings.warn(said, ConvergenceWarning, stacklevel=2)
         self.log_evidence_ = float(self.posterior_.log_evidence)
-        mode = self.posterior_.map.numpy()
-        self.coef_ = (mode[1:] / self.scale_)[None]
-        self.intercept_ = mode[:1] - self.coef_ @ self.shift_
+        mode = (self.posterior_.map[None] if len(self.classes_) == 2 else self.posterior_.class_weights).numpy()
+        self.coef_ = mode[:, 1:] / self.scale_
+        self.intercept_ = mode[:, 0] - self.coef_ @ self.shift_
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """p(y | x, data) of both classes at each row."""
+        """p(y | x, data) of every class at each row, ``(n, K)``."""
         Z = self._standardised(X)
-        p = (self.draws_.average(Z) if self.prediction == "average" else self.posterior_.at_mode(Z)).numpy()
-        return np.stack([1 - p, p], 1)
+        return (self.draws_.average(Z) if self.prediction == "average" else self.posterior_.at_mode(Z)).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Log odds of the second class."""
-        p = self.predict_proba(X)
-        return np.log(np.maximum(p[:, 1], 1e-300)) - np.log(np.maximum(p[:, 0], 1e-300))
+        """Log odds of the second of two classes, ``(n,)``, or the log probability of each of several, ``(n, K)``."""
+        log_p = np.log(np.maximum(self.predict_proba(X), 1e-300))
+        return log_p[:, 1] - log_p[:, 0] if len(self.classes_) == 2 else log_p
 
     def predict(self, X: Any) -> np.ndarray:
-        """The more probable class."""
-        likelier = self.decision_function(X) > 0
-        return self.classes_[likelier.astype(int)]
+        """The most probable class."""
+        found = self.decision_function(X)
+        return self.classes_[(found > 0).astype(int) if found.ndim == 1 else found.argmax(1)]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
-        """Where the probability of the second class lies with probability ``level``, ``(n, 2)``."""
+        """Where a class's probability lies with probability ``level``: of the second of two, ``(n, 2)``, or of each, ``(n, K, 2)``."""
         check_level("BayesianLogisticRegression.predict_interval", level)
         ends = torch.tensor([0.5 - level / 2, 0.5 + level / 2], dtype=torch.float64)
-        return self.draws_.quantiles(self._standardised(X), ends).numpy()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+        found = self.draws_.quantiles(self._standardised(X), ends).numpy()
+        return found[:, 1] if len(self.classes_) == 2 else found
 
     def _standardised(self, X: Any) -> Tensor:
         check_is_fitted(self)
@@ -121,31 +119,33 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):
         return check_real(type(self).__name__, "prior_precision", self.prior_precision, 0.0, open_low=True)
 
 
-def posterior_at(precision: float, Z: Tensor, t: Tensor, w: Tensor) -> LogisticPosterior:
+def posterior_at(precision: float, Z: Tensor, t: Tensor, w: Tensor, start: Tensor | None = None) -> LogisticPosterior:
     """The posterior whose first column is an intercept with a wide prior of its own."""
     A = torch.full((Z.shape[1],), precision, dtype=Z.dtype)
     A[0] = INTERCEPT
-    return logistic_regression(Z, t, A, w)
+    return logistic_regression(Z, t, A, w, start=start)
 
 
 def best_precision(Z: Tensor, t: Tensor, w: Tensor) -> float:
-    """The prior precision of largest Laplace evidence."""
+    """The prior precision of largest Laplace evidence, its logarithm to three decimals, which rounding of the rows does not move."""
     from scipy import optimize
 
+    mode: Tensor | None = None
+
     def loss(log_precision: float) -> float:
-        return -float(posterior_at(math.exp(log_precision), Z, t, w).log_evidence)
+        nonlocal mode  # where the search for the next begins
+        found = posterior_at(math.exp(log_precision), Z, t, w, mode)
+        mode = found.map
+        return -float(found.log_evidence)
 
     found: Any = optimize.minimize_scalar(loss, bounds=LOG_RANGE, method="bounded", options={"xatol": 1e-4})
-    return math.exp(found.x)
+    return math.exp(round(float(found.x), 3))
 
 
-def two_classes(owner: str, y: Any, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The two labels, and y as zeros and ones; both must be among the rows that count."""
+def classes_of(owner: str, y: Any, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The labels, and y as their numbers; each must be among the rows that count."""
     check_classification_targets(y)
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    if kind != "binary":
-        raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")  # scikit-learn's sentence
     classes, labels = np.unique(y, return_inverse=True)
     if len(np.unique(labels[weight > 0])) < 2:
         raise invalid(owner, "y", "hold two classes", "one class")
-    return classes, labels.astype(np.float64)
+    return classes, labels

@@ -4,9 +4,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.checks import check_choice
+from partita.core.checks import check_choice, check_count
 from partita.core.errors import invalid
 from partita.data import Rows
 from partita.diagnostics.chains import ChainReport
@@ -19,6 +20,7 @@ from partita.diagnostics.partitions import (
     summarise_partitions,
 )
 from partita.estimators._density import Density
+from partita.estimators._mixing import impute_rows
 from partita.models import DPMixture
 from partita.training.encoding import Kind
 from partita.training.families import FAMILIES
@@ -53,7 +55,7 @@ class Summary:
         return summarise_partitions(self.partitions)
 
 
-class DirichletProcessMixture(Density):
+class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Density):
     """Clusters without being told how many, density, anomalies and new samples, all averaged over a sampled posterior.
 
     Arguments:
@@ -61,7 +63,7 @@ class DirichletProcessMixture(Density):
             row's total; scores are masses given that total).
         alpha: The concentration; None gives it a Gamma(1, 1) prior and draws it along.
         known_scale: Standard deviation within Gaussian clusters, of all or of each column, where it is known. None learns a covariance for
-            each cluster under the default prior: of the data's shape and a third of its volume, worth about as many rows as columns.
+            each cluster under the default prior: of the data's shape and the share 1 / (1 + alpha) of their volume, worth D rows.
         prior_mean: Mean of the clusters' means; None takes the data's.
         prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the data's.
         sampler: ``"collapsed"``, ``"instantiated"``, or ``"auto"``: collapsed up to 20,000 rows.
@@ -119,8 +121,12 @@ class DirichletProcessMixture(Density):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        """Sample the posterior given the rows of X."""
+    def fit(self, X: Any, y: Any = None, **weights: Any) -> Any:
+        """Sample the posterior given the rows of X; they have no weights, for a partition is of whole rows: repeat them instead."""
+        if weights:
+            raise invalid(f"{type(self).__name__}.fit", "rows", "have no weights, for a partition is of whole rows", ", ".join(weights),
+                          "Repeat rows instead.")  # fmt: skip
+        check_count(type(self).__name__, "sweeps", self.sweeps)
         return super().fit(X)
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
@@ -178,6 +184,22 @@ class DirichletProcessMixture(Density):
             np.add.at(shared, (start + draw, labels), 1.0)
         shared /= shared.sum(1, keepdims=True)
         return self.model_.responsibilities(z).numpy() @ shared / len(partitions)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Probability of each cluster of ``labels_``, (N, K)."""
+        return self.predict_proba(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.labels_.max()) + 1
+
+    def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> np.ndarray:
+        """X with its NaN filled from the posterior predictive of what is missing given what is not (eq. 20.21).
+
+        ``how`` is ``"mean"``, ``"mode"`` (zeros and ones), ``"draw"`` (one draw of all missing values together), or ``"auto"``: the mean
+        for real columns, the mode for others. Rows to learn from must be complete, and counts cannot be filled in.
+        """
+        return impute_rows(self, X, how, random_state)
 
     def _posterior(self) -> Summary:
         check_is_fitted(self, "model_")

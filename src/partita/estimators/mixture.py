@@ -1,5 +1,6 @@
 """Finite mixtures as a scikit-learn density estimator."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from partita.core.checks import check_choice
 from partita.data import Rows
 from partita.estimators._mixing import MixingDensity
+from partita.estimators._parameters import FitParameters, parameters
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
 from partita.training.encoding import Kind
 from partita.training.families.mixture import component_kind
@@ -48,7 +50,8 @@ class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mixin
         return self.model_.components
 
 
-class MixtureDensity(ClusteringDensity):
+@parameters
+class MixtureDensity(FitParameters, ClusteringDensity):
     """Density, clusters, anomalies, imputation and new samples from a finite mixture; missing values (NaN) are allowed.
 
     Arguments:
@@ -82,34 +85,16 @@ class MixtureDensity(ClusteringDensity):
 
     family = "mixture"
 
-    def __init__(
-        self,
-        n_components: int | str = "auto",
-        component: str = "gaussian",
-        covariance: str = "full",
-        *,
-        max_components: int = 20,
-        n_init: int = 4,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        floor: float = 1e-6,
-        validation_fraction: float = 0.0,
-        max_minutes: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.component = component
-        self.covariance = covariance
-        self.max_components = max_components
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.floor = floor
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | str = "auto"
+    component: str = "gaussian"
+    covariance: str = "full"
+    _: KW_ONLY
+    max_components: int = 20
+    n_init: int = 4
+    max_iter: int = 500
+    tol: float = 1e-6
+    floor: float = 1e-6
+    validation_fraction: float = 0.0
 
     def _kind(self, rows: Rows) -> Kind:
         check_choice(type(self).__name__, "component", self.component, COMPONENTS)

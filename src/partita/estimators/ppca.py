@@ -1,5 +1,6 @@
 """Probabilistic PCA, factor analysis and mixtures of them as scikit-learn density estimators."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from partita.core.checks import check_choice
 from partita.data import Rows
 from partita.estimators._mixing import MixingDensity
+from partita.estimators._parameters import FitParameters, parameters
 from partita.estimators.mixture import ClusteringDensity
 from partita.models.directed.ppca import NOISES
 from partita.training.encoding import Kind
 from partita.training.families.ppca import noise_kind
 
 
-class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensity):
+@parameters
+class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParameters, MixingDensity):
     """Density, coordinates, anomalies, imputation and new samples from probabilistic PCA or factor analysis; NaN is allowed.
 
     Arguments:
@@ -45,28 +48,13 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensi
     family = "ppca"
     least_features = 2
 
-    def __init__(
-        self,
-        n_components: int | str = "auto",
-        noise: str = "isotropic",
-        *,
-        max_iter: int = 500,
-        tol: float = 3e-4,
-        floor: float = 1e-6,
-        validation_fraction: float = 0.0,
-        max_minutes: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.noise = noise
-        self.max_iter = max_iter
-        self.tol = tol
-        self.floor = floor
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | str = "auto"
+    noise: str = "isotropic"
+    _: KW_ONLY
+    max_iter: int = 500
+    tol: float = 3e-4
+    floor: float = 1e-6
+    validation_fraction: float = 0.0
 
     def transform(self, X: Any) -> np.ndarray:
         """Expected coordinates of each row along the dimensions that count, given its observed values, (N, d)."""
@@ -94,7 +82,8 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensi
         return {"latent": self.n_components, "noise": self.noise, "floor": self.floor}
 
 
-class MixturePPCADensity(ClusteringDensity):
+@parameters
+class MixturePPCADensity(FitParameters, ClusteringDensity):
     """Density, clusters, anomalies, imputation and new samples from a mixture of probabilistic PCAs; NaN is allowed.
 
     Arguments:
@@ -116,34 +105,16 @@ class MixturePPCADensity(ClusteringDensity):
     family = "mixture-ppca"
     least_features = 2
 
-    def __init__(
-        self,
-        n_components: int | str = 10,
-        n_latent: int | str = "auto",
-        noise: str = "isotropic",
-        *,
-        max_components: int = 20,
-        n_init: int = 1,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        floor: float = 1e-6,
-        validation_fraction: float = 0.0,
-        max_minutes: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.n_latent = n_latent
-        self.noise = noise
-        self.max_components = max_components
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.floor = floor
-        self.validation_fraction = validation_fraction
-        self.max_minutes = max_minutes
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | str = 10
+    n_latent: int | str = "auto"
+    noise: str = "isotropic"
+    _: KW_ONLY
+    max_components: int = 20
+    n_init: int = 1
+    max_iter: int = 500
+    tol: float = 1e-3
+    floor: float = 1e-6
+    validation_fraction: float = 0.0
 
     def _kind(self, rows: Rows) -> Kind:
         check_choice(type(self).__name__, "noise", self.noise, NOISES)

@@ -9,16 +9,20 @@ Letters: N data, theta parameters.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, Normal
 
+from partita.core import capability
 from partita.core.errors import invalid
 from partita.core.protocols import Batch, Data
 from partita.objectives.base import GradientObjective, unwrapped
+from partita.objectives.exact import ExactLikelihood
+
+Prior = Distribution | Mapping[str, Distribution]
 
 
 class Posterior(NamedTuple):
@@ -37,7 +41,8 @@ class MAP(GradientObjective):
 
     Arguments:
         likelihood: The objective that stands for -log p(x | theta), such as ``ExactLikelihood()`` or ``PCD()``.
-        prior: ``torch.distributions`` objects by the names of ``model.named_parameters()``; parameters without one have a flat prior.
+        prior: One ``torch.distributions`` object for every parameter that is learnt, standard normal by default, or several by the names
+            of ``model.named_parameters()``; parameters without one have a flat prior.
 
     >>> import partita
     >>> from torch.distributions import Normal
@@ -51,13 +56,16 @@ class MAP(GradientObjective):
     1.24
     """
 
-    likelihood: Any
-    prior: Mapping[str, Distribution]
+    likelihood: Any = field(default_factory=ExactLikelihood)
+    prior: Prior = field(default_factory=lambda: Normal(0.0, 1.0))
 
     @property
     def deterministic(self) -> bool:  # type: ignore[override]
         """As the likelihood's."""
         return getattr(self.likelihood, "deterministic", False)
+
+    def deterministic_on(self, model: Any) -> bool:
+        return self.likelihood.deterministic_on(model)
 
     @property
     def in_nats(self) -> bool:  # type: ignore[override]
@@ -65,7 +73,9 @@ class MAP(GradientObjective):
         return False
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Posterior:
-        check_priors(model, self.prior)
+        if isinstance(self.likelihood, ExactLikelihood):
+            capability.require("MAP", model)
+        check_priors(unwrapped(model), self.prior)
         return Posterior(self.likelihood.init(model, data, generator=generator), len(data))
 
     def losses(
@@ -83,17 +93,26 @@ class MAP(GradientObjective):
         return state._replace(inner=self.likelihood.epoch(model, data, state.inner, generator=generator))
 
 
-def log_density(model: torch.nn.Module, prior: Mapping[str, Distribution]) -> Tensor:
+def log_density(model: torch.nn.Module, prior: Prior) -> Tensor:
     """log p(theta), with all constants."""
-    parameters = dict(model.named_parameters())
-    return torch.stack([distribution.log_prob(parameters[name]).sum() for name, distribution in prior.items()]).sum()
+    return torch.stack([law.log_prob(parameter).sum() for _, parameter, law in _pairs(model, prior)]).sum()
 
 
-def check_priors(model: torch.nn.Module, prior: Mapping[str, Distribution]) -> None:
+def check_priors(model: torch.nn.Module, prior: Prior) -> None:
     """Every prior belongs to a parameter and holds the value it starts from."""
     parameters = dict(model.named_parameters())
-    if not prior or not all(name in parameters and isinstance(d, Distribution) for name, d in prior.items()):
-        raise invalid("MAP", "prior", f"give torch.distributions objects for some of {', '.join(parameters)}", dict(prior))
-    for name, distribution in prior.items():
-        if not bool(distribution.support.check(parameters[name].detach()).all()):  # type: ignore[union-attr]
-            raise invalid("MAP", f"parameter {name!r}", f"start in the support of its prior, {distribution.support}", "values outside")
+    named = prior if isinstance(prior, Mapping) else dict.fromkeys(parameters, prior)
+    if not named or not all(name in parameters and isinstance(law, Distribution) for name, law in named.items()):
+        got = dict(prior) if isinstance(prior, Mapping) else repr(prior)
+        raise invalid("MAP", "prior", f"give torch.distributions objects for some of {', '.join(parameters)}", got)
+    for name, parameter, law in _pairs(model, prior):
+        if not bool(law.support.check(parameter.detach()).all()):  # type: ignore[union-attr]
+            raise invalid("MAP", f"parameter {name!r}", f"start in the support of its prior, {law.support}", "values outside")
+
+
+def _pairs(model: torch.nn.Module, prior: Prior) -> list[tuple[str, Tensor, Distribution]]:
+    """Names, parameters and their priors; one prior alone goes with all that is learnt."""
+    if isinstance(prior, Distribution):
+        return [(name, parameter, prior) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    parameters = dict(model.named_parameters())
+    return [(name, parameters[name], law) for name, law in prior.items()]

@@ -194,7 +194,7 @@ def _common_deviation(rows: Rows, owner: str) -> float:
 def _deviations(rows: Rows, owner: str) -> np.ndarray:
     """Standard deviations; a column that does not vary has no density, and is named."""
     deviations = np.sqrt(rows.variance().numpy())
-    flat = np.flatnonzero(deviations <= 1e-12 * np.maximum(1.0, np.abs(rows.mean().numpy())))
+    flat = np.flatnonzero(deviations <= 1e-12 * np.abs(rows.mean().numpy()))  # of its own size: units may be small
     if len(flat):
         names = rows.columns or range(rows.width)
         raise invalid(owner, "X", "vary in every column to have a density", f"one value throughout column {names[flat[0]]!r}",

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from partita.core import capability
+from partita.core import capability, descriptions
 from partita.core.errors import RunError
 from partita.core.protocols import Model
 from partita.training import checkpoint
@@ -57,7 +57,7 @@ def make_config(model: Model, objective: Any, settings: dict[str, Any], **more: 
     return {
         "format": FORMAT,
         "model": {"name": type(model).__name__, "dtype": str(model.device_like.dtype).removeprefix("torch."), **model.settings()},
-        "objective": capability.describe(objective),
+        "objective": descriptions.describe(objective),
         "fit": settings,
         **more,
         "versions": {"partita": version("partita"), "torch": torch.__version__, "python": platform.python_version()},

@@ -47,7 +47,7 @@ class Conjugate(ABC):
         given = {name: getattr(self, name) for name in (*limits, "log_evidence")}
         like = next((v for v in given.values() if isinstance(v, Tensor) and v.is_floating_point()), torch.zeros((), dtype=torch.float64))
         for name, value in given.items():
-            object.__setattr__(self, name, torch.as_tensor(value, dtype=like.dtype, device=like.device))
+            object.__setattr__(self, name, as_numbers(self.owner, name, value, like))
         for name, limit in limits.items():
             check_hyper(self.owner, name, getattr(self, name).detach(), limit)
 
@@ -115,24 +115,34 @@ class Conjugate(ABC):
         return torch.zeros_like(x, dtype=torch.bool)
 
     def _checked(self, data: Any) -> Tensor:
-        x = torch.as_tensor(data, dtype=self.like.dtype, device=self.like.device)
+        x = as_numbers(f"{self.owner}.update", "data", data, self.like)
         check_finite(f"{self.owner}.update", "data", x)
         if x.dim() < 1 + self.event_dim:
             raise invalid(f"{self.owner}.update", "data", f"have shape (n, {'D' if self.event_dim else '*batch'})", tuple(x.shape))
         if x.dim() == 1 + self.event_dim:
             x = x.reshape(len(x), *[1] * self.like.dim(), *x.shape[1:])  # the same data for every member of the batch
+        self._check_batch(x)
         wrong = self.outside(x)
         if bool(wrong.any()):
             got = f"{x[tuple(wrong.nonzero()[0].tolist())].item():g}"
             raise invalid(f"{self.owner}.update", "data", f"be {self.data_in_words}", got)
         return x
 
+    def _check_batch(self, x: Tensor) -> None:
+        """Members of the data's batch go with those of the prior's."""
+        batch = x.shape[1 : x.dim() - self.event_dim]
+        try:
+            torch.broadcast_shapes(batch, self.like.shape)
+        except RuntimeError:
+            allowed = f"have shape (n, {', '.join(map(str, self.like.shape))}{', D' * self.event_dim}) to match the priors"
+            raise invalid(f"{self.owner}.update", "data", allowed, tuple(x.shape)) from None
+
     def _checked_weight(self, x: Tensor, weight: Any) -> Tensor:
         """Weights with as many dimensions as the data have rows and batch."""
         batch = x.shape[: x.dim() - self.event_dim]
         if weight is None:
             return torch.ones(batch, dtype=x.dtype, device=x.device)
-        w = torch.as_tensor(weight, dtype=x.dtype, device=x.device)
+        w = as_numbers(f"{self.owner}.update", "weight", weight, x)
         check_finite(f"{self.owner}.update", "weight", w)
         if w.dim() == 0 or len(w) != len(x):
             raise invalid(f"{self.owner}.update", "weight", f"have one value per row, {len(x)}", tuple(w.shape))
@@ -159,6 +169,14 @@ def scatter_matrix(x: Tensor, w: Tensor) -> Tensor:
     """Sum of w x x', ``(n, *, D), (n, *) -> (*, D, D)``."""
     x = x.expand(*torch.broadcast_shapes(x.shape[:-1], w.shape), x.shape[-1]).movedim(0, -2)  # (*, n, D)
     return (w.movedim(0, -1)[..., None] * x).mT @ x
+
+
+def as_numbers(owner: str, parameter: str, value: Any, like: Tensor) -> Tensor:
+    """A tensor with the device and dtype of ``like``; what holds no numbers is named."""
+    try:
+        return torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise invalid(owner, parameter, "be numbers", repr(value)[:60]) from None
 
 
 def check_hyper(owner: str, name: str, value: Tensor, limit: Constraint) -> None:

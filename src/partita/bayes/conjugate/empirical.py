@@ -5,6 +5,7 @@ r"""Empirical Bayes: the hyper-parameters under which the data are most probable
 Letters: g groups of data that share a prior, eta hyper-parameters.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from partita.bayes.conjugate.base import Conjugate
 from partita.core.errors import Diverged, invalid
 
 Pair = TypeVar("Pair", bound=Conjugate)
+RUNAWAY = 15.0  # how far a logarithm may move: beyond that the evidence only creeps up to a limit
 
 
 def empirical_bayes(prior: Pair, data: Any, *, only: Sequence[str] | None = None, weight: Any = None, steps: int = 200) -> Pair:
@@ -48,7 +50,13 @@ def empirical_bayes(prior: Pair, data: Any, *, only: Sequence[str] | None = None
     def evidence() -> Tensor:
         return _total(candidate().update(data, weight))
 
+    start = {name: value.detach().clone() for name, value in free.items()}
     _climb(evidence, list(free.values()), steps)
+    scales = [name for name in free if hasattr(getattr(limits[name], "base_constraint", limits[name]), "lower_bound")]  # logarithms
+    moved = max((float((free[name].detach() - start[name]).abs().max()) for name in scales), default=0.0)
+    if moved > RUNAWAY:
+        raise Diverged("empirical_bayes: the evidence must have a maximum; got one that goes on rising at hyper-parameters "
+                       f"{math.exp(moved):.1g} times those of the start. Fix some with only=..., or give more groups.")  # fmt: skip
     return replace(candidate(), **{name: transform_to(limits[name])(value.detach()) for name, value in free.items()})
 
 

@@ -66,8 +66,11 @@ def linear_regression(
     check_finite("linear_regression", "y", y)
     q: Factors = {"w": GaussianFactor(X.new_zeros(X.shape[1]), torch.eye(X.shape[1], dtype=X.dtype))}
     for name, hyper in (("lam", noise), ("alpha", prior)):
+        parameter = "noise" if name == "lam" else "prior"
+        if isinstance(hyper, tuple) and len(hyper) != 2:
+            raise invalid("linear_regression", parameter, "be a precision, or the shape and rate of its gamma prior", hyper)
         for number in hyper if isinstance(hyper, tuple) else (hyper,):
-            check_real("linear_regression", "noise" if name == "lam" else "prior", number, 0.0, open_low=True)
+            check_real("linear_regression", parameter, number, 0.0, open_low=True)
         if isinstance(hyper, tuple):
             q[name] = GammaFactor(X.new_tensor(1.0), X.new_tensor(1.0))
     return coordinate_ascent(regression_log_joint(X, y, noise, prior), q, tolerance=tolerance, sweeps=sweeps)

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Gamma, StudentT, constraints
@@ -133,16 +134,16 @@ def best_ridge(X: Tensor, y: Tensor, weight: Tensor, a: float, b: float) -> floa
     """
     from scipy import optimize
 
-    s, U = torch.linalg.eigh(X.mT @ (weight[:, None] * X))
-    s, pull = s.clamp_min(0), (U.mT @ (X.mT @ (weight * y))).square()
+    values, U = torch.linalg.eigh(X.mT @ (weight[:, None] * X))
+    s, pull = values.clamp_min(0).cpu().numpy(), (U.mT @ (X.mT @ (weight * y))).square().cpu().numpy()
     total, a_n = float((weight * y.square()).sum()), a + 0.5 * float(weight.sum() - 1)
 
-    def loss(log_k: float) -> float:
-        k = math.exp(log_k)
-        b_n = b + 0.5 * max(0.0, total - float((pull / (k + s)).sum()))
-        return a_n * math.log(b_n) - 0.5 * float(torch.log(k / (k + s)).sum())
+    def loss(log_k: Any) -> Any:
+        k = np.exp(np.asarray(log_k))[..., None]
+        b_n = b + 0.5 * np.maximum(0.0, total - (pull / (k + s)).sum(-1))
+        return a_n * np.log(b_n) - 0.5 * np.log(k / (k + s)).sum(-1)
 
-    scale = math.log(max(float(s.max()), 1e-12))
-    start = min((scale + 0.5 * step for step in range(-46, 24)), key=loss)  # from 1e-10 to 1e5 times the largest eigenvalue
+    grid = math.log(max(float(s.max()), 1e-12)) + 0.5 * np.arange(-46, 24)  # from 1e-10 to 1e5 times the largest eigenvalue
+    start = grid[loss(grid).argmin()]
     found = optimize.minimize_scalar(loss, bounds=(start - 0.5, start + 0.5), method="bounded", options={"xatol": 1e-8})
     return math.exp(found.x)

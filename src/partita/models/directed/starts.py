@@ -1,5 +1,6 @@
 """Where EM begins: k-means++ centres on some rows (Arthur and Vassilvitskii 2007), a few rounds of k-means, softened clusters."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,11 @@ def hard_start(component: Component, data: Data, generator: torch.Generator) -> 
 def clusters(points: np.ndarray, weight: np.ndarray | None, count: int, seed: int) -> Tensor:
     """Labels of points after k-means++ and a few rounds of k-means."""
     from sklearn.cluster import KMeans, kmeans_plusplus
+    from sklearn.exceptions import ConvergenceWarning
 
     centres, _ = kmeans_plusplus(points, count, sample_weight=weight, random_state=seed)
     rounds: dict[str, Any] = {"init": centres, "n_init": 1, "max_iter": ROUNDS}
-    found = KMeans(count, random_state=seed, **rounds).fit(points, sample_weight=weight)
+    with warnings.catch_warnings():  # fewer distinct rows than clusters are no harm to a start
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = KMeans(count, random_state=seed, **rounds).fit(points, sample_weight=weight)
     return torch.from_numpy(found.labels_).long()

@@ -7,6 +7,7 @@ r"""The Dirichlet process mixture, as draws from its posterior.
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -16,9 +17,12 @@ from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Data, DirectedModel
+from partita.diagnostics.partitions import summarise_partitions
 from partita.models.directed.dirichlet_process import priors
+from partita.models.directed.dirichlet_process.fill import filled, taking_part
 from partita.models.directed.dirichlet_process.kernels import KERNELS, Clusters, Kernel
 
+DISAGREE = ((10, 2.0), (50, 1.2))  # kept sweeps, and the R-hat above which chains then tell different stories: few draws leave it vague
 NUMBERS = 1 << 22  # rows x clusters x columns scored at once
 GROWING = ("sweeps", "alphas", "partitions", "owner", "count", "mean", "scatter")
 
@@ -120,7 +124,8 @@ class DPMixture(DirectedModel):
         elif self.kernel_name == "multinomial":
             prior = priors.multinomial_prior(x, generator)
         elif self.given["known_scale"] is None:
-            prior = priors.gaussian_prior(x, self.given["prior_mean"])
+            alpha = self.alpha_shape / self.alpha_rate if self.alpha is None else self.alpha
+            prior = priors.gaussian_prior(x, self.given["prior_mean"], alpha=alpha)
         else:
             prior = priors.known_scale_prior(x, **self.given)
         self.prior.copy_(prior)
@@ -173,6 +178,25 @@ class DPMixture(DirectedModel):
         old = torch.searchsorted(self.count.cumsum(0), n_rows * pick + u, right=True)  # every draw's counts add up to all rows
         chosen = torch.where(u < n_rows, old, len(self.owner))
         return self.kernel.draw(Clusters(*(pool[chosen] for pool in pools)), generator=generator)
+
+    @torch.no_grad()
+    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (zeros and ones) or one ``"draw"``, ``(N, D)``."""
+        self._check_draws("fill")
+        mixed = taking_part(self.clusters(), self.owner, self.alphas.flatten(), self.partitions.shape[-1], self.kernel)
+        return filled(self.kernel, mixed, x.to(self.prior), how, generator=generator)
+
+    def ailments(self) -> list[str]:
+        """Whether the chains tell different stories, in one sentence."""
+        sweeps, chains = self.alphas.shape
+        limit = min((rhat for least, rhat in DISAGREE if sweeps >= least), default=math.inf)
+        if chains < 2 or limit == math.inf:
+            return []
+        report = summarise_partitions(self.partitions.cpu().numpy())
+        if not report.rhat > limit:
+            return []
+        return [f"the chains disagree about the clusters, R-hat {report.rhat:.3g}: averages over them are not yet "
+                "averages over the posterior; run more sweeps, or give a prior that says more."]  # fmt: skip
 
     def _check_draws(self, owner: str) -> None:
         if not self.draws:

@@ -1,9 +1,9 @@
 r"""Priors by default: what a cluster may look like, from the data's own scale.
 
-.. math:: \kappa = 0.01, \qquad \nu = \max(D + 4, 2 D), \qquad m = \bar x, \qquad
-          E[\Sigma] = \frac{S}{\nu - D - 1} = \frac{\mathrm{Cov}(x)}{3^{2/D}}          (theory/dirichlet.md, eq. 20.14)
+.. math:: \kappa = 0.01, \qquad \nu = 2 D + 1, \qquad m = \bar x, \qquad
+          E[\Sigma] = \frac{S}{\nu - D - 1} = \frac{\mathrm{Cov}(x)}{(1 + \alpha)^{2/D}}          (theory/dirichlet.md, eq. 20.14)
 
-Letters: n rows, D columns.
+Letters: n rows, D columns, alpha the concentration.
 """
 
 from typing import Any
@@ -16,20 +16,22 @@ from partita.models.directed.dirichlet_process.kernels import TOTALS
 
 KAPPA = 0.01  # rows that the prior's mean is worth
 PSEUDO_COUNT = 1.0  # of Beta and Dirichlet priors: uniform
-VOLUME = 3.0  # how many clusters of the expected shape would fill the data's own volume
 RIDGE = 1e-6  # of the mean variance, in every direction, so that columns that repeat one another still have a density
 
 
-def gaussian_prior(x: Tensor, prior_mean: Any = None) -> Tensor:
-    """kappa, nu, m and S: a cluster has the data's shape and a third of its volume, worth about as many rows as there are columns."""
+def gaussian_prior(x: Tensor, prior_mean: Any = None, *, alpha: float) -> Tensor:
+    """kappa, nu, m and S: a cluster has the data's shape and the share 1 / (1 + alpha) of their volume, as a row's own has of the rows.
+
+    The shape is worth D rows, the fewest that make a covariance of full rank.
+    """
     D = x.shape[1]
-    nu, off = max(D + 4.0, 2.0 * D), x - x.mean(0)
+    nu, off = 2.0 * D + 1, x - x.mean(0)
     covariance = off.T @ off / len(x)
     covariance += RIDGE * covariance.diagonal().mean() * torch.eye(D, dtype=x.dtype)
     if not covariance.diagonal().min() > 0:
         raise invalid("DPMixture", "x", "vary to have a density", "one value throughout")
     m = x.mean(0) if prior_mean is None else per_column("prior_mean", prior_mean, D)
-    return torch.cat([x.new_tensor([KAPPA, nu]), m, ((nu - D - 1) * covariance / VOLUME ** (2 / D)).flatten()])
+    return torch.cat([x.new_tensor([KAPPA, nu]), m, (D * covariance / (1 + alpha) ** (2 / D)).flatten()])
 
 
 def known_scale_prior(x: Tensor, known_scale: Any, prior_mean: Any, prior_scale: Any) -> Tensor:

@@ -1,0 +1,70 @@
+"""Regressions on disk: a folder with ``config.json`` and one file of tensors, as runs have; nothing in it is code."""
+
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from partita.bayes.regression import Draws, LinearRegression, LogisticPosterior
+from partita.core.errors import RunError
+from partita.training import checkpoint
+from partita.training.run import FORMAT, check_new, prepare_folder
+
+HELD = {kind.__name__: kind for kind in (Draws, LinearRegression, LogisticPosterior)}  # what a fitted regression is made of
+
+
+class SavedRegression(BaseEstimator):
+    """A regression that can be written to a folder."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write a folder that ``partita.estimators.load`` reads."""
+        check_is_fitted(self)
+        folder, parameters = Path(path), self.get_params(deep=False)
+        check_new(folder)
+        plain = {name: value for name, value in parameters.items() if value is None or isinstance(value, str | bool | int | float)}
+        about = {"name": type(self).__name__, "parameters": plain}
+        model, versions = {"name": type(self).__name__}, {"partita": version("partita"), "torch": torch.__version__}
+        prepare_folder(folder, {"format": FORMAT, "model": model, "estimator": about, "versions": versions})
+        fitted = {name: as_tree(value) for name, value in vars(self).items() if name not in parameters}
+        checkpoint.save(folder / "checkpoints" / "model.safetensors", {"fitted": fitted})
+        return folder
+
+
+def load_regression(kind: type, parameters: dict[str, Any], folder: Path) -> Any:
+    """The regression that ``save`` wrote, fitted."""
+    file = folder / "checkpoints" / "model.safetensors"
+    saved, estimator = checkpoint.load(file), kind(**parameters)
+    checkpoint.expect(saved, file, "fitted")
+    for name, value in saved["fitted"].items():
+        setattr(estimator, name, from_tree(value))
+    return estimator
+
+
+def as_tree(value: Any) -> Any:
+    """A fitted attribute as what a checkpoint holds."""
+    if is_dataclass(value) and type(value).__name__ in HELD:
+        return {"held": type(value).__name__, "by": {field.name: as_tree(getattr(value, field.name)) for field in fields(value)}}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "bif":
+        return {"array": torch.from_numpy(np.ascontiguousarray(value))}
+    if isinstance(value, np.ndarray):
+        return {"words": value.tolist(), "dtype": value.dtype.str}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def from_tree(tree: Any) -> Any:
+    """The attribute that :func:`as_tree` described; nothing but the classes named above is ever called."""
+    if not isinstance(tree, dict) or isinstance(tree, Tensor):
+        return tree
+    if "held" in tree:
+        if tree["held"] not in HELD:
+            raise RunError(f"load: a part must be one of {', '.join(HELD)}; got {tree['held']!r}. Another version of partita made it.")
+        return HELD[tree["held"]](**{name: from_tree(value) for name, value in tree["by"].items()})
+    if "array" in tree:
+        return tree["array"].numpy()
+    return np.array(tree["words"], dtype=tree["dtype"]) if "words" in tree else tree
