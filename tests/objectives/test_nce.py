@@ -10,10 +10,10 @@ import pytest
 import torch
 from scipy.special import expit
 from torch import Tensor
-from torch.distributions import Bernoulli, Categorical, HalfNormal, MultivariateNormal, Normal, StudentT, Uniform
+from torch.distributions import Bernoulli, Categorical, HalfNormal, Independent, MultivariateNormal, Normal, StudentT, Uniform
 
 import partita
-from partita.core import capability, rng
+from partita.core import descriptions, rng
 from partita.core.errors import InputError, RunError
 from partita.core.protocols import Batch, DirectedModel
 from partita.core.support import Binary, Real
@@ -241,11 +241,16 @@ def test_noise_that_serves(noise: Any, generator: torch.Generator) -> None:
 
 
 def test_noise_of_the_caller_is_described_and_never_built() -> None:
-    description = json.loads(json.dumps(capability.describe(NCE(Normal(0.0, 2.0), 3))))
-    assert description == {"part": "NCE", "noise": {"not saved": "Normal(loc: 0.0, scale: 2.0)"}, "ratio": 3}
-    with pytest.raises(RunError, match=r"load: Normal\(loc: 0\.0, scale: 2\.0\) is an object of the caller's, .* resume=True\)\."):
-        capability.build(description)
-    assert capability.build(json.loads(json.dumps(capability.describe(NCE(ratio=3))))) == NCE(ratio=3)
+    description = json.loads(json.dumps(descriptions.describe(NCE(Independent(Normal(torch.zeros(2), 2.0), 1), 3))))
+    assert description["noise"]["not saved"].startswith("Independent(Normal(")
+    with pytest.raises(RunError, match=r"load: Independent\(Normal.* is an object of the caller's, .* resume=True\)\."):
+        descriptions.build(description)
+
+
+def test_noise_that_is_a_plain_law_comes_back() -> None:
+    again = descriptions.build(json.loads(json.dumps(descriptions.describe(NCE(Normal(0.0, 2.0), 3)))))
+    assert (again.noise.loc, again.noise.scale, again.ratio) == (0.0, 2.0, 3)
+    assert descriptions.build(json.loads(json.dumps(descriptions.describe(NCE(ratio=3))))) == NCE(ratio=3)
 
 
 def test_the_contrast_of_sure_data_stays_finite() -> None:

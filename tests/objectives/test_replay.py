@@ -11,7 +11,7 @@ from partita.core.protocols import Batch
 from partita.data import as_rows
 from partita.models import RBM
 from partita.objectives import CD, PCD
-from partita.samplers import MALA
+from partita.samplers import MALA, Tempering
 
 ROWS = (torch.rand(40, 5, generator=torch.Generator().manual_seed(0)) < 0.4).float()
 
@@ -67,7 +67,16 @@ def test_bad_settings_of_a_replay_buffer(settings: dict[str, Any], words: str) -
         PCD(**settings)
 
 
-@pytest.mark.parametrize("objective", [PCD(MALA(), chains=40, active=10, steps=3), CD(MALA(), steps=3)], ids=["replay", "cd"])
+LADDER = Tempering(MALA(), betas=(0.0, 0.5, 1.0))
+ADAPTING = {
+    "replay": PCD(MALA(), chains=40, active=10, steps=3),
+    "replay of ladders": PCD(LADDER, chains=40, active=10, steps=3),
+    "cd": CD(MALA(), steps=3),
+    "cd by ladders": CD(LADDER, steps=3),
+}
+
+
+@pytest.mark.parametrize("objective", ADAPTING.values(), ids=ADAPTING)
 def test_what_a_sampler_learned_about_its_steps_stays(objective: Any) -> None:
     """The chains begin elsewhere at every update; the adaptation of the step size goes on."""
     g = torch.Generator().manual_seed(2)
@@ -75,10 +84,36 @@ def test_what_a_sampler_learned_about_its_steps_stays(objective: Any) -> None:
     state = objective.init(model, as_rows(x), generator=g)
 
     def known(state: Any) -> Any:
-        return (state.last if isinstance(objective, CD) else state.chains.moved).size
+        last = state.last if isinstance(objective, CD) else state.chains.moved
+        return getattr(last, "kernel", last).size
 
     counts = [int(known(state).count)]
     for _ in range(3):
         _, state, _ = objective.losses(model, Batch(x), state, generator=g)
         counts.append(int(known(state).count))
     assert counts == [0, 3, 6, 9]
+
+
+def test_a_ladder_in_a_buffer_keeps_its_lower_rungs() -> None:
+    """Only the top rung begins elsewhere, unless the number of chains is another."""
+    g = torch.Generator().manual_seed(2)
+    model, x = RBM(2, 3, visible_units="gaussian", generator=g), torch.randn(6, 2, generator=g)
+    state = LADDER.init(model, x, generator=g)
+    state, _ = LADDER.step(model, state, generator=g)
+    elsewhere = LADDER.place(model, state, x + 1)
+    assert torch.equal(elsewhere.ladder[:-1], state.ladder[:-1]) and torch.equal(elsewhere.x, x + 1)
+    assert torch.equal(elsewhere.kernel.size.average, state.kernel.size.average)
+    fewer = LADDER.place(model, state, x[:2])
+    assert fewer.ladder.shape == (3, 2, 2) and torch.equal(fewer.ladder[0], x[:2])
+
+
+def test_replay_computes_each_energy_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass where the active chains begin and one for each proposal; the loss has two more of its own."""
+    g = torch.Generator().manual_seed(2)
+    model, x = RBM(2, 3, visible_units="gaussian", generator=g), torch.randn(30, 2, generator=g)
+    objective = PCD(MALA(), chains=40, active=10, steps=3)
+    state = objective.init(model, as_rows(x), generator=g)
+    calls, own = [], RBM.free_energy
+    monkeypatch.setattr(RBM, "free_energy", lambda self, *a, **k: (calls.append(1), own(self, *a, **k))[1])
+    objective.losses(model, Batch(x), state, generator=g)
+    assert len(calls) == 1 + 3 + 2

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import partita
 from partita.core.errors import Diverged, InputError, Unsupported
+from partita.core.kernels import refreshed
 from partita.core.protocols import EnergyModel
 from partita.core.support import Real
 from partita.models import RBM, LatentEnergy, NeuralEnergy
@@ -180,7 +181,7 @@ def test_the_warm_up_finds_the_declared_acceptance_and_then_stops(sampler: Any, 
     assert float(within.min()) >= 1 - jitter - 1e-9 and float(within.max()) <= 1 + jitter + 1e-9  # nothing is adapted any more
     assert abs(float(torch.stack(seen).mean()) - sampler.acceptance) < 0.05
     assert int(state.size.count) == sampler.warm_up
-    learned = sampler.refresh(model, state)
+    learned = refreshed(sampler, model, state, generator=generator)
     assert int(learned.size.count) == sampler.warm_up // 2  # a model that learns goes on with the warm-up
     assert torch.equal(learned.size.average, state.size.average)
 
@@ -295,9 +296,14 @@ def test_wrong_energies_are_named(sampler: Any, generator: torch.Generator) -> N
 
 
 def test_a_step_size_that_explodes_is_named(generator: torch.Generator) -> None:
-    words = r"Langevin: chains on Strange must stay finite; got nan or infinity at step_size=0\.5\. Lower step_size, for example to 0\.05"
+    """At once, where the first step downhill climbs beyond reason, or when the chains are gone."""
+    words = r"Langevin: chains on Strange must stay finite; got a first step downhill that climbs by \S+ nats at step_size=0\.5\. Lower"
     with pytest.raises(Diverged, match=words):
         run(Strange("steep"), Langevin(0.5), torch.ones(4, 2), draws=20, generator=generator)
+    model = NeuralEnergy(MLP(2, 1, generator=generator), Real(2))
+    words = r"Langevin: chains on NeuralEnergy\(2\) must stay finite; got nan or infinity at step_size=3\. Lower step_size, .* to 0\.3"
+    with pytest.raises(Diverged, match=words):
+        run(model, Langevin(3.0), torch.ones(4, 2), draws=200, generator=generator)
 
 
 def test_zero_acceptance_is_named(generator: torch.Generator) -> None:

@@ -138,7 +138,8 @@ def test_the_kernels_agree_with_the_plain_sweep_on_a_larger_model(generator: tor
 def test_seeds_alone_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same generator, the same chains, whatever the number of threads; the state handed in is left alone."""
     model = make("lattice")
-    x = torch.ones(100, 6)
+    x = torch.ones(200, 6)  # four blocks of lanes
+    monkeypatch.setattr("partita.samplers.sweep.WORTH_THREADS", 0)
     results = []
     for seed, count in ((1, 1), (1, 2), (2, 1)):
         monkeypatch.setattr(torch, "get_num_threads", lambda count=count: count)

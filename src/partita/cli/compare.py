@@ -19,6 +19,8 @@ from partita.report import bake_off as picture
 from partita.training.bake_off import BakeOff, Contender, Entry, contenders_by_objective
 from partita.training.families import family_named, named_evaluator
 
+LIMIT = 0.5  # minutes for each contender, where nothing is said
+
 
 def report(
     source: str, model: str, objectives: str, pairs: list[str], budget: dict[str, Any], evaluator: str, out: Path | None, png: Path | None,
@@ -33,10 +35,10 @@ def report(
     contenders, left_out = contenders_by_objective(family, said.family, names, dataset.train)
     folder = free_path(Path("runs") / f"compare-{family.name}-{short_name(source)}") if out is None else out
     about = {"data": describe_data(source, dataset), "command": shlex.join(["partita", *sys.argv[1:]])}
-    contest = BakeOff(dataset, {**said.fit, **budget}, named_evaluator(evaluator, "compare"), seed, folder, about)
+    contest = BakeOff(dataset, {**said.fit, **budget}, LIMIT, named_evaluator(evaluator, "compare"), seed, folder, about)
     entries = _carry_out(contest, contenders, talk=not (as_json or quiet))
     title = f"{family.name} on {dataset.name}: {len(contest.scored)} {'training' if dataset.test is None else 'test'} rows"
-    _save(folder, title, entries, left_out, png)
+    _save(folder, title, entries, left_out, png, dataset.entropy)
     if as_json:
         show.print_json(_json(folder, title, entries, left_out))
     else:
@@ -50,9 +52,11 @@ def _carry_out(contest: BakeOff, contenders: Sequence[Contender], talk: bool) ->
 
     def announce(contender: Contender) -> bool:
         if talk:
-            typer.echo(f"{contender.name} ...")
+            typer.echo(f"{contender.name} ({1 + contenders.index(contender)} of {len(contenders)}) ...")
         return talk
 
+    if talk and not contest.options.keys() & {"minutes", "epochs", "steps"}:
+        typer.echo(f"{len(contenders)} objectives, at most {60 * LIMIT:.0f} seconds each; --minutes or --epochs gives them more or less.")
     entries = []
     for entry in contest.run(contenders, announce):
         entries.append(entry)
@@ -90,13 +94,13 @@ def _line(entry: Entry) -> list[str]:
     return [entry.name, f"{q.value:.3f}", interval, f"{q.se_data:.3f}", q.kind, verdict, f"{entry.seconds:.1f}"]
 
 
-def _save(folder: Path, title: str, entries: Sequence[Entry], left_out: dict[str, str], png: Path | None) -> None:
+def _save(folder: Path, title: str, entries: Sequence[Entry], left_out: dict[str, str], png: Path | None, entropy: float | None) -> None:
     """The table as JSON and the figure as HTML beside the runs."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "compare.json").write_text(show.as_json_text(_json(folder, title, entries, left_out)) + "\n")
     if any(entry.score is not None for entry in entries):
         try:
-            picture.write(entries, title, folder / "compare.html", png)
+            picture.write(entries, title, folder / "compare.html", png, None if entropy is None else -entropy)
         except InputError as error:
             show.caution(str(error))
 

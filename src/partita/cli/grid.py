@@ -1,5 +1,6 @@
 """The grid of every model with every part, for the terminal and as ``docs/grid.md``: ``python -m partita.cli.grid > docs/grid.md``."""
 
+import shutil
 from dataclasses import dataclass
 from string import ascii_lowercase
 
@@ -48,13 +49,25 @@ def print_grid() -> None:
     """Models by number, one block for each role, letters for reasons."""
     grid = make()
     show.table(["", ""], [[str(number), model] for number, model in enumerate(grid.models, 1)], "Models")
-    numbers = [str(number) for number in range(1, len(grid.models) + 1)]
     for role, parts in grid.marks.items():
-        typer.echo("")
-        show.table(["", *numbers], [[f"  {part}", *row] for part, row in parts.items()], ROLES.get(role, role), whole=len(numbers) + 1)
+        typer.echo(f"\n{ROLES.get(role, role)}")
+        for text in block(parts, len(grid.models), shutil.get_terminal_size().columns):
+            typer.echo(text)
     typer.echo(f"\n{RUNS} runs")
     for letter, reason in grid.notes.items():
         typer.echo(f"{letter} {reason}")
+
+
+def block(parts: dict[str, list[str]], models: int, width: int) -> list[str]:
+    """Lines of parts by numbers of models, as many models side by side as ``width`` holds, the others below."""
+    name = 2 + max(map(len, parts))
+    cell = 1 + max(len(str(models)), *(len(mark) for row in parts.values() for mark in row))
+    fit, lines = max(1, (width - name) // cell), []
+    for start in range(0, models, fit):
+        shown = range(start, min(start + fit, models))
+        lines.append(" " * name + "".join(f"{i + 1:>{cell}}" for i in shown))
+        lines += [f"  {part:<{name - 2}}" + "".join(f"{row[i]:>{cell}}" for i in shown) for part, row in parts.items()]
+    return lines
 
 
 def markdown() -> str:

@@ -46,6 +46,16 @@ def check_width(owner: str, parameter: str, x: Tensor, width: int, partner: str)
         raise invalid(owner, parameter, f"have shape (*, {width}) to match {partner}", tuple(x.shape))
 
 
+def check_categories(owner: str, parameter: str, x: Tensor, states: int) -> Tensor:
+    """``x`` as whole numbers from 0 to ``states`` - 1; another would silently be looked up in the table of a neighbour."""
+    code = x.long()
+    wrong = (code != x) | (code < 0) | (code >= states)
+    if wrong.any():
+        bad = wrong.nonzero()[0].tolist()
+        raise invalid(owner, parameter, f"hold whole numbers from 0 to {states - 1}", f"{x[tuple(bad)].item():g} at {_place(bad)}")
+    return code
+
+
 def check_finite(owner: str, parameter: str, x: Tensor, remedy: str = "Remove or impute the missing values first.") -> None:
     """No NaN and no infinity."""
     if x.is_floating_point() and not torch.isfinite(x).all():

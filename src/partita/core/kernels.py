@@ -1,8 +1,8 @@
 """What the users of a Markov kernel do with the state of its chains when the target or the place of the chains changes.
 
 A kernel that remembers energies, gradients or step sizes offers ``place(model, state, x)`` (the same chains at ``x`` under ``model``)
-and ``refresh(model, state)`` (the model has learned). One that remembers only x needs neither. A kernel whose step sizes can be tuned
-along a path and then frozen offers ``tuned(model, generator=...)``.
+and ``reopen(state)`` (the model has learned, so the warm-up goes on). One that remembers only x needs neither. A kernel whose step sizes
+can be tuned along a path and then frozen offers ``tuned(model, generator=...)``.
 """
 
 from typing import Any
@@ -22,9 +22,11 @@ def placed(kernel: Sampler, model: EnergyModel, state: Any, x: Tensor, field: Fi
     return kernel.init(model, x, generator=generator)
 
 
-def refreshed(kernel: Sampler, model: EnergyModel, state: Any) -> Any:
-    """The state after the parameters of ``model`` have changed."""
-    return kernel.refresh(model, state) if hasattr(kernel, "refresh") else state  # type: ignore[attr-defined]
+def refreshed(kernel: Sampler, model: EnergyModel, state: Any, x: Tensor | None = None, *, generator: torch.Generator) -> Any:
+    """The state after the parameters of ``model`` have changed; at ``x``, if the chains begin elsewhere."""
+    if x is not None or hasattr(kernel, "place"):
+        state = placed(kernel, model, state, state.x if x is None else x, generator=generator)
+    return kernel.reopen(state) if hasattr(kernel, "reopen") else state  # type: ignore[attr-defined]
 
 
 def tuned(kernel: Sampler, model: EnergyModel, *, generator: torch.Generator) -> Sampler:

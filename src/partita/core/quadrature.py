@@ -10,25 +10,25 @@ Letters: D coordinates, n cells of each.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from partita.core import rng
+from partita.core.cubature import NOT_A_NUMBER, Energy, adaptive
 from partita.core.errors import Diverged
 
 CHUNK = 1 << 17  # points at once
 DROP = 36.0  # nats below the top at which a density counts as fallen off: rounding of float64
 COARSE = {1: 400, 2: 96, 3: 40}  # cells of each coordinate on the first grid
-GROWTH = 1.5  # of the number of cells from one grid to the next; no whole number, so that errors do not repeat
 MOST_POINTS = 1 << 22
 MARGIN = 10.0  # deviations of the known points by which the first grid reaches beyond them; it sees a peak eight of its widths away
 EXPANSIONS = 60
-WITNESS_SLACK = 2.0  # nats by which a known point may lie above the highest of the grid
-
-Energy = Callable[[Tensor], Tensor]
+DESCENTS, DESCENT_STEPS = 48, 40  # points that roll downhill from the known ones, as many from far away, and their steps
+KEY = 413
 
 
 class Box(NamedTuple):
@@ -39,7 +39,7 @@ class Box(NamedTuple):
 
 
 class Integral(NamedTuple):
-    """log of an integral, how far the last two grids were apart, and the last grid's number of points."""
+    """log of an integral, by how much its parts disagree, how many points it took, and the box that it was taken over."""
 
     value: float
     error: float
@@ -80,26 +80,52 @@ def around(rows: Tensor, margin: float) -> Box:
 
 @torch.no_grad()
 def integrate(energy: Energy, rows: Tensor, tolerance: float) -> Integral:
-    """log of the integral of exp(-F) over all of space, on finer and finer grids until two of them agree.
+    """log of the integral of exp(-F) over all of space, in boxes that are halved until they agree with their parts.
 
     Arguments:
         energy: F, ``(m, D) -> (m,)``.
-        rows: Points that say where to look, ``(N, D)``: the box begins around them and no peak at them may be missed.
-        tolerance: Largest difference of the last two grids, in nats.
+        rows: Points that say where to look, ``(N, D)``: the box begins around them, and no peak at them, or downhill from them, is missed.
+        tolerance: Largest disagreement, in nats.
     """
-    width, known = rows.shape[1], -energy(rows)
-    n, witness = COARSE[width], float(known.max())
-    box = mass_box(energy, around(rows, MARGIN), n, rows, known)
-    last, error, top = math.nan, math.inf, -math.inf
-    while True:
-        parts = [-energy(x) for x in cells(box, n)]
-        top = max(top, *(float(part.max()) for part in parts))
-        value = float(torch.logsumexp(torch.stack([torch.logsumexp(part, 0) for part in parts]), 0) + log_cell(box, n))
-        error = math.inf if math.isnan(last) or top < witness - WITNESS_SLACK else abs(value - last)
-        following = math.ceil(GROWTH * n)
-        if error <= tolerance or following**width > MOST_POINTS:
-            return Integral(value, error, n**width, box)
-        n, last = following, value
+    starts = torch.cat([rows[:: max(1, len(rows) // DESCENTS)], far_points(rows)])
+    modes = descend(energy, starts, rows.std(0).mean())
+    heights = -energy(modes)
+    rows = torch.cat([rows, modes[heights > heights.max() - DROP]])
+    known = -energy(rows)
+    if bool((torch.isnan(known) | (known == math.inf)).any()):
+        raise Diverged(NOT_A_NUMBER)
+    box = mass_box(energy, around(rows, MARGIN), COARSE[rows.shape[1]], rows, known)
+    found = adaptive(energy, *box, rows, known, tolerance, MOST_POINTS)
+    return Integral(found.value, found.error, found.points, box)
+
+
+def descend(energy: Energy, x: Tensor, size: Tensor) -> Tensor:
+    """Where points roll downhill, ``(N, D)``: by steps along the slope that lengthen while they help and shorten where they do not."""
+    step = size.expand(len(x), 1)
+    value, slope = _with_slope(energy, x)
+    for _ in range(DESCENT_STEPS):
+        trial = x - step * slope / slope.norm(dim=-1, keepdim=True).clamp_min(1e-30)
+        there, onwards = _with_slope(energy, trial)
+        better = (there < value)[:, None]
+        value, x, slope = torch.where(better[:, 0], there, value), torch.where(better, trial, x), torch.where(better, onwards, slope)
+        step = torch.where(better, 1.5 * step, 0.3 * step)
+    return x
+
+
+def far_points(rows: Tensor) -> Tensor:
+    """Points in all directions around rows, up to a thousand of their deviations away; always the same directions."""
+    u = rng.normal((DESCENTS, rows.shape[1]), torch.zeros((), dtype=torch.float64), rng.keyed(KEY, rows.shape[1])).to(rows)
+    radius = torch.logspace(0, 3, DESCENTS, dtype=rows.dtype, device=rows.device)[:, None]
+    return rows.mean(0) + radius * rows.std(0) * u / u.norm(dim=-1, keepdim=True)
+
+
+def _with_slope(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
+    """F and its slope; a flat one where it has none."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        value = energy(x)
+        slope = torch.autograd.grad(value.sum(), x)[0] if value.requires_grad else torch.zeros_like(x)
+    return value.detach(), torch.nan_to_num(slope)
 
 
 def mass_box(energy: Energy, box: Box, n: int, rows: Tensor, known: Tensor) -> Box:
@@ -109,10 +135,10 @@ def mass_box(energy: Energy, box: Box, n: int, rows: Tensor, known: Tensor) -> B
     """
     for _ in range(EXPANSIONS):
         log_p = torch.cat([-energy(x) for x in cells(box, n)]).view([n] * len(box.low))
-        if torch.isnan(log_p).any():
-            raise Diverged("quadrature: the free energy must be a number everywhere; got nan. Look at the model's parameters.")
+        if bool((torch.isnan(log_p) | (log_p == math.inf)).any()):
+            raise Diverged(NOT_A_NUMBER)
         top = max(float(log_p.max()), float(known.max()))
-        first, last = _extent(log_p > min(top - DROP, float(log_p.max()) - 1e-9))
+        first, last = _extent(log_p >= min(top - DROP, float(log_p.max())))
         delta, reach = (box.high - box.low) / n, 0.5 * (box.high - box.low)
         if (first > 0).all() and (last < n - 1).all():
             return _holding(Box(box.low + (first - 1) * delta, box.low + (last + 2) * delta), rows[known > top - DROP], delta)

@@ -16,7 +16,6 @@ from torch.nn import functional
 from partita.core.checks import check_count, check_real
 from partita.nets.base import Net, activation, linear
 
-
 aten = torch.ops.aten
 BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # a gradient and the input of the activation, torch's own formulas
     "silu": aten.silu_backward,
@@ -67,7 +66,7 @@ class MLP(Net):
 
     @torch.no_grad()
     def pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """f(x) and d -> d' df/dx, row by row, by the chain rule written out: for samplers, which need it often and nothing else of autograd."""
+        """f(x), and d -> d' df/dx row by row: the chain rule written out, for samplers, which need it often and no more of autograd."""
         inputs, value, linears = [], x, [layer for layer in self.layers if isinstance(layer, nn.Linear)]
         for layer in linears[:-1]:
             inputs.append(functional.linear(value, layer.weight, layer.bias))

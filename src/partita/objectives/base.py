@@ -21,6 +21,10 @@ class GradientObjective:
     deterministic: ClassVar[bool] = False
     in_nats: ClassVar[bool] = True
 
+    def deterministic_on(self, model: Any) -> bool:
+        """Whether the loss of this model is a function of the batch alone; as ``deterministic`` says unless the model decides."""
+        return self.deterministic
+
     def precondition(self, model: Any, state: Any) -> None:
         """Gradients stay as they are."""
 

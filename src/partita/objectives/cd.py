@@ -12,7 +12,7 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_count
-from partita.core.kernels import placed, refreshed
+from partita.core.kernels import refreshed
 from partita.core.protocols import Batch, Data, EnergyModel, Sampler
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 
@@ -53,7 +53,7 @@ class CD(GradientObjective):
     ) -> tuple[dict[str, Tensor], Restarted, dict[str, Tensor]]:
         bare = unwrapped(model)
         sampler = resolve_sampler(self.sampler, bare)
-        chains = refreshed(sampler, bare, placed(sampler, bare, state.last, batch.x, generator=generator))
+        chains = refreshed(sampler, bare, state.last, batch.x, generator=generator)
         for _ in range(self.steps):
             chains, _ = sampler.step(bare, chains, generator=generator)
         loss = weighted_mean(model(batch.x), batch.weight) - weighted_mean(model(chains.x), batch.weight)

@@ -2,8 +2,8 @@ r"""Exact maximum likelihood, where the partition function can be summed or inte
 
 .. math:: \ell(\theta) = E_{\mathrm{data}}[F(x)] + \log Z          (theory/learning.md, eq. 6.1)
 
-On one or two real coordinates Z is an integral, taken on a grid around the data that is shifted at random for each update: unbiased, and
-no peak can hide between the points.
+On one or two real coordinates Z is an integral, taken on a grid around the data. For a network the grid is shifted at random for each
+update: unbiased, and no peak can hide between the points; other densities are smooth on the scale of the data, and their grid stays.
 """
 
 from dataclasses import dataclass
@@ -41,6 +41,10 @@ class ExactLikelihood(GradientObjective):
 
     deterministic: ClassVar[bool] = True
 
+    def deterministic_on(self, model: Any) -> bool:
+        """All but the integral of a network, whose grid is shifted at random."""
+        return not (_integrates(model) and "network" in model.offers)
+
     def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Nothing | Grid:
         require("ExactLikelihood", model)
         return grid_around(data, model.device_like, generator) if _integrates(model) else Nothing()
@@ -50,7 +54,7 @@ class ExactLikelihood(GradientObjective):
     ) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
         bare = unwrapped(model)
         if _integrates(bare):
-            shift = rng.uniform((bare.support.width,), batch.x, generator)
+            shift = 0.5 if self.deterministic_on(bare) else rng.uniform((bare.support.width,), batch.x, generator)
             loss = weighted_mean(model(batch.x), batch.weight) + log_integral(model, state.box, int(state.n), shift)
         elif isinstance(bare, EnergyModel):
             side = min(bare.sides(), key=lambda side: side.support.bits)

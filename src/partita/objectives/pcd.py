@@ -16,7 +16,7 @@ from torch import Tensor
 from partita.core import capability, rng
 from partita.core.checks import check_count, check_real
 from partita.core.errors import invalid
-from partita.core.kernels import placed, refreshed
+from partita.core.kernels import refreshed
 from partita.core.protocols import Batch, Data, EnergyModel, Sampler
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 from partita.objectives.cd import resolve_centering, resolve_sampler
@@ -81,10 +81,10 @@ class PCD(GradientObjective):
         loss = weighted_mean(model(batch.x), batch.weight) - model(chains.x, getattr(chains, "field", None)).mean()
         return {"model": loss}, state._replace(chains=kept), {"energy_gap": loss.detach()}
 
-    def _moved(self, model: EnergyModel, chains: Any, generator: torch.Generator) -> tuple[Any, Any]:
-        """All chains k steps on, to learn from and to keep."""
+    def _moved(self, model: EnergyModel, chains: Any, generator: torch.Generator, x: Tensor | None = None) -> tuple[Any, Any]:
+        """All chains, beginning at ``x`` if it is given, k steps on: to learn from and to keep."""
         sampler = resolve_sampler(self.sampler, model)
-        chains = refreshed(sampler, model, chains)
+        chains = refreshed(sampler, model, chains, x, generator=generator)
         for _ in range(self.steps):
             chains, _ = sampler.step(model, chains, generator=generator)
         chains = with_field(model, chains)
@@ -98,8 +98,7 @@ class PCD(GradientObjective):
         fresh = model.reference().draw(self.active, generator=generator).to(buffer.x)
         anew = rng.uniform((self.active, 1), fresh, generator) < self.restart
         start = torch.where(anew, fresh, buffer.x[index])
-        chains = placed(resolve_sampler(self.sampler, model), model, buffer.moved, start, generator=generator)
-        moved, _ = self._moved(model, chains, generator)
+        moved, _ = self._moved(model, buffer.moved, generator, start)
         return moved, Buffer(buffer.x.index_copy(0, index, moved.x), moved)
 
     def precondition(self, model: Any, state: Persistent) -> None:

@@ -11,8 +11,8 @@ COLOURS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#7
 MISSES = 3.0  # curves are drawn from this many times the spread of the scores below the worst of them
 
 
-def figure(entries: Sequence[Entry], title: str) -> Any:
-    """A plotly figure of the entries that have a score, best on top."""
+def figure(entries: Sequence[Entry], title: str, ceiling: float | None = None) -> Any:
+    """A plotly figure of the entries that have a score, best on top; a dotted line where no model scores higher on average, if known."""
     from plotly.subplots import make_subplots
 
     scored = sorted((entry for entry in entries if entry.score is not None), key=lambda entry: entry.score.value)  # type: ignore[union-attr]
@@ -27,15 +27,17 @@ def figure(entries: Sequence[Entry], title: str) -> Any:
         _add_curve(drawn, entry, colour)
     drawn.update_yaxes(categoryorder="array", categoryarray=[entry.name for entry in scored], row=1, col=1)
     drawn.update_xaxes(title="nats per row", row=1, col=1)
+    if ceiling is not None:
+        drawn.add_vline(ceiling, line_dash="dot", line_color="#777777", row=1, col=1)  # type: ignore[arg-type]
     if curves:
         drawn.update_xaxes(title="seconds", type="log", dtick="D2", row=1, col=2)
         drawn.update_yaxes(title="nats per row", range=_visible(scored), row=1, col=2)
     return drawn.update_layout(title=title, template="plotly_white", width=1100, height=200 + 32 * max(8, len(scored)), showlegend=False)
 
 
-def write(entries: Sequence[Entry], title: str, html: Path | None, png: Path | None = None) -> None:
+def write(entries: Sequence[Entry], title: str, html: Path | None, png: Path | None = None, ceiling: float | None = None) -> None:
     """Write the figure as one HTML file that needs nothing else, and as a PNG if asked for."""
-    drawn = figure(entries, title)
+    drawn = figure(entries, title, ceiling)
     if html is not None:
         html.parent.mkdir(parents=True, exist_ok=True)
         drawn.write_html(html, include_plotlyjs=True)

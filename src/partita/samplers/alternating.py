@@ -82,9 +82,9 @@ class Alternating:
         """The same chains at ``x``; their energy given h is computed by the step, when h is known."""
         return state._replace(x=x)
 
-    def refresh(self, model: EnergyModel, state: AlternatingState) -> AlternatingState:
+    def reopen(self, state: AlternatingState) -> AlternatingState:
         """The model has learned, so the warm-up goes on."""
-        return state._replace(inner=self.kernel.refresh(model, state.inner))
+        return state._replace(inner=self.kernel.reopen(state.inner))
 
     @torch.no_grad()
     def step(self, model: Any, state: AlternatingState, *, generator: torch.Generator) -> tuple[AlternatingState, Info]:

@@ -52,7 +52,10 @@ class Info(NamedTuple):
 
 
 def energy_and_gradient(owner: str, model: EnergyModel, x: Tensor) -> tuple[Tensor, Tensor]:
-    """F(x) and its gradient, ``(*, D) -> (*), (*, D)``, from one forward and one backward pass."""
+    """F(x) and its gradient, ``(*, D) -> (*), (*, D)``: as the model knows them, or from one forward and one backward pass."""
+    known = model.slope(x)
+    if known is not None:
+        return known
     x = x.detach().requires_grad_()
     with torch.enable_grad():
         energy = model.free_energy(x)
@@ -104,7 +107,7 @@ class Metropolis(ABC):
         owner = type(self).__name__
         check_real(owner, "step_size", self.step_size, 0, open_low=True)
         check_count(owner, "warm_up", self.warm_up, 0)
-        if not 0 < self.acceptance < 1:
+        if check_real(owner, "acceptance", self.acceptance, 0, 1, open_low=True) == 1:
             raise invalid(owner, "acceptance", "lie between 0 and 1", self.acceptance)
 
     @abstractmethod
@@ -126,9 +129,9 @@ class Metropolis(ABC):
         """The same chains at ``x`` under ``model``."""
         return State(x, *energy_and_gradient(type(self).__name__, model, x), state.size)
 
-    def refresh(self, model: EnergyModel, state: State) -> State:
-        """The model has learned: its energy is computed again, and the warm-up goes on."""
-        return self.place(model, state, state.x)._replace(size=sizes.reopened(state.size, self.warm_up))
+    def reopen(self, state: State) -> State:
+        """The model has learned, so the warm-up goes on."""
+        return state._replace(size=sizes.reopened(state.size, self.warm_up))
 
     @torch.no_grad()
     def step(self, model: EnergyModel, state: State, *, generator: torch.Generator) -> tuple[State, Info]:

@@ -12,8 +12,9 @@ import math
 import numpy as np
 from numba import float32, int32, njit, uint32
 
-from partita.core.xoshiro import LANES, UNIT, _next
+from partita.core.xoshiro import UNIT, _next
 
+LANES = 64  # chains side by side: several vector registers of them, so that finding a neighbour costs little beside the sums
 LOG2_E = np.float32(1 / math.log(2))
 POWERS = [np.float32(math.log(2) ** k / math.factorial(k)) for k in range(7)]  # of 2^f for |f| <= 1/2, to 1e-7
 C0, C1, C2, C3, C4, C5, C6 = POWERS

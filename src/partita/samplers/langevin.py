@@ -22,6 +22,8 @@ from partita.core.errors import Diverged
 from partita.core.protocols import EnergyModel
 from partita.samplers.gradient import Metropolis, State, check_start, energy_and_gradient, leapfrog
 
+EXPLODED = 1e3  # nats for each coordinate by which a step downhill may climb
+
 
 class Position(NamedTuple):
     """The chains."""
@@ -56,9 +58,14 @@ class Langevin:
     def __post_init__(self) -> None:
         check_real("Langevin", "step_size", self.step_size, 0, open_low=True)
 
+    @torch.no_grad()
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Position:
         require("Langevin", model)
-        check_start("Langevin", model, *energy_and_gradient("Langevin", model, x))
+        energy, gradient = energy_and_gradient("Langevin", model, x)
+        check_start("Langevin", model, energy, gradient)
+        rise = float((model.free_energy(x - 0.5 * self.step_size**2 * gradient) - energy).mean())
+        if not rise <= EXPLODED * x.shape[-1]:
+            raise self._explosion(model, f"a first step downhill that climbs by {rise:.3g} nats")
         return Position(x)
 
     @torch.no_grad()
@@ -67,9 +74,12 @@ class Langevin:
         noise = rng.normal(state.x.shape, state.x, generator)
         x = torch.add(state.x, gradient, alpha=-0.5 * self.step_size**2).add_(noise, alpha=self.step_size)
         if not math.isfinite(x.sum()):  # one pass over the chains
-            raise Diverged(f"Langevin: chains on {model.title()} must stay finite; got nan or infinity at step_size={self.step_size:g}. "
-                           f"Lower step_size, for example to {self.step_size / 10:g}, or use MALA, which rejects such steps.")  # fmt: skip
+            raise self._explosion(model, "nan or infinity")
         return Position(x), Moved(state.x, x)
+
+    def _explosion(self, model: EnergyModel, got: str) -> Diverged:
+        return Diverged(f"Langevin: chains on {model.title()} must stay finite; got {got} at step_size={self.step_size:g}. "
+                        f"Lower step_size, for example to {self.step_size / 10:g}, or use MALA, which rejects such steps.")  # fmt: skip
 
 
 @dataclass(frozen=True)

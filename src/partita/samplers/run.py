@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_count
+from partita.core.checks import check_count, check_rows
 from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler
 from partita.diagnostics.chains import ChainReport, summarise_chains
@@ -48,6 +48,8 @@ def run(
     check_count("run", "draws", draws)
     check_count("run", "thin", thin)
     check_count("run", "burn_in", burn_in, 0)
+    check_rows("run", "x", x)
+    x = x.to(model.device_like)
     model.support.check(x, "run")
     summarise = statistic or (lambda rows: model.free_energy(rows)[:, None])
     state = sampler.init(model, x, generator=generator)

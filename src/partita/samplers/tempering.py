@@ -13,7 +13,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.errors import invalid
-from partita.core.kernels import placed, refreshed
+from partita.core.kernels import placed
 from partita.core.protocols import EnergyModel, Sampler
 
 
@@ -78,9 +78,15 @@ class Tempering:
         ladder, swapped = exchange(model, inner.x, self._betas(state.ladder), int(state.parity), generator)
         return LadderState(ladder, 1 - state.parity, self._remembered(inner)), LadderInfo(info, swapped)
 
-    def refresh(self, model: EnergyModel, state: LadderState) -> LadderState:
+    def place(self, model: EnergyModel, state: LadderState, x: Tensor) -> LadderState:
+        """The ladder with its top rung at ``x``; the others go on where they are, or at ``x`` too where the number of chains is another."""
+        same = state.ladder.shape[1:] == x.shape
+        ladder = torch.cat([state.ladder[:-1], x[None]]) if same else x.expand(len(self.betas), *x.shape).clone()
+        return state._replace(ladder=ladder)
+
+    def reopen(self, state: LadderState) -> LadderState:
         """The model has learned: so must the kernel's step sizes."""
-        return state._replace(kernel=refreshed(self.kernel, self._rungs(model, state.ladder), state.kernel))
+        return state._replace(kernel=self.kernel.reopen(state.kernel)) if hasattr(self.kernel, "reopen") else state  # type: ignore[attr-defined]
 
     def _remembered(self, inner: Any) -> Any:
         return inner if hasattr(self.kernel, "place") else ()

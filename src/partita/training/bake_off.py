@@ -3,6 +3,7 @@
 A contender that fails is an entry that says why; the others finish.
 """
 
+import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +23,15 @@ from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding
 from partita.training.families import Family
 from partita.training.families.by_gradient import NAMED, OBJECTIVES
-from partita.training.loop import PartitaWarning, fit
+from partita.training.loop import PartitaWarning, fit, start_session
+from partita.training.recipes import resolve_settings
 from partita.training.run import Run
+from partita.training.session import Session
 from partita.training.splits import encoded_parts
 
 EXACT_BITS = 16  # a bake-off of all objectives sums at most 2^16 states at every step; more where exact is asked for by name
-SCORING = 2  # what a stream of random numbers is for
+SCORING, TIMING = 2, 3  # what a stream of random numbers is for
+TIMING_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class BakeOff:
     Arguments:
         dataset: Rows to learn from, to validate on and to score on.
         options: Of every fit: minutes, epochs, learning_rate, ...; what is not said is left to each contender's recipe.
+        limit: Minutes that each contender may take at most, where options do not say how long; a recipe that would take longer is cut
+            to as many steps as fit, so that no contender is given more time than another.
         evaluator: Of log Z or of the likelihood; chosen by the capability table if not given.
         seed: Of every contender alike: same first parameters, same order of rows, same draws.
         out: Folder in which every contender leaves a run; nothing is written without it.
@@ -83,6 +89,7 @@ class BakeOff:
 
     dataset: Dataset
     options: dict[str, Any] = field(default_factory=dict)
+    limit: float | None = None
     evaluator: Any = None
     seed: int = 0
     out: Path | None = None
@@ -118,16 +125,37 @@ class BakeOff:
         train, validation = encoded_parts(self.dataset, encoding, self.seed)
         generator = torch.Generator().manual_seed(self.seed)
         model, objective = contender.family.build(train, contender.settings, generator=generator)
+        options = self._budget(model, objective, train)
         family = {"name": contender.family.name, "settings": contender.family.resolve(contender.settings)}
         about = {**self.about, "family": family, "encoding": encoding.as_json(), "seed": self.seed}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
             return fit(model, train, objective, validation=validation, out=None if self.out is None else self.out / contender.name,
-                       about=about, progress=progress, log_jacobian=encoding.log_jacobian, generator=generator, **self.options)  # fmt: skip
+                       about=about, progress=progress, log_jacobian=encoding.log_jacobian, generator=generator, **options)  # fmt: skip
+
+    def _budget(self, model: Any, objective: Any, rows: Rows) -> dict[str, Any]:
+        """The options of one fit: as they are, or with the shared limit where its recipe would take longer."""
+        settings = resolve_settings(model, objective, len(rows), self.options)
+        by_itself = hasattr(objective, "update") or settings.optimizer == "lbfgs"  # these stop when they are done
+        if self.limit is None or by_itself or any(self.options.get(name) is not None for name in ("epochs", "steps", "minutes")):
+            return self.options
+        session = start_session(copy.deepcopy(model), rows, objective, settings, generator=rng.keyed(self.seed, TIMING))
+        fits = seconds_per_step(session) * session.total <= 60 * self.limit
+        return self.options if fits else {**self.options, "minutes": self.limit}
 
     def _table(self) -> np.ndarray:
         """The rows to score on, in float64; grey levels drawn in the same way for everyone."""
         return self.scored.tensor(rng.keyed(self.seed, SCORING, 1)).numpy().astype(np.float64)
+
+
+def seconds_per_step(session: Session) -> float:
+    """Of a fit that is thrown away: the median of a few."""
+    times, started = [], time.monotonic()
+    while len(times) < 3 or time.monotonic() - started < TIMING_SECONDS:
+        begun = time.monotonic()
+        session.advance()
+        times.append(time.monotonic() - begun)
+    return sorted(times)[len(times) // 2]
 
 
 def contenders_by_objective(

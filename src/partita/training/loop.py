@@ -145,7 +145,7 @@ def _settled(session: Session) -> str:
     if session.optimiser is None:
         falls = session.objective.converges and session.step > 1
         return "converged" if falls and abs(session.progress) <= session.settings.tolerance else ""
-    if session.settings.optimizer != "lbfgs":
+    if session.settings.optimizer not in ("lbfgs", "natural") or not session.settings.exactly_minimises(session.objective, session.bare):
         return ""
     if session.gradient_size() <= session.settings.tolerance:
         return "converged"

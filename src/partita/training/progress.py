@@ -1,8 +1,10 @@
-"""A progress bar with rate, time left, loss and validation; silent unless asked for."""
+"""A progress bar with rate, time left, loss and validation, or a line now and then where there is no terminal; silent unless asked for."""
 
 import time
 from types import TracebackType
 from typing import Any
+
+SECONDS_BETWEEN_LINES = 10.0  # in a file or a pipe, which show no bar that moves
 
 
 class Display:
@@ -18,7 +20,7 @@ class Display:
         if self.bar is not None:
             self.bar.start()
             self.task = self.bar.add_task("fit", total=self.total, completed=self.start, note="", rate="")
-            self.begun = time.monotonic()
+            self.begun = self.printed = time.monotonic()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -33,7 +35,11 @@ class Display:
         self.shown = now
         rate = (step - self.start) / max(now - self.begun, 1e-9)
         loss = "  ".join(f"{name} {value:.3g}" for name, value in record.items() if name == "model")
-        self.bar.update(self.task, completed=step, rate=f"{rate:.0f} steps/s", note=f"{loss.replace('model', 'loss')}{self.validation}")
+        note = f"{loss.replace('model', 'loss')}{self.validation}"
+        self.bar.update(self.task, completed=step, rate=f"{rate:.0f} steps/s", note=note)
+        if not self.bar.console.is_terminal and now - self.printed > SECONDS_BETWEEN_LINES:
+            self.printed = now
+            self.bar.console.print(f"  {step} of {self.total} steps, {rate:.0f} a second  {note}", highlight=False)
 
     def show(self, validation: float) -> None:
         """Remember the latest validation."""

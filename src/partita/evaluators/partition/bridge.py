@@ -10,24 +10,28 @@ Letters: C chains, T temperatures, n draws.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from scipy.optimize import brentq
+from scipy.special import stdtrit
 from torch import Tensor
 
 from partita.core import capability
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
-from partita.core.quantity import Quantity, Verdict, half_width, worst
+from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
-from partita.diagnostics.weights import pareto_khat
 from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.between import Between
+from partita.evaluators.partition.reverse_ais import settle
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
 RHAT_PUBLISH = 1.2
+DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the first half of the draws and the second
+SE_TIGHT, SE_LOOSE = 0.5, 1.0  # nats; the error is linear in the chains' influence, which holds only where it is small
+STEPS_ON_A_RUNG = 10  # of the kernel, on the way to where the ladders begin
 
 
 class Ratio(NamedTuple):
@@ -60,6 +64,14 @@ def _relative_variance(values: Tensor) -> float:
     return float(values.var(correction=0) / values.mean().square().clamp_min(1e-300))
 
 
+class Seen(NamedTuple):
+    """What C ladders show in n steps: energy differences of each rung to the one above and below, and what must have mixed."""
+
+    up: Tensor  # (T - 1, C, n)
+    down: Tensor  # (T - 1, C, n)
+    energies: Tensor  # (T, C, n)
+
+
 @dataclass(frozen=True)
 class Bridge:
     """log Z from a tempered ladder in equilibrium, Bennett's ratio between each two neighbours.
@@ -86,46 +98,30 @@ class Bridge:
         check_count("Bridge", "burn_in", self.burn_in, 0)
 
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
-        kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
-        betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
-        up, down, energies = self._collect(model, kernel, betas, generator)
-        report = summarise_chains(energies)
-        value, se, overlap = ladder_ratio(up, down)
-        half = half_width(se, self.level)
-        value += float(model.reference().log_z)
-        return Quantity(
-            value,
-            value - half,
-            value + half,
-            level=self.level,
-            kind="estimate",
-            method="Bennett's ratio on a tempered ladder",
-            verdict=worst(_verdict(overlap, report), "loose" if model.anchor_rows(1) is None else "tight"),
-            details={
-                "overlap": overlap,
-                "rhat": report.rhat,
-                "ess": report.ess_bulk,
-                "khat": max(pareto_khat(log_w.flatten()) for log_w in (*up, *down)),
-                "chains": self.chains,
-                "temperatures": len(betas),
-                "se": se,
-            },
-        )
+        q = ladder_quantity(self.look(model, generator=generator), float(model.reference().log_z), self.level)
+        return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
 
     def ratio(self, a: EnergyModel, b: EnergyModel, *, generator: torch.Generator) -> Quantity:
         """log Z_a - log Z_b of two models on one support, along the path (1 - beta) F_b + beta F_a between them."""
         return self(Between(b, a), generator=generator)
 
-    def _starts(self, model: EnergyModel, generator: torch.Generator) -> Tensor:
-        """Draws of the reference, and for every second ladder a training row if the model remembers any."""
-        x, rows = from_reference(model, self.chains, generator), model.anchor_rows(self.chains)
-        return x if rows is None else torch.where((torch.arange(len(x)) % 2 == 0)[:, None].to(x.device), x, rows)
+    def _starts(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Tensor:
+        """Where the rungs begin, ``(T, C, D)``: annealed up from the reference; every second ladder down from a training row, if known."""
+        up = climb(model, kernel, betas, from_reference(model, self.chains, generator), generator)
+        rows = model.anchor_rows(self.chains)
+        if rows is None:
+            return up
+        down = climb(model, kernel, betas.flip(0), rows, generator).flip(0)
+        return torch.where((torch.arange(self.chains) % 2 == 0)[:, None].to(up.device), up, down)
 
     @torch.no_grad()
-    def _collect(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Energy differences to the rung above and below, ``(T - 1, C, n)``, and the energy at beta = 1, ``(C, n, 1)``."""
+    def look(self, model: EnergyModel, *, generator: torch.Generator) -> Seen:
+        """Run the ladders and keep what they show."""
+        kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
+        betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
         ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
-        state: Any = ladder.init(model, self._starts(model, generator), generator=generator)
+        starts = self._starts(model, kernel, betas, generator)
+        state: Any = ladder.init(model, starts[-1], generator=generator)._replace(ladder=starts)
         up, down, energies = [], [], []
         for step in range(self.burn_in + self.draws):
             state, _ = ladder.step(model, state, generator=generator)
@@ -133,8 +129,43 @@ class Bridge:
                 above, below, own = neighbour_differences(model, state.ladder, betas)
                 up.append(above)
                 down.append(below)
-                energies.append(own)
-        return torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, 1)[..., None]
+                energies.append(torch.cat([above, own[None].double()]))
+        return Seen(torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, -1))
+
+
+def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:
+    """log Z from what independent ladders show."""
+    report = summarise_chains(seen.energies.movedim(0, -1))
+    delta, se, overlap = ladder_ratio(seen.up, seen.down)
+    drift, (rungs, chains, _) = drift_between_halves(seen.up, seen.down), seen.energies.shape
+    value, half = log_z0 + delta, float(stdtrit(chains - 1, 0.5 + level / 2)) * se  # Student's, for the error comes from few ladders
+    return Quantity(
+        value,
+        value - half,
+        value + half,
+        level=level,
+        kind="estimate",
+        method="Bennett's ratio on a tempered ladder",
+        verdict=_verdict(overlap, report, drift, se),
+        details={
+            "overlap": overlap,
+            "drift": drift,
+            "rhat": report.rhat,
+            "ess": report.ess_bulk,
+            "chains": chains,
+            "temperatures": rungs,
+            "se": se,
+        },
+    )
+
+
+def climb(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
+    """Chains that go from rung to rung, with some steps on each; where they were, ``(T, C, D)``."""
+    places = []
+    for beta in betas.tolist():
+        x = settle(model.annealed(beta), kernel, x, generator, STEPS_ON_A_RUNG)
+        places.append(x)
+    return torch.stack(places)
 
 
 def neighbour_differences(model: EnergyModel, ladder: Tensor, betas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -155,6 +186,13 @@ def ladder_ratio(up: Tensor, down: Tensor) -> Ratio:
     return Ratio(sum(step.value for step in steps), se, min(step.overlap for step in steps))
 
 
+def drift_between_halves(up: Tensor, down: Tensor) -> float:
+    """How far the ratio of the first half of the draws is from that of the second, in standard errors: near one in equilibrium."""
+    half = up.shape[-1] // 2
+    first, second = ladder_ratio(up[..., :half], down[..., :half]), ladder_ratio(up[..., half:], down[..., half:])
+    return abs(second.value - first.value) / max(math.hypot(first.se, second.se), 1e-12)
+
+
 def _influence(up: Tensor, down: Tensor, delta: float) -> Tensor:
     """How far each chain moves the solution of Bennett's equation, ``(C, n), (C, n) -> (C,)``."""
     f, r = torch.sigmoid(up - delta), torch.sigmoid(down + delta)
@@ -162,8 +200,10 @@ def _influence(up: Tensor, down: Tensor, delta: float) -> Tensor:
     return (f.sum(1) - r.sum(1)) / slope.clamp_min(1e-300)
 
 
-def _verdict(overlap: float, report: ChainReport) -> Verdict:
+def _verdict(overlap: float, report: ChainReport, drift: float, se: float) -> Verdict:
+    """Neighbours must overlap, every rung must have mixed, the two halves of the run must agree, and the error must be small."""
     rhat = math.inf if math.isnan(report.rhat) else report.rhat  # nan: no chain moved
-    if overlap >= OVERLAP_TIGHT and rhat < RHAT_LOOSE:
+    if overlap >= OVERLAP_TIGHT and rhat < RHAT_LOOSE and drift < DRIFT_TIGHT and se < SE_TIGHT:
         return "tight"
-    return "loose" if overlap >= OVERLAP_LOOSE and rhat < RHAT_PUBLISH else "do not publish"
+    fair = overlap >= OVERLAP_LOOSE and rhat < RHAT_PUBLISH and drift < DRIFT_LOOSE and se < SE_LOOSE
+    return "loose" if fair else "do not publish"

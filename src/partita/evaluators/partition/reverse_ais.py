@@ -17,9 +17,9 @@ from partita.core.checks import check_choice
 from partita.core.enumeration import Side, probabilities
 from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel, Sampler, in_double
-from partita.core.quantity import Quantity, half_width
+from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.core.rng import categorical, draw
-from partita.diagnostics.weights import summarise_weights, verdict_on_weights
+from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
 
 SETTLING_STEPS = 50  # of the kernel, after resampling the ends of a forward annealing
@@ -47,22 +47,22 @@ class FromBothEnds(AnnealingEvaluator):
         self, model: EnergyModel, kernel: Sampler, betas: Tensor, start: Start, up: Annealing | None, generator: torch.Generator
     ) -> Quantity:
         """log Z from the model down to the reference; the weights are in ``details["log_w"]``."""
-        x, start_se = self._begin(model, kernel, betas, start, up, generator)
+        x, climb = self._begin(model, kernel, betas, start, up, generator)
         log_w = anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
-        return reverse_quantity(float(model.reference().log_z), log_w, start_se, self.level, start)
+        return reverse_quantity(float(model.reference().log_z), log_w, climb, self.level, start)
 
     def _begin(
         self, model: EnergyModel, kernel: Sampler, betas: Tensor, start: Start, up: Annealing | None, generator: torch.Generator
-    ) -> tuple[Tensor, float]:
-        """Draws from the model, and the standard error that they carry into log Z."""
+    ) -> tuple[Tensor, WeightReport | None]:
+        """Draws from the model, and how far to trust the annealing that they come from, if they do."""
         if start == "exact":
-            return exact_draws(model, self.chains, generator=generator), 0.0
+            return exact_draws(model, self.chains, generator=generator), None
         if start == "annealed":
             return from_annealing(model, kernel, up or self._climb(model, kernel, betas, generator), generator)
         rows = model.anchor_rows(self.chains)
         if rows is None:
             raise invalid(type(self).__name__, "start", "be 'annealed' or 'exact' for a model that was never fitted", "'data'")
-        return settle(model, kernel, rows, generator), 0.0
+        return settle(model, kernel, rows, generator), None
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,17 @@ class ReverseAIS(FromBothEnds):
         return self._descend(model, kernel, betas, self.start, None, generator)
 
 
-def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, float]:
-    """The ends of a forward annealing, resampled by weight and settled; they carry its standard error."""
+def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, WeightReport]:
+    """The ends of a forward annealing, resampled by weight and settled; they are as good as its weights."""
     x = resample(ends.x, ends.log_w, len(ends.x), generator)
-    return settle(model, kernel, x, generator), summarise_weights(ends.log_w).se
+    return settle(model, kernel, x, generator), summarise_weights(ends.log_w)
 
 
-def reverse_quantity(log_z0: float, log_w: Tensor, start_se: float, level: float, start: Start) -> Quantity:
-    """log Z from reverse weights, whose draws carry an error of their own."""
+def reverse_quantity(log_z0: float, log_w: Tensor, climb: WeightReport | None, level: float, start: Start) -> Quantity:
+    """log Z from reverse weights; draws that come from an annealing carry its error, and are trusted no more than its weights."""
     report = summarise_weights(log_w)
-    se = math.hypot(report.se, start_se)
+    se = report.se if climb is None else math.hypot(report.se, climb.se)
+    verdicts: list[Verdict] = [verdict_on_weights(side) for side in (report, climb) if side is not None]
     value, half = log_z0 - report.log_mean, half_width(se, level)
     return Quantity(
         value,
@@ -92,7 +93,7 @@ def reverse_quantity(log_z0: float, log_w: Tensor, start_se: float, level: float
         level=level,
         kind="upper" if start == "exact" else "estimate",
         method=f"reverse AIS from {start} draws",
-        verdict=verdict_on_weights(report),
+        verdict=worst(*verdicts),
         direction="high",
         details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": se, "start": start, "log_w": log_w},
     )

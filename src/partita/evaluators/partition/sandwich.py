@@ -55,7 +55,7 @@ def combine(forward: Quantity, log_w: Tensor, reverses: list[Quantity], level: f
     return Quantity(
         value,
         min(value - half, forward.low),
-        max(value + half, *(side.high for side in reverses)),
+        max(value + half, forward.value, *(side.high for side in reverses)),  # the forward side is a lower bound, whatever came back
         level=level,
         kind="estimate",
         method="sandwich of AIS and reverse AIS",

@@ -9,7 +9,7 @@ No finite number of points can prove it; far points along random directions refu
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.errors import invalid
@@ -25,12 +25,28 @@ def check_growth(owner: str, parameter: str, f: Callable[[Tensor], Tensor], widt
     """Refuse a network that grows as fast as x'x, or is not finite far out."""
     u = rng.normal((DIRECTIONS, width), torch.zeros((), dtype=torch.float64), rng.keyed(KEY, width)).to(like)
     u = u / u.norm(dim=-1, keepdim=True)
-    near, far = (f(r * u).double().flatten(1).norm(dim=-1) for r in (NEAR, FAR))
+    near, far = (called(owner, parameter, f, r * u).double().flatten(1).norm(dim=-1) for r in (NEAR, FAR))
     if not torch.isfinite(near + far).all():
         raise invalid(owner, parameter, "be finite everywhere", f"nan or infinity at distance {FAR:g}", REMEDY)
     exponent = float((torch.log10(far.clamp_min(1.0)) - torch.log10(near.clamp_min(1.0))).max())
     if exponent > FASTEST:
         raise invalid(owner, parameter, "grow slower than x'x, else Z is infinite", f"growth like |x|^{exponent:.2g}", REMEDY)
+
+
+@torch.no_grad()
+def called(owner: str, parameter: str, f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """f(x); what a network cannot take is named before a fit meets it."""
+    try:
+        return f(x)
+    except RuntimeError as error:
+        got = f"an error for {tuple(x.shape)}: {str(error).strip().splitlines()[0]}"
+        raise invalid(owner, parameter, f"take rows of {x.shape[-1]} columns", got, "Look at the size of its first layer.") from None
+
+
+def check_module(owner: str, parameter: str, f: object) -> None:
+    """A network whose parameters can be learned."""
+    if not isinstance(f, nn.Module):
+        raise invalid(owner, parameter, "be a torch.nn.Module", type(f).__name__, "Use partita.nets.MLP, or write a module with a forward.")
 
 
 REMEDY = "Bound it, for example by a last activation such as tanh, or use partita.nets.MLP, which grows linearly."

@@ -22,9 +22,9 @@ from partita.core.checks import check_choice, check_count, check_width
 from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Data, EnergyModel, Field
 from partita.core.support import Real
-from partita.models.energy.growth import check_growth
+from partita.models.energy.growth import check_growth, check_module
 from partita.models.energy.reference import GaussianReference, fitted_normal
-from partita.nets import build, describe
+from partita.nets import MLP, build, describe
 
 COVARIANCES = ("full", "diagonal")
 SMALL = 0.1  # at the start, so that all hidden units together bend the normal energy only a little
@@ -61,6 +61,7 @@ class LatentEnergy(EnergyModel):
         for name, value in (("visible", visible), ("hidden", hidden), ("features", features)):
             check_count("LatentEnergy", name, value)
         check_choice("LatentEnergy", "covariance", covariance, COVARIANCES)
+        check_module("LatentEnergy", "f", f)
         self.support, self.covariance = Real(visible), covariance
         self.f = f
         self.W = nn.Parameter(torch.randn(hidden, features, generator=generator, device=generator.device) * SMALL * features**-0.5)
@@ -111,6 +112,21 @@ class LatentEnergy(EnergyModel):
         assert field.input is not None
         own = self._quadratic(field.x)
         return torch.lerp(self._normal_energy(field.x), own, beta.to(own)) + functional.logsigmoid(beta[..., None] * field.input).sum(-1)
+
+    @torch.no_grad()
+    def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
+        """dF/dx = 2 x - b + sum_k sigma(-alpha_k) w_k' df/dx, by the chain rule through an MLP; along the path with ``beta`` (eq. 31.7)."""
+        if type(self.f) is not MLP:
+            return None
+        check_width("LatentEnergy", "x", x, self.visible, self.title())
+        f, pull = self.f.pullback(x)
+        alpha, b = functional.linear(f, self.W, -self.c), 1.0 if beta is None else beta[..., None]
+        along = pull(b * torch.sigmoid(-b * alpha) @ self.W)
+        own, slope, bent = self._quadratic(x), 2 * x - self.b, functional.logsigmoid(b * alpha).sum(-1)
+        if beta is None:
+            return bent + own, slope + along
+        start, normal = GaussianReference(self.reference_mean, self.reference_whitening).slope(x)
+        return torch.lerp(start, own, beta.to(own)) + bent, torch.lerp(normal, slope, beta[..., None].to(own)) + along
 
     def hidden_given_visible(self, x: Tensor, beta: Tensor | None = None, field: Field | None = None) -> Bernoulli:
         """p(h | x) = product of sigmoid(-alpha_k) (eq. 30.2)."""

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_choice, check_width
+from partita.core.checks import check_categories, check_choice, check_width
 from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary, Categorical, Real, Spin, Support
-from partita.models.energy.growth import check_growth
+from partita.models.energy.growth import called, check_growth, check_module
 from partita.models.energy.latent_energy import COVARIANCES
 from partita.models.energy.reference import FactorisedReference, GaussianReference, fitted_normal, frequencies, smoothed_logits
-from partita.nets import build, describe
+from partita.nets import MLP, build, describe
 
 SUPPORTS: dict[str, type[Support]] = {support.__name__: support for support in (Real, Binary, Spin, Categorical)}
 
@@ -51,6 +51,7 @@ class NeuralEnergy(EnergyModel):
         if type(support) not in SUPPORTS.values():
             raise Unsupported(f"NeuralEnergy cannot live on {support}: it needs one of {', '.join(SUPPORTS)}.")
         check_choice("NeuralEnergy", "covariance", covariance, COVARIANCES)
+        check_module("NeuralEnergy", "net", net)
         self.net, self.support, self.covariance = net, support, covariance
         like = next(net.parameters(), None)
         if like is None:
@@ -62,6 +63,7 @@ class NeuralEnergy(EnergyModel):
             check_growth("NeuralEnergy", "net", lambda x: self.net_energy(x)[:, None], support.width, like)
         else:
             self.register_buffer("reference_logits", like.new_zeros(support.width, len(support.values())))
+            called("NeuralEnergy", "net", self.net_energy, support.values()[0].to(like).expand(2, support.width))
 
     @property
     def real(self) -> bool:
@@ -73,7 +75,7 @@ class NeuralEnergy(EnergyModel):
         check_width("NeuralEnergy", "x", x, self.support.width, self.title())
         rows = x.reshape(-1, self.support.width)
         if isinstance(self.support, Categorical):
-            rows = functional.one_hot(rows.long(), self.support.K).flatten(1).to(x.dtype)
+            rows = functional.one_hot(check_categories("NeuralEnergy", "x", rows, self.support.K), self.support.K).flatten(1).to(x.dtype)
         out = self.net(rows)
         if out.shape not in ((len(rows),), (len(rows), 1)):
             raise invalid("NeuralEnergy", "net", f"map (N, {rows.shape[-1]}) to (N,) or (N, 1)",
@@ -93,6 +95,17 @@ class NeuralEnergy(EnergyModel):
         assert field.input is not None
         start, own = self.reference().free_energy(field.x), beta * field.input[..., 0]
         return start + own if self.real else (1 - beta) * start + own
+
+    @torch.no_grad()
+    def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
+        """The gradients of an MLP and of the reference (theory/gradient_samplers.md, eq. 31.7)."""
+        if not self.real or type(self.net) is not MLP:
+            return None
+        check_width("NeuralEnergy", "x", x, self.support.width, self.title())
+        out, pull = self.net.pullback(x)
+        own, along = out[..., 0], pull(torch.ones_like(out))
+        start, normal = GaussianReference(self.reference_mean, self.reference_whitening).slope(x)
+        return (start + own, normal + along) if beta is None else (start + beta * own, normal + beta[..., None] * along)
 
     def reference(self) -> Reference:
         if self.real:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_count
+from partita.core.checks import check_categories, check_count
 from partita.core.support import Categorical
 from partita.models.energy.graphs import Graph, as_edges, edge_list
 from partita.models.energy.pairwise import PairwiseModel, Sites
@@ -57,14 +57,14 @@ class Potts(PairwiseModel):
         return self.h.shape[1]
 
     def exponent(self, x: Tensor) -> Tensor:
-        code, (i, j) = x.long(), self.graph.edges.to(x.device).unbind(1)
+        code, (i, j) = check_categories("Potts", "x", x, self.states), self.graph.edges.to(x.device).unbind(1)
         place = torch.arange(len(i), device=x.device) * self.states**2
         own = _look_up(self.h, torch.arange(x.shape[-1], device=x.device) * self.states + code)
         return own.sum(-1) + _look_up(self.J, place + code[..., i] * self.states + code[..., j]).sum(-1)
 
     def own_logits(self, x: Tensor) -> Tensor:
         """One product of one-hot rows with the couplings, ``(*, D) -> (*, D, K)``."""
-        hot = functional.one_hot(x.long(), self.states).to(self.h.dtype).reshape(-1, self.h.numel())
+        hot = functional.one_hot(check_categories("Potts", "x", x, self.states), self.states).to(self.h.dtype).reshape(-1, self.h.numel())
         return torch.addmm(self.h.flatten(), hot, self.couplings()).view(*x.shape, self.states)
 
     def couplings(self) -> Tensor:

@@ -82,6 +82,11 @@ class GaussianReference:
         energy = 0.5 * torch.linalg.vecdot(u, u)  # few operations, for gradient samplers come here at every step
         return energy - self.offset if self.offset else energy
 
+    def slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """F_0 and its gradient R'R (x - m)."""
+        u = self.whiten(x)
+        return 0.5 * torch.linalg.vecdot(u, u) - self.offset, u @ self.whitening
+
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         return self.colour(rng.normal((n, len(self.mean)), self.mean, generator))
 
