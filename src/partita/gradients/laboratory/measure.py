@@ -1,0 +1,149 @@
+r"""Estimators against the truth: bias, variance, and variance for the work done.
+
+.. math:: z = \frac{\bar g - \nabla E_q[f]}{\mathrm{sd}(g) / \sqrt n}, \qquad V = \sum_p \mathrm{Var}(g_p), \qquad V \times \mathrm{cost}
+          (theory/gradients.md, eq. 40.21)
+
+Letters: n estimates, P parameters, K samples of a bound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from partita.core.checks import check_count
+from partita.core.errors import Diverged
+from partita.gradients.base import Estimator, State
+from partita.gradients.control_variates import NVIL, MuProp
+from partita.gradients.laboratory.problems import Problem, flat
+from partita.gradients.multisample import VIMCO, DisARM, LeaveOneOut
+from partita.gradients.rebar import Rebar, Relax
+from partita.gradients.relaxation import GumbelSoftmax, StraightThrough
+from partita.gradients.score_function import MovingAverage, OptimalConstant, Reinforce, optimal_constant
+
+ROWS_AT_ONCE = 20_000
+WARM_UP_ROWS = 200
+WARM_UP_RATE = 0.04  # of Adam, for what an estimator learns before it is measured
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an estimator does on a problem.
+
+    ``exact`` and ``mean`` are the true and the average gradient, ``se`` the average's standard error, all (P); ``variance`` is that of one
+    estimate, summed over coordinates, and ``cost`` the evaluations of f that it takes.
+    """
+
+    unbiased: bool
+    exact: Tensor
+    mean: Tensor
+    se: Tensor
+    variance: float
+    cost: int
+    n: int
+
+    @property
+    def z(self) -> float:
+        """The largest |mean - exact| of any coordinate, in standard errors."""
+        error = (self.mean - self.exact).abs()
+        known = error <= 1e-12 * (1 + self.exact.abs())  # no noise and no error
+        return float(torch.where(known, 0.0, error / self.se).max())
+
+    @property
+    def bias(self) -> float:
+        """The length of mean - exact, relative to that of the exact gradient."""
+        return float((self.mean - self.exact).norm() / self.exact.norm())
+
+    @property
+    def work(self) -> float:
+        """Variance times cost: what one evaluation of f buys."""
+        return self.variance * self.cost
+
+
+def all_estimators(problem: Problem) -> dict[str, Estimator]:
+    """Every estimator of discrete latents, with the closed-form constant of this problem; NVIL without its rescaling."""
+    found: dict[str, Estimator] = {
+        "REINFORCE": Reinforce(),
+        "optimal constant": OptimalConstant(float(optimal_constant(*problem.score_table()))),
+        "moving average": MovingAverage(),
+        "leave-one-out": LeaveOneOut(4),
+        "NVIL": NVIL(hidden=16, normalise=False),
+        "MuProp": MuProp(),
+        "REBAR": Rebar(),
+        "RELAX": Relax(hidden=16),
+        "DisARM": DisARM(),
+        "VIMCO": VIMCO(2),
+        "Gumbel-softmax": GumbelSoftmax(),
+        "straight-through": StraightThrough(),
+    }
+    if "categories" in problem.name:
+        del found["DisARM"]  # which is for bits
+    return found
+
+
+def measure(problem: Problem, estimator: Estimator, n: int = 200_000, *, warm_up: int = 150, generator: torch.Generator) -> Measured:
+    """``n`` estimates after ``warm_up`` steps of whatever the estimator learns, which is then held.
+
+    >>> from partita.gradients.laboratory.problems import bits
+    >>> g = torch.Generator().manual_seed(0)
+    >>> found = measure(bits(3, generator=g), Reinforce(), 2000, generator=g)
+    >>> found.cost, found.z < 4.5
+    (1, True)
+    """
+    check_count("laboratory", "draws", n, 2)
+    state = warmed_up(problem, estimator, warm_up, generator)
+    estimator = replace(estimator, learn=False) if isinstance(estimator, Rebar | Relax) else estimator
+    shift = exact = problem.exact_gradient(estimator.bound)
+    total, squares, done = torch.zeros_like(exact), torch.zeros_like(exact), 0
+    while done < n:
+        rows = min(ROWS_AT_ONCE, n - done)
+        g, state = gradients(problem, estimator, state, rows, generator)
+        total, squares, done = total + (g - shift).sum(0), squares + (g - shift).square().sum(0), done + rows
+    variance = (squares - total.square() / n) / (n - 1)
+    if not torch.isfinite(variance).all():
+        name = type(estimator).__name__
+        raise Diverged(f"laboratory: estimates of {name} must be finite; f or the logits of {problem.name} are too large.")
+    mean, se = shift + total / n, (variance / n).sqrt()
+    return Measured(bool(estimator.unbiased), exact, mean, se, float(variance.sum()), estimator.cost(len(problem.widths)), n)
+
+
+def gradients(problem: Problem, estimator: Estimator, state: State, rows: int, generator: torch.Generator) -> tuple[Tensor, State]:
+    """Independent estimates, ``(rows, P)``, and the state after them."""
+    parameters = problem.rows(rows)
+    made = estimator.estimate(problem.chain(parameters), lambda z: problem.f(parameters, z), state, generator=generator)
+    found = torch.autograd.grad(made.surrogate.sum(), list(parameters.values()), allow_unused=True, materialize_grads=True)
+    return flat(found, 1), made.state
+
+
+def warmed_up(problem: Problem, estimator: Estimator, steps: int, generator: torch.Generator) -> State:
+    """The state after some steps of what the estimator learns by itself: averages, baselines, scales, temperatures."""
+    like = next(iter(problem.parameters.values()))
+    state = estimator.init(problem.widths, like=like, generator=generator)
+    learned = list(state.module.parameters())
+    optimiser = torch.optim.Adam(learned, lr=WARM_UP_RATE) if learned else None
+    for _ in range(steps):
+        parameters = problem.rows(WARM_UP_ROWS)
+        made = estimator.estimate(problem.chain(parameters), lambda z, p=parameters: problem.f(p, z), state, generator=generator)
+        state = made.state
+        if optimiser is not None and made.extra.requires_grad:
+            optimiser.zero_grad()
+            made.extra.backward()
+            optimiser.step()
+    return state
+
+
+def variance_with_constant(problem: Problem, c: Tensor) -> Tensor:
+    """The exact variance of REINFORCE with each constant baseline, ``(C) -> (C)``: a parabola with its minimum at c*."""
+    log_q, score, f = problem.score_table()
+    weight = log_q.exp() * score.square().sum(1)
+    mean = (log_q.exp() * f) @ score  # of f times the score, whatever c is
+    return (weight * (f - c[:, None]).square()).sum(1) - mean.square().sum()
+
+
+def bias_by_temperature(
+    problem: Problem, temperatures: Sequence[float], n: int, *, generator: torch.Generator
+) -> dict[str, list[Measured]]:
+    """Both relaxations at each temperature."""
+    kinds = {"Gumbel-softmax": GumbelSoftmax, "straight-through": StraightThrough}
+    return {name: [measure(problem, kind(tau), n, generator=generator) for tau in temperatures] for name, kind in kinds.items()}

@@ -1,0 +1,233 @@
+r"""Sigmoid belief networks: layers of binary latent variables above the columns, and a proposal that climbs them.
+
+.. math:: p(x, z) = p(x \mid z_1) \prod_{i=1}^{L-1} p(z_i \mid z_{i+1})\; p(z_L), \qquad
+          q(z \mid x) = q(z_1 \mid x) \prod_{i=2}^{L} q(z_i \mid z_{i-1})          (theory/gradients.md, eq. 40.22)
+
+Every conditional is a product of Bernoullis (or the columns' own likelihood) whose logits are linear, or a perceptron, in the layer it is
+given. Gradients do not flow through bits: the model is trained by one of the estimators of :mod:`partita.gradients`.
+
+Letters: B rows, D columns, L layers, H units of a layer, M bits of all layers, k draws for each row.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution, constraints
+from torch.func import functional_call
+
+from partita.core import rng
+from partita.core.checks import check_count, check_width
+from partita.core.protocols import Data
+from partita.core.support import Binary
+from partita.gradients.base import Estimate, Estimator, State
+from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
+from partita.models.directed.latent import LatentModel
+from partita.models.directed.outputs import make_output
+from partita.models.directed.vae_fill import fill
+from partita.nets.mlp import MLP
+
+MOST_BITS = 10  # few enough to sum over all states of the layers, in fits too
+CELLS = 1 << 22  # states x rows x columns at once
+ACTIVE = 0.01  # nats, on average over rows, that an active unit carries at least
+FEW = 0.1  # share of active units at or below which a fit is cautioned
+WATCHED, MEMORY = 32, 0.02  # rows of a batch that are watched, and their share in the running mean
+
+
+class Climbing(Distribution):
+    """q(z | x) of all layers side by side: draws ``(*, M)``, each layer given the one below it."""
+
+    arg_constraints: dict[str, Any] = {}
+    has_rsample = False
+
+    def __init__(self, q: Chain, widths: Sequence[int], rows: torch.Size) -> None:
+        self.q, self.widths = q, list(widths)
+        super().__init__(rows, torch.Size([sum(widths)]), validate_args=False)
+
+    @property
+    def support(self) -> Any:
+        return constraints.boolean
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with torch.no_grad():
+            return torch.cat(ancestral(self.q, torch.default_generator, tuple(sample_shape)).draws, -1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return log_prob(self.q, value.split(self.widths, -1))
+
+
+class SigmoidBelief(LatentModel):
+    """A belief net with one or more layers of bits; :meth:`estimate` gives its evidence bound with gradients.
+
+    Arguments:
+        visible: D.
+        hidden: Units of each layer, from the columns upwards.
+        widths: Hidden units of the perceptron of each conditional; none makes it linear.
+        activation: Of those perceptrons.
+        likelihood: Of the columns: ``"bernoulli"``, ``"gaussian"`` or ``"categorical"`` (with ``states``).
+        generator: Source of the first weights.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> model = SigmoidBelief(12, (6, 4), generator=g)
+    >>> x = model.draw(5, generator=g)
+    >>> model.log_weights(x, 3, generator=g).shape, model.log_prob(x).shape
+    (torch.Size([3, 5]), torch.Size([5]))
+    """
+
+    forward_methods = ("estimate", "log_prob")
+    carried: Tensor
+
+    def __init__(
+        self,
+        visible: int,
+        hidden: Sequence[int] = (200,),
+        *,
+        widths: Sequence[int] = (),
+        activation: str = "tanh",
+        likelihood: str = "bernoulli",
+        states: int | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.hidden = tuple(check_count("SigmoidBelief", "hidden", units) for units in hidden)
+        check_count("SigmoidBelief", "the number of hidden layers", len(self.hidden))
+        self._made = {"visible": visible, "widths": list(widths), "activation": activation, "likelihood": likelihood, "states": states}
+        self.output = make_output("SigmoidBelief", likelihood, visible, states, "column", generator.device)
+        self.support = self.output.support
+        how = {"widths": widths, "activation": activation, "generator": generator}
+        up, down = (self.output.inputs, *self.hidden), (self.output.outputs, *self.hidden)
+        self.encoders = nn.ModuleList([MLP(below, units, **how) for below, units in zip(up, self.hidden, strict=False)])
+        self.decoders = nn.ModuleList([MLP(units, below, **how) for below, units in zip(down, self.hidden, strict=False)])
+        self.prior = nn.Parameter(torch.zeros(self.hidden[-1], device=generator.device))
+        self.register_buffer("carried", torch.full((self.latent,), torch.nan, device=generator.device))
+        exact = {"log_prob"} if self.latent <= MOST_BITS else set()
+        self.offers = LatentModel.offers | {"discrete_latents"} | exact
+
+    @property
+    def latent(self) -> int:
+        """M."""
+        return sum(self.hidden)
+
+    def proposal(self, x: Tensor) -> Chain:
+        """q(z | x), layer by layer."""
+        check_width("SigmoidBelief", "x", x, self.support.width, self.title())
+        first = Bits(self.encoders[0](self.output.encode(x)))
+        return (lambda _: first, *(_conditional(net) for net in list(self.encoders)[1:]))
+
+    def held(self, q: Chain) -> Chain:
+        """The same proposal with its parameters held: only what is drawn still moves it."""
+        first: Any = q[0](())
+        still = Bits(first.logits.detach())
+        return (lambda _: still, *(_conditional(net, held=True) for net in list(self.encoders)[1:]))
+
+    def posterior(self, x: Tensor) -> Climbing:
+        return Climbing(self.proposal(x), self.hidden, x.shape[:-1])
+
+    def decoder(self, z: Tensor) -> Tensor:
+        """The columns' numbers given all layers side by side, of which the first counts, ``(*, M) -> (*, outputs)``."""
+        return self.decoders[0](_signs(z[..., : self.hidden[0]]))
+
+    def log_joint_of(self, x: Tensor, draws: Draws) -> Tensor:
+        """log p(x, z) with z layer by layer, relaxed or not, ``(*)``."""
+        total = self.output.log_prob(self.decoders[0](_signs(draws[0])), x).sum(-1) + Bits(self.prior).log_prob(draws[-1])
+        for i, net in enumerate(list(self.decoders)[1:]):
+            total = total + Bits(net(_signs(draws[i + 1]))).log_prob(draws[i])
+        return total
+
+    def log_joint(self, x: Tensor, z: Tensor) -> Tensor:
+        return self.log_joint_of(x, z.split(self.hidden, -1))
+
+    def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+        q = self.proposal(x)
+        draws = ancestral(q, generator, (k,)).draws
+        return self.log_joint_of(x, draws) - log_prob(q, draws)
+
+    def estimate(self, x: Tensor, estimator: Estimator, state: State, *, generator: torch.Generator) -> Estimate:
+        """The evidence bound of each row, E_q[log p(x, z) - log q(z | x)], with the gradients of an estimator."""
+        q = self.proposal(x)
+        exact = estimator.bound == 1 and not estimator.surrogate_is_relaxed
+        known = self.held(q) if exact else q  # the gradient of -log q itself has mean zero at draws from q: noise that is left out
+
+        def f(draws: Draws) -> Tensor:
+            return self.log_joint_of(x, draws) - log_prob(known, draws)
+
+        self._watch(x, generator)
+        return estimator.estimate(q, f, state, self.output.encode(x), generator=generator)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """log p(x) exactly, by a sum over all states of the layers, ``(*, D) -> (*)``."""
+        size = max(1, CELLS // max(1, x.numel() * self.output.blocks))
+        states = Binary(self.latent).chunks(x, size)
+        rows = [self.log_joint(x, z.view(-1, *[1] * (x.dim() - 1), self.latent)) for z in states]
+        return torch.logsumexp(torch.cat(rows), 0)
+
+    def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+        """log weights of k draws; without a generator the exact log p(x)."""
+        return self.log_prob(x) if generator is None else self.log_weights(x, k, generator=generator)
+
+    @torch.no_grad()
+    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        layers = [Bits(self.prior).draw(generator, (check_count("draw", "n", n),))]
+        for net in reversed(list(self.decoders)[1:]):
+            layers.insert(0, Bits(net(_signs(layers[0]))).draw(generator))
+        z = torch.cat(layers, -1)
+        return rng.draw(self.output.distribution(self.decoder(z)), generator), z
+
+    @torch.no_grad()
+    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or one ``"draw"``, ``(B, D)``."""
+        return fill(self, x, how, generator=generator)
+
+    @torch.no_grad()
+    def kl_per_dimension(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """log q - log p of each unit given its neighbours at one draw (of a fixed seed by default), ``(*, D) -> (*, M)``."""
+        generator = torch.Generator(x.device).manual_seed(0) if generator is None else generator
+        drawn = ancestral(self.proposal(x), generator)
+        above = [*(Bits(net(_signs(z))) for net, z in zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)), Bits(self.prior)]
+        parts = [_each(q, z) - _each(p, z) for q, p, z in zip(drawn.layers, above, drawn.draws, strict=True)]
+        return torch.cat(parts, -1)
+
+    def active_units(self) -> int:
+        """Units that carried anything of late."""
+        return int((self.carried.abs() > ACTIVE).sum())
+
+    def ailments(self) -> list[str]:
+        """Collapse of the posterior, in one sentence with the numbers and the remedy."""
+        if self.carried.isnan().all() or self.active_units() > FEW * self.latent:
+            return []
+        return [f"the posterior has collapsed: {self.active_units()} of {self.latent} units carry more than {ACTIVE} nats about a row, so "
+                "the model hardly uses them; fit longer, lower learning_rate, or use fewer units."]  # fmt: skip
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        """Base rates, or means and scales, of the columns."""
+        self.output.initialise(data.mean(), data.variance(), len(data))
+
+    def title(self) -> str:
+        return f"SigmoidBelief({self.support.width}, {' + '.join(map(str, self.hidden))} bits)"
+
+    def settings(self) -> dict[str, Any]:
+        return {**self._made, "hidden": list(self.hidden)}
+
+    def _watch(self, x: Tensor, generator: torch.Generator) -> None:
+        """Take some rows of a batch into the running mean of what each unit carries."""
+        if self.training:
+            seen = self.kl_per_dimension(x[:WATCHED], generator=generator).mean(0)
+            self.carried.copy_(torch.where(self.carried.isnan(), seen, self.carried.lerp(seen, MEMORY)))
+
+
+def _signs(z: Tensor) -> Tensor:
+    """Bits as -1 and +1, so that neither value is silent in the layer that they are given to."""
+    return 2 * z - 1
+
+
+def _conditional(net: nn.Module, held: bool = False) -> Any:
+    """From the layers before to the next layer."""
+    weights = {name: p.detach() for name, p in net.named_parameters()} if held else {}
+    return lambda draws: Bits(functional_call(net, weights, (_signs(draws[-1]),)) if held else net(_signs(draws[-1])))
+
+
+def _each(layer: Any, z: Tensor) -> Tensor:
+    """log p of every bit by itself, ``(*, H)``."""
+    return z * layer.logits - torch.nn.functional.softplus(layer.logits)

@@ -1,0 +1,72 @@
+r"""The evidence bound of models with discrete latent variables, by any estimator of its gradient.
+
+.. math:: \ell = -E_{q(z \mid x)}\big[\log p(x, z) - \log q(z \mid x)\big] \ge -\log p(x)          (theory/gradients.md, eq. 40.23)
+
+The loss is minus the bound at the draws, in nats for each row; for VIMCO it is the bound of several draws, for Gumbel-softmax that of
+relaxed draws, which bounds nothing and is recorded under another name.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from partita.core.capability import require
+from partita.core.checks import check_choice
+from partita.core.protocols import Batch, Data
+from partita.gradients import ESTIMATORS, Estimator, State
+from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+
+SAMPLED = ("leave-one-out", "vimco")
+TEMPERED = ("gumbel-softmax", "straight-through", "rebar", "relax")
+
+
+@dataclass(frozen=True)
+class DiscreteELBO(GradientObjective):
+    """Minus the evidence bound, with gradients by a named estimator.
+
+    Arguments:
+        estimator: One of the names of :data:`partita.gradients.ESTIMATORS`.
+        samples: Draws for each row (``"leave-one-out"``, ``"vimco"``).
+        temperature: Of relaxed draws (``"gumbel-softmax"``, ``"straight-through"``), or where it starts (``"rebar"``, ``"relax"``).
+
+    >>> import partita
+    >>> from partita.models import SigmoidBelief
+    >>> g = torch.Generator().manual_seed(0)
+    >>> run = partita.fit(SigmoidBelief(3, (4,), generator=g), torch.eye(3), DiscreteELBO("nvil"), steps=2, generator=g)
+    >>> sorted(set(run.history[-1]) - {"step", "epoch", "seconds"})
+    ['active_units', 'elbo', 'estimator', 'model']
+    """
+
+    in_nats: ClassVar[bool] = False  # the estimator's own loss is in squared nats
+
+    estimator: str = "disarm"
+    samples: int = 4
+    temperature: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_choice("DiscreteELBO", "estimator", self.estimator, tuple(ESTIMATORS))
+        self.made()  # checks the settings that it takes
+
+    def made(self) -> Estimator:
+        """The estimator itself."""
+        taken: dict[str, Any] = {"samples": self.samples} if self.estimator in SAMPLED else {}
+        taken |= {"temperature": self.temperature} if self.estimator in TEMPERED else {}
+        return ESTIMATORS[self.estimator](**taken)
+
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> State:
+        require("DiscreteELBO", model)
+        return self.made().init(model.hidden, model.output.inputs, like=model.device_like, generator=generator)
+
+    def losses(
+        self, model: Any, batch: Batch, state: State, *, generator: torch.Generator
+    ) -> tuple[dict[str, Tensor], State, dict[str, Tensor]]:
+        estimator = self.made()
+        made = model.estimate(batch.x, estimator, state, generator=generator)
+        losses = {"model": -weighted_mean(made.surrogate, batch.weight)}
+        if made.extra.requires_grad:
+            losses["estimator"] = made.extra
+        name = "relaxed_elbo" if estimator.surrogate_is_relaxed else "elbo" if estimator.bound == 1 else "bound"
+        numbers = {name: weighted_mean(made.value, batch.weight), "active_units": torch.tensor(unwrapped(model).active_units())}
+        return losses, made.state, numbers
