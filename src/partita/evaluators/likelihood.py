@@ -46,7 +46,7 @@ class LogProb:
         rows = torch.cat([model.log_prob(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)])
         if not torch.isfinite(rows).all():
             raise Diverged(f"evaluate: log_prob of {model.title()} must be finite; it is not at {int((~torch.isfinite(rows)).sum())} rows.")
-        return _about_rows(Quantity(float(rows.mean()), method="log_prob"), rows, _per_step(model, x, rows))
+        return _about_rows(Quantity(float(rows.mean()), method="log_prob"), rows, per_step(model, x, rows))
 
 
 @torch.no_grad()
@@ -92,7 +92,7 @@ def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:
     return replace(q, verdict="do not publish", details={**q.details, "mass_of_rows": math.exp(min(excess, 700.0))})
 
 
-def _per_step(model: Any, x: Tensor, rows: Tensor) -> dict[str, Any]:
+def per_step(model: Any, x: Tensor, rows: Tensor) -> dict[str, Any]:
     """Nats per step of sequences, whose rows may differ in length."""
     if "ends" not in model.offers:
         return {}

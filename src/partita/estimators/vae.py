@@ -1,0 +1,74 @@
+"""The variational autoencoder as a scikit-learn density estimator."""
+
+from dataclasses import KW_ONLY
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from partita.core.protocols import in_double
+from partita.estimators._latent import LatentDensity
+from partita.estimators._parameters import GradientParameters, parameters
+
+
+@parameters
+class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, LatentDensity):
+    """Density (from below), features, anomalies, imputation and new samples from a variational autoencoder.
+
+    Arguments:
+        n_latent: Latent dimensions; ``"auto"`` takes half the columns, from 2 to 50.
+        objective: ``"elbo"``, ``"iwae"``, or ``"dreg"`` (iwae with doubly reparameterised gradients).
+        n_hidden: Units of each hidden layer; ``"auto"`` takes 200, fewer where there are few rows.
+        n_layers: Hidden layers of the encoder and of the decoder.
+        beta: Weight of the divergence from the prior (``"elbo"``).
+        k: Draws for each row while fitting (``"iwae"``, ``"dreg"``).
+        n_draws: Draws for each row while scoring: more make the lower bound tighter.
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
+            ``"spin"``, ``"real"`` and ``"category"`` are strict.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        l1, l2: Penalties on all parameters.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        max_minutes: Time to spend, in place of epochs.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.VAE`, on encoded columns.
+        run_: What the fit recorded: the bound, the divergence, active latent dimensions.
+        encoding_: How columns become the model's: kind, shift and scale.
+        score_kind_: ``lower``.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> X = (np.random.default_rng(0).random((80, 6)) < 0.3).astype(int)
+    >>> model = VAEDensity(2, epochs=2, random_state=0).fit(X)
+    >>> model.transform(X).shape, model.sample(3).shape, model.evaluate(X).kind
+    ((80, 2), (3, 6), 'lower')
+    """
+
+    family = "vae"
+    supports = ("auto", "binary", "spin", "real", "category")
+
+    n_latent: int | str = "auto"
+    objective: str = "elbo"
+    _: KW_ONLY
+    n_hidden: int | str = "auto"
+    n_layers: int = 2
+    beta: float = 1.0
+    k: int = 10
+    n_draws: int = 100
+
+    @torch.no_grad()
+    def transform(self, X: Any) -> np.ndarray:
+        """Posterior means of the latent variables by the encoder, (N, M)."""
+        return in_double(self.model_).posterior(self._encoded(X, "transform")).mean.numpy()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.latent
+
+    def _settings(self) -> dict[str, Any]:
+        likelihood = {"real": "gaussian", "category": "categorical"}.get(self.encoding_.kind, "bernoulli")
+        names = ("objective", "beta", "k")
+        return {"latent": self.n_latent, "hidden": self.n_hidden, "depth": self.n_layers, "likelihood": likelihood,
+                **{name: getattr(self, name) for name in names}}  # fmt: skip

@@ -1,0 +1,181 @@
+r"""The variational autoencoder: a decoder network from normal latent variables to columns, and an encoder that guesses them back.
+
+.. math:: p(x) = \int p(x \mid z)\, N(z; 0, I)\, dz, \qquad q(z \mid x) = N\big(z;\, \mu(x), \mathrm{diag}\, \sigma^2(x)\big)
+          (theory/latent_variables.md, eq. 41.2)
+
+Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from partita.core import rng
+from partita.core.checks import check_count, check_width
+from partita.core.errors import invalid
+from partita.core.protocols import Data
+from partita.models.directed.gaussian_latents import (
+    GaussianLatents,
+    kl_from_standard,
+    normal,
+    normal_log_prob,
+    standard_log_prob,
+)
+from partita.models.directed.outputs import Output, make_output
+from partita.models.directed.vae_fill import fill
+from partita.nets import MLP, ConvDecoder, ConvNet, build, describe
+
+
+class VAE(GaussianLatents):
+    """p(x | z) and q(z | x) from two networks; ``log_weights`` and ``elbo_terms`` carry gradients to both.
+
+    Arguments:
+        visible: D.
+        latent: M.
+        likelihood: ``"bernoulli"``, ``"gaussian"`` or ``"categorical"`` (with ``states``).
+        variance: Of Gaussian columns, learned: one for each ``"column"``, one ``"shared"`` by all, or for each ``"row"`` by the decoder.
+        widths, activation: Of both networks, where none is given.
+        image: (height, width) of a row: convolutions in place of perceptrons, with ``channels`` from the image inwards.
+        encoder: A network of :mod:`partita.nets`, or any module from what it sees of x to 2 M numbers: means and log deviations.
+        decoder: The same from M numbers to what the likelihood takes: D log-odds or means, 2 D with ``variance="row"``, K D logits.
+        generator: Source of the first weights.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> model = VAE(12, 2, widths=(8,), generator=g)
+    >>> x = model.draw(5, generator=g)
+    >>> model.log_weights(x, 3, generator=g).shape, model.posterior(x).mean.shape
+    (torch.Size([3, 5]), torch.Size([5, 2]))
+    """
+
+    offers = GaussianLatents.offers | {"doubly", "latent_energy"}
+    forward_methods = ("weighted_draws",)
+
+    def __init__(
+        self,
+        visible: int,
+        latent: int,
+        *,
+        likelihood: str = "bernoulli",
+        states: int | None = None,
+        variance: str = "column",
+        widths: Sequence[int] = (200, 200),
+        activation: str = "tanh",
+        image: Sequence[int] | None = None,
+        channels: Sequence[int] = (16, 32),
+        encoder: nn.Module | None = None,
+        decoder: nn.Module | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.watch_latents(check_count("VAE", "latent", latent), generator.device)
+        self.output = make_output("VAE", likelihood, visible, states, variance, generator.device)
+        self.support = self.output.support
+        self._made = {"visible": visible, "latent": latent, "likelihood": likelihood, "states": states, "variance": variance}
+        if encoder is None or decoder is None:
+            made = (_perceptrons(self.output, latent, widths, activation, generator) if image is None else
+                    _convolutions(self.output, latent, image, channels, generator))  # fmt: skip
+            encoder, decoder = made[0] if encoder is None else encoder, made[1] if decoder is None else decoder
+        self.encoder, self.decoder = encoder, decoder
+        _check_maps("encoder", encoder, self.output.inputs, 2 * latent, self.device_like)
+        _check_maps("decoder", decoder, latent, self.output.outputs, self.device_like)
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and log deviations of q(z | x), ``(*, D) -> (*, M), (*, M)``."""
+        check_width("VAE", "x", x, self.support.width, self.title())
+        mean, log_scale = self.encoder(self.output.encode(x)).chunk(2, -1)
+        return mean, log_scale
+
+    def posterior(self, x: Tensor) -> Distribution:
+        return normal(*self.encode(x))
+
+    def log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        """log p(x | z), ``(*, D), (*, M) -> (*)``."""
+        return self.output.log_prob(self.decoder(z), x).sum(-1)
+
+    def log_joint(self, x: Tensor, z: Tensor) -> Tensor:
+        return self.log_likelihood(x, z) + standard_log_prob(z)
+
+    def elbo_terms(self, x: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """log p(x | z) at one draw of z, ``(B,)``, and KL(q(z | x) || p(z)) of each dimension, exact, ``(B, M)``."""
+        mean, log_scale = self.encode(x)
+        z = _draw(mean, log_scale, mean.shape, generator)
+        kl = kl_from_standard(mean, log_scale)
+        self.watch(kl.mean(0))
+        return self.log_likelihood(x, z), kl
+
+    def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+        mean, log_scale = self.encode(x)
+        z = _draw(mean, log_scale, (k, *mean.shape), generator)
+        self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
+        return self.log_joint(x, z) - normal_log_prob(z, mean, log_scale)
+
+    def weighted_draws(self, x: Tensor, k: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Log weights ``(k, B)`` that the encoder moves through the draws alone, and the draws z ``(k, B, M)``."""
+        mean, log_scale = self.encode(x)
+        z = _draw(mean, log_scale, (k, *mean.shape), generator)
+        self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
+        return self.log_joint(x, z) - normal_log_prob(z, mean.detach(), log_scale.detach()), z
+
+    @torch.no_grad()
+    def kl_per_dimension(self, x: Tensor) -> Tensor:
+        """KL(q(z | x) || p(z)) of each dimension, ``(*, D) -> (*, M)``."""
+        return kl_from_standard(*self.encode(x))
+
+    @torch.no_grad()
+    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        z = rng.normal((check_count("draw", "n", n), self.latent), self.device_like, generator)
+        return rng.draw(self.output.distribution(self.decoder(z)), generator), z
+
+    @torch.no_grad()
+    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or one ``"draw"``, ``(B, D)``."""
+        return fill(self, x, how, generator=generator)
+
+    @torch.no_grad()
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        """Base rates, or means and scales, of the columns."""
+        self.output.initialise(data.mean(), data.variance(), len(data))
+
+    def title(self) -> str:
+        return f"VAE({self.support.width}, {self.latent} latent, {self._made['likelihood']})"
+
+    def settings(self) -> dict[str, Any]:
+        return {**self._made, "encoder": describe(self.encoder), "decoder": describe(self.decoder)}
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
+        nets = {name: build(settings[name], "VAE", generator=generator) for name in ("encoder", "decoder")}
+        return cls(**{**settings, **nets}, generator=generator)
+
+
+def _draw(mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    return mean + log_scale.exp() * rng.normal(shape, mean, generator)
+
+
+def _perceptrons(output: Output, latent: int, widths: Sequence[int], activation: str, generator: torch.Generator) -> tuple[MLP, MLP]:
+    inwards = tuple(widths)
+    encoder = MLP(output.inputs, 2 * latent, widths=inwards, activation=activation, generator=generator)
+    return encoder, MLP(latent, output.outputs, widths=inwards[::-1], activation=activation, generator=generator)
+
+
+def _convolutions(
+    output: Output, latent: int, image: Sequence[int], channels: Sequence[int], generator: torch.Generator
+) -> tuple[ConvNet, ConvDecoder]:
+    inwards, depth = tuple(channels), output.inputs // output.support.width
+    encoder = ConvNet(image, 2 * latent, depth=depth, channels=inwards, generator=generator)
+    return encoder, ConvDecoder(latent, image, depth=output.blocks, channels=inwards[::-1], generator=generator)
+
+
+def _check_maps(name: str, net: nn.Module, inputs: int, outputs: int, like: Tensor) -> None:
+    """A network takes in and gives what the model needs, tried on two rows of zeros."""
+    remedy = "Means and log deviations side by side." if name == "encoder" else "As many numbers as the likelihood takes."
+    try:
+        with torch.no_grad():
+            shape = tuple(net(like.new_zeros(2, inputs)).shape)
+    except RuntimeError as error:
+        raise invalid("VAE", name, f"map (2, {inputs}) to (2, {outputs})", f"an error ({str(error).splitlines()[0]})", remedy) from None
+    if shape != (2, outputs):
+        raise invalid("VAE", name, f"map (2, {inputs}) to (2, {outputs})", shape, remedy)

@@ -1,0 +1,96 @@
+r"""A particle filter along a sequence: k draws of the latent variables, resampled where most of them have become unlikely.
+
+.. math:: \hat p(x) = \prod_{r} \frac1k \sum_{i=1}^k \prod_{t \in r} w_t^{(i)}, \qquad E[\hat p(x)] = p(x)
+          (theory/latent_variables.md, eq. 41.14)
+
+r are the stretches between resamplings; with none there is one stretch, and the estimate is that of importance sampling.
+
+Letters: B rows, T steps, E numbers in a step, k particles for each row, n = k B, M latent dimensions.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import rng
+
+
+class Filtered(NamedTuple):
+    """What the filter leaves."""
+
+    log_p: Tensor  # (B,): log of the estimate of p(x)
+    log_w: Tensor  # (k, B): since the last resampling
+    state: Tensor  # (k B, ...): memories after the last step
+
+
+def filtered(
+    model: Any, steps: Tensor, there: Tensor, k: int, threshold: float, every: int = 1, *, generator: torch.Generator
+) -> Filtered:
+    """Follow the rows with k particles each; those of a row are resampled where their effective number falls below threshold k.
+
+    Rows are looked at before every step, or every few: what lies between is computed at once, which is faster.
+    """
+    state, log_w, log_p = None, steps.new_zeros(k, len(steps)), steps.new_zeros(len(steps))
+    for t in range(0, steps.shape[1], every):
+        if state is not None:
+            state, log_w, log_p = _resampled(state, log_w, log_p, there[:, t], threshold, generator)
+        now, real = steps[:, t : t + every], there[:, t : t + every]
+        path = model.follow(now, k, state=state, generator=generator)
+        terms, state = model.terms_along(path, now, real), path.state
+        log_w = log_w + terms.log_weights()
+    assert state is not None  # there is at least one step
+    return Filtered(log_p + torch.logsumexp(log_w, 0) - math.log(k), log_w, state)
+
+
+def _resampled(
+    state: Tensor, log_w: Tensor, log_p: Tensor, there: Tensor, threshold: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows with few effective particles draw them anew in proportion to their weights, whose mean moves into the estimate."""
+    if not threshold:
+        return state, log_w, log_p
+    k, B = log_w.shape
+    known = log_w.detach()
+    ess = torch.exp(2 * torch.logsumexp(known, 0) - torch.logsumexp(2 * known, 0))
+    poor = there & (ess < threshold * k)
+    if not bool(poor.any()):
+        return state, log_w, log_p
+    own = torch.arange(k, device=log_w.device)[:, None]
+    drawn = rng.categories(known.mT.expand(k, B, k), generator)
+    parent = torch.where(poor, drawn, own)
+    log_p = log_p + torch.where(poor, torch.logsumexp(log_w, 0) - math.log(k), 0.0)
+    return pick(state, parent), log_w.where(~poor, 0.0), log_p
+
+
+def pick(state: Tensor, parent: Tensor) -> Tensor:
+    """The particles numbered ``parent`` (j, B) of every row, ``(k B, ...) -> (j B, ...)``."""
+    B = parent.shape[1]
+    index = (parent * B + torch.arange(B, device=parent.device)).flatten()
+    return state[index]
+
+
+def choose(found: Filtered, rows: int, generator: torch.Generator) -> Tensor:
+    """The memory of one particle of each row, drawn in proportion to its weight, ``(B, ...)``."""
+    return pick(found.state, rng.categories(found.log_w.mT, generator)[None])
+
+
+def go_on(model: Any, state: Tensor, steps: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw what follows, ``(n, steps, E)`` and the latent values behind it ``(n, steps, M)``, from memories ``(n, ...)``."""
+    xs, zs = [state.new_zeros(len(state), 0, model.output.support.width)], [state.new_zeros(len(state), 0, model.latent)]
+    for _ in range(steps):
+        x, z, state = one_step(model, state, generator)
+        xs.append(x[:, None])
+        zs.append(z[:, None])
+    return torch.cat(xs, 1), torch.cat(zs, 1)
+
+
+def one_step(model: Any, state: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """x_t and z_t drawn from the model, and the memory after them."""
+    parts = model.parts
+    h = parts.h(state)
+    mean, log_scale = parts.prior_of(h)
+    z = mean + log_scale.exp() * rng.normal(mean.shape, mean, generator)
+    felt = parts.phi_z(z)
+    x = rng.draw(model.output.distribution(parts.numbers_of(felt, h)), generator)
+    return x, z, parts.advance(parts.phi_x(model.output.encode(x)), felt, state)
