@@ -31,6 +31,21 @@ LABS: dict[str, Lab] = {
         {"length": 256, "width": 16, "draws": 4},
         "partita.cli.lab_memory:run",
     ),
+    "partition": Lab(
+        "log Z of a machine small enough to enumerate: every evaluator against the truth, with interval, verdict and seconds",
+        {"visible": 20, "hidden": 10, "scale": 1.0, "temperatures": 500, "chains": 100},
+        "partita.cli.lab_partition:run",
+    ),
+    "no-free-lunch": Lab(
+        "every target on a small grid: all learners make equally many mistakes on unseen points, until a prior takes sides",
+        {"width": 3, "height": 3, "train": 4},
+        "partita.cli.lab_no_free_lunch:run",
+    ),
+    "gradients": Lab(
+        "every estimator of the gradient of E_q[f(z)] against the exact one: bias, variance, variance for the work",
+        {"problem": "bits", "bits": 4, "draws": 200_000},
+        "partita.cli.lab_gradients:run",
+    ),
 }
 
 

@@ -18,6 +18,10 @@ def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> to
         return torch.optim.Adam(parameters, lr=settings.learning_rate)
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=settings.learning_rate, momentum=settings.momentum)
+    if settings.optimizer == "natural":
+        from partita.training.natural import make_natural
+
+        return make_natural(parameters, settings)
     optimiser = torch.optim.LBFGS(parameters, max_iter=20, history_size=50, tolerance_change=0.0, line_search_fn="strong_wolfe")
     optimiser.param_groups[0]["tolerance_grad"] = settings.tolerance
     return optimiser

@@ -10,6 +10,9 @@ from partita.training.settings import Settings
 
 NAMES = tuple(field.name for field in fields(Settings))
 
+NATURAL = {"learning_rate": 0.2, "damping": 0.03}  # of a Fisher matrix that chains estimate
+NATURAL_DIRECTED = {"learning_rate": 1.0, "damping": 1.0}  # draws are fewer than the parameters of a network: most directions are damped
+NATURAL_EXACT = {"learning_rate": 1.0, "schedule": "constant", "batch_size": 0, "average": 0.0}  # Newton's step where the loss allows it
 EXACT = {"optimizer": "lbfgs", "batch_size": 0, "average": 0.0}
 GAUSSIAN = {"optimizer": "adam", "learning_rate": 2e-3}
 OF_OPTIMISERS = ("batch_size", "optimizer", "learning_rate", "momentum", "schedule", "average", "l1", "l2")
@@ -17,6 +20,9 @@ UPDATES = {"batch_size": 0, "average": 0.0, "epochs": 500, "tolerance": 1e-6}
 DIRECTED = {"optimizer": "adam", "learning_rate": 1e-3, "schedule": "cosine"}
 FLOW = {**DIRECTED, "learning_rate": 3e-3, "clip": 2.0}
 SEQUENCES = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine", "warm_up": 0.05, "clip": 0.05, "batch_size": 32}
+LATENT = {"optimizer": "adam", "schedule": "cosine"}
+MANY_ROWS = 10_000  # from which on updates are many enough for a lower rate
+LATENT_ROWS = 100  # of a batch at most: its noise also keeps the encoder from fitting single rows
 FEATURES = {"optimizer": "adam", "learning_rate": 0.02, "l2": 1e-4}
 NETWORK = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine"}
 NETWORK_EXACT = {"optimizer": "adam", "learning_rate": 1e-2, "schedule": "cosine"}
@@ -37,6 +43,9 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
     if "ends" in model.offers:
         return {**SEQUENCES, "epochs": sequence_epochs(n)}
     batch_size = batch_size_for(n)
+    if "latent" in model.offers:
+        rate = 3e-3 if n >= MANY_ROWS else 5e-3
+        return {**LATENT, "learning_rate": rate, "batch_size": min(LATENT_ROWS, batch_size), "epochs": epochs_for(n)}
     chosen = by_kind(model)
     if type(objective).__name__ in DRAWLESS:
         chosen = chosen if "network" in model.offers else {**chosen, **WITHOUT_CHAINS}
@@ -50,6 +59,13 @@ def by_kind(model: Model) -> dict[str, Any]:
     if isinstance(model, EnergyModel):
         return NETWORK if "network" in model.offers else FEATURES
     return FLOW if "invertible" in model.offers else DIRECTED
+
+
+def natural_settings(model: Model, objective: Any) -> dict[str, Any]:
+    """Step and damping of the natural gradient."""
+    if not isinstance(model, EnergyModel):
+        return NATURAL_DIRECTED
+    return NATURAL_EXACT if getattr(objective, "deterministic_on", lambda _: False)(model) else NATURAL
 
 
 def centred_rate(batch_size: int) -> float:
@@ -102,4 +118,6 @@ def resolve_settings(model: Model, objective: Any, n: int, options: dict[str, An
         chosen.pop("epochs")
     if said.get("optimizer", chosen.get("optimizer")) != chosen.get("optimizer"):
         chosen = {"epochs": chosen.get("epochs"), "batch_size": 0 if said["optimizer"] == "lbfgs" else batch_size_for(n)}
+        if said["optimizer"] == "natural":
+            chosen |= natural_settings(model, objective)
     return Settings(**{**chosen, **said})

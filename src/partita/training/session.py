@@ -94,7 +94,7 @@ class Session:
             extra = penalty(self.bare, self.settings)
             loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
             self.fabric.backward(loss)
-            self.objective.precondition(self.bare, following)
+            self._precondition(following, batch)
             if self.settings.clip:
                 torch.nn.utils.clip_grad_norm_(self.bare.parameters(), self.settings.clip * self.data.width)
             return loss
@@ -103,6 +103,16 @@ class Session:
         loss = float(self.optimiser.step(closure).detach())
         self.state = following
         return loss, record
+
+    def _precondition(self, following: Any, batch: Batch) -> None:
+        """The objective's change of coordinates; the natural gradient, which needs none, is told where it is instead."""
+        if self.settings.optimizer != "natural":
+            self.objective.precondition(self.bare, following)
+            return
+        from partita.training.natural import observe
+
+        optimiser = getattr(self.optimiser, "optimizer", self.optimiser)  # inside Fabric's wrapper
+        observe(optimiser, self.bare, self.objective, following, batch, self.settings, generator=self.generator)
 
     @torch.no_grad()
     def _update_step(self) -> tuple[float, dict[str, float]]:

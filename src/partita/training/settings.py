@@ -6,7 +6,7 @@ from typing import Any, Literal
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.errors import invalid
 
-OPTIMIZERS = ("sgd", "adam", "lbfgs")
+OPTIMIZERS = ("sgd", "adam", "lbfgs", "natural")
 SCHEDULES = ("linear", "constant", "cosine")
 
 
@@ -19,9 +19,10 @@ class Settings:
         steps: Updates, in place of epochs.
         minutes: Time to spend, in place of epochs: a short warm-up is timed and fixes the number of steps, which is recorded.
         batch_size: Rows of one update; 0 takes all rows at once.
-        optimizer: ``"sgd"``, ``"adam"`` or ``"lbfgs"`` (for exact objectives).
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (for exact objectives) or ``"natural"`` (the damped natural gradient).
         learning_rate: At the start.
         momentum: Of ``"sgd"``.
+        damping: Of ``"natural"``: added to the diagonal of the Fisher matrix.
         schedule: ``"linear"`` or ``"cosine"`` (falls to zero) or ``"constant"``.
         warm_up: Share of the steps over which the learning rate rises from zero first.
         clip: Largest 2-norm of the gradient, per column of the data; longer ones are shortened. 0 leaves them.
@@ -39,9 +40,10 @@ class Settings:
     steps: int | None = None
     minutes: float | None = None
     batch_size: int = 128
-    optimizer: Literal["sgd", "adam", "lbfgs"] = "sgd"
+    optimizer: Literal["sgd", "adam", "lbfgs", "natural"] = "sgd"
     learning_rate: float = 0.05
     momentum: float = 0.0
+    damping: float = 1e-3
     schedule: Literal["linear", "constant", "cosine"] = "linear"
     warm_up: float = 0.0
     clip: float = 0.0
@@ -71,8 +73,12 @@ class Settings:
         check_real("fit", "momentum", self.momentum, 0, 1)
         check_real("fit", "average", self.average, 0, 1)
         check_real("fit", "warm_up", self.warm_up, 0, 1)
-        for name in ("l1", "l2", "tolerance", "clip"):
+        for name in ("l1", "l2", "tolerance", "clip", "damping"):
             check_real("fit", name, getattr(self, name), 0)
+
+    def exactly_minimises(self, objective: Any, model: Any) -> bool:
+        """Whether the loss is a function of the parameters alone: no batches, no draws."""
+        return not self.batch_size and getattr(objective, "deterministic_on", lambda _: False)(model)
 
     def as_json(self) -> dict[str, Any]:
         """All settings by name."""

@@ -10,13 +10,15 @@ from partita.core import rng
 from partita.core.capability import CHEAP_BITS, NEEDS, smallest_bits
 from partita.core.protocols import EnergyModel, Model
 from partita.core.quantity import Quantity
-from partita.evaluators import AIS, MMD, Enumeration, Quadrature, TwoSample, evaluate
+from partita.evaluators import AIS, IWAE, MMD, Enumeration, Quadrature, Sandwich, TwoSample, evaluate
 from partita.training.session import VALIDATION
 
 LEAST_ESS = 1.5  # chains that carry the weight; with fewer an annealing has found nothing
 QUICK = AIS(temperatures=400, chains=64)
+QUICK_FROM_BOTH_SIDES = Sandwich(temperatures=300, chains=64, start="data")  # training rows show the modes that annealing misses
 QUICK_DISTANCE = TwoSample(MMD(permutations=0, rows=1000))
 QUICK_BY_GRADIENT = AIS(temperatures=150, chains=64, adaptive=False)  # its pilot for step sizes costs as much
+QUICK_BOUND = IWAE(k=16)
 QUICK_INTEGRAL = Quadrature(tolerance=1e-3)
 
 
@@ -40,10 +42,14 @@ def pessimistic(q: Quantity) -> float:
 
 def _quick(model: Model) -> Any:
     """The cheap evaluator for this model; None leaves the choice to the capability table."""
+    if "latent" in model.offers:
+        return QUICK_BOUND
     if not isinstance(model, EnergyModel):
         return QUICK_DISTANCE if "generates" in model.offers else None
     if smallest_bits(model) <= CHEAP_BITS:
         return Enumeration()
     if NEEDS["cheap_exact"].holds(model):
         return QUICK_INTEGRAL
-    return QUICK if NEEDS["gibbs"].holds(model) else QUICK_BY_GRADIENT
+    if not NEEDS["gibbs"].holds(model):
+        return QUICK_BY_GRADIENT
+    return QUICK if model.anchor_rows(1) is None else QUICK_FROM_BOTH_SIDES

@@ -11,6 +11,7 @@ from partita.core.errors import invalid
 from partita.core.protocols import Model
 from partita.training.families import (
     autoregressive,
+    belief,
     boltzmann,
     dpmm,
     flow,
@@ -23,12 +24,15 @@ from partita.training.families import (
     potts,
     ppca,
     rbm,
+    vae,
+    vrnn,
 )
 from partita.training.families.base import Family, Setting, unknown_setting
 
 __all__ = ["EVALUATORS", "FAMILIES", "Family", "Setting", "family_named", "named_evaluator", "representatives", "unknown_setting"]
 
-MODULES = (rbm, maxent, ising, boltzmann, potts, latent_energy, neural_energy, mixture, ppca, autoregressive, dpmm, flow, gan)
+MODULES = (rbm, maxent, ising, boltzmann, potts, latent_energy, neural_energy, mixture, ppca, autoregressive, dpmm, flow, gan, vae, vrnn,
+           belief)  # fmt: skip
 VARIANTS = (ppca.MIXED, *autoregressive.BY_BACKBONE)
 FAMILIES: dict[str, Family] = {family.name: family for family in (*(module.FAMILY for module in MODULES), *VARIANTS)}
 EVALUATORS = {
@@ -39,6 +43,7 @@ EVALUATORS = {
     "ais": "AIS",
     "reverse-ais": "ReverseAIS",
 }
+BOUNDS = {"iwae": "IWAE", "latent-ais": "LatentAIS", "filter": "ParticleFilter"}  # of log p(x), for latent variables
 
 
 def family_named(name: str) -> Family:
@@ -50,11 +55,21 @@ def family_named(name: str) -> Family:
     return FAMILIES[name]
 
 
-def named_evaluator(name: Any, owner: str = "evaluate") -> Any:
-    """An evaluator of log Z by name; None for ``"auto"``; any other object as it is."""
+def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False) -> Any:
+    """An evaluator of log Z by name; None for ``"auto"``; any other object as it is.
+
+    With ``bounds`` also those of latent-variable models, with a number of draws or temperatures if one is said:
+
+    >>> named_evaluator("iwae-5000", bounds=True).k
+    5000
+    """
     if not isinstance(name, str):
         return name
-    check_choice(owner, "evaluator", name, ("auto", *EVALUATORS))
+    base, _, count = name.rpartition("-")
+    base, settings = (base, (int(count),)) if count.isdecimal() else (name, ())
+    if bounds and base in BOUNDS:
+        return capability.load(BOUNDS[base])(*settings)
+    check_choice(owner, "evaluator", name, ("auto", *EVALUATORS, *(BOUNDS if bounds else ())))
     return None if name == "auto" else capability.load(EVALUATORS[name])()
 
 

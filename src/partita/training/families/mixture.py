@@ -22,6 +22,7 @@ def chosen_count(components: Any, make: Any, rows: Rows, most: int, restarts: in
     """The number of components: as given, or for ``"auto"`` that of the smallest BIC on a ladder."""
     if components != "auto":
         return check_count("mixture", "components", components)
+    most = check_count("mixture", "max_components", most)
     return best(ladder(make, rows, range(1, most + 1), objective=EM(restarts), tolerance=1e-4, generator=generator)).components
 
 

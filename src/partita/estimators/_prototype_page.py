@@ -1,0 +1,47 @@
+"""The page about a :class:`PrototypeEncoder`: a map of the embedding, the trace of the fit, the concentrations."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MOST_POINTS = 5000
+TRACES = ("info_nce", "proto_nce", "alignment", "uniformity")
+
+
+def write_page(encoder: Any, path: Path, v: np.ndarray, colour: np.ndarray) -> Path:
+    """Write the page; its figures need no network."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure(encoder, v, colour).write_html(path, include_plotlyjs=True)
+    return path
+
+
+def figure(encoder: Any, v: np.ndarray, colour: np.ndarray) -> Any:
+    """Two principal directions of the sphere; the losses of E- and M-steps; phi of every prototype, granularity by granularity."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    titles = ("the embedding, seen along its two widest directions", "trace of the fit", "concentration of each prototype: small is dense")
+    fig = make_subplots(rows=3, cols=1, row_heights=[0.5, 0.25, 0.25], subplot_titles=titles, vertical_spacing=0.08)
+    some = np.linspace(0, len(v) - 1, min(len(v), MOST_POINTS)).astype(int)
+    places = plane(v)
+    for group in np.unique(colour):
+        chosen = some[colour[some] == group]
+        fig.add_trace(
+            go.Scattergl(x=places[chosen, 0], y=places[chosen, 1], mode="markers", marker={"size": 4}, name=str(group)), row=1, col=1
+        )
+    for name in TRACES:
+        steps, values = zip(*encoder.run_.series(name), strict=True)
+        fig.add_trace(go.Scatter(x=steps, y=values, name=name), row=2, col=1)
+    for phi in encoder.concentration_:
+        fig.add_trace(go.Bar(y=np.sort(phi), name=f"phi of {len(phi)}"), row=3, col=1)
+    ami = "".join(f", AMI {value:.3f} at {k} clusters" for k, value in encoder.ami_.items())
+    return fig.update_layout(height=1300, title=f"{encoder.model_.title()}: uniformity {encoder.uniformity_:.2f}{ami}")
+
+
+def plane(v: np.ndarray) -> np.ndarray:
+    """Coordinates along the two widest directions, (n, 2)."""
+    centred = v - v.mean(0)
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
+    flat = centred @ directions.T
+    return flat if flat.shape[1] == 2 else np.column_stack([flat, np.zeros(len(v))])

@@ -1,0 +1,205 @@
+"""Prototypical contrastive learning as a scikit-learn transformer that also clusters."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from partita.core import rng
+from partita.core.checks import check_choice, check_count
+from partita.core.errors import invalid
+from partita.data import Rows
+from partita.estimators._density import as_generator
+from partita.models import Encoder
+from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
+from partita.objectives.contrastive import PCL, embed, uniformity
+from partita.objectives.prototypes import find_prototypes
+from partita.training import Run, fit
+
+
+class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Embeddings on the unit sphere in which views of a row, and rows of a cluster, lie together; no labels are needed.
+
+    Arguments:
+        n_components: Dimensions of the embedding.
+        n_prototypes: Numbers of clusters, one for each granularity; ``predict`` uses the first. None learns by InfoNCE alone, and
+            clusters into 10 at the end.
+        shape: (height, width) of images, (length,) of sequences, channel after channel in a row: convolutions; None for vectors.
+        augmentation: A function ``(x, generator) -> x`` on float tensors (rows, columns); ``"auto"`` goes by ``shape``.
+        hidden: Units of the perceptron's layers, or channels of the convolutions; None leaves the choice.
+        queue, momentum, temperature, warm_up, e_step_every: As in :class:`partita.objectives.PCL`; ``warm_up`` None is a quarter of all
+            epochs.
+        learning_rate, epochs, batch_size: Of Adam; None leaves the rate to the recipe.
+        max_minutes: Time to spend, in place of epochs.
+        random_state: A number, None, a NumPy RandomState or a torch generator.
+        verbose: Show a progress bar.
+
+    Attributes:
+        model_: The fitted :class:`partita.models.Encoder`.
+        run_: What the fit recorded: both terms of the loss over M-steps, alignment and uniformity.
+        prototypes_: By granularity, the prototypes (k, E), empty clusters left out.
+        concentration_: By granularity, phi of every prototype.
+        labels_: Cluster of every training row, at the first granularity.
+        ami_: By granularity, adjusted mutual information with ``y``, where labels were given to ``fit``; they are used for nothing else.
+        uniformity_: Of the training rows' embeddings.
+        n_features_in_, feature_names_in_: Columns seen in ``fit``.
+
+    >>> X = np.random.default_rng(0).normal(size=(60, 4))
+    >>> model = PrototypeEncoder(n_components=3, n_prototypes=(4,), epochs=2, random_state=0).fit(X)
+    >>> model.transform(X).shape, model.predict(X).shape
+    ((60, 3), (60,))
+    """
+
+    def __init__(
+        self,
+        n_components: int = 32,
+        n_prototypes: int | Sequence[int] | None = (10, 20, 40),
+        *,
+        shape: Sequence[int] | None = None,
+        augmentation: Any = "auto",
+        hidden: Sequence[int] | None = None,
+        queue: int = 1024,
+        momentum: float = 0.99,
+        temperature: float = 0.2,
+        warm_up: int | None = None,
+        e_step_every: int = 1,
+        learning_rate: float | None = None,
+        epochs: int = 40,
+        batch_size: int = 128,
+        max_minutes: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.n_prototypes = n_prototypes
+        self.shape = shape
+        self.augmentation = augmentation
+        self.hidden = hidden
+        self.queue = queue
+        self.momentum = momentum
+        self.temperature = temperature
+        self.warm_up = warm_up
+        self.e_step_every = e_step_every
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.max_minutes = max_minutes
+        self.random_state = random_state
+        self.verbose = verbose
+
+    model_: Encoder
+    run_: Run
+
+    def fit(self, X: Any, y: Any = None) -> "PrototypeEncoder":
+        """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that were found."""
+        generator = as_generator(self.random_state)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        self._center, self._scale = self._standardisation(np.asarray(X))
+        rows = Rows(self._prepared(X))
+        self.model_ = self._encoder(rows.width, generator)
+        more = {
+            "batch_size": min(check_count("PrototypeEncoder", "batch_size", self.batch_size), len(rows)),
+            "progress": bool(self.verbose),
+        }
+        time: dict[str, Any] = {"epochs": self.epochs} if self.max_minutes is None else {"minutes": self.max_minutes}
+        self.run_ = fit(self.model_, rows, self._objective(), learning_rate=self.learning_rate, generator=generator, **more, **time)
+        self._n_features_out = self.n_components
+        self._find_clusters(embed(self.model_, rows, generator=generator), y, generator)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Unit vectors, (n, n_components)."""
+        return self._embedded(X).double().numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The nearest prototype of every row, at the first granularity."""
+        v = self._embedded(X).double().numpy()
+        return (v @ self.prototypes_[0].T).argmax(1)
+
+    def knn_score(self, X: Any, y: Any, n_neighbors: int = 5, cv: int = 5) -> float:
+        """Cross-validated accuracy of nearest neighbours in the embedding."""
+        from sklearn.neighbors import KNeighborsClassifier
+
+        return self._probe(KNeighborsClassifier(n_neighbors), X, y, cv)
+
+    def probe_score(self, X: Any, y: Any, cv: int = 5) -> float:
+        """Cross-validated accuracy of a linear classifier on the embedding."""
+        from sklearn.linear_model import LogisticRegression
+
+        return self._probe(LogisticRegression(C=100.0, max_iter=2000), X, y, cv)
+
+    def report(self, path: str | Path, X: Any, y: Any = None) -> Path:
+        """A page with a map of the embedding, coloured by ``y`` or by cluster, the trace of the fit, and the concentrations."""
+        from partita.estimators._prototype_page import write_page
+
+        check_is_fitted(self, "model_")
+        return write_page(self, Path(path), self.transform(X), self.predict(X) if y is None else np.asarray(y))
+
+    def _find_clusters(self, v: Tensor, y: Any, generator: torch.Generator) -> None:
+        """The last E-step, on the embeddings of the fitted encoder itself, and what there is to say about it."""
+        found = [find_prototypes(v, k, self.temperature, 10.0, generator=generator) for k in self._granularities() or (10,)]
+        kept = [p.phi.isfinite() for p in found]
+        self.prototypes_ = [p.centres[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
+        self.concentration_ = [p.phi[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
+        self.labels_ = (v.double().numpy() @ self.prototypes_[0].T).argmax(1)
+        self.uniformity_ = float(uniformity(v[rng.permutation(len(v), generator)[:1000]]))
+        self.ami_ = {}
+        labels = np.asarray([] if y is None else y)
+        if labels.shape == (len(v),) and type_of_target(labels) in ("binary", "multiclass"):
+            from sklearn.metrics import adjusted_mutual_info_score
+
+            self.ami_ = {len(p.centres): float(adjusted_mutual_info_score(labels, p.member.numpy())) for p in found}
+
+    def _embedded(self, X: Any) -> Tensor:
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return embed(self.model_, Rows(self._prepared(X)), generator=torch.Generator())
+
+    def _probe(self, classifier: Any, X: Any, y: Any, cv: int) -> float:
+        from sklearn.model_selection import cross_val_score
+
+        return float(cross_val_score(classifier, self.transform(X), y, cv=cv).mean())
+
+    def _standardisation(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Columns of vectors are standardised one by one; images and sequences keep their scale, which the encoder sets as a whole."""
+        if self.shape is not None:
+            return np.zeros(X.shape[1]), np.ones(X.shape[1])
+        spread = X.std(0)
+        return X.mean(0), np.where(spread > 0, spread, 1.0)
+
+    def _prepared(self, X: Any) -> np.ndarray:
+        return ((np.asarray(X) - self._center) / self._scale).astype(np.float32)
+
+    def _encoder(self, width: int, generator: torch.Generator) -> Encoder:
+        sizes: dict[str, Any] = {} if self.hidden is None else {"widths" if self.shape is None else "channels": tuple(self.hidden)}
+        if self.shape is not None and self.hidden is None and min(self.shape) < 4:
+            sizes = {"channels": (32,)}
+        return Encoder(width, self.n_components, shape=self.shape, generator=generator, **sizes)
+
+    def _objective(self) -> PCL:
+        warm_up = max(1, self.epochs // 4) if self.warm_up is None else self.warm_up
+        return PCL(
+            self._granularities(), self._augment(), self.queue, self.momentum, self.temperature, warm_up=warm_up, every=self.e_step_every
+        )
+
+    def _granularities(self) -> tuple[int, ...]:
+        if self.n_prototypes is None:
+            return ()
+        return (self.n_prototypes,) if isinstance(self.n_prototypes, int) else tuple(self.n_prototypes)
+
+    def _augment(self) -> Any:
+        if callable(self.augmentation):
+            return self.augmentation
+        check_choice("PrototypeEncoder", "augmentation", self.augmentation, ("auto",))
+        if self.shape is None:
+            return VectorMoves()
+        sizes = tuple(self.shape)
+        if len(sizes) not in (1, 2):
+            raise invalid("PrototypeEncoder", "shape", "be (length,) or (height, width)", sizes)
+        return ImageMoves((sizes[0], sizes[1])) if len(sizes) == 2 else SequenceMoves((sizes[0],))

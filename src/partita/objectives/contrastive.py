@@ -1,0 +1,167 @@
+r"""Prototypical contrastive learning: two views of a row belong together, and so do a row and the prototypes of its clusters.
+
+.. math:: \ell = -\log \frac{e^{q \cdot k / \tau}}{e^{q \cdot k / \tau} + \sum_{i} e^{q \cdot k_i / \tau}}
+          - \frac1M \sum_{m=1}^{M} \log \frac{e^{q \cdot c^m_s / \phi^m_s}}{\sum_j e^{q \cdot c^m_j / \phi^m_j}}
+          (theory/contrastive.md, eq. 51.2, 51.3)
+
+The first term is InfoNCE against a queue of keys from a slowly moving copy of the encoder; the second needs clusters, which an E-step
+finds between epochs. Without prototypes, or during the warm-up, InfoNCE is all. Li et al. (2021), Prototypical contrastive learning of
+unsupervised representations; He et al. (2020), Momentum contrast.
+
+Letters: B batch, N rows, E dimensions, Q queue, q query, k key, c prototype, s own cluster, M granularities, tau temperature, phi its
+counterpart for a cluster.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional
+
+from partita.core import capability
+from partita.core.checks import check_count, check_real
+from partita.core.protocols import Batch, Data
+from partita.objectives.augmentations import VectorMoves
+from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+from partita.objectives.prototypes import Prototypes, find_prototypes, no_prototypes
+
+ROWS_AT_ONCE = 4096
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+VECTORS = VectorMoves()
+
+
+class Contrast(NamedTuple):
+    """The slow copy of the encoder, the queue of its keys with the rows they came from, the clusters, and the epochs gone by."""
+
+    slow: dict[str, Tensor]
+    queue: Tensor  # (Q, E)
+    rows: Tensor  # (Q,), -1 where there is none yet
+    prototypes: tuple[Prototypes, ...]
+    epochs: Tensor
+
+
+@dataclass(frozen=True)
+class PCL(GradientObjective):
+    """ProtoNCE, or InfoNCE where ``clusters`` is empty.
+
+    Arguments:
+        clusters: Numbers of prototypes, one for each granularity; more than there are rows become as many as there are.
+        augment: Makes a view of rows, ``(x, generator) -> x``.
+        queue: Keys Q that are kept; at most one for each row.
+        momentum: By which the slow copy stays itself at each update.
+        temperature: tau.
+        alpha: In the concentration, against small clusters.
+        warm_up: Epochs of InfoNCE before the first E-step.
+        every: Epochs between two E-steps.
+    """
+
+    in_nats: ClassVar[bool] = False
+
+    clusters: tuple[int, ...] = (10, 20, 40)
+    augment: Augment = VECTORS
+    queue: int = 1024
+    momentum: float = 0.99
+    temperature: float = 0.2
+    alpha: float = 10.0
+    warm_up: int = 5
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        for k in self.clusters:
+            check_count("PCL", "clusters", k, 2)
+        for name, least in (("queue", 1), ("warm_up", 0), ("every", 1)):
+            check_count("PCL", name, getattr(self, name), least)
+        check_real("PCL", "momentum", self.momentum, 0.0, 1.0)
+        check_real("PCL", "alpha", self.alpha, 0.0, open_low=True)
+        check_real("PCL", "temperature", self.temperature, 0.0, open_low=True)
+
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Contrast:
+        capability.require("PCL", model)
+        slow = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        size, like = min(self.queue, len(data)), model.device_like
+        queue, rows = like.new_zeros(size, model.embedding), torch.full((size,), -1, dtype=torch.long, device=like.device)
+        blank = tuple(no_prototypes(k, len(data), queue) for k in self.clusters)
+        return Contrast(slow, queue, rows, blank, torch.zeros((), dtype=torch.long))
+
+    def losses(
+        self, model: Any, batch: Batch, state: Contrast, *, generator: torch.Generator
+    ) -> tuple[dict[str, Tensor], Contrast, dict[str, Tensor]]:
+        bare = unwrapped(model)
+        slow = moved(state.slow, bare, self.momentum)
+        one, other = (self.augment(batch.x, generator) for _ in range(2))
+        q, k = model(one), keys(bare, slow, other)
+        index = torch.arange(len(q), device=q.device) if batch.index is None else batch.index.to(q.device)
+        contrast = info_nce(q, k, state.queue, self.temperature, state.rows == index[:, None], state.rows < 0)
+        grouped = proto_nce(q, state.prototypes, index)
+        loss = weighted_mean(contrast + grouped, batch.weight)
+        queue, rows = (torch.cat([new, old])[: len(old)] for new, old in ((k, state.queue), (index, state.rows)))
+        numbers = {"info_nce": contrast.mean(), "proto_nce": grouped.mean(), "alignment": alignment(q, k), "uniformity": uniformity(q)}
+        return {"model": loss}, state._replace(slow=slow, queue=queue, rows=rows), {name: v.detach() for name, v in numbers.items()}
+
+    def epoch(self, model: Any, data: Data, state: Contrast, *, generator: torch.Generator) -> Contrast:
+        """The E-step, every few epochs after the warm-up: clusters of what the slow copy makes of all rows."""
+        gone = state.epochs + 1
+        if not self.clusters or gone < self.warm_up or (gone - self.warm_up) % self.every:
+            return state._replace(epochs=gone)
+        v = embed(model, data, state.slow, generator=generator)
+        found = tuple(find_prototypes(v, k, self.temperature, self.alpha, generator=generator) for k in self.clusters)
+        return state._replace(prototypes=found, epochs=gone)
+
+
+def info_nce(q: Tensor, k: Tensor, queue: Tensor, temperature: float, same: Tensor | None = None, absent: Tensor | None = None) -> Tensor:
+    """-log of the share of the right key among itself and the queue, ``(B, E), (B, E), (Q, E) -> (B)``; keys carry no gradient.
+
+    ``same`` (B, Q) marks keys that came from the query's own row and ``absent`` (Q,) places not filled yet; neither is a negative.
+    """
+    k, negative = k.detach(), q @ queue.detach().mT / temperature
+    for mask in (same, absent):
+        negative = negative if mask is None else negative.masked_fill(mask, -torch.inf)
+    positive = (q * k).sum(-1, keepdim=True) / temperature
+    return torch.logsumexp(torch.cat([positive, negative], 1), 1) - positive[:, 0]
+
+
+def proto_nce(q: Tensor, prototypes: tuple[Prototypes, ...], index: Tensor) -> Tensor:
+    """-log of the share of the own prototype among all, averaged over granularities, ``(B, E) -> (B)``; zero before the first E-step."""
+    ready = [p for p in prototypes if int(p.member[0]) >= 0]
+    if not ready:
+        return q.new_zeros(len(q))
+    terms = [functional.cross_entropy((q @ p.centres.mT / p.phi).masked_fill(p.phi.isinf(), -torch.inf), p.member[index], reduction="none")
+             for p in ready]  # fmt: skip
+    return torch.stack(terms).mean(0)
+
+
+@torch.no_grad()
+def moved(slow: dict[str, Tensor], model: Any, momentum: float) -> dict[str, Tensor]:
+    """The slow copy after an update: momentum times itself and the rest the model (theory/contrastive.md, eq. 51.5)."""
+    own = model.state_dict()
+    return {name: torch.lerp(own[name], value, momentum) for name, value in slow.items()}
+
+
+@torch.no_grad()
+def keys(model: Any, slow: dict[str, Tensor], x: Tensor) -> Tensor:
+    """Embeddings by the slow copy, without gradients."""
+    return functional_call(model, slow, (x,))
+
+
+@torch.no_grad()
+def embed(model: Any, data: Data, slow: dict[str, Tensor] | None = None, *, generator: torch.Generator) -> Tensor:
+    """Embeddings of all rows, (N, E), some at a time; by the slow copy if it is given."""
+    chunks = torch.arange(len(data)).split(ROWS_AT_ONCE)
+    rows = (data.batch(index, generator=generator).x.to(model.device_like) for index in chunks)
+    return torch.cat([model(x) if slow is None else keys(model, slow, x) for x in rows])
+
+
+def alignment(q: Tensor, k: Tensor) -> Tensor:
+    """Mean squared distance between two views of a row: the smaller, the closer (Wang and Isola 2020)."""
+    return (q - k).square().sum(-1).mean()
+
+
+def uniformity(v: Tensor) -> Tensor:
+    """log of the mean of exp(-2 |v_i - v_j|^2) over pairs: the smaller, the more evenly the sphere is used; zero for one row."""
+    if len(v) < 2:
+        return v.new_zeros(())
+    pairs = torch.pdist(v).square()
+    return torch.logsumexp(-2 * pairs, 0) - torch.log(v.new_tensor(len(pairs)))

@@ -1,0 +1,184 @@
+r"""Linear systems with a symmetric positive definite matrix, by conjugate gradients.
+
+.. math:: x_{k+1} = x_k + \alpha_k p_k, \quad \alpha_k = \frac{r_k^\top z_k}{p_k^\top A p_k}, \quad r_{k+1} = r_k - \alpha_k A p_k, \quad
+          p_{k+1} = z_{k+1} + \beta_k p_k, \quad \beta_k = \frac{r_{k+1}^\top z_{k+1}}{r_k^\top z_k}   (theory/optimisation.md, eq. 50.2)
+
+with z = M^{-1} r. The residual that is reported is b - A x computed anew, never the recursion's; success is claimed only where that one is
+below the tolerance. Hestenes and Stiefel (1952), Methods of conjugate gradients for solving linear systems.
+
+Letters: n unknowns, m right-hand sides, k steps, A matrix, M preconditioner, r residual, p direction.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from partita.core.checks import check_count, check_finite, check_real
+from partita.core.errors import Diverged, invalid
+from partita.optim.iteration import Outcome, iterate
+from partita.optim.operators import Operator, as_operator, check_symmetric
+from partita.optim.preconditioners import Preconditioner, as_preconditioner
+
+REASONS = {
+    "converged": "the residual is below the tolerance",
+    "budget": "the steps allowed ran out; allow more, or precondition",
+    "breakdown": "A is singular along a direction, or the precision of the numbers is used up; add damping, use float64, or ask for less",
+    "indefinite": "a direction of negative curvature was met, so A is not positive definite; add damping or use MINRES",
+}
+TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-5}
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What was found, and what is true of it; m right-hand sides give tuples and (m,) tensors in place of single values.
+
+    Arguments:
+        x: The solution, of the shape of b.
+        residual: The 2-norm of b - A x, computed anew.
+        iterations: Steps taken.
+        reason: Why it stopped: ``converged``, ``budget``, ``breakdown`` or ``indefinite``.
+        tolerance: The largest residual that counts as converged.
+        estimate: Computes the estimated errors (m,).
+    """
+
+    x: Tensor
+    residual: Any
+    iterations: Any
+    reason: Any
+    tolerance: Any
+    estimate: Callable[[], np.ndarray] = field(repr=False)
+
+    @cached_property
+    def error(self) -> Any:
+        """Estimate of the error sqrt((x* - x)' A (x* - x)), computed when first asked for, eq. 50.3 and 50.4."""
+        found = self.estimate()
+        return float(found[0]) if isinstance(self.reason, str) else torch.from_numpy(found)
+
+    @property
+    def converged(self) -> bool:
+        """Whether every right-hand side reached the tolerance."""
+        return all(reason == "converged" for reason in self._reasons)
+
+    def explain(self) -> str:
+        """Why it stopped, in words, with the remedy."""
+        return "; ".join(f"{reason}: {REASONS[reason]}" for reason in dict.fromkeys(self._reasons))
+
+    def require(self, owner: str = "solve") -> Tensor:
+        """x, or :class:`Diverged` in one sentence where a right-hand side did not converge."""
+        if not self.converged:
+            raise Diverged(f"{owner}: conjugate gradients must converge; got {self.explain()}.")
+        return self.x
+
+    @property
+    def _reasons(self) -> tuple[str, ...]:
+        return (self.reason,) if isinstance(self.reason, str) else self.reason
+
+
+def solve(
+    A: Any,
+    b: Any,
+    *,
+    x0: Any = None,
+    preconditioner: Any = None,
+    tolerance: float | None = None,
+    absolute: float = 0.0,
+    iterations: int | None = None,
+    check: bool = True,
+) -> Solution:
+    """Solve A x = b for symmetric positive definite A, and say how well it went; gradients flow through x to b and to what A is made of.
+
+    Arguments:
+        A: A tensor, an array, a sparse matrix of SciPy or torch, or a function from p to A p that keeps the shape.
+        b: Right-hand side (n,), or m of them side by side (n, m).
+        x0: Where to start, of the shape of b.
+        preconditioner: ``"jacobi"``, ``"incomplete-cholesky"``, a function from r to z, or a matrix that approximates A's inverse.
+        tolerance: Relative to the norm of b; 1e-8 in float64 and 1e-5 in float32 if not given.
+        absolute: A residual that is small enough whatever b is.
+        iterations: Most steps k; 10 n if not given.
+        check: Look whether A is symmetric, which costs a function two products.
+
+    >>> found = solve(torch.tensor([[4.0, 1.0], [1.0, 3.0]]).double(), torch.tensor([1.0, 2.0]).double())
+    >>> found.x.tolist(), found.reason, found.iterations
+    ([0.0909..., 0.6363...], 'converged', 2)
+    """
+    b = _as_right_hand_sides(b)
+    block = b.detach().reshape(len(b), -1)
+    tolerance = TOLERANCES[b.dtype] if tolerance is None else check_real("solve", "tolerance", tolerance, 0.0)
+    check_real("solve", "absolute", absolute, 0.0)
+    budget = 10 * len(b) if iterations is None else check_count("solve", "iterations", iterations, 0)
+    operator = as_operator(A, block, "solve")
+    if check:
+        check_symmetric(operator, block, "solve")
+    start = None if x0 is None else _start(x0, b)
+    M = as_preconditioner(preconditioner, operator, block)
+    limit = np.maximum(tolerance * _norms(block), absolute)
+    with torch.no_grad():
+        outcome = iterate(operator, M, block, start, limit, budget)
+    x = outcome.x.view(b.shape)
+    if torch.is_grad_enabled():
+        x = _with_gradient(x, b, operator, dict(preconditioner=M, tolerance=tolerance, absolute=absolute, iterations=iterations))
+    return _solution(x, outcome, limit, b.dim() == 1)
+
+
+class _Implicit(torch.autograd.Function):
+    """A zero whose gradient is A^{-1} g: added to x it carries dx = A^{-1} (db - dA x), eq. 50.6."""
+
+    @staticmethod
+    def forward(ctx: Any, residual: Tensor, operator: Operator, options: dict[str, Any]) -> Tensor:
+        ctx.operator, ctx.options = operator, options
+        return torch.zeros_like(residual)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        M: Preconditioner | None = ctx.options["preconditioner"]
+        block = g.reshape(len(g), -1)
+        steps = ctx.options["iterations"] or 10 * len(g)
+        limit = np.maximum(ctx.options["tolerance"] * _norms(block), ctx.options["absolute"])
+        outcome = iterate(ctx.operator, M, block.contiguous(), None, limit, steps)
+        return _solution(outcome.x.view(g.shape), outcome, limit, g.dim() == 1).require("gradient of solve"), None, None
+
+
+def _with_gradient(x: Tensor, b: Tensor, operator: Operator, options: dict[str, Any]) -> Tensor:
+    """x as a function of b and of what A is made of, by the implicit function theorem."""
+    residual = b - operator.apply(x.reshape(len(x), -1)).view(x.shape)
+    return x + _Implicit.apply(residual, operator, options) if residual.requires_grad else x
+
+
+def _solution(x: Tensor, found: Outcome, limit: np.ndarray, single: bool) -> Solution:
+    if single:
+        return Solution(x, float(found.residual[0]), int(found.iterations[0]), str(found.reasons[0]), float(limit[0]), found.error)
+    residual, iterations, tolerance = map(torch.from_numpy, (found.residual, found.iterations, limit))
+    return Solution(x, residual, iterations, tuple(found.reasons), tolerance, found.error)
+
+
+def _as_right_hand_sides(b: Any) -> Tensor:
+    b = torch.from_numpy(b) if isinstance(b, np.ndarray) else b
+    if not isinstance(b, Tensor) or b.dim() not in (1, 2) or b.numel() == 0:
+        raise invalid("solve", "b", "be a vector (n,) or right-hand sides side by side (n, m)", _shape(b))
+    if b.dtype not in TOLERANCES:
+        raise invalid("solve", "b", "be float32 or float64", b.dtype)
+    check_finite("solve", "b", b.detach())
+    return b
+
+
+def _start(x0: Any, b: Tensor) -> Tensor:
+    x0 = torch.as_tensor(x0).detach().to(b)
+    if x0.shape != b.shape:
+        raise invalid("solve", "x0", f"have the shape of b, {tuple(b.shape)}", tuple(x0.shape))
+    check_finite("solve", "x0", x0)
+    return x0.reshape(len(b), -1)
+
+
+def _norms(block: Tensor) -> np.ndarray:
+    return torch.linalg.vector_norm(block.double(), dim=0).cpu().numpy()
+
+
+def _shape(value: Any) -> str:
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

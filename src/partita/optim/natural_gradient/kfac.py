@@ -1,0 +1,184 @@
+r"""Kronecker-factored Fisher matrices of linear and convolutional layers, grouped and depthwise ones too.
+
+.. math:: F_\ell \approx G \otimes A, \qquad A = E[\bar a \bar a^\top], \quad G = E[\delta \delta^\top], \qquad
+          \text{conv.: } A = E\big[\textstyle\sum_t \bar a_t \bar a_t^\top\big], \;
+          G = E\big[\tfrac1T \sum_t \delta_t \delta_t^\top\big]          (theory/optimisation.md, eq. 50.13)
+
+a are the inputs of the layer with a one for its bias, delta the gradients at its output when the target is drawn from the prediction;
+that expectation is taken exactly, column by column of the root of the output's Fisher matrix (eq. 50.10). Every group of a convolution
+has its own factors. Exact for one layer with Gaussian output of fixed variance. Martens and Grosse (2015); Grosse and Martens (2016).
+
+Letters: B rows, T positions, c groups, A input factor, G output factor, K outputs of the network, lambda damping.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+from torch.nn import functional
+
+from partita.core.errors import Unsupported, invalid
+from partita.optim.natural_gradient.closed_form import fisher_of
+from partita.optim.natural_gradient.optimiser import NaturalGradient
+
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A (c, a, a) and G (c, o, o) of one layer with c groups; the weight is (c o, a) with its bias as the last column."""
+
+    A: Tensor
+    G: Tensor
+    bias: bool
+
+
+class KroneckerMetric:
+    """Block-diagonal over layers, each block a Kronecker product.
+
+    Arguments:
+        network: Its parameters all belong to linear and convolutional layers.
+        x: Inputs (B, ...).
+        predict: The distribution of one network's output, for example ``lambda out: Categorical(logits=out)``; its closed form gives G.
+    """
+
+    def __init__(self, network: nn.Module, x: Tensor, predict: Callable[[Tensor], Distribution]) -> None:
+        self.layers = _layers(network)
+        self.factors = _factors(network, self.layers, x, predict)
+
+    def product(self, v: Tensor) -> Tensor:
+        return self._by_layer(v, lambda f, W: f.G @ W @ f.A)
+
+    def solve(self, g: Tensor, damping: float) -> Tensor:
+        """Each factor gets its share of the damping: A + pi sqrt(lambda) I and G + sqrt(lambda) / pi I."""
+        return self._by_layer(g, lambda f, W: _solve(f, W, damping))
+
+    def matrix(self) -> Tensor:
+        """F written out, (P, P), in the order of the parameters: for small networks."""
+        size = sum(p.numel() for layer in self.layers for p in layer.parameters())
+        like = self.factors[0].A
+        return torch.stack([self.product(row) for row in torch.eye(size, dtype=like.dtype, device=like.device)], 1)
+
+    def _by_layer(self, v: Tensor, change: Callable[[Factors, Tensor], Tensor]) -> Tensor:
+        sizes = [sum(p.numel() for p in layer.parameters()) for layer in self.layers]
+        parts = zip(v.split(sizes), self.layers, self.factors, strict=True)
+        return torch.cat([_flat(change(f, _matrix(part, layer, f)), f) for part, layer, f in parts])
+
+
+class KFAC(NaturalGradient):
+    """The natural gradient of a network with Kronecker factors of the batch at hand.
+
+    Arguments:
+        network: As for :class:`KroneckerMetric`.
+        predict: From the network's output to its distribution.
+        options: Those of :class:`NaturalGradient`.
+
+    Before each step hand over the inputs: ``optimiser.see(x)``.
+    """
+
+    def __init__(self, network: nn.Module, predict: Callable[[Tensor], Distribution], **options: Any) -> None:
+        super().__init__([p for layer in _layers(network) for p in layer.parameters()], **options)
+        self._network, self._predict = network, predict
+
+    def see(self, x: Tensor) -> None:
+        """The inputs from which the coming step takes its factors."""
+        self.observe(lambda: KroneckerMetric(self._network, x, self._predict))
+
+
+def _layers(network: nn.Module) -> list[Any]:
+    layers = [module for module in network.modules() if isinstance(module, LAYERS)]
+    held = {id(p) for layer in layers for p in layer.parameters()}
+    other = [name for name, p in network.named_parameters() if id(p) not in held]
+    if other or not layers:
+        raise Unsupported(
+            f"K-FAC: every parameter must belong to a linear or convolutional layer; got {other[:3] or 'none'}. Use PredictiveMetric."
+        )
+    if any(isinstance(layer, nn.Conv1d | nn.Conv2d) and layer.padding_mode != "zeros" for layer in layers):
+        raise Unsupported("K-FAC: convolutions must pad with zeros. Use PredictiveMetric.")
+    return layers
+
+
+def _factors(network: nn.Module, layers: list[Any], x: Tensor, predict: Callable[[Tensor], Distribution]) -> list[Factors]:
+    """One forward pass, and K backward passes for the columns of the output's root."""
+    inputs: dict[int, Tensor] = {}
+    outputs: dict[int, Tensor] = {}
+
+    def keep(layer: nn.Module, arguments: tuple[Tensor, ...], out: Tensor) -> None:
+        if id(layer) in outputs:
+            raise Unsupported("K-FAC: a layer must be used once in a forward pass. Use PredictiveMetric.")
+        inputs[id(layer)], outputs[id(layer)] = arguments[0].detach(), out
+
+    hooks = [layer.register_forward_hook(keep) for layer in layers]
+    try:
+        with torch.enable_grad():
+            out = network(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    root = _root(fisher_of(predict(out.detach())).reshape(len(out), out[0].numel(), -1)).to(out)
+    kept = [outputs[id(layer)] for layer in layers]
+    G: list[Tensor | None] = [None] * len(layers)
+    for column in root.unbind(-1):
+        slopes = torch.autograd.grad(out, kept, column.view_as(out), retain_graph=True)
+        G = [_output_factor(layer, s, len(x), before) for layer, s, before in zip(layers, slopes, G, strict=True)]
+    factors = zip(layers, G, strict=True)
+    return [Factors(_input_factor(layer, inputs[id(layer)]), found, layer.bias is not None) for layer, found in factors]  # type: ignore[arg-type]
+
+
+def _root(F: Tensor) -> Tensor:
+    """R with R R' = F, for the positive semi-definite F of every row."""
+    values, vectors = torch.linalg.eigh(F)
+    return vectors * values.clamp_min(0).sqrt()[..., None, :]
+
+
+def _patches(layer: Any, a: Tensor) -> Tensor:
+    """Inputs as (c, B, T, a): what each group of the layer sees at each position, with a one for the bias."""
+    if isinstance(layer, nn.Linear):
+        seen = a.reshape(len(a), 1, -1, layer.in_features)
+    else:
+        flat = isinstance(layer, nn.Conv1d)  # a sequence is an image of height one
+        a = a[:, :, None] if flat else a
+        kernel, stride, dilation = (((1, *s) if flat else s) for s in (layer.kernel_size, layer.stride, layer.dilation))
+        left = layer._reversed_padding_repeated_twice
+        seen = functional.unfold(functional.pad(a, left), kernel, dilation, stride=stride).mT  # (B, T, channels x kernel)
+        seen = seen.unflatten(-1, (layer.groups, -1)).movedim(2, 1)
+    seen = seen.movedim(1, 0)
+    return functional.pad(seen, (0, 1), value=1.0) if layer.bias is not None else seen
+
+
+def _input_factor(layer: Any, a: Tensor) -> Tensor:
+    seen = _patches(layer, a)
+    return torch.einsum("cbti,cbtj->cij", seen, seen) / seen.shape[1]
+
+
+def _output_factor(layer: Any, slope: Tensor, rows: int, before: Tensor | None) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        delta = slope.reshape(rows, 1, -1, layer.out_features)
+    else:
+        delta = slope.flatten(2).mT.unflatten(-1, (layer.groups, -1)).movedim(2, 1)
+    G = torch.einsum("bcti,bctj->cij", delta, delta) / (rows * delta.shape[2])
+    return G if before is None else before + G
+
+
+def _matrix(part: Tensor, layer: Any, f: Factors) -> Tensor:
+    """A layer's parameters as (c, o, a): weight rows with their bias at the end."""
+    weight = part[: layer.weight.numel()].view(f.A.shape[0], f.G.shape[1], -1)
+    return torch.cat([weight, part[layer.weight.numel() :].view(*weight.shape[:2], 1)], -1) if f.bias else weight
+
+
+def _flat(W: Tensor, f: Factors) -> Tensor:
+    return torch.cat([W[..., :-1].flatten(), W[..., -1].flatten()]) if f.bias else W.flatten()
+
+
+def _solve(f: Factors, W: Tensor, damping: float) -> Tensor:
+    mean_a, mean_g = (M.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-30) for M in (f.A, f.G))
+    share = (mean_a / mean_g).sqrt()[:, None, None]  # pi: so that both factors are damped in proportion to their size
+    eye_a, eye_g = (torch.eye(M.shape[-1], dtype=W.dtype, device=W.device) for M in (f.A, f.G))
+    A, G = f.A + share * damping**0.5 * eye_a, f.G + damping**0.5 / share * eye_g
+    try:
+        return torch.linalg.solve(G, torch.linalg.solve(A, W, left=False))
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        raise invalid("K-FAC", "damping", "be above zero where a factor is singular", f"{damping:g}", "Use 1e-3.") from None
