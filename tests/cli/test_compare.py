@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import partita
 from partita.core.errors import Diverged
@@ -124,3 +125,26 @@ def test_the_figure_has_best_on_top_and_a_cross_where_a_score_is_not_to_be_trust
     assert list(drawn.layout.yaxis.categoryarray) == ["poor", "good"]
     assert {trace.name: trace.marker.symbol for trace in drawn.data} == {"good": "circle", "poor": "x"}
     assert {trace.name: (trace.error_x.array[0], trace.error_x.arrayminus[0]) for trace in drawn.data}["poor"] == (0.5, 0.5)
+
+
+def test_recipes_that_would_take_longer_share_a_limit() -> None:
+    """What was said counts; what stops by itself is left alone; the others get the limit only if their recipe is longer."""
+    rows = partita.data.as_rows((np.random.default_rng(0).random((60, 5)) < 0.4).astype("float32"))
+    model = partita.models.RBM(5, 2, generator=partita.core.rng.keyed(0))
+    dataset = partita.data.Dataset("mine", rows)
+
+    def budget(limit: float, objective: Any, **options: Any) -> dict[str, Any]:
+        return bake_off.BakeOff(dataset, options, limit)._budget(model, objective, rows)
+
+    assert budget(1e-4, partita.objectives.PCD()) == {"minutes": 1e-4}
+    assert budget(1e4, partita.objectives.PCD()) == {}
+    assert budget(1e-4, partita.objectives.PCD(), epochs=3) == {"epochs": 3}
+    assert budget(1e-4, partita.objectives.ExactLikelihood()) == {}
+    untouched = partita.models.RBM(5, 2, generator=partita.core.rng.keyed(0))
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), untouched.parameters(), strict=True))
+
+
+def test_a_pipe_shows_how_far_a_fit_is(call: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.training.progress.SECONDS_BETWEEN_LINES", 0.0)
+    result = call("compare", table, "--objectives", "nce,cd", *[word for word in QUICK if word != "--quiet"])
+    assert "nce (1 of 2) ..." in result.output and " steps, " in result.output and " a second" in result.output

@@ -72,6 +72,7 @@ def fit(
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; may be given often.", metavar="KEY=VALUE")] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar, only the result.")] = False,
+    page: Annotated[bool, typer.Option("--report/--no-report", help="Whether to write report.html into the run.")] = True,
 ) -> None:
     """Fit a model to data, save the run, and score it on rows it has not seen."""
     given = {"MODEL": model, "DATA": data, "--out": out, "--minutes": minutes, "--epochs": epochs, "--set": settings}
@@ -84,7 +85,7 @@ def fit(
 
     budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs}.items() if value is not None}
     plan = command.resumed(resume) if resume is not None else command.planned(str(model), str(data), out, settings or [], budget, seed)
-    command.carry_out(plan, as_json=as_json, quiet=quiet)
+    command.carry_out(plan, as_json=as_json, quiet=quiet, page=page)
 
 
 @app.command(epilog="Example: partita evaluate runs/rbm-digits-1 --evaluator sandwich")
@@ -92,7 +93,7 @@ def evaluate(
     run: Run,
     data: Annotated[str | None, typer.Argument(help="A name or a file; by default what the run was fitted to.")] = None,
     split: Annotated[str, typer.Option(help="test, train or valid.")] = "test",
-    evaluator: Annotated[str, typer.Option(help="auto, enumeration, sandwich, bridge, ais or reverse-ais.")] = "auto",
+    evaluator: Annotated[str, typer.Option(help="auto, enumeration, sandwich, bridge, ais, reverse-ais, iwae-K, filter-K, ...")] = "auto",
     bits: Annotated[bool, typer.Option("--bits", help="Also in bits per dimension.")] = False,
     seed: Seed = 0,
     as_json: Json = False,
@@ -148,8 +149,8 @@ def compare(
     model: Annotated[str, typer.Option(help="The family that is fitted: partita models lists them.")] = "rbm",
     objectives: Annotated[str, typer.Option(help="all that its support allows, or names with commas between.")] = "all",
     out: Annotated[Path | None, typer.Option(help="Folder of runs, table and figure; runs/compare-MODEL-DATA-N if not given.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Time to spend on each, in place of epochs.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data, for each.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time for each; by default as its recipe says, at most half a minute.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data, for each, in place of minutes.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value for all; may be given often.", metavar="KEY=VALUE")] = None,
     evaluator: Annotated[str, typer.Option(help="How log Z is computed, the same way for all; as in partita evaluate.")] = "auto",
     png: Annotated[Path | None, typer.Option(help="Also the figure as a picture; needs kaleido.")] = None,
@@ -162,6 +163,18 @@ def compare(
 
     budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs}.items() if value is not None}
     command.report(data, model, objectives, settings or [], budget, evaluator, out, png, seed=seed, as_json=as_json, quiet=quiet)
+
+
+@app.command(epilog="Example: partita report runs/rbm-digits-1 --out digits.html")
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run, as partita fit made it, or a comparison, as partita compare made it.")],
+    out: Annotated[Path | None, typer.Option(help="Where the page goes, .html; FOLDER/report.html if not given.")] = None,
+    as_json: Json = False,
+) -> None:
+    """One HTML file about a run or a comparison, which opens from disk with no network."""
+    from partita.cli import report as command
+
+    command.report(folder, out, as_json=as_json)
 
 
 @app.command(epilog="Example: partita impute runs/ppca-table-1 table-with-gaps.csv --out filled.csv")

@@ -32,10 +32,10 @@ def report(folder: Path, n: int, out: Path | None, asked: dict[str, Any], *, see
     opened = open_run(folder)
     model, alphabet = _model(opened), _alphabet(opened)
     prefix = _prefix(asked["prompt"], alphabet, model, n)
-    known = prefix.shape[1] // model.one.element.width
+    known = prefix.shape[1] // model.support.element.width
     length = max(1, model.support.L - known) if asked["length"] is None else check_count("sample", "--length", asked["length"])
     how = {name: 1.0 if asked[name] is None else asked[name] for name in ("temperature", "top_p")}
-    x = model.extend(prefix, length, **how, generator=rng.keyed(seed, 3)).numpy()
+    x = model.extend(prefix, length, **_changed(model, how), generator=rng.keyed(seed, 3)).numpy()
     texts = None if alphabet is None else [alphabet.decode(row) for row in x]
     path = _write(folder, out, x.reshape(n, known + length, -1), texts)
     exact = how == {"temperature": 1.0, "top_p": 1.0}
@@ -51,11 +51,20 @@ def report(folder: Path, n: int, out: Path | None, asked: dict[str, Any], *, see
         show.caution(f"{known + length} steps go beyond the {model.support.L} that the model was fitted to; it was never scored there.")
 
 
-def _model(opened: Opened) -> Autoregressive:
+def _model(opened: Opened) -> Any:
     model = opened.run.model
-    if not isinstance(model, Autoregressive):
+    if not hasattr(model, "extend"):
         raise invalid("sample", "--prompt, --length, --temperature and --top-p", "go with a model of sequences", model.title())
     return model
+
+
+def _changed(model: Any, how: dict[str, float]) -> dict[str, float]:
+    """Temperature and top-p for models whose steps have them; others are drawn from as they are."""
+    if isinstance(model, Autoregressive):
+        return how
+    if any(value != 1 for value in how.values()):
+        raise invalid("sample", "--temperature and --top-p", "be left out with latent variables", model.title())
+    return {}
 
 
 def _alphabet(opened: Opened) -> Alphabet | None:
@@ -66,9 +75,9 @@ def _alphabet(opened: Opened) -> Alphabet | None:
     return Reading(**reading).alphabet
 
 
-def _prefix(prompt: str | None, alphabet: Alphabet | None, model: Autoregressive, n: int) -> torch.Tensor:
+def _prefix(prompt: str | None, alphabet: Alphabet | None, model: Any, n: int) -> torch.Tensor:
     if not prompt:
-        return model.first.new_zeros(n, 0)
+        return model.device_like.new_zeros(n, 0)
     if alphabet is None:
         remedy = "Call model.extend in Python with a prefix of numbers."
         raise invalid("sample", "--prompt", "go with a model of text", model.title(), remedy)

@@ -19,6 +19,8 @@ DIAGNOSTICS = {
     "gap": "gap, reverse minus forward",
     "overlap": "overlap",
     "rhat": "R-hat",
+    "ess_of_rows": "effective draws of a row, median",
+    "active_units": "active latent dimensions",
     "chains": "chains",
     "per_step": "log-likelihood per step",
     "steps": "steps",
@@ -30,7 +32,7 @@ DIAGNOSTICS = {
 def report(folder: Path, data: str | None, split: str, evaluator: str, *, bits: bool, seed: int, as_json: bool) -> None:
     """Score a split of the data and print the result."""
     opened = open_run(folder)
-    chosen = named_evaluator(evaluator)
+    chosen = named_evaluator(evaluator, bounds=True)
     rows = pick_split(opened.dataset(data), split)
     q = opened.score(rows, chosen, rng.keyed(seed, 1))
     per_dimension = bits_per_dimension(q, rows.width) if bits else None

@@ -13,7 +13,7 @@ import typer
 from partita.cli import show
 from partita.cli.runs import Opened, free_path, short_name
 from partita.cli.values import sort_settings
-from partita.core import capability, rng
+from partita.core import descriptions, rng
 from partita.core.errors import RunError
 from partita.core.protocols import Model, Objective, Update
 from partita.core.quantity import Quantity
@@ -93,12 +93,12 @@ def resumed(folder: Path) -> Plan:
     options = {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"]}
     about = {name: config[name] for name in ("family", "data", "encoding", "seed", "command")}
     generator = torch.Generator().manual_seed(config["seed"])
-    objective = capability.build(config["objective"])
+    objective = descriptions.build(config["objective"])
     return Plan(build_model(config), objective, dataset, train, validation, encoding, options, about, folder, generator, resume=True)
 
 
-def carry_out(plan: Plan, *, as_json: bool, quiet: bool) -> None:
-    """Train, say what was saved, score on held-out rows."""
+def carry_out(plan: Plan, *, as_json: bool, quiet: bool, page: bool = True) -> None:
+    """Train, say what was saved, score on held-out rows, write the page about it."""
     talk = not (as_json or quiet)
     if talk:
         typer.echo(data_card(plan))
@@ -110,11 +110,12 @@ def carry_out(plan: Plan, *, as_json: bool, quiet: bool) -> None:
         raise typer.Exit(130)
     split = "train" if plan.dataset.test is None else "test"
     q = score(plan, run, split)
+    written = _write_page(plan, run, split, q) if page else None
     if as_json:
         result = {"run": str(plan.folder), "stopped": run.stopped, "steps": run.steps, "split": split, "cautions": run.cautions}
-        show.print_json({**result, "log_likelihood": show.quantity_json(q)})
+        show.print_json({**result, "log_likelihood": show.quantity_json(q), "report": None if written is None else str(written)})
         return
-    _print_result(plan, run, split, q)
+    _print_result(plan, run, split, q, written)
 
 
 def data_card(plan: Plan) -> str:
@@ -158,14 +159,20 @@ def score(plan: Plan, run: Run, split: str, evaluator: Any = None) -> Quantity:
         raise typer.Exit(130) from None
 
 
-def _print_result(plan: Plan, run: Run, split: str, q: Quantity) -> None:
+def _write_page(plan: Plan, run: Run, split: str, q: Quantity) -> Path | None:
+    from partita.cli.report import write_after_fit
+
+    return write_after_fit(run, plan.encoding, plan.dataset, split, q)
+
+
+def _print_result(plan: Plan, run: Run, split: str, q: Quantity, page: Path | None) -> None:
     typer.echo(f"{run.stopped.capitalize()} after {run.steps} steps.")
     what = f"Two-sample distance from {split} rows" if q.kind == "none" else f"Log-likelihood per {split} row"
     typer.echo(f"{what}: {q}")
     if "per_step" in q.details:
         typer.echo(f"Per step: {q.details['per_step']:.4f} nats, over {q.details['steps']} steps")
     typer.echo(show.meaning(q) if q.kind == "exact" else f"{show.meaning(q)}\nVerdict {show.verdict(q)}.")
-    typer.echo(f"Saved in {plan.folder}")
+    typer.echo(f"Saved in {plan.folder}" + ("" if page is None else f", with a report: {page}"))
     typer.echo(f"Next: partita evaluate {plan.folder}\n      partita sample {plan.folder} -n 64")
 
 

@@ -36,8 +36,14 @@ def report(folder: Path, source: Path, out: Path | None, how: str, *, seed: int,
     if as_json:
         show.print_json({"run": str(folder), "out": str(path), "rows": len(table), "filled": count})
         return
-    exact = "exactly" if "missing" in opened.run.model.offers else "by clamped sampling"
-    typer.echo(f"{count} of {table.size} values filled {exact} by {opened.run.model.title()}, written to {path}")
+    typer.echo(f"{count} of {table.size} values filled {way(opened.run.model)} by {opened.run.model.title()}, written to {path}")
+
+
+def way(model: Any) -> str:
+    """How a model fills in, in words."""
+    if "missing" in model.offers:
+        return "exactly"
+    return "on average over its posterior draws" if "posterior_draws" in model.offers else "by clamped sampling"
 
 
 def column_order(opened: Opened, found: Splits, width: int) -> list[int]:

@@ -7,40 +7,9 @@ from typing import Any
 import typer
 
 from partita.core.quantity import Quantity
+from partita.report.words import interval, meaning, verdict
 
-KIND_IN_WORDS = {
-    "exact": "Exact: computed without sampling; only rounding is left.",
-    "estimate": "An estimate: the interval holds the true value with the probability shown, as far as the verdict allows.",
-    "lower": "A lower bound in expectation: the true value is at least this, up to the interval.",
-    "upper": "An upper bound in expectation: it flatters the model; the sandwich gives both sides.",
-    "none": "This model has no likelihood; the number is a distance between these rows and its draws, zero on average where they agree.",
-}
-DIRECTION_IN_WORDS = {"low": " If it errs, it errs low.", "high": " If it errs, it errs high: it flatters the model.", "none": ""}
-VERDICT_IN_WORDS = {
-    "tight": "publish it with its interval",
-    "loose": "publish it with its interval, or compute longer for a shorter one",
-    "do not publish": "the computation did not settle; compute longer or try another evaluator",
-}
-
-
-def meaning(q: Quantity) -> str:
-    """What kind of number this is, in plain words.
-
-    >>> meaning(Quantity(-1.0))
-    'Exact: computed without sampling; only rounding is left.'
-    """
-    direction = "" if q.kind in ("exact", "upper") else DIRECTION_IN_WORDS[q.direction]
-    return KIND_IN_WORDS[q.kind] + direction
-
-
-def verdict(q: Quantity) -> str:
-    """The verdict with what to do about it."""
-    return "exact" if q.kind == "exact" else f"{q.verdict}: {VERDICT_IN_WORDS[q.verdict]}"
-
-
-def interval(q: Quantity) -> str:
-    """The interval with its level; nothing for an exact number."""
-    return "" if q.kind == "exact" else f"[{q.low:.3f}, {q.high:.3f}] ({100 * q.level:g} %)"
+__all__ = ["as_json_text", "caution", "interval", "meaning", "print_json", "quantity_json", "table", "verdict"]
 
 
 def quantity_json(q: Quantity) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Figures and pages about fits: plotly is imported only when one is drawn."""
+"""Figures and pages about fits; plotly and jinja2 are imported only when one is drawn."""

@@ -1,0 +1,106 @@
+"""``partita report``: one HTML file about a run or a comparison, which opens from disk with no network."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from partita.cli import show
+from partita.cli.runs import open_run
+from partita.core import rng
+from partita.core.errors import DataError, PartitaError, RunError
+from partita.core.quantity import Quantity
+from partita.data import Dataset
+from partita.report.comparison import Standing, write_comparison
+from partita.report.run import write_run
+from partita.report.subject import Subject
+from partita.training import Run
+from partita.training.encoding import Encoding
+
+NAME = "report.html"
+BOARDS = ("leaderboard.json", "compare.json")  # what a comparison leaves
+
+
+def report(folder: Path, out: Path | None, *, as_json: bool) -> None:
+    """Write the page and say where it is."""
+    path = write(folder, out)
+    if as_json:
+        show.print_json({"folder": str(folder), "report": str(path)})
+    else:
+        typer.echo(f"Report written to {path}")
+
+
+def write(folder: Path, out: Path | None = None) -> Path:
+    """Write the page about a folder that holds a run or a comparison."""
+    path = folder / NAME if out is None else out
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise RunError(f"report: --out must end in .html; got {path}.")
+    board = read_board(folder)
+    if board is not None:
+        return write_comparison(board, [_standing(line, folder, path) for line in board["entries"]], path)
+    if not (folder / "config.json").exists():
+        made = "a run, as `partita fit` makes, or a comparison, as `partita compare` makes"
+        raise RunError(f"report: FOLDER must hold {made}; found neither in {folder}.")
+    return write_run(open_subject(folder), path)
+
+
+def write_after_fit(run: Run, encoding: Encoding, dataset: Dataset, split: str, score: Quantity) -> Path | None:
+    """The page of a run that was just made and scored; what hinders it is a caution, for the run itself is whole."""
+    assert run.folder is not None
+    try:
+        return write_run(Subject(run, encoding, dataset, score, split), run.folder / NAME)
+    except (PartitaError, OSError) as error:
+        show.caution(f"no report was written: {error}")
+    except KeyboardInterrupt:
+        show.caution(f"no report was written: interrupted. Write it with: partita report {run.folder}")
+    return None
+
+
+def open_subject(folder: Path, *, scored: bool = True) -> Subject:
+    """A run with its data and its score, as ``partita fit`` found it; without them the page says why."""
+    opened = open_run(folder)
+    try:
+        dataset = opened.dataset(None)
+    except (DataError, RunError) as error:
+        problem = f"The data of the run cannot be read, so nothing is scored or compared. {error}"
+        return Subject(opened.run, opened.encoding, problem=problem)
+    split = "train" if dataset.test is None else "test"
+    if not scored:
+        return Subject(opened.run, opened.encoding, dataset, None, split)
+    try:
+        score = opened.score(getattr(dataset, split), None, rng.keyed(opened.run.config.get("seed") or 0, 1))
+    except PartitaError as error:
+        return Subject(opened.run, opened.encoding, dataset, None, split, str(error))
+    return Subject(opened.run, opened.encoding, dataset, score, split)
+
+
+def read_board(folder: Path) -> Mapping[str, Any] | None:
+    """The saved leaderboard of a comparison; None where there is none."""
+    path = next((folder / name for name in BOARDS if (folder / name).exists()), None)
+    if path is None:
+        return None
+    try:
+        board = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        board = None
+    lines = board.get("entries") if isinstance(board, dict) else None
+    if not isinstance(lines, list) or not all(isinstance(line, dict) and "name" in line for line in lines):
+        raise RunError(f"report: {path} must be a leaderboard, as `partita compare` writes it; got a damaged file.")
+    return board
+
+
+def _standing(line: Mapping[str, Any], folder: Path, page: Path) -> Standing:
+    """A line with its run, which lies beside the leaderboard under its name, or where the line says."""
+    places = [folder / str(line["name"]), *([Path(line["run"])] if line.get("run") else [])]
+    found = next((place for place in places if (place / "config.json").exists()), None)
+    if found is None:
+        return Standing(line)
+    try:
+        subject = open_subject(found, scored=False)
+    except PartitaError as error:
+        return Standing({**line, "problem": line.get("problem") or str(error)})
+    own = found / NAME
+    return Standing(line, subject, Path(os.path.relpath(own, page.parent)).as_posix() if own.exists() else "")

@@ -1,0 +1,92 @@
+"""One HTML file that needs nothing else: sections into the template, plotly once, every figure as JSON."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from partita.report.blocks import Section
+
+TEMPLATES = files("partita.report") / "templates"
+
+
+def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+    """The page as text."""
+    from jinja2 import Environment
+
+    about = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    about.filters["json"] = as_json
+    about.tests["number"] = looks_numeric
+    template = about.from_string(_read("page.html"))
+    parts = {"style": _read("page.css"), "script": _read("page.js"), "plotly": _plotly()}
+    return template.render(title=title, subtitle=subtitle, sections=sections, **parts)
+
+
+def write(path: Path, title: str, subtitle: str, sections: Sequence[Section]) -> Path:
+    """Write the page, whole or not at all."""
+    text = render(title, subtitle, sections)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+def as_json(value: Any) -> Any:
+    """A figure as JSON that may stand inside a script element; what is not finite is null.
+
+    Plotly reads tags in its texts: names of columns are escaped, and shown as they are.
+
+    >>> str(as_json({"a": ["</script>", float("nan")]}))
+    '{"a":["&lt;/script>",null]}'
+    """
+    from markupsafe import Markup
+
+    return Markup(json.dumps(_plain(value), separators=(",", ":"), allow_nan=False))
+
+
+def looks_numeric(cell: Any) -> bool:
+    """Whether a cell is a number, which is never broken into two lines.
+
+    >>> looks_numeric("-1.5e+03"), looks_numeric("12.5 %"), looks_numeric("8 x 8"), looks_numeric("")
+    (True, True, False, False)
+    """
+    return isinstance(cell, str) and re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?( %)?", cell) is not None
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, numbers with as many digits as a screen can show."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, str):
+        return value.replace("&", "&amp;").replace("<", "&lt;")
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    return value
+
+
+def _read(name: str) -> Any:
+    from markupsafe import Markup
+
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    return text if name.endswith(".html") else Markup(text)
+
+
+@cache
+def _plotly() -> Any:
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    return Markup(get_plotlyjs())

@@ -1,0 +1,39 @@
+"""Did the chains that gave the draws mix? R-hat, effective sample sizes, and their traces."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from partita.report import plots
+from partita.report.blocks import Block, Figure, Table, Text
+from partita.report.subject import BURN_IN, Subject
+
+TRACED = 8
+
+
+@torch.no_grad()
+def chains(subject: Subject) -> Iterator[Block]:
+    """Nothing where draws are exact."""
+    drawn = subject.drawn.chains
+    if drawn is None:
+        return
+    report = drawn.report
+    verdict = "The chains agree as well as independent ones would." if report.mixed else (
+        f"In the {report.draws} steps that were watched the chains do not agree: take the draws, and what follows from them, with care. "
+        "Run longer, or temper.")  # fmt: skip
+    yield Text(verdict, "plain" if report.mixed else "caution")
+    yield Table([
+        ["R-hat of the free energy", f"{report.rhat:.3f}", "near 1 where chains agree; above 1.05 they do not"],
+        ["effective sample size, bulk", f"{report.ess_bulk:.0f}", f"of {report.chains * report.draws} draws"],
+        ["effective sample size, tail", f"{report.ess_tail:.0f}", "for the ends of the distribution"],
+        ["chains", f"{report.chains}", f"{report.draws} draws of each, after {BURN_IN} steps"],
+        *([name, f"{value:.3f}", "mean over all steps"] for name, value in drawn.acceptance.items()),
+    ])  # fmt: skip
+    energies = subject.model(drawn.x[:TRACED]).double().numpy()
+    steps = np.arange(energies.shape[1])
+    traces = [plots.line(steps, row, colour=plots.colour(i), mode="lines", opacity=0.8) for i, row in enumerate(energies)]
+    alt = f"Free energy of {len(traces)} chains along {len(steps)} steps, between {energies.min():.1f} and {energies.max():.1f}."
+    layout = {"xaxis": plots.axis("step"), "yaxis": plots.axis("free energy, nats")}
+    caption = "Free energy of some chains. Mixed chains cross all the time; a chain that keeps to its own level is stuck."
+    yield Figure(traces, alt, layout, caption, 260)

@@ -1,0 +1,88 @@
+"""Learning curves: the score on validation rows, and every number that the fit recorded."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from partita.report import plots
+from partita.report.blocks import Beside, Block, Figure, Folded, Text
+from partita.report.subject import Subject
+from partita.training import Run
+
+NOT_CURVES = ("step", "epoch", "seconds", "validation", "best")
+IN_WORDS = {"model": "loss", "energy_gap": "energy gap: data minus chains", "critic": "loss of the critic"}
+SHOWN = 4  # the others are folded away
+
+
+def learning(subject: Subject) -> Iterator[Block]:
+    """How the fit went."""
+    run = subject.run
+    distance = subject.score is not None and subject.score.kind == "none"
+    if validation := validation_curve(run, distance):
+        yield validation
+    names = [name for name in dict.fromkeys(key for record in run.history for key in record) if name not in NOT_CURVES]
+    different = {tuple(run.series(name)): name for name in reversed(names)}  # two names of one number are one curve
+    curves = [curve for name in names if name in different.values() and (curve := recorded(run, name))]
+    if curves:
+        yield Beside(curves[:SHOWN], least=340)
+    if len(curves) > SHOWN:
+        yield Folded(f"{len(curves) - SHOWN} more numbers that the fit recorded", [Beside(curves[SHOWN:], least=340)])
+    if not validation and not curves:
+        yield Text("The fit was done in one step: there is nothing to draw.")
+
+
+def validation_curve(run: Run, distance: bool = False) -> Figure | None:
+    """Scores of rows that the fit did not learn from, by a quicker evaluator than the final one; None where there are none."""
+    found = [(step, value) for step, value in run.series("validation") if np.isfinite(value)]
+    if len(found) < 2:
+        return None
+    steps, values = zip(*found, strict=True)
+    name = "minus the distance" if distance else "log-likelihood, nats per row"
+    best = int(np.argmax(values))
+    traces = [plots.line(steps, values, colour=plots.COLOURS[2]), {
+        "type": "scatter", "mode": "markers", "x": [steps[best]], "y": [values[best]], "name": "best",
+        "marker": {"size": 11, "symbol": "star", "color": plots.MODEL}, "showlegend": False}]  # fmt: skip
+    ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
+    alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
+    layout = {"xaxis": plots.axis("step"), "yaxis": plots.axis(name, range=visible(values))}
+    caption = "Validation rows along the fit; the star is the highest. A quicker, coarser computation than the final score."
+    return Figure(traces, alt, layout, caption)
+
+
+def recorded(run: Run, name: str) -> Figure | None:
+    """One recorded number along the steps."""
+    found = [(step, value) for step, value in run.series(name) if isinstance(value, int | float) and np.isfinite(value)]
+    if len(found) < 2:
+        return None
+    steps, values = zip(*found, strict=True)
+    title = IN_WORDS.get(name, name.replace("_", " "))
+    traces = [plots.line(steps, values, colour=plots.COLOURS[0])]
+    if len(values) > 60:
+        traces[0]["opacity"] = 0.35
+        traces.append(plots.line(steps, smoothed(np.array(values)), colour=plots.COLOURS[0]))
+    alt = f"{title} along the steps, from {values[0]:.3g} to {values[-1]:.3g}."
+    return Figure(traces, alt, {"xaxis": plots.axis("step"), "yaxis": plots.axis(title)}, height=240)
+
+
+def smoothed(values: np.ndarray) -> np.ndarray:
+    """Means over a window of a twentieth of the curve, shorter at its ends.
+
+    >>> smoothed(np.ones(100)).tolist() == [1.0] * 100
+    True
+    """
+    half = max(1, len(values) // 40)
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    low, high = np.clip(np.arange(len(values)) - half, 0, None), np.clip(np.arange(len(values)) + half + 1, None, len(values))
+    return (total[high] - total[low]) / (high - low)
+
+
+def visible(values: tuple[float, ...] | list[float]) -> list[float] | None:
+    """The range worth seeing: the first scores of a fit can lie far below the others.
+
+    >>> visible([-1000.0, -11.0, -10.0, -10.0])
+    [-13.0, -9.85]
+    """
+    high = max(values)
+    spread = max(high - float(np.median(values)), 0.02 * abs(high), 1e-3)
+    low = high - 6 * spread
+    return None if min(values) >= low else [low, high + 0.3 * spread]

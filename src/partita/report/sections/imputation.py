@@ -1,0 +1,94 @@
+"""Missing values: cells of held-out rows are hidden, filled in from the others, and compared with what they were."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from partita.core import rng
+from partita.core.errors import InputError, Unsupported
+from partita.report import images, plots
+from partita.report.blocks import Block, Figure, Picture, Table, Text
+from partita.report.subject import Subject
+from partita.training.encoding import CUT
+
+IMAGES = 10
+ROWS = 100
+EXAMPLES = 6
+SIDE = 640
+
+
+def imputation(subject: Subject) -> Iterator[Block]:
+    """Nothing where the model cannot fill in, or rows are sequences."""
+    from partita.estimators._impute import impute_encoded
+
+    x = subject.some_raw_rows(IMAGES if subject.shape else ROWS)
+    if x is None or subject.sequential or subject.encoding.kind in CUT:
+        return
+    hidden = _lower_half(x, subject.shape) if subject.shape else _one_in_each_row(x, subject)
+    try:
+        shown = np.where(hidden, np.nan, x)
+        filled = impute_encoded(subject.model, subject.encoding, shown, "auto", "report", generator=subject.generator(4))
+    except (Unsupported, InputError):  # a model that cannot
+        return
+    yield from _as_images(subject, x, hidden, filled) if subject.shape else _as_table(subject, x, hidden, filled)
+
+
+def _lower_half(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    hidden = np.zeros((len(x), shape[0], x.shape[1] // shape[0]), bool)
+    hidden[:, shape[0] // 2 :] = True
+    return hidden.reshape(x.shape)
+
+
+def _one_in_each_row(x: np.ndarray, subject: Subject) -> np.ndarray:
+    """One observed cell of every row."""
+    u = rng.uniform(x.shape, subject.model.device_like, subject.generator(5)).double().numpy()
+    place = np.where(np.isnan(x), -1.0, u).argmax(1)
+    return (np.arange(x.shape[1]) == place[:, None]) & ~np.isnan(x)
+
+
+def _as_images(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.ndarray) -> Iterator[Block]:
+    assert subject.shape is not None
+    filled = np.clip(filled, np.nanmin(x), np.nanmax(x))
+    strips = [("Rows of the data", x), ("The same with the lower half hidden", np.where(hidden, np.nan, x)),
+              ("The hidden half filled in by the model", filled)]  # fmt: skip
+    for name, rows in strips:
+        yield Picture(images.png(images.sheet(rows, subject.shape, across=len(rows))), f"{len(rows)} images. {name}.", name, SIDE)
+
+
+def _as_table(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.ndarray) -> Iterator[Block]:
+    truth, guess = x[hidden], filled[hidden]
+    columns = np.argwhere(hidden)[:, 1]
+    if subject.discrete:
+        usual = np.array([_mode(x[:, i]) for i in columns])
+        right, base = float((truth == guess).mean()), float((truth == usual).mean())
+        yield Text(f"One cell of each of {len(x)} rows was hidden. The model fills in the true value in {100 * right:.0f} % of them; "
+                   f"the most frequent value of each column would be right in {100 * base:.0f} %.")  # fmt: skip
+    else:
+        yield from _scatter(x, truth, guess, columns)
+    yield Table(_examples(subject, truth, guess, columns), ("column", "true value", "filled in"), "Some of the hidden cells")
+
+
+def _scatter(x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> Iterator[Block]:
+    """Truth against guess, every column in its own standard deviations."""
+    mean, deviation = np.nanmean(x, 0)[columns], np.nanstd(x, 0)[columns]
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    t, g = (truth - mean) / deviation, (guess - mean) / deviation
+    error = float(np.sqrt(np.mean((t - g) ** 2)))
+    yield Text(f"One cell of each of {len(x)} rows was hidden. The model's guesses are off by {error:.2f} standard deviations of their "
+               "column; the mean of each column would be off by about 1.")  # fmt: skip
+    low, high = float(min(t.min(), g.min())), float(max(t.max(), g.max()))
+    traces = [plots.diagonal(low, high), plots.points(t, g, "hidden cells", plots.MODEL, showlegend=False)]
+    layout = {"xaxis": plots.axis("true value, in standard deviations"), "yaxis": plots.axis("filled in")}
+    yield Figure(traces, f"True against filled-in values of {len(t)} hidden cells; root mean square error {error:.2f}.", layout,
+                 "Each point is a hidden cell; on the dotted line the guess is right.")  # fmt: skip
+
+
+def _examples(subject: Subject, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> list[list[str]]:
+    words = subject.encoding.labels
+    shown = [[words.get(float(value), f"{value:.4g}") for value in pair] for pair in zip(truth[:EXAMPLES], guess[:EXAMPLES], strict=True)]
+    return [[subject.columns[i], *pair] for i, pair in zip(columns, shown, strict=False)]
+
+
+def _mode(column: np.ndarray) -> float:
+    values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+    return float(values[counts.argmax()])

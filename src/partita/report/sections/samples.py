@@ -1,0 +1,126 @@
+"""Draws of the model beside rows of the data: images, text, sequences, points in the plane, or columns of a table."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from partita.report import images, plots
+from partita.report.blocks import Beside, Block, Code, Figure, Picture, Text
+from partita.report.subject import DRAWS, SEQUENCES, Subject
+
+IMAGES = 64
+COLUMNS = 12  # of a table whose values are shown one by one
+CHARACTERS = 400
+SIDE = 420  # pixels of a sheet of images
+
+
+def samples(subject: Subject) -> Iterator[Block]:
+    """The sort of picture that suits the data."""
+    how = "exact and independent" if subject.drawn.chains is None else "from chains, whose diagnostics are below"
+    yield Text(f"New rows drawn from the model beside rows of the {subject.split} part. The draws are {how}.")
+    if pictured(subject):
+        data = data_picture(subject)
+        yield Beside([*([] if data is None else [data]), draws_picture(subject)])
+    else:
+        yield from _table(subject)
+
+
+def pictured(subject: Subject) -> bool:
+    """Whether rows can be seen one by one: images, sequences, points in the plane."""
+    return subject.sequential or subject.shape is not None or (subject.model.support.width == 2 and not subject.discrete)
+
+
+def data_picture(subject: Subject) -> Block | None:
+    """Some rows of the data; None where the data are gone."""
+    x = subject.some_rows(_count(subject))
+    return None if x is None else picture(subject, x, "rows of the data", plots.DATA)
+
+
+def draws_picture(subject: Subject, name: str = "draws of the model") -> Block:
+    """As many draws, on the same scale."""
+    data, drawn = subject.some_rows(_count(subject)), subject.drawn
+    x = (drawn.independent if subject.shape else drawn.x)[: _count(subject)]
+    if subject.shape is not None and data is not None:
+        x = np.clip(x, data.min(), data.max())  # the same grey means the same in both
+    return picture(subject, x, name, plots.MODEL)
+
+
+def picture(subject: Subject, x: np.ndarray, name: str, shade: str) -> Block:
+    """Rows as what they are."""
+    if subject.alphabet is not None:
+        alphabet = subject.alphabet
+        return Code("\n\n".join(alphabet.decode(row[~np.isnan(row)])[:CHARACTERS] for row in x[:2]), name.capitalize())
+    if subject.sequential:
+        steps = x.reshape(len(x), -1, subject.model.support.element.width)  # type: ignore[attr-defined]
+        return _roll(steps[0], name) if steps.shape[2] > 1 else _lines(steps[..., 0], name)
+    if subject.shape is not None:
+        return Picture(images.png(images.sheet(x, subject.shape)), f"{len(x)} {name} as images.", name.capitalize(), SIDE)
+    return _plane(subject, x, name, shade)
+
+
+def _count(subject: Subject) -> int:
+    return SEQUENCES if subject.sequential else IMAGES if subject.shape else DRAWS
+
+
+def _roll(x: np.ndarray, name: str) -> Figure:
+    x = x[~np.isnan(x).any(1)]
+    trace = {"type": "heatmap", "z": x.T, "colorscale": "sequential", "showscale": False}
+    return Figure([trace], f"One sequence, {name}: steps from left to right.", {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)})
+
+
+def _lines(x: np.ndarray, name: str) -> Figure:
+    traces = [plots.line(np.arange(len(row)), row, colour=plots.colour(i), mode="lines") for i, row in enumerate(x[:SEQUENCES])]
+    return Figure(traces, f"{len(traces)} sequences, {name}.", {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)})
+
+
+def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
+    """A cloud on the axes of the data."""
+    data = subject.some_rows(DRAWS)
+    frame = x if data is None else data
+    low, high = np.nanmin(frame, 0), np.nanmax(frame, 0)
+    edge = 0.08 * (high - low)
+    traces = [plots.points(x[:, 0], x[:, 1], name, shade, showlegend=False)]
+    layout, height = plots.plane(subject.columns, low - edge, high + edge), plots.plane_height(low, high, 400)
+    return Figure(traces, f"{len(x)} {name} as points in the plane.", layout, name.capitalize(), height)
+
+
+def _table(subject: Subject) -> Iterator[Block]:
+    """Values of single columns, then the correlations of all pairs: what a model of separate columns would miss."""
+    data, draws = subject.some_rows(DRAWS), subject.drawn.x
+    if data is None:
+        yield Text("The data are not there to compare with.")
+        return
+    wide = data.shape[1] > COLUMNS
+    shown = _most_varied(data, COLUMNS) if wide else range(data.shape[1])
+    words = subject.encoding.labels
+    which = f"; the {COLUMNS} columns that vary most" if wide else ""
+    yield Text(f"How often each value occurs: grey in the data, red in draws{which}.", "small")
+    yield Beside([plots.marginals(data[:, i], draws[:, i], subject.columns[i], words, subject.discrete) for i in shown], least=160)
+    if data.shape[1] > 2 and not words:
+        yield correlations(data, draws)
+
+
+def _most_varied(data: np.ndarray, n: int) -> list[int]:
+    return sorted(np.argsort(-np.nanstd(data, 0))[:n].tolist())
+
+
+def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int = 60) -> Figure:
+    """Correlations of all pairs of columns, data against draws: on the diagonal where the model has learnt them."""
+    chosen = _most_varied(data, most)
+    i, j = np.triu_indices(len(chosen), 1)
+    there, here = (_correlation(x[:, chosen])[i, j] for x in (data, draws))
+    low, high = float(np.nanmin([there, here])), float(np.nanmax([there, here]))
+    traces = [plots.diagonal(low, high), plots.points(there, here, "pairs of columns", plots.COLOURS[0], showlegend=False)]
+    off = float(np.sqrt(np.nanmean((there - here) ** 2)))
+    alt = f"Correlations of {len(i)} pairs of columns, in the data and in draws; root mean square difference {off:.3f}."
+    layout = {"xaxis": plots.axis("correlation in the data"), "yaxis": plots.axis("in draws")}
+    caption = f"Each point is a pair of columns; on the dotted line the model has learnt it. Root mean square difference {off:.3f}."
+    return Figure(traces, alt, layout, f"{name.capitalize()}. {caption}" if name else caption)
+
+
+def _correlation(x: np.ndarray) -> np.ndarray:
+    """Correlations over the rows in which both are observed; NaN where a column does not vary."""
+    there = ~np.isnan(x)
+    scale = np.nanstd(x, 0)
+    z = np.where(there, (x - np.nanmean(x, 0)) / np.where(scale > 0, scale, np.nan), 0.0)
+    return (z.T @ z) / np.maximum(1, there.T.astype(float) @ there)

@@ -1,0 +1,72 @@
+"""The score: what was found, how, and how far to trust it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from partita.core.quantity import Quantity, bits_per_dimension
+from partita.report import plots, words
+from partita.report.blocks import Big, Block, Figure, Table, Text
+from partita.report.subject import Subject
+
+TONES = {"tight": "good", "loose": "fair", "do not publish": "bad"}
+DIAGNOSTICS = {
+    "ess": "effective sample size", "ess_reverse": "effective sample size, reverse", "khat": "Pareto k-hat",
+    "khat_reverse": "Pareto k-hat, reverse", "gap": "gap, reverse minus forward", "overlap": "overlap", "rhat": "R-hat", "chains": "chains",
+    "temperatures": "temperatures", "per_step": "log-likelihood per step", "steps": "steps", "p_value": "p-value by permutation",
+    "coverage": "coverage of these rows by draws",
+}  # fmt: skip
+
+
+def likelihood(subject: Subject) -> Iterator[Block]:
+    """The number, its interval, its diagnostics, and its spread over rows."""
+    q = subject.score
+    if q is None:
+        yield Text(subject.problem or "This run was not scored.", "caution")
+        return
+    yield headline(q, subject.split)
+    yield Table(facts(q, subject))
+    if q.kind != "none" and "rows" in q.details:
+        yield over_rows(q, subject.split)
+
+
+def headline(q: Quantity, split: str) -> Big:
+    """The number as large as it deserves."""
+    if q.kind == "none":
+        below = f"interval [{q.low:.5f}, {q.high:.5f}] ({100 * q.level:g} %)"
+        return Big(f"{q.value:.5f}", q.unit.replace("^2", "²"), "no likelihood", "fair", below)
+    badge = "exact" if q.kind == "exact" else f"{_kind(q)}, {q.verdict}"
+    interval = "" if q.kind == "exact" else f"interval {words.interval(q)}"
+    spread = f"± {q.se_data:.3f} standard error over {q.n} {split} rows" if q.se_data else ""
+    below = "; ".join(part for part in (interval, spread) if part)
+    return Big(f"{q.value:.3f}", f"{q.unit} per {split} row", badge, TONES[q.verdict], below)  # type: ignore[arg-type]
+
+
+def facts(q: Quantity, subject: Subject) -> list[list[str]]:
+    """What was found, how, and how far to trust it, as a table of two columns."""
+    log_z = q.details.get("log_z")
+    rows = [["kind", _kind(q)], ["by", q.method]] + ([] if q.kind == "exact" else [["verdict", words.verdict(q)]])
+    if q.kind != "none":
+        rows.append(["measure", "mass: a probability of each row" if subject.discrete else "density, in the units of the table"])
+        if not subject.sequential:
+            bits = bits_per_dimension(q, subject.model.support.width)
+            rows.append(["bits per dimension", f"{bits.value:.4f} {words.interval(bits)}".rstrip()])
+    if isinstance(log_z, Quantity):
+        rows.append(["log Z", f"{log_z.value:.3f} {words.interval(log_z)}".rstrip()])
+    return rows + [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if isinstance(q.details.get(name), int | float)]
+
+
+def over_rows(q: Quantity, split: str) -> Figure:
+    """How the log-likelihood spreads over the rows."""
+    rows = np.asarray(q.details["rows"], dtype=float)
+    counts, edges = np.histogram(np.maximum(rows, np.quantile(rows, 0.005)), 40)  # the lowest share the first bar
+    bars = {"type": "bar", "x": (edges[1:] + edges[:-1]) / 2, "y": counts, "marker": {"color": plots.COLOURS[0]}, "name": "rows"}
+    mean = {"type": "line", "x0": q.value, "x1": q.value, "yref": "paper", "y0": 0, "y1": 1, "line": {"color": plots.MODEL, "dash": "dash"}}
+    layout = {"xaxis": plots.axis("log-likelihood of a row, nats"), "yaxis": plots.axis("rows"), "bargap": 0.03, "shapes": [mean]}
+    reach = f"from {rows.min():.1f} to {rows.max():.1f} nats, mean {q.value:.2f}"
+    caption = "Each bar counts rows, the first also those below; the dashed line is the mean. Rows on the left surprised the model."
+    return Figure([bars], f"Histogram of the log-likelihood of {len(rows)} {split} rows, {reach}.", layout, caption, 240)
+
+
+def _kind(q: Quantity) -> str:
+    return {"lower": "lower bound", "upper": "upper bound", "none": "no likelihood"}.get(q.kind, q.kind)

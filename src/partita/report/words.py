@@ -1,0 +1,60 @@
+"""What a score means, in plain words: for the terminal and for the page."""
+
+import math
+
+from partita.core.quantity import Quantity
+
+KIND_IN_WORDS = {
+    "exact": "Exact: computed without sampling; only rounding is left.",
+    "estimate": "An estimate: the interval holds the true value with the probability shown, as far as the verdict allows.",
+    "lower": "A lower bound in expectation: the true value is at least this, up to the interval.",
+    "upper": "An upper bound in expectation: it flatters the model; the sandwich gives both sides.",
+    "none": "This model has no likelihood; the number is a distance between these rows and its draws, zero on average where they agree.",
+}
+DIRECTION_IN_WORDS = {"low": " If it errs, it errs low.", "high": " If it errs, it errs high: it flatters the model.", "none": ""}
+VERDICT_IN_WORDS = {
+    "tight": "publish it with its interval",
+    "loose": "publish it with its interval, or compute longer for a shorter one",
+    "do not publish": "the computation did not settle; compute longer or try another evaluator",
+}
+
+RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def meaning(q: Quantity) -> str:
+    """What kind of number this is, in plain words.
+
+    >>> meaning(Quantity(-1.0))
+    'Exact: computed without sampling; only rounding is left.'
+    """
+    direction = "" if q.kind in ("exact", "upper") else DIRECTION_IN_WORDS[q.direction]
+    return KIND_IN_WORDS[q.kind] + direction
+
+
+def verdict(q: Quantity) -> str:
+    """The verdict with what to do about it."""
+    return "exact" if q.kind == "exact" else f"{q.verdict}: {VERDICT_IN_WORDS[q.verdict]}"
+
+
+def interval(q: Quantity) -> str:
+    """The interval with its level; nothing for an exact number."""
+    return "" if q.kind == "exact" else f"[{q.low:.3f}, {q.high:.3f}] ({100 * q.level:g} %)"
+
+
+def one_in(nats: float) -> str:
+    """A mass in nats as a chance, in words that stay readable.
+
+    >>> one_in(-math.log(2000)), one_in(-100.0)
+    ('one in 2,000', 'one in 2.7 × 10⁴³')
+    """
+    whole, rest = divmod(-nats / math.log(10), 1)
+    return f"one in {round(math.exp(-nats)):,}" if whole < 7 else f"one in {10**rest:.1f} × {power(10, whole)}"
+
+
+def power(base: int, exponent: float) -> str:
+    """A power as it is written.
+
+    >>> power(2, 64)
+    '2⁶⁴'
+    """
+    return f"{base}{f'{exponent:.0f}'.translate(RAISED)}"

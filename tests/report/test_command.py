@@ -1,0 +1,101 @@
+"""``partita report``, and the page that ``partita fit`` leaves: what is wrong is one sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from partita.cli.app import app
+from partita.report import page
+
+QUICK = ("--set", "components=2", "--quiet")
+
+
+def call(*arguments: object) -> Any:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], prog_name="partita", catch_exceptions=False)
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> Path:
+    np.savetxt(tmp_path / "points.csv", np.random.default_rng(0).normal(size=(200, 2)), delimiter=",", header="a,b", comments="")
+    return tmp_path / "points.csv"
+
+
+def test_a_fit_leaves_a_page_unless_told_not_to(points: Path, tmp_path: Path) -> None:
+    result = json.loads(call("fit", "mixture", points, "--out", tmp_path / "one", *QUICK, "--json").stdout)
+    assert Path(result["report"]) == tmp_path / "one" / "report.html"
+    assert "mixture on" in Path(result["report"]).read_text()
+    assert str(tmp_path / "two" / "report.html") in call("fit", "mixture", points, "--out", tmp_path / "two", *QUICK).stdout
+    assert call("fit", "mixture", points, "--out", tmp_path / "none", *QUICK, "--no-report").exit_code == 0
+    assert not (tmp_path / "none" / "report.html").exists()
+
+
+def test_a_page_that_cannot_be_written_does_not_fail_the_fit(points: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(page, "render", full)
+    result = call("fit", "mixture", points, "--out", tmp_path / "run", *QUICK)
+    assert result.exit_code == 0
+    assert "Caution: no report was written" in result.stderr
+    assert call("evaluate", tmp_path / "run").exit_code == 0
+
+
+def test_the_page_of_a_saved_run_and_of_a_comparison(points: Path, tmp_path: Path, comparison_page: Path) -> None:
+    call("fit", "mixture", points, "--out", tmp_path / "run", *QUICK, "--no-report")
+    result = call("report", tmp_path / "run", "--out", tmp_path / "pages" / "mine.html")
+    assert result.exit_code == 0 and "mine.html" in result.stdout
+    assert (tmp_path / "pages" / "mine.html").exists() and not (tmp_path / "run" / "report.html").exists()
+    text = comparison_page.read_text()
+    assert "Leaderboard" in text and 'href="#pcd"' in text and 'id="nce"' in text and "Left out" not in text
+
+
+def test_failures_and_ties_are_told(tmp_path: Path) -> None:
+    def line(name: str, low: float, high: float) -> dict[str, Any]:
+        score = {"value": (low + high) / 2, "low": low, "high": high, "kind": "estimate", "verdict": "tight", "se_data": 0.1}
+        return {"name": name, "log_likelihood": score, "seconds": 1.0, "problem": None}
+
+    failed = {"name": "d", "log_likelihood": None, "seconds": 2.0, "problem": "fit: it diverged & left <nothing>."}
+    entries = [line("a", -3, -2), line("b", -2.5, -1.5), line("c", -9, -8), failed]
+    board = {"title": "four", "entries": entries, "left_out": {"e": "too many"}}
+    (tmp_path / "compare.json").write_text(json.dumps(board))
+    assert call("report", tmp_path).exit_code == 0
+    text = (tmp_path / "report.html").read_text()
+    assert "Tied with b, as far as the computation can tell them apart: a." in text
+    assert "d: fit: it diverged &amp; left &lt;nothing&gt;." in text
+    assert "Left out e: too many." in text
+
+
+def test_differences_and_ties_of_the_leaderboard_come_first(tmp_path: Path) -> None:
+    score = {"low": -2.0, "high": -2.0, "value": -2.0, "kind": "exact", "verdict": "tight", "se_data": 0.1}
+    behind = {"value": -0.25, "low": -0.5, "high": 0.01}
+    lower = {**score, "value": -2.25, "low": -2.25, "high": -2.25}
+    lines = [{"name": "a", "log_likelihood": score, "parameters": 1234},
+             {"name": "b", "log_likelihood": lower, "difference": behind, "tied": True}]  # fmt: skip
+    (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "two", "entries": lines}))
+    assert call("report", tmp_path).exit_code == 0
+    text = (tmp_path / "report.html").read_text()
+    assert "Tied with a, as far as the computation can tell them apart: b." in text
+    assert "behind the best" in text and "-0.250 (-0.500 to 0.010)" in text and "1,234" in text
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"entries": 3}', "[]"])
+def test_a_folder_that_is_neither_is_one_sentence(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "leaderboard.json").write_text(content)
+    result = call("report", tmp_path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: report: ") and result.stderr.count("\n") == 1
+
+
+def test_bad_places(points: Path, tmp_path: Path) -> None:
+    assert "no-such" in call("report", tmp_path / "no-such").stderr
+    call("fit", "mixture", points, "--out", tmp_path / "run", *QUICK, "--no-report")
+    assert "must end in .html" in call("report", tmp_path / "run", "--out", tmp_path / "page.pdf").stderr
+    result = call("report", tmp_path / "run", "--out", points / "page.html")  # a folder that is a file
+    assert result.exit_code == 1 and "Error:" in result.stderr
