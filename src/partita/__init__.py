@@ -28,7 +28,7 @@ __all__ = ["Quantity", "evaluate", "fit", "load", "sample"]
 _LAZY = {"Quantity": "core", "fit": "training", "load": "training", "sample": "samplers", "evaluate": "evaluators"}
 _SUBPACKAGES = (
     "bayes", "core", "data", "diagnostics", "divergences", "estimators",
-    "evaluators", "models", "nets", "objectives", "samplers", "training",
+    "evaluators", "gradients", "models", "nets", "objectives", "optim", "probes", "samplers", "training",
 )  # fmt: skip
 
 

@@ -143,3 +143,33 @@ def test_bad_input_is_named() -> None:
         MixtureDensity(1).fit(X).impute(X, how="mode")
     with pytest.raises(InputError, match="vary in every column to have a density; got one value throughout column 2"):
         MixtureDensity(2).fit(np.column_stack([X[:, :2], np.ones(20)]))
+
+
+def test_messages_name_the_rows_and_parameters_of_the_caller() -> None:
+    """Rows are sorted for the fit, and settings have other names inside: neither shows."""
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    X[7] = np.nan
+    with pytest.raises(InputError, match=r"MixtureDensity.fit: X must have an observed value in every row; got none in row 7\. Leave"):
+        MixtureDensity(2).fit(X)
+    counts = np.random.default_rng(0).poisson(4.0, (30, 2)).astype(float)
+    counts[11, 1] = -2
+    with pytest.raises(InputError, match=r"X must hold counts 0, 1, 2, \.\.\.; got -2 at row 11, column 1"):
+        MixtureDensity(2, "poisson").fit(counts)
+    for name, value in (("n_components", 0), ("max_components", 0), ("n_init", 0), ("max_iter", 0)):
+        with pytest.raises(InputError, match=f"MixtureDensity: {name} must be a whole number of at least 1; got 0"):
+            MixtureDensity(**{name: value}).fit(counts)
+    with pytest.raises(InputError, match="PPCADensity: tol must be a finite number of at least 0; got -1"):
+        PPCADensity(1, tol=-1).fit(counts)
+
+
+def test_online_fits_go_on_after_a_save(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(90, 2)) + np.repeat([[0.0], [5.0], [0.0]], 30, 0)
+    model = MixtureDensity(2, random_state=0).fit(X[:30]).partial_fit(X[30:60])
+    again = partita.estimators.load(model.save(tmp_path / "run"))
+    np.testing.assert_array_equal(again.partial_fit(X[60:]).score_samples(X), model.partial_fit(X[60:]).score_samples(X))
+
+
+def test_small_units_are_no_constant_columns_and_repeated_rows_no_harm() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    assert MixtureDensity(1).fit(X * 1e-15).score(X * 1e-15) == pytest.approx(MixtureDensity(1).fit(X).score(X) + 30 * np.log(10), rel=1e-9)
+    assert np.isfinite(MixtureDensity(2, "poisson", random_state=0).fit(np.ones((10, 2))).score(np.ones((10, 2))))

@@ -157,3 +157,15 @@ def test_the_page_is_current() -> None:
 
 def test_letters_go_on_after_z() -> None:
     assert [grid._letter(n) for n in (0, 25, 26, 27, 52)] == ["a", "z", "aa", "ab", "ba"]
+
+
+def test_the_terminals_grid_shows_every_model_in_any_width() -> None:
+    made = grid.make()
+    for width in (60, 80, 200):
+        for parts in made.marks.values():
+            lines = grid.block(parts, len(made.models), width)
+            assert max(map(len, lines)) <= width
+            heads = [word for line in lines if not line.split()[0].isalpha() for word in line.split()]
+            assert heads == [str(number) for number in range(1, len(made.models) + 1)]
+            for part, row in parts.items():
+                assert [mark for line in lines if line.split()[0] == part for mark in line.split()[1:]] == row

@@ -13,7 +13,7 @@ from partita.core.errors import InputError, RunError, Unsupported
 from partita.core.support import Binary, Categorical, Count, Real, Spin, Support
 from partita.data import as_rows
 from partita.evaluators import Enumeration, Quadrature
-from partita.models import NeuralEnergy
+from partita.models import NeuralEnergy, Potts
 from partita.nets import MLP
 from partita.objectives import ExactLikelihood
 from partita.samplers import Gibbs
@@ -143,3 +143,22 @@ def test_a_module_of_the_users_own_is_handed_over(tmp_path: Any, generator: torc
         partita.load(tmp_path / "run")
     partita.load(tmp_path / "run", model=other)
     torch.testing.assert_close(other(x), model(x), rtol=0, atol=0)
+
+
+def test_networks_that_cannot_take_the_rows_are_named(generator: torch.Generator) -> None:
+    for support, columns in ((Real(2), 2), (Binary(2), 2), (Categorical(2, 3), 2)):
+        words = rf"NeuralEnergy: net must take rows of {columns} columns; got an error for .*shapes cannot be multiplied.*first layer\."
+        with pytest.raises(InputError, match=words):
+            NeuralEnergy(MLP(5, 1, generator=generator), support)
+    with pytest.raises(InputError, match=r"NeuralEnergy: net must be a torch\.nn\.Module; got function\."):
+        NeuralEnergy(lambda x: x.sum(-1), Real(2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [3.0, -1.0, 0.5])
+def test_categories_out_of_range_are_named(value: float, generator: torch.Generator) -> None:
+    """In a Potts model the wrong entry would be another site's."""
+    x = torch.tensor([[0.0, 1.0], [value, 1.0]])
+    neural, potts = NeuralEnergy(MLP(6, 1, generator=generator), Categorical(2, 3)), Potts(2, 3, generator=generator)
+    for call in (neural.free_energy, potts.free_energy, potts.conditional_logits):
+        with pytest.raises(InputError, match=rf": x must hold whole numbers from 0 to 2; got {value:g} at row 1, column 0\."):
+            call(x)

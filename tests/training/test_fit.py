@@ -478,7 +478,7 @@ NAN = np.where(np.eye(4) > 0, np.nan, 0.0)
         (np.zeros((5, 4)), {"average": -0.1}, r"fit: average must lie in \[0, 1\]; got -0\.1\."),
         (np.zeros((5, 4)), {"l2": -1.0}, r"fit: l2 must be a finite number of at least 0; got -1\.0\."),
         (np.zeros((5, 4)), {"batch_size": -1}, r"fit: batch_size must be a whole number of at least 0; got -1\."),
-        (np.zeros((5, 4)), {"optimizer": "adamw"}, r"fit: optimizer must be one of 'sgd', 'adam', 'lbfgs'; got 'adamw'\."),
+        (np.zeros((5, 4)), {"optimizer": "adamw"}, r"fit: optimizer must be one of 'sgd', 'adam', 'lbfgs', 'natural'; got 'adamw'\."),
         (np.zeros((5, 4)), {"schedule": "step"}, r"fit: schedule must be one of 'linear', 'constant', 'cosine'; got 'step'\."),
         (np.zeros((5, 4)), {"resume": True}, r"fit: out must be the folder of the run to resume; got None\."),
     ],

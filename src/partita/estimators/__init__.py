@@ -12,6 +12,7 @@ from partita.estimators._saved import load
 from partita.estimators.autoregressive import AutoregressiveDensity
 from partita.estimators.bayesian_linear import BayesianLinearRegression
 from partita.estimators.bayesian_logistic import BayesianLogisticRegression
+from partita.estimators.belief import SigmoidBeliefDensity
 from partita.estimators.dirichlet_process import DirichletProcessMixture
 from partita.estimators.flow import FlowDensity
 from partita.estimators.gan import GANSampler
@@ -22,7 +23,10 @@ from partita.estimators.mixture import MixtureDensity
 from partita.estimators.neural_energy import NeuralEnergyDensity
 from partita.estimators.potts import PottsDensity
 from partita.estimators.ppca import MixturePPCADensity, PPCADensity
+from partita.estimators.prototype_encoder import PrototypeEncoder
 from partita.estimators.rbm import RBMDensity
+from partita.estimators.vae import VAEDensity
+from partita.estimators.vrnn import VRNNDensity
 
 __all__ = [
     "AutoregressiveDensity",
@@ -39,6 +43,10 @@ __all__ = [
     "NeuralEnergyDensity",
     "PPCADensity",
     "PottsDensity",
+    "PrototypeEncoder",
     "RBMDensity",
+    "SigmoidBeliefDensity",
+    "VAEDensity",
+    "VRNNDensity",
     "load",
 ]

@@ -27,12 +27,11 @@ CELLS = 1 << 22  # rows x chains x columns at once
 
 
 def impute_encoded(model: Any, encoding: Encoding, x: np.ndarray, how: str, owner: str, *, generator: torch.Generator) -> np.ndarray:
-    """A table with its NaN filled, in its own units: exactly where the model integrates missing values out, else by clamped sampling."""
+    """A table with its NaN filled, in its own units: in the model's own way where it has one, else by clamped sampling."""
     check_how(model, encoding, how, owner)
     z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
-    exact = "missing" in model.offers
     how = ("mode" if model.support.discrete else "mean") if how == "auto" else how
-    filled = model.fill(z, how, generator=generator) if exact else fill(model, z, how, generator=generator)
+    filled = model.fill(z, how, generator=generator) if hasattr(model, "fill") else fill(model, z, how, generator=generator)
     return np.where(np.isnan(x), encoding.decode(filled.double().cpu().numpy()), x)
 
 

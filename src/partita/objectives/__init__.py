@@ -1,9 +1,12 @@
 """What a gradient learner minimises, and the two phases that make the likelihood gradient."""
 
 from partita.objectives.adversarial import Adversarial
+from partita.objectives.bounds import ELBO, FIVO, IWAEBound
 from partita.objectives.cd import CD
 from partita.objectives.closed_form import ClosedForm
 from partita.objectives.collapsed_gibbs import CollapsedGibbs
+from partita.objectives.contrastive import PCL
+from partita.objectives.discrete_elbo import DiscreteELBO
 from partita.objectives.em import EM, OnlineEM
 from partita.objectives.exact import ExactLikelihood
 from partita.objectives.instantiated_gibbs import InstantiatedGibbs
@@ -17,14 +20,19 @@ from partita.objectives.score_matching import ScoreMatching
 
 __all__ = [
     "CD",
+    "ELBO",
     "EM",
+    "FIVO",
     "MAP",
     "NCE",
     "PCD",
+    "PCL",
     "Adversarial",
     "ClosedForm",
     "CollapsedGibbs",
+    "DiscreteELBO",
     "ExactLikelihood",
+    "IWAEBound",
     "InstantiatedGibbs",
     "OnlineEM",
     "PseudoLikelihood",

@@ -160,7 +160,7 @@ class Autoregressive(DirectedModel):
             raise invalid("extend", "steps", f"stay within the {len(self.places)} places that were learned", length)
 
 
-def row_ends(steps: Tensor) -> Tensor:
+def row_ends(steps: Tensor, owner: str = "Autoregressive") -> Tensor:
     """The number of steps before trailing NaN, ``(B, L, E) -> (B,)``; NaN anywhere else is refused."""
     missing = steps.isnan()
     gone = missing.any(-1)
@@ -168,5 +168,5 @@ def row_ends(steps: Tensor) -> Tensor:
     late = torch.arange(steps.shape[1], device=steps.device) >= ends[:, None]
     if not torch.equal(gone, late) or not torch.equal(missing.all(-1), gone) or bool((ends == 0).any()):
         remedy = "Only the end of a row can be left out of a sequence."
-        raise invalid("Autoregressive", "x", "be finite up to the end of each row", "nan before it, or an empty row", remedy)
+        raise invalid(owner, "x", "be finite up to the end of each row", "nan before it, or an empty row", remedy)
     return ends
