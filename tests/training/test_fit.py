@@ -174,6 +174,7 @@ module.scenario(sys.argv[2], Path(sys.argv[3]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "save_seconds", "when"), [("tempered", 0.02, "stepping"), ("pcd", 0.02, "saving"), ("pcd", 1000.0, "stepping")]
 )

@@ -80,6 +80,7 @@ def bridged(model: RBM, repeats: int, g: torch.Generator) -> Iterator[dict[str, 
         yield {"bridge": ladder_quantity(Seen(*part), float(model.reference().log_z), LEVEL)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluate", [annealed, bridged])
 def test_trusted_intervals_cover(evaluate: Callable[..., Iterator[dict[str, Quantity]]]) -> None:
     g, seen = torch.Generator().manual_seed(1), {}
@@ -114,6 +115,7 @@ def test_the_intervals_above_are_those_of_the_evaluators(i: int) -> None:
     assert shown(q["bridge"])[:3] == again(BRIDGE)[:3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluate", [Sandwich(), Bridge(chains=16, draws=100, burn_in=100)], ids=["Sandwich", "Bridge"])
 def test_two_clusters_of_unequal_size_are_both_counted(evaluate: Callable[..., Quantity]) -> None:
     """Forward annealing can drop the smaller cluster at the transition; the training rows that the model remembers bring it back.

@@ -25,6 +25,7 @@ from partita.training.session import CAUTIONS, HELD_OUT, Session
 from partita.training.settings import Settings
 from partita.training.validation import pessimistic, quick_score
 
+LEAST_MOVES = 20  # updates after which chains that stand still are stuck; after fewer they may be unlucky
 SAVE_SECONDS = 20.0
 RECORDS = 200  # about this many lines of metrics in a fit
 VALIDATION_SHARE = 0.2  # of the time, where there is a limit
@@ -111,7 +112,7 @@ def _train(
     """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
     every, validate_every = _record_interval(session), _validation_interval(session)
     saved = started = time.monotonic()
-    chains = _chains(session)
+    chains, looked = _chains(session), session.step
     with Interrupts() as interrupts, Display(session.total, session.step, progress) as display:
         while session.step < session.total and not _out_of_patience(session):
             record, step = session.advance(), session.step
@@ -123,8 +124,8 @@ def _train(
                     score = _validate(session, held_out, log_jacobian)
                     history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                     display.show(validation=score)
-                _note(session, guard.ailments(session.bare, chains, _chains(session)))
-                chains = _chains(session)
+                _note(session, guard.ailments(session.bare, chains if step - looked >= LEAST_MOVES else None, _chains(session)))
+                chains, looked = _chains(session), step
             display.advance(step, record)
             if settled:
                 return settled
