@@ -13,6 +13,7 @@ from partita.models import Autoregressive
 VOCABULARIES, LENGTHS, FULL = (10, 20), (128, 256, 512), (2048,)
 BACKBONES = ("hyena", "attention", "ssm")
 STEPS, BATCH, RATE, ENOUGH = 4000, 32, 2e-3, 0.995
+LIMIT = 600.0  # seconds of one cell, after which it is left where it stands
 
 
 def draw(n: int, L: int, V: int, generator: torch.Generator) -> Tensor:
@@ -38,7 +39,7 @@ def train(backbone: str, L: int, V: int, steps: int, generator: torch.Generator)
         optimiser.step()
         if step % 250 == 0:
             share = right(model, L, V, 256, generator)
-            if share >= ENOUGH:
+            if share >= ENOUGH or time.perf_counter() - started > LIMIT:
                 break
     return right(model, L, V, 1000, generator), step, time.perf_counter() - started
 

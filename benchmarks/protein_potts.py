@@ -29,7 +29,7 @@ def run() -> None:
     table = raw["tab_cont"]
     pairs = table[:, :2].astype(int) - 1
     far, touching = np.abs(pairs[:, 0] - pairs[:, 1]) >= APART, table[:, 3] < CONTACT
-    curves = {"shipped scores": precision(table[:, 2], far, touching)}
+    scores = {"shipped scores": table[:, 2]}
     for name, objective, options in (
         ("pseudo-likelihood", PseudoLikelihood(), {"steps": 150, "batch_size": 2000, "learning_rate": 0.02, "l2": 0.01}),
         ("PCD", PCD(chains=500, steps=1), {"steps": 500, "batch_size": 1000, "learning_rate": 0.01, "l2": 0.01}),
@@ -38,11 +38,11 @@ def run() -> None:
         model = Potts(x.shape[1], 21, generator=g)
         started = time.perf_counter()
         partita.fit(model, rows, objective, generator=g, **options)
-        scores = contact_scores(model, skip=[0]).numpy()[pairs[:, 0], pairs[:, 1]]
-        curves[name] = precision(scores, far, touching)
-        show(name, seconds=time.perf_counter() - started, precision_of_top_L=float(curves[name][x.shape[1] - 1]))
-    show("shipped scores", precision_of_top_L=float(curves["shipped scores"][x.shape[1] - 1]), contacts=int((far & touching).sum()))
-    draw(curves)
+        scores[name] = contact_scores(model, skip=[0]).numpy()[pairs[:, 0], pairs[:, 1]]
+        show(name, seconds=time.perf_counter() - started, precision_of_top_L=top(scores[name], far, touching, x.shape[1]))
+    shipped = top(scores["shipped scores"], far, touching, x.shape[1])
+    show("shipped scores", precision_of_top_L=shipped, contacts=int((far & touching).sum()))
+    draw(scores, pairs, far, touching, x.shape[1])
 
 
 def one_pass(x: torch.Tensor) -> None:
@@ -53,19 +53,38 @@ def one_pass(x: torch.Tensor) -> None:
     show("one pass, 13,600 sequences", seconds=own, two_products=other, ratio=ratio, target="under 3 s")
 
 
-def precision(scores: np.ndarray, far: np.ndarray, touching: np.ndarray) -> np.ndarray:
-    """Share of contacts among the n strongest pairs that are far apart along the chain, for every n."""
-    order = np.argsort(-np.where(far, scores, -np.inf))[: far.sum()]
-    return touching[order].cumsum() / np.arange(1, len(order) + 1)
+def strongest(scores: np.ndarray, far: np.ndarray) -> np.ndarray:
+    """The pairs that are far apart along the chain, strongest first, by their rows of the table."""
+    return np.argsort(-np.where(far, scores, -np.inf))[: far.sum()]
 
 
-def draw(curves: dict[str, np.ndarray]) -> None:
-    """The precision of every fit against the number of pairs, as a page."""
-    import plotly.graph_objects as go
+def top(scores: np.ndarray, far: np.ndarray, touching: np.ndarray, n: int) -> float:
+    """Share of contacts among the n strongest pairs."""
+    return float(touching[strongest(scores, far)[:n]].mean())
 
-    figure = go.Figure([go.Scatter(x=np.arange(1, 151), y=curve[:150], name=name) for name, curve in curves.items()])
-    figure.update_layout(xaxis_title="strongest pairs", yaxis_title="share in contact", yaxis_range=[0, 1.02])
-    figure.write_html(FIGURE, include_plotlyjs="cdn")
+
+def draw(scores: dict[str, np.ndarray], pairs: np.ndarray, far: np.ndarray, touching: np.ndarray, n: int) -> None:
+    """Precision against the number of pairs, and the n strongest pairs on the map of contacts: pseudo-likelihood above, PCD below."""
+    from plotly.subplots import make_subplots
+
+    titles = ("Share of contacts among the strongest pairs", f"The {n} strongest: pseudo-likelihood above, PCD below")
+    figure = make_subplots(1, 2, subplot_titles=titles, horizontal_spacing=0.1)
+    for name, values in scores.items():
+        share = touching[strongest(values, far)].cumsum() / np.arange(1, far.sum() + 1)
+        figure.add_scatter(x=np.arange(1, 151), y=share[:150], name=name, row=1, col=1)
+    contacts = pairs[touching]
+    figure.add_scatter(x=[*contacts[:, 0], *contacts[:, 1]], y=[*contacts[:, 1], *contacts[:, 0]], name="contact", row=1, col=2,
+                       mode="markers", marker={"symbol": "square", "size": 7, "color": "#cccccc"})  # fmt: skip
+    for name, upper in (("pseudo-likelihood", True), ("PCD", False)):
+        chosen = strongest(scores[name], far)[:n]
+        low, high = pairs[chosen].min(1), pairs[chosen].max(1)
+        colours = np.where(touching[chosen], "#228833", "#EE6677")
+        figure.add_scatter(x=low if upper else high, y=high if upper else low, mode="markers", showlegend=False, row=1, col=2,
+                           marker={"size": 6, "color": colours})  # fmt: skip
+    figure.update_xaxes(title="pairs", row=1, col=1).update_yaxes(range=[0, 1.02], row=1, col=1)
+    figure.update_xaxes(title="place along the chain", row=1, col=2).update_yaxes(scaleanchor="x2", row=1, col=2)
+    figure.update_layout(template="plotly_white", width=1100, height=520, legend={"orientation": "h", "y": -0.18})
+    figure.write_html(FIGURE, include_plotlyjs=True)
     print(f"figure in {FIGURE}")
 
 

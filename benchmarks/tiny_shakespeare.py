@@ -14,7 +14,7 @@ from partita.data.text import Alphabet
 from partita.models import Autoregressive
 
 DATA = "tiny_shakespeare"
-MINUTES, LENGTH, BATCH = 5.0, 128, 32
+MINUTES, LENGTH = 5.0, 128
 MODELS = {
     "hyena": {"layers": 4, "width": 128},
     "ssm": {"layers": 4, "width": 128},
@@ -40,7 +40,7 @@ def run(minutes: float = MINUTES, names: tuple[str, ...] = tuple(MODELS)) -> Non
         g = torch.Generator().manual_seed(0)
         model = Autoregressive(LENGTH, states=alphabet.size, backbone=name, **MODELS[name], generator=g)
         rows = Sequences.windows(train, LENGTH, stride=LENGTH // 8)
-        fitted = partita.fit(model, rows, minutes=minutes, batch_size=BATCH, generator=g)
+        fitted = partita.fit(model, rows, minutes=minutes, generator=g)
         q = partita.evaluate(model, Sequences.windows(valid, LENGTH), generator=g)
         found[name] = -q.details["per_step"]
         show(name, nats_per_character=found[name], parameters=sum(p.numel() for p in model.parameters()), steps=fitted.steps, kind=q.kind)

@@ -2,10 +2,15 @@
 
 import json
 from pathlib import Path
+from signal import SIGINT, raise_signal
 from typing import Any
 
 import numpy as np
 import pytest
+
+import partita
+from partita.nets import ConvNet
+from partita.training.session import Session
 
 SMALL = ["--set", "length=16", "--set", "width=8", "--set", "layers=1", "--set", "steps=6", "--quiet"]
 
@@ -48,6 +53,44 @@ def test_bad_prompts_and_texts_are_named(call: Any, text: Path, tmp_path: Path) 
     assert result.exit_code == 1 and "must be text in utf-8; got the byte 0xe9" in result.output
     assert call("fit", "hyena", latin, *SMALL, "--set", "encoding=latin-1").exit_code == 0
     assert call("fit", "hyena", latin, *SMALL, "--set", "tokens=bytes").exit_code == 0
+
+
+def test_a_resumed_fit_of_text_ends_bit_for_bit_like_one_never_stopped(call: Any, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call("fit", "hyena", text, *SMALL, "--out", "whole").exit_code == 0
+    step = Session.advance
+
+    def interrupted(session: Session) -> dict[str, float]:
+        if session.step == 3:
+            raise_signal(SIGINT)
+        return step(session)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "advance", interrupted)
+        result = call("fit", "hyena", text, *SMALL, "--out", "stopped")
+    assert result.exit_code == 130 and "Go on with: partita fit --resume stopped" in result.output
+    assert call("fit", "--resume", "stopped", "--quiet").exit_code == 0
+    whole, stopped = (partita.load(Path(run)).model.state_dict() for run in ("whole", "stopped"))
+    assert all(whole[name].equal(stopped[name]) for name in whole)
+    text.write_text(text.read_text().replace("h", "z"))
+    assert "hold the 11 characters the model was built from; got 'z'" in call("fit", "--resume", "whole").output
+
+
+def test_a_series_of_numbers_is_fitted_and_continued(call: Any, tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "wave.csv", np.sin(np.arange(600) / 5), header="level", comments="")
+    result = call("fit", "hyena", tmp_path / "wave.csv", *SMALL, "--out", "run")
+    assert result.exit_code == 0 and "Per step: " in result.output
+    said = json.loads(call("sample", "run", "-n", "2", "--length", "5", "--json").stdout)
+    assert np.load(said["out"])["x"].shape == (2, 5, 1)
+
+
+@pytest.mark.parametrize("model", ["neural-energy", "latent-energy", "vae"])
+def test_convolutions_are_taken_by_name(model: str, call: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "images.npy", np.random.default_rng(0).normal(size=(60, 16)))
+    settings = ["net=conv"] if model == "vae" else ["network=conv", "objective=pcd", "chains=8"]
+    pairs = [word for pair in (*settings, "channels=[3]", "steps=4") for word in ("--set", pair)]
+    assert call("fit", model, tmp_path / "images.npy", *pairs, "--quiet", "--no-report", "--out", "run").exit_code == 0
+    net = next(part for part in partita.load(Path("run")).model.modules() if isinstance(part, ConvNet))
+    assert net.shape == (4, 4) and net.channels == (3,)
 
 
 def test_a_table_is_read_column_by_column(call: Any, table: Path) -> None:

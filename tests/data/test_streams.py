@@ -70,6 +70,18 @@ def test_a_stream_is_split_in_order_and_a_later_file_uses_the_same_letters(tmp_p
     assert again.train.tensor()[0, :3].tolist() == [25, 24, 23]
 
 
+@pytest.mark.parametrize("ending", [".npy", ".csv"])
+def test_one_column_of_numbers_is_a_series(ending: str, tmp_path: Path) -> None:
+    path, x = tmp_path / f"series{ending}", np.arange(100) / 4
+    np.save(path, x) if ending == ".npy" else np.savetxt(path, x, header="level", comments="")
+    data = load_sequences(str(path), Reading(length=8))
+    assert isinstance(data.train, Sequences) and data.train.states is None and data.test is not None
+    assert data.train.tensor()[1].tolist() == (x[1:9]).tolist() and data.test.tensor()[0].tolist() == x[90:98].tolist()
+    assert data.reading is not None and Reading(**data.reading).length == 8
+    np.save(path.with_suffix(".npy"), np.stack([x, x], 1))
+    assert not isinstance(load_sequences(str(path.with_suffix(".npy")), Reading(length=8)).train, Sequences)  # a table
+
+
 @pytest.mark.parametrize(
     ("content", "reading", "message"),
     [

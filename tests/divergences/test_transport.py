@@ -206,6 +206,44 @@ def test_what_did_not_converge_says_so(generator: torch.Generator) -> None:
         sinkhorn_divergence(x, y, epsilon=0.01, iterations=40)
 
 
+@pytest.mark.parametrize("iterations", [1, 2, 7, 40, 61])
+def test_the_value_is_a_lower_bound_wherever_it_stops(iterations: int, generator: torch.Generator) -> None:
+    """Also where the iterations end before epsilon has come down to the one asked for, whose value is the largest that may be claimed."""
+    c = cost_matrix(*points(generator, 8, 9))
+    best = sinkhorn(c, epsilon=0.05, tolerance=1e-9, iterations=50_000)
+    found = sinkhorn(c, epsilon=0.05, tolerance=1e-9, iterations=iterations)
+    assert best.converged and not found.converged and found.iterations == iterations
+    assert found.value.item() <= best.value.item()
+    assert float((found.plan(c).sum(1) - 1 / 8).abs().sum()) == pytest.approx(found.error, abs=1e-9)
+
+
+def test_weights_of_zero(generator: torch.Generator) -> None:
+    x, y = points(generator, 5, 6)
+    c, a = cost_matrix(x, y), torch.tensor([0.5, 0.0, 0.5, 0.0, 0.0], dtype=torch.float64)
+    kept = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    assert sinkhorn(c, a, epsilon=0.2).value.item() == pytest.approx(sinkhorn(c[[0, 2]], kept, epsilon=0.2).value.item(), abs=1e-6)
+    assert exact_transport(c, a).value.item() == pytest.approx(exact_transport(c[[0, 2]], kept).value.item(), abs=1e-12)
+    p = x.clone().requires_grad_()
+    slope = torch.autograd.grad(sinkhorn(cost_matrix(p, y), a, epsilon=0.2).value, p)[0]
+    assert torch.isfinite(slope).all() and (slope[a == 0] == 0).all()
+
+
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
+def test_at_equality_there_is_no_slope_and_no_nan(power: float, generator: torch.Generator) -> None:
+    x, _ = points(generator, 6, 6)
+    p = x.clone().requires_grad_()
+    assert torch.isfinite(torch.autograd.grad(wasserstein(p, x, power=power), p)[0]).all()
+
+
+def test_whole_numbers_and_nothing_are_refused() -> None:
+    whole = torch.ones(2, 2, dtype=torch.int64)
+    for call in (lambda: exact_transport(whole), lambda: sinkhorn(whole, epsilon=1.0)):
+        with pytest.raises(InputError, match=r"cost must be of a floating dtype; got torch\.int64\. Use cost\.double\(\)\."):
+            call()
+    with pytest.raises(InputError, match=r"x must hold at least one value; got shape \(0,\)"):
+        line_transport(torch.zeros(0), torch.zeros(0))
+
+
 def test_solvers_are_named() -> None:
     with pytest.raises(InputError, match=r"solver='assignment' must go with even weights"):
         exact_transport(torch.ones(2, 3), solver="assignment")

@@ -50,6 +50,31 @@ def test_intervals_cover_the_true_distance(generator: torch.Generator) -> None:
     assert hits >= int(binom.ppf(1e-3, 200, 0.9))
 
 
+def test_intervals_cover_zero_where_the_samples_are_alike(generator: torch.Generator) -> None:
+    """Of 150 intervals at 90 % at least as many cover as a true share of 0.9 gives in 999 of 1,000 trials."""
+    found = [MMD(1.5, permutations=0, level=0.9)(*samples(generator, 40, 30), generator=generator) for _ in range(150)]
+    assert sum(q.low <= 0 <= q.high for q in found) >= int(binom.ppf(1e-3, 150, 0.9))
+
+
+def test_far_from_zero_nothing_changes(generator: torch.Generator) -> None:
+    """The same rows 10,000 deviations away, in float32: only their own rounding is lost."""
+    x, y = (part.float() for part in samples(generator, 300, 300))
+    assert coverage(x + 1e4, y + 1e4).item() == pytest.approx(coverage(x, y).item(), abs=0.02)
+    assert mmd2(x + 1e4, y + 1e4).item() == pytest.approx(mmd2(x, y).item(), abs=2e-3)
+
+
+def test_whole_numbers_are_compared_with_fractions(generator: torch.Generator) -> None:
+    x, y = torch.zeros(50, 1, dtype=torch.int64), torch.full((50, 1), 0.9)
+    assert MMD(1.0)(x, y, generator=generator).value > 0.5
+    assert ClassifierTest("forest")(x, y, generator=generator).value == 1.0
+
+
+def test_rows_of_a_sorted_table_are_chosen_at_random(generator: torch.Generator) -> None:
+    """Both are uniform on [0, 1], one sorted: its first rows alone would lie far from the other's. False alarm 1 in 200."""
+    x, y = torch.rand(2, 1000, 1, generator=generator)
+    assert MMD(rows=100)(x.sort(0).values, y, generator=generator).details["p_value"] > 0.005
+
+
 def test_the_permutation_test_keeps_its_level_and_sees_a_shift(generator: torch.Generator) -> None:
     """Under the null p <= 0.1 in at most a share that binom(150, 0.1) passes in 1 of 1,000 trials."""
     test = MMD(permutations=99)

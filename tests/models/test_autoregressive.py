@@ -166,14 +166,32 @@ def test_a_saved_model_is_rebuilt(tmp_path: Any, generator: torch.Generator) -> 
     torch.testing.assert_close(again.log_prob(x), model.log_prob(x), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_no_rows_have_no_likelihoods(backbone: str, generator: torch.Generator) -> None:
+    assert model_of("tokens", backbone, generator).log_prob(torch.zeros(0, 4)).shape == (0,)
+
+
 def test_bad_input_is_named(generator: torch.Generator) -> None:
     model = model_of("tokens", "hyena", generator)
     with pytest.raises(InputError, match=r"x must have from 1 to 4 steps of 1; got shape \(1, 0\)"):
         model.log_prob(torch.zeros(1, 0))
     with pytest.raises(InputError, match=r"x must have from 1 to 4 steps of 1; got shape \(1, 5\). Cut it into windows"):
         model.log_prob(torch.zeros(1, 5))
-    with pytest.raises(InputError, match=r"x must hold tokens from 0 to 2; got 3. Build the vocabulary"):
-        model.log_prob(torch.tensor([[0.0, 3.0, 0.0]]).double())
+    for place, wrong in ((1, 3.0), (3, 3.0), (3, -100.0), (2, 0.5)):  # the last step too, which is never taken in
+        x = torch.zeros(1, 4, dtype=torch.float64)
+        x[0, place] = wrong
+        with pytest.raises(InputError, match=rf"hold whole numbers from 0 to 2; got {wrong:g} in step {place}. Build the vocabulary"):
+            model.log_prob(x)
+    with pytest.raises(InputError, match=r"prefix must hold whole numbers from 0 to 2; got 3 in step 0"):
+        model.extend(torch.tensor([[3.0]]), 2, generator=generator)
+    with pytest.raises(InputError, match=r"lengths must be 2 whole numbers from 1 to 4, one for each row; got 5"):
+        model.log_prob(torch.zeros(2, 4).double(), torch.tensor([1, 5]))
+    with pytest.raises(InputError, match=r"x must hold only 0 and 1; got 2 in step 1"):
+        model_of("bits", "conv", generator).log_prob(torch.tensor([[0.0, 1.0, 0.0, 0.0, 2.0, 0.0]]).double())
+    with pytest.raises(InputError, match=r"prefix must have shape \(n, l\) with l a multiple of 3; got \(1, 4\)"):
+        model_of("bits", "conv", generator).extend(torch.zeros(1, 4), 2, generator=generator)
+    with pytest.raises(InputError, match=r"MaskedAutoregressive: x must hold whole numbers from 0 to 2; got -100 in column 1"):
+        MaskedAutoregressive(2, "categorical", states=3, generator=generator).log_prob(torch.tensor([[0.0, -100.0]]))
     with pytest.raises(InputError, match=r"x must be finite up to the end of each row"):
         model.log_prob(torch.tensor([[0.0, torch.nan, 1.0]]).double())
     with pytest.raises(InputError, match=r"temperature must be a finite number above 0"):

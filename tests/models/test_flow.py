@@ -220,8 +220,52 @@ def test_data_on_the_boundary_are_refused(generator: torch.Generator) -> None:
         flow.log_prob(torch.tensor([[0.5, 0.0]]))
     inside = Flow(2, 2, widths=(4,), levels=1.0, generator=generator)
     assert torch.isfinite(inside.log_prob(torch.tensor([[0.0, 1.0]]))).all()
-    with pytest.raises(InputError, match=r"x must lie between 0 and 1 for its logit; got 1\.5"):
-        inside.log_prob(torch.tensor([[1.5, 0.5]]))
+    for wrong, shown in ((1.5, r"1\.5"), (math.nan, "nan")):
+        with pytest.raises(InputError, match=rf"x must lie between 0 and 1 for its logit; got {shown} in column 0"):
+            inside.log_prob(torch.tensor([[wrong, 0.5]]))
+    last = torch.tensor([[0.5, 1 - 2.0**-24]])  # the number before one
+    assert torch.isfinite(flow.log_prob(last)).all()
+
+
+def test_draws_past_the_ends_of_a_logit_come_back_to_them(generator: torch.Generator) -> None:
+    """A flow that puts much mass there: its draws still have a density, in both precisions, and no nan."""
+    for dtype in (torch.float32, torch.float64):
+        flow = Flow(2, 2, widths=(4,), levels=4.0, generator=generator).to(dtype)
+        flow.chain[1].m.data.fill_(30.0)  # type: ignore[union-attr]
+        x = flow.draw(50, generator=generator)
+        assert (x == 4).any() and torch.isfinite(flow.log_prob(x)).all()
+        ends = Flow(1, 1, levels=256.0, alpha=1e-9, generator=generator).to(dtype).log_prob(x.new_tensor([[256.0], [0.0]]))
+        assert ends[0].item() == pytest.approx(ends[1].item(), rel=1e-6)
+    assert flow.verify(generator=generator).mass < 0.5  # what lies past the ends is lost, and said
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_learning_does_not_depend_on_the_units(scale: float, generator: torch.Generator) -> None:
+    x = torch.randn(400, 2, generator=generator) + 5
+    flow = Flow(2, 2, widths=(8,), generator=generator)
+    run = partita.fit(flow, scale * x, steps=30, batch_size=100, generator=generator)
+    assert run.history[-1]["model"] == pytest.approx(2 * math.log(scale) + math.log(2 * math.pi) + 1, abs=0.5)
+
+
+def test_contexts_are_checked(generator: torch.Generator) -> None:
+    conditional, plain = (Flow(2, 2, widths=(4,), context=c, generator=generator) for c in (3, 0))
+    x = torch.zeros(5, 2)
+    with pytest.raises(InputError, match=r"context must have shape \(\*, 3\); got \(5, 2\)"):
+        conditional.log_prob(x, torch.zeros(5, 2))
+    with pytest.raises(InputError, match=r"Flow.distribution: context must have shape \(\*, 3\); got None"):
+        conditional.distribution()
+    with pytest.raises(InputError, match=r"context must be None, for the flow is not conditional; got \(5, 3\)"):
+        plain.log_prob(x, torch.zeros(5, 3))
+
+
+def test_copies_are_named_in_small_tables_and_of_the_context(generator: torch.Generator) -> None:
+    wide = torch.randn(20, 15, generator=generator).repeat(1, 2)
+    assert "column 15 is a copy of column 0" in cautions(wide, generator)[0]
+    x = torch.randn(100, 2, generator=generator)
+    rows, flow = as_rows(torch.cat([x, -x[:, 1:]], 1)), Flow(2, 2, widths=(4,), context=1, generator=generator)
+    assert "column 1 is a copy of column 0 of the context" in flow.cautions(rows, generator=generator)[0]
+    years = torch.cat([torch.randn(3000, 1, generator=generator), torch.randint(0, 60, (3000, 1), generator=generator)], 1)
+    assert "column 1 has 60 different values in 3000 rows, so it is discrete" in cautions(years, generator)[0]
 
 
 def cautions(x: Tensor, generator: torch.Generator) -> list[str]:
@@ -234,8 +278,8 @@ def test_degenerate_columns_are_named(generator: torch.Generator) -> None:
     assert "column 3 is a copy of column 1, so the density is degenerate" in cautions(torch.cat([x, 2 * x[:, 1:2] + 1], 1), generator)[0]
     assert "column 3 is a linear function of the columns before it" in cautions(torch.cat([x, x.sum(1, keepdim=True)], 1), generator)[0]
     discrete = torch.cat([x[:, :1], torch.randint(0, 3, (300, 1), generator=generator).float()], 1)
-    assert "column 1 takes the value" in cautions(discrete, generator)[0] and "dequantise it" in cautions(discrete, generator)[0]
-    with pytest.warns(PartitaWarning, match="column 1 takes the value"):
+    assert "column 1 takes one value" in cautions(discrete, generator)[0] and "dequantise it" in cautions(discrete, generator)[0]
+    with pytest.warns(PartitaWarning, match="column 1 takes one value"):
         partita.fit(Flow(2, 2, widths=(4,), generator=generator), discrete, steps=2, generator=generator)
 
 
@@ -259,6 +303,7 @@ def test_settings_rebuild_the_flow(tmp_path: Any, generator: torch.Generator) ->
         ({"mixing": "glow"}, "mixing must be one of"),
         ({"layers": 0}, "layers must be a whole number of at least 1; got 0"),
         ({"image": (1, 3, 3)}, r"image must have 2 values to match visible; got \(1, 3, 3\)"),
+        ({"bins": 2000}, "bins must be at most 500; got 2000"),
         ({"alpha": 0.6}, r"alpha must lie in \[0, 0\.4\]; got 0\.6"),
     ],
 )

@@ -109,6 +109,10 @@ def test_gradients_pass(generator: torch.Generator) -> None:
     h, u = draw(generator, 2, 5).requires_grad_(), draw(generator, 3, 2, 7).requires_grad_()
     assert torch.autograd.gradcheck(causal_convolution, (h, u))
     assert torch.autograd.gradgradcheck(causal_convolution, (h, u))
+    for held in (h, u):  # one side alone
+        moved = u if held is h else h
+        assert torch.autograd.gradgradcheck(lambda x, held=held: causal_convolution(held.detach(), x) if held is h
+                                            else causal_convolution(x, held.detach()), (moved,))  # fmt: skip
     z, short = draw(generator, 2, 3, 5).requires_grad_(), draw(generator, 3, 7).requires_grad_()  # a filter longer than its input too
     for filters in (short, short[:, :3]):
         assert torch.autograd.gradcheck(depthwise_causal, (z, filters))
@@ -122,7 +126,15 @@ def test_short_filters_are_scipys(generator: torch.Generator) -> None:
         np.testing.assert_allclose(y[0, c], signal.lfilter(short[c].flip(0).numpy(), 1, z[0, c].numpy()), atol=1e-12)
 
 
+def test_whole_numbers_are_not_cut_and_an_empty_batch_stays_empty() -> None:
+    y = causal_convolution(torch.ones(3), torch.arange(5))
+    torch.testing.assert_close(y, torch.tensor([0.0, 1.0, 3.0, 6.0, 9.0]))
+    assert causal_convolution(torch.ones(2, 3), torch.ones(0, 2, 5)).shape == (0, 2, 5)
+
+
 def test_bad_lengths_are_named() -> None:
+    with pytest.raises(InputError, match=r"x must have shape \(\*, 3\) to match the row"):
+        Toeplitz(torch.ones(3)) @ torch.ones(5)
     with pytest.raises(InputError, match=r"u must have a length of at least 1"):
         causal_convolution(torch.ones(3), torch.ones(2, 0))
     with pytest.raises(InputError, match=r"h must have the length of u, 4; got 3.*causal_convolution"):

@@ -78,6 +78,11 @@ def test_the_reported_error_is_that_of_the_filters_and_falls_with_poles(generato
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
 
 
+def test_a_filter_of_zeros_has_no_error() -> None:
+    found = poles_of(torch.zeros(20), 3)
+    assert float(found.error) == 0 and not found.filter(20).any()
+
+
 def test_too_many_poles_are_refused(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match="distil: K must be at most half the length of the filters less one, 4; got 5"):
         distil(Hyena(2, 1, generator=generator), 10, 5)

@@ -140,6 +140,18 @@ def test_a_critic_without_a_known_slope_is_still_audited(generator: torch.Genera
     assert math.isnan(info["lipschitz"]) and math.isfinite(info["wasserstein"])
 
 
+def test_an_audit_of_a_single_row_and_of_a_flat_critic(generator: torch.Generator) -> None:
+    """The exact distance is there; what needs neighbours, or a slope to divide by, is nan and no error."""
+    objective = Adversarial("wasserstein", critic=(8,))
+    model, state, batch = start(objective, generator, n=1)
+    with torch.no_grad():
+        for p in state.module.parameters():
+            p.zero_()
+    _, _, info = objective.losses(model, batch, state, generator=generator)
+    assert math.isfinite(info["wasserstein"]) and info["lipschitz"] == 0
+    assert all(math.isnan(info[name]) for name in ("coverage", "mmd2", "dual_over_lipschitz"))
+
+
 @pytest.mark.parametrize("lipschitz", ["penalty", "spectral"])
 def test_a_resumed_run_is_the_same_bit_for_bit(lipschitz: str, tmp_path: Any) -> None:
     """Critic, turn and audit are saved with the run."""

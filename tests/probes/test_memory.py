@@ -35,6 +35,23 @@ def test_a_leaky_integrator_forgets_where_its_powers_meet_the_tolerance() -> Non
     assert coarse.length < found.length  # the dtype decides what is still there
 
 
+class Leaky(nn.Module):
+    """y(t) = y(t - 1) / 2 + u(t), one step after the other."""
+
+    def forward(self, u: Tensor) -> Tensor:
+        y, ys = torch.zeros_like(u[:, 0]), []
+        for t in range(u.shape[1]):
+            y = 0.5 * y + u[:, t]
+            ys.append(y)
+        return torch.stack(ys, 1)
+
+
+def test_the_probe_of_a_leaky_integrator_finds_its_powers(generator: torch.Generator) -> None:
+    found = memory(Leaky(), draw(200, 2, generator))
+    torch.testing.assert_close(found.size, 0.5 ** torch.arange(200, dtype=torch.float64), rtol=0, atol=0)
+    assert found.length == int(np.floor(np.log2(1 / found.tolerance))) and found.causal
+
+
 @pytest.mark.parametrize(("kernel", "gap"), [(1, 1), (4, 1), (3, 5)])
 def test_a_finite_convolution_remembers_its_reach(kernel: int, gap: int, generator: torch.Generator) -> None:
     found = memory(CausalConv(4, kernel, gap, generator=generator).double(), draw(40, 4, generator))
@@ -53,6 +70,22 @@ def test_a_module_that_looks_ahead_is_caught(generator: torch.Generator) -> None
             return u + 1e-6 * u.roll(-1, 1)
 
     assert memory(Ahead(), draw(20, 2, generator)).causal is False
+
+
+class Backwards(nn.Module):
+    def forward(self, u: Tensor) -> Tensor:
+        return u.flip(1)
+
+
+class Blind(nn.Module):
+    def forward(self, u: Tensor) -> Tensor:
+        return torch.ones_like(u)
+
+
+def test_a_reversal_is_caught_and_a_constant_remembers_nothing(generator: torch.Generator) -> None:
+    assert memory(Backwards(), draw(20, 2, generator)).causal is False  # its later half looks back only
+    found = memory(Blind(), draw(20, 2, generator))
+    assert found.length == -1 and found.causal
 
 
 def test_logits_by_distance_are_the_mean_of_the_pairs_and_their_intervals_cover(generator: torch.Generator) -> None:
@@ -80,6 +113,9 @@ def test_logits_are_those_of_the_first_layer_written_out(generator: torch.Genera
 def test_bad_input_is_named(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match=r"u must have shape \(B, L, D\) with L of at least 2"):
         memory(nn.Identity(), torch.zeros(2, 1, 3))
+    one = torch.ones(1)
+    with pytest.raises(InputError, match=r"state_space_memory: A must have spectral radius at most 1; got 1.5, so its memory"):
+        state_space_memory(torch.tensor([[1.5]]), one, one, torch.zeros(()), 10)
     model = Autoregressive(4, states=3, backbone="conv", width=4, layers=1, generator=generator)
     with pytest.raises(InputError, match="model must be a model of tokens with backbone 'attention'"):
         attention_by_distance(model, generator=generator)

@@ -120,7 +120,10 @@ def test_a_flow_has_a_density_and_fills_nothing_in(tmp_path: Path) -> None:
 def test_a_gan_has_no_density(tmp_path: Path) -> None:
     subject = fitted("gan", table(tmp_path / "two.csv", 2), tmp_path / "run")
     assert titles(subject) == ALWAYS
-    assert "This model has no likelihood" in render("", "", sections(subject))
+    page = render("", "", sections(subject))
+    assert "This model has no likelihood" in page
+    assert "what the critic claims, over its certified slope" in page and "exact Wasserstein-1 of the same batch" in page
+    assert "coverage along the steps" in page and "mmd2 along the steps" in page
 
 
 def test_columns_of_a_wider_table(tmp_path: Path) -> None:

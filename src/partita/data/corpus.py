@@ -9,7 +9,7 @@ import numpy as np
 from partita.core.checks import check_choice, check_count
 from partita.core.errors import DataError
 from partita.data import folder
-from partita.data.files import ENDINGS, headers
+from partita.data.files import ENDINGS, headers, read
 from partita.data.named import Dataset, load
 from partita.data.streams import Sequences
 from partita.data.text import TOKENS, Alphabet, read_text
@@ -19,6 +19,7 @@ SHARES = (0.8, 0.9)  # of a stream: where training ends, and validation
 OVERLAP = 8  # windows to learn from begin this many times as often as they are long
 PACKED = "polyphonic_music/"  # piano rolls, eight keys to a byte
 KEYS = 88
+SERIES = (".npy", ".csv", ".parquet")  # files whose numbers are one series where they are one column
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ def open_dataset(
 def load_sequences(source: str, reading: Reading, *, binarize: Any = "auto") -> Dataset:
     """Data for models of sequences, with how they were read; tables come as rows.
 
-    Text and other streams are cut into windows: the first 80 % to learn from, 10 % to validate, 10 % to test. Windows to learn from
-    overlap; the others do not, and leave no step out.
+    Text and other streams, such as one column of numbers in the order of time, are cut into windows: the first 80 % to learn from,
+    10 % to validate, 10 % to test. Windows to learn from overlap; the others do not, and leave no step out.
     """
     path = _path(source)
     if path is not None and (path.suffix.lower() == ".txt" or path.suffix.lower() not in ENDINGS):
@@ -78,6 +79,10 @@ def load_sequences(source: str, reading: Reading, *, binarize: Any = "auto") -> 
         if set(found) == {"bytes"}:
             made = Reading(reading.length, "bytes", reading.encoding)
             return _stream(source, np.load(path)["bytes"], made, 256)
+    if path is not None and path.suffix.lower() in SERIES and reading.length is not None:
+        series = _series(path)
+        if series is not None:
+            return _stream(source, series, Reading(reading.length, reading.tokens, reading.encoding))
     return load(source, binarize=binarize)
 
 
@@ -85,13 +90,20 @@ def _path(source: str) -> Path | None:
     return Path(source) if Path(source).is_file() or Path(source).suffix else folder.path_of(source)
 
 
-def _stream(name: str, stream: Any, reading: Reading, states: int) -> Dataset:
+def _series(path: Path) -> np.ndarray | None:
+    """The numbers of a file that holds but one column of them; None for a table."""
+    found = read(path)
+    alone = found.labels is None and found.weight is None and (found.train.ndim == 1 or found.train.shape[1:] == (1,))
+    return found.train.reshape(-1) if alone else None
+
+
+def _stream(name: str, stream: Any, reading: Reading, states: int | None = None) -> Dataset:
     """Windows of three parts of a stream that follow one another."""
     if reading.length is None:
         raise DataError("load: length must be given for text, which is one long sequence; got none. As in --set length=256.")
     first, second = (int(share * len(stream)) for share in SHARES)
     if first < reading.length:
-        remedy = "Give more text, or a smaller --set length."
+        remedy = "Give a longer one, or a smaller --set length."
         raise DataError(f"load: {name} must have at least {reading.length} steps to learn from; got {first}. {remedy}")
     parts = stream[:first], stream[first:second], stream[second:]
     strides = max(1, reading.length // OVERLAP), reading.length, reading.length

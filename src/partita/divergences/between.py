@@ -9,6 +9,8 @@ Letters: D width, t ratio p/q, v its log.
 """
 
 import math
+import warnings
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +26,7 @@ from partita.divergences.f_divergence import FDivergence, f_named, finite_diverg
 from partita.divergences.intervals import tail_verdict
 from partita.divergences.kl import check_single, log_prob_anywhere
 
+LOST_MASS, WORST_ERROR = 1e-6, 1e-8  # what quadrature may overlook of either density, and its own estimate of its error
 POWERS = {"hellinger": 0.5, "pearson": 2.0}  # divergences that are a function of the integral of p^a q^(1 - a)
 
 
@@ -40,7 +43,7 @@ def f_divergence(
 
     >>> from torch.distributions import Bernoulli
     >>> print(f_divergence("total-variation", Bernoulli(0.2), Bernoulli(0.5), generator=torch.Generator()))
-    0.300 nats, exact by sum over 2 states
+    0.300 total variation, exact by sum over 2 states
     """
     check_single("f_divergence", p, q)
     chosen = f_named(f, "f_divergence")
@@ -48,9 +51,10 @@ def f_divergence(
         return _summed(chosen, p, q)
     closed = _closed_form(chosen, p, q)
     if closed is not None:
-        return Quantity(closed, method="closed form")
-    if p.event_shape == () and _on_the_line(p) and _on_the_line(q):
-        return _by_quadrature(chosen, p, q)
+        return Quantity(closed, unit=chosen.unit, method="closed form")
+    integrated = _by_quadrature(chosen, p, q) if p.event_shape == () and _on_the_line(p) and _on_the_line(q) else None
+    if integrated is not None:
+        return integrated
     return estimate_f_divergence(chosen, p, q, draws=draws, level=level, generator=generator)
 
 
@@ -65,11 +69,12 @@ def estimate_f_divergence(
     parts = [_terms(chosen, p, q, rng.draw(side, generator, (half,))) for side in (p, q)]
     value = float(sum(part.mean() for part in parts)) / 2
     if not math.isfinite(value):
-        return Quantity(value, method="draws outside the other's support")
+        return Quantity(value, unit=chosen.unit, method="draws outside the other's support")
     se = math.sqrt(sum(float(part.var()) / half for part in parts)) / 2
     verdict, khat = tail_verdict(torch.cat(parts))
     wide, method = half_width(se, level), f"{2 * half} draws of both"
-    return Quantity(value, value - wide, value + wide, level, "estimate", method=method, verdict=verdict, details={"se": se, "khat": khat})
+    details = {"se": se, "khat": khat}
+    return Quantity(value, value - wide, value + wide, level, "estimate", chosen.unit, method, verdict=verdict, details=details)
 
 
 def gaussian_power_integral(alpha: float, p: Distribution, q: Distribution) -> float:
@@ -96,7 +101,7 @@ def _terms(f: FDivergence, p: Distribution, q: Distribution, x: Tensor) -> Tenso
 def _summed(f: FDivergence, p: Distribution, q: Distribution) -> Quantity:
     states = torch.unique(torch.cat([side.enumerate_support() for side in (p, q)]), dim=0)
     log_p, log_q = (_mass(side, states) for side in (p, q))
-    return Quantity(float(finite_divergence(f, log_p, log_q)), method=f"sum over {len(states)} states")
+    return Quantity(float(finite_divergence(f, log_p, log_q)), unit=f.unit, method=f"sum over {len(states)} states")
 
 
 def _mass(side: Distribution, states: Tensor) -> Tensor:
@@ -123,7 +128,7 @@ def _closed_form(f: FDivergence, p: Distribution, q: Distribution) -> float | No
         return None
     power = gaussian_power_integral(alpha, p, q)
     excess = math.inf if power > 700 else math.expm1(power)
-    return {"hellinger": -excess, "pearson": excess}.get(f.name, excess / (alpha * (alpha - 1)))
+    return {"hellinger": max(0.0, -excess), "pearson": excess}.get(f.name, excess / (alpha * (alpha - 1)))
 
 
 def _equal_covariance_variation(p: Distribution, q: Distribution) -> float:
@@ -144,19 +149,40 @@ def _on_the_line(side: Distribution) -> bool:
     return not getattr(side.support, "is_discrete", True)
 
 
-def _by_quadrature(f: FDivergence, p: Distribution, q: Distribution) -> Quantity:
-    """Adaptive quadrature in the log masses, split at the quantiles of both."""
-    from scipy import integrate
+@torch.no_grad()
+def _by_quadrature(f: FDivergence, p: Distribution, q: Distribution) -> Quantity | None:
+    """Adaptive quadrature in the log masses, cut around both; None where it cannot be trusted.
 
-    def integrand(x: float) -> float:
+    It is trusted where no piece fails (divergent integrals and singular densities do) and both densities integrate to one over the same
+    pieces, so that no mass is overlooked.
+    """
+
+    def log_masses(x: float) -> tuple[Tensor, Tensor]:
         at = torch.tensor([x], dtype=torch.float64)
-        with torch.no_grad():
-            return float(finite_divergence(f, log_prob_anywhere(p, at), log_prob_anywhere(q, at)))
+        return log_prob_anywhere(p, at), log_prob_anywhere(q, at)
 
     edges = _edges(p, q)
-    pieces = [integrate.quad(integrand, a, b, epsabs=1e-12, epsrel=1e-10, limit=200) for a, b in pairwise(edges)]
-    value, error = float(sum(piece[0] for piece in pieces)), float(sum(piece[1] for piece in pieces))
-    return Quantity(value, method="quadrature", details={"quadrature_error": error})
+    masses = [_integral(lambda x, side=side: float(log_masses(x)[side].exp()), edges) for side in (0, 1)]
+    found = _integral(lambda x: float(finite_divergence(f, *log_masses(x))), edges)
+    if found is None or any(mass is None or abs(mass[0] - 1) > LOST_MASS for mass in masses):
+        return None
+    return Quantity(found[0], unit=f.unit, method="quadrature", details={"quadrature_error": found[1]})
+
+
+def _integral(function: Callable[[float], float], edges: list[float]) -> tuple[float, float] | None:
+    """The sum over all pieces and its error; None where a piece fails. Infinity where the function is."""
+    from scipy import integrate
+
+    if not np.isfinite(edges).all():
+        return None
+    value = error = 0.0
+    with warnings.catch_warnings(record=True) as failed:
+        warnings.simplefilter("always")
+        for a, b in pairwise(edges):
+            piece = integrate.quad(function, a, b, epsabs=1e-12, epsrel=1e-10, limit=200)
+            value, error = value + piece[0], error + piece[1]
+    fine = value == math.inf or (math.isfinite(value) and error <= WORST_ERROR * max(1.0, abs(value)) and not failed)
+    return (value, error) if fine else None
 
 
 def _edges(p: Distribution, q: Distribution) -> list[float]:
@@ -165,6 +191,7 @@ def _edges(p: Distribution, q: Distribution) -> list[float]:
     for side in (p, q):
         mean, deviation = float(side.mean), float(side.stddev)
         low, high = (float(getattr(side.support, end, sign * math.inf)) for end, sign in (("lower_bound", -1), ("upper_bound", 1)))
-        inside = mean + deviation * np.array([-38, -10, -4, -2, -1, 0, 1, 2, 4, 10, 38])
+        with np.errstate(invalid="ignore"):  # heavy tails have no deviation, and then no place to cut
+            inside = mean + deviation * np.array([-38, -10, -4, -2, -1, 0, 1, 2, 4, 10, 38])
         cuts += [float(np.clip(cut, low, high)) for cut in inside]
     return sorted(set(cuts))

@@ -25,6 +25,7 @@ from partita.divergences.intervals import check_samples, difference_quantity
 
 LOG2 = math.log(2)
 FAR = 600.0  # a log ratio past which e^v is near the end of float64
+IN_NATS = ("kl", "reverse-kl", "jensen-shannon")
 Elementwise = Callable[[Tensor], Tensor]
 
 
@@ -54,6 +55,11 @@ class FDivergence:
     def largest(self) -> float:
         """The value at disjoint supports, f(0) + lim f(t)/t; infinite for some."""
         return self.at_zero + self.slope_at_infinity
+
+    @property
+    def unit(self) -> str:
+        """Nats where f is made of logarithms; the others are numbers of their own kind."""
+        return "nats" if self.name in IN_NATS else self.name.replace("total-variation", "total variation")
 
 
 KL = FDivergence("kl", lambda v: v.exp() * v, lambda v: 1 + v, lambda u: (u - 1).exp(), torch.exp, 0.0, math.inf)
@@ -143,7 +149,7 @@ def variational_bound(f: str | FDivergence, v_p: Tensor, v_q: Tensor, *, level: 
     check_samples("variational_bound", ("v_p", v_p), ("v_q", v_q))
     chosen = f_named(f, "variational_bound")
     values = chosen.critic(v_p.double()), chosen.conjugate_critic(v_q.double())
-    return difference_quantity(*values, level, f"variational bound on {chosen.name}", "lower")
+    return difference_quantity(*values, level, f"variational bound on {chosen.name}", "lower", chosen.unit)
 
 
 def finite_divergence(f: FDivergence, log_p: Tensor, log_q: Tensor) -> Tensor:
@@ -157,13 +163,22 @@ def finite_divergence(f: FDivergence, log_p: Tensor, log_q: Tensor) -> Tensor:
 
 
 def _weighted(f: FDivergence, p: Tensor, q: Tensor, v: Tensor) -> Tensor:
-    """q f(e^v) without overflow: past e^600, p f(t)/t with f(t)/t continued as a line in v, which for KL and all bounded f it is."""
+    """q f(e^v) without overflow: past e^600, p f(t)/t with f(t)/t continued as a line in v, which for KL and all bounded f it is.
+
+    Where f itself overflows there (Pearson, and alpha outside [0, 1]), the sum is beyond float64: infinite, unless nothing is left of q.
+    """
     far = v > FAR
     if not bool(far.any()):
-        return q * f.f(v)
+        return _priced(q, f.f(v))
     ends = torch.tensor([FAR - 1, FAR], dtype=v.dtype, device=v.device)
     before, at = f.f(ends) * (-ends).exp()
-    return torch.where(far, p * (at + (v - FAR) * (at - before)), q * f.f(v.clamp_max(FAR)))
+    beyond = p * (at + (v - FAR) * (at - before)) if bool(torch.isfinite(at)) else torch.where(p > 0, math.inf, 0.0).to(p)
+    return torch.where(far, beyond, _priced(q, f.f(v.clamp_max(FAR))))
+
+
+def _priced(q: Tensor, value: Tensor) -> Tensor:
+    """q times f, where nothing times infinity is nothing."""
+    return torch.where(q > 0, q * value, 0.0)
 
 
 def _counted(mass: Tensor, price: float) -> Tensor:

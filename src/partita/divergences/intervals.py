@@ -31,6 +31,7 @@ def difference_quantity(a: Tensor, b: Tensor, level: float, method: str, kind: K
     se = math.sqrt(float(a.var()) / len(a) + float(b.var()) / len(b))
     verdicts = [tail_verdict(part) for part in (a, b)]
     verdict, khat = max(verdicts, key=lambda pair: -math.inf if math.isnan(pair[1]) else pair[1])
+    verdict = verdict if math.isfinite(value) and math.isfinite(se) else "do not publish"
     half = half_width(se, level)
     return Quantity(value, value - half, value + half, level, kind, unit, method, verdict=verdict, details={"se": se, "khat": khat})
 

@@ -23,16 +23,22 @@ def check_two(owner: str, x: Tensor, y: Tensor, least: int = 2) -> None:
 
 
 def median_bandwidth(x: Tensor, y: Tensor) -> float:
-    """The median distance between rows of the two samples together, a bandwidth without a choice; 1 where all are equal."""
-    both = torch.cat([x[:MEDIAN_ROWS], y[:MEDIAN_ROWS]]).double()
-    median = float(torch.pdist(both).median())
-    return median if median > 0 else 1.0
+    """The median distance between different rows of the two samples together, a bandwidth without a choice; 1 where all are equal."""
+    apart = torch.pdist(torch.cat([x[:MEDIAN_ROWS].double(), y[:MEDIAN_ROWS].double()]))
+    apart = apart[apart > 0]
+    return float(apart.median()) if len(apart) else 1.0
+
+
+def distances(x: Tensor, y: Tensor) -> Tensor:
+    """|x_i - y_j|, about a common middle: far from zero a product would lose all digits."""
+    middle = x.mean(0)
+    return torch.cdist(x - middle, y - middle)
 
 
 def gaussian_kernel(x: Tensor, y: Tensor, bandwidth: float) -> Tensor:
     """k(x_i, y_j), ``(n, D), (m, D) -> (n, m)``."""
     check_real("gaussian_kernel", "bandwidth", bandwidth, 0.0, open_low=True)
-    return torch.cdist(x, y).square_().mul_(-0.5 / bandwidth**2).clamp_min_(-80.0).exp_()
+    return distances(x, y).square_().mul_(-0.5 / bandwidth**2).clamp_min_(-80.0).exp_()
 
 
 def mmd2(x: Tensor, y: Tensor, bandwidth: float | None = None) -> Tensor:
@@ -54,8 +60,9 @@ def coverage(x: Tensor, y: Tensor, neighbours: int = 5) -> Tensor:
     For two samples of one distribution and of one size it is :math:`1 - 2^{-k}` on average, and tends to zero as modes are lost.
     """
     check_two("coverage", x, y, check_count("coverage", "neighbours", neighbours) + 1)
-    radius = torch.cdist(x, x).kthvalue(neighbours + 1, 1).values  # the nearest is the row itself
-    return (torch.cdist(x, y).amin(1) <= radius).to(x.dtype).mean()
+    x, y = x.double(), y.double()
+    radius = distances(x, x).kthvalue(neighbours + 1, 1).values  # the nearest is the row itself
+    return (distances(x, y).amin(1) <= radius).double().mean()
 
 
 def modes_covered(y: Tensor, centres: Tensor, radius: float, least: float = 0.2) -> tuple[int, float]:

@@ -18,6 +18,8 @@ from partita.estimators._parameters import GradientParameters, parameters
 class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, Density):
     """Exact density, anomalies, normal scores and new samples of real columns from a normalizing flow.
 
+    Columns that copy others, or that repeat their values, have no density: the likelihood would grow without end. ``fit`` warns, by name.
+
     Arguments:
         n_layers: Number of coupling layers.
         coupling: ``"affine"`` (RealNVP) or ``"spline"`` (rational-quadratic: stronger, and slower).

@@ -31,7 +31,7 @@ class MMD:
     Arguments:
         bandwidth: h; None takes the median distance.
         permutations: How often labels are shuffled for the p-value ``details["p_value"]``; 0 for none.
-        rows: At most this many rows of each sample are used, the first ones.
+        rows: At most this many rows of each sample are used, chosen at random.
         level: Probability with which the interval covers.
     """
 
@@ -48,7 +48,7 @@ class MMD:
     @torch.no_grad()
     def __call__(self, x: Tensor, y: Tensor, *, generator: torch.Generator) -> Quantity:
         check_two("MMD", x, y, 4)
-        x, y = (part[: self.rows].double() for part in (x, y.to(x)))
+        x, y = (some_rows(part.to(x.device).double(), self.rows, generator) for part in (x, y))
         h = median_bandwidth(x, y) if self.bandwidth is None else self.bandwidth
         both = torch.cat([x, y])
         kernel = gaussian_kernel(both, both, h).fill_diagonal_(0.0)
@@ -82,7 +82,7 @@ class ClassifierTest:
 
         check_two("ClassifierTest", x, y, 8)
         n = min(len(x), len(y))
-        tables = [part[rng.permutation(len(part), generator).cpu()[:n]].double().cpu().numpy() for part in (x, y.to(x))]
+        tables = [part[rng.permutation(len(part), generator).cpu()[:n]].double().cpu().numpy() for part in (x, y)]
         train, test = ([part[half] for part in tables] for half in (slice(n // 2), slice(n // 2, None)))
         fitted = _classifier(self.classifier, rng.seed(generator)).fit(*_labelled(train))
         rows, labels = _labelled(test)
@@ -107,8 +107,8 @@ class TwoSample:
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("TwoSample", model)
-        x = x[: self.mmd.rows]
-        y = model.draw(len(x), generator=generator).to(x)
+        x = some_rows(x, self.mmd.rows, generator)
+        y = model.draw(len(x), generator=generator).to(x.device)
         q = self.mmd(x, y, generator=generator)
         details = {**q.details, "coverage": float(coverage(x, y, min(5, len(x) - 1)))}
         if self.classifier is not None:
@@ -116,15 +116,32 @@ class TwoSample:
         return replace(q, kind="none", method="two-sample MMD, not a likelihood", n=len(x), details=details)
 
 
+def some_rows(x: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """All rows, or ``most`` of them at random: the first ones of a sorted table are not like the others."""
+    return x if len(x) <= most else x[rng.permutation(len(x), generator)[:most].to(x.device)]
+
+
 def _mmd2_with_error(kernel: Tensor, n: int) -> tuple[float, float]:
-    """The statistic and its standard error from kernels without diagonal, ``(n + m, n + m)``: the two-sample jackknife by projections."""
+    """The statistic and its standard error from kernels without diagonal, ``(n + m, n + m)``: the two-sample jackknife by projections.
+
+    The part of pairs is added once more: it is skewed where the samples are alike, and the jackknife alone would cover too seldom.
+    """
     m = len(kernel) - n
     xx, yy, xy = kernel[:n, :n], kernel[n:, n:], kernel[:n, n:]
     value = float(xx.sum() / (n * (n - 1)) + yy.sum() / (m * (m - 1)) - 2 * xy.mean())
     of_x, of_y = xx.sum(1) / (n - 1) - xy.mean(1), yy.sum(1) / (m - 1) - xy.mean(0)  # half the influence of each row
-    first = 4 * (float(of_x.var()) / n + float(of_y.var()) / m)
-    second = 2 * float(xx.square().sum()) / (n * (n - 1)) ** 2 + 2 * float(yy.square().sum()) / (m * (m - 1)) ** 2  # degenerate part
-    return value, math.sqrt(first + second)
+    spread = 4 * (float(of_x.var()) / n + float(of_y.var()) / m)
+    pairs = sum(2 * _pair_variance(part) / (len(part) * (len(part) - 1)) for part in (xx, yy))
+    across = xy - xy.mean(1, keepdim=True) - xy.mean(0) + xy.mean()
+    return value, math.sqrt(spread + pairs + 4 * float(across.square().mean()) / (n * m))
+
+
+def _pair_variance(kernel: Tensor) -> float:
+    """Mean square of a sample's kernel without diagonal, ``(n, n)``, after what each row says by itself is taken off."""
+    n = len(kernel)
+    row = kernel.sum(1) / (n - 1)
+    centred = (kernel - row[:, None] - row + row.mean()).fill_diagonal_(0.0)
+    return float(centred.square().sum()) / (n * (n - 1))
 
 
 def _permutation_p(kernel: Tensor, n: int, value: float, count: int, generator: torch.Generator) -> float:

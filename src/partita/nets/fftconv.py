@@ -58,7 +58,7 @@ def causal_convolution(h: Tensor, u: Tensor) -> Tensor:
     L = _check_lengths("causal_convolution", h, u)
     h = h[..., :L]  # what lies beyond L never meets an input
     n = fast_length(L + h.shape[-1] - 1)
-    return _by_transform(h, u, n)[..., :L].to(u.dtype)
+    return _by_transform(h, u, n, L).to(_kept(u))
 
 
 def circular_convolution(h: Tensor, u: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ def circular_convolution(h: Tensor, u: Tensor) -> Tensor:
     L = _check_lengths("circular_convolution", h, u)
     if h.shape[-1] != L:
         raise invalid("circular_convolution", "h", f"have the length of u, {L}", h.shape[-1], "Pad it, or use causal_convolution.")
-    return _by_transform(h, u, L).to(u.dtype)
+    return _by_transform(h, u, L, L).to(_kept(u))
 
 
 def chunked_convolution(h: Tensor, chunks: Iterable[Tensor]) -> Iterator[Tensor]:
@@ -81,11 +81,11 @@ def chunked_convolution(h: Tensor, chunks: Iterable[Tensor]) -> Iterator[Tensor]
     for chunk in chunks:
         size = _check_lengths("chunked_convolution", h, chunk)
         full = size + h.shape[-1] - 1
-        y = _by_transform(h, chunk, fast_length(full))[..., :full]
+        y = _by_transform(h, chunk, fast_length(full), full)
         if tail is not None:
             y = y + torch.nn.functional.pad(tail, (0, full - tail.shape[-1])) if tail.shape[-1] <= full else _added(tail, y)
         tail = y[..., size:]
-        yield y[..., :size].to(chunk.dtype)
+        yield y[..., :size].to(_kept(chunk))
 
 
 def fft_error_bound(h: Tensor, u: Tensor) -> Tensor:
@@ -146,15 +146,15 @@ class Toeplitz:
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """S x, ``(*, J) -> (*, I)``, as a part of a circulant product."""
+        I, J = self.column.shape[-1], self.first_row.shape[-1]
+        if x.shape[-1:] != (J,):
+            raise invalid("Toeplitz", "x", f"have shape (*, {J}) to match the row", tuple(x.shape))
         if self.row is None:
             return causal_convolution(self.column, x)
-        I, J = self.column.shape[-1], self.row.shape[-1]
-        if x.shape[-1] != J:
-            raise invalid("Toeplitz", "x", f"have shape (*, {J}) to match the row", tuple(x.shape))
         n = fast_length(I + J - 1)
         around = torch.nn.functional.pad(self.column, (0, n - I - J + 1))
         around = torch.cat([around, self.row[..., 1:].flip(-1)], -1)
-        return _by_transform(around, x, n)[..., :I].to(x.dtype)
+        return _by_transform(around, x, n, I).to(_kept(x))
 
     @property
     def T(self) -> "Toeplitz":
@@ -172,24 +172,25 @@ class Toeplitz:
 
 
 class _ByTransform(torch.autograd.Function):
-    """The product of two transforms, with gradients by half-size transforms: torch's own take a full complex one."""
+    """The first L values of the product of two transforms, with gradients by half-size transforms: torch's own take a full complex one."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, u: Tensor, n: int) -> Tensor:
+    def forward(ctx: Any, h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
         H, U = torch.fft.rfft(h, n=n), torch.fft.rfft(u, n=n)
-        ctx.n = n
+        ctx.n, ctx.L = n, L
         ctx.save_for_backward(h, u, H, U)
-        return torch.fft.irfft(U * H, n=n)
+        return torch.fft.irfft(U * H, n=n)[..., :L]
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         (h, u, H, U), (g,), n = ctx.saved_tensors, grads, ctx.n
         if torch.is_grad_enabled():  # to be differentiated again: what was kept are numbers, not functions of h and u
-            of_h, of_u = torch.autograd.grad(_plain(h, u, n), (h, u), g, create_graph=True)
-            return of_h, of_u, None
+            wanted = [x for x, needed in zip((h, u), ctx.needs_input_grad, strict=False) if needed]
+            found = iter(torch.autograd.grad(_plain(h, u, n, ctx.L), wanted, g, create_graph=True))
+            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:2]), None, None  # type: ignore[return-value]
         G = torch.fft.rfft(g, n=n)
         of_h = _reduced(G * U.conj(), h, n) if ctx.needs_input_grad[0] else None
-        return of_h, _reduced(G.mul_(H.conj()), u, n), None  # G has the full shape, so this stays in place
+        return of_h, _reduced(G.mul_(H.conj()), u, n) if ctx.needs_input_grad[1] else None, None, None  # G is full: in place
 
 
 def _reduced(product: Tensor, like: Tensor, n: int) -> Tensor:
@@ -197,14 +198,21 @@ def _reduced(product: Tensor, like: Tensor, n: int) -> Tensor:
     return torch.fft.irfft(product.sum_to_size(*like.shape[:-1], product.shape[-1]), n=n)[..., : like.shape[-1]]
 
 
-def _plain(h: Tensor, u: Tensor, n: int) -> Tensor:
-    return torch.fft.irfft(torch.fft.rfft(u, n=n) * torch.fft.rfft(h, n=n), n=n)
+def _plain(h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
+    return torch.fft.irfft(torch.fft.rfft(u, n=n) * torch.fft.rfft(h, n=n), n=n)[..., :L]
 
 
-def _by_transform(h: Tensor, u: Tensor, n: int) -> Tensor:
-    """Circular convolution of length n of both after zero padding."""
-    h, u = (x.float() if x.dtype in HALF else x for x in (h, u))
-    return _ByTransform.apply(h, u, n) if torch.is_grad_enabled() else _plain(h, u, n)  # type: ignore[return-value]
+def _by_transform(h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
+    """The first L values of the circular convolution of length n of both after zero padding."""
+    h, u = (x.to(torch.float32) if x.dtype in HALF or not x.is_floating_point() else x for x in (h, u))
+    if not h.numel() or not u.numel():  # an empty batch, which transforms do not take
+        return u.new_zeros(*torch.broadcast_shapes(h.shape[:-1], u.shape[:-1]), L)
+    return _ByTransform.apply(h, u, n, L) if torch.is_grad_enabled() else _plain(h, u, n, L)  # type: ignore[return-value]
+
+
+def _kept(u: Tensor) -> torch.dtype:
+    """The dtype of a result: that of the input, but float32 for whole numbers, which rounding would cut."""
+    return u.dtype if u.is_floating_point() else torch.float32
 
 
 def _added(tail: Tensor, y: Tensor) -> Tensor:

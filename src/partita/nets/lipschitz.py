@@ -3,7 +3,7 @@ r"""How steep a network can be at most: a bound from above, layer by layer.
 .. math:: \sigma(A) \le \|G_k\|_F^{2^{1-k}}, \qquad G_1 = A, \; G_{k+1} = G_k^* G_k          (theory/divergences.md, eq. 16.14)
 
 Gram iteration (Delattre et al. 2023) bounds sigma from above at every k, and quickly meets it. A convolution with zero padding is part of
-the circular one on an image larger by the kernel, which the Fourier transform cuts into one small matrix for each frequency (eq. 13.15);
+the circular one on an image larger by the kernel, which the Fourier transform cuts into one small matrix for each frequency (eq. 16.15);
 strides only leave outputs out. A chain of layers has at most the product of their bounds.
 
 Letters: A a linear map, G its iterated Gram matrices, k iterations.
@@ -36,13 +36,15 @@ def gram_bound(A: Tensor, iterations: int = ITERATIONS) -> Tensor:
     """
     check_count("gram_bound", "iterations", iterations, 0)
     A = A.to(torch.complex128 if A.is_complex() else torch.float64)
+    unit = A.abs().amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)  # squares of very large or small entries leave float64
+    A = A / unit[..., None, None]
     G, log_scale = (A if A.shape[-1] <= A.shape[-2] else A.mH), A.new_zeros(A.shape[:-2], dtype=torch.float64)
     power = 1.0
     for _ in range(iterations):
         size = torch.linalg.matrix_norm(G).clamp_min(1e-300)
         G, log_scale = G / size[..., None, None], log_scale + power * size.log()
         G, power = G.mH @ G, power / 2
-    return (log_scale + power * torch.linalg.matrix_norm(G).clamp_min(1e-300).log()).exp() * (1 + ROUNDING)
+    return unit * (log_scale + power * torch.linalg.matrix_norm(G).clamp_min(1e-300).log()).exp() * (1 + ROUNDING)
 
 
 def convolution_bound(layer: Any, shape: tuple[int, ...]) -> float:
@@ -51,8 +53,21 @@ def convolution_bound(layer: Any, shape: tuple[int, ...]) -> float:
         raise Unsupported(f"lipschitz_bound cannot run on padding_mode={layer.padding_mode!r}: it repeats edge values. Use 'zeros' or "
                           "'circular' instead.")  # fmt: skip
     reach = [step * (size - 1) for step, size in zip(layer.dilation, layer.kernel_size, strict=True)]
-    torus = [size + (0 if layer.padding_mode == "circular" else more) for size, more in zip(shape[1:], reach, strict=True)]
-    return max(float(gram_bound(block).max()) for block in _frequencies(layer, torus))
+    circular = layer.padding_mode == "circular"
+    torus = [size + (0 if circular else more) for size, more in zip(shape[1:], reach, strict=True)]
+    repeats = math.prod(map(_repeats, _around(layer), reach, shape[1:])) if circular else 1
+    return math.sqrt(repeats) * max(float(gram_bound(block).max()) for block in _frequencies(layer, torus))
+
+
+def _around(layer: Any) -> list[int]:
+    """How many values a circular convolution adds along each axis; torch keeps them last axis first, two for each."""
+    both = layer._reversed_padding_repeated_twice
+    return [before + after for before, after in zip(both[::2], both[1::2], strict=True)][::-1]
+
+
+def _repeats(added: int, reach: int, size: int) -> int:
+    """How often at most an output of the torus comes again along an axis, where more is wrapped around than the kernel takes up."""
+    return math.ceil((size + added - reach) / size)
 
 
 def _frequencies(layer: Any, torus: list[int]) -> list[Tensor]:
@@ -90,8 +105,8 @@ SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.Unflatten: lambda layer: 1.0,
     nn.ReLU: lambda layer: 1.0,
     nn.LeakyReLU: lambda layer: max(1.0, abs(layer.negative_slope)),
-    nn.ELU: lambda layer: max(1.0, layer.alpha),
-    nn.Softplus: lambda layer: 1.0,
+    nn.ELU: lambda layer: max(1.0, abs(layer.alpha)),
+    nn.Softplus: lambda layer: 1.0 if layer.threshold >= 20 else math.inf,  # a lower threshold makes a visible step
     nn.Tanh: lambda layer: 1.0,
     nn.Sigmoid: lambda layer: 0.25,
     nn.SiLU: lambda layer: SILU_SLOPE,
@@ -118,18 +133,23 @@ def lipschitz_bound(net: nn.Module, shape: tuple[int, ...] | None = None) -> flo
 
 def _chain(net: nn.Module) -> list[nn.Module]:
     """The layers in the order in which they act."""
-    if isinstance(net, MLP):
-        return _chain(net.layers)
-    return [inner for layer in net for inner in _chain(layer)] if isinstance(net, nn.Sequential) else [net]
+    if _acts_as(net, MLP):
+        return _chain(net.layers)  # type: ignore[arg-type]
+    return [inner for layer in net for inner in _chain(layer)] if _acts_as(net, nn.Sequential) else [net]  # type: ignore[union-attr]
+
+
+def _acts_as(layer: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a layer is of a kind and computes what that kind does; a subclass with a forward of its own may do anything."""
+    return isinstance(layer, kind) and type(layer).forward is kind.forward
 
 
 def _layer_bound(layer: nn.Module, shapes: dict[nn.Module, tuple[int, ...]]) -> float:
-    if isinstance(layer, nn.Linear):
-        return float(gram_bound(layer.weight.detach()))
-    if isinstance(layer, CONVOLUTIONS):
+    if _acts_as(layer, nn.Linear):
+        return float(gram_bound(layer.weight.detach()))  # type: ignore[arg-type]
+    if any(_acts_as(layer, kind) for kind in CONVOLUTIONS):
         return convolution_bound(layer, shapes[layer])
     for kind, slope in SLOPES.items():
-        if isinstance(layer, kind) and math.isfinite(slope(layer)):
+        if _acts_as(layer, kind) and math.isfinite(slope(layer)):
             return slope(layer)
     known = ", ".join(sorted({"Linear", "Conv1d", "Conv2d", *(kind.__name__ for kind in SLOPES)}))
     raise Unsupported(f"lipschitz_bound cannot run on {type(layer).__name__}: no bound on its slope is known. Use {known} instead.")

@@ -28,7 +28,7 @@ class _Shifted(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         (z, short), (g,), K, L = ctx.saved_tensors, grads, ctx.saved_tensors[1].shape[-1], grads[0].shape[-1]
         early, late = (z, g) if not ctx.ahead else (g, z)
-        taps = [torch.einsum("bcl,bcl->c", early[..., : L - back], late[..., back:]) if back < L else torch.zeros_like(short[:, 0])
+        taps = [torch.einsum("bcl,bcl->bc", early[..., : L - back], late[..., back:]).sum(0) if back < L else torch.zeros_like(short[:, 0])
                 for back in range(K - 1, -1, -1)]  # fmt: skip
         return _Shifted.apply(g, short, not ctx.ahead), torch.stack(taps, -1), None  # type: ignore[return-value]
 

@@ -143,23 +143,32 @@ def bound_spectral_norms(
 
 @torch.no_grad()
 def input_shapes(net: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Module, tuple[int, ...]]:
-    """What shape each convolution's input has, seen by sending zeros of ``shape`` through the network."""
+    """What shape each convolution's input has, seen by sending zeros of ``shape`` through the network; one that acts at two is refused."""
     if shape is None:
         raise invalid("input_shapes", "shape", "be that of one input of a network with convolutions", None)
     seen: dict[nn.Module, tuple[int, ...]] = {}
     layers = [layer for layer in net.modules() if isinstance(layer, CONVOLUTIONS)]
-    hooks = [layer.register_forward_pre_hook(lambda layer, x: seen.__setitem__(layer, tuple(x[0].shape[1:]))) for layer in layers]
+
+    def see(layer: nn.Module, x: tuple[Tensor, ...]) -> None:
+        found = tuple(x[0].shape[1:])
+        if seen.setdefault(layer, found) != found:
+            raise Unsupported(f"lipschitz_bound cannot run on a {type(layer).__name__} that acts at two shapes, {seen[layer]} and {found}. "
+                              "Use two layers instead.")  # fmt: skip
+
+    hooks = [layer.register_forward_pre_hook(see) for layer in layers]
     like = next(net.parameters())
-    net(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
-    for hook in hooks:
-        hook.remove()
+    try:
+        net(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
+    finally:
+        for hook in hooks:
+            hook.remove()
     return seen
 
 
 def gradient_penalty(
     critic: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, *, target: float = 1.0, generator: torch.Generator
 ) -> Tensor:
-    r"""E[(|grad f(z)| - target)^2] at random points z between rows of x and of y (Gulrajani et al. 2017), eq. 13.16."""
+    r"""E[(|grad f(z)| - target)^2] at random points z between rows of x and of y (Gulrajani et al. 2017), eq. 16.16."""
     if x.shape != y.shape:
         raise invalid("gradient_penalty", "y", f"have the shape of x, {tuple(x.shape)}", tuple(y.shape))
     share = rng.uniform((len(x), *[1] * (x.dim() - 1)), x, generator)

@@ -64,7 +64,7 @@ def check_stable(owner: str, A: Tensor, *, discrete: bool) -> Tensor:
     """Return A if no mode grows: real parts at most 0, or moduli at most 1 where it is discrete."""
     eigenvalues = torch.linalg.eigvals(A.detach().double())
     worst = eigenvalues.abs().max() - 1 if discrete else eigenvalues.real.max()
-    if worst > 1e-8:
+    if worst > max(1e-8, 8 * min(torch.finfo(A.dtype).eps, torch.finfo(torch.float32).eps)):  # a rotation may round to a bit above 1
         allowed = "have spectral radius at most 1" if discrete else "have eigenvalues with real parts at most 0"
         raise invalid(owner, "A", allowed, f"{float(worst + discrete):.6g}, so its memory explodes", REMEDY)
     return A
@@ -131,11 +131,11 @@ class DenseSSM(SSM):
 
     def discrete(self) -> tuple[Tensor, Tensor]:
         """A and B of the recurrence, ``(D, N, N), (D, N)``; an A that lets a mode grow is refused."""
-        rule = zero_order_hold if self.rule == "zoh" else bilinear
-        return rule(check_stable("DenseSSM", self.A, discrete=False), self.B, self.log_dt.exp())
+        rule, A = zero_order_hold if self.rule == "zoh" else bilinear, check_stable("DenseSSM", self.A, discrete=False)
+        return rule(*map(at_least_single, (A, self.B, self.log_dt.exp())))
 
     def filter(self, length: int) -> Tensor:
-        return filter_of(*self.discrete(), self.C, self.D, length)
+        return filter_of(*self.discrete(), at_least_single(self.C), at_least_single(self.D), length).to(self.D)
 
     def start(self, batch: int, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
         A, B = self.discrete()
@@ -144,7 +144,7 @@ class DenseSSM(SSM):
     def step(self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
         (A, B, x), v = state, self.into(u)
         x = torch.einsum("dmn,bdn->bdm", A, x) + B * v.unsqueeze(-1)
-        return self.out((self.C * x).sum(-1) + self.D * v), (A, B, x)
+        return self.out((self.C * x).sum(-1).to(v) + self.D * v), (A, B, x)
 
     def settings(self) -> dict[str, Any]:
         return {"width": self.width, "state": self.state, "rule": self.rule, "shortest": self.shortest, "longest": self.longest,
@@ -180,8 +180,8 @@ class DiagonalSSM(SSM):
 
     def poles(self) -> tuple[Tensor, Tensor]:
         """The logarithms of the discrete poles, and the residues C B, complex, ``(D, N / 2)``."""
-        dt = self.log_dt.exp().unsqueeze(-1)
-        A, C = torch.complex(-self.log_decay.exp(), self.frequency), torch.view_as_complex(self.C)
+        log_dt, log_decay, frequency, C = map(at_least_single, (self.log_dt, self.log_decay, self.frequency, self.C))
+        dt, A, C = log_dt.exp().unsqueeze(-1), torch.complex(-log_decay.exp(), frequency), torch.view_as_complex(C)
         if self.rule == "zoh":
             return dt * A, C * ((dt * A).exp() - 1) / A
         return torch.log((1 + 0.5 * dt * A) / (1 - 0.5 * dt * A)), C * dt / (1 - 0.5 * dt * A)
@@ -189,7 +189,7 @@ class DiagonalSSM(SSM):
     def filter(self, length: int) -> Tensor:
         log_pole, residue = self.poles()
         t = torch.arange(length, device=log_pole.device)
-        h = 2 * torch.einsum("dn,dnl->dl", residue, (log_pole.unsqueeze(-1) * t).exp()).real
+        h = 2 * torch.einsum("dn,dnl->dl", residue, (log_pole.unsqueeze(-1) * t).exp()).real.to(self.D)
         return torch.cat([h[:, :1] + self.D[:, None], h[:, 1:]], -1)
 
     def start(self, batch: int, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -199,11 +199,16 @@ class DiagonalSSM(SSM):
     def step(self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
         (pole, residue, x), v = state, self.into(u)
         x = pole * x + v.unsqueeze(-1)
-        return self.out(2 * (residue * x).real.sum(-1) + self.D * v), (pole, residue, x)
+        return self.out(2 * (residue * x).real.sum(-1).to(v) + self.D * v), (pole, residue, x)
 
     def settings(self) -> dict[str, Any]:
         return {"width": self.width, "state": self.state, "rule": self.rule, "shortest": self.shortest, "longest": self.longest,
                 "mix": self.mix}  # fmt: skip
+
+
+def at_least_single(x: Tensor) -> Tensor:
+    """Half precision as float32: there are no half complex numbers, and exponentials of half matrices are not to be trusted."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def log_spaced(owner: str, shortest: float, longest: float, like: Tensor) -> Tensor:

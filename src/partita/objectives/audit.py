@@ -27,9 +27,10 @@ def audit(critic: nn.Module, x: Tensor, y: Tensor, v_x: Tensor, v_y: Tensor) -> 
     x, y = x[rows], y[rows]
     dual = float(v_x[rows].mean() - v_y[rows].mean())
     steepest = certified_slope(critic, x.shape[1])
-    spread = float(coverage(x, y, min(5, len(x) - 1))) if len(x) > 2 else math.nan
-    numbers = [dual, float(wasserstein(x.double(), y.double())), steepest, dual / steepest, spread, float(mmd2(x.double(), y.double()))]
-    return torch.tensor(numbers, dtype=torch.float64)
+    x, y = x.double(), y.double()
+    claim = dual / steepest if steepest > 0 else math.nan
+    spread, distance = (float(coverage(x, y, min(5, len(x) - 1))), float(mmd2(x, y))) if len(x) > 2 else (math.nan, math.nan)
+    return torch.tensor([dual, float(wasserstein(x, y)), steepest, claim, spread, distance], dtype=torch.float64)
 
 
 def certified_slope(critic: nn.Module, width: int) -> float:

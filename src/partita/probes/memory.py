@@ -17,11 +17,11 @@ from scipy import stats
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
+from partita.core.checks import check_count, check_finite, check_real
 from partita.core.errors import invalid
 from partita.models import Autoregressive
 from partita.nets.attention import Attention
-from partita.nets.ssm import filter_of
+from partita.nets.ssm import check_stable, filter_of
 
 ROUNDINGS = 16.0  # of a transform of length L, per doubling of L
 
@@ -65,14 +65,17 @@ def memory(module: nn.Module, u: Tensor) -> Memory:
     """
     if u.dim() != 3 or u.shape[1] < 2:
         raise invalid("memory", "u", "have shape (B, L, D) with L of at least 2", tuple(u.shape))
-    last, middle = (_slopes(module, u, t) for t in (u.shape[1] - 1, u.shape[1] // 2))
-    largest = max(float(last.max()), float(middle.max()))
-    tolerance = ROUNDINGS * torch.finfo(u.dtype).eps * math.log2(2 * u.shape[1]) * largest
-    return Memory(last.flip(0), tolerance, bool((middle[u.shape[1] // 2 + 1 :] <= tolerance).all()))
+    L = u.shape[1]
+    last, early = _slopes(module, u, L - 1), {t: _slopes(module, u, t) for t in (0, L // 4, L // 2)}
+    rounding = ROUNDINGS * torch.finfo(u.dtype).eps * math.log2(2 * L)
+    largest = max(float(size.max()) for size in (last, *early.values()))
+    causal = all(bool((size[t + 1 :] <= rounding * largest).all()) for t, size in early.items())
+    return Memory(last.flip(0), rounding * float(last.max()), causal)
 
 
 def state_space_memory(A: Tensor, B: Tensor, C: Tensor, D: Tensor, length: int) -> Memory:
     """J_n of a discrete state-space model in closed form."""
+    check_stable("state_space_memory", A, discrete=True)
     size = filter_of(A, B, C, D, check_count("state_space_memory", "length", length)).detach().abs()
     return Memory(size, ROUNDINGS * torch.finfo(size.dtype).eps * math.log2(2 * length) * float(size.max()), True)
 
@@ -109,8 +112,11 @@ def _slopes(module: nn.Module, u: Tensor, t: int) -> Tensor:
     y: Any = module(u)
     y = (y[0] if isinstance(y, tuple) else y)[:, t]
     size = u.new_zeros(u.shape[1])
+    if not y.requires_grad:  # it does not look at u at all
+        return size
     for channel in range(y.shape[-1]):  # rows of a batch do not meet, so their sum gives each its own slope
-        (slope,) = torch.autograd.grad(y[:, channel].sum(), u, retain_graph=True)
+        (slope,) = torch.autograd.grad(y[:, channel].sum(), u, retain_graph=True, allow_unused=True, materialize_grads=True)
+        check_finite("memory", "the slopes of module", slope, "Give it inputs at which it can be differentiated.")
         size = torch.maximum(size, slope.abs().amax((0, 2)))
     return size
 

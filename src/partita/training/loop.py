@@ -123,7 +123,7 @@ def _train(
                 if held_out is not None:
                     score = _validate(session, held_out, log_jacobian)
                     history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
-                    display.show(validation=score)
+                    display.show(score, distance="generates" in session.bare.offers)
                 _note(session, guard.ailments(session.bare, chains if step - looked >= LEAST_MOVES else None, _chains(session)))
                 chains, looked = _chains(session), step
             display.advance(step, record)

@@ -41,9 +41,9 @@ class Display:
             self.printed = now
             self.bar.console.print(f"  {step} of {self.total} steps, {rate:.0f} a second  {note}", highlight=False)
 
-    def show(self, validation: float) -> None:
-        """Remember the latest validation."""
-        self.validation = f"  validation {validation:.2f} nats"
+    def show(self, validation: float, distance: bool = False) -> None:
+        """Remember the latest validation: a log-likelihood, or minus a squared kernel distance for a model that has none."""
+        self.validation = f"  validation {-validation:.4f} MMD^2" if distance else f"  validation {validation:.2f} nats"
 
     def _make_bar(self) -> Any:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

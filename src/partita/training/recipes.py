@@ -20,6 +20,8 @@ UPDATES = {"batch_size": 0, "average": 0.0, "epochs": 500, "tolerance": 1e-6}
 DIRECTED = {"optimizer": "adam", "learning_rate": 1e-3, "schedule": "cosine"}
 FLOW = {**DIRECTED, "learning_rate": 3e-3, "clip": 2.0}
 SEQUENCES = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine", "warm_up": 0.05, "clip": 0.05, "batch_size": 32}
+AUTOREGRESSIVE_RATE = 3e-3  # where every step has a term of the loss, gradients are less noisy than a filter's
+STEPS_AT_ONCE = 2_048  # of all sequences in a batch: small batches learn more from the same number of steps
 LATENT = {"optimizer": "adam", "schedule": "cosine"}
 MANY_ROWS = 10_000  # from which on updates are many enough for a lower rate
 LATENT_ROWS = 100  # of a batch at most: its noise also keeps the encoder from fitting single rows
@@ -41,7 +43,7 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
             return {**EXACT, "epochs": 100}
         return {**(LATENT_EXACT if "joint" in model.offers else NETWORK_EXACT), **large_batches(n)}
     if "ends" in model.offers:
-        return {**SEQUENCES, "epochs": sequence_epochs(n)}
+        return sequence_settings(model, n)
     batch_size = batch_size_for(n)
     if "latent" in model.offers:
         rate = 3e-3 if n >= MANY_ROWS else 5e-3
@@ -84,9 +86,13 @@ def large_batches(n: int) -> dict[str, int]:
     return {"batch_size": batch_size, "epochs": -(-1_500 // max(1, n // batch_size))}
 
 
-def sequence_epochs(n: int) -> int:
-    """Passes enough for about 2,000 updates, each of which sees many steps."""
-    return -(-2_000 // max(1, n // SEQUENCES["batch_size"]))
+def sequence_settings(model: Model, n: int) -> dict[str, Any]:
+    """Batches by the length of a row, from 8 to 32 rows, and passes enough for about 2,000 updates, each of which sees many steps."""
+    chosen: dict[str, Any] = dict(SEQUENCES)
+    if "log_prob" in model.offers:
+        length: int = model.support.L  # type: ignore[attr-defined]
+        chosen |= {"learning_rate": AUTOREGRESSIVE_RATE, "batch_size": max(8, min(32, STEPS_AT_ONCE // length))}
+    return {**chosen, "epochs": -(-2_000 // max(1, n // chosen["batch_size"]))}
 
 
 def epochs_for(n: int) -> int:

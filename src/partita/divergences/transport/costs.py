@@ -20,6 +20,7 @@ def cost_matrix(x: Tensor, y: Tensor, power: float = 2.0) -> Tensor:
     """
     check_real("cost_matrix", "power", power, 0.0, open_low=True)
     for name, table in (("x", x), ("y", y)):
+        check_floating("cost_matrix", name, table)
         check_finite("cost_matrix", name, table)
     check_width("cost_matrix", "y", y, x.shape[-1], f"x, which has {x.shape[-1]} columns")
     if power == 2.0:
@@ -40,10 +41,17 @@ def check_problem(owner: str, cost: Tensor, a: Tensor | None, b: Tensor | None) 
     """The weights, even where none are given, of a problem with finite costs of at least zero and weights that sum to one."""
     if cost.dim() < 2 or 0 in cost.shape:
         raise invalid(owner, "cost", "have shape (*, n, m)", tuple(cost.shape))
+    check_floating(owner, "cost", cost)
     check_finite(owner, "cost", cost, "Remove rows with missing values first.")
     if bool((cost < 0).any()):
         raise invalid(owner, "cost", "be at least 0", f"{float(cost.min()):g}", "Add a constant to all costs: the plan stays the same.")
     return check_weights(owner, "a", a, cost, cost.shape[-2]), check_weights(owner, "b", b, cost, cost.shape[-1])
+
+
+def check_floating(owner: str, name: str, values: Tensor) -> None:
+    """Real numbers: shares of whole numbers would be rounded to nothing."""
+    if not values.is_floating_point():
+        raise invalid(owner, name, "be of a floating dtype", str(values.dtype), f"Use {name}.double().")
 
 
 def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
@@ -51,6 +59,7 @@ def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, co
     if weight is None:
         return torch.full((*like.shape[:-2], count), 1 / count, dtype=like.dtype, device=like.device)
     check_width(owner, name, weight, count, "the costs")
+    check_floating(owner, name, weight)
     check_finite(owner, name, weight)
     if bool((weight < 0).any()):
         raise invalid(owner, name, "be at least 0", f"{float(weight.min()):g}")

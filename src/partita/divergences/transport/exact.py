@@ -79,7 +79,7 @@ def wasserstein(
 ) -> Tensor:
     """W_k between two weighted samples, ``(n, D), (m, D) -> ()``: the k-th root of the exact cost, differentiable in the rows."""
     value = exact_transport(cost_matrix(x, y, power), a, b, solver=solver).value
-    return value if power == 1.0 else value ** (1 / power)
+    return value if power == 1.0 else torch.where(value > 0, torch.where(value > 0, value, 1.0) ** (1 / power), 0.0)  # no slope at 0
 
 
 def feasible(c: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

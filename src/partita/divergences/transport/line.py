@@ -15,7 +15,7 @@ from partita.core.errors import invalid
 from partita.core.quantity import Quantity
 from partita.divergences.intervals import mean_quantity
 from partita.divergences.samples import check_two
-from partita.divergences.transport.costs import check_weights
+from partita.divergences.transport.costs import check_floating, check_weights
 
 
 def line_transport(x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, power: float = 1.0) -> Tensor:
@@ -28,7 +28,10 @@ def line_transport(x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | No
     if x.shape[:-1] != y.shape[:-1]:
         raise invalid("line_transport", "y", f"have the batch shape of x, {tuple(x.shape[:-1])}", tuple(y.shape[:-1]))
     for name, values in (("x", x), ("y", y)):
+        check_floating("line_transport", name, values)
         check_finite("line_transport", name, values)
+        if values.dim() == 0 or values.shape[-1] == 0:
+            raise invalid("line_transport", name, "hold at least one value", f"shape {tuple(values.shape)}")
     if a is None and b is None and x.shape[-1] == y.shape[-1]:
         return (x.sort(-1).values - y.sort(-1).values).abs().pow(power).mean(-1)
     (x, at_x), (y, at_y) = _quantiles("a", x, a), _quantiles("b", y, b)

@@ -5,16 +5,15 @@ r"""Entropic transport in the log domain: batched, differentiable, stopped by a 
           \Gamma_{ij} = a_i b_j\, e^{(\varphi_i + \psi_j - c_{ij}) / \varepsilon}          (theory/divergences.md, eq. 16.4)
 
 .. math:: \varphi_i \leftarrow -\varepsilon \log \textstyle\sum_j b_j e^{(\psi_j - c_{ij}) / \varepsilon}, \qquad
-          \psi_j \leftarrow -\varepsilon \log \textstyle\sum_i a_i e^{(\varphi_i - c_{ij}) / \varepsilon}          (eq. 13.5)
+          \psi_j \leftarrow -\varepsilon \log \textstyle\sum_i a_i e^{(\varphi_i - c_{ij}) / \varepsilon}          (eq. 16.5)
 
-At the optimum the gradient of the value in c is the plan and in a the potential (the envelope theorem, eq. 13.7): no iteration is
+At the optimum the gradient of the value in c is the plan and in a the potential (the envelope theorem, eq. 16.7): no iteration is
 unrolled. The exponential is far slower on very negative numbers than on others, so they are clamped first, and the matrix is read in
 blocks that fit a cache.
 
 Letters: n sources, m targets, u = phi / epsilon, v = psi / epsilon, K = -c / epsilon.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import torch
@@ -128,20 +127,23 @@ def _paired(weight: Tensor, potential: Tensor) -> Tensor:
 def _solve(
     cost: Tensor, log_a: Tensor, log_b: Tensor, epsilon: float, largest: float, tolerance: float, iterations: int
 ) -> tuple[Tensor, Tensor, float, int]:
-    """Potentials, the marginal error, and the updates made; epsilon falls by halves until it is the one asked for."""
-    phi, psi = torch.zeros_like(log_a), torch.zeros_like(log_b)
-    current, made, error = max(epsilon, largest), 0, math.inf
+    """Potentials, the marginal error, and the updates made; epsilon falls by halves until it is the one asked for.
+
+    The last update is always made at that one: potentials of a larger epsilon bound nothing.
+    """
+    psi, current, made = torch.zeros_like(log_b), max(epsilon, largest), 0
     K, buffer = torch.empty_like(cost), torch.empty(max(BLOCK, cost.shape[-1], cost.shape[-2]), dtype=cost.dtype, device=cost.device)
-    while made < iterations:
+    while True:
+        left = iterations - made
+        current = current if left > 1 else epsilon
         last = current == epsilon
         torch.mul(cost, -1 / current, out=K)
-        goal, most = (tolerance, iterations - made) if last else (max(tolerance, 1e-2), 20)
-        u, v, error, count = _alternate(K, log_a, log_b, psi / current, goal, min(most, iterations - made), buffer)
-        phi, psi, made = u * current, v * current, made + count
+        goal, most = (tolerance, left) if last else (max(tolerance, 1e-2), min(20, left - 1))
+        u, v, error, count = _alternate(K, log_a, log_b, psi / current, goal, most, buffer)
+        psi, made = v * current, made + count
         if last:
-            break
+            return u * current, psi, error, made
         current = max(epsilon, current / 2)
-    return phi, psi, error if current == epsilon else math.inf, made
 
 
 def _alternate(

@@ -18,7 +18,8 @@ from partita.core.checks import check_count
 from partita.core.errors import invalid
 from partita.nets.hyena.operator import Hyena
 
-HANKEL = 512  # rows and columns of the Hankel matrix at most; longer filters are thinned in time first
+HANKEL = 512  # rows of the Hankel matrix at most
+TINY = 1e-300  # in place of a pole at zero, whose complex powers have no logarithm
 
 
 class Poles(NamedTuple):
@@ -61,7 +62,7 @@ def _poles(h: Tensor, K: int) -> Tensor:
     U = torch.linalg.svd(hankel @ hankel.mT if columns > 2 * size else hankel, full_matrices=False).U[..., :K]
     shift = torch.linalg.lstsq(U[..., :-1, :], U[..., 1:, :], driver="gelsd").solution
     pole = torch.linalg.eigvals(shift)
-    return pole / pole.abs().clamp_min(1.0)
+    return torch.where(pole == 0, TINY, pole / pole.abs().clamp_min(1.0))
 
 
 class DistilledState(NamedTuple):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count, check_real
+from partita.core.errors import invalid
 from partita.nets.base import Net, linear
 from partita.nets.ssm import log_spaced
 
@@ -57,6 +58,8 @@ class ImplicitFilter(Net):
         super().__init__()
         self.width, self.order = check_count("ImplicitFilter", "width", width), check_count("ImplicitFilter", "order", order)
         self.hidden, self.encoding = check_count("ImplicitFilter", "hidden", hidden), check_count("ImplicitFilter", "encoding", encoding, 3)
+        if encoding % 2 == 0:
+            raise invalid("ImplicitFilter", "encoding", "be odd: a logarithm, and pairs of waves", encoding)
         self.frequency, self.shortest, self.longest = check_real("ImplicitFilter", "frequency", frequency), shortest, longest
         device, sizes = generator.device, (encoding, hidden, hidden)
         layers = [part for a, b in pairwise(sizes)

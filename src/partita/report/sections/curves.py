@@ -12,6 +12,8 @@ from partita.training import Run
 NOT_CURVES = ("step", "epoch", "seconds", "validation", "best")
 IN_WORDS = {"model": "loss", "energy_gap": "energy gap: data minus chains", "critic": "loss of the critic"}
 SHOWN = 4  # the others are folded away
+CLAIM = {"dual_over_lipschitz": "what the critic claims, over its certified slope", "wasserstein": "exact Wasserstein-1 of the same batch"}
+BESIDE_CLAIM = ("coverage", "mmd2", "lipschitz", "dual")
 
 
 def learning(subject: Subject) -> Iterator[Block]:
@@ -20,7 +22,12 @@ def learning(subject: Subject) -> Iterator[Block]:
     distance = subject.score is not None and subject.score.kind == "none"
     if validation := validation_curve(run, distance):
         yield validation
-    names = [name for name in dict.fromkeys(key for record in run.history for key in record) if name not in NOT_CURVES]
+    drawn = NOT_CURVES
+    if claim := critic_curve(run):
+        yield claim
+        yield Beside([curve for name in BESIDE_CLAIM if (curve := recorded(run, name))], least=340)
+        drawn = (*NOT_CURVES, *CLAIM, *BESIDE_CLAIM)
+    names = [name for name in dict.fromkeys(key for record in run.history for key in record) if name not in drawn]
     different = {tuple(run.series(name)): name for name in reversed(names)}  # two names of one number are one curve
     curves = [curve for name in names if name in different.values() and (curve := recorded(run, name))]
     if curves:
@@ -49,9 +56,28 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     return Figure(traces, alt, layout, caption)
 
 
+def critic_curve(run: Run) -> Figure | None:
+    """A critic beside the truth: no claim of a certified slope of one is above the exact distance; None where none was audited."""
+    found = {name: numbers(run, name) for name in CLAIM}
+    if any(len(series) < 2 for series in found.values()):
+        return None
+    traces = []
+    for name, series in found.items():
+        steps, values = zip(*series, strict=True)
+        traces.append(plots.line(steps, values, CLAIM[name], plots.colour(len(traces))))
+    ends = [f"{CLAIM[name]} from {series[0][1]:.3g} to {series[-1][1]:.3g}" for name, series in found.items()]
+    caption = "The audit of the critic: its dual value, divided by its certified Lipschitz constant, is at most the exact distance."
+    return Figure(traces, "; ".join(ends) + ".", {"xaxis": plots.axis("step"), "yaxis": plots.axis("distance")}, caption)
+
+
+def numbers(run: Run, name: str) -> list[tuple[int, float]]:
+    """What was recorded under a name, where it is a finite number."""
+    return [(step, value) for step, value in run.series(name) if isinstance(value, int | float) and np.isfinite(value)]
+
+
 def recorded(run: Run, name: str) -> Figure | None:
     """One recorded number along the steps."""
-    found = [(step, value) for step, value in run.series(name) if isinstance(value, int | float) and np.isfinite(value)]
+    found = numbers(run, name)
     if len(found) < 2:
         return None
     steps, values = zip(*found, strict=True)

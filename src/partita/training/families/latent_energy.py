@@ -11,7 +11,8 @@ from partita.nets import MLP
 from partita.training.encoding import Kind
 from partita.training.families.base import Family, Setting
 from partita.training.families.by_gradient import CHAINS
-from partita.training.families.neural_energy import NETWORK, OBJECTIVE, chosen_objective, network
+from partita.training.families.networks import NETWORK, network
+from partita.training.families.neural_energy import OBJECTIVE, chosen_objective
 
 
 def _latent_energy(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:

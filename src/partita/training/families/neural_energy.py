@@ -1,12 +1,11 @@
 """Networks as energies, as a family."""
 
-import math
 from typing import Any
 
 import torch
 
 from partita.core import capability
-from partita.core.checks import check_choice, check_count
+from partita.core.checks import check_choice
 from partita.core.protocols import Model, Objective
 from partita.core.support import Binary, Real, Spin, Support
 from partita.data import Rows
@@ -15,22 +14,11 @@ from partita.nets import MLP
 from partita.training.encoding import Kind, infer_kind
 from partita.training.families.base import Family, Setting
 from partita.training.families.by_gradient import CHAINS, OBJECTIVES, named_objective
+from partita.training.families.networks import NETWORK, network
 
 SUPPORTS = ("auto", "real", "binary")
-NETWORK = {
-    "width": Setting(64, "units of each layer of the network"),
-    "depth": Setting(2, "layers of the network"),
-    "activation": Setting("silu", "silu, tanh, softplus, gelu or relu"),
-}
 ALL = ", ".join(OBJECTIVES)
 OBJECTIVE = Setting("auto", f"{ALL}, or auto: exact where Z is a small sum or an integral over one or two columns, else pcd")
-
-
-def network(settings: dict[str, Any], inputs: int, outputs: int, generator: torch.Generator) -> MLP:
-    """The multilayer perceptron that a family's settings describe."""
-    check_count("network", "depth", settings["depth"], 0)
-    widths = (settings["width"],) * settings["depth"]
-    return MLP(inputs, outputs, widths=widths, activation=settings["activation"], gain=math.sqrt(6), generator=generator)
 
 
 def chosen_objective(owner: str, model: Model, settings: dict[str, Any]) -> Objective:

@@ -11,9 +11,9 @@ from partita.models import VAE
 from partita.objectives import ELBO, IWAEBound
 from partita.training.encoding import Kind, infer_kind
 from partita.training.families.base import Family, Setting
+from partita.training.families.networks import IMAGE, NETWORKS, image_shape
 from partita.training.families.potts import states_of
 
-NETS = ("mlp", "conv")
 OBJECTIVES = ("elbo", "iwae", "dreg")
 LIKELIHOODS = ("auto", "bernoulli", "gaussian", "categorical")
 KINDS: dict[str, Kind] = {"bernoulli": "binary", "gaussian": "real", "categorical": "category"}
@@ -48,7 +48,7 @@ def named_bound(owner: str, settings: dict[str, Any]) -> Objective:
 
 
 def _vae(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
-    check_choice("vae", "net", settings["net"], NETS)
+    check_choice("vae", "net", settings["net"], NETWORKS)
     likelihood = settings["likelihood"]
     if likelihood == "auto":
         likelihood = "categorical" if rows.states else "gaussian" if infer_kind(rows) == "real" else "bernoulli"
@@ -60,16 +60,6 @@ def _vae(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tu
         made |= {"image": image_shape(rows.width, settings["image"]), "channels": settings["channels"]}
     latent = auto_latent(rows.width) if latent == "auto" else latent
     return VAE(rows.width, latent, **made, generator=generator), named_bound("vae", settings)
-
-
-def image_shape(width: int, image: Any) -> tuple[int, ...]:
-    """As it is said, else a square.
-
-    >>> image_shape(784, None)
-    (28, 28)
-    """
-    side = round(width**0.5)
-    return (side, width // side) if image is None else tuple(image)
 
 
 def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
@@ -92,12 +82,12 @@ FAMILY = Family(
         "latent": Setting("auto", "latent dimensions; auto is half the columns, from 2 to 50"),
         "likelihood": Setting("auto", "bernoulli, gaussian, categorical, or auto: by what columns hold"),
         "variance": Setting("column", "learned deviation of real columns: one for each column, shared by all, or row (by the decoder)"),
-        "net": Setting("mlp", "mlp, or conv for images"),
+        "net": Setting("mlp", "mlp, or conv for images and sequences"),
         "hidden": Setting("auto", "units of each hidden layer (mlp); auto is 200, fewer where there are few rows"),
         "depth": Setting(2, "hidden layers (mlp)"),
         "activation": Setting("tanh", "of hidden layers (mlp): tanh, relu, silu, gelu or softplus"),
         "channels": Setting([16, 32], "of convolutions, from the image inwards (conv)"),
-        "image": Setting(None, "[height, width] of a row (conv); none takes a square"),
+        "image": Setting(None, IMAGE),
         "objective": Setting("elbo", "elbo, iwae, or dreg (iwae with doubly reparameterised gradients)"),
         **BOUND,
     },

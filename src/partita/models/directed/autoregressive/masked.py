@@ -52,6 +52,7 @@ class MaskedAutoregressive(DirectedModel):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """log p(x), exact, ``(*, D) -> (*)``."""
+        self.support.check(x, "MaskedAutoregressive")
         if torch.is_grad_enabled():
             return self._terms(self.net(self._inputs(x)), x).sum(-1)
         size = max(1, CELLS // (max(self.widths) + self.net.outputs * x.shape[-1]))

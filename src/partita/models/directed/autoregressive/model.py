@@ -83,7 +83,9 @@ class Autoregressive(DirectedModel):
         """log p(x_t | x_<t) of every step, ``(*, l E) -> (*, l)``; zero beyond the end of a row."""
         steps = self._as_steps(x)
         flat = steps.flatten(0, -3)
-        ends = row_ends(flat) if lengths is None else lengths.to(flat.device).flatten()
+        if not len(flat):
+            return x.new_zeros(*x.shape[:-1], steps.shape[-2])
+        ends = row_ends(flat) if lengths is None else check_ends(lengths.to(flat.device).flatten(), flat)
         longest = max(1, int(ends.max()))
         size = len(flat) if torch.is_grad_enabled() else max(1, CELLS // (longest * self.net.width))
         parts = [self._terms(*part) for part in zip(flat[:, :longest].split(size), ends.split(size), strict=True)]
@@ -106,7 +108,7 @@ class Autoregressive(DirectedModel):
             top_p: Keep only the likeliest states that hold this share of the mass.
         """
         emissions.check_draws("extend", temperature, top_p, self.support.discrete)
-        x = prefix.to(self.first).unflatten(-1, (-1, self.one.element.width)) if prefix.shape[-1] else None
+        x = self._prefix(prefix)
         known = 0 if x is None else x.shape[1]
         self._check_places(known + check_count("extend", "steps", steps))
         state, u = self.net.start(len(prefix), known + steps), self.first.expand(len(prefix), -1)
@@ -143,7 +145,7 @@ class Autoregressive(DirectedModel):
 
     def _terms(self, steps: Tensor, ends: Tensor) -> Tensor:
         there = torch.arange(steps.shape[1], device=steps.device) < ends[:, None]
-        steps = steps.where(there.unsqueeze(-1), 0.0)
+        steps = self.one.check(steps.where(there.unsqueeze(-1), 0.0))
         return self.one.log_prob(self.contexts(steps), steps) * there
 
     def _as_steps(self, x: Tensor) -> Tensor:
@@ -155,9 +157,27 @@ class Autoregressive(DirectedModel):
         steps = x.unflatten(-1, (-1, size))
         return steps.unsqueeze(0) if steps.dim() == 2 else steps
 
+    def _prefix(self, prefix: Tensor) -> Tensor | None:
+        """``(n, l E) -> (n, l, E)``, each step in the support; None where it is empty."""
+        size = self.one.element.width
+        if prefix.dim() != 2 or prefix.shape[1] % size:
+            raise invalid("extend", "prefix", f"have shape (n, l) with l a multiple of {size}", tuple(prefix.shape))
+        return self.one.check(prefix.to(self.first).unflatten(-1, (-1, size)), "extend", "prefix") if prefix.shape[1] else None
+
     def _check_places(self, length: int) -> None:
         if self.places is not None and length > len(self.places):
             raise invalid("extend", "steps", f"stay within the {len(self.places)} places that were learned", length)
+
+
+def check_ends(lengths: Tensor, steps: Tensor) -> Tensor:
+    """Return ``lengths`` if they are one number from 1 to L for each row of steps, ``(B, L, E)``."""
+    allowed = f"be {len(steps)} whole numbers from 1 to {steps.shape[1]}, one for each row"
+    if lengths.shape != steps.shape[:1]:
+        raise invalid("Autoregressive", "lengths", allowed, f"shape {tuple(lengths.shape)}")
+    wrong = (lengths < 1) | (lengths > steps.shape[1])
+    if wrong.any():
+        raise invalid("Autoregressive", "lengths", allowed, int(lengths[wrong][0]), "Leave empty rows out.")
+    return lengths
 
 
 def row_ends(steps: Tensor, owner: str = "Autoregressive") -> Tensor:

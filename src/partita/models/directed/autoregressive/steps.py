@@ -24,6 +24,19 @@ class Step(nn.Module, ABC):
 
     element: Support
 
+    def check(self, x: Tensor, owner: str = "Autoregressive", parameter: str = "x") -> Tensor:
+        """Return steps, ``(*, l, E)``, if all lie in the support; the first that does not is named."""
+        outside = self.element.outside(x)
+        if outside.any():
+            at = outside.nonzero()[0].tolist()
+            got = f"{x[tuple(at)].item():g} in step {at[-2]}"
+            raise invalid(owner, parameter, f"hold {self.element.in_words()}", got, self.remedy())
+        return x
+
+    def remedy(self) -> str:
+        """What to do with steps that lie outside."""
+        return self.element.remedy()
+
     @abstractmethod
     def embed(self, x: Tensor) -> Tensor:
         """``(*, E) -> (*, W)``."""
@@ -49,13 +62,11 @@ class Token(Step):
         self.table = nn.Parameter(rng.normal((states, width), torch.empty(0, device=generator.device), generator) * 0.5)
         self.out = linear(width, states, generator=generator)
 
+    def remedy(self) -> str:
+        return "Build the vocabulary from all of the data."
+
     def embed(self, x: Tensor) -> Tensor:
-        index = x.squeeze(-1).long()
-        outside = (index < 0) | (index >= len(self.table))
-        if outside.any():
-            remedy = "Build the vocabulary from all of the data."
-            raise invalid("Autoregressive", "x", f"hold tokens from 0 to {len(self.table) - 1}", int(index[outside][0]), remedy)
-        return nn.functional.embedding(index, self.table)
+        return nn.functional.embedding(x.squeeze(-1).long(), self.table)
 
     def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
         return emissions.categorical_log_prob(self.out(context), x.squeeze(-1))

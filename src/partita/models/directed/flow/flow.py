@@ -24,7 +24,7 @@ from partita.models.directed.flow import masks
 from partita.models.directed.flow.columns import flow_cautions
 from partita.models.directed.flow.coupling import AffineCoupling, Marginals, SplineCoupling, make_conditioner
 from partita.models.directed.flow.layers import ActNorm, Layer, Logit, Mapped, Mixing, Permutation, row_sums
-from partita.models.directed.flow.splines import parameters_per_coordinate
+from partita.models.directed.flow.splines import MOST_BINS, parameters_per_coordinate
 
 COUPLINGS = ("affine", "spline")
 MIXINGS = ("none", "reverse", "permutation", "lu")
@@ -115,6 +115,7 @@ class Flow(DirectedModel):
 
     def distribution(self, context: Tensor | None = None) -> TransformedDistribution:
         """The flow as a ``torch.distributions`` object; its ``log_prob`` and ``rsample`` carry gradients."""
+        self._check_context("Flow.distribution", context)
         zero: Any = self.zero if context is None else self.zero.expand(*context.shape[:-1], -1)  # type: ignore[operator]
         base = Independent(Normal(zero, torch.ones_like(zero), validate_args=False), 1, validate_args=False)
         transforms = [layer.transform(context) for layer in reversed(self.chain)]  # type: ignore[operator]
@@ -149,9 +150,16 @@ class Flow(DirectedModel):
         """x and its context, given beside it or in its last columns."""
         if context is not None or not self.context:
             check_width("Flow.log_prob", "x", x, self.visible, self.title())
+            self._check_context("Flow.log_prob", context)
             return x, context
         check_width("Flow.log_prob", "x", x, self.visible + self.context, self.title())
         return x[..., : self.visible], x[..., self.visible :]
+
+    def _check_context(self, owner: str, context: Tensor | None) -> None:
+        """C columns for a conditional flow, none for another."""
+        if (context is None) != (self.context == 0) or (context is not None and context.shape[-1] != self.context):
+            needed = f"have shape (*, {self.context})" if self.context else "be None, for the flow is not conditional"
+            raise invalid(owner, "context", needed, None if context is None else tuple(context.shape))
 
 
 def _layers(settings: dict[str, Any], generator: torch.Generator) -> list[Layer]:
@@ -202,7 +210,8 @@ def _check(
     check_count("Flow", "visible", visible)
     check_count("Flow", "layers", layers)
     check_count("Flow", "context", context, 0)
-    check_count("Flow", "bins", bins, 2)
+    if check_count("Flow", "bins", bins, 2) > MOST_BINS:
+        raise invalid("Flow", "bins", f"be at most {MOST_BINS}", bins)
     check_choice("Flow", "coupling", coupling, COUPLINGS)
     check_choice("Flow", "mixing", mixing, MIXINGS)
     check_real("Flow", "bound", bound, 0.0, open_low=True)

@@ -132,24 +132,31 @@ class Mixing(Layer):
 class ActNorm(Layer):
     r"""A shift and a scale for each column, set so that the first data come out standardised, then learned.
 
-    .. math:: z = (x - m)\, e^{-s}, \qquad \log|\det| = -\textstyle\sum_i s_i          (theory/flows.md, eq. 14.7)
+    .. math:: z = (x - c)\, e^{-s} - m, \qquad \log|\det| = -\textstyle\sum_i s_i          (theory/flows.md, eq. 14.7)
+
+    The middle c of the first data stays; m is learned in units of z, so that a step of it is as large whatever the units of x.
     """
+
+    c: Tensor
 
     def __init__(self, width: int, *, generator: torch.Generator) -> None:
         super().__init__()
+        self.register_buffer("c", torch.zeros(width, device=generator.device))
         self.m = nn.Parameter(torch.zeros(width, device=generator.device))
         self.s = nn.Parameter(torch.zeros(width, device=generator.device))
 
     @torch.no_grad()
     def fit_to(self, x: Tensor) -> None:
-        self.m.copy_(x.mean(0))
-        self.s.copy_(x.std(0).clamp_min(1e-6).log())
+        deviation = x.std(0)
+        self.c.copy_(x.mean(0))
+        self.m.zero_()
+        self.s.copy_(torch.where(deviation > torch.finfo(x.dtype).tiny, deviation, 1.0).log())  # a constant column has no scale
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
-        return (x - self.m) * (-self.s).exp(), -self.s.sum().expand(x.shape[:-1])
+        return torch.addcmul(-self.m, x - self.c, (-self.s).exp()), -self.s.sum().expand(x.shape[:-1])
 
     def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
-        return z * self.s.exp() + self.m, self.s.sum().expand(z.shape[:-1])
+        return torch.addcmul(self.c, z + self.m, self.s.exp()), self.s.sum().expand(z.shape[:-1])
 
 
 class Logit(Layer):
@@ -161,6 +168,8 @@ class Logit(Layer):
     Arguments:
         levels: K, the upper end; x lies between 0 and K.
         alpha: How far the ends are kept from zero and one; with 0 data on the boundary have no image, and are refused.
+
+    What lies past the ends, by the little that alpha leaves there, comes back to data as the ends themselves.
     """
 
     def __init__(self, levels: float = 1.0, alpha: float = 1e-6) -> None:
@@ -170,23 +179,28 @@ class Logit(Layer):
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         self.check(x)
         share = (1 - 2 * self.alpha) / self.levels
-        u = self.alpha + share * x
-        log_u, log_rest = u.log(), (-u).log1p()
+        log_u, log_rest = ((self.alpha + share * room).log() for room in (x, self.levels - x))  # u and 1 - u, both precise near zero
         slope = torch.log(torch.as_tensor(share, dtype=x.dtype, device=x.device)) - log_u - log_rest
         return log_u - log_rest, slope.sum(-1)
 
     def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
         share = (1 - 2 * self.alpha) / self.levels
         log_slope = nn.functional.logsigmoid(z) + nn.functional.logsigmoid(-z)
-        x = (torch.sigmoid(z) - self.alpha) / share
+        x = ((torch.sigmoid(z) - self.alpha) / share).clamp(*self.ends(z))
         return x, (log_slope - torch.log(torch.as_tensor(share, dtype=z.dtype, device=z.device))).sum(-1)
 
     def check(self, x: Tensor) -> None:
         """Refuse what has no logit."""
-        end = 0.0 if self.alpha > 0 else torch.finfo(x.dtype).tiny
-        outside = (x < end) | (x > self.levels) | ((x == self.levels) & (self.alpha == 0))
+        low, high = self.ends(x)
+        outside = ~((x >= low) & (x <= high))  # nan too
         if bool(outside.any()):
             at = outside.nonzero()[0].tolist()
             between = "lie between" if self.alpha > 0 else "lie strictly between"
             raise invalid("Flow", "x", f"{between} 0 and {self.levels:g} for its logit", f"{x[tuple(at)].item():g} in column {at[-1]}",
                           "Dequantise grey levels, or give alpha above 0.")  # fmt: skip
+
+    def ends(self, like: Tensor) -> tuple[float, float]:
+        """The smallest and largest values with a logit, in the precision of ``like``."""
+        if self.alpha > 0:
+            return 0.0, self.levels
+        return torch.finfo(like.dtype).tiny, self.levels * (1 - torch.finfo(like.dtype).eps / 2)

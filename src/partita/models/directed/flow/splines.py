@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 LEAST_BIN = 1e-3  # share of the interval that each bin keeps
+MOST_BINS = 500  # so that half of it is left to be learned
 LEAST_SLOPE = 1e-3
 UNIT_SLOPE = math.log(math.expm1(1 - LEAST_SLOPE))  # where softplus makes a slope of one
 
