@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 .DEFAULT_GOAL := help
 .PHONY: demo test lint types bench docs clean help
 
-demo: $(STAMP) ## fit two models to the digits and print their held-out log-likelihoods
+demo: $(STAMP) ## compare nine families on the digits within five minutes: a leaderboard and a page
 	@$(BIN)/python -m partita.cli.demo
 
 test: $(STAMP) ## run all tests and doctests

@@ -96,8 +96,8 @@ def test_the_same_seed_gives_the_same_table(call: Any, table: Path) -> None:
     [
         (["--objectives", "ncee"], "compare: --objectives must be one of 'all', 'pcd', "),
         (["--model", "rbmm"], "Did you mean 'rbm'?"),
-        (["--set", "hiden=3"], "Did you mean 'hidden'?"),
-        (["--evaluator", "magic"], "compare: evaluator must be one of 'auto', "),
+        (["--model", "rbm", "--set", "hiden=3"], "Did you mean 'hidden'?"),
+        (["--model", "rbm", "--evaluator", "magic"], "compare: evaluator must be one of 'auto', "),
     ],
 )
 def test_slips_are_named_before_any_work(call: Any, table: Path, arguments: list[str], words: str) -> None:

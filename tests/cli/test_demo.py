@@ -1,22 +1,30 @@
-"""The demo's parts, made small."""
+"""The demo: at least eight families that the digits allow, and a small one from end to end."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from partita.cli import demo
-from partita.evaluators import Sandwich
+from partita.cli import compare_families, demo
+from partita.data import load
+from partita.training.contenders import contenders_by_family
 
 
-def test_demo_prints_a_leaderboard_and_writes_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+def test_the_demo_compares_at_least_eight_families_and_leaves_none_out() -> None:
+    settings, options, of_data = compare_families.sort_pairs(demo.SETTINGS)
+    found, left_out = contenders_by_family(demo.MODELS, settings, load(demo.DATA))
+    assert len(found) == len(set(demo.MODELS)) >= 8 and not left_out and not options and not of_data
+    assert demo.MINUTES <= 4
+
+
+def test_demo_ends_with_a_leaderboard_and_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "MAXENT", ["chains=8", "batch_size=100", "l2=1e-3", "steps=3"])
-    monkeypatch.setattr(demo, "RBM", ["hidden=8", "steps=20"])
-    monkeypatch.setattr(demo, "Sandwich", lambda **_: Sandwich(temperatures=5, chains=8))
+    monkeypatch.setattr(demo, "MODELS", ["mixture", "autoregressive"])
+    monkeypatch.setattr(demo, "SETTINGS", ["mixture.components=3", "mixture.restarts=1", "autoregressive.hidden=16"])
+    monkeypatch.setattr(demo, "MINUTES", 0.05)
     monkeypatch.setattr(demo.torch, "set_num_threads", lambda n: None)
     demo.main()
     text = capsys.readouterr().out
-    assert "independent pixels" in text and "-25.39" in text and "exact" in text
-    assert (tmp_path / "runs/demo-maxent-1/config.json").exists() and (tmp_path / "runs/demo-rbm-1/config.json").exists()
-    assert "Runs: runs/demo-maxent-1, runs/demo-rbm-1" in text
+    assert "digits: 359 test rows, 64 columns" in text and "★" in text and "Report: runs/demo-1/report.html" in text
+    for name in ("report.html", "leaderboard.json", "leaderboard.csv", "mixture/config.json", "autoregressive/config.json"):
+        assert (tmp_path / "runs/demo-1" / name).exists()

@@ -11,8 +11,8 @@ from torch import Tensor
 
 import partita
 from partita.core.errors import InputError
-from partita.models import PPCA, Mixture, MixturePPCA
-from partita.objectives import EM, OnlineEM
+from partita.models import PPCA, DPMixture, Mixture, MixturePPCA
+from partita.objectives import EM, CollapsedGibbs, OnlineEM
 from partita.training import checkpoint, loop
 from partita.training.session import Session
 
@@ -157,3 +157,11 @@ def test_a_table_on_disk_is_read_in_chunks(tmp_path: Path, monkeypatch: pytest.M
     whole = Mixture(2, 3, generator=g)
     partita.fit(whole, x, EM(), epochs=10, tolerance=0.0, generator=g)
     torch.testing.assert_close(streamed.log_prob(torch.from_numpy(x)), whole.log_prob(torch.from_numpy(x)), atol=1e-9, rtol=0)
+
+
+def test_a_time_to_spend_goes_with_models_that_cannot_be_scored_before_the_first_update(generator: torch.Generator) -> None:
+    x = table(60, gaps=0.0)
+    model = DPMixture(3, generator=generator)
+    run = partita.fit(model, x[:40], CollapsedGibbs(), validation=x[40:], minutes=0.005, generator=generator)
+    assert run.steps >= 1
+    assert run.series("validation")

@@ -143,26 +143,49 @@ def lab(
     command.listing(as_json) if name is None else command.run(name, settings or [], out, seed=seed, as_json=as_json)
 
 
-@app.command(epilog="Example: partita compare bars-and-stripes --model rbm --objectives all --epochs 20")
+@app.command(epilog="Example: partita compare digits --minutes 5, or partita compare digits --model rbm --objectives all")
 def compare(
-    data: Annotated[str, typer.Argument(help="A name (partita data lists them) or a file.")],
-    model: Annotated[str, typer.Option(help="The family that is fitted: partita models lists them.")] = "rbm",
-    objectives: Annotated[str, typer.Option(help="all that its support allows, or names with commas between.")] = "all",
-    out: Annotated[Path | None, typer.Option(help="Folder of runs, table and figure; runs/compare-MODEL-DATA-N if not given.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Time for each; by default as its recipe says, at most half a minute.")] = None,
+    data: Annotated[str | None, typer.Argument(help="A name (partita data lists them) or a file.")] = None,
+    models: Annotated[str | None, typer.Option(help="Families with commas between; by default all that the data allow.")] = None,
+    model: Annotated[str | None, typer.Option(help="One family, fitted by several objectives; rbm if only those are named.")] = None,
+    objectives: Annotated[str | None, typer.Option(help="With --model: all that its support allows, or names with commas between.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of runs and tables; runs/compare-DATA-N if not given.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time for all families together, or for each objective.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data, for each, in place of minutes.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value for all; may be given often.", metavar="KEY=VALUE")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value for all or family.key=value.", metavar="KEY=VALUE")] = None,
     evaluator: Annotated[str, typer.Option(help="How log Z is computed, the same way for all; as in partita evaluate.")] = "auto",
-    png: Annotated[Path | None, typer.Option(help="Also the figure as a picture; needs kaleido.")] = None,
+    png: Annotated[Path | None, typer.Option(help="With --model: also the figure as a picture; needs kaleido.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the comparison of families in this folder; needs nothing else.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars, only the result.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the result.")] = False,
+    page: Annotated[bool, typer.Option("--report/--no-report", help="Whether to write report.html about families.")] = True,
 ) -> None:
-    """Fit one model by several objectives and score each by the same likelihood: one table, one figure."""
-    from partita.cli import compare as command
+    """Fit families of models, or one by several objectives, and score all on the same rows: one leaderboard."""
+    given = {"DATA": data, "--models": models, "--model": model, "--objectives": objectives, "--out": out, "--minutes": minutes,
+             "--epochs": epochs, "--set": settings, "--png": png}  # fmt: skip
+    said = [name for name, value in given.items() if value is not None]
+    if resume is not None and said:
+        raise typer.BadParameter(f"goes alone; leave out {', '.join(said)}.", param_hint="--resume")
+    if resume is None and data is None:
+        raise typer.BadParameter("is needed, as in: partita compare digits.", param_hint="DATA")
+    by_objective = model is not None or objectives is not None
+    if by_objective and models is not None:
+        raise typer.BadParameter("goes without --model and --objectives, which compare within one family.", param_hint="--models")
+    if png is not None and not by_objective:
+        raise typer.BadParameter("goes with --model or --objectives; families have report.html.", param_hint="--png")
+    if by_objective:
+        from partita.cli import compare as command
 
-    budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs}.items() if value is not None}
-    command.report(data, model, objectives, settings or [], budget, evaluator, out, png, seed=seed, as_json=as_json, quiet=quiet)
+        budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs}.items() if value is not None}
+        what = (str(data), model or "rbm", objectives or "all", settings or [])
+        command.report(*what, budget, evaluator, out, png, seed=seed, as_json=as_json, quiet=quiet)
+        return
+    from partita.cli import compare_families as families
+
+    names = [name.strip() for name in (models or "").split(",") if name.strip()]
+    asked = families.Asked(str(data), names, settings or [], minutes, epochs, evaluator, seed)
+    families.report(asked if resume is None else families.resumed(resume), out or resume, page=page, as_json=as_json, quiet=quiet)
 
 
 @app.command(epilog="Example: partita report runs/rbm-digits-1 --out digits.html")

@@ -9,7 +9,7 @@ import typer
 from partita.core.quantity import Quantity
 from partita.report.words import interval, meaning, verdict
 
-__all__ = ["as_json_text", "caution", "interval", "meaning", "print_json", "quantity_json", "table", "verdict"]
+__all__ = ["as_json_text", "caution", "grid", "interval", "meaning", "print_json", "quantity_json", "table", "verdict"]
 
 
 def quantity_json(q: Quantity) -> dict[str, Any]:
@@ -33,17 +33,23 @@ def as_json_text(value: Any) -> str:
 
 
 def table(columns: list[str], rows: list[list[str]], title: str = "", whole: int = 1) -> None:
-    """A small table; text is shown as it is, never read as markup, and the first ``whole`` columns are never broken."""
+    """Print a small table; text is shown as it is, never read as markup, and the first ``whole`` columns are never broken."""
     from rich.console import Console
+
+    Console(highlight=False).print(grid(columns, rows, title, whole))
+
+
+def grid(columns: list[str], rows: list[list[str]], title: str = "", whole: int = 1) -> Any:
+    """The table that :func:`table` prints, for a display that changes it."""
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(title=title or None, title_justify="left", box=None, pad_edge=False, show_header=any(columns))
+    made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, show_header=any(columns))
     for i, column in enumerate(columns):
-        grid.add_column(column, no_wrap=i < whole)
+        made.add_column(column, no_wrap=i < whole)
     for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False).print(grid)
+        made.add_row(*(Text(cell) for cell in row))
+    return made
 
 
 def caution(text: str) -> None:

@@ -27,7 +27,7 @@ class Standing:
 
     Arguments:
         line: As saved: name, log_likelihood (a Quantity as JSON, or null), seconds, problem; where they are known also run, parameters,
-            difference (to the best, a Quantity as JSON) and tied (with the best).
+            bits_per_dimension, difference (to the best, a Quantity as JSON) and tied (with the best).
         subject: None where there is no run.
         page: The run's own page, relative to this one, where there is one.
     """
@@ -47,18 +47,30 @@ class Standing:
         return score if score is not None and score.get("kind") != "none" and score.get("value") is not None else None
 
     @property
+    def distance(self) -> Mapping[str, Any] | None:
+        """The two-sample statistic of what has no likelihood."""
+        score = self.line.get("log_likelihood")
+        return score if score is not None and score.get("kind") == "none" else None
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """Numbers to trust first, best first; then those not to be published, then what has none."""
+        return (2, 0.0) if self.score is None else (int(self.score.get("verdict") == "do not publish"), -self.score["value"])
+
+    @property
     def anchor(self) -> str:
         return anchor(self.name)
 
 
 def write_comparison(board: Mapping[str, Any], standings: Sequence[Standing], path: Path) -> Path:
     """Write the page about a comparison; ``board`` is the saved leaderboard, ``standings`` its lines, opened."""
-    ranked = sorted(standings, key=lambda s: -s.score["value"] if s.score else float("inf"))
+    ranked = sorted(standings, key=lambda s: s.order)
     scored = [s for s in ranked if s.score]
     shared = [
         Section("Leaderboard", list(_leaderboard(ranked, board))),
         Section("Scores with their intervals", [scores(scored)] if scored else []),
-        Section("Learning curves", list(_curves(ranked))),
+        Section("Without a likelihood", list(_apart([s for s in ranked if s.distance]))),
+        Section("Learning curves", list(_curves([s for s in ranked if not s.distance]))),
         Section("Samples beside data", list(_draws([s for s in ranked if s.subject is not None]))),
     ]
     singles = [Section(s.name, list(_in_short(s))) for s in ranked]
@@ -71,10 +83,13 @@ def _leaderboard(ranked: Sequence[Standing], board: Mapping[str, Any]) -> Iterat
     best = next((s for s in ranked if s.score), None)
     yield Text("Mean log-likelihood of the same rows, in nats per row; higher is better. The interval is about computing the number; "
                "± is its standard error over the rows.", "lead")  # fmt: skip
-    head = ("", "contender", "nats", "interval", "± rows", "behind the best", "kind", "verdict", "parameters", "seconds")
-    lines = [_line(s, best) for s in ranked]
+    head = ("", "contender", "nats", "interval", "± rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds")
+    lines = [_line(s, best) for s in ranked if not s.distance]
     told = [i for i in range(len(head)) if any(line[i] for line in lines)]
     yield Table([[line[i] for i in told] for line in lines], [head[i] for i in told])
+    if any(s.line.get("difference") for s in ranked):
+        yield Text("Behind the best: the mean difference of paired rows, with an interval that holds the spread over rows and the "
+                   "computing error of both. A lower bound may hide a model that is better than shown.", "small")  # fmt: skip
     tied = [s.name for s in ranked if s.score and best and s is not best and overlaps(s, best)]
     if best and tied:
         yield Text(f"Tied with {best.name}, as far as the computation can tell them apart: {', '.join(tied)}.")
@@ -90,13 +105,34 @@ def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
     name = Link(standing.name, f"#{standing.anchor}")
     size = "" if standing.line.get("parameters") is None else f"{standing.line['parameters']:,}"
     if q is None:
-        return ["", name, "", "", "", "", "failed" if standing.line.get("problem") else "no likelihood", "", size, seconds]
-    first = standing is best or (best is not None and overlaps(standing, best))
-    interval, verdict = ("", "") if q["kind"] == "exact" else (f"{q['low']:.3f} to {q['high']:.3f}", str(q["verdict"]))
-    behind = standing.line.get("difference")
-    gap = "" if behind is None else f"{behind['value']:.3f} ({behind['low']:.3f} to {behind['high']:.3f})"
-    spread = f"{q.get('se_data') or 0.0:.3f}"
-    return ["★" if first else "", name, f"{q['value']:.3f}", interval, spread, gap, str(q["kind"]), verdict, size, seconds]
+        return ["", name, "", "", "", "", "", "failed" if standing.line.get("problem") else "no likelihood", "", size, seconds]
+    mark = "★" if standing is best else "=" if best is not None and overlaps(standing, best) else ""
+    interval, verdict = ("", "") if q["kind"] == "exact" else (_interval(q), str(q["verdict"]))
+    behind, bits = standing.line.get("difference"), standing.line.get("bits_per_dimension")
+    gap = "" if behind is None else f"{behind['value']:.3f} ({_interval(behind)})"
+    spread, per_column = f"{q.get('se_data') or 0.0:.3f}", "" if bits is None else f"{bits['value']:.4f}"
+    return [mark, name, f"{q['value']:.3f}", interval, spread, per_column, gap, str(q["kind"]), verdict, size, seconds]
+
+
+def _interval(q: Mapping[str, Any]) -> str:
+    """Ends that are not known are infinite, and saved as null."""
+    low, high = ("?" if end is None else f"{end:.3f}" for end in (q["low"], q["high"]))
+    return f"{low} to {high}"
+
+
+def _apart(standings: Sequence[Standing]) -> Iterator[Block]:
+    """Contenders whose number is no likelihood, by how far their draws are from the rows."""
+    if not standings:
+        return
+    yield Text("These have draws and no likelihood, so no place on the leaderboard. The number is the squared kernel distance of draws "
+               "from the scored rows: zero on average where they agree.", "lead")  # fmt: skip
+    lines: list[list[str | Link]] = []
+    for s in standings:
+        q = s.distance or {}
+        more = [f"{q['details'][name]:.3f}" if name in (q.get("details") or {}) else "" for name in ("p_value", "coverage")]
+        ends = f"{q['low']:.5f} to {q['high']:.5f}"
+        lines.append([Link(s.name, f"#{s.anchor}"), f"{q['value']:.5f}", ends, *more, f"{s.line.get('seconds', 0.0):.1f}"])
+    yield Table(lines, ["contender", "MMD²", "interval", "p-value", "coverage", "seconds"])
 
 
 def overlaps(a: Standing, b: Standing) -> bool:
@@ -104,14 +140,25 @@ def overlaps(a: Standing, b: Standing) -> bool:
     if "tied" in a.line:
         return bool(a.line["tied"])
     assert a.score and b.score
-    return a.score["low"] <= b.score["high"] and b.score["low"] <= a.score["high"]
+    (a_low, a_high), (b_low, b_high) = _ends(a.score), _ends(b.score)
+    return a_low <= b_high and b_low <= a_high
+
+
+def _ends(q: Mapping[str, Any]) -> tuple[float, float]:
+    return -np.inf if q["low"] is None else q["low"], np.inf if q["high"] is None else q["high"]
+
+
+def _known_ends(q: Mapping[str, Any]) -> tuple[float, float]:
+    """For a bar: an end that is not known is drawn at the value itself, whose cross says enough."""
+    low, high = (q["value"] if end is None else end for end in (q["low"], q["high"]))
+    return low, high
 
 
 def scores(scored: Sequence[Standing]) -> Figure:
     """Values with their intervals, best on top; a cross is not to be published."""
     quantities = [s.score for s in scored if s.score]
     values = [q["value"] for q in quantities]
-    above, below = [q["high"] - q["value"] for q in quantities], [q["value"] - q["low"] for q in quantities]
+    above, below = zip(*((high - q["value"], q["value"] - low) for q in quantities for low, high in [_known_ends(q)]), strict=True)
     bars = {"type": "data", "array": above, "arrayminus": below, "symmetric": False, "thickness": 1.5, "color": plots.DATA}
     symbols = ["x" if q["verdict"] == "do not publish" else "circle" for q in quantities]
     marks = {"size": 10, "color": [plots.colour(i) for i in range(len(scored))], "symbol": symbols}
@@ -175,7 +222,7 @@ def _in_short(standing: Standing) -> Iterator[Block]:
     if run is None or standing.subject is None:
         return
     settings, q = (run.config.get("family") or {}).get("settings") or {}, standing.score
-    interval = "" if q is None or q["kind"] == "exact" else f" [{q['low']:.3f}, {q['high']:.3f}], {q['verdict']}"
+    interval = "" if q is None or q["kind"] == "exact" else f" ({_interval(q)}), {q['verdict']}"
     yield Table([
         *([] if q is None else [["score", f"{q['value']:.3f} nats per row, {q['kind']}{interval}"]]), ["model", run.model.title()],
         ["stopped", f"{run.stopped} after {run.steps:,} steps"],

@@ -30,7 +30,7 @@ from partita.training.session import Session
 from partita.training.splits import encoded_parts
 
 EXACT_BITS = 16  # a bake-off of all objectives sums at most 2^16 states at every step; more where exact is asked for by name
-SCORING, TIMING = 2, 3  # what a stream of random numbers is for
+SCORING, TIMING = 1, 3  # what a stream of random numbers is for; scores draw as those of `partita fit` do
 TIMING_SECONDS = 0.3
 
 
@@ -115,7 +115,9 @@ class BakeOff:
             encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
             run = self._fit(contender, encoding, progress)
             seconds = time.monotonic() - started
-            score = evaluate_encoded(run.model, encoding, self._table(), evaluator=self.evaluator, owner="compare",
+            if run.stopped == "interrupted":
+                return Entry(contender.name, None, seconds, run, "the fit was interrupted")
+            score = evaluate_encoded(run.model, encoding, self._table(), evaluator=self._evaluator(run.model), owner="compare",
                                      generator=rng.keyed(self.seed, SCORING))  # fmt: skip
         except PartitaError as error:
             return Entry(contender.name, None, seconds or time.monotonic() - started, run, str(error))
@@ -125,13 +127,21 @@ class BakeOff:
         train, validation = encoded_parts(self.dataset, encoding, self.seed)
         generator = torch.Generator().manual_seed(self.seed)
         model, objective = contender.family.build(train, contender.settings, generator=generator)
-        options = self._budget(model, objective, train)
+        options = self._taken_up(contender) or self._budget(model, objective, train)
         family = {"name": contender.family.name, "settings": contender.family.resolve(contender.settings)}
         about = {**self.about, "family": family, "encoding": encoding.as_json(), "seed": self.seed}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
             return fit(model, train, objective, validation=validation, out=None if self.out is None else self.out / contender.name,
                        about=about, progress=progress, log_jacobian=encoding.log_jacobian, generator=generator, **options)  # fmt: skip
+
+    def _taken_up(self, contender: Contender) -> dict[str, Any]:
+        """The options with which a fit that was begun goes on; empty for a new one."""
+        return {}
+
+    def _evaluator(self, model: Any) -> Any:
+        """How a fitted model is scored; None leaves it to the capability table."""
+        return self.evaluator
 
     def _budget(self, model: Any, objective: Any, rows: Rows) -> dict[str, Any]:
         """The options of one fit: as they are, or with the shared limit where its recipe would take longer."""

@@ -188,7 +188,7 @@ def _wrapped(model: Model, state: Any, settings: Settings, fabric: Any) -> tuple
 
 def _affordable_validations(model: Model, held_out: Rows | None, key: int, settings: Settings) -> tuple[int, float]:
     """How many validations fit into a fifth of the time, judged by one, and the seconds they take."""
-    if held_out is None or settings.minutes is None:
+    if held_out is None or settings.minutes is None or "posterior_draws" in model.offers:  # none before the first sweep
         return settings.validations, 0.0
     x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), time.monotonic()
     quick_score(model, x, key, 0)

@@ -58,7 +58,8 @@ class Family:
 
     def takes_words(self, settings: dict[str, Any]) -> bool:
         """Whether columns of a file may hold words: where every column is a category."""
-        return self.words or "categorical" in (settings.get("visible_units"), settings.get("component"))
+        said = {settings.get(name) for name in ("visible_units", "component", "likelihood")}
+        return self.words or "categorical" in said
 
     def reading(self, settings: dict[str, Any]) -> dict[str, Any] | None:
         """How streams are read for a model of sequences; None for models of tables."""

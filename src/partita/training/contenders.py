@@ -1,0 +1,114 @@
+"""Which families can be compared on a table: those whose scores are masses, or densities, of the same rows in the same units.
+
+A mass of a discrete table and a density of real columns are different things, whatever their numbers; so is a mass of a table that was
+cut at its medians. A family that would need either is left out, with the reason.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from partita.core.errors import PartitaError
+from partita.data import Dataset, Rows
+from partita.training.bake_off import Contender
+from partita.training.columns import looks_categorical, to_codes
+from partita.training.encoding import Encoding, Kind, infer_kind
+from partita.training.families import FAMILIES, Family, family_named
+
+Measure = Literal["masses of discrete rows", "densities of real columns", "densities of sequences", "masses of cut columns"]
+MASS: Measure = "masses of discrete rows"
+DENSITY: Measure = "densities of real columns"
+MEASURES: dict[str, Measure] = {
+    **dict.fromkeys(("binary", "spin", "signs", "spins", "count", "category"), MASS),
+    **dict.fromkeys(("real", "scaled", "raw"), DENSITY),
+    "steps": "densities of sequences",
+    **dict.fromkeys(("median", "median-signs", "quantile"), "masses of cut columns"),
+}  # fmt: skip
+COIN = {"mixture": {"component": "bernoulli"}}
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {  # what a family must be told to take a table as what it holds
+    "binary": COIN,
+    "spin": COIN,
+    "category": {
+        "mixture": {"component": "categorical"},
+        "rbm": {"visible_units": "categorical"},
+        "vae": {"likelihood": "categorical"},
+        "belief": {"likelihood": "categorical"},
+    },
+}
+FIRST = ("ppca", "mixture-ppca", "mixture")  # these stop when they are done, and leave the rest of their time to others
+BY_NAME = {  # families that add nothing to a comparison of all
+    **dict.fromkeys(("hyena", "ssm", "attention", "conv", "lstm"), "it is the autoregressive family with a network for sequences"),
+    "vrnn": "it is made for sequences, and takes a table one column after the other",
+}
+PAIRS = dict.fromkeys(("maxent", "ising", "potts"), "where columns have two values it is the model that boltzmann is")
+ROWS_TO_CHECK = 2048
+LADDER_CELLS, COMPONENTS = 300_000, 10  # of a table up to which the number of components is looked for, and what is taken beyond
+
+
+def table_kind(dataset: Dataset) -> Kind:
+    """What a table holds: zeros and ones, spins, categories (words, or whole numbers all of which were seen in training), else reals."""
+    held = infer_kind(dataset.train)
+    if held == "real" and (dataset.train.labels or (looks_categorical(dataset.train) and _all_seen(dataset))):
+        return "category"
+    return held
+
+
+def contenders_by_family(
+    names: Sequence[str], settings: dict[str, dict[str, Any]], dataset: Dataset
+) -> tuple[list[Contender], dict[str, str]]:
+    """One contender for each family that can be compared on these data, and those left out with the reason.
+
+    Arguments:
+        names: Of families; empty for all.
+        settings: Of each family by its name, over what the table asks for.
+    """
+    kind, asked = table_kind(dataset), [family_named(name) for name in dict.fromkeys(names)]
+    by_name = {} if asked else {**BY_NAME, **(PAIRS if kind in ("binary", "spin") else {})}
+    found, left_out = [], {}
+    for family in sorted(asked or FAMILIES.values(), key=lambda family: family.name not in FIRST):
+        chosen = {**_by_table(family.name, kind, dataset.train), **settings.get(family.name, {})}
+        reason = _reason_against(family, chosen, dataset, kind)
+        if reason is None and family.name in by_name:
+            reason = f"{by_name[family.name]}; ask for it by name"
+        if reason is None:
+            found.append(Contender(family.name, family, chosen))
+        else:
+            left_out[family.name] = reason
+    return found, left_out
+
+
+def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
+    """What a family must be told about a table: what its columns hold, and that a search for the number of components would be long."""
+    many = {"components": COMPONENTS} if name == "mixture" and len(rows) * rows.width > LADDER_CELLS else {}
+    return {**many, **SETTINGS.get(kind, {}).get(name, {})}
+
+
+def _reason_against(family: Family, settings: dict[str, Any], dataset: Dataset, kind: Kind) -> str | None:
+    """Why a family's score would not be one of these rows in their own units; None if it is."""
+    rows = dataset.train
+    if rows.labels and not family.takes_words(settings):
+        return "it takes no words"
+    if not family.missing and not rows.complete():
+        return "values are missing, which it cannot take"
+    try:
+        own = family.encoding_kind(rows, settings)
+        if MEASURES[own] != MEASURES[kind]:
+            return f"its scores would be {MEASURES[own]}, those of this table are {MEASURES[kind]}"
+        some = rows.take(np.arange(min(ROWS_TO_CHECK, len(rows))))
+        Encoding.fit(rows, own, "compare").check(_numbers(some), "compare")
+    except PartitaError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+def _all_seen(dataset: Dataset) -> bool:
+    """Whether held-out rows have no value that training rows do not have in the same column."""
+    lists = Encoding.fit(dataset.train, "category").lists
+    others = [part for part in (dataset.valid, dataset.test) if part is not None]
+    return all((to_codes(_numbers(part), lists) != -1).all() for part in others)
+
+
+def _numbers(rows: Rows) -> np.ndarray:
+    return rows.tensor(torch.Generator().manual_seed(0)).numpy().astype(np.float64)

@@ -1,0 +1,89 @@
+r"""Who stands where: scores of the same rows compared row by row, and ties called ties.
+
+.. math:: \hat\delta = \frac1N \sum_i \bigl(\log p_a(x_i) - \log p_b(x_i)\bigr), \qquad
+          [\, l_a - u_b - t s, \; u_a - l_b + t s \,], \quad s^2 = \frac{1}{N(N-1)} \sum_i (d_i - \hat\delta)^2
+          (theory/scoring.md, eq. 5.13)
+
+Rows that are hard for one model are hard for the other: their difference varies less than either score. The intervals of both
+computations, log Z above all, are the same for all rows and are added on top.
+
+Letters: N rows, d_i the difference at row i, [l, u] the interval of a computation, t the quantile of Student's distribution.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from partita.core.quantity import Quantity
+from partita.training.bake_off import Entry
+
+LEVEL = 0.95  # over the rows
+
+
+def paired_difference(a: Quantity, b: Quantity, level: float = LEVEL) -> Quantity:
+    """``a - b`` of mean log-likelihoods of the same rows: its interval holds the spread over rows and the computing error of both.
+
+    It covers with at least the probability that remains when all errors are added up (Bonferroni), which is its ``level``.
+
+    >>> tables = torch.tensor([[-1.0, -5.0, -9.0], [-2.0, -6.1, -9.9]])
+    >>> d = paired_difference(*(Quantity(float(rows.mean()), n=3, details={"rows": rows}) for rows in tables))
+    >>> round(d.value, 3), d.low > 0, d.level
+    (1.0, True, 0.95)
+    """
+    d = torch.as_tensor(a.details["rows"]).double().cpu() - torch.as_tensor(b.details["rows"]).double().cpu()
+    se = float(d.std()) / math.sqrt(len(d)) if len(d) > 1 else math.inf
+    computed, half = a - b, _quantile(len(d), level) * se if len(d) > 1 else math.inf
+    kind = "estimate" if computed.kind == "exact" else computed.kind
+    covers = max(0.0, round(computed.level + level - 1.0, 12))
+    return Quantity(computed.value, computed.low - half, computed.high + half, covers, kind, a.unit, "differences of paired rows", len(d),
+                    se, computed.verdict, computed.direction)  # fmt: skip
+
+
+def _quantile(n: int, level: float) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf(0.5 + level / 2, n - 1))
+
+
+@dataclass(frozen=True)
+class Place:
+    """An entry where it stands.
+
+    Arguments:
+        entry: What was fitted and scored.
+        difference: To the best; None for the best itself and where there is no likelihood.
+        tied: Whether the interval of the difference covers zero; None where there is nothing to tell.
+    """
+
+    entry: Entry
+    difference: Quantity | None = None
+    tied: bool | None = None
+
+    @property
+    def group(self) -> int:
+        """0 for numbers to trust, 1 for those not to be published, 2 for no likelihood, 3 for failures."""
+        q = self.entry.score
+        return 3 if q is None else 2 if q.kind == "none" else 0 if q.trusted else 1
+
+
+def ranking(entries: Sequence[Entry]) -> list[Place]:
+    """Best first; numbers that are not to be published come after those that are, then what has no likelihood, then what failed.
+
+    The best is the first whose number can be trusted. Two numbers are a tie where the interval of their difference covers zero.
+    """
+    order = sorted(map(Place, entries), key=lambda place: (place.group, 0.0 if place.entry.score is None else -place.entry.score.value))
+    if not order or order[0].group > 1:
+        return order
+    best = order[0].entry.score
+    assert best is not None
+    return [order[0], *(_against(place, best) for place in order[1:])]
+
+
+def _against(place: Place, best: Quantity) -> Place:
+    q = place.entry.score
+    if place.group > 1 or q is None:
+        return place
+    difference = paired_difference(q, best)
+    return replace(place, difference=difference, tied=difference.low <= 0 <= difference.high if place.group == 0 else None)

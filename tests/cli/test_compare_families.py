@@ -1,0 +1,158 @@
+"""``partita compare DATA``: families on one leaderboard; what fails is a line, what is done is kept."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from partita.cli.leaderboard import COLUMNS, Watch, fitting
+from partita.core.errors import Diverged
+from partita.core.quantity import Quantity
+from partita.training import bake_off
+from partita.training.bake_off import Contender, Entry
+from partita.training.families import FAMILIES
+from partita.training.session import Session
+
+SMALL = ("--set", "rbm.hidden=3", "--set", "mixture.components=2", "--set", "vae.hidden=8", "--epochs", "3", "--no-report")
+QUICK = ("--models", "mixture,rbm,vae", *SMALL)
+
+
+def scores(board: Any) -> dict[str, Any]:
+    """What does not depend on the clock."""
+    lines = (board if isinstance(board, dict) else json.loads(Path(board, "leaderboard.json").read_text()))["entries"]
+    return {line["name"]: (line["log_likelihood"], line["difference"], line["tied"], line["steps"]) for line in lines}
+
+
+def test_a_leaderboard_in_the_terminal_as_json_and_as_csv(call: Any, table: Path) -> None:
+    result = call("compare", table, "--models", "mixture,rbm,vae,flow", *SMALL, "--json", "--out", "board")
+    board = json.loads(result.stdout)
+    assert result.exit_code == 0 and board["entries"][0]["name"] == "mixture"
+    assert {line["name"] for line in board["entries"]} == {"mixture", "rbm", "vae"} and set(board["left_out"]) == {"flow"}
+    best, *others = board["entries"]
+    assert best["difference"] is None and best["tied"] is None
+    for line in others:
+        q, d = line["log_likelihood"], line["difference"]
+        assert d["value"] == pytest.approx(q["value"] - best["log_likelihood"]["value"]) and d["low"] < d["value"] < d["high"]
+        assert line["tied"] == (d["low"] <= 0 <= d["high"]) and d["n"] == q["n"] == best["log_likelihood"]["n"]
+        assert line["bits_per_dimension"]["value"] == pytest.approx(-q["value"] / 5 / np.log(2)) and line["parameters"] > 0
+    saved = json.loads(Path("board/leaderboard.json").read_text())
+    assert saved == {name: value for name, value in board.items() if name != "report"}
+    rows = list(csv.DictReader(Path("board/leaderboard.csv").read_text().splitlines()))
+    assert [row["name"] for row in rows] == [line["name"] for line in board["entries"]]
+    assert float(rows[1]["difference_low"]) == others[0]["difference"]["low"] and rows[0]["difference"] == ""
+    text = call("compare", table, *QUICK, "--out", "board2", "--models", "mixture,rbm").output
+    assert "★" in text and "mixture (1 of 2) ..." in text and "bits/dim" in text and "Runs and leaderboard.json" in text
+
+
+@pytest.mark.parametrize(("name", "more"), [("mixture", ("component=bernoulli", "components=2")), ("vae", ("hidden=8", "patience=5"))])
+def test_numbers_are_those_of_fit(call: Any, table: Path, name: str, more: tuple[str, ...]) -> None:
+    board = json.loads(call("compare", table, *QUICK, "--seed", "3", "--json").stdout)
+    words = [word for pair in more for word in ("--set", pair)]
+    alone = json.loads(call("fit", name, table, *words, "--epochs", "3", "--seed", "3", "--json").stdout)
+    assert scores(board)[name][0] == alone["log_likelihood"]
+
+
+def test_a_family_that_fails_is_a_line_and_the_others_finish(call: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = bake_off.fit
+
+    def fit(model: Any, *more: Any, **options: Any) -> Any:
+        if type(model).__name__ == "RBM":
+            raise Diverged("fit: the loss of 'model' must stay finite.")
+        if type(model).__name__ == "VAE":
+            raise RuntimeError("linalg.cholesky: the input is not positive-definite\nmore")
+        return own(model, *more, **options)
+
+    monkeypatch.setattr(bake_off, "fit", fit)
+    result = call("compare", table, *QUICK, "--quiet", "--out", "board")
+    assert result.exit_code == 0
+    assert "rbm: fit: the loss of 'model' must stay finite." in result.output
+    assert "vae: RuntimeError: linalg.cholesky: the input is not positive-definite" in result.output
+    lines = {line["name"]: line for line in json.loads(Path("board/leaderboard.json").read_text())["entries"]}
+    assert lines["mixture"]["log_likelihood"] is not None and lines["rbm"]["problem"] and lines["vae"]["log_likelihood"] is None
+
+
+def test_an_interrupted_comparison_goes_on_bit_for_bit(call: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of the second of three: the first is not fitted again, the second goes on, and all ends as if never stopped."""
+    advance, own, fitted = Session.advance, bake_off.fit, []
+
+    def interrupted(self: Session) -> Any:
+        if self.step == 4 and type(self.bare).__name__ == "RBM":
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(self)
+
+    def fit(model: Any, *more: Any, **options: Any) -> Any:
+        fitted.append((type(model).__name__, options.get("resume", False)))
+        return own(model, *more, **options)
+
+    assert call("compare", table, *QUICK, "--quiet", "--out", "whole").exit_code == 0
+    monkeypatch.setattr(bake_off, "fit", fit)
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "advance", interrupted)
+        result = call("compare", table, *QUICK, "--quiet", "--out", "board")
+    assert result.exit_code == 130 and "partita compare --resume board" in result.stderr
+    assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
+    assert fitted == [("Mixture", False), ("RBM", False), ("RBM", True), ("VAE", False)]
+    assert scores("board") == scores("whole")
+    assert call("compare", table, *QUICK, "--quiet", "--out", "board").exit_code == 0  # the same again: nothing is left to do
+    assert len(fitted) == 4
+    other = call("compare", table, *QUICK, "--quiet", "--out", "board", "--seed", "1")
+    assert other.exit_code == 1 and "seed must be that of the comparison in board, 0" in other.stderr
+
+
+def test_what_has_no_likelihood_stands_apart(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "real.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(200, 2)) * [1.0, 5.0])
+    options = ("--models", "gan,ppca,mixture", "--set", "mixture.components=1", "--epochs", "2", "--quiet", "--out", "board")
+    text = call("compare", path, *options).output
+    head, apart = text.split("Without a likelihood, and so apart")
+    assert "gan" in apart and "gan" not in head and "mixture" in head
+    line = next(line for line in json.loads(Path("board/leaderboard.json").read_text())["entries"] if line["name"] == "gan")
+    assert line["log_likelihood"]["kind"] == "none" and line["difference"] is None and line["bits_per_dimension"] is None
+    page = Path("board/report.html").read_text()
+    assert "Without a likelihood" in page and "Leaderboard" in page and f"Report: {Path('board/report.html')}" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--models", "rbmm"], "Did you mean 'rbm'?"),
+        (["--set", "rbm.hiden=3"], "Did you mean 'hidden'?"),
+        (["--set", "batchsize=3"], "Did you mean 'batch_size'?"),
+        (["--set", "hidden"], "compare: --set must be key=value or family.key=value; got 'hidden'."),
+        (["--evaluator", "magic"], "compare: evaluator must be one of 'auto', "),
+        (["--minutes", "0"], "compare: --minutes must"),
+        (["--minutes", "1", "--epochs", "1"], "compare: one of --minutes and --epochs must be given; got both."),
+        (["--models", "flow,gan"], "compare: DATA must be a table that at least one family can be compared on; got none (flow: "),
+    ],
+)
+def test_slips_are_named_before_any_work(call: Any, table: Path, arguments: list[str], words: str) -> None:
+    result = call("compare", table, *arguments)
+    assert result.exit_code == 1 and words in result.stderr
+    assert not Path("runs").exists()
+
+
+def test_options_that_do_not_go_together(call: Any, table: Path) -> None:
+    assert call("compare").exit_code == call("compare", table, "--models", "rbm", "--model", "rbm").exit_code == 2
+    assert call("compare", table, "--resume", "board").exit_code == call("compare", table, "--png", "a.png").exit_code == 2
+    result = call("compare", "--resume", "nowhere")
+    assert result.exit_code == 1 and "found no comparison.json in nowhere" in result.stderr
+
+
+def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    contenders = [Contender(name, FAMILIES[name]) for name in ("rbm", "vae", "belief")]
+    watch = Watch(contenders, 5, talk=False)
+    watch.done(Entry("rbm", Quantity(-3.0, n=2, details={"rows": np.array([-2.0, -4.0])}), 1.0))
+    watch.begin(contenders[1])
+    monkeypatch.setenv("COLUMNS", "200")
+    cells = [[str(cell) for cell in column.cells] for column in watch.table().columns]
+    assert cells[1] == ["rbm", "vae", "belief"] and cells[2] == ["-3.000", "fitting", "waiting"]
+    lines = [["★", "autoregressive", "-20.000", "-20.001 to -19.999", "0.200", "0.4500", "best", "estimate", "tight", "45,504", "12.0"]]
+    assert fitting(lines)[0] == COLUMNS
+    monkeypatch.setenv("COLUMNS", "80")
+    assert fitting(lines)[0] == [name for name in COLUMNS if name not in ("± rows", "parameters", "verdict", "bits/dim", "interval")]
