@@ -132,3 +132,9 @@ def test_tables_have_two_dimensions_and_enough_rows() -> None:
         checks.check_rows("fit", "x", torch.zeros(0, 3))
     with pytest.raises(InputError, match=r"^fit: x must have at least 2 rows; got 1\.$"):
         checks.check_rows("fit", "x", torch.zeros(1, 3), 2)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0, -0.5, float("nan"), "x", True, None])
+def test_a_level_lies_strictly_between_zero_and_one(level: object) -> None:
+    with pytest.raises(InputError, match="AIS: level must lie between 0 and 1; got "):
+        checks.check_level("AIS", level)

@@ -155,7 +155,7 @@ def test_settings_are_named() -> None:
         BayesianLogisticRegression(prediction="mean").fit(X, y)
     with pytest.raises(InputError, match="y must hold two classes; got one class"):
         BayesianLogisticRegression().fit(X, np.ones(4))
-    with pytest.raises(InputError, match="level must be below 1"):
+    with pytest.raises(InputError, match="level must lie between 0 and 1"):
         BayesianLinearRegression().fit(X, y).predict_interval(X, 1.0)
 
 

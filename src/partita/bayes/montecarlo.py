@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_real
+from partita.core.checks import check_count, check_finite, check_level, check_real
 from partita.core.errors import invalid
 from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.weights import KHAT_NORMAL, tail_indices, verdict_on_ess, verdict_on_mean
@@ -83,7 +83,7 @@ def from_draws(f: Tensor, log_w: Tensor | None = None, *, self_normalised: bool 
     ``details`` has the standard error ``se``, the effective sample size ``ess`` and ``khat_weights`` of the weights, and ``khat`` of the
     function.
     """
-    check_real("from_draws", "level", level, 0.0, 1.0)
+    check_level("from_draws", level)
     f, log_w = f.detach().double(), torch.zeros_like(f, dtype=torch.float64) if log_w is None else log_w.detach().double()
     if bool((log_w.isnan() | (log_w == math.inf)).any()):
         remedy = "The proposal must have mass wherever the target has."

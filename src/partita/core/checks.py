@@ -27,6 +27,15 @@ def check_real(
     return float(value)
 
 
+def check_level(owner: str, level: object) -> None:
+    """The probability with which an interval covers: strictly between 0 and 1, where its ends are finite.
+
+    >>> check_level("AIS", 0.95)
+    """
+    if not isinstance(level, float) or not 0 < level < 1:
+        raise invalid(owner, "level", "lie between 0 and 1", level)
+
+
 def check_choice(owner: str, parameter: str, value: object, allowed: tuple[object, ...]) -> None:
     """One of a few named values."""
     if value not in allowed:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, MultivariateNormal, Normal, kl_divergence
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
+from partita.core.checks import check_count, check_level
 from partita.core.quantity import Quantity, half_width
 from partita.divergences.f_divergence import FDivergence, f_named, finite_divergence
 from partita.divergences.intervals import tail_verdict
@@ -65,7 +65,7 @@ def estimate_f_divergence(
     """D_f(p || q) from as many draws of p as of q, with an interval and a verdict from its tail."""
     chosen = f_named(f, "estimate_f_divergence")
     half = check_count("estimate_f_divergence", "draws", draws, 4) // 2
-    check_real("estimate_f_divergence", "level", level, 0.0, 1.0, open_low=True)
+    check_level("estimate_f_divergence", level)
     parts = [_terms(chosen, p, q, rng.draw(side, generator, (half,))) for side in (p, q)]
     value = float(sum(part.mean() for part in parts)) / 2
     if not math.isfinite(value):

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Distribution, kl_divergence
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
+from partita.core.checks import check_count, check_level
 from partita.core.errors import invalid
 from partita.core.quantity import Quantity
 from partita.divergences.intervals import mean_quantity
@@ -65,7 +65,7 @@ def kl(p: Distribution, q: Distribution, *, draws: int = 10_000, level: float = 
 def estimate_kl(p: Distribution, q: Distribution, *, draws: int = 10_000, level: float = 0.95, generator: torch.Generator) -> Quantity:
     """KL(p || q) as a mean of log p - log q over draws of p, with a normal interval."""
     check_count("estimate_kl", "draws", draws, 2)
-    check_real("estimate_kl", "level", level, 0.0, 1.0, open_low=True)
+    check_level("estimate_kl", level)
     x = rng.draw(p, generator, (draws,))
     log_ratio = log_prob_anywhere(p, x) - log_prob_anywhere(q, x)
     if bool(torch.isinf(log_ratio).any()):

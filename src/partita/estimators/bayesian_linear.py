@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from partita.bayes.regression import LinearRegression, best_ridge
-from partita.core.checks import check_real
+from partita.core.checks import check_level, check_real
 from partita.core.errors import invalid
 from partita.estimators._saved_regression import SavedRegression
 
@@ -116,9 +116,3 @@ def location_and_scale(X: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, n
 def with_ones(X: np.ndarray) -> Tensor:
     """A column of ones before the others, for the intercept."""
     return torch.from_numpy(np.column_stack([np.ones(len(X)), X]))
-
-
-def check_level(owner: str, level: float) -> None:
-    """A probability strictly between 0 and 1."""
-    if check_real(owner, "level", level, 0.0, 1.0, open_low=True) == 1:
-        raise invalid(owner, "level", "be below 1", level)

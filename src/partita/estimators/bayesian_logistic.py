@@ -13,11 +13,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from partita.bayes.regression import LogisticPosterior, logistic_regression
-from partita.core.checks import check_choice, check_real
+from partita.core.checks import check_choice, check_level, check_real
 from partita.core.errors import invalid
 from partita.estimators._density import as_generator
 from partita.estimators._saved_regression import SavedRegression
-from partita.estimators.bayesian_linear import check_level, location_and_scale, with_ones
+from partita.estimators.bayesian_linear import location_and_scale, with_ones
 
 INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10
 LOG_RANGE = (-6.0, 9.0)  # of the prior precisions that "auto" looks at

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_real
+from partita.core.checks import check_count, check_level
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import GAP_TIGHT, MIN_ESS
@@ -59,7 +59,7 @@ class IWAE:
     def __post_init__(self) -> None:
         check_count("IWAE", "k", self.k, 2)
         check_count("IWAE", "simulated", self.simulated, 0)
-        check_real("IWAE", "level", self.level, 0, 1)
+        check_level("IWAE", self.level)
 
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_count, check_real
+from partita.core.checks import check_count, check_level, check_real
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import GAP_LOOSE, GAP_TIGHT
@@ -44,7 +44,7 @@ class ParticleFilter:
         check_count("ParticleFilter", "k", self.k)
         check_count("ParticleFilter", "repeats", self.repeats, 2)
         check_real("ParticleFilter", "threshold", self.threshold, 0, 1)
-        check_real("ParticleFilter", "level", self.level, 0, 1)
+        check_level("ParticleFilter", self.level)
 
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:

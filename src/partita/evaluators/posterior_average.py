@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_real
+from partita.core.checks import check_level
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
@@ -37,7 +37,7 @@ class PosteriorAverage:
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        check_real("PosteriorAverage", "level", self.level, 0, 1)
+        check_level("PosteriorAverage", self.level)
 
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:

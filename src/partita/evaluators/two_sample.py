@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.checks import check_choice, check_count, check_level
 from partita.core.quantity import Quantity, half_width
 from partita.divergences.samples import check_two, coverage, gaussian_kernel, median_bandwidth
 
@@ -43,7 +43,7 @@ class MMD:
     def __post_init__(self) -> None:
         check_count("MMD", "permutations", self.permutations, 0)
         check_count("MMD", "rows", self.rows, 4)
-        check_real("MMD", "level", self.level, 0.0, 1.0, open_low=True)
+        check_level("MMD", self.level)
 
     @torch.no_grad()
     def __call__(self, x: Tensor, y: Tensor, *, generator: torch.Generator) -> Quantity:
@@ -75,7 +75,7 @@ class ClassifierTest:
     def __post_init__(self) -> None:
         if isinstance(self.classifier, str):
             check_choice("ClassifierTest", "classifier", self.classifier, CLASSIFIERS)
-        check_real("ClassifierTest", "level", self.level, 0.0, 1.0, open_low=True)
+        check_level("ClassifierTest", self.level)
 
     def __call__(self, x: Tensor, y: Tensor, *, generator: torch.Generator) -> Quantity:
         from scipy.stats import binomtest

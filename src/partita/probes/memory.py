@@ -17,7 +17,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_real
+from partita.core.checks import check_count, check_finite, check_level
 from partita.core.errors import invalid
 from partita.models import Autoregressive
 from partita.nets.attention import Attention
@@ -96,7 +96,7 @@ def attention_by_distance(model: Autoregressive, *, draws: int = 32, level: floa
     states = model.settings()["states"]
     if model.settings()["element"] != "categorical" or model.net.mixer != "attention":
         raise invalid("attention_by_distance", "model", "be a model of tokens with backbone 'attention'", model.title())
-    check_real("attention_by_distance", "level", level, 0, 1, open_low=True)
+    check_level("attention_by_distance", level)
     check_count("attention_by_distance", "draws", draws, 2)
     L = model.support.L
     tokens = torch.floor(states * rng.uniform((draws, L, 1), model.first, generator))

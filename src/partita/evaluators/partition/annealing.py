@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_parameters
-from partita.core.errors import Diverged, Unsupported, invalid
+from partita.core.checks import check_count, check_level, check_parameters
+from partita.core.errors import Diverged, Unsupported
 from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
@@ -140,8 +140,7 @@ def check_annealing(owner: str, temperatures: int | None, chains: int, level: fl
     if temperatures is not None:
         check_count(owner, "temperatures", temperatures, 2)
     check_count(owner, "chains", chains, 2)
-    if not isinstance(level, float) or not 0 < level < 1:
-        raise invalid(owner, "level", "lie between 0 and 1", level)
+    check_level(owner, level)
 
 
 def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
