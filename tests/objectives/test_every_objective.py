@@ -159,7 +159,7 @@ def test_a_resumed_fit_is_the_same_bit_for_bit(name: str, tmp_path: Path, monkey
     for p, q in zip(whole.model.state_dict().values(), again.model.state_dict().values(), strict=True):
         assert torch.equal(p, q)
     ends = [checkpoint.load(tmp_path / part / "checkpoints" / "last.safetensors") for part in ("whole", "parts")]
-    assert_same(ends[0]["objective"], ends[1]["objective"])
+    assert_same(ends[0]["processes"], ends[1]["processes"])
     assert_same(ends[0]["optimiser"], ends[1]["optimiser"])
 
 
@@ -196,7 +196,7 @@ def test_extras_are_optimised_and_go_through_the_wrapper() -> None:
     before = c.item()
     session.advance()
     assert session.state.module.c.item() != before
-    assert session.tree()["objective"] == [{"c": session.state.module.c}]
+    assert session.tree()["processes"][0]["objective"] == [{"c": session.state.module.c}]
 
 
 # weights

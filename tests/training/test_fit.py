@@ -24,7 +24,7 @@ from partita.core.support import Binary
 from partita.models import RBM, MaxEnt
 from partita.objectives import CD, PCD, ExactLikelihood
 from partita.samplers import Gibbs, Tempering
-from partita.training import Settings, budget, checkpoint, loop
+from partita.training import Settings, budget, checkpoint, loop, start
 from partita.training.optimisers import learning_rate_at
 from partita.training.session import Session
 from partita.training.validation import pessimistic
@@ -217,7 +217,7 @@ def test_minutes_fix_the_steps_and_record_them(tmp_path: Path, monkeypatch: pyte
 def test_a_timed_run_is_resumed_with_its_own_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the clock says the second time."""
     advance = Session.advance
-    monkeypatch.setattr(loop, "steps_within", lambda *_: 80)
+    monkeypatch.setattr(start, "steps_within", lambda *_: 80)
 
     def pressed(self: Session) -> dict[str, float]:
         record = advance(self)
@@ -228,7 +228,7 @@ def test_a_timed_run_is_resumed_with_its_own_number_of_steps(tmp_path: Path, mon
     with monkeypatch.context() as patch:
         patch.setattr(Session, "advance", pressed)
         scenario("pcd", tmp_path / "run", steps=None, minutes=1.0)
-    monkeypatch.setattr(loop, "steps_within", lambda *_: 500)
+    monkeypatch.setattr(start, "steps_within", lambda *_: 500)
     resumed = scenario("pcd", tmp_path / "run", resume=True, steps=None, minutes=1.0)
     whole = scenario("pcd", steps=80)
     assert resumed.steps == resumed.config["steps"] == 80

@@ -25,6 +25,10 @@ class Unsupported(PartitaError, TypeError):
     """A combination of model and method that cannot work; the message gives the reason and the nearest one that does."""
 
 
+class PartitaWarning(UserWarning):
+    """Something a user should know about work that goes on."""
+
+
 def invalid(owner: str, parameter: str, allowed: str, got: object, remedy: str = "") -> InputError:
     """The one template for wrong input.
 

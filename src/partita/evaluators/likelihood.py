@@ -4,13 +4,14 @@ r"""The log-likelihood of rows, and the one function that picks how to compute i
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from partita.core import capability
+from partita.core import capability, processes
 from partita.core.checks import check_role, check_rows
 from partita.core.errors import Diverged
 from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator, in_double
@@ -61,6 +62,7 @@ def evaluate(
     x: Any,
     *,
     evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None,
+    fabric: Any = None,
     generator: torch.Generator,
 ) -> Quantity:
     """Mean log-likelihood per row of ``x``, in nats, with its kind, interval and verdict; per-row values in ``details["rows"]``.
@@ -69,6 +71,7 @@ def evaluate(
         x: Rows in the model's support, ``(N, D)``: tensor, array, frame, or :class:`partita.data.Rows`.
         evaluator: How to compute it; by default exact where the model has ``log_prob`` or its smaller side at most 2^20 states, else
             a sandwich of annealings. An evaluator of log Z, or a log Z computed before, serves too.
+        fabric: A launched ``lightning_fabric.Fabric`` whose processes, all of them here with the same arguments, share out the chains.
     """
     missing = bool({"missing", "ends"} & model.offers)
     x = x if isinstance(x, Tensor) else as_rows(x, owner="evaluate", missing=missing).tensor(generator)
@@ -79,7 +82,8 @@ def evaluate(
     role = "partition" if isinstance(model, EnergyModel) else "likelihood"
     chosen: Any = capability.default(role, model) if evaluator is None else evaluator
     likelihood: LikelihoodEvaluator = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
-    return likelihood(model, x, generator=generator)
+    with nullcontext() if fabric is None else processes.together(fabric):
+        return likelihood(model, x, generator=generator)
 
 
 def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:

@@ -1,6 +1,6 @@
 """What the objectives share."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -24,6 +24,10 @@ class GradientObjective:
     def deterministic_on(self, model: Any) -> bool:
         """Whether the loss of this model is a function of the batch alone; as ``deterministic`` says unless the model decides."""
         return self.deterministic
+
+    def shared(self, processes: int) -> Self:
+        """What one of several processes takes on, where they share out the rows; chains of its own are shared out too."""
+        return self
 
     def precondition(self, model: Any, state: Any) -> None:
         """Gradients stay as they are."""

@@ -7,7 +7,7 @@ r"""Persistent contrastive divergence: chains that go on from update to update (
 (Du and Mordatch 2019): at each update only some of them move, and a share of those begin again at the reference.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -64,6 +64,14 @@ class PCD(GradientObjective):
             raise invalid("PCD", "active", f"be at most chains = {self.chains}", self.active)
         if self.restart and self.active is None:
             raise invalid("PCD", "restart", "go with active, the number of chains that move at an update", self.restart)
+
+    def shared(self, processes: int) -> "PCD":
+        """Each process moves its part of the chains."""
+        counts = {"chains": self.chains, **({} if self.active is None else {"active": self.active})}
+        for name, count in counts.items():
+            if count % processes:
+                raise invalid("PCD", name, f"be a multiple of the {processes} processes", count)
+        return replace(self, **{name: count // processes for name, count in counts.items()})
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Persistent:
         capability.require("PCD", model)

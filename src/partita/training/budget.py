@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Callable
 
+from partita.core import processes
 from partita.training.session import Session
 
 WARM_UP_SECONDS = 4.0
@@ -14,18 +15,18 @@ def steps_within(minutes: float, make_session: Callable[[int], Session], set_asi
     """How many steps fit into ``minutes`` less the warm-up and the seconds set aside; the run then depends on that number alone."""
     started = time.monotonic()
     seconds = 60 * minutes - set_aside
-    session = make_session(1 << 40)
+    session, team = make_session(1 << 40), processes.current()
     before = copy.deepcopy(session.tree())
     for _ in range(5):
         session.advance()
     warm = time.monotonic()
     limit = min(WARM_UP_SECONDS, 6 * minutes)
     timed = 0
-    while timed == 0 or time.monotonic() - warm < limit:
+    while timed == 0 or team.told(time.monotonic() - warm < limit):
         session.advance()
         timed += 1
     per_step = (time.monotonic() - warm) / timed
     session.restore(before)
     if session.optimiser is not None:
         session.optimiser.state.clear()
-    return max(LEAST_STEPS, int((seconds - (time.monotonic() - started)) / per_step))
+    return team.told(max(LEAST_STEPS, int((seconds - (time.monotonic() - started)) / per_step)))

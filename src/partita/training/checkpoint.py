@@ -1,10 +1,14 @@
 """Checkpoints: nested values as one safetensors file, with the structure as JSON in its header. Never pickle.
 
-A file is written beside its name and then moved over it, so a run killed at any moment leaves a whole one.
+A file is written beside its name, forced to the disk and then moved over it, so a run killed at any moment leaves a whole one; a
+checksum in the header tells a file that changed since.
 """
 
+import contextlib
+import hashlib
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +17,78 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from partita.core.errors import RunError
+from partita.core.errors import PartitaWarning, RunError
 
 Tree = Any  # dicts, lists, tuples, tensors, numbers, strings, None
 
 
-def save(path: Path, tree: Tree) -> None:
-    """Write a nested value."""
+def save(path: Path, tree: Tree, *, keep_previous: bool = False) -> None:
+    """Write a nested value; the file before it may stay, under the name that :func:`previous` gives."""
     tensors: dict[str, Tensor] = {}
-    skeleton = _pack(tree, "", tensors)
+    skeleton = json.dumps(_pack(tree, "", tensors))
     beside = path.with_suffix(".part")
-    save_file(tensors, beside, metadata={"partita": json.dumps(skeleton)})
+    try:
+        save_file(tensors, beside, metadata={"partita": skeleton, "checksum": _checksum(skeleton, tensors)})
+        _to_disk(beside)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    if keep_previous and path.exists():
+        os.replace(path, previous(path))
     os.replace(beside, path)
+    _to_disk(path.parent)
+
+
+def previous(path: Path) -> Path:
+    """Where the save before the last one is kept."""
+    return path.with_name(f"{path.stem}.previous{path.suffix}")
+
+
+def load_or_previous(path: Path) -> Tree:
+    """The last save; where it is damaged or gone, the one before it, with a warning."""
+    try:
+        return load(path)
+    except RunError as error:
+        if not previous(path).exists():
+            raise
+        tree = load(previous(path))
+        warnings.warn(f"{error} The save before it is used.", PartitaWarning, stacklevel=3)
+        return tree
 
 
 def load(path: Path) -> Tree:
     """Read a nested value; tuples come back as lists."""
     try:
         with safe_open(path, framework="pt") as file:
-            skeleton = json.loads((file.metadata() or {})["partita"])
-            return _unpack(skeleton, file)
+            header = file.metadata() or {}
+            tree = _unpack(json.loads(header["partita"]), file)
+            whole = _checksum(header["partita"], {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        if header.get("checksum") != whole:
+            raise ValueError("its checksum differs")
+        return tree
     except FileNotFoundError:
         raise RunError(f"load: {path.name} must exist in {path.parent}; found none. The run was stopped before its first save.") from None
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
         raise RunError(f"load: {path} must be a whole partita checkpoint; got a damaged or foreign file ({reason}).") from None
+
+
+def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
+    """Of the structure and of every tensor's bytes, in the order of their names."""
+    total = hashlib.blake2b(skeleton.encode(), digest_size=16)
+    for name in sorted(tensors):
+        total.update(tensors[name].cpu().reshape(-1).view(torch.uint8).numpy() if tensors[name].numel() else b"")
+    return total.hexdigest()
+
+
+def _to_disk(path: Path) -> None:
+    """Force a file, or the names in a folder, out of the system's memory; folders cannot be everywhere."""
+    with contextlib.suppress(PermissionError, IsADirectoryError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def expect(tree: Tree, path: Path, *names: str) -> None:

@@ -1,5 +1,6 @@
 """Watches a fit: numbers that are not finite, losses that run away, chains that do not move, hidden units that died."""
 
+import copy
 import math
 from typing import Any
 
@@ -10,6 +11,9 @@ from partita.core.errors import Diverged
 from partita.training.settings import Settings
 
 COLUMNS = "Look for huge or constant columns."
+LEAST_MOVES = 20  # updates after which chains that stand still are stuck; after fewer they may be unlucky
+MOST_RETURNS = 8  # from divergences, each with half the learning rate
+EARLY = 0.25  # share of a fit before which a model need not look well
 RUNAWAY_NATS_PER_COLUMN = 20.0  # a loss this far from zero, per coordinate, is no longer a learning signal
 
 
@@ -47,3 +51,46 @@ def ailments(model: Any, before: Tensor | None, after: Tensor | None) -> list[st
         if bool(((p < 1e-3) | (p > 1 - 1e-3)).double().mean() > 0.5):
             found.append("more than half of the hidden units are always on or always off; lower learning_rate or use fewer of them.")
     return found
+
+
+class Watch:
+    """The looks at a fit along the way: what was found goes into its records, and a fit that diverges may go back to the last good one."""
+
+    def __init__(self, session: Any) -> None:
+        self.returns_left = MOST_RETURNS if session.settings.guard == "rollback" else 0
+        self.chains, self.looked = _chains(session), session.step
+        self.told: set[str] = set()
+        self.good = self._state(session)
+
+    def look(self, session: Any, history: Any) -> None:
+        """Record new ailments; those of chains and hidden units stay as cautions, a model's own only if they last to the end."""
+        moved = session.step - self.looked >= LEAST_MOVES
+        found = ailments(session.bare, self.chains if moved else None, _chains(session))
+        session.cautions += [caution for caution in found if caution not in session.cautions]
+        found += session.bare.ailments() if session.step >= EARLY * session.total else []
+        for event in dict.fromkeys(found):
+            if event not in self.told:
+                history.add({"step": session.step, "event": event})
+                self.told.add(event)
+        self.chains, self.looked, self.good = _chains(session), session.step, self._state(session)
+
+    def go_back(self, session: Any, history: Any, error: Diverged) -> None:
+        """To the last good look, with half the learning rate; raises the error itself where that is not asked for or no longer helps."""
+        if not self.returns_left:
+            raise error
+        diverged_at, scale, cautions = session.step, session.rate_scale / 2, session.cautions
+        session.restore(copy.deepcopy(self.good))
+        session.rate_scale, self.returns_left = scale, self.returns_left - 1
+        history.rewind(session.step)
+        why = str(error).removeprefix("fit: ").split(". ")[0]
+        event = f"went back from step {diverged_at} to {session.step}, to go on with {scale:g} of the learning rate: {why}."
+        history.add({"step": session.step, "event": event})
+        session.cautions = [*cautions, event]
+
+    def _state(self, session: Any) -> Any:
+        return copy.deepcopy(session.tree()) if self.returns_left else None
+
+
+def _chains(session: Any) -> Tensor | None:
+    chains = getattr(session.state, "chains", None)
+    return None if chains is None else chains.x

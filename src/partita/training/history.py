@@ -23,8 +23,8 @@ class History:
                 file.write(json.dumps(record) + "\n")
 
     def rewind(self, step: int) -> None:
-        """Drop what a killed run wrote after its last checkpoint."""
-        self.records = [record for record in read(self.path) if record["step"] <= step] if self.path else []
+        """Drop what was recorded after a step that the fit goes back to."""
+        self.records = [record for record in (read(self.path) if self.path else self.records) if record["step"] <= step]
         if self.path is not None:
             beside = self.path.with_suffix(".part")
             beside.write_text("".join(json.dumps(record) + "\n" for record in self.records))

@@ -1,6 +1,11 @@
-"""Everything that changes while a model is fitted, as one value that can be saved and taken up again bit for bit."""
+"""Everything that changes while a model is fitted, as one value that can be saved and taken up again bit for bit.
+
+Of several processes each takes its share of every batch and of the chains, with randomness of its own; the weights stay alike.
+"""
 
 import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import rng
+from partita.core import processes, rng
 from partita.core.checks import check_parameters
 from partita.core.errors import RunError
 from partita.core.protocols import Batch, Data, Model
@@ -17,7 +22,7 @@ from partita.training import checkpoint, guard
 from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty
 from partita.training.settings import Settings
 
-ORDER, HELD_OUT, VALIDATION, CAUTIONS = range(4)  # what a stream of random numbers is for: rng.keyed(key, purpose, ...)
+ORDER, HELD_OUT, VALIDATION, CAUTIONS, REDEALT = range(5)  # what a stream of random numbers is for: rng.keyed(key, purpose, ...)
 
 
 @dataclass
@@ -45,12 +50,15 @@ class Session:
     key: int  # seeds the order of the rows and the validations
     generator: torch.Generator
     fabric: Any
+    team: processes.Team = processes.ALONE
     step: int = 0
     loss: float = float("inf")  # of the last step, penalty included
     progress: float = float("inf")  # by how much the last step lowered it
     best: Best = field(default_factory=Best)
     cautions: list[str] = field(default_factory=list)
+    rate_scale: float = 1.0  # of the learning rate, halved at each return from a divergence
     _order: tuple[int, Tensor] | None = None
+    _versions: dict[int, int] = field(default_factory=dict)
 
     @property
     def bare(self) -> Any:
@@ -71,6 +79,7 @@ class Session:
         """One update; returns the losses and the objective's numbers."""
         loss, record = self._update_step() if self.optimiser is None else self._gradient_step()
         self.progress, self.loss = self.loss - loss, loss
+        self._exchange_statistics()
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
             remedy = guard.remedy(self.settings) if self.optimiser is not None else guard.COLUMNS
@@ -88,21 +97,63 @@ class Session:
         def closure() -> Tensor:
             nonlocal record, following, width
             self.optimiser.zero_grad()
-            losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
-            record, width = guard.check_losses(losses, self.step, width, self.settings), math.inf  # later calls are trials of a line search
-            record |= {name: float(value) for name, value in info.items()}
-            extra = penalty(self.bare, self.settings)
-            loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
-            self.fabric.backward(loss)
+            with self._own_gradients():
+                losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
+                record, width = self._numbers(losses, info, batch, width), math.inf  # later calls are trials of a line search
+                extra = penalty(self.bare, self.settings)
+                loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
+                loss = loss if self.team.size == 1 else self._portion(batch) * loss
+                self.fabric.backward(loss)
+            self._exchange()
             self._precondition(following, batch)
             if self.settings.clip:
                 torch.nn.utils.clip_grad_norm_(self.bare.parameters(), self.settings.clip * self.data.width)
-            return loss
+            return self.team.mean(loss)
 
         self._set_learning_rate()
         loss = float(self.optimiser.step(closure).detach())
         self.state = following
         return loss, record
+
+    @contextmanager
+    def _own_gradients(self) -> Iterator[None]:
+        """Nothing is exchanged while gradients are made: a wrapper that does so misses those of second derivatives and of unused parts."""
+        with ExitStack() as stack:
+            if self.team.size > 1:
+                from lightning_fabric import is_wrapped
+
+                for module in filter(is_wrapped, (self.model, getattr(self.state, "module", None))):
+                    stack.enter_context(self.fabric.no_backward_sync(module))
+            yield
+
+    @torch.no_grad()
+    def _exchange(self) -> None:
+        """Average the gradients over processes, all parameters in one message."""
+        if self.team.size == 1:
+            return
+        self.team.average([p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None])
+
+    @torch.no_grad()
+    def _exchange_statistics(self) -> None:
+        """Average the buffers that this step changed, a model's running statistics."""
+        if self.team.size == 1:
+            return
+        buffers = [b for b in self.bare.buffers() if b.is_floating_point() and b.numel()]
+        self.team.average([b for b in buffers if self._versions.get(id(b)) != b._version])
+        self._versions = {id(b): b._version for b in buffers}
+
+    def _numbers(self, losses: dict[str, Tensor], info: dict[str, Tensor], batch: Batch, width: float) -> dict[str, float]:
+        """What to record of a step, the same on every process; raises where a loss is not finite or ran away."""
+        if self.team.size > 1:
+            parts = torch.stack([value.detach().double() for value in (*losses.values(), *info.values())])
+            common = self.team.mean(self._portion(batch) * parts)
+            losses, info = dict(zip(losses, common, strict=False)), dict(zip(info, common[len(losses) :], strict=True))
+        record = guard.check_losses(losses, self.step, width, self.settings)
+        return record | {name: float(value) for name, value in info.items()}
+
+    def _portion(self, batch: Batch) -> float:
+        """This process's rows of a step against an even share, so that the average over processes is that over rows."""
+        return self.team.size * len(batch.x) / len(self._index())
 
     def _precondition(self, following: Any, batch: Batch) -> None:
         """The objective's change of coordinates; the natural gradient, which needs none, is told where it is instead."""
@@ -126,25 +177,26 @@ class Session:
         """The largest gradient in absolute value."""
         return max(float(p.grad.abs().max()) for p in self.bare.parameters() if p.grad is not None and p.grad.numel())
 
-    def roll_back(self) -> None:
+    def leave_finite(self) -> None:
         """Leave finite weights in a model that diverged: the best validated, else the averaged, else the first ones."""
         own = self.bare.state_dict()
         load_weights(self.bare, {**own, **(self.best.weights or self.average.values)})
 
     def tree(self) -> dict[str, Any]:
-        """All of it as nested values."""
+        """All of it as nested values; of several processes each must ask."""
         best = self.best
+        own = {"generator": checkpoint.generator_state(self.generator), "objective": checkpoint.plain(self.state)}
         return {
             "step": self.step,
             "loss": [self.loss, self.progress],
             "total": self.total,
             "key": self.key,
-            "generator": checkpoint.generator_state(self.generator),
             "model": dict(self.bare.state_dict()),
             "average": {"updates": self.average.updates, "values": self.average.values},
             "optimiser": None if self.optimiser is None else self.optimiser.state_dict(),
-            "objective": checkpoint.plain(self.state),
+            "processes": self.team.gather(own),
             "cautions": self.cautions,
+            "rate_scale": self.rate_scale,
             "best": {"score": best.score, "step": best.step, "misses": best.misses, "weights": best.weights},
         }
 
@@ -154,18 +206,28 @@ class Session:
         load_weights(self.bare, tree["model"])
         self.step, self.total, self.key = tree["step"], tree["total"], tree["key"]
         self.loss, self.progress = tree["loss"]
-        self.generator.set_state(tree["generator"])
         self.average.updates = tree["average"]["updates"]
         self.average.window = self.settings.average * self.total
         self.average.values = checkpoint.rebuild(self.average.values, tree["average"]["values"])
         if self.optimiser is not None:
             self.optimiser.load_state_dict(tree["optimiser"])
-        self.state = checkpoint.rebuild(self.state, tree["objective"])
-        self.best, self.cautions = Best(**tree["best"]), list(tree["cautions"])
+        self._restore_own(tree["processes"])
+        self.best, self.cautions, self.rate_scale = Best(**tree["best"]), list(tree["cautions"]), tree["rate_scale"]
+
+    def _restore_own(self, parts: list[dict[str, Any]]) -> None:
+        """Randomness and the objective's state; those of another number of processes are dealt out anew."""
+        states = [part["objective"] for part in parts]
+        if len(parts) == self.team.size:
+            self.generator.set_state(parts[self.team.rank]["generator"])
+            self.state = checkpoint.rebuild(self.state, states[self.team.rank])
+            return
+        self.generator.manual_seed(rng.keyed(self.key, REDEALT, self.step, self.team.rank).initial_seed())
+        self.state = checkpoint.rebuild(self.state, redealt(checkpoint.plain(self.state), states, self.team))
 
     def _batch(self) -> Batch:
         """The rows of this step, in the model's dtype."""
-        batch = self.data.batch(self._index(), generator=self.generator)
+        index = self._index()
+        batch = self.data.batch(index[self.team.share(len(index))], generator=self.generator)
         like = self.bare.device_like
         return batch._replace(x=batch.x.to(like), weight=None if batch.weight is None else batch.weight.to(like))
 
@@ -180,7 +242,7 @@ class Session:
         return self._order[1][place : place + size]
 
     def _set_learning_rate(self) -> None:
-        rate = learning_rate_at(self.step, self.total, self.settings)
+        rate = self.rate_scale * learning_rate_at(self.step, self.total, self.settings)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
 
@@ -197,3 +259,21 @@ def load_weights(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
         raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {', '.join(sorted(wrong))}. "
                        "It belongs to another model.")  # fmt: skip
     model.load_state_dict(weights)
+
+
+def redealt(template: Any, parts: list[Any], team: processes.Team) -> Any:
+    """One process's state out of those of another number of them: chains are joined along the axis that changed and dealt out anew.
+
+    >>> redealt(torch.zeros(1), [torch.tensor([1.0, 2.0])], processes.Team(1, 2))
+    tensor([2.])
+    """
+    if isinstance(template, dict):
+        return {key: redealt(value, [part[key] for part in parts], team) for key, value in template.items()}
+    if isinstance(template, list):
+        return [redealt(value, list(column), team) for value, *column in zip(template, *parts, strict=True)]
+    if not isinstance(template, Tensor) or template.shape == parts[0].shape:
+        return parts[0]
+    axis = next(i for i, (mine, theirs) in enumerate(zip(template.shape, parts[0].shape, strict=True)) if mine != theirs)
+    whole = torch.cat(parts, axis)
+    part = team.share(whole.shape[axis])
+    return whole.narrow(axis, part.start, part.stop - part.start).clone()

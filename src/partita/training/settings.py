@@ -33,6 +33,7 @@ class Settings:
         validate_every: Epochs between validations, in place of a number of them.
         tolerance: For ``"lbfgs"``: stop where no gradient is larger. For closed-form updates that converge, as EM: stop where the mean
             loss per row moves by no more.
+        guard: What to do where a fit diverges: ``"stop"``, or ``"rollback"`` to its last good state, to go on with half the learning rate.
         initialise: Set the reference and the biases from the data's base rates.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     validations: int = 20
     validate_every: int | None = None
     tolerance: float = 1e-8
+    guard: Literal["stop", "rollback"] = "stop"
     initialise: bool = True
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ class Settings:
         check_count("fit", "patience", self.patience, 0)
         check_choice("fit", "optimizer", self.optimizer, OPTIMIZERS)
         check_choice("fit", "schedule", self.schedule, SCHEDULES)
+        check_choice("fit", "guard", self.guard, ("stop", "rollback"))
         check_real("fit", "learning_rate", self.learning_rate, 0, open_low=True)
         check_real("fit", "momentum", self.momentum, 0, 1)
         check_real("fit", "average", self.average, 0, 1)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability, rng
+from partita.core import capability, processes, rng
 from partita.core.checks import check_count, check_level, check_parameters
 from partita.core.errors import Diverged, Unsupported
 from partita.core.kernels import placed, tuned
@@ -72,9 +72,19 @@ class AnnealingEvaluator(ABC):
         return anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
 
 
-@torch.no_grad()
 def anneal(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
-    """Move ``x`` along ``betas`` (rising or falling), weighing as it goes."""
+    """Move ``x`` along ``betas`` (rising or falling), weighing as it goes; processes that work together share out the chains."""
+    team = processes.current()
+    parts = team.gather(_annealed(model, kernel, betas, x[team.share(len(x))], generator=team.generator(generator)))
+    if team.size == 1:
+        return parts[0]
+    spread = torch.stack([part.spread.square() for part in parts]).mean(0).sqrt()
+    return Annealing(torch.cat([part.x for part in parts]), torch.cat([part.log_w for part in parts]), spread)
+
+
+@torch.no_grad()
+def _annealed(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
+    """The chains that fall to this process."""
     state: Any = kernel.init(model, x, generator=generator)
     log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     spreads = []

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import stdtrit
 from torch import Tensor
 
-from partita.core import capability
+from partita.core import capability, processes
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
@@ -116,11 +116,16 @@ class Bridge:
 
     @torch.no_grad()
     def look(self, model: EnergyModel, *, generator: torch.Generator) -> Seen:
-        """Run the ladders and keep what they show."""
+        """Run the ladders and keep what they show; processes that work together share them out."""
         kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
         betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
         ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
-        starts = self._starts(model, kernel, betas, generator)
+        starts, team = self._starts(model, kernel, betas, generator), processes.current()
+        own = self._shown(model, ladder, betas, starts[:, team.share(self.chains)], team.generator(generator))
+        return Seen(*(torch.cat(parts, 1) for parts in zip(*team.gather(own), strict=True)))
+
+    def _shown(self, model: EnergyModel, ladder: Any, betas: Tensor, starts: Tensor, generator: torch.Generator) -> Seen:
+        """What the ladders of one process show."""
         state: Any = ladder.init(model, starts[-1], generator=generator)._replace(ladder=starts)
         up, down, energies = [], [], []
         for step in range(self.burn_in + self.draws):

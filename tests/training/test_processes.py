@@ -1,0 +1,150 @@
+"""Two processes against one: the same gradients, the same expectations, saves that either can take up, one log Z from shared chains."""
+
+import copy
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+
+from partita.core.errors import InputError, Unsupported
+from partita.core.processes import Team
+from partita.objectives import PCD, PseudoLikelihood
+from partita.training import checkpoint
+
+sys.path.insert(0, str(Path(__file__).parent))
+import two_processes as both
+
+pytestmark = pytest.mark.slow
+Seen = tuple[Path, list[dict[str, Any]]]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What two processes that talk by gloo saw, each for itself."""
+    folder = tmp_path_factory.mktemp("together")
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "NODE_RANK": "0", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, both.__file__, str(folder)]
+    running = [
+        subprocess.Popen(command, env={**os.environ, **address, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=300)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0], "\n".join(said)
+    return folder, [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in (0, 1)]
+
+
+def assert_equal(a: dict[str, Any], b: dict[str, Any]) -> None:
+    assert list(a) == list(b)
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
+
+
+@pytest.mark.parametrize("name", list(both.EXACT))
+def test_the_gradient_of_an_exact_objective_is_that_of_one_process(name: str, seen: Seen) -> None:
+    make, x, objective = both.EXACT[name]
+    alone = both.gradient(objective, make(), x())
+    together, other = (ranks["exact"][name] for ranks in seen[1])
+    assert_equal(together, other)
+    for parameter, value in alone.items():
+        torch.testing.assert_close(together[parameter], value, rtol=0, atol=1e-12)
+
+
+def test_batches_that_do_not_divide_evenly_weigh_every_row_alike(seen: Seen) -> None:
+    alone = both.gradient(PseudoLikelihood(), both.machine(), both.binary(), batch_size=11)
+    for parameter, value in alone.items():
+        torch.testing.assert_close(seen[1][0]["batch"][parameter], value, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", list(both.FITS))
+def test_every_gradient_fit_leaves_both_processes_with_the_same_model_and_records(name: str, seen: Seen) -> None:
+    (weights, records), (others, other_records) = (ranks["fits"][name] for ranks in seen[1])
+    assert_equal(weights, others)
+    assert str(records) == str(other_records)  # as text, where an audit not yet made is not a number
+    assert all(torch.isfinite(value).all() for value in weights.values())
+
+
+def test_a_sampled_gradient_has_the_expectation_of_one_process(seen: Seen) -> None:
+    """Welch's test for each of 15 weights at a false-alarm rate of 1e-3 in all."""
+    alone = torch.stack([both.gradient(both.CD(both.Gibbs()), both.machine(), both.binary(), seed=1000 + i)["W"] for i in range(300)])
+    p = stats.ttest_ind(alone.flatten(1), seen[1][0]["cd"].flatten(1), equal_var=False).pvalue
+    assert p.min() > 1e-3 / 15
+    assert 0.8 < float(alone.std(0).mean() / seen[1][0]["cd"].std(0).mean()) < 1.25  # as many chains in all
+
+
+def test_the_chains_are_shared_out_and_differ(seen: Seen) -> None:
+    parts = checkpoint.load(seen[0] / "whole" / "checkpoints" / "last.safetensors")["processes"]
+    (mine, theirs) = (part["objective"][0] for part in parts)
+    assert mine[0].shape == theirs[0].shape and 4 in mine[0].shape  # 8 chains
+    assert not torch.equal(mine[0], theirs[0])
+    assert not torch.equal(parts[0]["generator"], parts[1]["generator"])
+
+
+def test_a_run_of_two_is_taken_up_by_two_bit_for_bit(seen: Seen) -> None:
+    whole = checkpoint.load(seen[0] / "whole" / "checkpoints" / "model.safetensors")["weights"]["last"]
+    assert_equal(whole, seen[1][0]["resumed"])
+    assert_equal(seen[1][0]["resumed"], seen[1][1]["resumed"])
+
+
+def test_a_run_of_two_is_taken_up_by_one_with_all_its_chains(seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(seen[0] / "whole", tmp_path / "run")
+    path = tmp_path / "run" / "checkpoints" / "last.safetensors"
+    saved, restored = checkpoint.load(path), []
+    restore = both.partita.training.session.Session.restore
+
+    def spied(self: Any, tree: Any) -> None:
+        restore(self, tree)
+        restored.append(copy.deepcopy((dict(self.bare.state_dict()), self.state.chains)))
+
+    monkeypatch.setattr(both.partita.training.session.Session, "restore", spied)
+    checkpoint.save(path, {**saved, "total": 14})
+    both.fitted("tempered", None, out=tmp_path / "run", resume=True, schedule="constant", average=0.0)
+    weights, chains = restored[-1]
+    assert_equal(weights, saved["model"])
+    ladders = [part["objective"][0] for part in saved["processes"]]
+    axis = next(i for i, n in enumerate(ladders[0][0].shape) if n == 4)
+    torch.testing.assert_close(chains[0], torch.cat([ladder[0] for ladder in ladders], axis), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["AIS", "Sandwich", "Bridge"])
+def test_log_z_from_shared_chains_is_one_number_that_covers_the_truth(name: str, seen: Seen) -> None:
+    """At level 0.95 on one fixed seed each; the truth is enumerated."""
+    q, other = (ranks["log_z"][name] for ranks in seen[1])
+    truth, log_z = both.enumerated_log_z(both.machine()), q.details["log_z"]
+    assert (q.value, q.low, q.high) == (other.value, other.low, other.high)
+    assert log_z.low <= truth <= log_z.high and q.details["chains"] == 64
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 8, 64])
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_shares_cover_everything_once_and_differ_by_one_at_most(n: int, size: int) -> None:
+    parts = [list(range(n))[Team(rank, size).share(n)] for rank in range(size)]
+    assert sum(parts, []) == list(range(n))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_chains_that_cannot_be_shared_out_are_named() -> None:
+    with pytest.raises(InputError, match=r"PCD: chains must be a multiple of the 3 processes; got 256\."):
+        PCD().shared(3)
+
+
+def test_what_one_process_must_do_alone_is_refused() -> None:
+    from partita.objectives import EM
+    from partita.training import Settings
+    from partita.training.start import _shared
+
+    for objective, settings in ((EM(), Settings(steps=1)), (PCD(), Settings(steps=1, optimizer="natural"))):
+        with pytest.raises(Unsupported, match="Leave out devices"):
+            _shared(objective, settings, Team(0, 2))

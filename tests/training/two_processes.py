@@ -1,0 +1,141 @@
+"""What two processes do together, each running this file; what they found goes to ``OUT/rank-R.pt``. See ``test_processes.py``."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+import partita
+from partita.core import processes
+from partita.core.support import Binary, Real
+from partita.data import Rows, Sequences, as_rows
+from partita.evaluators import AIS, Bridge, Sandwich
+from partita.models import GAN, RBM, VAE, VRNN, Autoregressive, Flow, MaskedAutoregressive, MaxEnt, NeuralEnergy, SigmoidBelief
+from partita.nets import MLP
+from partita.objectives import (
+    CD, ELBO, FIVO, NCE, PCD, Adversarial, DiscreteELBO, ExactLikelihood, IWAEBound, PseudoLikelihood, RatioMatching, ScoreMatching,
+)  # fmt: skip
+from partita.samplers import Gibbs, Tempering
+from partita.training import Settings, checkpoint
+from partita.training.start import start_session
+
+warnings.simplefilter("ignore")
+ROWS = 41  # odd, so that the shares differ
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def binary(n: int = ROWS, width: int = 5) -> Tensor:
+    return (torch.rand(n, width, generator=seeded(1), dtype=torch.float64) < 0.4).double()
+
+
+def real(n: int = ROWS, width: int = 2) -> Tensor:
+    return torch.randn(n, width, generator=seeded(2), dtype=torch.float64)
+
+
+def machine(seed: int = 0, scale: float = 0.7) -> RBM:
+    model = RBM(5, 3, generator=seeded(seed)).double()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(scale * torch.randn(p.shape, generator=seeded(seed + 10), dtype=torch.float64))
+    return model
+
+
+def gradient(objective: Any, model: Any, x: Any, fabric: Any = None, seed: int = 5, batch_size: int = 0) -> dict[str, Tensor]:
+    """The gradient of the first step, after the exchange; the step itself is too small to matter."""
+    settings = Settings(steps=1, optimizer="sgd", learning_rate=1e-300, batch_size=batch_size, initialise=False)
+    with processes.together(fabric):
+        session = start_session(model, as_rows(x), objective, settings, fabric=fabric, generator=seeded(seed))
+        session.advance()
+    return {name: p.grad.clone() for name, p in session.bare.named_parameters() if p.grad is not None}
+
+
+EXACT: dict[str, tuple[Callable[[], Any], Callable[[], Any], Any]] = {
+    "rbm": (machine, binary, ExactLikelihood()),
+    "maxent": (lambda: MaxEnt("pairwise", Binary(5), generator=seeded()).double(), binary, ExactLikelihood()),
+    "weighted": (machine, lambda: Rows(binary().numpy(), weight=torch.arange(1.0, ROWS + 1)), ExactLikelihood()),
+    "pseudo-likelihood": (machine, binary, PseudoLikelihood()),
+    "score matching": (lambda: NeuralEnergy(MLP(2, 1, widths=(8,), generator=seeded()).double(), Real(2)), real, ScoreMatching()),
+    "flow": (lambda: Flow(2, 2, widths=(8,), generator=seeded()).double(), real, ExactLikelihood()),
+    "masked": (lambda: MaskedAutoregressive(5, widths=(16,), generator=seeded()).double(), binary, ExactLikelihood()),
+}  # fmt: skip
+
+PLAYED = Sequences.of([binary(n, 2).numpy().astype("float32") for n in (7, 3, 5, 7, 4, 6, 2, 7)])
+FITS: dict[str, tuple[Callable[[], Any], Any, Any]] = {
+    "pcd": (machine, binary(), PCD(chains=8)),
+    "tempered": (machine, binary(), PCD(Tempering(Gibbs(), betas=(0.0, 0.5, 1.0)), chains=8)),
+    "replay": (machine, binary(), PCD(chains=16, active=4, restart=0.2)),
+    "cd": (machine, binary(), CD(Gibbs())),
+    "nce": (machine, binary(), NCE(ratio=3)),
+    "ratio matching": (machine, binary(), RatioMatching()),
+    "sliced": (lambda: RBM(2, 3, visible_units="gaussian", generator=seeded()).double(), real(), ScoreMatching("sliced")),
+    "vae": (lambda: VAE(5, 2, generator=seeded()).double(), binary(), ELBO()),
+    "iwae": (lambda: VAE(5, 2, generator=seeded()).double(), binary(), IWAEBound(3)),
+    "doubly reparameterised": (lambda: VAE(5, 2, generator=seeded()).double(), binary(), IWAEBound(3, gradient="doubly")),
+    "vrnn": (lambda: VRNN(7, size=2, latent=2, hidden=4, features=4, generator=seeded()), PLAYED, FIVO(2)),
+    "sequence": (lambda: Autoregressive(7, "binary", size=2, width=8, layers=1, hidden=8, generator=seeded()), PLAYED, ExactLikelihood()),
+    "gan": (lambda: GAN(2, widths=(8,), generator=seeded()).double(), real(), Adversarial(critic=(8,), critic_steps=2)),
+    "gan, spectral": (lambda: GAN(2, widths=(8,), generator=seeded()).double(), real(),
+                      Adversarial("wasserstein", "spectral", critic=(8,))),
+    **{name: (lambda: SigmoidBelief(5, (3,), generator=seeded()).double(), binary(), DiscreteELBO(name))
+       for name in ("nvil", "muprop", "rebar", "relax", "vimco", "disarm", "gumbel-softmax")},
+}  # fmt: skip
+
+
+def fitted(name: str, fabric: Any, **options: Any) -> Any:
+    make, x, objective = FITS[name]
+    options = {"steps": 12, "batch_size": 8, "optimizer": "adam", "learning_rate": 0.02, "average": 0.3, **options}
+    return partita.fit(make(), x, objective, fabric=fabric, generator=seeded(3), **options)
+
+
+def continued(folder: Path, fabric: Any = None) -> dict[str, Tensor]:
+    """Six more steps of a run of twelve that was made in two parts: its plan is rewritten as if it had been stopped half way."""
+    path = folder / "checkpoints" / "last.safetensors"
+    if fabric is None or fabric.is_global_zero:
+        checkpoint.save(path, {**checkpoint.load(path), "total": 12})
+    if fabric is not None:
+        fabric.barrier()
+    run = fitted("tempered", fabric, out=folder, resume=True, schedule="constant", average=0.0)
+    return dict(run.model.state_dict())
+
+
+def run(out: Path, fabric: Any) -> dict[str, Any]:
+    """Everything two processes are asked, in order; each returns what it saw."""
+    seen: dict[str, Any] = {"exact": {name: gradient(objective, make(), x(), fabric) for name, (make, x, objective) in EXACT.items()}}
+    seen["batch"] = gradient(PseudoLikelihood(), machine(), binary(), fabric, batch_size=11)
+    seen["fits"] = {}
+    for name in FITS:
+        run = fitted(name, fabric)
+        seen["fits"][name] = (dict(run.model.state_dict()), [{**record, "seconds": None} for record in run.history])
+    seen["cd"] = torch.stack([gradient(CD(Gibbs()), machine(), binary(), fabric, seed)["W"] for seed in range(300)])
+    for name, steps in (("whole", 12), ("first", 6)):
+        fitted("tempered", fabric, out=out / name, steps=steps, schedule="constant", average=0.0)
+    seen["resumed"] = continued(out / "first", fabric)
+    with torch.no_grad():
+        seen["log_z"] = {
+            type(e).__name__: partita.evaluate(machine(), binary(), evaluator=e, fabric=fabric, generator=seeded(8))
+            for e in (AIS(200, chains=64), Sandwich(200, chains=64), Bridge(chains=64))
+        }
+    return seen
+
+
+def enumerated_log_z(model: RBM) -> float:
+    states = torch.tensor(list(product([0.0, 1.0], repeat=5)), dtype=torch.float64)
+    with torch.no_grad():
+        return float(torch.logsumexp(-model(states), 0))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")
+    fabric.launch()
+    folder = Path(sys.argv[1])
+    torch.save(run(folder, fabric), folder / f"rank-{fabric.global_rank}.pt")
