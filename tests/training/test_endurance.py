@@ -136,7 +136,7 @@ def test_a_fit_that_diverges_goes_back_with_half_the_rate_and_says_so(tmp_path: 
 
 
 def test_going_back_ends_where_it_does_not_help() -> None:
-    with pytest.warns(PartitaWarning, match="went back"), pytest.raises(Diverged, match="must .*finite"):
+    with pytest.warns(PartitaWarning, match="went back"), pytest.raises(Diverged, match=r"must .*finite"):
         fitted(guard="rollback", learning_rate=1e12, schedule="constant")
 
 

@@ -38,7 +38,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "NODE_RANK": "0", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, both.__file__, str(folder)]
     running = [
-        subprocess.Popen(command, env={**os.environ, **address, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        subprocess.Popen(
+            command, env={**os.environ, **address, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         for rank in "01"
     ]
     said = [process.communicate(timeout=300)[0] for process in running]
@@ -131,7 +133,7 @@ def test_log_z_from_shared_chains_is_one_number_that_covers_the_truth(name: str,
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_shares_cover_everything_once_and_differ_by_one_at_most(n: int, size: int) -> None:
     parts = [list(range(n))[Team(rank, size).share(n)] for rank in range(size)]
-    assert sum(parts, []) == list(range(n))
+    assert [item for part in parts for item in part] == list(range(n))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 

@@ -19,7 +19,18 @@ from partita.evaluators import AIS, Bridge, Sandwich
 from partita.models import GAN, RBM, VAE, VRNN, Autoregressive, Flow, MaskedAutoregressive, MaxEnt, NeuralEnergy, SigmoidBelief
 from partita.nets import MLP
 from partita.objectives import (
-    CD, ELBO, FIVO, NCE, PCD, Adversarial, DiscreteELBO, ExactLikelihood, IWAEBound, PseudoLikelihood, RatioMatching, ScoreMatching,
+    CD,
+    ELBO,
+    FIVO,
+    NCE,
+    PCD,
+    Adversarial,
+    DiscreteELBO,
+    ExactLikelihood,
+    IWAEBound,
+    PseudoLikelihood,
+    RatioMatching,
+    ScoreMatching,
 )  # fmt: skip
 from partita.samplers import Gibbs, Tempering
 from partita.training import Settings, checkpoint
