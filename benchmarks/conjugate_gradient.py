@@ -1,12 +1,18 @@
-"""Conjugate gradients beside SciPy's on the Poisson problem of a square grid, one right-hand side and 64 of them."""
+"""Conjugate gradients beside SciPy's on the Poisson problem of a square grid, one right-hand side and 64 of them.
 
+Chunks of right-hand sides share the threads, so the ratio of wall times needs as many free cores; that of processor times does not.
+"""
+
+import time
+from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from scipy.sparse.linalg import cg
 
-from harness import show, side_by_side
+from harness import show
 from partita.optim import solve
 
 TOLERANCE = 1e-8
@@ -28,11 +34,20 @@ def compare(n: int, m: int, rounds: int, target: str) -> None:
         for i in range(m):
             cg(A, b if m == 1 else b[:, i].copy(), rtol=TOLERANCE, atol=0)
 
-    own, other, ratio = side_by_side(lambda: solve(A, b, tolerance=TOLERANCE), theirs, rounds=rounds, warm_up=1)
-    found = solve(A, b, tolerance=TOLERANCE)
+    found = solve(A, b, tolerance=TOLERANCE)  # also compiles
+    pairs = [(clocks(lambda: solve(A, b, tolerance=TOLERANCE)), clocks(theirs)) for _ in range(rounds)]
+    wall, processor = (median(other[i] / own[i] for own, other in pairs) for i in range(2))
     worst = float(np.max(np.asarray(found.residual) / np.asarray(found.tolerance)))
-    show(f"{n} x {n} grid, {m} right-hand sides", seconds=own, scipy=other, times_as_fast=1 / ratio, converged=found.converged,
-         residual_to_tolerance=worst, target=target)  # fmt: skip
+    own, other = (median(pair[i][0] for pair in pairs) for i in range(2))
+    show(f"{n} x {n} grid, {m} right-hand sides", seconds=own, scipy=other, times_as_fast=wall,
+         by_processor_time=processor, converged=found.converged, residual_to_tolerance=worst, target=target)  # fmt: skip
+
+
+def clocks(function: Callable[[], Any]) -> tuple[float, float]:
+    """Wall and processor seconds of one call, all threads together."""
+    wall, processor = time.perf_counter(), time.process_time()
+    function()
+    return time.perf_counter() - wall, time.process_time() - processor
 
 
 def run() -> None:

@@ -1,8 +1,11 @@
 """``log_prob`` and draws of RealNVP and spline flows beside zuko and nflows: D 8, batch 1000, 8 couplings with two layers of 128 units.
 
 Run it where the peers are installed; those that are not are left out, with a line that says so.
+``python benchmarks/flow_speed.py cpu`` measures CPU time on one thread, which leaves out the waiting on a machine that is shared.
 """
 
+import sys
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -63,7 +66,7 @@ def nflows_flow(coupling: str, x: Tensor) -> Calls:
 PEERS = {"zuko": zuko_flow, "nflows": nflows_flow}
 
 
-def run() -> None:
+def run(clock: Callable[[], float] = time.perf_counter) -> None:
     """Print medians and ratios, with gradients off."""
     x = torch.randn(ROWS, D, generator=torch.Generator().manual_seed(1))
     for peer, make in PEERS.items():
@@ -74,10 +77,12 @@ def run() -> None:
             ours, theirs = own(coupling, x), make(coupling, x)
             with torch.no_grad():
                 for i, what in enumerate(("log_prob", "draws")):
-                    a, b, ratio = side_by_side(ours[i], theirs[i])  # type: ignore[arg-type]
+                    a, b, ratio = side_by_side(ours[i], theirs[i], clock=clock)  # type: ignore[arg-type]
                     show(f"{coupling} {what} against {peer}", milliseconds=1e3 * a, theirs=1e3 * b, times_as_fast=1 / ratio,
                          parameters=ours[2], their_parameters=theirs[2], target="at least 1.2 x zuko")  # fmt: skip
 
 
 if __name__ == "__main__":
-    run()
+    if "cpu" in sys.argv:
+        torch.set_num_threads(1)
+    run(time.process_time if "cpu" in sys.argv else time.perf_counter)

@@ -48,8 +48,14 @@ def race(name: str, make: Callable[[torch.Generator], Any], x: Tensor, steps: in
         each = steps // len(trace) if optimizer in RATES else 1
         show(f"{name}, {optimizer}", updates=len(trace) * each, seconds=trace[-1][0], log_likelihood=ends[optimizer],
              updates_to_goal="not reached" if reached is None else (reached[0] + 1) * each,
-             seconds_to_goal="not reached" if reached is None else reached[1])  # fmt: skip
+             seconds_to_goal="not reached" if reached is None else reached[1], curve=curve(trace))  # fmt: skip
     show(name, goal=goal, seconds_in_all=time.perf_counter() - started)
+
+
+def curve(trace: list[tuple[float, float]], points: int = 6) -> str:
+    """Log-likelihood against seconds, at a few updates from the first to the last."""
+    some = {round(i * (len(trace) - 1) / (points - 1)) for i in range(points)}
+    return ", ".join(f"{trace[i][1]:.3f} at {trace[i][0]:.2g} s" for i in sorted(some))
 
 
 def gap(net: nn.Module, x: Tensor, predict: Callable[[Tensor], Distribution]) -> float:

@@ -66,7 +66,7 @@ def test_columns_are_matched_by_name_and_keep_their_order(table: tuple[Path, np.
     assert names_after == rows[0]
     np.testing.assert_allclose(after[:, [1, 2, 0]], read(tmp_path / "filled.csv")[1])
     turned.write_text("a,b,c\n1,2,3\n")
-    assert "impute: DATA must have the columns of the run, height, weight, age; got none called 'height'." in invoke(
+    assert "DATA must have the columns of the run, height, weight, age; got none called 'height'." in invoke(
         "impute", tmp_path / "run", turned, code=1
     )
 
@@ -89,6 +89,6 @@ def test_resuming_and_bad_files(table: tuple[Path, np.ndarray], tmp_path: Path) 
     path, _ = table
     invoke("fit", "mixture", path, "--out", tmp_path / "run", "--set", "components=2", "--quiet")
     assert "Converged" in invoke("fit", "--resume", tmp_path / "run", "--quiet")
-    assert "impute: --out must end in one of .csv .npy .npz" in invoke("impute", tmp_path / "run", path, "--out", "x.png", code=1)
+    assert "impute: --out must end in one of .csv .parquet .npy .npz" in invoke("impute", tmp_path / "run", path, "--out", "x.png", code=1)
     assert "how must be one of 'auto', 'mean', 'mode', 'draw'" in invoke("impute", tmp_path / "run", path, "--how", "guess", code=1)
     assert "must be a file" in invoke("impute", tmp_path / "run", tmp_path / "none.csv", code=1)

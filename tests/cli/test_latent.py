@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+
+from partita.core.quantity import Quantity
+from partita.report.words import latent_use
 
 
 @pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")
@@ -13,11 +17,15 @@ def test_a_vae_is_fitted_scored_from_below_sampled_and_fills_holes(call: Any, tm
     result = call("fit", "vae", "moons", "--set", "steps=5", "--set", "hidden=8", "--quiet", "--out", "run")
     assert result.exit_code == 0 and "lower bound by IWAE with 128 draws" in result.output
     said = json.loads(call("evaluate", "run", "--evaluator", "iwae-8", "--split", "train", "--json").stdout)
-    assert said["kind"] == "lower" and said["method"] == "IWAE with 8 draws" and "active_units" in said["details"]
+    assert said["kind"] == "lower" and said["method"] == "IWAE with 8 draws"
+    assert len(said["kl_per_dimension"]) == 2 and said["details"]["active_units"] == sum(kl > 0.01 for kl in said["kl_per_dimension"])
+    phrase = f"{said['details']['active_units']} of 2 carry more than 0.01 nats"
+    assert phrase in call("evaluate", "run", "--evaluator", "iwae-8", "--split", "train").output
+    assert "Latent dimensions: " in result.output and "of 2 carry more than 0.01 nats" in result.output
     assert "Exact independent draws." in call("sample", "run", "-n", "3").output
     holes = tmp_path / "holes.csv"
     holes.write_text("a,b\n0.5,\n,0.2\n")
-    assert call("impute", "run", holes, "--out", tmp_path / "full.csv").exit_code == 0
+    assert "2 of 4 values filled by chains of its posterior" in call("impute", "run", holes, "--out", tmp_path / "full.csv").output
     assert np.isfinite(np.loadtxt(tmp_path / "full.csv", delimiter=",", skiprows=1)).all()
     assert "evaluator must be one of" in call("evaluate", "run", "--evaluator", "iwaee").output
 
@@ -36,6 +44,13 @@ def test_a_vrnn_reads_sequences_of_different_lengths(call: Any, tmp_path: Path) 
     drawn = json.loads(call("sample", "run", "-n", "2", "--length", "5", "--json").stdout)
     assert drawn["exact"] and np.load(drawn["out"])["x"].shape == (2, 5, 3)
     assert "be left out with latent variables" in call("sample", "run", "--temperature", "0.5").output
+
+
+def test_a_collapsed_posterior_is_called_so_wherever_a_score_is_shown() -> None:
+    kl = torch.zeros(16).index_fill(0, torch.tensor([3]), 0.5)
+    q = Quantity(-8.0, kind="lower", details={"kl_per_dimension": kl, "active_units": 1, "per_step": -8.0})
+    said = "1 of 16 carry more than 0.01 nats a step: 0.5 in all, the most 0.5. The posterior has collapsed: the model hardly uses them"
+    assert latent_use(q) == said and latent_use(Quantity(-8.0)) == ""
 
 
 def test_text_has_no_likelihood_here_and_says_where_it_has(call: Any, tmp_path: Path) -> None:

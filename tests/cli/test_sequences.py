@@ -86,7 +86,7 @@ def test_a_series_of_numbers_is_fitted_and_continued(call: Any, tmp_path: Path) 
 @pytest.mark.parametrize("model", ["neural-energy", "latent-energy", "vae"])
 def test_convolutions_are_taken_by_name(model: str, call: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "images.npy", np.random.default_rng(0).normal(size=(60, 16)))
-    settings = ["net=conv"] if model == "vae" else ["network=conv", "objective=pcd", "chains=8"]
+    settings = ["network=conv", *([] if model == "vae" else ["objective=pcd", "chains=8"])]
     pairs = [word for pair in (*settings, "channels=[3]", "steps=4") for word in ("--set", pair)]
     assert call("fit", model, tmp_path / "images.npy", *pairs, "--quiet", "--no-report", "--out", "run").exit_code == 0
     net = next(part for part in partita.load(Path("run")).model.modules() if isinstance(part, ConvNet))

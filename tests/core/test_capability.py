@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import partita
 from partita.core import capability
-from partita.core.capability import MODELS, PARTS, Part, default, grid, load, load_model, reason_against, require
+from partita.core.capability import MODELS, PARTS, Part, default, grid, load, load_model, nearest, reason_against, require
 from partita.core.descriptions import build, describe
 from partita.core.errors import InputError, RunError, Unsupported
 from partita.core.protocols import EnergyModel, Model
@@ -78,7 +78,7 @@ def test_the_table_says_what_can_run(part: str, kind: str) -> None:
         require(part, model)
         return
     title = type(model).__name__ if kind == "real energy" else model.title()
-    sentence = f"{part} cannot run on {title}: {reason_against(part, model)}. Use {PARTS[part].instead} instead."
+    sentence = f"{part} cannot run on {title}: {reason_against(part, model)}. Use {nearest(part, model)} instead."
     with pytest.raises(Unsupported, match=f"^{re.escape(sentence)}$"):
         require(part, model)
 

@@ -54,6 +54,13 @@ def test_scores_do_not_depend_on_their_neighbours_and_are_in_the_tables_units(fi
     np.testing.assert_allclose(eight, one - 3 * np.log(8), atol=0.05)  # the same fit; rows of other bits have other draws
 
 
+@pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")
+@pytest.mark.parametrize("estimator", [VAEDensity(1, epochs=1, beta_warm_up=50), VRNNDensity(1, n_hidden=4, epochs=1, beta_warm_up=50)])
+def test_what_a_caution_advises_can_be_set(estimator: Any) -> None:
+    fitted = estimator.fit(np.random.default_rng(0).integers(0, 2, (40, 3)))
+    assert fitted.run_.config["objective"]["beta_warm_up"] == 50
+
+
 def test_more_draws_are_tighter(fitted: VAEDensity, ring: np.ndarray) -> None:
     few, many = (fitted.set_params(n_draws=n).score(ring[:60]) for n in (2, 200))
     fitted.set_params(n_draws=100)
@@ -68,6 +75,12 @@ def test_saved_estimators_score_the_same(estimator: Any, tmp_path: Path) -> None
     again = load(tmp_path / "run")
     np.testing.assert_array_equal(again.score_samples(X[:10]), model.score_samples(X[:10]))
     assert set(np.unique(again.sample(20))) <= {-1, 1}
+
+
+def test_nats_per_step_are_in_the_tables_units_too() -> None:
+    X = 100 * np.cumsum(np.random.default_rng(0).normal(size=(60, 4)), 1)
+    q = VRNNDensity(1, n_hidden=4, epochs=1, n_draws=4, random_state=0).fit(X).evaluate(X)
+    assert q.details["steps"] == 240 and q.details["per_step"] == pytest.approx(q.value / 4) and q.value < -4 * np.log(100)
 
 
 def test_categories_are_numbers_of_their_own() -> None:

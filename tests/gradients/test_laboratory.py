@@ -1,6 +1,6 @@
 """Every estimator of the project against exact gradients, float64, fixed seeds.
 
-A coordinate of an unbiased estimator passes |z| = 4.5 by chance once in 147,000: with about 250 coordinates here, two in a thousand.
+A coordinate of an unbiased estimator passes |z| = 4.5 by chance once in 147,000: with about 290 coordinates here, two in a thousand.
 """
 
 from dataclasses import replace
@@ -68,10 +68,10 @@ def test_less_variance_than_reinforce(label: str, name: str) -> None:
     assert measured(label, name).variance < 0.5 * measured(label, "REINFORCE").variance
 
 
-@pytest.mark.parametrize("name", ["REINFORCE", "leave-one-out", "MuProp", "DisARM", "VIMCO"])
+@pytest.mark.parametrize("name", [name for name, each in all_estimators(bits(3, generator=seeded())).items() if each.unbiased])
 def test_eight_bits(name: str) -> None:
     posed = bits(8, generator=seeded())
-    assert measure(posed, all_estimators(posed)[name], DRAWS, generator=seeded(1)).z < LIMIT
+    assert measure(posed, all_estimators(posed)[name], DRAWS, warm_up=60, generator=seeded(1)).z < LIMIT
 
 
 @pytest.mark.parametrize("name", ["leave-one-out", "MuProp", "REBAR"])
@@ -131,6 +131,14 @@ def test_the_closed_form_constant_is_the_minimum_of_the_variance() -> None:
     log_q, _, f = table
     by_covariance = (log_q.exp() * f) @ one.square() / (log_q.exp() @ one.square())  # Cov(f s, s) / Var(s), for E[s] = 0
     torch.testing.assert_close(optimal_constants(*table)[:1], by_covariance)
+
+
+def test_the_exact_variance_counts_the_slope_of_f_itself() -> None:
+    """On a bound whose f has parameters of its own; 50,000 draws give a variance to about one percent."""
+    posed = evidence(4, generator=seeded())
+    best = optimal_constant(*posed.score_table())
+    seen = measure(posed, OptimalConstant(float(best)), 50_000, generator=seeded()).variance
+    assert seen == pytest.approx(float(variance_with_constant(posed, best[None])), rel=0.05)
 
 
 def test_the_constant_can_be_learned() -> None:

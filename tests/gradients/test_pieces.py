@@ -1,11 +1,14 @@
 """The pieces of the estimators: Gumbel's trick, conditional noise, control variates, the reparameterisation table, wrong input."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from scipy import stats
+from torch import distributed
 from torch.distributions import Bernoulli, Independent, OneHotCategorical
+from torch.nn.parallel import DistributedDataParallel
 
 from partita.core.errors import InputError, Unsupported
 from partita.gradients import (
@@ -22,7 +25,7 @@ from partita.gradients import (
     Reparameterization,
     estimator_named,
 )
-from partita.gradients.base import Estimator
+from partita.gradients.base import Estimator, State
 from partita.gradients.control_variates import best_coefficients, controlled
 from partita.gradients.latents import Bits, Continuous, OneHot
 from partita.gradients.multisample import log_mean_exp, log_mean_exp_without
@@ -54,6 +57,15 @@ def test_conditional_scores_have_the_distribution_of_the_scores(layer: Any, gene
     torch.testing.assert_close(wide.harden(again), z)
     for column in range(s.shape[-1]):
         assert stats.ks_2samp(s[..., column].flatten().numpy(), again[..., column].flatten().numpy()).pvalue > ALARM
+
+
+def test_conditional_scores_of_hopeless_categories_have_finite_slopes(generator: torch.Generator) -> None:
+    """A category of probability e^-200, far below what float32 holds, neither wins nor spoils the gradient."""
+    logits = torch.tensor([[[0.0, -200.0, 1.0]]], requires_grad=True)
+    layer = OneHot(logits)
+    s = layer.conditional_scores(torch.tensor([[[1.0, 0.0, 0.0]]]), layer.noise(generator))
+    (slope,) = torch.autograd.grad(s.sum(), logits)
+    assert torch.isfinite(s).all() and torch.isfinite(slope).all() and s.argmax() == 0
 
 
 def test_log_probabilities_agree_with_torch(generator: torch.Generator) -> None:
@@ -173,6 +185,38 @@ def test_the_slope_of_the_variance_is_that_of_finite_differences(layer: Any, gen
             below = float(size().detach())
             flat[i] += 1e-5
             assert (above - below) / 2e-5 == pytest.approx(float(slopes[i]), rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("estimator", [NVIL(hidden=4), Rebar(), Relax(hidden=4)], ids=["nvil", "rebar", "relax"])
+def test_what_is_learned_is_exchanged_between_processes(estimator: Estimator, tmp_path: Path, generator: torch.Generator) -> None:
+    """One process stands for many: every parameter of the wrapped module passes through the exchange, with the gradient it has alone."""
+    logits = torch.randn(4, 3, generator=generator)
+    state = estimator.init((3,), like=logits, generator=generator)
+
+    def slopes(state: State) -> list[torch.Tensor]:
+        seed = torch.Generator().manual_seed(1)
+        q = [lambda _: Bits(logits.clone().requires_grad_())]
+        estimator.estimate(q, lambda z: torch.tanh(2 * z[0]).sum(-1), state, generator=seed).extra.backward()
+        return [p.grad for p in state.module.parameters()]
+
+    alone, sent = [g.clone() for g in slopes(state)], []
+
+    def hook(_: Any, bucket: distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
+        sent.append(bucket.buffer().numel())
+        future = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    state.module.zero_grad()
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        wrapped = DistributedDataParallel(state.module)
+        wrapped.register_comm_hook(None, hook)
+        together = slopes(state._replace(module=wrapped))
+    finally:
+        distributed.destroy_process_group()
+    assert sum(sent) == sum(g.numel() for g in alone)
+    torch.testing.assert_close(together, alone)
 
 
 def run(estimator: Estimator, layer: Any, f: Any, generator: torch.Generator) -> None:

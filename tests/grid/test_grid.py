@@ -16,7 +16,7 @@ from torch import Tensor
 import partita
 from partita.cli import grid
 from partita.core import capability
-from partita.core.capability import PARTS, reason_against
+from partita.core.capability import PARTS, nearest, reason_against
 from partita.core.errors import Unsupported
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
@@ -133,7 +133,7 @@ def test_a_cell_runs_or_says_why_not(label: str, part: str) -> None:
         RUN[role](part, model, x, g)
         return
     title = model.title() if hasattr(model, "title") else type(model).__name__
-    sentence = f"{part} cannot run on {title}: {reason}. Use {PARTS[part].instead} instead."
+    sentence = f"{part} cannot run on {title}: {reason}. Use {nearest(part, model)} instead."
     with pytest.raises(Unsupported, match=f"^{re.escape(sentence)}$"):
         RUN[role](part, model, x, g)
 
@@ -149,6 +149,16 @@ def test_the_nearest_part_of_every_refusal_is_named_in_the_table_or_in_words() -
     for name, part in PARTS.items():
         named = re.findall(r"[A-Z][A-Za-z]+", part.instead)
         assert all(other in PARTS and other != name for other in named), f"{name}: {part.instead}"
+
+
+def test_what_a_refusal_names_runs() -> None:
+    """In every cell where anything of the part's role does; the table's own words stand where nothing does."""
+    for label, model in models().items():
+        for name, part in PARTS.items():
+            named = [other for other in nearest(name, model).split(" or ") if other in PARTS]
+            anything = any(reason_against(other, model) is None for other, row in PARTS.items() if row.role == part.role)
+            if reason_against(name, model) is not None and anything:
+                assert named and all(reason_against(other, model) is None for other in named), f"{name} on {label}: {named}"
 
 
 def test_the_page_is_current() -> None:

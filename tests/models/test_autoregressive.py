@@ -202,3 +202,15 @@ def test_bad_input_is_named(generator: torch.Generator) -> None:
         Autoregressive(4, backbone="gru", generator=generator)
     with pytest.raises(InputError, match=r"must stay within the 4 places that were learned; got 5"):
         model_of("tokens", "hyena", generator, positions=True).extend(torch.zeros(1, 2), 3, generator=generator)
+
+
+def test_numbers_past_all_squares_are_named(generator: torch.Generator) -> None:
+    """A billion deviations out the density and its gradient are still numbers; where squares overflow the value is named."""
+    model = Autoregressive(3, "real", size=2, components=3, width=8, layers=1, generator=generator)
+    far = torch.full((2, 6), 1e9)
+    model.log_prob(far).sum().backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters()) and torch.isfinite(model.log_prob(far)).all()
+    far[1, 3] = 1e30
+    with pytest.raises(InputError, match=r"x must lie within 4e\+09 deviations of the data .*; got 1e\+30 in step 1"):
+        model.log_prob(far)
+    assert torch.isfinite(model.double().log_prob(far.double())).all()

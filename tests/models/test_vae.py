@@ -164,6 +164,25 @@ def test_doubly_reparameterised_gradients_are_those_of_the_bound(k: int, generat
         assert variance["doubly"][:encoder].sum() < variance["plain"][:encoder].sum()
 
 
+def test_doubly_reparameterised_gradients_pass_a_wrapper_that_copies_what_it_hands_out(generator: torch.Generator) -> None:
+    """As wrappers for several processes, or for another precision, may do."""
+
+    class Copies:
+        def __init__(self, module: VAE) -> None:
+            self.module = module
+
+        def doubly_weighted(self, *inputs: Any, **more: Any) -> Tensor:
+            return self.module.doubly_weighted(*inputs, **more).clone()
+
+    model = VAE(4, 2, widths=(3,), generator=generator)
+    batch, slopes = Batch(model.draw(10, generator=generator)), []
+    for each in (model, Copies(model)):
+        seed = torch.Generator().manual_seed(1)
+        losses, *_ = IWAEBound(3, "doubly").losses(each, batch, None, generator=seed)  # type: ignore[arg-type]
+        slopes.append(torch.autograd.grad(losses["model"], list(model.parameters())))
+    torch.testing.assert_close(*slopes)
+
+
 def test_the_doubly_reparameterised_loss_is_minus_the_bound(generator: torch.Generator) -> None:
     model = VAE(4, 2, widths=(3,), generator=generator)
     batch = Batch(model.draw(10, generator=generator))
@@ -238,7 +257,7 @@ def test_convolutions_for_images(generator: torch.Generator) -> None:
 def test_collapse_is_said_with_numbers(generator: torch.Generator) -> None:
     x = (torch.rand(200, 6, generator=generator) < 0.5).float()  # nothing to encode
     model = VAE(6, 3, widths=(8,), generator=generator)
-    with pytest.warns(UserWarning, match="posterior has collapsed: 0 of 3 latent dimensions carry more than 0.01 nats"):
+    with pytest.warns(UserWarning, match="posterior has collapsed: 0 of 3 latent dimensions carry more than 0.01 nats .*beta_warm_up"):
         run = partita.fit(model, x, ELBO(beta=4.0), steps=250, learning_rate=0.02, generator=generator)
     assert run.series("active_units")[-1][1] == 0 and run.series("kl")[-1][1] < 0.03
     assert "carried" in dict(model.named_buffers())
@@ -252,6 +271,15 @@ def test_beta_and_warm_up_weigh_the_divergence(generator: torch.Generator) -> No
         losses, state, numbers = objective.losses(model, batch, objective.init(model, None, generator=generator), generator=generator)  # type: ignore[arg-type]
         expected = -(numbers["elbo"] + numbers["kl"]) + factor * numbers["kl"]
         assert number(losses["model"]) == pytest.approx(number(expected), abs=1e-4) and state.count == 1
+
+
+def test_missing_columns_do_not_depend_on_the_encoder(ppca: PPCA, table: Tensor, generator: torch.Generator) -> None:
+    """With a wrong one proposals are refused more often, and the mean is the same: 25 means of a row have an error of 0.02 together."""
+    model, x = as_vae(ppca), table[:4].index_fill(1, torch.tensor([1, 2]), torch.nan)
+    with torch.no_grad():
+        layer(model.encoder).bias.add_(0.3)  # of means and log deviations
+    filled = model.fill(x.repeat(25, 1), "mean", generator=generator).view(25, 4, D).mean(0)
+    torch.testing.assert_close(filled, ppca.fill(x, "mean", generator=generator), atol=0.09, rtol=0)
 
 
 def test_missing_columns_are_drawn_from_their_posterior(ppca: PPCA, table: Tensor, generator: torch.Generator) -> None:
@@ -273,6 +301,8 @@ def test_wrong_parts_and_values_are_named(generator: torch.Generator) -> None:
         VAE(4, 2, decoder=MLP(2, 3, generator=generator), generator=generator)
     with pytest.raises(InputError, match=r"VAE: encoder must map \(2, 4\) to \(2, 4\); got an error"):
         VAE(4, 2, encoder=nn.Linear(5, 4), generator=generator)
+    with pytest.raises(InputError, match=r"VAE: encoder must map \(2, 4\) to \(2, 4\); got an error \('tuple' object has no"):
+        VAE(4, 2, encoder=nn.LSTM(4, 4), generator=generator)
     with pytest.raises(InputError, match="states must be given for a categorical likelihood"):
         VAE(4, 2, states=3, generator=generator)
     model = VAE(4, 2, widths=(3,), generator=generator)
@@ -299,6 +329,12 @@ def test_a_users_own_modules_fit_and_are_refused_by_name_when_loaded(tmp_path: A
     torch.testing.assert_close(again.decoder.weight, model.decoder.weight)
 
 
+def test_trying_a_users_module_moves_nothing_in_it(generator: torch.Generator) -> None:
+    encoder = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    VAE(4, 2, encoder=encoder, generator=generator)
+    assert encoder[1].num_batches_tracked == 0 and encoder.training
+
+
 def test_an_interrupted_fit_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weight of the divergence, which rises by the update, and what the dimensions carried go on from where they were."""
     x = (torch.rand(40, 5, generator=torch.Generator().manual_seed(0)) < 0.4).float()
@@ -306,7 +342,7 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pyt
     def fitted(name: str, resume: bool = False) -> Any:
         g = torch.Generator().manual_seed(1)
         model = VAE(5, 2, widths=(6,), generator=g)
-        return partita.fit(model, x, ELBO(warm_up=12), steps=10, batch_size=8, out=tmp_path / name, resume=resume, generator=g)
+        return partita.fit(model, x, ELBO(beta_warm_up=12), steps=10, batch_size=8, out=tmp_path / name, resume=resume, generator=g)
 
     whole, advance = fitted("whole"), Session.advance
 

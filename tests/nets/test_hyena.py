@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from partita.core.errors import InputError
 from partita.nets import Hyena
+from partita.nets.fftconv import spectrum
 from partita.nets.hyena import Distilled, ImplicitFilter, distil
 from partita.nets.hyena.distil import Poles, poles_of
 
@@ -18,6 +19,35 @@ def test_filters_do_not_change_with_length_or_declared_maximum(generator: torch.
     u = torch.randn(1, 64, 3, generator=generator)
     for op in ops[1:]:
         torch.testing.assert_close(op(u), ops[0](u), rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_kept_filters_are_made_anew_when_anything_changes(generator: torch.Generator) -> None:
+    """Parameters in place, behind autograd's back too, length, dtype, and the module of the filters itself."""
+    op, u = Hyena(3, 2, generator=generator), torch.randn(1, 300, 3, generator=generator)
+
+    def fresh(length: int) -> Tensor:
+        h = op.filters(length)
+        v, (*gates, _, _) = op.project(u[:, :length].to(h))
+        return op.out(op.operate(v, (*gates, h, spectrum(h, length))).mT)
+
+    for change in (lambda: None, lambda: op.filters.floor.add_(0.1), lambda: op.filters.direct.data.mul_(2), op.double):
+        change()
+        for length in (300, 200, 300, 300):
+            torch.testing.assert_close(op(u[:, :length].to(op.short)), fresh(length), rtol=0, atol=0)
+    before, op.filters = op(u.double()), Given(distil(op, 120, 5).poles)  # type: ignore[assignment]
+    assert not torch.allclose(op(u.double()), before)
+
+
+def test_windows_are_what_the_equation_says(generator: torch.Generator) -> None:
+    """In float64, over many blocks, and where they have faded; no value is subnormal, which would be slow."""
+    filters = ImplicitFilter(5, 1, shortest=0.5, longest=3000.0, generator=generator).double()
+    t = torch.arange(1000, dtype=torch.float64)
+    expected = torch.exp(-t * filters.log_decay.detach().exp()[:, None]) + filters.floor.detach()[:, None]
+    torch.testing.assert_close(filters.window(1000).detach(), expected, rtol=1e-13, atol=0)
+    single = ImplicitFilter(5, 1, shortest=0.5, longest=3000.0, generator=generator)
+    single.floor.data.zero_()
+    assert (single.window(100_000) >= torch.finfo(torch.float32).tiny).all()
 
 
 def test_filters_fade_and_are_about_equally_strong_at_first(generator: torch.Generator) -> None:

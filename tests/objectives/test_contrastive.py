@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 import partita
-from partita.core.errors import InputError, Unsupported
+import partita.objectives.prototypes as prototypes_module
+from partita.core.errors import InputError, PartitaWarning, Unsupported
 from partita.data import as_rows
 from partita.models import RBM, Encoder
 from partita.objectives import PCL
@@ -103,6 +105,46 @@ def test_more_prototypes_than_rows_and_equal_rows(generator: torch.Generator) ->
     assert (found.member < 3).all() and torch.isfinite(proto_nce(v, (found,), torch.arange(12))).all()
 
 
+@pytest.mark.parametrize("start", ["_by_scikit_learn", "_by_faiss"])
+def test_spherical_k_means_by_either_library(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unit centres, each the direction of its points, every point with its nearest, all clouds found, the same for the same seed."""
+    if start == "_by_faiss":
+        pytest.importorskip("faiss")
+    monkeypatch.setattr(prototypes_module, "_start", getattr(prototypes_module, start))
+    draw = np.random.default_rng(0)
+    label = np.repeat(np.arange(3), [300, 200, 40])
+    points = np.eye(4)[label] + 0.1 * draw.standard_normal((540, 4))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    centres, member = spherical_k_means(points, 3, seed=2**31 + 5)
+    again = spherical_k_means(points, 3, seed=2**31 + 5)
+    assert np.array_equal(centres, again[0]) and np.array_equal(member, again[1])
+    assert len({(a, b) for a, b in zip(member, label, strict=True)}) == 3
+    np.testing.assert_array_equal(member, (points @ centres.T).argmax(1))
+    for c in range(3):
+        total = points[member == c].sum(0)
+        np.testing.assert_allclose(centres[c], total / np.linalg.norm(total), atol=1e-12)
+
+
+def test_k_means_that_ran_out_of_rounds_still_ends_on_the_sphere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prototypes_module, "ROUNDS", 1)
+    points = np.random.default_rng(0).standard_normal((500, 3))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn says that it has not converged
+        centres, member = spherical_k_means(points, 20, seed=0)
+    np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1)
+    np.testing.assert_array_equal(member, (points @ centres.T).argmax(1))
+
+
+def test_counts_in_the_slow_copy_are_the_models() -> None:
+    net = torch.nn.BatchNorm1d(3)
+    slow = {name: value.clone() for name, value in net.state_dict().items()}
+    net(torch.randn(4, 3, generator=torch.Generator().manual_seed(0)))
+    after = moved(slow, net, 0.5)
+    assert int(after["num_batches_tracked"]) == 1
+    torch.testing.assert_close(after["running_mean"], net.running_mean / 2)  # type: ignore[operator]
+
+
 def test_the_slow_copy_moves_by_the_rest_of_the_momentum(generator: torch.Generator) -> None:
     model = Encoder(4, 3, widths=(5,), generator=generator)
     slow = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
@@ -162,11 +204,12 @@ def test_without_clusters_the_loss_is_info_nce(generator: torch.Generator) -> No
         assert record["model"] == pytest.approx(record["info_nce"], abs=1e-6) and record["proto_nce"] == 0
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 500])
+@pytest.mark.parametrize("batch_size", [2, 7, 500])
 def test_sizes_that_do_not_fit(batch_size: int, generator: torch.Generator) -> None:
-    """A batch of one, a queue and k larger than the data."""
+    """A queue, a batch and k larger than the data."""
     x, _ = blobs(9, generator)
-    run = session(PCL((50,), queue=10_000, warm_up=1), x, batch_size)
+    with pytest.warns(PartitaWarning, match="clusters must be at most the number of rows, 9; got 50. One for each row"):
+        run = session(PCL((50,), queue=10_000, warm_up=1), x, batch_size)
     for _ in range(12):
         record = run.advance()
         assert all(math.isfinite(value) for value in record.values())
@@ -182,11 +225,25 @@ def test_blobs_are_found_without_labels(generator: torch.Generator) -> None:
     assert len({(int(a), int(b)) for a, b in zip(found.member, label, strict=True)}) == 3
 
 
+def test_a_batch_of_one_is_named(generator: torch.Generator) -> None:
+    x, _ = blobs(9, generator)
+    with pytest.raises(InputError, match=r"a batch must hold at least two rows.*got 1\. Raise batch_size"):
+        session(PCL((2,)), x, 1).advance()
+
+
 def test_wrong_input_is_named(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match="clusters must be a whole number of at least 2"):
         PCL((1,))
     with pytest.raises(InputError, match="temperature must be"):
         PCL(temperature=0.0)
+    with pytest.raises(InputError, match="clusters must be numbers of prototypes side by side"):
+        PCL(10)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="erase must lie in"):
+        ImageMoves((8, 8), erase=1.5)
+    with pytest.raises(InputError, match=r"shape must be \(height, width\)"):
+        ImageMoves((8,))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="keep must lie in"):
+        SequenceMoves((8,), keep=0.0)
     with pytest.raises(Unsupported, match="it is a density and no encoder"):
         partita.fit(RBM(4, 2, generator=generator), torch.ones(8, 4), PCL(), epochs=1, generator=generator)
     with pytest.raises(InputError, match="shape must divide"):

@@ -65,6 +65,21 @@ def test_a_prior_breaks_the_tie_and_its_opposite_turns_it_round() -> None:
     assert rough["nearest"] != Fraction(1, 2) and rough["nearest"] + rough["opposite"] == 1
 
 
+def test_priors_are_not_cut_off_at_64_bits() -> None:
+    """The corners of a cube in four dimensions: 32 edges, so the two constant targets weigh 4^32 each."""
+    corners = np.array(list(product((0, 1), repeat=4)))
+    lunch = no_free_lunch({"nearest": LEARNERS["nearest"], "never": LEARNERS["never"]}, corners, [0, 15])
+    prior = smooth_prior(lunch)
+    edges = [(i, j) for i in range(16) for j in range(i) if int(np.abs(corners[i] - corners[j]).sum()) == 1]
+    expected = [4 ** sum(int(f[i] == f[j]) for i, j in edges) for f in lunch.targets[:50]]
+    assert len(edges) == 32 and prior[:50].tolist() == expected and max(prior) == 4**32
+    errors = lunch.errors(prior)
+    assert errors["never"] == Fraction(1, 2) and 0 < errors["nearest"] < Fraction(1, 10)
+    assert set(lunch.totals().values()) == {lunch.forecast}
+    with pytest.raises(InputError, match="base must be a whole number"):
+        smooth_prior(lunch, base=0.5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -76,6 +91,7 @@ def test_a_prior_breaks_the_tie_and_its_opposite_turns_it_round() -> None:
         ({"domain": np.arange(16), "train": list(range(13))}, "at most 12 points"),
         ({"mass": [0.25] * 4}, "mass must be 4 whole numbers"),
         ({"mass": [2**40] * 4}, "add up to at most"),
+        ({"mass": [2**62] * 4}, "add up to at most"),
         ({"learners": {}}, "at least one learner"),
         ({"learners": {"odd": lambda X, y, new: np.full(len(new), 2)}}, "learner 'odd' must return 2 labels"),
     ],

@@ -1,10 +1,15 @@
 """The commands and their options; each imports what does its work only when it is called."""
 
+import errno
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+from partita.cli import tables
+from partita.cli.options import Json, Kinds, Run, Seed
+from partita.cli.together import Devices, Nodes, Strategy, launched
 
 
 class Commands(TyperGroup):
@@ -17,15 +22,20 @@ class Commands(TyperGroup):
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(130) from None
         except OSError as error:
-            typer.echo(f"Error: {error.strerror or error}: {error.filename}. Choose another place.", err=True)
+            where = "" if error.filename is None else f": {error.filename}"
+            remedy = NO_ROOM if error.errno in FULL else "Choose another place."
+            typer.echo(f"Error: {error.strerror or str(error).splitlines()[0]}{where}. {remedy}", err=True)
             raise typer.Exit(1) from None
         except Exception as error:
-            if not _on_purpose(error) and not _out_of_memory(error):
+            if not _on_purpose(error) and not _out_of_memory(error) and not _unwritten(error):
                 raise
-            typer.echo(f"Error: {TOO_LARGE if _out_of_memory(error) else error}", err=True)
+            text = TOO_LARGE if _out_of_memory(error) else f"{error}. {NO_ROOM}" if _unwritten(error) else error
+            typer.echo(f"Error: {text}", err=True)
             raise typer.Exit(1) from None
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = "Free some space, or choose another place."
 TOO_LARGE = "this needs more memory than there is. Ask for fewer hidden units, chains or rows at once."
 
 
@@ -33,16 +43,17 @@ def _on_purpose(error: Exception) -> bool:
     return any(cls.__module__ == "partita.core.errors" for cls in type(error).__mro__)
 
 
+def _unwritten(error: Exception) -> bool:
+    """Whether a checkpoint could not be written, which its library does not tell as an error of the system."""
+    return type(error).__name__ == "SafetensorError" and "I/O error" in str(error)
+
+
 def _out_of_memory(error: Exception) -> bool:
     torch_says = ("not enough memory", "allocate memory", "Storage size calculation overflowed")
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(text in str(error) for text in torch_says))
 
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-
-Run = Annotated[Path, typer.Argument(help="Folder of a run, as partita fit made it.", metavar="RUN")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0, max=2**63 - 1)]
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _version(asked: bool) -> None:
@@ -60,7 +71,7 @@ def partita(
     """Fit, sample and honestly score probability models whose normaliser is intractable."""
 
 
-@app.command(epilog="Example: partita fit rbm digits --minutes 1 --set hidden=100 --set learning_rate=0.05")
+@app.command(epilog="Example: partita fit rbm digits --minutes 1 --set hidden=100 --set learning_rate=0.05 --devices 2")
 def fit(
     model: Annotated[str | None, typer.Argument(help="A family: partita models lists them.")] = None,
     data: Annotated[str | None, typer.Argument(help="A name (partita data lists them) or a file.")] = None,
@@ -70,22 +81,32 @@ def fit(
     seed: Seed = 0,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run, bit for bit; needs nothing else.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; may be given often.", metavar="KEY=VALUE")] = None,
+    column: Kinds = None,
+    guard: Annotated[str | None, typer.Option(help="Where the fit diverges: stop, or rollback to go on with half the rate.")] = None,
+    devices: Devices = None,
+    nodes: Nodes = 1,
+    strategy: Strategy = "ddp",
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar, only the result.")] = False,
     page: Annotated[bool, typer.Option("--report/--no-report", help="Whether to write report.html into the run.")] = True,
 ) -> None:
     """Fit a model to data, save the run, and score it on rows it has not seen."""
-    given = {"MODEL": model, "DATA": data, "--out": out, "--minutes": minutes, "--epochs": epochs, "--set": settings}
+    given = {"MODEL": model, "DATA": data, "--out": out, "--minutes": minutes, "--epochs": epochs, "--set": settings,
+             "--column": column, "--guard": guard}  # fmt: skip
     said = [name for name, value in given.items() if value is not None]
     if resume is not None and said:
         raise typer.BadParameter(f"goes alone; leave out {', '.join(said)}.", param_hint="--resume")
     if resume is None and (model is None or data is None):
         raise typer.BadParameter("are needed, as in: partita fit rbm digits.", param_hint="MODEL and DATA")
     from partita.cli import fit as command
+    from partita.cli.values import parse_columns
 
-    budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs}.items() if value is not None}
-    plan = command.resumed(resume) if resume is not None else command.planned(str(model), str(data), out, settings or [], budget, seed)
-    command.carry_out(plan, as_json=as_json, quiet=quiet, page=page)
+    asked = parse_columns(column or [], "fit")
+    budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs, "guard": guard}.items() if value is not None}
+    what = (str(model), str(data), out, settings or [], budget, seed, asked)
+    with launched(devices, nodes, strategy) as fabric:
+        plan = command.resumed(resume) if resume is not None else command.planned(*what)
+        command.carry_out(plan, fabric=fabric, as_json=as_json, quiet=quiet, page=page)
 
 
 @app.command(epilog="Example: partita evaluate runs/rbm-digits-1 --evaluator sandwich")
@@ -96,19 +117,23 @@ def evaluate(
     evaluator: Annotated[str, typer.Option(help="auto, enumeration, sandwich, bridge, ais, reverse-ais, iwae-K, filter-K, ...")] = "auto",
     bits: Annotated[bool, typer.Option("--bits", help="Also in bits per dimension.")] = False,
     seed: Seed = 0,
+    devices: Devices = None,
+    nodes: Nodes = 1,
+    strategy: Strategy = "ddp",
     as_json: Json = False,
 ) -> None:
     """Mean log-likelihood per row, with what kind of number it is and how far to trust it."""
     from partita.cli import evaluate as command
 
-    command.report(run, data, split, evaluator, bits=bits, seed=seed, as_json=as_json)
+    with launched(devices, nodes, strategy):
+        command.report(run, data, split, evaluator, bits=bits, seed=seed, as_json=as_json)
 
 
 @app.command(epilog="Example: partita sample runs/rbm-digits-1 -n 64 --out draws.csv --png draws.png")
 def sample(
     run: Run,
     n: Annotated[int | None, typer.Option("-n", "--number", help="How many draws; 64 rows, or 1 sequence, if not given.")] = None,
-    out: Annotated[Path | None, typer.Option(help=".npz, .npy or .csv, .txt for text; RUN/samples-N if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help=".csv, .parquet, .npz or .npy, .txt for text; RUN/samples-N if not given.")] = None,
     burn_in: Annotated[int | None, typer.Option(help="Steps of each chain; exact draws or 1000 if not given.")] = None,
     png: Annotated[Path | None, typer.Option(help="Also a picture, where rows are images.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Text that a model of text goes on from.")] = None,
@@ -153,6 +178,7 @@ def compare(
     minutes: Annotated[float | None, typer.Option(help="Time for all families together, or for each objective.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data, for each, in place of minutes.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value for all or family.key=value.", metavar="KEY=VALUE")] = None,
+    column: Kinds = None,
     evaluator: Annotated[str, typer.Option(help="How log Z is computed, the same way for all; as in partita evaluate.")] = "auto",
     png: Annotated[Path | None, typer.Option(help="With --model: also the figure as a picture; needs kaleido.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the comparison of families in this folder; needs nothing else.")] = None,
@@ -163,7 +189,7 @@ def compare(
 ) -> None:
     """Fit families of models, or one by several objectives, and score all on the same rows: one leaderboard."""
     given = {"DATA": data, "--models": models, "--model": model, "--objectives": objectives, "--out": out, "--minutes": minutes,
-             "--epochs": epochs, "--set": settings, "--png": png}  # fmt: skip
+             "--epochs": epochs, "--set": settings, "--png": png, "--column": column}  # fmt: skip
     said = [name for name, value in given.items() if value is not None]
     if resume is not None and said:
         raise typer.BadParameter(f"goes alone; leave out {', '.join(said)}.", param_hint="--resume")
@@ -172,6 +198,8 @@ def compare(
     by_objective = model is not None or objectives is not None
     if by_objective and models is not None:
         raise typer.BadParameter("goes without --model and --objectives, which compare within one family.", param_hint="--models")
+    if column is not None and by_objective:
+        raise typer.BadParameter("goes without --model and --objectives, which are about columns of one sort.", param_hint="--column")
     if png is not None and not by_objective:
         raise typer.BadParameter("goes with --model or --objectives; families have report.html.", param_hint="--png")
     if by_objective:
@@ -184,7 +212,7 @@ def compare(
     from partita.cli import compare_families as families
 
     names = [name.strip() for name in (models or "").split(",") if name.strip()]
-    asked = families.Asked(str(data), names, settings or [], minutes, epochs, evaluator, seed)
+    asked = families.Asked(str(data), names, settings or [], minutes, epochs, evaluator, seed, column or [])
     families.report(asked if resume is None else families.resumed(resume), out or resume, page=page, as_json=as_json, quiet=quiet)
 
 
@@ -198,21 +226,6 @@ def report(
     from partita.cli import report as command
 
     command.report(folder, out, as_json=as_json)
-
-
-@app.command(epilog="Example: partita impute runs/ppca-table-1 table-with-gaps.csv --out filled.csv")
-def impute(
-    run: Run,
-    data: Annotated[Path, typer.Argument(help="A file with missing values: empty cells or NaN.")],
-    out: Annotated[Path | None, typer.Option(help=".csv, .npy or .npz; DATA-imputed beside the file if not given.")] = None,
-    how: Annotated[str, typer.Option(help="auto, mean, mode or draw.")] = "auto",
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Fill the missing values of a file from what its rows do hold; columns keep their names and order."""
-    from partita.cli import impute as command
-
-    command.report(run, data, out, how, seed=seed, as_json=as_json)
 
 
 @app.command(epilog="Example: partita models --grid")
@@ -232,3 +245,6 @@ def data(as_json: Json = False) -> None:
     from partita.cli import lists as command
 
     command.data(as_json)
+
+
+app.add_typer(tables.app)

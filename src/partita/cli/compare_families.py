@@ -12,7 +12,7 @@ import typer
 from partita.cli import leaderboard, show
 from partita.cli.fit import describe_data
 from partita.cli.runs import free_path, short_name
-from partita.cli.values import DATA_KEYS, parse_value
+from partita.cli.values import DATA_KEYS, parse_columns, parse_value
 from partita.core.checks import check_count, check_real
 from partita.core.errors import PartitaError, RunError, invalid
 from partita.data import Dataset
@@ -40,6 +40,7 @@ class Asked:
         epochs: For each, in place of minutes.
         evaluator: Of log Z.
         seed: Of every contender alike.
+        columns: ``name=kind``, of columns of a table.
     """
 
     data: str
@@ -49,12 +50,14 @@ class Asked:
     epochs: int | None = None
     evaluator: str = "auto"
     seed: int = 0
+    columns: list[str] = field(default_factory=list)
 
     @property
     def command(self) -> str:
         """What asks for the same again."""
         words = ["partita", "compare", self.data, *(["--models", ",".join(self.models)] if self.models else [])]
         words += [word for pair in self.settings for word in ("--set", pair)]
+        words += [word for pair in self.columns for word in ("--column", pair)]
         options = {"minutes": self.minutes, "epochs": self.epochs, "evaluator": self.evaluator, "seed": self.seed}
         return shlex.join([*words, *(f"--{name}={value}" for name, value in options.items() if value is not None)])
 
@@ -65,7 +68,8 @@ def report(asked: Asked, out: Path | None, *, page: bool = True, as_json: bool =
     of_families, options, of_data = sort_pairs(asked.settings)
     binarize = of_data.get("binarize", "auto")
     evaluator = named_evaluator(asked.evaluator, "compare")
-    dataset = load_data(asked.data, binarize="none" if binarize is None else binarize, words=True, missing=True)
+    dataset = load_data(asked.data, binarize="none" if binarize is None else binarize, words=True, missing=True,
+                        asked=parse_columns(asked.columns, "compare") or None)  # fmt: skip
     contenders, left_out = contenders_by_family(asked.models, of_families, dataset)
     if not contenders:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())

@@ -20,7 +20,6 @@ DIAGNOSTICS = {
     "overlap": "overlap",
     "rhat": "R-hat",
     "ess_of_rows": "effective draws of a row, median",
-    "active_units": "active latent dimensions",
     "chains": "chains",
     "per_step": "log-likelihood per step",
     "steps": "steps",
@@ -59,4 +58,5 @@ def _lines(q: Quantity, per_dimension: Quantity | None, discrete: bool) -> list[
     if log_z is not None:
         lines.append(["log Z", f"{log_z.value:.3f} {show.interval(log_z)}".rstrip()])
     lines += [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if name in q.details]
-    return [*lines, ["verdict", show.verdict(q)]]
+    use = show.latent_use(q)
+    return [*lines, *([["latent dimensions", use]] if use else []), ["verdict", show.verdict(q)]]

@@ -3,7 +3,7 @@
 import shlex
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,16 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import Opened, free_path, short_name
+from partita.cli.runs import Opened, free_path, schema_of, short_name
 from partita.cli.values import sort_settings
-from partita.core import descriptions, rng
+from partita.core import descriptions, processes, rng
 from partita.core.errors import RunError
+from partita.core.laws import in_words
 from partita.core.protocols import Model, Objective, Update
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
 from partita.data.corpus import open_dataset
+from partita.data.mixed import TABLES
 from partita.training import PartitaWarning, Run, checkpoint, fit, load
 from partita.training.encoding import Encoding
 from partita.training.families import family_named
@@ -53,12 +55,15 @@ class Plan:
     resume: bool = False
 
 
-def planned(model: str, source: str, out: Path | None, pairs: list[str], budget: dict[str, Any], seed: int) -> Plan:
+def planned(
+    model: str, source: str, out: Path | None, pairs: list[str], budget: dict[str, Any], seed: int, asked: dict[str, str] | None = None
+) -> Plan:
     """A new fit from what was said on the command line."""
     family = family_named(model)
     said = sort_settings(family, pairs)
     binarize = said.data.get("binarize", "auto")
-    how = {"words": family.takes_words(said.family), "missing": family.missing, "reading": family.reading(said.family)}
+    words = family.takes_words(said.family) or Path(source).suffix.lower() in TABLES
+    how = {"words": words, "missing": family.missing, "reading": family.reading(said.family), "asked": asked}
     dataset = open_dataset(source, binarize="none" if binarize is None else binarize, **how)
     encoding = Encoding.fit(dataset.train, family.encoding_kind(dataset.train, said.family))
     train, validation = encoded_parts(dataset, encoding, seed)
@@ -82,8 +87,9 @@ def resumed(folder: Path) -> Plan:
     if data is None or not {"encoding", "seed", "family", "command", "steps", "fit", "objective"} <= config.keys():
         remedy = "Resume it in Python, with partita.fit(..., resume=True)."
         raise RunError(f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data and settings. {remedy}")
-    words = config["encoding"].get("kind") == "category"
-    how = {"words": words, "missing": family_named(config["family"]["name"]).missing, "reading": data.get("reading")}
+    words = config["encoding"].get("kind") in ("category", "mixed")
+    how = {"words": words, "missing": family_named(config["family"]["name"]).missing, "reading": data.get("reading"),
+           "asked": schema_of(data)}  # fmt: skip
     dataset = open_dataset(data["source"], binarize=data["binarize"] or "none", **how)
     if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
         now, then = f"{len(dataset.train)} x {dataset.train.width}", " x ".join(map(str, data["rows"]))
@@ -97,12 +103,13 @@ def resumed(folder: Path) -> Plan:
     return Plan(build_model(config), objective, dataset, train, validation, encoding, options, about, folder, generator, resume=True)
 
 
-def carry_out(plan: Plan, *, as_json: bool, quiet: bool, page: bool = True) -> None:
-    """Train, say what was saved, score on held-out rows, write the page about it."""
-    talk = not (as_json or quiet)
+def carry_out(plan: Plan, *, fabric: Any = None, as_json: bool, quiet: bool, page: bool = True) -> None:
+    """Train, say what was saved, score on held-out rows, write the page about it; of several processes only the one that leads writes."""
+    talk, team = not (as_json or quiet), processes.current()
+    plan = replace(plan, folder=team.told(plan.folder))
     if talk:
         typer.echo(data_card(plan))
-    run = _finished(plan) or train(plan, talk)
+    run = _finished(plan) or train(plan, talk, fabric)
     for text in run.cautions:
         show.caution(text)
     if run.stopped == "interrupted":
@@ -110,7 +117,7 @@ def carry_out(plan: Plan, *, as_json: bool, quiet: bool, page: bool = True) -> N
         raise typer.Exit(130)
     split = "train" if plan.dataset.test is None else "test"
     q = score(plan, run, split)
-    written = _write_page(plan, run, split, q) if page else None
+    written = _write_page(plan, run, split, q) if page and team.leads else None
     if as_json:
         result = {"run": str(plan.folder), "stopped": run.stopped, "steps": run.steps, "split": split, "cautions": run.cautions}
         show.print_json({**result, "log_likelihood": show.quantity_json(q), "report": None if written is None else str(written)})
@@ -122,19 +129,23 @@ def data_card(plan: Plan) -> str:
     """Two lines about the data and the model: rows for each purpose, columns, kind."""
     data, kind = plan.dataset, KINDS_IN_WORDS.get(plan.encoding.kind, plan.encoding.kind)
     kind = f"{kind} ({data.train.binarize} binarisation)" if data.train.binarize is not None else kind
+    kind = f"mixed ({in_words(plan.encoding.laws)})" if plan.encoding.laws else kind
     held_out = {"to validate": plan.validation, "to test": data.test}
     counts = [f"{len(plan.train)} rows to learn from", *(f"{len(rows)} {what}" for what, rows in held_out.items() if rows is not None)]
     return f"{data.name}: {', '.join(counts)}; {data.train.width} columns, {kind}.\nModel: {plan.model.title()}."
 
 
-def train(plan: Plan, talk: bool) -> Run:
+def train(plan: Plan, talk: bool, fabric: Any = None) -> Run:
     """The fit itself; a second Ctrl-C ends it at once, and says what the last save holds."""
     about = {"about": plan.about, "out": plan.folder, "resume": plan.resume}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # shown below, as plain lines
             return fit(plan.model, plan.train, plan.objective, validation=plan.validation, progress=talk, generator=plan.generator,
-                       log_jacobian=plan.encoding.log_jacobian, **about, **plan.options)  # fmt: skip
+                       log_jacobian=plan.encoding.mean_log_jacobian(plan.validation), fabric=fabric, **about, **plan.options)  # fmt: skip
+    except processes.LostProcess as error:
+        saved = f"The last save is in {plan.folder}. Go on with: partita fit --resume {plan.folder}"
+        raise RunError(f"fit: {error}. {saved}") from None
     except KeyboardInterrupt:
         if (plan.folder / "checkpoints" / "last.safetensors").exists():
             typer.echo(f"Stopped at once; the last save is in {plan.folder}. Go on with: partita fit --resume {plan.folder}", err=True)
@@ -171,6 +182,8 @@ def _print_result(plan: Plan, run: Run, split: str, q: Quantity, page: Path | No
     typer.echo(f"{what}: {q}")
     if "per_step" in q.details:
         typer.echo(f"Per step: {q.details['per_step']:.4f} nats, over {q.details['steps']} steps")
+    if use := show.latent_use(q):
+        typer.echo(f"Latent dimensions: {use}.")
     typer.echo(show.meaning(q) if q.kind == "exact" else f"{show.meaning(q)}\nVerdict {show.verdict(q)}.")
     typer.echo(f"Saved in {plan.folder}" + ("" if page is None else f", with a report: {page}"))
     typer.echo(f"Next: partita evaluate {plan.folder}\n      partita sample {plan.folder} -n 64")
@@ -181,6 +194,7 @@ def describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
     base, colon, array = source.rpartition(":")
     path = Path(source) if not colon or Path(source).exists() else Path(base)
     found = f"{path.resolve()}{colon + array if path != Path(source) else ''}" if path.is_file() else source
+    schema = getattr(dataset.train, "schema", None)
     return {
         "name": dataset.name,
         "source": found,
@@ -189,4 +203,5 @@ def describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
         "shape": None if dataset.shape is None else list(dataset.shape),
         "columns": None if dataset.columns is None else list(dataset.columns),
         **({} if dataset.reading is None else {"reading": dataset.reading}),
+        **({} if schema is None else {"schema": schema.as_json()}),
     }

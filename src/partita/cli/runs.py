@@ -11,8 +11,9 @@ from partita.core import rng
 from partita.core.checks import check_choice
 from partita.core.errors import DataError, RunError
 from partita.core.quantity import Quantity
-from partita.data import Dataset, Rows
+from partita.data import Dataset, Rows, Schema
 from partita.data.corpus import open_dataset
+from partita.evaluators import likelihood
 from partita.training import Run, load
 from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding
@@ -34,20 +35,36 @@ class Opened:
         source = name or self.data.get("source")
         if source is None:
             raise RunError(f"evaluate: DATA must be given for {self.run.folder}, whose config names none.")
-        how = {"words": self.encoding.kind == "category", "missing": "missing" in self.run.model.offers}
+        words = self.encoding.kind in ("category", "mixed")
+        how = {"words": words, "missing": "missing" in self.run.model.offers, "asked": schema_of(self.data)}
         return open_dataset(source, binarize=self.data.get("binarize") or "none", reading=self.data.get("reading"), **how)
 
     def score(self, rows: Rows, evaluator: Any, generator: Any) -> Quantity:
         """Mean log-likelihood per row in the units of the data."""
-        x = split_table(rows)
+        if isinstance(rows, Rows) and len(rows) * rows.width > likelihood.CELLS_AT_ONCE:
+            return likelihood.in_parts(self.run.model, rows, evaluator, lambda x, known: self._score(x.double().numpy(), known, generator),
+                                       generator=generator)  # fmt: skip
+        return self._score(split_table(rows), evaluator, generator)
+
+    def _score(self, x: np.ndarray, evaluator: Any, generator: Any) -> Quantity:
         return evaluate_encoded(self.run.model, self.encoding, x, evaluator=evaluator, generator=generator)
+
+
+def schema_of(data: dict[str, Any]) -> Schema | None:
+    """What the columns of a run's table hold, as its config says; None where it says nothing."""
+    return Schema.from_json(data["schema"]) if data.get("schema") else None
 
 
 def open_run(folder: Path) -> Opened:
     """A saved run, ready to be used."""
     run = load(folder)
+    if "embeds" in run.model.offers:
+        remedy = "Use it in Python, with partita.load or partita.estimators.load."
+        raise RunError(f"RUN must hold a density; {folder} holds {run.model.title()}, which embeds rows and scores none. {remedy}")
     encoding = Encoding.from_json(run.config.get("encoding"), run.model.support.width)
-    return Opened(run, encoding, run.config.get("data") or {})
+    made_in_python = run.config.get("estimator") or {}
+    known = {name: made_in_python[name] for name in ("columns", "schema") if made_in_python.get(name)}
+    return Opened(run, encoding, run.config.get("data") or known)
 
 
 def pick_split(dataset: Dataset, split: str) -> Rows:

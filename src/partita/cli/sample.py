@@ -7,16 +7,18 @@ import numpy as np
 import typer
 
 from partita.cli import pictures, show
-from partita.cli.runs import Opened, free_path, open_run
+from partita.cli.runs import Opened, free_path, open_run, schema_of
 from partita.core import capability, rng
 from partita.core.checks import check_count
 from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, Model
+from partita.data.schema import Column, column_names
+from partita.data.write import check_ending, plain_columns, write_columns
 from partita.diagnostics import ChainReport
 from partita.samplers import run as run_chains
 from partita.training.encoded import draw_rows
+from partita.training.encoding import CUT
 
-ENDINGS = (".npz", ".npy", ".csv")
 DIAGNOSED = 64  # chains that are followed further to see whether they mixed
 FOLLOWED = 100  # steps
 
@@ -25,13 +27,16 @@ def report(folder: Path, n: int, out: Path | None, burn_in: int | None, png: Pat
     """Draw, write, preview, diagnose."""
     check_count("sample", "-n", n)
     opened = open_run(folder)
-    path = _check_path(free_path(folder / "samples", ".npz") if out is None else out)
+    words = bool(opened.encoding.labels) or opened.encoding.kind == "mixed"
+    path = free_path(folder / "samples", ".csv" if words else ".npz") if out is None else check_ending(out, "sample")
     generator = rng.keyed(seed, 3)
     model = opened.run.model
     z = draw_rows(model, n, burn_in, generator)
     x = opened.encoding.decode(z.double().numpy())
     chains = None if _exact(model, burn_in) else _diagnose(model, z, generator)
-    _write(path, opened.encoding.in_words(x), opened.data.get("columns"))
+    small = x.astype(np.int8) if np.isin(x, (-1, 0, 1)).all() else x
+    columns = _columns(opened, x)
+    write_columns(check_ending(path, "sample", columns), columns, small, header=opened.data.get("columns") is not None)
     if png is not None:
         pictures.write_png(png, pictures.sheet(x, _shape(opened, "sample --png")))
     if as_json:
@@ -52,28 +57,19 @@ def _diagnose(model: Any, z: Any, generator: Any) -> ChainReport:
     return run_chains(model, capability.default("sampler", model), z[:DIAGNOSED], draws=FOLLOWED, generator=generator).report
 
 
-def _check_path(path: Path) -> Path:
-    if path.suffix.lower() not in ENDINGS:
-        raise invalid("sample", "--out", f"end in one of {' '.join(ENDINGS)}", str(path))
-    return path
-
-
 def _shape(opened: Opened, owner: str) -> tuple[int, ...]:
     if not opened.data.get("shape"):
         raise invalid(owner, "RUN", "have rows that are images", f"{opened.data.get('name', 'data')!r}, whose rows have no shape")
     return tuple(opened.data["shape"])
 
 
-def _write(path: Path, x: np.ndarray, columns: list[str] | None) -> None:
-    """Whole numbers as small integers, others as they are; names of columns where they are known."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    words = x.dtype.kind == "U"
-    x = x.astype(np.int8) if not words and np.isin(x, (-1, 0, 1)).all() else x
-    if path.suffix.lower() == ".npy":
-        np.save(path, x)
-    elif path.suffix.lower() == ".npz":
-        names: dict[str, Any] = {} if columns is None else {"columns": np.array(columns)}
-        np.savez_compressed(path, x=x, **names)
-    else:
-        kind = "%s" if words else "%d" if x.dtype == np.int8 else "%.9g"
-        np.savetxt(path, x, fmt=kind, delimiter=",", header=",".join(columns or []), comments="")
+def _columns(opened: Opened, x: np.ndarray) -> list[Column]:
+    """What draws are written as: as the run's table had them, where it is known."""
+    schema, labels = schema_of(opened.data), opened.encoding.labels
+    if labels:
+        names = opened.data.get("columns") or column_names(x.shape[1])
+        worded = [True] * len(names) if schema is None else [bool(column.labels) for column in schema.used]
+        plain = plain_columns(names, x) if schema is None else schema.used
+        return [Column(name, "category", "string", labels=labels) if words else column
+                for name, words, column in zip(names, worded, plain, strict=True)]  # fmt: skip
+    return plain_columns(opened.data.get("columns"), x) if schema is None or opened.encoding.kind in CUT else list(schema.used)

@@ -7,9 +7,9 @@ from typing import Any
 import typer
 
 from partita.core.quantity import Quantity
-from partita.report.words import interval, meaning, verdict
+from partita.report.words import interval, latent_use, meaning, verdict
 
-__all__ = ["as_json_text", "caution", "grid", "interval", "meaning", "print_json", "quantity_json", "table", "verdict"]
+__all__ = ["as_json_text", "caution", "grid", "interval", "latent_use", "meaning", "print_json", "quantity_json", "table", "verdict"]
 
 
 def quantity_json(q: Quantity) -> dict[str, Any]:
@@ -19,6 +19,8 @@ def quantity_json(q: Quantity) -> dict[str, Any]:
     result = {**{name: getattr(q, name) for name in names}, "details": details}
     if isinstance(q.details.get("log_z"), Quantity):
         result["log_z"] = quantity_json(q.details["log_z"])
+    if "kl_per_dimension" in q.details:
+        result["kl_per_dimension"] = q.details["kl_per_dimension"].tolist()
     return result
 
 

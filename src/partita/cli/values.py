@@ -4,7 +4,9 @@ import json
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from partita.core.checks import check_choice
 from partita.core.errors import invalid
+from partita.data.schema import KINDS
 from partita.training import Settings
 from partita.training.families import Family, unknown_setting
 
@@ -34,6 +36,22 @@ def parse_value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def parse_columns(pairs: list[str], owner: str) -> dict[str, str]:
+    """``--column name=kind``: kinds by name; a name may itself have an equals sign, a kind has none.
+
+    >>> parse_columns(["age=count", "a=b=real"], "fit")
+    {'age': 'count', 'a=b': 'real'}
+    """
+    found = {}
+    for pair in pairs:
+        name, equals, kind = pair.rpartition("=")
+        if not equals or not name:
+            raise invalid(owner, "--column", "be name=kind", repr(pair), "As in --column age=count.")
+        check_choice(owner, f"--column {name}", kind, KINDS)
+        found[name] = kind
+    return found
 
 
 def sort_settings(family: Family, pairs: list[str]) -> Sorted:

@@ -87,7 +87,9 @@ NEEDS: dict[str, Need] = {
     "discrete_latents": Need(
         lambda m: "discrete_latents" in getattr(m, "offers", ()), "it has no discrete latent variables with an evidence bound to estimate"
     ),
-    "doubly": Need(lambda m: "doubly" in getattr(m, "offers", ()), "its proposal is not one normal for all latent variables at once"),
+    "doubly": Need(
+        lambda m: "doubly" in getattr(m, "offers", ()), "it is no VAE, whose proposal is one normal for all latent variables at once"
+    ),
     "filters": Need(lambda m: "filters" in getattr(m, "offers", ()), "its latent variables do not come step by step along a sequence"),
     "latent_energy": Need(lambda m: "latent_energy" in getattr(m, "offers", ()), "its latent variables are not real with a known prior"),
     "embeds": Need(lambda m: "embeds" in getattr(m, "offers", ()), "it is a density and no encoder"),
@@ -112,8 +114,8 @@ PARTS: dict[str, Part] = {
     "OnlineEM": Part("objective", ("em",), "partita.objectives:OnlineEM", "ExactLikelihood", None),
     "ExactLikelihood": Part("objective", ("exact",), "partita.objectives:ExactLikelihood", "PCD", ("cheap_exact",)),
     "Adversarial": Part("objective", ("generates",), "partita.objectives:Adversarial", "ExactLikelihood"),
-    "ELBO": Part("objective", ("latent", "reparameterised"), "partita.objectives:ELBO", "ExactLikelihood"),
-    "IWAEBound": Part("objective", ("latent", "reparameterised"), "partita.objectives:IWAEBound", "ExactLikelihood", None),
+    "ELBO": Part("objective", ("latent", "reparameterised"), "partita.objectives:ELBO", "DiscreteELBO or ExactLikelihood"),
+    "IWAEBound": Part("objective", ("latent", "reparameterised"), "partita.objectives:IWAEBound", "DiscreteELBO or ExactLikelihood", None),
     "DiscreteELBO": Part("objective", ("latent", "discrete_latents"), "partita.objectives:DiscreteELBO", "ELBO or ExactLikelihood"),
     "FIVO": Part("objective", ("latent", "filters"), "partita.objectives:FIVO", "IWAEBound", None),
     "PCL": Part("objective", ("embeds",), "partita.objectives:PCL", "ExactLikelihood"),
@@ -155,6 +157,7 @@ MODELS: dict[str, str] = {
     "Flow": "partita.models:Flow",
     "Autoregressive": "partita.models:Autoregressive",
     "MaskedAutoregressive": "partita.models:MaskedAutoregressive",
+    "MixedAutoregressive": "partita.models:MixedAutoregressive",
     "VAE": "partita.models:VAE",
     "SigmoidBelief": "partita.models:SigmoidBelief",
     "VRNN": "partita.models:VRNN",
@@ -180,7 +183,16 @@ def require(part: str, model: Any) -> None:
     """Raise :class:`Unsupported` unless ``part`` runs on ``model``."""
     reason = reason_against(part, model)
     if reason is not None:
-        raise Unsupported(f"{part} cannot run on {_title(model)}: {reason}. Use {PARTS[part].instead} instead.")
+        raise Unsupported(f"{part} cannot run on {_title(model)}: {reason}. Use {nearest(part, model)} instead.")
+
+
+def nearest(part: str, model: Any) -> str:
+    """What runs in a part's place: of those that its row names the ones that do, else the first of its role that does."""
+    row = PARTS[part]
+    named = [name for name in row.instead.split(" or ") if name in PARTS and reason_against(name, model) is None]
+    if named:
+        return " or ".join(named)
+    return next((name for name, other in PARTS.items() if other.role == row.role and reason_against(name, model) is None), row.instead)
 
 
 def require_need(need: str, owner: str, model: Any, instead: str) -> None:

@@ -3,6 +3,7 @@
 from partita.data.files import Splits, read
 from partita.data.named import Dataset, Entry, load, names
 from partita.data.rows import Rows, as_rows
+from partita.data.schema import Column, Schema
 from partita.data.streams import Sequences
 
-__all__ = ["Dataset", "Entry", "Rows", "Sequences", "Splits", "as_rows", "load", "names", "read"]
+__all__ = ["Column", "Dataset", "Entry", "Rows", "Schema", "Sequences", "Splits", "as_rows", "load", "names", "read"]

@@ -53,15 +53,16 @@ class Reading:
 
 
 def open_dataset(
-    source: str, *, binarize: Any = "auto", words: bool = False, missing: bool = False, reading: dict[str, Any] | None = None
-) -> Dataset:
+    source: str, *, binarize: Any = "auto", words: bool = False, missing: bool = False, asked: Any = None,
+    reading: dict[str, Any] | None = None,
+) -> Dataset:  # fmt: skip
     """Tables as rows; with a ``reading``, the settings of :class:`Reading`, streams and text as sequences too."""
     if reading is None:
-        return load(source, binarize=binarize, words=words, missing=missing)
-    return load_sequences(source, Reading(**reading), binarize=binarize)
+        return load(source, binarize=binarize, words=words, missing=missing, asked=asked)
+    return load_sequences(source, Reading(**reading), binarize=binarize, words=words, asked=asked)
 
 
-def load_sequences(source: str, reading: Reading, *, binarize: Any = "auto") -> Dataset:
+def load_sequences(source: str, reading: Reading, *, binarize: Any = "auto", words: bool = False, asked: Any = None) -> Dataset:
     """Data for models of sequences, with how they were read; tables come as rows.
 
     Text and other streams, such as one column of numbers in the order of time, are cut into windows: the first 80 % to learn from,
@@ -79,20 +80,20 @@ def load_sequences(source: str, reading: Reading, *, binarize: Any = "auto") -> 
         if set(found) == {"bytes"}:
             made = Reading(reading.length, "bytes", reading.encoding)
             return _stream(source, np.load(path)["bytes"], made, 256)
-    if path is not None and path.suffix.lower() in SERIES and reading.length is not None:
-        series = _series(path)
+    if path is not None and path.suffix.lower() in SERIES and reading.length is not None and not asked:
+        series = _series(path, words)
         if series is not None:
             return _stream(source, series, Reading(reading.length, reading.tokens, reading.encoding))
-    return load(source, binarize=binarize)
+    return load(source, binarize=binarize, words=words, asked=asked)
 
 
 def _path(source: str) -> Path | None:
     return Path(source) if Path(source).is_file() or Path(source).suffix else folder.path_of(source)
 
 
-def _series(path: Path) -> np.ndarray | None:
+def _series(path: Path, words: bool = False) -> np.ndarray | None:
     """The numbers of a file that holds but one column of them; None for a table."""
-    found = read(path)
+    found = read(path, words=words)
     alone = found.labels is None and found.weight is None and (found.train.ndim == 1 or found.train.shape[1:] == (1,))
     return found.train.reshape(-1) if alone else None
 

@@ -1,7 +1,8 @@
 """Numbers in lines of text: the quick way through NumPy, and a slow, careful one where that fails and a reason is owed."""
 
 import csv
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -9,18 +10,21 @@ import numpy as np
 
 from partita.core.errors import DataError
 from partita.data.labels import Labels, letters, numbered
+from partita.data.schema import Series, column_names, number_type
 from partita.data.sequences import looks_like_sequences
 from partita.data.tables import Columns, not_numeric
 
 DELIMITERS = (";", "\t", ",")
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+TRUTH = {"true": 1.0, "false": 0.0}
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?$")
 
 
 def read_delimited(path: Path) -> tuple[np.ndarray, Columns]:
     """A table of float64 with the names in its first line, if that is not all numbers; missing values become NaN."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
         first = next((line for line in stream if line.strip()), "")
-    delimiter = next((mark for mark in DELIMITERS if mark in first), "," if path.suffix.lower() == ".csv" else None)
+    delimiter = delimiter_of(path)
     fields = next(_records([first.lstrip("# ")], delimiter), [])
     columns = None if all(map(_is_number, fields)) else tuple(fields)
     try:
@@ -36,29 +40,83 @@ def read_words(path: Path) -> tuple[np.ndarray, Columns, Labels]:
     """A table whose columns may be words, each word a number (:mod:`partita.data.labels`), with names in its first line unless that
     looks like the others; lines of one word of one length are sequences, a column for each letter.
     """
+    records = _all_records(path)
+    if looks_like_sequences(records):
+        return letters((record[0] for record in records), f"load: {path}")[0], None, letters((r[0] for r in records), str(path))[1]
+    series, columns = _columns_of(path, records)
+    labels = {number: word for one in series for number, word in one.labels.items()}
+    return np.stack([one.values for one in series], 1), columns, labels
+
+
+def holds_sequences(path: Path) -> bool:
+    """Whether the lines are words of one length, without numbers among them or marks between."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        first = next((line.strip() for line in stream if line.strip()), "")
+    alone = not any(mark in first for mark in (*DELIMITERS, " ")) and not _is_number(first)
+    return alone and looks_like_sequences(_all_records(path))
+
+
+def read_series(path: Path) -> tuple[list[Series], Columns]:
+    """The columns of a table, numbers or words, and their names, if the first line gives them."""
+    return _columns_of(path, _all_records(path))
+
+
+def read_cells(path: Path) -> tuple[list[list[str]], bool]:
+    """The fields of a table as they are written, and whether the first line names columns."""
+    records = _all_records(path)
+    return records, _has_header(records)
+
+
+def delimiter_of(path: Path) -> str | None:
+    """What parts the fields of a file; None for white space."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
         first = next((line for line in stream if line.strip()), "")
-    delimiter = next((mark for mark in DELIMITERS if mark in first), "," if path.suffix.lower() == ".csv" else None)
+    return next((mark for mark in DELIMITERS if mark in first), "," if path.suffix.lower() == ".csv" else None)
+
+
+def is_missing(field: str) -> bool:
+    """Whether a field stands for no value.
+
+    >>> is_missing(""), is_missing("NaN"), is_missing("0")
+    (True, True, False)
+    """
+    return field.lower() in MISSING
+
+
+def _all_records(path: Path) -> list[list[str]]:
+    delimiter = delimiter_of(path)
     with path.open(encoding="utf-8-sig", newline="") as stream:
         records = [record for record in _records(stream, delimiter) if record]
     if not records:
         raise DataError(f"load: {path} must hold rows; got none. Write it again.")
-    if looks_like_sequences(records):
-        return letters((record[0] for record in records), f"load: {path}")[0], None, letters((r[0] for r in records), str(path))[1]
+    return records
+
+
+def _columns_of(path: Path, records: list[list[str]]) -> tuple[list[Series], Columns]:
     columns = tuple(records.pop(0)) if _has_header(records) else None
+    if not records:
+        raise DataError(f"load: {path} must hold rows; got only a line of names. Write it again.")
+    if columns is not None and len(columns) != len(records[0]):
+        remedy = "Give all rows the same number of values."
+        raise DataError(f"load: {path} must have {len(columns)} values in each row; got {len(records[0])} in row 0. {remedy}")
     _check_widths(path, records)
-    table, labels = [], {}
-    for words in zip(*records, strict=True):
-        if all(map(_is_number, words)):
-            table.append(np.array([_number(word) for word in words]))
-        else:
-            known = [word for word in words if word.lower() not in MISSING]
-            values, meaning = numbered(known)
-            column = np.full(len(words), np.nan)
-            column[[word.lower() not in MISSING for word in words]] = values
-            table.append(column)
-            labels |= meaning
-    return np.stack(table, 1), columns, labels
+    names = columns or column_names(len(records[0]))
+    return [_series(name, fields) for name, fields in zip(names, zip(*records, strict=True), strict=True)], columns
+
+
+def _series(name: str, fields: Sequence[str]) -> Series:
+    """One column: numbers where all of it are, truth values, dates, else words."""
+    if all(map(_is_number, fields)):
+        values = np.array([_number(field) for field in fields])
+        return Series(name, values, number_type(values))
+    there = np.array([not is_missing(field) for field in fields])
+    words = [field for field in fields if not is_missing(field)]
+    values = np.full(len(fields), np.nan)
+    if {word.lower() for word in words} <= TRUTH.keys():
+        values[there] = [TRUTH[word.lower()] for word in words]
+        return Series(name, values, "bool")
+    values[there], labels = numbered(words)
+    return Series(name, values, "date" if all(map(DATE.match, words)) else "string", labels)
 
 
 def _has_header(records: list[list[str]]) -> bool:

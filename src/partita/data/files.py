@@ -3,18 +3,23 @@
 A .txt file is read like a .csv file of numbers that are parted by white space, commas, semicolons or tabs. Nothing is unpickled.
 """
 
+import csv
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from partita.core.errors import DataError, InputError
-from partita.data.delimited import read_delimited, read_words
+from partita.data.delimited import holds_sequences, read_delimited, read_words
 from partita.data.labels import Labels
-from partita.data.parquet import read_parquet
+from partita.data.mixed import TABLES, read_table
+from partita.data.on_disk import OnDisk
+from partita.data.parquet import IN_MEMORY
+from partita.data.schema import Asked, Schema
 from partita.data.sequences import FASTA, read_fasta
 from partita.data.tables import NUMERIC, Columns
 
@@ -31,12 +36,14 @@ class Splits:
     columns: Columns = None
     weight: np.ndarray | None = None
     labels: Labels | None = None  # what numbers that stand for words mean
+    schema: Schema | None = None  # what the columns of a table hold
 
 
-def read(path: str | Path, array: str | None = None, *, words: bool = False) -> Splits:
+def read(path: str | Path, array: str | None = None, *, words: bool = False, asked: Asked | Schema | None = None) -> Splits:
     """The numbers in a file; ``array`` picks one array of an .npz. Missing values of a .csv or .parquet arrive as NaN.
 
-    With ``words``, columns of a .csv or .txt may hold words, and lines of letters are sequences.
+    With ``words``, columns of a .csv, .parquet or .txt may hold words, and lines of letters are sequences. ``asked`` says what columns
+    of a .csv or .parquet hold, in place of what their values say (:mod:`partita.data.schema`).
     """
     path = Path(path)
     _check_file(path)
@@ -44,8 +51,12 @@ def read(path: str | Path, array: str | None = None, *, words: bool = False) -> 
         raise DataError(f"load: only an .npz file holds named arrays; got {array!r} with {path}. Leave out ':{array}'.")
     if path.suffix.lower() == ".npz":
         return _read_npz(path, array)
-    if words and path.suffix.lower() in (".csv", ".txt"):
+    if words and (path.suffix.lower() == ".txt" or (path.suffix.lower() == ".csv" and _sequences(path))):
         return _read_words(path)
+    if path.suffix.lower() in TABLES:
+        return _read_table(path, words, asked)
+    if asked and not isinstance(asked, Schema):
+        raise DataError(f"load: kinds of columns can be given for {' and '.join(TABLES)} files; got some for {path}. Leave them out.")
     return READERS[path.suffix.lower()](path)
 
 
@@ -97,7 +108,9 @@ def _check_file(path: Path) -> None:
 
 def _read_npy(path: Path) -> Splits:
     try:
-        return Splits(np.lib.format.open_memmap(path, mode="r"))
+        large = path.stat().st_size > IN_MEMORY
+        table: Any = OnDisk.npy(path) if large else None
+        return Splits(np.lib.format.open_memmap(path, mode="r") if table is None else table)
     except (ValueError, EOFError, OSError) as error:
         raise (_objects(path) if "Python objects" in str(error) else damaged(path)) from error
 
@@ -160,6 +173,23 @@ def _tabular(reader: Callable[[Path], tuple[np.ndarray, Columns]]) -> Callable[[
     return read_table
 
 
+def _sequences(path: Path) -> bool:
+    try:
+        return holds_sequences(path)
+    except (UnicodeDecodeError, OSError) as error:
+        raise damaged(path) from error
+
+
+def _read_table(path: Path, words: bool, asked: Asked | Schema | None) -> Splits:
+    try:
+        table, columns, schema = read_table(path, words, asked)
+    except InputError as error:
+        raise DataError(str(error)) from error
+    except (UnicodeDecodeError, OSError, csv.Error) as error:
+        raise damaged(path) from error
+    return Splits(table, columns=columns, labels=None if schema is None else schema.labels or None, schema=schema)
+
+
 def _read_words(path: Path) -> Splits:
     try:
         table, columns, labels = read_words(path)
@@ -178,9 +208,7 @@ def _read_fasta(path: Path) -> Splits:
 
 READERS: dict[str, Callable[[Path], Splits]] = {
     ".npy": _read_npy,
-    ".csv": _tabular(read_delimited),
     ".txt": _tabular(read_delimited),
-    ".parquet": _tabular(read_parquet),
     **dict.fromkeys(FASTA, _read_fasta),
 }
-ENDINGS = (".npz", *READERS)
+ENDINGS = (".npz", ".npy", *TABLES, ".txt", *FASTA)

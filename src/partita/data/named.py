@@ -16,6 +16,7 @@ from partita.data import folder
 from partita.data.builtin import BUILTIN, Source
 from partita.data.files import ENDINGS, read
 from partita.data.rows import Binarize, Rows
+from partita.data.schema import Asked, Schema
 from partita.data.tables import Columns
 
 SPLIT_KEY = 80_20
@@ -57,12 +58,15 @@ class Entry(NamedTuple):
     note: str
 
 
-def load(source: Any, *, binarize: Binarize | str = "auto", words: bool = False, missing: bool = False) -> Dataset:
+def load(
+    source: Any, *, binarize: Binarize | str = "auto", words: bool = False, missing: bool = False, asked: Asked | Schema | None = None
+) -> Dataset:
     """Data from a built-in name, a name under ``$PARTITA_DATA``, a path, an array, a frame or a Dataset.
 
     Where there is no test split, one row in five is held out, always the same ones. ``binarize`` is as in :class:`Rows`;
     ``"auto"`` makes only ``mnist`` binary (dynamic), ``"none"`` nothing. With ``words``, columns of a file may hold words, which
     become numbers whose meaning is in ``train.labels``. With ``missing``, NaN is kept as a value that was not observed.
+    ``asked`` says what columns of a .csv or .parquet file hold, in place of what their values say (:mod:`partita.data.schema`).
 
     >>> load("digits").train
     Rows(1438 x 64)
@@ -72,7 +76,7 @@ def load(source: Any, *, binarize: Binarize | str = "auto", words: bool = False,
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
         try:
-            return _build(name, _find(name, words), binarize, f"load({name!r})", missing)
+            return _build(name, _find(name, words, asked), binarize, f"load({name!r})", missing)
         except InputError as error:
             raise DataError(str(error)) from error
     return _of_value(source, binarize, missing)
@@ -99,12 +103,14 @@ def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
     return rows.take(np.sort(order[count:])), rows.take(np.sort(order[:count]))
 
 
-def _find(name: str, words: bool = False) -> Source:
-    if name in BUILTIN:
-        return BUILTIN[name].make()
+def _find(name: str, words: bool = False, asked: Asked | Schema | None = None) -> Source:
     base, array = _parts(name)
+    if name in BUILTIN and (not asked or isinstance(asked, Schema)):
+        return BUILTIN[name].make()
     if Path(base).suffix.lower() in ENDINGS:
-        return Source(read(base, array, words=words))
+        return Source(read(base, array, words=words, asked=asked))
+    if asked and not isinstance(asked, Schema):
+        raise DataError(f"load: kinds of columns can be given for files alone; got some for {name!r}. Leave them out.")
     path = folder.path_of(base)
     if path is not None:
         return Source(read(path, array), folder.NOTES.get(base, ""), folder.SHAPES.get(base))
@@ -132,7 +138,7 @@ def _build(name: str, source: Source, binarize: Any, owner: str, missing: bool =
     splits = source.splits
     binarize = ("dynamic" if name in DYNAMIC else None) if binarize == "auto" else None if binarize == "none" else binarize
     train = Rows(_flat(splits.train), splits.weight, binarize, scale=source.scale, columns=splits.columns, missing=missing, owner=owner)
-    train.labels = splits.labels or {}
+    train.labels, train.schema = splits.labels or {}, splits.schema
     valid, test = (None if x is None else _like(train, x, owner, missing) for x in (splits.valid, splits.test))
     if test is None:
         train, test = hold_out(train)

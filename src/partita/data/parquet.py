@@ -1,4 +1,4 @@
-"""Parquet files, read piece by piece; a table too large for memory goes to a temporary memory map."""
+"""Parquet files, read piece by piece; a table too large for memory goes to a temporary file of plain numbers."""
 
 import tempfile
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import DataError
+from partita.data.on_disk import OnDisk
 from partita.data.tables import NUMERIC, Columns, not_numeric
 
 IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory
@@ -27,21 +28,27 @@ def read_parquet(path: Path) -> tuple[np.ndarray, Columns]:
         raise DataError(f"load: {path} must be a whole .parquet file; got one that is cut short or damaged. Copy it again.") from error
 
 
+def arrow_types(path: Path) -> list[Any]:
+    """The Arrow types of the columns, from the footer alone."""
+    from pyarrow.parquet import read_schema
+
+    return list(read_schema(path).types)
+
+
 def _fill(source: Any, dtype: np.dtype) -> np.ndarray:
-    table = _room((source.metadata.num_rows, source.metadata.num_columns), dtype)
-    start = 0
-    for piece in source.iter_batches(PIECE):
-        for i, column in enumerate(piece.columns):
-            table[start : start + len(column), i] = column.to_numpy(zero_copy_only=False)
-        start += len(piece)
-    return table
-
-
-def _room(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    shape = (source.metadata.num_rows, source.metadata.num_columns)
+    pieces = (_numbers(piece, dtype) for piece in source.iter_batches(PIECE))
     if shape[0] * shape[1] * dtype.itemsize <= IN_MEMORY:
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile() as file:  # its space is freed with the map
-        return np.memmap(file, dtype, "w+", shape=shape)
+        return np.concatenate([np.empty((0, shape[1]), dtype), *pieces])
+    with tempfile.TemporaryFile() as file:  # its space is freed with the last that reads it
+        for piece in pieces:
+            file.write(piece.tobytes())
+        file.flush()
+        return OnDisk(file.fileno(), shape, dtype)  # type: ignore[return-value]
+
+
+def _numbers(piece: Any, dtype: np.dtype) -> np.ndarray:
+    return np.stack([column.to_numpy(zero_copy_only=False).astype(dtype, copy=False) for column in piece.columns], 1)
 
 
 def _dtype(source: Any, path: Path) -> np.dtype:

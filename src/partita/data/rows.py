@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from partita.core.errors import invalid
+from partita.core.laws import Law
 from partita.core.protocols import Batch
 from partita.core.rng import bernoulli
 from partita.data.labels import Labels
+from partita.data.schema import Schema
 from partita.data.tables import Columns, as_table, check_finite_table, chunks
 
 Binarize = Literal["dynamic"] | float | None
@@ -60,6 +62,8 @@ class Rows:
         self.weight: Tensor | None = None if weight is None else check_weight(weight, len(self.array), owner)
         self.labels: Labels = {}  # what numbers that stand for words mean
         self.states: int | None = None  # of encoded categories: K
+        self.schema: Schema | None = None  # what the columns of a table hold
+        self.laws: tuple[Law, ...] | None = None  # of encoded columns of different sorts
         self._selected: np.ndarray | None = None
         self._affine: tuple[np.ndarray, np.ndarray] | None = None
         self._mean: Tensor | None = None

@@ -1,13 +1,14 @@
 """Anything that looks like a table as a NumPy array with column names: arrays, memory maps, tensors, frames, lists."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from partita.core.errors import InputError, invalid
+from partita.data.on_disk import OnDisk
 
 CHUNK = 1 << 21  # numbers that are looked at together when a table is streamed
 NUMERIC = "biuf"  # NumPy's kinds of real numbers: bool, int, unsigned, float
@@ -22,7 +23,9 @@ def as_table(x: Any, owner: str) -> tuple[np.ndarray, Columns]:
     >>> as_table([[0, 1], [1, 1]], "fit")[0].shape
     (2, 2)
     """
-    if isinstance(x, Tensor):
+    if isinstance(x, OnDisk):
+        table, columns = cast("np.ndarray", x), None  # indexed like one
+    elif isinstance(x, Tensor):
         table, columns = _of_array(_of_tensor(x), owner), None
     elif hasattr(x, "columns") and hasattr(x, "to_numpy"):
         table, columns = _of_frame(x, owner)

@@ -50,7 +50,7 @@ class Density(DensityMixin, BaseEstimator):
         self.encoding_.check(np.asarray(X, dtype=np.float64), f"{type(self).__name__}.fit")  # in the caller's order, which messages name
         train, held_out = self._split(self.encoding_.rows(rows), generator)
         model, objective = FAMILIES[self.family].build(train, self._settings(), generator=generator)
-        more = {"log_jacobian": self.encoding_.log_jacobian, "progress": bool(self.verbose)}
+        more = {"log_jacobian": self.encoding_.mean_log_jacobian(held_out), "progress": bool(self.verbose)}
         self.run_ = fit(model, train, objective, validation=held_out, generator=generator, **more, **self._options())
         self.model_, self._key = model, rng.seed(generator)
         self._forget()
@@ -66,7 +66,7 @@ class Density(DensityMixin, BaseEstimator):
     def evaluate(self, X: Any, y: Any = None) -> Quantity:
         """Mean log-likelihood per row with its kind, interval and verdict; rows in ``details["rows"]``."""
         check_is_fitted(self, "model_")
-        X, owner = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self.finite), f"{type(self).__name__}.evaluate"
+        X, owner = self._seen(X), f"{type(self).__name__}.evaluate"
         return evaluate_encoded(self.model_, self.encoding_, X, evaluator=self._evaluator(), owner=owner, generator=torch.Generator())
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -133,19 +133,23 @@ class Density(DensityMixin, BaseEstimator):
 
     def _options(self) -> dict[str, Any]:
         """This estimator's parameters as options of the fit; None leaves the choice to the recipe."""
-        names = ("learning_rate", "epochs", "batch_size", "l1", "l2")
+        names = ("optimizer", "learning_rate", "epochs", "batch_size", "l1", "l2")
         return {**{name: getattr(self, name) for name in names}, "minutes": self.max_minutes}
 
     def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
         """Rows in an order of their own, so that a fit does not depend on theirs; whole-number weights repeat rows, others weigh them."""
         columns, order = getattr(self, "feature_names_in_", None), canonical_order(X)
-        rows = Rows(X, sample_weight, columns=columns, missing=self.finite is not True, owner=f"{type(self).__name__}.fit")
+        rows = Rows(X, sample_weight, columns=columns, missing=self._gaps(), owner=f"{type(self).__name__}.fit")
         if rows.weight is None:
             return rows.take(order)
         weight = np.asarray(sample_weight, dtype=np.float64)
         if (weight == weight.round()).all() and weight.sum() <= MOST_COUNTED:
-            return Rows(X, columns=columns, missing=self.finite is not True).take(np.repeat(order, weight[order].astype(int)))
+            return Rows(X, columns=columns, missing=self._gaps()).take(np.repeat(order, weight[order].astype(int)))
         return rows.take(order[weight[order] > 0])
+
+    def _gaps(self) -> bool:
+        """Whether values may be missing from the rows to learn from."""
+        return self.finite is not True
 
     def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows | None]:
         """Rows to learn from, and some to choose the weights by where there are enough."""
@@ -156,9 +160,14 @@ class Density(DensityMixin, BaseEstimator):
         order = rng.permutation(len(rows), generator)
         return rows.take(order[count:].sort().values), rows.take(order[:count].sort().values)
 
+    def _seen(self, X: Any, finite: Any = None) -> np.ndarray:
+        """X with the columns of the fit, as numbers; NaN where ``finite``, by default the class's own, allows it."""
+        allowed = self.finite if finite is None else finite
+        return validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=allowed)  # type: ignore[return-value]
+
     def _encoded(self, X: Any, method: str) -> Tensor:
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self.finite)
+        X = self._seen(X)
         return torch.from_numpy(self.encoding_.encode(self.encoding_.check(X, f"{type(self).__name__}.{method}")))
 
 

@@ -30,7 +30,8 @@ def impute_encoded(model: Any, encoding: Encoding, x: np.ndarray, how: str, owne
     """A table with its NaN filled, in its own units: in the model's own way where it has one, else by clamped sampling."""
     check_how(model, encoding, how, owner)
     z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
-    how = ("mode" if model.support.discrete else "mean") if how == "auto" else how
+    if how == "auto":
+        how = "likely" if encoding.kind == "mixed" else "mode" if model.support.discrete else "mean"
     filled = model.fill(z, how, generator=generator) if hasattr(model, "fill") else fill(model, z, how, generator=generator)
     return np.where(np.isnan(x), encoding.decode(filled.double().cpu().numpy()), x)
 
@@ -42,6 +43,9 @@ def check_how(model: Any, encoding: Encoding, how: str, owner: str) -> None:
         held, where = ("categories", "quantiles") if encoding.kind == "quantile" else ("binary", "median")
         raise invalid(owner, "X", f"be {held}, for real columns were cut at their {where} and cannot be drawn back", "real columns",
                       "Cut X yourself before fit.")  # fmt: skip
+    if encoding.kind == "mixed" and how not in ("auto", "draw"):
+        allowed = "be 'auto' (the mean of real columns, the most probable value of others) or 'draw' for mixed columns"
+        raise invalid(owner, "how", allowed, repr(how))
     if encoding.kind == "category" and how == "mean":
         raise invalid(owner, "how", "be 'mode' or 'draw' for categories, which have no mean", repr(how))
     if how == "mode" and not model.support.discrete:

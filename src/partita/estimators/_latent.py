@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from partita.estimators._density import Density, as_generator
 from partita.estimators._impute import impute_encoded
@@ -28,7 +28,7 @@ class LatentDensity(Density):
         ``"auto"``: the mean for real columns, the mode for discrete ones.
         """
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+        X = self._seen(X, "allow-nan")
         generator = as_generator(self.random_state if random_state is None else random_state)
         return impute_encoded(self.model_, self.encoding_, X, how, f"{type(self).__name__}.impute", generator=generator)
 

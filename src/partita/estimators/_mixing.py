@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from partita.core import rng
 from partita.core.checks import check_count, check_real
@@ -63,7 +63,8 @@ class MixingDensity(Density):
     def bic(self, X: Any) -> float:
         """The Bayesian information criterion on X; the smaller the better."""
         z = self._encoded(X, "bic")
-        return criterion(self.model_, Rows(z, missing=True), generator=torch.Generator())[1] - 2 * len(z) * self.encoding_.log_jacobian
+        shift = float(self.encoding_.log_jacobians(z.numpy()).sum())
+        return criterion(self.model_, Rows(z, missing=True), generator=torch.Generator())[1] - 2 * shift
 
     @property
     def n_iter_(self) -> int:
@@ -124,7 +125,7 @@ class MixingDensity(Density):
 def impute_rows(estimator: Density, X: Any, how: str, random_state: Any) -> np.ndarray:
     """X with its NaN filled by a fitted estimator."""
     check_is_fitted(estimator, "model_")
-    X = validate_data(estimator, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+    X = estimator._seen(X, "allow-nan")
     generator = as_generator(estimator.random_state if random_state is None else random_state)
     owner = f"{type(estimator).__name__}.impute"
     return impute_encoded(estimator.model_, estimator.encoding_, X, how, owner, generator=generator)

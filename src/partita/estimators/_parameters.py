@@ -27,6 +27,7 @@ class GradientParameters(FitParameters):
     """Of fits by gradients."""
 
     support: str = "auto"
+    optimizer: str | None = None
     learning_rate: float | None = None
     epochs: int | None = None
     batch_size: int | None = None

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 MOST_POINTS = 5000
+MOST_GROUPS = 40  # with a colour and a name each; beyond, numbers share a scale of colours
 TRACES = ("info_nce", "proto_nce", "alignment", "uniformity")
 
 
@@ -21,15 +22,15 @@ def figure(encoder: Any, v: np.ndarray, colour: np.ndarray) -> Any:
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
-    titles = ("the embedding, seen along its two widest directions", "trace of the fit", "concentration of each prototype: small is dense")
+    titles = ("the embedding, seen along its two widest directions", "trace of the fit; dotted: E-steps",
+              "concentration of each prototype: small is dense")  # fmt: skip
     fig = make_subplots(rows=3, cols=1, row_heights=[0.5, 0.25, 0.25], subplot_titles=titles, vertical_spacing=0.08)
     some = np.linspace(0, len(v) - 1, min(len(v), MOST_POINTS)).astype(int)
     places = plane(v)
-    for group in np.unique(colour):
-        chosen = some[colour[some] == group]
-        fig.add_trace(
-            go.Scattergl(x=places[chosen, 0], y=places[chosen, 1], mode="markers", marker={"size": 4}, name=str(group)), row=1, col=1
-        )
+    for name, chosen, marker in _groups(some, colour[some]):
+        fig.add_trace(go.Scattergl(x=places[chosen, 0], y=places[chosen, 1], mode="markers", marker=marker, name=name), row=1, col=1)
+    for step in e_steps(encoder.run_):
+        fig.add_vline(x=step, line={"dash": "dot", "width": 1}, row=2, col=1)  # type: ignore[arg-type]
     for name in TRACES:
         steps, values = zip(*encoder.run_.series(name), strict=True)
         fig.add_trace(go.Scatter(x=steps, y=values, name=name), row=2, col=1)
@@ -37,6 +38,20 @@ def figure(encoder: Any, v: np.ndarray, colour: np.ndarray) -> Any:
         fig.add_trace(go.Bar(y=np.sort(phi), name=f"phi of {len(phi)}"), row=3, col=1)
     ami = "".join(f", AMI {value:.3f} at {k} clusters" for k, value in encoder.ami_.items())
     return fig.update_layout(height=1300, title=f"{encoder.model_.title()}: uniformity {encoder.uniformity_:.2f}{ami}")
+
+
+def e_steps(run: Any) -> list[int]:
+    """The first recorded step after every E-step."""
+    series = run.series("e_steps")
+    return [step for (step, now), (_, before) in zip(series[1:], series[:-1], strict=True) if now > before]
+
+
+def _groups(some: np.ndarray, colour: np.ndarray) -> list[tuple[str, np.ndarray, dict[str, Any]]]:
+    """Name, points and marker of what is drawn in one colour; of everything, where the labels are too many and numbers."""
+    groups = np.unique(colour)
+    if len(groups) > MOST_GROUPS and np.issubdtype(colour.dtype, np.number):
+        return [("y", some, {"size": 4, "color": colour, "colorscale": "Viridis", "showscale": False})]
+    return [(str(group), some[colour == group], {"size": 4}) for group in groups]
 
 
 def plane(v: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import RunError
+from partita.data import Schema
 from partita.estimators._saved_regression import SavedRegression, load_regression
 from partita.training import checkpoint
 from partita.training.encoding import Encoding
@@ -24,6 +25,7 @@ ESTIMATORS = {
     "PottsDensity": "partita.estimators.potts",
     "MixtureDensity": "partita.estimators.mixture",
     "PPCADensity": "partita.estimators.ppca",
+    "PrototypeEncoder": "partita.estimators.prototype_encoder",
     "FlowDensity": "partita.estimators.flow",
     "VAEDensity": "partita.estimators.vae",
     "SigmoidBeliefDensity": "partita.estimators.belief",
@@ -40,9 +42,12 @@ def save(estimator: Any, folder: Path) -> Path:
     """Write the folder; an existing run is never written over."""
     run: Run = estimator.run_
     names = getattr(estimator, "feature_names_in_", None)
-    about = {"name": type(estimator).__name__, "parameters": _plain(estimator.get_params(deep=False)), "key": estimator._key,
-             "columns": None if names is None else list(names)}  # fmt: skip
-    config = {**run.config, "encoding": estimator.encoding_.as_json(), "estimator": about}
+    about = {"name": type(estimator).__name__, "parameters": _plain(estimator.get_params(deep=False)),
+             "key": getattr(estimator, "_key", None), "columns": None if names is None else list(names)}  # fmt: skip
+    encoding = {"encoding": estimator.encoding_.as_json()} if hasattr(estimator, "encoding_") else {}
+    schema = getattr(estimator, "schema_", None)
+    about |= {} if schema is None else {"schema": schema.as_json()}
+    config = {**run.config, **encoding, "estimator": about}
     check_new(folder)
     prepare_folder(folder, config)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in run.history))
@@ -62,11 +67,13 @@ def load(path: str | Path) -> Any:
         return load_regression(cls, about["parameters"], Path(path))
     run, estimator = load_run(path), cls(**about["parameters"])
     estimator.run_, estimator.model_ = run, run.model
-    estimator.encoding_ = Encoding.from_json(run.config["encoding"], run.model.support.width)
-    estimator._key = about["key"]
-    estimator._forget()
+    if "encoding" in run.config:
+        estimator.encoding_ = Encoding.from_json(run.config["encoding"], run.model.support.width)
+        estimator._key, estimator.n_features_in_ = about["key"], len(estimator.encoding_.shift)
+        estimator._forget()
     estimator._restore(checkpoint.load(Path(path) / "checkpoints" / "model.safetensors").get("kept", {}))
-    estimator.n_features_in_ = len(estimator.encoding_.shift)
+    if "schema" in about:
+        estimator.schema_ = Schema.from_json(about["schema"])
     if about["columns"] is not None:
         estimator.feature_names_in_ = np.array(about["columns"], dtype=object)
     return estimator

@@ -4,11 +4,12 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.estimators._density import Density
+from partita.estimators._mixed import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class AutoregressiveDensity(GradientParameters, Density):
+class AutoregressiveDensity(GradientParameters, MixedTables, Density):
     """Exact densities and exact draws from a product of conditionals, one column after the other in the order of the table.
 
     Arguments:
@@ -19,7 +20,11 @@ class AutoregressiveDensity(GradientParameters, Density):
         width: Channels of a sequence network.
         n_components: Normals in the mixture of a real column.
         support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
-            ``"spin"`` and ``"real"`` are strict.
+            ``"spin"`` and ``"real"`` are strict. ``"mixed"`` takes each column by what it holds, in a frame of numbers, counts, truth
+            values and words (``"masked"``).
+        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or
+            ``"ignore"``.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
         l1, l2: Penalties on the weights.
         validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
@@ -39,7 +44,7 @@ class AutoregressiveDensity(GradientParameters, Density):
     """
 
     family = "autoregressive"
-    supports = ("auto", "binary", "spin", "real")
+    supports = ("auto", "binary", "spin", "real", "mixed")
 
     backbone: str = "masked"
     _: KW_ONLY
@@ -47,6 +52,10 @@ class AutoregressiveDensity(GradientParameters, Density):
     n_layers: int = 1
     width: int = 32
     n_components: int = 8
+    columns: dict[str, str] | None = None
+
+    def _mixes(self) -> bool:
+        return self.support == "mixed"
 
     def _settings(self) -> dict[str, Any]:
         return {"backbone": self.backbone, "hidden": self.n_hidden, "depth": self.n_layers, "layers": self.n_layers, "width": self.width,

@@ -27,6 +27,7 @@ class SigmoidBeliefDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Gr
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
         support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
             ``"spin"``, ``"real"`` and ``"category"`` are strict.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
         l1, l2: Penalties on all parameters.
         validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.

@@ -27,6 +27,7 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         mixing: Of columns between couplings: ``"lu"`` (learned), ``"permutation"``, ``"reverse"`` or ``"none"``.
         bins: Of splines.
         support: ``"auto"`` or ``"real"``: columns are standardised, and scores are densities in their own units.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this number of rows.
         l1, l2: Penalties on all parameters.
         validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.

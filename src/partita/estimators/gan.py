@@ -25,6 +25,7 @@ class GANSampler(GradientParameters, Density):
         critic_steps: Updates of the critic for each of the generator.
         strength: Of the penalty on slopes other than one.
         support: ``"auto"`` or ``"real"``: columns are standardised.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this number of rows.
         l1, l2: Penalties on the generator's parameters.
         validation_fraction: Share of the rows held out to choose the generator by, with the smallest kernel distance to them.

@@ -28,6 +28,7 @@ class LatentEnergyDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cha
         covariance: Of the normal reference, ``"full"`` or ``"diagonal"``.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
         l1, l2: Penalties on the weights.
         validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.

@@ -26,6 +26,7 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
         support: ``"auto"`` as above; ``"binary"`` and ``"spin"`` are strict.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
         l1, l2: Penalties on the parameters; needed where a feature is constant in the data, for then no finite optimum exists.
         validation_fraction: Share of the rows held out to choose the best weights by; 0 matches the averages of all rows.

@@ -8,6 +8,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.checks import check_choice
 from partita.data import Rows
+from partita.estimators._mixed import MixedTables
 from partita.estimators._mixing import MixingDensity
 from partita.estimators._parameters import FitParameters, parameters
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
@@ -51,13 +52,16 @@ class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mixin
 
 
 @parameters
-class MixtureDensity(FitParameters, ClusteringDensity):
+class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
     """Density, clusters, anomalies, imputation and new samples from a finite mixture; missing values (NaN) are allowed.
 
     Arguments:
         n_components: Number of components; ``"auto"`` compares fits by their BIC.
-        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"`` or ``"poisson"``.
+        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``, ``"poisson"``, or ``"mixed"``: each column by what it holds, in
+            a frame of numbers, counts, truth values and words.
         covariance: Of Gaussian components: ``"full"``, ``"tied"``, ``"diagonal"`` or ``"spherical"``.
+        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or
+            ``"ignore"``.
         max_components: The largest number that ``"auto"`` tries.
         n_init: k-means++ starts, of which the best after some updates goes on.
         max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below which the fit has converged.
@@ -71,6 +75,7 @@ class MixtureDensity(FitParameters, ClusteringDensity):
         model_: The fitted :class:`partita.models.Mixture`, on encoded columns.
         run_: What the fit recorded.
         encoding_: How columns become the model's: kind, shift and scale.
+        schema_: With ``"mixed"``, what each column holds.
         n_components_, weights_: Number and weights of the components.
         score_kind_: ``exact``.
         n_features_in_, feature_names_in_: Columns seen in ``fit``.
@@ -89,12 +94,16 @@ class MixtureDensity(FitParameters, ClusteringDensity):
     component: str = "gaussian"
     covariance: str = "full"
     _: KW_ONLY
+    columns: dict[str, str] | None = None
     max_components: int = 20
     n_init: int = 4
     max_iter: int = 500
     tol: float = 1e-6
     floor: float = 1e-6
     validation_fraction: float = 0.0
+
+    def _mixes(self) -> bool:
+        return self.component == "mixed"
 
     def _kind(self, rows: Rows) -> Kind:
         check_choice(type(self).__name__, "component", self.component, COMPONENTS)

@@ -28,6 +28,7 @@ class PottsDensity(ChainParameters, EnergyDensity):
         support: ``"auto"`` as above; ``"categorical"`` is strict: every column may hold any list of values.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
         l1, l2: Penalties on the couplings; needed where a pair of values never occurs, for then no finite optimum exists.
         validation_fraction: Share of the rows held out to choose the best weights by; 0 learns from all rows.

@@ -1,5 +1,6 @@
 """Prototypical contrastive learning as a scikit-learn transformer that also clusters."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import invalid
+from partita.core.errors import PartitaWarning, invalid
 from partita.data import Rows
 from partita.estimators._density import as_generator
+from partita.estimators._saved import save
 from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import PCL, embed, uniformity
@@ -34,7 +36,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         augmentation: A function ``(x, generator) -> x`` on float tensors (rows, columns); ``"auto"`` goes by ``shape``.
         hidden: Units of the perceptron's layers, or channels of the convolutions; None leaves the choice.
         queue, momentum, temperature, warm_up, e_step_every: As in :class:`partita.objectives.PCL`; ``warm_up`` None is a quarter of all
-            epochs.
+            epochs, and one epoch where ``max_minutes`` decides how many there are.
         learning_rate, epochs, batch_size: Of Adam; None leaves the rate to the recipe.
         max_minutes: Time to spend, in place of epochs.
         random_state: A number, None, a NumPy RandomState or a torch generator.
@@ -104,7 +106,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         rows = Rows(self._prepared(X))
         self.model_ = self._encoder(rows.width, generator)
         more = {
-            "batch_size": min(check_count("PrototypeEncoder", "batch_size", self.batch_size), len(rows)),
+            "batch_size": min(check_count("PrototypeEncoder", "batch_size", self.batch_size, 2), len(rows)),
             "progress": bool(self.verbose),
         }
         time: dict[str, Any] = {"epochs": self.epochs} if self.max_minutes is None else {"minutes": self.max_minutes}
@@ -139,12 +141,40 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         from partita.estimators._prototype_page import write_page
 
         check_is_fitted(self, "model_")
-        return write_page(self, Path(path), self.transform(X), self.predict(X) if y is None else np.asarray(y))
+        v, colour = self.transform(X), self.predict(X) if y is None else np.asarray(y)
+        if colour.shape != (len(v),):
+            raise invalid("PrototypeEncoder.report", "y", f"hold one value for each of the {len(v)} rows", f"shape {colour.shape}")
+        return write_page(self, Path(path), v, colour)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing in it is code."""
+        check_is_fitted(self, "model_")
+        return save(self, Path(path))
+
+    def _kept(self) -> dict[str, Any]:
+        """What is saved beside the encoder."""
+        found = zip(self.prototypes_, self.concentration_, strict=True)
+        return {
+            "standardisation": [torch.from_numpy(self._center), torch.from_numpy(self._scale)],
+            "clusters": [[torch.from_numpy(centres), torch.from_numpy(phi)] for centres, phi in found],
+            "labels": torch.from_numpy(self.labels_),
+            "ami": list(map(list, self.ami_.items())),
+            "uniformity": self.uniformity_,
+        }
+
+    def _restore(self, kept: dict[str, Any]) -> None:
+        """Take back what was saved."""
+        self._center, self._scale = (value.numpy() for value in kept["standardisation"])
+        self.prototypes_, self.concentration_ = ([pair[i].numpy() for pair in kept["clusters"]] for i in range(2))
+        self.labels_, self.uniformity_ = kept["labels"].numpy(), kept["uniformity"]
+        self.ami_ = {int(k): value for k, value in kept["ami"]}
+        self._n_features_out, self.n_features_in_ = self.n_components, len(self._center)
 
     def _find_clusters(self, v: Tensor, y: Any, generator: torch.Generator) -> None:
         """The last E-step, on the embeddings of the fitted encoder itself, and what there is to say about it."""
         found = [find_prototypes(v, k, self.temperature, 10.0, generator=generator) for k in self._granularities() or (10,)]
         kept = [p.phi.isfinite() for p in found]
+        self._say_what_is_empty(kept)
         self.prototypes_ = [p.centres[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
         self.concentration_ = [p.phi[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
         self.labels_ = (v.double().numpy() @ self.prototypes_[0].T).argmax(1)
@@ -155,6 +185,12 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             from sklearn.metrics import adjusted_mutual_info_score
 
             self.ami_ = {len(p.centres): float(adjusted_mutual_info_score(labels, p.member.numpy())) for p in found}
+
+    def _say_what_is_empty(self, kept: list[Tensor]) -> None:
+        for keep in kept:
+            if not keep.all():
+                said = f"PrototypeEncoder: {len(keep)} prototypes were asked for and {int(keep.sum())} have rows; the others are left out."
+                warnings.warn(f"{said} Use a smaller n_prototypes.", PartitaWarning, stacklevel=4)
 
     def _embedded(self, X: Any) -> Tensor:
         check_is_fitted(self, "model_")
@@ -183,7 +219,8 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return Encoder(width, self.n_components, shape=self.shape, generator=generator, **sizes)
 
     def _objective(self) -> PCL:
-        warm_up = max(1, self.epochs // 4) if self.warm_up is None else self.warm_up
+        usual = 1 if self.max_minutes is not None else max(1, check_count("PrototypeEncoder", "epochs", self.epochs) // 4)
+        warm_up = usual if self.warm_up is None else self.warm_up
         return PCL(
             self._granularities(), self._augment(), self.queue, self.momentum, self.temperature, warm_up=warm_up, every=self.e_step_every
         )
@@ -191,7 +228,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _granularities(self) -> tuple[int, ...]:
         if self.n_prototypes is None:
             return ()
-        return (self.n_prototypes,) if isinstance(self.n_prototypes, int) else tuple(self.n_prototypes)
+        return (int(self.n_prototypes),) if isinstance(self.n_prototypes, int | np.integer) else tuple(self.n_prototypes)
 
     def _augment(self) -> Any:
         if callable(self.augmentation):

@@ -9,11 +9,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.protocols import in_double
 from partita.estimators._latent import LatentDensity
+from partita.estimators._mixed import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, LatentDensity):
+class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, MixedTables, LatentDensity):
     """Density (from below), features, anomalies, imputation and new samples from a variational autoencoder.
 
     Arguments:
@@ -22,10 +23,15 @@ class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPara
         n_hidden: Units of each hidden layer; ``"auto"`` takes 200, fewer where there are few rows.
         n_layers: Hidden layers of the encoder and of the decoder.
         beta: Weight of the divergence from the prior (``"elbo"``).
+        beta_warm_up: Updates over which that weight rises from zero, against collapse of the posterior (``"elbo"``).
         k: Draws for each row while fitting (``"iwae"``, ``"dreg"``).
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
         support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
-            ``"spin"``, ``"real"`` and ``"category"`` are strict.
+            ``"spin"``, ``"real"`` and ``"category"`` are strict. ``"mixed"`` takes each column by what it holds, in a frame of numbers,
+            counts, truth values and words, of which some may be missing.
+        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or
+            ``"ignore"``.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
         l1, l2: Penalties on all parameters.
         validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
@@ -47,7 +53,7 @@ class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPara
     """
 
     family = "vae"
-    supports = ("auto", "binary", "spin", "real", "category")
+    supports = ("auto", "binary", "spin", "real", "category", "mixed")
 
     n_latent: int | str = "auto"
     objective: str = "elbo"
@@ -55,8 +61,16 @@ class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPara
     n_hidden: int | str = "auto"
     n_layers: int = 2
     beta: float = 1.0
+    beta_warm_up: int = 0
     k: int = 10
     n_draws: int = 100
+    columns: dict[str, str] | None = None
+
+    def _mixes(self) -> bool:
+        return self.support == "mixed"
+
+    def _gaps(self) -> bool:
+        return self.support == "mixed"
 
     @torch.no_grad()
     def transform(self, X: Any) -> np.ndarray:
@@ -68,7 +82,7 @@ class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPara
         return self.model_.latent
 
     def _settings(self) -> dict[str, Any]:
-        likelihood = {"real": "gaussian", "category": "categorical"}.get(self.encoding_.kind, "bernoulli")
-        names = ("objective", "beta", "k")
+        likelihood = {"real": "gaussian", "category": "categorical", "mixed": "mixed"}.get(self.encoding_.kind, "bernoulli")
+        names = ("objective", "beta", "beta_warm_up", "k")
         return {"latent": self.n_latent, "hidden": self.n_hidden, "depth": self.n_layers, "likelihood": likelihood,
                 **{name: getattr(self, name) for name in names}}  # fmt: skip

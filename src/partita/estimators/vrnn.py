@@ -23,10 +23,12 @@ class VRNNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         n_hidden: Hidden units of the recurrence, and units of the networks around it.
         cell: ``"gru"`` or ``"lstm"``.
         beta: Weight of the divergence from the prior (``"elbo"``).
+        beta_warm_up: Updates over which that weight rises from zero, against collapse of the posterior (``"elbo"``).
         k: Draws or particles for each row while fitting (``"iwae"``, ``"fivo"``).
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
         support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
             ``"spin"`` and ``"real"`` are strict.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
         l1, l2: Penalties on all parameters.
         validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
@@ -54,6 +56,7 @@ class VRNNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
     n_hidden: int = 32
     cell: str = "gru"
     beta: float = 1.0
+    beta_warm_up: int = 0
     k: int = 10
     n_draws: int = 100
 
@@ -67,6 +70,6 @@ class VRNNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         return self.n_hidden
 
     def _settings(self) -> dict[str, Any]:
-        names = ("objective", "cell", "beta", "k")
+        names = ("objective", "cell", "beta", "beta_warm_up", "k")
         return {"latent": self.n_latent, "hidden": self.n_hidden, "features": self.n_hidden, "step": self.step_columns,
                 **{name: getattr(self, name) for name in names}}  # fmt: skip

@@ -21,11 +21,11 @@ from partita.core import capability, rng
 from partita.core.checks import check_count, check_level
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
-from partita.diagnostics.weights import GAP_TIGHT, MIN_ESS
+from partita.diagnostics.weights import GAP_LOOSE, GAP_TIGHT, MIN_ESS
 from partita.evaluators.likelihood import per_step
+from partita.models.directed.latent import ACTIVE
 
 CELLS = 1 << 22  # rows x draws x columns at once
-ACTIVE = 0.01  # nats that an active latent dimension carries on average
 
 
 class Sums(NamedTuple):
@@ -67,7 +67,7 @@ class IWAE:
         x = x.to(model.device_like)
         sums = self._by_row(model, x, generator) if self.by_row else weigh(model, x, self.k, generator)
         check_weights(model, sums)
-        details = {"k": self.k, **per_step(model, x, sums.log_mean), **_use(model, x)}
+        details = {"k": self.k, **per_step(model, x, sums.log_mean), **latent_use(model, x)}
         if self.simulated:
             low, high = simulated_bounds(model, self.simulated, self.k, level=self.level, generator=generator)
             details |= {"simulated_lower": low, "simulated_upper": high, "gap": high.value - low.value}
@@ -142,23 +142,23 @@ def one_side(rows: Tensor, kind: Any, k: int, level: float) -> Quantity:
 
 
 def _verdict(sums: Sums, gap: float | None) -> Verdict:
-    """Tight where the bound has come to rest: by the gap of simulated rows where it is known, else by what twice the draws still gained.
+    """Tight where the bound has come to rest: by what twice the draws still gained, and by the gap of simulated rows where it is known.
 
     Where most rows hang on a few draws the interval means nothing, though the bound still holds in expectation.
     """
-    if gap is None:
-        gap = float((sums.log_mean - sums.log_half).mean())
-    if float(sums.ess.median()) < MIN_ESS:
-        return "loose" if gap <= GAP_TIGHT else "do not publish"
-    return "tight" if gap <= GAP_TIGHT / 4 else "loose"
+    gained, gap = float((sums.log_mean - sums.log_half).mean()), 0.0 if gap is None else gap
+    if gained > GAP_TIGHT or gap > GAP_LOOSE:
+        return "do not publish"
+    return "tight" if float(sums.ess.median()) >= MIN_ESS and max(gained, gap) <= GAP_TIGHT / 4 else "loose"
 
 
-def _use(model: Any, x: Tensor) -> dict[str, Any]:
+@torch.no_grad()
+def latent_use(model: Any, x: Tensor) -> dict[str, Any]:
     """Which latent dimensions carry anything about these rows, where the model can say."""
     if not hasattr(model, "kl_per_dimension"):
         return {}
     kl = model.kl_per_dimension(x).double().mean(0)
-    return {"kl_per_dimension": kl, "active_units": int((kl > ACTIVE).sum())}
+    return {"kl_per_dimension": kl, "active_units": int((kl.abs() > ACTIVE).sum())}
 
 
 def _on(like: Tensor, generator: torch.Generator) -> torch.Generator:

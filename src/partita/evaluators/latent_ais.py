@@ -21,7 +21,7 @@ from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
 from partita.core.support import Real
-from partita.evaluators.importance import Sums, bound_quantity, check_weights, one_side, sums_of
+from partita.evaluators.importance import Sums, bound_quantity, check_weights, latent_use, one_side, sums_of
 from partita.evaluators.partition.annealing import anneal, check_annealing, resolve_kernel, temperatures_for
 from partita.models.directed.latent import LatentModel, draw_latent
 
@@ -110,7 +110,7 @@ class LatentAIS:
         kernel, betas = self._prepare(model, x, generator)
         sums = self._weighed(model, x, kernel, betas, generator)
         check_weights(model, sums)
-        details: dict[str, Any] = {"chains": self.chains}
+        details: dict[str, Any] = {"chains": self.chains, **latent_use(model, x)}
         if self.simulated:
             low, high = self._both_sides(model, kernel, betas, generator)
             details |= {"simulated_lower": low, "simulated_upper": high, "gap": high.value - low.value}

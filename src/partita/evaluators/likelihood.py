@@ -4,8 +4,10 @@ r"""The log-likelihood of rows, and the one function that picks how to compute i
 """
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +17,11 @@ from partita.core import capability, processes
 from partita.core.checks import check_role, check_rows
 from partita.core.errors import Diverged
 from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator, in_double
-from partita.core.quantity import Quantity
-from partita.data import as_rows
+from partita.core.quantity import Quantity, pooled
+from partita.data import Rows, as_rows
 
 ROWS_AT_ONCE = 4096
+CELLS_AT_ONCE = 1 << 24  # numbers held in memory of a table that is scored
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,12 @@ def evaluate(
         fabric: A launched ``lightning_fabric.Fabric`` whose processes, all of them here with the same arguments, share out the chains.
     """
     missing = bool({"missing", "ends"} & model.offers)
-    x = x if isinstance(x, Tensor) else as_rows(x, owner="evaluate", missing=missing).tensor(generator)
+    if not isinstance(x, Tensor):
+        rows = as_rows(x, owner="evaluate", missing=missing)
+        if isinstance(rows, Rows) and len(rows) * rows.width > CELLS_AT_ONCE:
+            again = partial(evaluate, model, fabric=fabric, generator=generator)
+            return in_parts(model, rows, evaluator, lambda part, known: again(part, evaluator=known), generator=generator)
+        x = rows.tensor(generator)
     check_rows("evaluate", "x", x)
     if evaluator is not None and not isinstance(evaluator, Quantity):
         check_role("evaluate", "evaluator", evaluator, ("__call__",), "Sandwich()")
@@ -84,6 +92,15 @@ def evaluate(
     likelihood: LikelihoodEvaluator = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
     with nullcontext() if fabric is None else processes.together(fabric):
         return likelihood(model, x, generator=generator)
+
+
+def in_parts(model: Model, rows: Rows, evaluator: Any, score: Callable[[Tensor, Any], Quantity], *, generator: torch.Generator) -> Quantity:
+    """The score of a table too large for memory: log Z once, then some rows after the others; ``rows`` of the details are left out."""
+    chosen: Any = capability.default("partition", model) if evaluator is None and isinstance(model, EnergyModel) else evaluator
+    known = chosen(model, generator=generator) if chosen is not None and _is_partition(chosen) else chosen
+    step = max(1, CELLS_AT_ONCE // rows.width)
+    places = [torch.arange(start, min(start + step, len(rows))) for start in range(0, len(rows), step)]
+    return pooled([score(rows.batch(index, generator=generator).x, known) for index in places])
 
 
 def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:

@@ -19,6 +19,7 @@ from partita.core.checks import check_count, check_level, check_real
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import GAP_LOOSE, GAP_TIGHT
+from partita.evaluators.importance import latent_use
 from partita.evaluators.likelihood import per_step
 
 CELLS = 1 << 22  # rows x particles x columns at once
@@ -49,16 +50,16 @@ class ParticleFilter:
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("ParticleFilter", model)
-        longest = int((~x.isnan()).sum(-1).max())
-        parts = x.to(model.device_like).split(max(1, CELLS // (self.k * longest)))
+        x, longest = x.to(model.device_like), int((~x.isnan()).sum(-1).max())
+        parts = x.split(max(1, CELLS // (self.k * longest)))
         runs = torch.stack([torch.cat([self._once(model, part, generator) for part in parts]) for _ in range(self.repeats)])
         if not torch.isfinite(runs).all():
             raise Diverged(f"evaluate: the weights of {model.title()} must be finite. Fit it again with a lower learning_rate.")
         rows, n = runs.mean(0), len(x)
         half = half_width(math.sqrt(float(runs.var(0).sum() / self.repeats)) / n, self.level)
         value, spread = float(rows.mean()), float(rows.std()) / math.sqrt(n) if n > 1 else 0.0
-        noise = float(runs.std(0).median())
-        details = {"rows": rows, "k": self.k, "deviation_of_rows": noise, **per_step(model, x, rows)}
+        noise = math.sqrt(float(runs.var(0).mean()))
+        details = {"rows": rows, "k": self.k, "deviation_of_rows": noise, **per_step(model, x, rows), **latent_use(model, x)}
         method = f"particle filter with {self.k} particles"
         return Quantity(value, value - half, value + half, self.level, "lower", "nats", method, n, spread, _verdict(noise), "low", details)
 
@@ -67,6 +68,6 @@ class ParticleFilter:
 
 
 def _verdict(noise: float) -> Verdict:
-    """By how much the logarithm of one row moves between runs: half its variance is about what the bound loses."""
+    """By how much the logarithm of a row moves between runs: half the variance, on average over rows, is about what the bound loses."""
     loss = 0.5 * noise**2
     return "tight" if loss <= GAP_TIGHT / 4 else "loose" if loss <= GAP_LOOSE else "do not publish"

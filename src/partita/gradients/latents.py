@@ -169,10 +169,10 @@ class OneHot(Relaxable):
         return torch.log_softmax(self.logits, -1) + gumbel(u)
 
     def conditional_scores(self, z: Tensor, v: Tensor) -> Tensor:
-        waiting = -torch.log(v)  # of the winner, whose score is the largest: exponential with rate one
-        first = (z * waiting).sum(-1, keepdim=True)
-        others = waiting * torch.exp(-torch.log_softmax(self.logits, -1)) + first
-        return -torch.log(torch.where(z > 0.5, first, others))
+        scores = gumbel(v)  # minus log waiting times of rate one; the winner's is its own, the others wait on from there
+        first = (z * scores).sum(-1, keepdim=True)
+        others = -torch.logaddexp(-scores - torch.log_softmax(self.logits, -1), -first)
+        return torch.where(z > 0.5, first, others)
 
     @staticmethod
     def harden(s: Tensor) -> Tensor:

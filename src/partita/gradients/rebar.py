@@ -40,6 +40,10 @@ class Control(nn.Module):
         squashed = torch.sigmoid(s).reshape(*context.shape[:-1], -1)
         return self.nets[i](torch.cat([context, squashed], -1))[..., 0]
 
+    def forward(self, slopes: Sequence[Tensor]) -> Tensor:
+        """A zero that carries these slopes to the parameters; through a wrapper they are exchanged between processes."""
+        return torch.stack([pull(p.flatten() @ slope.flatten()) for p, slope in zip(self.parameters(), slopes, strict=True)]).sum()
+
 
 class Relaxed(Estimator):
     """What REBAR and RELAX share; both ask f once at the draws and twice at relaxed ones for every layer."""
@@ -62,12 +66,12 @@ class Relaxed(Estimator):
         draws, layers, noise = self._drawn(q, generator)
         value = values(f, draws, layers[0])
         known, surrogate, size = value.detach(), value, value.new_zeros(())
-        control = getattr(state.module, "module", state.module)  # inside its wrapper: trained by a gradient of its own, below
+        control = getattr(state.module, "module", state.module)  # inside its wrapper, through which only slopes go back, below
         for i, layer in enumerate(layers):
             gradient = self._gradient(i, layer, q, f, draws, noise, control, known, context, generator)
             surrogate = surrogate + pull(layer.total(gradient.detach() * layer.logits))
             size = size + layer.total(gradient.square()).mean()
-        return Estimate(surrogate, known, self._extra(control, size), state)
+        return Estimate(surrogate, known, self._extra(state.module, size), state)
 
     def _drawn(self, q: Chain, generator: torch.Generator) -> tuple[Draws, list[Relaxable], Draws]:
         """Hard draws of all layers, the layers, and the uniform noise behind them."""
@@ -94,14 +98,12 @@ class Relaxed(Estimator):
         (slope,) = torch.autograd.grad((free - held).sum(), leaf.logits, create_graph=self.learn)
         return (known - held)[(..., *[None] * leaf.event)] * leaf.score(draws[i]).detach() + slope
 
-    def _extra(self, control: Control, size: Tensor) -> Tensor:
-        """A zero that carries the gradient of E[g^2] to the control's parameters, and to nothing else."""
+    def _extra(self, control: nn.Module, size: Tensor) -> Tensor:
+        """E[g^2], with a gradient in the control's parameters and in nothing else."""
         if not self.learn:
             return size.new_zeros(())
-        parameters = list(control.parameters())
-        gradients = torch.autograd.grad(size, parameters, allow_unused=True)
-        parts = [pull((p * g).sum()) for p, g in zip(parameters, gradients, strict=True) if g is not None]
-        return size.detach() + torch.stack(parts).sum()
+        slopes = torch.autograd.grad(size, list(control.parameters()), allow_unused=True, materialize_grads=True)
+        return size.detach() + control(slopes)
 
 
 @dataclass(frozen=True)

@@ -49,16 +49,24 @@ def fast_length(n: int) -> int:
     return int(next_fast_len(n, real=True))  # type: ignore[arg-type]
 
 
-def causal_convolution(h: Tensor, u: Tensor) -> Tensor:
+def causal_convolution(h: Tensor, u: Tensor, H: Tensor | None = None) -> Tensor:
     """y of the equation above, ``(*, M), (*, L) -> (*, L)``; leading dimensions broadcast, any M and L.
+
+    ``H`` is :func:`spectrum` of h where it is at hand.
 
     >>> causal_convolution(torch.tensor([1.0, 0.5]), torch.tensor([1.0, 0.0, 2.0])).round(decimals=3).tolist()
     [1.0, 0.5, 2.0]
     """
     L = _check_lengths("causal_convolution", h, u)
     h = h[..., :L]  # what lies beyond L never meets an input
-    n = fast_length(L + h.shape[-1] - 1)
-    return _by_transform(h, u, n, L).to(_kept(u))
+    return _by_transform(h, u, fast_length(L + h.shape[-1] - 1), L, H).to(_kept(u))
+
+
+@torch.no_grad()
+def spectrum(h: Tensor, L: int) -> Tensor:
+    """W h as a causal convolution of L steps needs it, ``(*, M) -> (*, F)``: numbers, through which no gradient flows."""
+    h = _real(h[..., :L])
+    return _transform(h, fast_length(L + h.shape[-1] - 1))
 
 
 def circular_convolution(h: Tensor, u: Tensor) -> Tensor:
@@ -175,22 +183,30 @@ class _ByTransform(torch.autograd.Function):
     """The first L values of the product of two transforms, with gradients by half-size transforms: torch's own take a full complex one."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
-        H, U = torch.fft.rfft(h, n=n), torch.fft.rfft(u, n=n)
+    def forward(ctx: Any, h: Tensor, u: Tensor, H: Tensor | None, n: int, L: int) -> Tensor:
+        H, U = _transform(h, n) if H is None else H, _transform(u, n)
         ctx.n, ctx.L = n, L
         ctx.save_for_backward(h, u, H, U)
         return torch.fft.irfft(U * H, n=n)[..., :L]
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (h, u, H, U), (g,), n = ctx.saved_tensors, grads, ctx.n
         if torch.is_grad_enabled():  # to be differentiated again: what was kept are numbers, not functions of h and u
             wanted = [x for x, needed in zip((h, u), ctx.needs_input_grad, strict=False) if needed]
             found = iter(torch.autograd.grad(_plain(h, u, n, ctx.L), wanted, g, create_graph=True))
-            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:2]), None, None  # type: ignore[return-value]
-        G = torch.fft.rfft(g, n=n)
-        of_h = _reduced(G * U.conj(), h, n) if ctx.needs_input_grad[0] else None
-        return of_h, _reduced(G.mul_(H.conj()), u, n) if ctx.needs_input_grad[1] else None, None, None  # G is full: in place
+            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:2]), None, None, None
+        G = _transform(g, n).conj_physical_()  # conjugates in place: one that is only marked would be copied by each product
+        of_h = _reduced((G * U).conj_physical_(), h, n) if ctx.needs_input_grad[0] else None
+        of_u = _reduced(G.mul_(H).conj_physical_(), u, n) if ctx.needs_input_grad[1] else None
+        return of_h, of_u, None, None, None
+
+
+def _transform(x: Tensor, n: int) -> Tensor:
+    """W x of length n; only what is missing is filled with zeros, where torch's own padding would first fill all of it."""
+    padded = x.new_empty(*x.shape[:-1], n)
+    padded[..., : x.shape[-1]], padded[..., x.shape[-1] :] = x, 0.0
+    return torch.fft.rfft(padded)
 
 
 def _reduced(product: Tensor, like: Tensor, n: int) -> Tensor:
@@ -199,15 +215,23 @@ def _reduced(product: Tensor, like: Tensor, n: int) -> Tensor:
 
 
 def _plain(h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
+    """The same with every step known to autograd."""
     return torch.fft.irfft(torch.fft.rfft(u, n=n) * torch.fft.rfft(h, n=n), n=n)[..., :L]
 
 
-def _by_transform(h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
+def _by_transform(h: Tensor, u: Tensor, n: int, L: int, H: Tensor | None = None) -> Tensor:
     """The first L values of the circular convolution of length n of both after zero padding."""
-    h, u = (x.to(torch.float32) if x.dtype in HALF or not x.is_floating_point() else x for x in (h, u))
+    h, u = _real(h), _real(u)
     if not h.numel() or not u.numel():  # an empty batch, which transforms do not take
         return u.new_zeros(*torch.broadcast_shapes(h.shape[:-1], u.shape[:-1]), L)
-    return _ByTransform.apply(h, u, n, L) if torch.is_grad_enabled() else _plain(h, u, n, L)  # type: ignore[return-value]
+    if torch.is_grad_enabled():
+        return _ByTransform.apply(h, u, H, n, L)  # type: ignore[return-value]
+    return torch.fft.irfft(_transform(u, n) * (_transform(h, n) if H is None else H), n=n)[..., :L]
+
+
+def _real(x: Tensor) -> Tensor:
+    """In a dtype that has transforms."""
+    return x.to(torch.float32) if x.dtype in HALF or not x.is_floating_point() else x
 
 
 def _kept(u: Tensor) -> torch.dtype:

@@ -44,7 +44,7 @@ class H3(MatrixMixer):
         self.out = linear(width, width, generator=generator)
 
     def project(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        q, k, v = channels_first(self.into, u).chunk(3, 1)
+        q, k, v = channels_first(self.into.weight, self.into.bias, u).chunk(3, 1)
         return v, (q, k, self.shift_filter(u.shape[1]), self.long.filter(u.shape[1]))
 
     def shift_filter(self, length: int) -> Tensor:

@@ -71,9 +71,9 @@ class MatrixMixer(Mixer):
         return self.out(self.operate(v, gates).transpose(1, 2))
 
 
-def channels_first(layer: nn.Linear, u: Tensor) -> Tensor:
-    """A linear layer whose result has time last, ``(B, L, D) -> (B, C, L)``, without a transposing copy."""
-    return torch.baddbmm(layer.bias[:, None], layer.weight.expand(len(u), -1, -1), u.mT)
+def channels_first(weight: Tensor, bias: Tensor, u: Tensor) -> Tensor:
+    """A linear map whose result has time last, ``(C, D), (C,), (B, L, D) -> (B, C, L)``, without a transposing copy."""
+    return torch.baddbmm(bias[:, None], weight.expand(len(u), -1, -1), u.mT)
 
 
 def room(steps: int, capacity: int, owner: str) -> None:

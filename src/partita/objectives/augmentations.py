@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.checks import check_real
+from partita.core.checks import check_count, check_real
+from partita.core.errors import invalid
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class ImageMoves:
     move: float = 0.1
     erase: float = 0.25
 
+    def __post_init__(self) -> None:
+        _check_shape("ImageMoves", self.shape, 2)
+        for name, most in (("turn", 180.0), ("zoom", math.inf), ("shear", math.inf), ("move", 1.0), ("erase", 1.0)):
+            check_real("ImageMoves", name, getattr(self, name), 0.0, most)
+
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         images = x.reshape(len(x), -1, *self.shape)
         a, s, k, dx, dy = ((2 * u - 1) for u in rng.uniform((5, len(x)), x, generator))
@@ -90,6 +96,12 @@ class SequenceMoves:
     gain: float = 0.2
     noise: float = 0.05
 
+    def __post_init__(self) -> None:
+        _check_shape("SequenceMoves", self.shape, 1)
+        check_real("SequenceMoves", "keep", self.keep, 0.0, 1.0, open_low=True)
+        for name in ("gain", "noise"):
+            check_real("SequenceMoves", name, getattr(self, name), 0.0)
+
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         L = prod(self.shape)
         series = x.reshape(len(x), -1, L)
@@ -101,3 +113,10 @@ class SequenceMoves:
         drawn = torch.lerp(series.gather(2, below), series.gather(2, above), (at - below).clamp(0, 1).expand_as(series))
         loud = drawn * torch.exp(self.gain * (2 * gain - 1))
         return (loud + self.noise * series.std((0, 2), keepdim=True, correction=0) * rng.normal(loud.shape, x, generator)).reshape(x.shape)
+
+
+def _check_shape(owner: str, shape: tuple[int, ...], axes: int) -> None:
+    if not isinstance(shape, tuple | list) or len(shape) != axes:
+        raise invalid(owner, "shape", "be (height, width)" if axes == 2 else "be (length,)", shape)
+    for size in shape:
+        check_count(owner, "shape", size)

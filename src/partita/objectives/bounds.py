@@ -35,15 +35,15 @@ class ELBO(GradientObjective):
 
     Arguments:
         beta: Weight of the divergence in the end; the recorded ``elbo`` has weight one whatever beta is.
-        warm_up: Updates over which the weight rises from zero to beta, against collapse of the posterior.
+        beta_warm_up: Updates over which the weight rises from zero to beta, against collapse of the posterior.
     """
 
     beta: float = 1.0
-    warm_up: int = 0
+    beta_warm_up: int = 0
 
     def __post_init__(self) -> None:
         check_real("ELBO", "beta", self.beta, 0)
-        check_count("ELBO", "warm_up", self.warm_up, 0)
+        check_count("ELBO", "beta_warm_up", self.beta_warm_up, 0)
 
     def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Steps:
         require("ELBO", model)
@@ -54,7 +54,7 @@ class ELBO(GradientObjective):
     ) -> tuple[dict[str, Tensor], Steps, dict[str, Tensor]]:
         fit, each = model.elbo_terms(batch.x, *_ends(batch), generator=generator)
         fit, kl = weighted_mean(fit, batch.weight), weighted_mean(each.sum(-1), batch.weight)
-        beta = self.beta * min(1.0, (state.count + 1) / self.warm_up) if self.warm_up else self.beta
+        beta = self.beta * min(1.0, (state.count + 1) / max(1, self.beta_warm_up))
         numbers = {"elbo": (fit - kl).detach(), "kl": kl.detach(), "active_units": _active(model)}
         return {"model": beta * kl - fit}, Steps(state.count + 1), numbers
 
@@ -139,9 +139,8 @@ def doubly_reparameterised(model: Any, batch: Batch, k: int, generator: torch.Ge
               \nabla_\phi = \sum_i \tilde w_i^2\, \frac{\partial \log w_i}{\partial z_i} \frac{\partial z_i}{\partial \phi}
               (theory/latent_variables.md, eq. 41.8)
     """
-    log_w, z = model.weighted_draws(batch.x, k, generator=generator)
+    log_w = model.doubly_weighted(batch.x, k, generator=generator)
     share = torch.softmax(log_w.detach(), 0)
-    z.register_hook(lambda gradient: gradient * share[..., None])
     bound = weighted_mean(log_mean_exp(log_w.detach()), batch.weight)
     surrogate = weighted_mean((share * log_w).sum(0), batch.weight)
     return surrogate.detach() - surrogate - bound, bound

@@ -12,6 +12,7 @@ Letters: B batch, N rows, E dimensions, Q queue, q query, k key, c prototype, s 
 counterpart for a cluster.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -23,6 +24,7 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_count, check_real
+from partita.core.errors import PartitaWarning, invalid
 from partita.core.protocols import Batch, Data
 from partita.objectives.augmentations import VectorMoves
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
@@ -70,6 +72,8 @@ class PCL(GradientObjective):
     every: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.clusters, tuple | list):
+            raise invalid("PCL", "clusters", "be numbers of prototypes side by side, such as (10, 20, 40)", repr(self.clusters))
         for k in self.clusters:
             check_count("PCL", "clusters", k, 2)
         for name, least in (("queue", 1), ("warm_up", 0), ("every", 1)):
@@ -80,6 +84,9 @@ class PCL(GradientObjective):
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Contrast:
         capability.require("PCL", model)
+        if max(self.clusters, default=0) > len(data):
+            said = f"PCL: clusters must be at most the number of rows, {len(data)}; got {max(self.clusters)}. One for each row are made."
+            warnings.warn(said, PartitaWarning, stacklevel=2)
         slow = {name: value.detach().clone() for name, value in model.state_dict().items()}
         size, like = min(self.queue, len(data)), model.device_like
         queue, rows = like.new_zeros(size, model.embedding), torch.full((size,), -1, dtype=torch.long, device=like.device)
@@ -89,6 +96,8 @@ class PCL(GradientObjective):
     def losses(
         self, model: Any, batch: Batch, state: Contrast, *, generator: torch.Generator
     ) -> tuple[dict[str, Tensor], Contrast, dict[str, Tensor]]:
+        if len(batch.x) < 2:
+            raise invalid("PCL", "a batch", "hold at least two rows, for a row is told from others", len(batch.x), "Raise batch_size.")
         bare = unwrapped(model)
         slow = moved(state.slow, bare, self.momentum)
         one, other = (self.augment(batch.x, generator) for _ in range(2))
@@ -98,17 +107,23 @@ class PCL(GradientObjective):
         grouped = proto_nce(q, state.prototypes, index)
         loss = weighted_mean(contrast + grouped, batch.weight)
         queue, rows = (torch.cat([new, old])[: len(old)] for new, old in ((k, state.queue), (index, state.rows)))
-        numbers = {"info_nce": contrast.mean(), "proto_nce": grouped.mean(), "alignment": alignment(q, k), "uniformity": uniformity(q)}
+        numbers = {"info_nce": contrast.mean(), "proto_nce": grouped.mean(), "alignment": alignment(q, k), "uniformity": uniformity(q),
+                   "e_steps": q.new_tensor(float(self._e_steps(int(state.epochs))))}  # fmt: skip
         return {"model": loss}, state._replace(slow=slow, queue=queue, rows=rows), {name: v.detach() for name, v in numbers.items()}
 
     def epoch(self, model: Any, data: Data, state: Contrast, *, generator: torch.Generator) -> Contrast:
         """The E-step, every few epochs after the warm-up: clusters of what the slow copy makes of all rows."""
         gone = state.epochs + 1
-        if not self.clusters or gone < self.warm_up or (gone - self.warm_up) % self.every:
+        if self._e_steps(int(gone)) == self._e_steps(int(state.epochs)):
             return state._replace(epochs=gone)
         v = embed(model, data, state.slow, generator=generator)
         found = tuple(find_prototypes(v, k, self.temperature, self.alpha, generator=generator) for k in self.clusters)
         return state._replace(prototypes=found, epochs=gone)
+
+    def _e_steps(self, epochs: int) -> int:
+        """E-steps up to the end of so many epochs; the first is at the end of the warm-up, and there is none before the first epoch."""
+        first = max(1, self.warm_up)
+        return 0 if not self.clusters or epochs < first else (epochs - first) // self.every + 1
 
 
 def info_nce(q: Tensor, k: Tensor, queue: Tensor, temperature: float, same: Tensor | None = None, absent: Tensor | None = None) -> Tensor:
@@ -135,9 +150,12 @@ def proto_nce(q: Tensor, prototypes: tuple[Prototypes, ...], index: Tensor) -> T
 
 @torch.no_grad()
 def moved(slow: dict[str, Tensor], model: Any, momentum: float) -> dict[str, Tensor]:
-    """The slow copy after an update: momentum times itself and the rest the model (theory/contrastive.md, eq. 51.5)."""
+    """The slow copy after an update: momentum times itself and the rest the model (theory/contrastive.md, eq. 51.5).
+
+    Whole numbers, such as a layer's count of batches, are the model's.
+    """
     own = model.state_dict()
-    return {name: torch.lerp(own[name], value, momentum) for name, value in slow.items()}
+    return {name: torch.lerp(own[name], v, momentum) if v.is_floating_point() else own[name].clone() for name, v in slow.items()}
 
 
 @torch.no_grad()

@@ -37,8 +37,7 @@ def find_prototypes(v: Tensor, k: int, temperature: float, alpha: float, *, gene
     """Spherical k-means of unit vectors ``v`` (N, E), and the concentrations; k is at most the number of different rows."""
     blank = no_prototypes(k, len(v), v)
     points = v.double().cpu().numpy()
-    distinct = len(np.unique(points.round(9), axis=0))
-    centres, member = spherical_k_means(points, min(len(blank.centres), distinct), rng.seed(generator))
+    centres, member = spherical_k_means(points, _most_clusters(points, len(blank.centres)), rng.seed(generator))
     c, m = torch.from_numpy(centres).to(v), torch.from_numpy(member).to(v.device)
     blank.centres[: len(c)] = c
     blank.phi[: len(c)] = concentration(v, c, m, temperature, alpha)
@@ -46,21 +45,63 @@ def find_prototypes(v: Tensor, k: int, temperature: float, alpha: float, *, gene
 
 
 def spherical_k_means(points: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unit centres (k, E) and the cluster of every point (N,): scikit-learn's k-means, then rounds with centres on the sphere."""
-    from sklearn.cluster import KMeans
+    """Unit centres (k, E) and the cluster of every point (N,), each with its nearest centre; an emptied cluster keeps its centre.
 
-    start: Any = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed).fit(points)  # type: ignore[arg-type]
-    centres, member = start.cluster_centers_, start.labels_.astype(np.int64)
+    The start is faiss's k-means where it is installed, else scikit-learn's; rounds with centres on the sphere follow.
+    """
+    centres = _on_sphere(_start(points, k, seed))
+    member = (points @ centres.T).argmax(1)
     for _ in range(ROUNDS):
-        centres = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
+        centres = _on_sphere(_sums(points, member, centres))
         nearest = (points @ centres.T).argmax(1)
         if (nearest == member).all():
             break
         member = nearest
-        sums = np.zeros_like(centres)
-        np.add.at(sums, member, points)
-        centres = np.where((np.bincount(member, minlength=k) > 0)[:, None], sums, centres)
     return centres, member
+
+
+def _start(points: np.ndarray, k: int, seed: int) -> np.ndarray:
+    try:
+        return _by_faiss(points, k, seed)
+    except ImportError:
+        return _by_scikit_learn(points, k, seed)
+
+
+def _by_scikit_learn(points: np.ndarray, k: int, seed: int) -> np.ndarray:
+    from sklearn.cluster import KMeans
+
+    found: Any = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed).fit(points.astype(np.float32))  # type: ignore[arg-type]
+    return found.cluster_centers_.astype(np.float64)
+
+
+def _by_faiss(points: np.ndarray, k: int, seed: int) -> np.ndarray:
+    from faiss import Kmeans  # type: ignore[import-not-found]
+
+    all_points = {"min_points_per_centroid": 1, "max_points_per_centroid": -(-len(points) // k)}
+    found = Kmeans(points.shape[1], k, niter=ROUNDS, spherical=True, seed=seed % 2**31, **all_points)
+    found.train(points.astype(np.float32))
+    return found.centroids.astype(np.float64)
+
+
+def _sums(points: np.ndarray, member: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Of the points of every cluster, (k, E); the centre itself where there are none."""
+    from scipy.sparse import csr_array
+
+    n, k = len(points), len(centres)
+    belongs = csr_array((np.ones(n), member, np.arange(n + 1)), shape=(n, k))
+    return np.where((np.bincount(member, minlength=k) > 0)[:, None], belongs.T @ points, centres)
+
+
+def _on_sphere(centres: np.ndarray) -> np.ndarray:
+    return centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
+
+
+def _most_clusters(points: np.ndarray, k: int) -> int:
+    """At most one for each different point; a few rows mostly show that there are enough."""
+    for rows in (points[: 4 * k], points):
+        if len(np.unique(rows.round(6), axis=0)) >= k:
+            return k
+    return len(np.unique(points.round(6), axis=0))
 
 
 def concentration(v: Tensor, centres: Tensor, member: Tensor, temperature: float, alpha: float = 10.0) -> Tensor:

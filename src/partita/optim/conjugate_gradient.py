@@ -10,7 +10,7 @@ Letters: n unknowns, m right-hand sides, k steps, A matrix, M preconditioner, r 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,7 +56,10 @@ class Solution:
 
     @cached_property
     def error(self) -> Any:
-        """Estimate of the error sqrt((x* - x)' A (x* - x)), computed when first asked for, eq. 50.3 and 50.4."""
+        """Estimate of the error sqrt((x* - x)' A (x* - x)), computed when first asked for, eq. 50.3 and 50.4.
+
+        Infinite where no step was taken that could tell, nan where A is indefinite.
+        """
         found = self.estimate()
         return float(found[0]) if isinstance(self.reason, str) else torch.from_numpy(found)
 
@@ -94,10 +97,10 @@ def solve(
     """Solve A x = b for symmetric positive definite A, and say how well it went; gradients flow through x to b and to what A is made of.
 
     Arguments:
-        A: A tensor, an array, a sparse matrix of SciPy or torch, or a function from p to A p that keeps the shape.
+        A: A tensor, an array, a sparse matrix of SciPy or torch, SciPy's LinearOperator, or a function from p to A p that keeps the shape.
         b: Right-hand side (n,), or m of them side by side (n, m).
         x0: Where to start, of the shape of b.
-        preconditioner: ``"jacobi"``, ``"incomplete-cholesky"``, a function from r to z, or a matrix that approximates A's inverse.
+        preconditioner: ``"jacobi"``, ``"incomplete-cholesky"``, a function from r to z, or a matrix (a LinearOperator) near A's inverse.
         tolerance: Relative to the norm of b; 1e-8 in float64 and 1e-5 in float32 if not given.
         absolute: A residual that is small enough whatever b is.
         iterations: Most steps k; 10 n if not given.
@@ -117,45 +120,79 @@ def solve(
         check_symmetric(operator, block, "solve")
     start = None if x0 is None else _start(x0, b)
     M = as_preconditioner(preconditioner, operator, block)
-    limit = np.maximum(tolerance * _norms(block), absolute)
+    system = System(operator, M, budget)
     with torch.no_grad():
-        outcome = iterate(operator, M, block, start, limit, budget)
-    x = outcome.x.view(b.shape)
-    if torch.is_grad_enabled():
-        x = _with_gradient(x, b, operator, dict(preconditioner=M, tolerance=tolerance, absolute=absolute, iterations=iterations))
-    return _solution(x, outcome, limit, b.dim() == 1)
+        found = system.solution(b.detach(), start, tolerance, absolute)
+    return replace(found, x=_with_gradient(found, b, system, tolerance, absolute)) if torch.is_grad_enabled() else found
+
+
+@dataclass(frozen=True)
+class System:
+    """What is the same for every right-hand side: A, its preconditioner and the steps allowed."""
+
+    operator: Operator
+    M: Preconditioner | None
+    budget: int
+
+    def solution(self, b: Tensor, start: Tensor | None, tolerance: Any, absolute: float) -> Solution:
+        """Of (n,) or (n, m), in units of every column's own power of two, so that no square is too large or too small to hold."""
+        block = b.reshape(len(b), -1)
+        unit = _powers_of_two(block)
+        block, units = block / unit, unit.double().cpu().numpy()
+        limit = np.maximum(tolerance * _norms(block), absolute / units)
+        start = None if start is None else torch.where(block.any(0), start / unit, 0.0)  # zero is solved by zero
+        found = iterate(self.operator, self.M, block, start, limit, self.budget)
+        x = (found.x * unit).view(b.shape)
+        lost = ~torch.isfinite(x.reshape(block.shape)).all(0).cpu().numpy()  # too large to hold in b's units
+        found.reasons[lost], found.residual[lost] = "breakdown", np.inf
+        return _solution(x, found, limit, units, b.dim() == 1)
 
 
 class _Implicit(torch.autograd.Function):
     """A zero whose gradient is A^{-1} g: added to x it carries dx = A^{-1} (db - dA x), eq. 50.6."""
 
     @staticmethod
-    def forward(ctx: Any, residual: Tensor, operator: Operator, options: dict[str, Any]) -> Tensor:
-        ctx.operator, ctx.options = operator, options
+    def forward(ctx: Any, residual: Tensor, found: Solution, system: System, tolerance: np.ndarray) -> Tensor:
+        ctx.found, ctx.system, ctx.tolerance = found, system, tolerance
         return torch.zeros_like(residual)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        M: Preconditioner | None = ctx.options["preconditioner"]
-        block = g.reshape(len(g), -1)
-        steps = ctx.options["iterations"] or 10 * len(g)
-        limit = np.maximum(ctx.options["tolerance"] * _norms(block), ctx.options["absolute"])
-        outcome = iterate(ctx.operator, M, block.contiguous(), None, limit, steps)
-        return _solution(outcome.x.view(g.shape), outcome, limit, g.dim() == 1).require("gradient of solve"), None, None
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        ctx.found.require("gradient of solve")  # the theorem is about solutions
+        return ctx.system.solution(g, None, ctx.tolerance, 0.0).require("gradient of solve"), None, None, None
 
 
-def _with_gradient(x: Tensor, b: Tensor, operator: Operator, options: dict[str, Any]) -> Tensor:
-    """x as a function of b and of what A is made of, by the implicit function theorem."""
-    residual = b - operator.apply(x.reshape(len(x), -1)).view(x.shape)
-    return x + _Implicit.apply(residual, operator, options) if residual.requires_grad else x
+def _with_gradient(found: Solution, b: Tensor, system: System, tolerance: float, absolute: float) -> Tensor:
+    """x as a function of b and of what A is made of, by the implicit function theorem; as precise, relatively, as x is."""
+    x, block = found.x, b.detach().reshape(len(b), -1)
+    residual = b - system.operator.apply(x.reshape(len(x), -1)).view(x.shape)
+    if not residual.requires_grad:
+        return x
+    unit = _powers_of_two(block)
+    size = _norms(block / unit)
+    loosest = np.divide(absolute / unit.double().cpu().numpy(), size, out=np.zeros_like(size), where=size > 0)
+    return x + _Implicit.apply(residual, found, system, np.maximum(tolerance, loosest))  # type: ignore[return-value]
 
 
-def _solution(x: Tensor, found: Outcome, limit: np.ndarray, single: bool) -> Solution:
+def _solution(x: Tensor, found: Outcome, limit: np.ndarray, units: np.ndarray, single: bool) -> Solution:
+    """In the caller's units, and single values for a single right-hand side."""
+    residual, limit = found.residual * units, limit * units
+
+    def estimate() -> np.ndarray:
+        return found.error() * units
+
     if single:
-        return Solution(x, float(found.residual[0]), int(found.iterations[0]), str(found.reasons[0]), float(limit[0]), found.error)
-    residual, iterations, tolerance = map(torch.from_numpy, (found.residual, found.iterations, limit))
-    return Solution(x, residual, iterations, tuple(found.reasons), tolerance, found.error)
+        return Solution(x, float(residual[0]), int(found.iterations[0]), str(found.reasons[0]), float(limit[0]), estimate)
+    residual, iterations, tolerance = map(torch.from_numpy, (residual, found.iterations, limit))
+    return Solution(x, residual, iterations, tuple(found.reasons), tolerance, estimate)
+
+
+def _powers_of_two(block: Tensor) -> Tensor:
+    """The size of every column, (m,), as a power of two, by which nothing is rounded; one for zeros."""
+    largest = block.abs().amax(0)
+    mantissa, _ = torch.frexp(largest)
+    return torch.where(largest > 0, largest / (2 * mantissa), 1.0)
 
 
 def _as_right_hand_sides(b: Any) -> Tensor:

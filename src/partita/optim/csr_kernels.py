@@ -10,11 +10,14 @@ Letters: n unknowns, A matrix (first, columns, values), x solution, p direction,
 import numpy as np
 from numba import njit, uint64
 
-WIDTH = 8
+from partita.optim.lanes import LANES, WIDTH, follow, multiply, retreat
+
+__all__ = ["WIDTH", "burst", "incomplete_cholesky", "substitute"]
 RUNNING, CONVERGED, BUDGET, BREAKDOWN, INDEFINITE = range(5)
+SUMS = {"reassoc", "contract", "nsz", "arcp"}  # what may be reordered; nan and infinity keep their meaning
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True, fastmath=SUMS)
 def _turn(
     first: np.ndarray, columns: np.ndarray, values: np.ndarray, reach: np.ndarray,
     x: np.ndarray, p: np.ndarray, r: np.ndarray, q: np.ndarray, alpha: float, beta: float,
@@ -36,63 +39,38 @@ def _turn(
     return total
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def _turn_side_by_side(
     first: np.ndarray, columns: np.ndarray, values: np.ndarray, reach: np.ndarray,
-    x: np.ndarray, p: np.ndarray, r: np.ndarray, q: np.ndarray, alpha: np.ndarray, beta: np.ndarray, out: np.ndarray,
+    x: np.ndarray, p: np.ndarray, r: np.ndarray, q: np.ndarray, alpha: np.ndarray, beta: np.ndarray, sums: np.ndarray,
 ) -> None:  # fmt: skip
-    """The same for every column; p . q into ``out``."""
-    k, front = uint64(first[0]), uint64(0)
-    for c in range(WIDTH):
-        out[c] = 0.0
+    """The same for every column; p . q into ``sums``."""
+    sums[:] = 0.0
+    front = 0
     for i in range(len(q)):
-        while front < uint64(reach[i]):
-            ahead, solution, residual = p[front], x[front], r[front]
-            for c in range(WIDTH):
-                old = ahead[c]
-                solution[c] += alpha[c] * old
-                ahead[c] = residual[c] + beta[c] * old
-            front += uint64(1)
-        row = q[i]
-        for c in range(WIDTH):
-            row[c] = 0.0
-        while k < uint64(first[i + 1]):
-            value, other = values[k], p[columns[k]]
-            for c in range(WIDTH):
-                row[c] += value * other[c]
-            k += uint64(1)
-        own = p[i]
-        for c in range(WIDTH):
-            out[c] += row[c] * own[c]
+        while front < reach[i]:
+            follow(x, p, r, alpha, beta, front)  # type: ignore[call-arg]
+            front += 1
+        multiply(columns, values, first[i], first[i + 1], p, q, i, sums)  # type: ignore[call-arg]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def _descend(r: np.ndarray, q: np.ndarray, alpha: np.ndarray, out: np.ndarray) -> None:
-    """r -= alpha q for every column of (n, W); r . r into ``out`` (W,)."""
-    if len(alpha) == 1:
-        total, step, residual, change = 0.0, alpha[0], r.reshape(-1), q.reshape(-1)
-        for i in range(len(residual)):
-            value = residual[i] - step * change[i]
-            residual[i] = value
-            total += value * value
-        out[0] = total
-        return
-    for c in range(WIDTH):
-        out[c] = 0.0
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _descend(r: np.ndarray, q: np.ndarray, alpha: float) -> float:
+    """r -= alpha q; returns r . r."""
+    total = 0.0
     for i in range(len(r)):
-        for c in range(WIDTH):
-            new = r[i, c] - alpha[c] * q[i, c]
-            r[i, c] = new
-            out[c] += new * new
+        value = r[i] - alpha * q[i]
+        r[i] = value
+        total += value * value
+    return total
 
 
 @njit(nogil=True, cache=True)
-def _flat(p: np.ndarray, q: np.ndarray, c: int) -> float:
-    """The curvature p . q that rounding alone could make."""
-    sizes = np.zeros(2)
-    for i in range(len(p)):
-        sizes += np.array([p[i, c] ** 2, q[i, c] ** 2])
-    return np.finfo(np.float64).eps * np.sqrt(sizes[0] * sizes[1])
+def _descend_side_by_side(r: np.ndarray, q: np.ndarray, alpha: np.ndarray, sums: np.ndarray) -> None:
+    """The same for every column; r . r into ``sums``."""
+    sums[:] = 0.0
+    for i in range(len(r)):
+        retreat(r, q, alpha, i, sums)  # type: ignore[call-arg]
 
 
 @njit(nogil=True, cache=True)
@@ -100,30 +78,41 @@ def burst(
     first: np.ndarray, columns: np.ndarray, values: np.ndarray, reach: np.ndarray,
     x: np.ndarray, p: np.ndarray, r: np.ndarray, q: np.ndarray, alpha: np.ndarray, beta: np.ndarray, rr: np.ndarray,
     least: np.ndarray, left: np.ndarray, codes: np.ndarray, alphas: np.ndarray, betas: np.ndarray,
+    size: np.ndarray, steepest: np.ndarray, rounding: float,
 ) -> int:  # fmt: skip
     """Some steps, (n, W) arrays in place: as many as ``alphas`` (S, W) has rows, or until no column is ``RUNNING``; how many were taken.
 
-    ``rr`` is r . r, ``least`` the value at which it is converged, ``left`` the steps that each column may still take. The last
-    x += alpha p is left to the next burst, or to the caller.
+    ``rr`` is r . r, ``least`` the value at which it is converged, ``left`` the steps that each column may still take, ``size`` p . p,
+    ``steepest`` the largest p . q / p . p so far; ``rounding`` of that is no curvature. The last x += alpha p is left to the next
+    burst, or to the caller.
     """
     m = len(rr)
-    curvature, new = np.zeros(m), np.zeros(m)
+    curvature, new, sums = np.zeros(m), np.zeros(m), np.zeros((LANES, m))
+    flat_x, flat_p, flat_r, flat_q = x.reshape(-1), p.reshape(-1), r.reshape(-1), q.reshape(-1)  # contiguous to the compiler
     for step in range(len(alphas)):
         if not (codes == RUNNING).any():
             return step
         if m == 1:
-            flat = (x.reshape(-1), p.reshape(-1), r.reshape(-1), q.reshape(-1))  # contiguous, which a column is not to the compiler
-            curvature[0] = _turn(first, columns, values, reach, flat[0], flat[1], flat[2], flat[3], alpha[0], beta[0])
+            curvature[0] = _turn(first, columns, values, reach, flat_x, flat_p, flat_r, flat_q, alpha[0], beta[0])
         else:
-            _turn_side_by_side(first, columns, values, reach, x, p, r, q, alpha, beta, curvature)
+            _turn_side_by_side(first, columns, values, reach, x, p, r, q, alpha, beta, sums)
+            curvature[:] = sums.sum(0)
         for c in range(m):
             if codes[c] == RUNNING and left[c] <= 0:
                 codes[c] = BUDGET
-            if codes[c] == RUNNING and not curvature[c] > 0:
-                codes[c] = INDEFINITE if curvature[c] < -_flat(p, q, c) else BREAKDOWN
+            if codes[c] == RUNNING:
+                size[c] = rr[c] + beta[c] ** 2 * size[c]
+                steepest[c] = max(steepest[c], abs(curvature[c]) / size[c])
+                flat = rounding * steepest[c] * size[c]
+                if not curvature[c] > flat:
+                    codes[c] = INDEFINITE if curvature[c] < -flat else BREAKDOWN
             alpha[c] = rr[c] / curvature[c] if codes[c] == RUNNING else 0.0
             left[c] -= codes[c] == RUNNING
-        _descend(r, q, alpha, new)
+        if m == 1:
+            new[0] = _descend(flat_r, flat_q, alpha[0])
+        else:
+            _descend_side_by_side(r, q, alpha, sums)
+            new[:] = sums.sum(0)
         for c in range(m):
             beta[c] = new[c] / rr[c] if codes[c] == RUNNING else 0.0
             alphas[step, c], betas[step, c], rr[c] = alpha[c], beta[c], new[c]

@@ -21,6 +21,7 @@ from partita.optim.preconditioners import Preconditioner
 
 RESTARTS = 4  # from the true residual, where the recursion believed to be done
 GAIN = 0.5  # by which a restart must shrink the residual to be worth another
+FLAT = 8.0  # roundings of the steepest curvature so far, over sqrt(n), below which a direction is flat: errors of n terms average out
 BURST = 256  # steps of machine code between two looks
 CODES = ("", "", "budget", "breakdown", "indefinite")  # of the machine code: running and converged give no reason
 
@@ -81,7 +82,7 @@ def _outcome(
     size = _norms(r)
     reasons = np.where(size <= limit, "converged", np.where(progress.reasons == "", "breakdown", progress.reasons))
     rz = _dots(r, r if M is None else M(r))
-    return Outcome(x, size, lambda: error_estimate(progress.runs, rz), budget - progress.left, reasons)
+    return Outcome(x, size, lambda: error_estimate(progress.runs, rz, reasons), budget - progress.left, reasons)
 
 
 def _in_torch(product: Callable[[Tensor], Tensor], M: Preconditioner | None) -> Stepper:
@@ -90,7 +91,7 @@ def _in_torch(product: Callable[[Tensor], Tensor], M: Preconditioner | None) -> 
     def steps(x: Tensor, r: Tensor, running: np.ndarray, limit: np.ndarray, progress: Progress) -> None:
         z = r if M is None else M(r)
         p, rz, running = z.clone(), _dots(r, z), running.copy()
-        start, numbers = rz, []
+        start, numbers, size, steepest = rz, [], rz, np.zeros_like(rz)
         while True:
             progress.reasons[running & (progress.left <= 0)] = "budget"
             progress.reasons[running & ~(rz > 0)] = "breakdown"  # of a preconditioner that is not positive definite
@@ -99,7 +100,7 @@ def _in_torch(product: Callable[[Tensor], Tensor], M: Preconditioner | None) -> 
                 break
             q = product(p)
             curvature = _dots(p, q)
-            _judge(curvature, p, q, running, progress.reasons)
+            steepest = _judge(curvature, size, steepest, _rounding(p), running, progress.reasons)
             running &= progress.reasons == ""
             alpha = np.divide(rz, curvature, out=np.zeros_like(rz), where=running)
             x.add_(_like(alpha, p) * p)
@@ -111,20 +112,26 @@ def _in_torch(product: Callable[[Tensor], Tensor], M: Preconditioner | None) -> 
             progress.left -= running
             numbers.append((alpha, beta))
             running &= (_norms(r) if M is not None else np.sqrt(following)) > limit
-            rz = following
+            rz, size = following, following + beta**2 * size
         if numbers:
             progress.runs.append(Steps(np.stack([a for a, _ in numbers]), np.stack([b for _, b in numbers]), start))
 
     return steps
 
 
-def _judge(curvature: np.ndarray, p: Tensor, q: Tensor, running: np.ndarray, reasons: np.ndarray) -> None:
-    """Name the columns along which A does not curve upwards."""
-    if (curvature > 0)[running].all():
-        return
-    flat = np.finfo(np.float64).eps * _norms(p) * _norms(q)
-    reasons[running & ~(curvature > 0)] = "breakdown"
+def _judge(
+    curvature: np.ndarray, size: np.ndarray, steepest: np.ndarray, rounding: float, running: np.ndarray, reasons: np.ndarray
+) -> np.ndarray:
+    """Name the columns along which A does not curve upwards; the steepest p'Ap / p'Mp so far, where ``size`` is p'Mp."""
+    steepest = np.maximum(steepest, np.divide(abs(curvature), size, out=np.zeros_like(size), where=running))
+    flat = rounding * steepest * size
+    reasons[running & ~(curvature > flat)] = "breakdown"
     reasons[running & (curvature < -flat)] = "indefinite"
+    return steepest
+
+
+def _rounding(p: Tensor) -> float:
+    return FLAT * torch.finfo(p.dtype).eps / len(p) ** 0.5
 
 
 def _in_chunks(rows: Rows, b: Tensor, x0: Tensor, limit: np.ndarray, budget: int) -> Outcome:
@@ -141,8 +148,11 @@ def _in_chunks(rows: Rows, b: Tensor, x0: Tensor, limit: np.ndarray, budget: int
         right, x = (block[:, i * width : (i + 1) * width].contiguous() for block in padded)
         return _outcome(product, _in_machine_code(rows, reach), None, right, x, limits[i], budget)
 
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        parts = list(pool.map(one, range(len(limits))))
+    if len(limits) == 1:
+        parts = [one(0)]
+    else:
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            parts = list(pool.map(one, range(len(limits))))
     m = b.shape[1]
     residual, steps, reasons = (
         np.concatenate([getattr(part, name) for part in parts])[:m] for name in ("residual", "iterations", "reasons")
@@ -159,10 +169,12 @@ def _in_machine_code(rows: Rows, reach: np.ndarray) -> Stepper:
         start = _dots(r, r)
         blocks = (x.numpy(), torch.zeros_like(r).numpy(), r.numpy(), torch.empty_like(r).numpy())
         alpha, beta, rr, numbers = np.zeros_like(start), np.zeros_like(start), start.copy(), []
-        codes = np.where(running, RUNNING, CONVERGED)
+        codes, size, steepest = np.where(running, RUNNING, CONVERGED), np.zeros_like(start), np.zeros_like(start)
         while (codes == RUNNING).any():
             alphas, betas = np.zeros((2, BURST, len(rr)))
-            taken = burst(*rows, reach, *blocks, alpha, beta, rr, limit**2, progress.left, codes, alphas, betas)
+            taken = burst(
+                *rows, reach, *blocks, alpha, beta, rr, limit**2, progress.left, codes, alphas, betas, size, steepest, _rounding(x)
+            )
             numbers.append((alphas[:taken], betas[:taken]))
             codes[(codes == RUNNING) & ~np.isfinite(rr)] = BREAKDOWN
         x.add_(_like(alpha, x) * torch.from_numpy(blocks[1]))

@@ -25,15 +25,22 @@ class Steps(NamedTuple):
     start: np.ndarray
 
 
-def error_estimate(runs: list[Steps], rz: np.ndarray) -> np.ndarray:
-    """The A-norm of the error of every column, (m,), where r . z is ``rz`` now."""
-    bound = np.maximum(rz, 0.0) / np.array([smallest_ritz_value(runs, column) for column in range(len(rz))])
+def error_estimate(runs: list[Steps], rz: np.ndarray, reasons: np.ndarray) -> np.ndarray:
+    """The A-norm of the error of every column, (m,), where r . z is ``rz`` now.
+
+    Infinite where no step has shown anything of A yet; nan where A is indefinite, and the A-norm no norm.
+    """
+    ritz = np.array([smallest_ritz_value(runs, column) for column in range(len(rz))])
+    bound = np.where(np.isfinite(ritz), np.maximum(rz, 0.0) / ritz, np.where(rz == 0, 0.0, np.inf))
     ahead = np.array([_ahead(runs, column) for column in range(len(rz))])
-    return np.sqrt(np.minimum(bound, ahead))
+    return np.where(reasons == "indefinite", np.nan, np.sqrt(np.minimum(bound, ahead)))
 
 
 def smallest_ritz_value(runs: list[Steps], column: int) -> float:
-    """The smallest eigenvalue of the Lanczos matrix: diagonal 1/alpha_k + beta_{k-1}/alpha_{k-1}, beside it sqrt(beta_k)/alpha_k."""
+    """The smallest eigenvalue of the Lanczos matrix: diagonal 1/alpha_k + beta_{k-1}/alpha_{k-1}, beside it sqrt(beta_k)/alpha_k.
+
+    Infinite before the first step.
+    """
     from scipy.linalg import eigvalsh_tridiagonal
 
     smallest = np.inf

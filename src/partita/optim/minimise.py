@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_count, check_finite, check_real
-from partita.core.errors import Diverged
+from partita.core.errors import Diverged, invalid
 
 REASONS = {0: "converged", 1: "budget", 2: "precision"}  # of scipy.optimize: 2 is a line search that rounding stopped
 
@@ -52,6 +52,8 @@ def minimise(function: Callable[[Tensor], Tensor], x0: Tensor, *, tolerance: flo
     """
     from scipy.optimize import minimize
 
+    if not x0.is_floating_point():
+        raise invalid("minimise", "x0", "hold real numbers", x0.dtype)
     check_finite("minimise", "x0", x0)
     check_real("minimise", "tolerance", tolerance, 0.0)
     steps = 200 * x0.numel() if iterations is None else check_count("minimise", "iterations", iterations)
@@ -60,7 +62,10 @@ def minimise(function: Callable[[Tensor], Tensor], x0: Tensor, *, tolerance: flo
         x = torch.from_numpy(flat).to(x0).view(x0.shape).requires_grad_()
         with torch.enable_grad():
             value = function(x)
-        (slope,) = torch.autograd.grad(value, x)
+        if value.numel() != 1 or not value.requires_grad:
+            got = "one that does not depend on x" if value.numel() == 1 else f"shape {tuple(value.shape)}"
+            raise invalid("minimise", "function", "return one number that autograd can follow to x", got)
+        (slope,) = torch.autograd.grad(value.reshape(()), x)
         if not torch.isfinite(value) or not torch.isfinite(slope).all():
             raise Diverged(f"minimise: function must be finite along the way; got {value.item():g}. Start nearer, or bound the variables.")
         return float(value.detach()), slope.double().flatten().cpu().numpy()

@@ -16,6 +16,7 @@ from partita.core.errors import Unsupported, invalid
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # first, columns, values
 SYMMETRY = 64.0  # roundings by which A may differ from its transpose
+LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,23 @@ def as_operator(A: Any, b: Tensor, owner: str) -> Operator:
     """A as an operator on blocks like ``b`` (n, m): a tensor, an array, a sparse matrix of SciPy or torch, or a function."""
     if isinstance(A, Tensor):
         return _from_tensor(_checked(A, b, owner), b, owner)
+    if np.iscomplexobj(A):
+        raise invalid(owner, "A", "be real", "complex numbers", "Write the system in real and imaginary parts.")
     if isinstance(A, np.ndarray):
         return _from_tensor(_checked(torch.from_numpy(A).to(b), b, owner), b, owner)
     if hasattr(A, "tocsr"):
         return _from_scipy(A, b, owner)
+    if hasattr(A, "matmat"):
+        _check_shape(A.shape, b, owner)
+        return Operator(_checked_function(on_arrays(A), owner))
     if callable(A):
         return Operator(_checked_function(cast(Callable[[Tensor], Tensor], A), owner))
     raise invalid(owner, "A", "be a matrix (tensor, array, sparse) or a function from p to A p", type(A).__name__)
+
+
+def on_arrays(A: Any) -> Callable[[Tensor], Tensor]:
+    """SciPy's LinearOperator, or a matrix of NumPy or SciPy, as a function on tensors."""
+    return lambda p: torch.from_numpy(np.ascontiguousarray(A @ p.detach().cpu().numpy())).to(p)
 
 
 def check_symmetric(operator: Operator, b: Tensor, owner: str) -> None:
@@ -80,6 +91,8 @@ def check_symmetric(operator: Operator, b: Tensor, owner: str) -> None:
         gap, size = float((matrix - matrix.mT).abs().max()), float(matrix.abs().max())
     else:
         gap, size = _probe(operator, b)
+        if not np.isfinite(size):
+            raise invalid(owner, "A", "map finite vectors to finite vectors", "nan or infinity")
     if gap > SYMMETRY * torch.finfo(b.dtype).eps * size:
         raise invalid(owner, "A", "be symmetric", f"a difference of {gap:.3g} from its transpose", remedy)
 
@@ -95,11 +108,17 @@ def _probe(operator: Operator, b: Tensor) -> tuple[float, float]:
 
 
 def _checked(A: Tensor, b: Tensor, owner: str) -> Tensor:
-    if A.dim() != 2 or A.shape != (len(b), len(b)):
-        raise invalid(owner, "A", f"have shape ({len(b)}, {len(b)}) to match b", tuple(A.shape))
+    _check_shape(A.shape, b, owner)
+    if A.layout not in LAYOUTS:
+        raise invalid(owner, "A", "be dense or a sparse COO, CSR or CSC tensor", A.layout, "Use A.to_dense().to_sparse_csr().")
     if A.dtype != b.dtype or A.device != b.device:
         raise invalid(owner, "A", f"have the dtype and device of b, {b.dtype} on {b.device}", f"{A.dtype} on {A.device}")
     return A
+
+
+def _check_shape(shape: Any, b: Tensor, owner: str) -> None:
+    if tuple(shape) != (len(b), len(b)):
+        raise invalid(owner, "A", f"have shape ({len(b)}, {len(b)}) to match b", tuple(shape))
 
 
 def _from_tensor(A: Tensor, b: Tensor, owner: str) -> Operator:
@@ -117,17 +136,18 @@ def _rows_of(A: Tensor) -> Rows:
 
 
 def _from_scipy(A: Any, b: Tensor, owner: str) -> Operator:
-    if A.shape != (len(b), len(b)):
-        raise invalid(owner, "A", f"have shape ({len(b)}, {len(b)}) to match b", A.shape)
+    _check_shape(A.shape, b, owner)
     if b.device.type != "cpu":
         raise invalid(owner, "A", f"live where b does, on {b.device}", "a SciPy matrix", "Use torch.sparse_csr_tensor(..., device=...).")
     A = A.tocsr()
-    A.sum_duplicates()
+    if not A.has_canonical_format:
+        A = A.copy()  # the caller's matrix stays as it is
+        A.sum_duplicates()
     values = A.data.astype(b.numpy().dtype, copy=False)
     if not np.isfinite(values).all():
         raise invalid(owner, "A", "be finite", "nan or infinity")
     rows = (A.indptr, A.indices.astype(np.uint32), values)
-    return Operator(lambda p: torch.from_numpy(np.ascontiguousarray(A @ p.detach().numpy())).to(p), rows)
+    return Operator(on_arrays(A), rows)
 
 
 def _checked_function(A: Callable[[Tensor], Tensor], owner: str) -> Callable[[Tensor], Tensor]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from partita.core.errors import Unsupported, invalid
-from partita.optim.operators import Operator, sparse
+from partita.optim.operators import Operator, on_arrays, sparse
 
 Preconditioner = Callable[[Tensor], Tensor]
 SHIFTS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)  # added to the diagonal, relative to it, until every pivot is positive (Manteuffel 1980)
@@ -58,10 +58,8 @@ def as_preconditioner(chosen: Any, operator: Operator, b: Tensor) -> Preconditio
         if chosen not in BY_NAME:
             raise invalid("solve", "preconditioner", f"be one of {', '.join(map(repr, BY_NAME))}, a function or a matrix", repr(chosen))
         return BY_NAME[chosen](operator)
-    if isinstance(chosen, Tensor):
-        return lambda r: chosen @ r
-    if hasattr(chosen, "tocsr") or isinstance(chosen, np.ndarray):
-        return lambda r: torch.from_numpy(np.ascontiguousarray(chosen @ r.numpy())).to(r)
+    if isinstance(chosen, Tensor | np.ndarray) or hasattr(chosen, "tocsr") or hasattr(chosen, "matmat"):
+        return _from_matrix(chosen, b)
     if callable(chosen):
         return _on_blocks(cast(Preconditioner, chosen))
     raise invalid("solve", "preconditioner", "be a name, a function from r to z, or a matrix", type(chosen).__name__)
@@ -69,7 +67,26 @@ def as_preconditioner(chosen: Any, operator: Operator, b: Tensor) -> Preconditio
 
 def _on_blocks(function: Preconditioner) -> Preconditioner:
     """A function as the caller writes it: a single right-hand side reaches it as a vector."""
-    return lambda r: function(r) if r.shape[1] > 1 else function(r[:, 0])[:, None]
+
+    def apply(r: Tensor) -> Tensor:
+        z = function(r) if r.shape[1] > 1 else function(r[:, 0])[:, None]
+        if z.shape != r.shape or z.dtype != r.dtype:
+            got = f"{tuple(r.shape)} to {tuple(z.shape)}, {z.dtype}"
+            raise invalid("solve", "preconditioner", "map (n,) to (n,) and (n, m) to (n, m), keeping the dtype", got)
+        return z
+
+    return apply
+
+
+def _from_matrix(matrix: Any, b: Tensor) -> Preconditioner:
+    if tuple(matrix.shape) != (len(b), len(b)):
+        raise invalid("solve", "preconditioner", f"have shape ({len(b)}, {len(b)}) to match b", tuple(matrix.shape))
+    if not isinstance(matrix, Tensor):
+        return on_arrays(matrix)
+    if matrix.dtype != b.dtype or matrix.device != b.device:
+        got = f"{matrix.dtype} on {matrix.device}"
+        raise invalid("solve", "preconditioner", f"have the dtype and device of b, {b.dtype} on {b.device}", got)
+    return lambda r: matrix.detach() @ r
 
 
 def _lower(operator: Operator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,10 +13,12 @@ Letters: n points of the domain, f target, D training points, h hypothesis, P ma
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from partita.core.checks import check_count
 from partita.core.errors import invalid
 
 MOST_POINTS = 16  # 2^16 targets
@@ -100,13 +102,21 @@ def all_labellings(n: int) -> np.ndarray:
 
 def smooth_prior(lunch: Lunch, base: int = 4) -> np.ndarray:
     """q proportional to base^(pairs of nearest neighbours with the same label): targets that change seldom."""
-    return base ** _agreements(lunch)
+    return _powers(base, _agreements(lunch))
 
 
 def rough_prior(lunch: Lunch, base: int = 4) -> np.ndarray:
     """q proportional to base^(pairs of nearest neighbours with different labels): targets that change often."""
     agreements = _agreements(lunch)
-    return base ** (agreements.max() - agreements)
+    return _powers(base, agreements.max() - agreements)
+
+
+def _powers(base: int, exponents: np.ndarray) -> np.ndarray:
+    """Python's whole numbers, which have no largest: already 4^32, of the sixteen corners of a cube in four dimensions, is no int64."""
+    check_count(OWNER, "base", base)
+    table = np.empty(int(exponents.max()) + 1, dtype=object)
+    table[:] = [int(base) ** i for i in range(len(table))]
+    return table[exponents]
 
 
 def _agreements(lunch: Lunch) -> np.ndarray:
@@ -164,9 +174,10 @@ def _checked_training(train: Sequence[int], n: int) -> np.ndarray:
 
 def _whole(values: Any, n: int, name: str) -> np.ndarray:
     numbers = np.asarray(values)
-    if numbers.shape != (n,) or not np.issubdtype(numbers.dtype, np.integer) or numbers.min() < 0 or not numbers.any():
+    whole = np.issubdtype(numbers.dtype, np.integer) or all(isinstance(value, Integral) for value in numbers.ravel())
+    if numbers.shape != (n,) or not whole or numbers.min() < 0 or not numbers.any():
         remedy = "Multiply shares by their common denominator."
         raise invalid(OWNER, name, f"be {n} whole numbers of at least 0, not all 0", f"{numbers.dtype} of shape {numbers.shape}", remedy)
-    if name == "mass" and numbers.sum() > MOST_MASS:
-        raise invalid(OWNER, name, f"add up to at most {MOST_MASS}", int(numbers.sum()))
-    return numbers.astype(np.int64)
+    if name == "mass" and sum(map(int, numbers)) > MOST_MASS:
+        raise invalid(OWNER, name, f"add up to at most {MOST_MASS}", sum(map(int, numbers)))
+    return numbers.astype(np.int64) if name == "mass" else numbers

@@ -26,7 +26,7 @@ def independent_columns(subject: Subject) -> float | None:
         return None
     if isinstance(support, Real):
         varies = bool((np.nanstd(known, 0) > 0).all())  # a column that does not has no density
-        return _normal(known, scored) + subject.encoding.log_jacobian if varies else None
+        return _normal(known, scored) + float(subject.encoding.log_jacobians(scored).mean()) if varies else None
     return _frequencies(known, scored)
 
 

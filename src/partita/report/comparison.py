@@ -200,7 +200,7 @@ def _drawn(subject: Subject, name: str) -> Iterator[Block]:
     data = None if pictured(subject) else subject.some_rows(DRAWS)
     if pictured(subject):
         yield draws_picture(subject, name)
-    elif data is not None and data.shape[1] > 2 and not subject.encoding.labels:
+    elif data is not None and data.shape[1] > 2 and not subject.encoding.labels and not subject.mixed:
         yield correlations(data, subject.drawn.x, name)
 
 

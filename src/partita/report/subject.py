@@ -12,7 +12,7 @@ from partita.core import capability, rng
 from partita.core.protocols import DirectedModel, EnergyModel, Model
 from partita.core.quantity import Quantity
 from partita.core.support import Sequence
-from partita.data import Dataset, Rows
+from partita.data import Column, Dataset, Rows, Schema
 from partita.data.corpus import Reading
 from partita.data.text import Alphabet
 from partita.evaluators.partition.reverse_ais import exact_draws
@@ -75,6 +75,12 @@ class Subject:
     @property
     def columns(self) -> list[str]:
         return self.data.get("columns") or [f"x{i + 1}" for i in range(self.model.support.width)]
+
+    @cached_property
+    def mixed(self) -> tuple[Column, ...]:
+        """The columns of a table of different sorts; none of other tables."""
+        schema = self.data.get("schema") if self.encoding.kind == "mixed" else None
+        return Schema.from_json(schema).used if schema else ()
 
     @property
     def sequential(self) -> bool:

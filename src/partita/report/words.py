@@ -58,3 +58,16 @@ def power(base: int, exponent: float) -> str:
     '2⁶⁴'
     """
     return f"{base}{f'{exponent:.0f}'.translate(RAISED)}"
+
+
+def latent_use(q: Quantity) -> str:
+    """How many latent dimensions carry anything about the rows, and how much; empty for models that have none."""
+    kl = q.details.get("kl_per_dimension")
+    if kl is None:
+        return ""
+    from partita.models.directed.latent import ACTIVE, FEW
+
+    active, total, most = q.details["active_units"], float(kl.sum()), float(kl.max())
+    each = " a step" if "per_step" in q.details else ""
+    collapsed = ". The posterior has collapsed: the model hardly uses them" if active <= FEW * len(kl) else ""
+    return f"{active} of {len(kl)} carry more than {ACTIVE:g} nats{each}: {total:.3g} in all, the most {most:.3g}{collapsed}"

@@ -133,7 +133,8 @@ class BakeOff:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
             return fit(model, train, objective, validation=validation, out=None if self.out is None else self.out / contender.name,
-                       about=about, progress=progress, log_jacobian=encoding.log_jacobian, generator=generator, **options)  # fmt: skip
+                       about=about, progress=progress, log_jacobian=encoding.mean_log_jacobian(validation), generator=generator,
+                       **options)  # fmt: skip
 
     def _taken_up(self, contender: Contender) -> dict[str, Any]:
         """The options with which a fit that was begun goes on; empty for a new one."""

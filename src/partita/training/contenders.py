@@ -17,13 +17,15 @@ from partita.training.columns import looks_categorical, to_codes
 from partita.training.encoding import Encoding, Kind, infer_kind
 from partita.training.families import FAMILIES, Family, family_named
 
-Measure = Literal["masses of discrete rows", "densities of real columns", "densities of sequences", "masses of cut columns"]
+Measure = Literal["masses of discrete rows", "densities of real columns", "densities of sequences", "masses of cut columns",
+                  "probabilities of mixed columns"]  # fmt: skip
 MASS: Measure = "masses of discrete rows"
 DENSITY: Measure = "densities of real columns"
 MEASURES: dict[str, Measure] = {
     **dict.fromkeys(("binary", "spin", "signs", "spins", "count", "category"), MASS),
     **dict.fromkeys(("real", "scaled", "raw"), DENSITY),
     "steps": "densities of sequences",
+    "mixed": "probabilities of mixed columns",
     **dict.fromkeys(("median", "median-signs", "quantile"), "masses of cut columns"),
 }  # fmt: skip
 COIN = {"mixture": {"component": "bernoulli"}}
@@ -48,7 +50,11 @@ LADDER_CELLS, COMPONENTS = 300_000, 10  # of a table up to which the number of c
 
 
 def table_kind(dataset: Dataset) -> Kind:
-    """What a table holds: zeros and ones, spins, categories (words, or whole numbers all of which were seen in training), else reals."""
+    """What a table holds: columns of different sorts, zeros and ones, spins, categories (words, or whole numbers all of which were seen
+    in training), else reals.
+    """
+    if dataset.train.schema is not None and dataset.train.schema.mixed:
+        return "mixed"
     held = infer_kind(dataset.train)
     if held == "real" and (dataset.train.labels or (looks_categorical(dataset.train) and _all_seen(dataset))):
         return "category"
@@ -79,28 +85,47 @@ def contenders_by_family(
     return found, left_out
 
 
+def measure_of(kind: Kind, rows: Rows) -> Measure:
+    """What the scores of rows so encoded are; of columns that are treated one by one, by what they are."""
+    kinds = set() if kind != "mixed" or rows.schema is None else {column.kind for column in rows.schema.used}
+    return DENSITY if kinds == {"real"} else MASS if kinds and "real" not in kinds else MEASURES[kind]
+
+
 def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
     """What a family must be told about a table: what its columns hold, and that a search for the number of components would be long."""
     many = {"components": COMPONENTS} if name == "mixture" and len(rows) * rows.width > LADDER_CELLS else {}
-    return {**many, **SETTINGS.get(kind, {}).get(name, {})}
+    by_column = FAMILIES[name].missing == "mixed" and rows.schema is not None and not rows.complete()
+    return {**many, **({} if by_column else SETTINGS.get(kind, {}).get(name, {}))}
 
 
 def _reason_against(family: Family, settings: dict[str, Any], dataset: Dataset, kind: Kind) -> str | None:
     """Why a family's score would not be one of these rows in their own units; None if it is."""
     rows = dataset.train
+    if kind == "mixed" and not family.mixed:
+        return f"it takes columns of one sort, and has no place for {_odd_ones(rows)}"
     if rows.labels and not family.takes_words(settings):
         return "it takes no words"
     if not family.missing and not rows.complete():
         return "values are missing, which it cannot take"
     try:
         own = family.encoding_kind(rows, settings)
-        if MEASURES[own] != MEASURES[kind]:
-            return f"its scores would be {MEASURES[own]}, those of this table are {MEASURES[kind]}"
+        here, there = measure_of(own, rows), measure_of(kind, rows)
+        if here != there:
+            return f"its scores would be {here}, those of this table are {there}"
         some = rows.take(np.arange(min(ROWS_TO_CHECK, len(rows))))
         Encoding.fit(rows, own, "compare").check(_numbers(some), "compare")
     except PartitaError as error:
         return str(error).rstrip(".")
     return None
+
+
+def _odd_ones(rows: Rows) -> str:
+    """The columns that are not of the sort that most columns of a mixed table are."""
+    assert rows.schema is not None
+    kinds = [column.kind for column in rows.schema.used]
+    usual = max(dict.fromkeys(kinds), key=kinds.count)
+    names = [f"{column.name!r} ({column.kind})" for column in rows.schema.used if column.kind != usual]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") + f" beside {usual} ones"
 
 
 def _all_seen(dataset: Dataset) -> bool:

@@ -20,14 +20,20 @@ from partita.training.encoding import Encoding
 def evaluate_encoded(
     model: Model, encoding: Encoding, x: np.ndarray, *, evaluator: Any = None, owner: str = "evaluate", generator: torch.Generator
 ) -> Quantity:
-    """Mean log-likelihood per row of ``x`` in its own units: of the encoded rows, with the Jacobian."""
+    """Mean log-likelihood per row of ``x`` in its own units: of the encoded rows, with the Jacobian of what was observed."""
     if x.shape[1] != len(encoding.shift):
         raise invalid(owner, "X", f"have shape (*, {len(encoding.shift)}) to match {model.title()}", x.shape)
     z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
-    q, shift = evaluate(model, z, evaluator=evaluator, generator=generator), encoding.log_jacobian
+    q, shifts = evaluate(model, z, evaluator=evaluator, generator=generator), encoding.log_jacobians(x)
     if q.kind == "none":  # no likelihood: a statistic of the encoded rows
         return q
-    return replace(q + shift, details={**q.details, "rows": q.details["rows"] + shift})
+    shift, alike = (float(shifts[0]), True) if np.ptp(shifts) == 0 else (float(shifts.mean()), False)
+    rows = q.details["rows"] + (shift if alike else torch.from_numpy(shifts).to(q.details["rows"]))
+    details = {**q.details, "rows": rows}
+    if "per_step" in details:
+        details["per_step"] += shift * len(x) / details["steps"]
+    se = q.se_data if alike else float(rows.std()) / len(x) ** 0.5
+    return replace(q + shift, se_data=se, details=details)
 
 
 def draw_rows(model: Any, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:

@@ -7,7 +7,8 @@ and the Jacobian is counted so that scores are densities in the table's own unit
 them by one common scale, which keeps the shape of a cloud of points as it is. ``median`` cuts real columns in two: its scores are
 masses of the binary table, and there is no way back. For models of spins, ``signs`` reads zeros and ones as -1 and +1, ``spins`` leaves
 spins as they are and ``median-signs`` cuts real columns. For models of categories, ``category`` numbers each column's values from 0,
-and ``quantile`` cuts real columns into parts of about equally many rows.
+and ``quantile`` cuts real columns into parts of about equally many rows. ``mixed`` treats each column as its schema says
+(:mod:`partita.training.kinds`).
 
 Letters: N rows, D columns.
 """
@@ -20,14 +21,16 @@ import torch
 
 from partita.core.checks import check_choice
 from partita.core.errors import invalid
+from partita.core.laws import Law
 from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.data import Rows
 from partita.data.labels import Labels
 from partita.data.tables import chunks
+from partita.training import kinds as mixed
 from partita.training.columns import Lists, categories_of, check_known, from_codes, quantile_cuts, to_bins, to_codes
 
 Kind = Literal[
-    "binary", "spin", "count", "raw", "real", "scaled", "median", "signs", "spins", "median-signs", "category", "quantile", "steps"
+    "binary", "spin", "count", "raw", "real", "scaled", "median", "signs", "spins", "median-signs", "category", "quantile", "steps", "mixed"
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PLAIN: dict[str, type[Support]] = {  # kinds that learn nothing from data
@@ -46,6 +49,7 @@ class Encoding:
         shift, scale: m and s of the equation, ``(D,)``; for ``"median"`` the shift is the cut.
         lists: The categories of each column, or the cuts of ``"quantile"``.
         labels: What categories that stand for words mean.
+        columns: Of ``"mixed"`` tables: the kind of each column.
 
     >>> spins = Encoding.fit(Rows([[-1.0, 1.0], [1.0, 1.0]]), "spin")
     >>> spins.encode(np.array([[-1.0, 1.0]])).tolist(), spins.log_jacobian
@@ -57,11 +61,16 @@ class Encoding:
     scale: np.ndarray
     lists: Lists = ()
     labels: Labels = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def fit(cls, rows: Rows, kind: Kind, owner: str = "fit") -> "Encoding":
         """The encoding of one kind, with its numbers taken from training rows."""
         check_choice(owner, "support", kind, KINDS)
+        if kind == "mixed":
+            kinds = mixed.kinds_of(rows)
+            assert rows.schema is not None
+            return cls(kind, *mixed.moments_of(rows, kinds, owner), mixed.lists_of(rows.schema), columns=kinds)
         if kind == "real":
             return cls(kind, rows.mean().numpy(), _deviations(rows, owner))
         if kind == "scaled":
@@ -76,7 +85,19 @@ class Encoding:
     @property
     def log_jacobian(self) -> float:
         """What is added to log p(z) to give log p(x)."""
-        return -float(np.log(self.scale).sum()) if self.kind in ("real", "scaled") else 0.0
+        return -float(np.log(self.scale).sum()) if self.kind in ("real", "scaled", "mixed") else 0.0
+
+    def log_jacobians(self, x: np.ndarray) -> np.ndarray:
+        """The same for each row, ``(N, D) -> (N,)``, of whose columns only the observed ones have a density."""
+        if np.isnan(x).any() and self.log_jacobian:
+            return -(~np.isnan(x)).astype(np.float64) @ np.log(self.scale)
+        return np.full(len(x), self.log_jacobian)
+
+    def mean_log_jacobian(self, rows: Rows | None) -> float:
+        """The mean of it over encoded rows, of which some values may be missing."""
+        if rows is None or not self.log_jacobian or rows.complete():
+            return self.log_jacobian
+        return float(self.log_jacobians(rows.tensor().numpy()).mean())
 
     @property
     def plain(self) -> bool:
@@ -89,8 +110,15 @@ class Encoding:
         longest = max(map(len, self.lists), default=1)
         return {"category": max(2, longest), "quantile": max(2, longest + 1)}.get(self.kind)
 
+    @property
+    def laws(self) -> tuple[Law, ...] | None:
+        """What each column of a mixed table holds once it is encoded; None for other kinds."""
+        return mixed.laws_of(self.columns, self.lists) if self.columns else None
+
     def encode(self, x: np.ndarray) -> np.ndarray:
         """Rows in the model's units, float64; NaN stays NaN."""
+        if self.columns:
+            return mixed.encode(x, self.columns, self.shift, self.scale, self.lists)
         if self.lists:
             return to_codes(x, self.lists) if self.kind == "category" else to_bins(x, self.lists)
         if self.kind in CUT:
@@ -100,6 +128,8 @@ class Encoding:
 
     def decode(self, z: np.ndarray) -> np.ndarray:
         """Rows in the table's units; the number of the part itself where the table was cut."""
+        if self.columns:
+            return mixed.decode(z, self.columns, self.shift, self.scale, self.lists)
         if self.kind == "category":
             return from_codes(z, self.lists)
         if self.kind in CUT:
@@ -116,16 +146,19 @@ class Encoding:
         """Encoded rows to learn from, streamed as before; only cut columns and categories are held in memory."""
         if self.plain:
             return rows
-        if self.kind not in (*CUT, "category"):
+        if self.kind not in (*CUT, "category", "mixed"):
             return rows.rescaled(self.shift, self.scale)
         x = self.check(rows.tensor().numpy().astype(np.float64), "fit")
-        encoded = Rows(self.encode(x).astype(np.float32), rows.weight, columns=rows.columns, missing=True)
-        encoded.states = self.states
+        exact = np.float64 if self.columns else np.float32  # counts may be large
+        encoded = Rows(self.encode(x).astype(exact), rows.weight, columns=rows.columns, missing=True)
+        encoded.states, encoded.laws = self.states, self.laws
         return encoded
 
     def check(self, x: np.ndarray, owner: str) -> np.ndarray:
         """Return ``x`` if every value that is not missing can be encoded without loss, else raise in one sentence."""
         support = self.support
+        if self.columns:
+            mixed.check(x, self.columns, self.lists, owner)
         if self.kind == "category":
             check_known(x, self.lists, self.labels, owner)
         outside = np.isinf(x) if support is None else ~np.isnan(x) & support.outside(torch.from_numpy(x)).numpy()
@@ -144,10 +177,11 @@ class Encoding:
         """For a run's config; numbers come back bit for bit, and those that the kind already tells are left out."""
         if self.kind in PLAIN:
             return {"kind": self.kind}
-        if self.lists:
+        if self.lists and not self.columns:
             labels = {f"{number:.0f}": word for number, word in self.labels.items()}
             return {"kind": self.kind, "lists": [list(values) for values in self.lists], "labels": labels}
-        return {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist()}
+        more = {"columns": list(self.columns), "lists": [list(values) for values in self.lists]} if self.columns else {}
+        return {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist(), **more}
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None, width: int) -> "Encoding":
@@ -156,6 +190,9 @@ class Encoding:
         check_choice("load", "encoding", kind, KINDS)
         if value is None or kind in PLAIN:
             return cls.constant(kind, width)
+        if kind == "mixed":
+            lists, columns = tuple(map(tuple, value["lists"])), tuple(value["columns"])
+            return cls(kind, np.array(value["shift"]), np.array(value["scale"]), lists, columns=columns)
         if "lists" in value:
             labels = {float(number): word for number, word in value["labels"].items()}
             return cls(kind, np.zeros(width), np.ones(width), tuple(map(tuple, value["lists"])), labels)

@@ -6,11 +6,12 @@ from partita.data import Dataset, Rows
 from partita.training.encoding import Encoding
 
 VALIDATION_SHARE = 0.1
+MOST_TO_VALIDATE = 20_000  # rows; more tell weights apart no better, and are held in memory
 LEAST_TO_SPLIT = 100  # rows; of fewer none are held out for validation
 
 
 def encoded_parts(dataset: Dataset, encoding: Encoding, seed: int) -> tuple[Rows, Rows | None]:
-    """Encoded rows to learn from and to validate on: the data's own validation rows, else a tenth of the training rows."""
+    """Encoded rows to learn from and to validate on: the data's own validation rows, else a tenth of the training rows, up to a number."""
     check_count("fit", "seed", seed, 0)
     train = encoding.rows(dataset.train)
     if dataset.valid is not None:
@@ -18,5 +19,5 @@ def encoded_parts(dataset: Dataset, encoding: Encoding, seed: int) -> tuple[Rows
     if len(train) < LEAST_TO_SPLIT:
         return train, None
     order = rng.permutation(len(train), rng.keyed(seed, len(train)))
-    count = int(VALIDATION_SHARE * len(train))
+    count = min(MOST_TO_VALIDATE, int(VALIDATION_SHARE * len(train)))
     return train.take(order[count:].sort().values), train.take(order[:count].sort().values)

@@ -136,9 +136,10 @@ def warmed_up(problem: Problem, estimator: Estimator, steps: int, generator: tor
 def variance_with_constant(problem: Problem, c: Tensor) -> Tensor:
     """The exact variance of REINFORCE with each constant baseline, ``(C) -> (C)``: a parabola with its minimum at c*."""
     log_q, score, f = problem.score_table()
-    weight = log_q.exp() * score.square().sum(1)
-    mean = (log_q.exp() * f) @ score  # of f times the score, whatever c is
-    return (weight * (f - c[:, None]).square()).sum(1) - mean.square().sum()
+    slope, q = problem.slope_table(), log_q.exp()
+    mean = (q * f) @ score + q @ slope  # whatever c is
+    second = [q @ ((f - each)[:, None] * score + slope).square().sum(1) for each in c]
+    return torch.stack(second) - mean.square().sum()
 
 
 def bias_by_temperature(

@@ -83,6 +83,13 @@ class Problem:
         score = torch.autograd.grad(log_q.sum(), list(rows.values()), allow_unused=True, materialize_grads=True)
         return log_q.detach(), flat(score, 1), self.f(rows, self.states).detach()
 
+    def slope_table(self) -> Tensor:
+        """The gradient of f itself at every state, ``(S, P)``: zero where f has no parameters of its own."""
+        assert self.states is not None
+        rows = self.rows(len(self.states[0]))
+        total = self.f(rows, self.states).sum() + 0 * sum(p.sum() for p in rows.values())  # so that there is always something to follow
+        return flat(torch.autograd.grad(total, list(rows.values())), 1)
+
 
 def flat(tensors: tuple[Tensor, ...], rows: int) -> Tensor:
     """Tensors side by side as one, after ``rows`` leading dimensions."""

@@ -1,6 +1,6 @@
 """Directed models: drawn from the top down, many with an exact density."""
 
-from partita.models.directed.autoregressive import Autoregressive, MaskedAutoregressive
+from partita.models.directed.autoregressive import Autoregressive, MaskedAutoregressive, MixedAutoregressive
 from partita.models.directed.belief import SigmoidBelief
 from partita.models.directed.dirichlet_process import DPMixture
 from partita.models.directed.flow import Flow
@@ -19,6 +19,7 @@ __all__ = [
     "DPMixture",
     "Flow",
     "MaskedAutoregressive",
+    "MixedAutoregressive",
     "Mixture",
     "MixturePPCA",
     "SigmoidBelief",

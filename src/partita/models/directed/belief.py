@@ -30,9 +30,7 @@ from partita.nets.mlp import MLP
 
 MOST_BITS = 10  # few enough to sum over all states of the layers, in fits too
 CELLS = 1 << 22  # states x rows x columns at once
-ACTIVE = 0.01  # nats, on average over rows, that an active unit carries at least
-FEW = 0.1  # share of active units at or below which a fit is cautioned
-WATCHED, MEMORY = 32, 0.02  # rows of a batch that are watched, and their share in the running mean
+WATCHED = 32  # rows of a batch whose use of the bits is watched
 
 
 class Climbing(Distribution):
@@ -76,7 +74,8 @@ class SigmoidBelief(LatentModel):
     """
 
     forward_methods = ("estimate", "log_prob")
-    carried: Tensor
+    units = "units"
+    against_collapse = "fit longer, lower learning_rate, or use fewer units"
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class SigmoidBelief(LatentModel):
         self.encoders = nn.ModuleList([MLP(below, units, **how) for below, units in zip(up, self.hidden, strict=False)])
         self.decoders = nn.ModuleList([MLP(units, below, **how) for below, units in zip(down, self.hidden, strict=False)])
         self.prior = nn.Parameter(torch.zeros(self.hidden[-1], device=generator.device))
-        self.register_buffer("carried", torch.full((self.latent,), torch.nan, device=generator.device))
+        self.watch_latents(self.latent, generator.device)
         exact = {"log_prob"} if self.latent <= MOST_BITS else set()
         self.offers = LatentModel.offers | {"discrete_latents"} | exact
 
@@ -152,7 +151,8 @@ class SigmoidBelief(LatentModel):
         def f(draws: Draws) -> Tensor:
             return self.log_joint_of(x, draws) - log_prob(known, draws)
 
-        self._watch(x, generator)
+        if self.training:
+            self.watch(self.kl_per_dimension(x[:WATCHED], generator=generator).mean(0))
         return estimator.estimate(q, f, state, self.output.encode(x), generator=generator)
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -188,17 +188,6 @@ class SigmoidBelief(LatentModel):
         parts = [_each(q, z) - _each(p, z) for q, p, z in zip(drawn.layers, above, drawn.draws, strict=True)]
         return torch.cat(parts, -1)
 
-    def active_units(self) -> int:
-        """Units that carried anything of late."""
-        return int((self.carried.abs() > ACTIVE).sum())
-
-    def ailments(self) -> list[str]:
-        """Collapse of the posterior, in one sentence with the numbers and the remedy."""
-        if self.carried.isnan().all() or self.active_units() > FEW * self.latent:
-            return []
-        return [f"the posterior has collapsed: {self.active_units()} of {self.latent} units carry more than {ACTIVE} nats about a row, so "
-                "the model hardly uses them; fit longer, lower learning_rate, or use fewer units."]  # fmt: skip
-
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         """Base rates, or means and scales, of the columns."""
@@ -209,12 +198,6 @@ class SigmoidBelief(LatentModel):
 
     def settings(self) -> dict[str, Any]:
         return {**self._made, "hidden": list(self.hidden)}
-
-    def _watch(self, x: Tensor, generator: torch.Generator) -> None:
-        """Take some rows of a batch into the running mean of what each unit carries."""
-        if self.training:
-            seen = self.kl_per_dimension(x[:WATCHED], generator=generator).mean(0)
-            self.carried.copy_(torch.where(self.carried.isnan(), seen, self.carried.lerp(seen, MEMORY)))
 
 
 def _signs(z: Tensor) -> Tensor:

@@ -3,10 +3,14 @@ r"""What models with latent variables share: a joint, a proposal for the posteri
 .. math:: \log w_i = \log p(x, z_i) - \log q(z_i \mid x), \quad z_i \sim q(\cdot \mid x), \qquad E[w_i] = p(x)
           (theory/latent_variables.md, eq. 41.1)
 
+A latent variable whose posterior is its prior for every row carries nothing. Where that is so for almost all of them the posterior has
+collapsed, and a fit says so.
+
 Letters: B rows, D columns, M latent dimensions, k draws for each row.
 """
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,16 +19,24 @@ from torch.distributions import Distribution, Independent, Normal
 from partita.core import rng
 from partita.core.protocols import DirectedModel
 
+ACTIVE = 0.01  # nats, on average over rows (and steps), that an active latent variable carries at least
+FEW = 0.1  # share of active ones at or below which a fit is cautioned
+MEMORY = 0.02  # share of each batch in the running mean
+
 
 class LatentModel(DirectedModel):
     """p(x) = sum or integral of p(x, z) over z, seen through draws from q(z | x); ``forward`` is :meth:`log_weights`.
 
     Where q can be drawn as a function of noise that does not depend on its parameters, the weights carry gradients through the draws.
     A model of sequences that end early ("ends") takes ``lengths`` in every method that takes x, after the other arguments.
+    A running mean of what each latent variable carried while the model was fitted, in nats, is kept in ``carried`` (M,).
     """
 
     offers = frozenset({"latent"})
     forward_methods = ("log_weights",)
+    units: ClassVar[str]  # what its latent variables are called, and what helps where they carry nothing
+    against_collapse: ClassVar[str]
+    carried: Tensor
 
     @abstractmethod
     def log_joint(self, x: Tensor, z: Tensor) -> Tensor:
@@ -47,6 +59,28 @@ class LatentModel(DirectedModel):
         q = self.posterior(x)
         z = draw_latent(q, k, generator)
         return self.log_joint(x, z) - q.log_prob(z)
+
+    def watch_latents(self, latent: int, device: torch.device) -> None:
+        """Make room for the running mean of M numbers; NaN until something was seen."""
+        self.register_buffer("carried", torch.full((latent,), torch.nan, device=device))
+
+    def watch(self, kl: Tensor) -> None:
+        """Take in what each latent variable carries about the rows of a batch, on average, ``(M,)``, while the model learns."""
+        if self.training and torch.is_grad_enabled() and torch.isfinite(kl).all():
+            kl = kl.detach()
+            self.carried.copy_(torch.where(self.carried.isnan(), kl, self.carried.lerp(kl, MEMORY)))
+
+    def active_units(self) -> int:
+        """Latent variables that carried anything of late."""
+        return int((self.carried.abs() > ACTIVE).sum())
+
+    def ailments(self) -> list[str]:
+        """Collapse of the posterior, in one sentence with the numbers and the remedy."""
+        count, latent = self.active_units(), len(self.carried)
+        if self.carried.isnan().all() or count > FEW * latent:
+            return []
+        return [f"the posterior has collapsed: {count} of {latent} {self.units} carry more than {ACTIVE} nats (the most "
+                f"{float(self.carried.max()):.2g}), so the model hardly uses them; {self.against_collapse}."]  # fmt: skip
 
     def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator) -> Tensor:
         return self.log_weights(x, k, generator=generator)

@@ -102,7 +102,12 @@ class Mixing(DirectedModel):
 
     @torch.no_grad()
     def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
-        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or one ``"draw"``, ``(B, D)``."""
+        """Rows with NaN replaced, ``(B, D)``.
+
+        Arguments:
+            how: ``"mean"`` of the posterior, its ``"mode"`` (discrete columns), one ``"draw"``, or ``"likely"`` for mixed columns: the
+                mean of real ones and the mode of the others.
+        """
         out = x.clone().to(self.logits)
         for index in self._blocks(x):
             part = out[index]
@@ -140,6 +145,8 @@ class Mixing(DirectedModel):
             edges = r.cumsum(0)
             index = (rng.uniform((x.shape[0],), x, generator) > edges[:-1]).sum(0)
             return self.component.fill_draw(x, index, generator=generator)
+        if how == "likely":
+            return self.component.fill_likely(x, r)  # type: ignore[operator]
         if how == "mode":
             return torch.where(x.isnan(), self.component.mode(r), x)  # type: ignore[operator]
         return torch.einsum("kb,kbd->bd", r, self.component.fill_mean(x))

@@ -1,23 +1,26 @@
-r"""Finite mixtures with Gaussian, Bernoulli, categorical or Poisson components.
+r"""Finite mixtures with Gaussian, Bernoulli, categorical or Poisson components, or with a law of its own for each column.
 
 .. math:: p(x) = \sum_k \pi_k\, p(x \mid \theta_k)          (theory/mixtures.md, eq. 10.3)
 
 Letters: D columns, K components.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.errors import invalid
+from partita.core.laws import Law, check_laws, places
 from partita.models.directed.components.base import Component
 from partita.models.directed.components.diagonal import DiagonalGaussian
 from partita.models.directed.components.discrete import BernoulliComponent, CategoricalComponent, PoissonComponent
 from partita.models.directed.components.gaussian import FullGaussian
+from partita.models.directed.components.product import ProductComponent
 from partita.models.directed.mixing import Mixing
 
-COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson")
+COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
 COVARIANCES = ("full", "tied", "diagonal", "spherical")
 
 
@@ -27,7 +30,8 @@ class Mixture(Mixing):
     Arguments:
         components: K.
         visible: Number of columns D.
-        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"`` or ``"poisson"``.
+        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``, ``"poisson"``, or ``"mixed"`` with the ``laws`` of the columns:
+            ``"real"`` (together a Gaussian), ``"binary"``, ``"count"``, or a number of states.
         covariance: Of Gaussian components: ``"full"``, ``"tied"`` (one for all), ``"diagonal"`` or ``"spherical"``.
         states: Number of states of categorical columns.
         floor: The smallest eigenvalue that a covariance may have; one that is held there is reported by the fit.
@@ -48,6 +52,7 @@ class Mixture(Mixing):
         covariance: str = "full",
         *,
         states: int | None = None,
+        laws: Sequence[Law] | None = None,
         floor: float = 1e-6,
         generator: torch.Generator,
     ) -> None:
@@ -59,7 +64,14 @@ class Mixture(Mixing):
         check_real("Mixture", "floor", floor, 0, open_low=True)
         if (component == "categorical") != (states is not None):
             raise invalid("Mixture", "states", "be given for categorical components, and only for them", states)
-        self.hold(_component(components, visible, component, covariance, states, floor, generator.device), generator.device)
+        if (component == "mixed") != (laws is not None) or (laws is not None and len(laws) != visible):
+            got = laws if laws is None else f"{len(laws)} for component={component!r}"
+            raise invalid("Mixture", "laws", f"be given for component='mixed', and only for it, one for each of {visible} columns", got)
+        if laws is not None:
+            made = _mixed(components, check_laws("Mixture", laws), covariance, floor, generator.device)
+        else:
+            made = _component(components, visible, component, covariance, states, floor, generator.device)
+        self.hold(made, generator.device)
 
     def settings(self) -> dict[str, Any]:
         return {"components": self.components, "visible": self.support.width, **self.component.settings()}
@@ -81,3 +93,13 @@ def _component(
     if covariance in ("full", "tied"):
         return FullGaussian(count, visible, tied=covariance == "tied", floor=floor, device=device)
     return DiagonalGaussian(count, visible, spherical=covariance == "spherical", floor=floor, device=device)
+
+
+def _mixed(count: int, laws: tuple[Law, ...], covariance: str, floor: float, device: torch.device) -> ProductComponent:
+    named = {"real": "gaussian", "binary": "bernoulli", "count": "poisson"}
+
+    def block(law: Law, width: int) -> Component:
+        kind, states = (named[law], None) if isinstance(law, str) else ("categorical", law)
+        return _component(count, width, kind, covariance, states, floor, device)
+
+    return ProductComponent(count, laws, {law: block(law, len(at)) for law, at in places(laws).items()})

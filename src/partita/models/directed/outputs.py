@@ -58,6 +58,17 @@ class Output(nn.Module, ABC):
     def initialise(self, mean: Tensor, variance: Tensor, n: int) -> None:
         """Set what the base rates of ``n`` rows say."""
 
+    def expected(self, given: Distribution) -> Tensor:
+        """Means, ``(*, D)``, or the probabilities of categories, ``(*, D, K)``, of what :meth:`distribution` gives."""
+        return given.probs if isinstance(given, Categorical) else given.mean
+
+    def decided(self, expected: Tensor, how: str) -> Tensor:
+        """What fills in a column of these expectations, ``(*, D)``: their ``"mean"``, or the ``"mode"`` of what is discrete."""
+        if how == "mean":
+            return expected
+        categories = isinstance(self.support, supports.Categorical)
+        return expected.argmax(-1).to(expected) if categories else (expected > 0.5).to(expected)
+
 
 class BernoulliOutput(Output):
     """Zeros and ones from log-odds."""

@@ -7,6 +7,7 @@ Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, Self
 
 import torch
@@ -16,6 +17,7 @@ from torch.distributions import Distribution
 from partita.core import rng
 from partita.core.checks import check_count, check_width
 from partita.core.errors import invalid
+from partita.core.laws import Law, check_laws
 from partita.core.protocols import Data
 from partita.models.directed.gaussian_latents import (
     GaussianLatents,
@@ -24,6 +26,7 @@ from partita.models.directed.gaussian_latents import (
     normal_log_prob,
     standard_log_prob,
 )
+from partita.models.directed.mixed_output import MixedOutput
 from partita.models.directed.outputs import Output, make_output
 from partita.models.directed.vae_fill import fill
 from partita.nets import MLP, ConvDecoder, ConvNet, build, describe
@@ -35,7 +38,8 @@ class VAE(GaussianLatents):
     Arguments:
         visible: D.
         latent: M.
-        likelihood: ``"bernoulli"``, ``"gaussian"`` or ``"categorical"`` (with ``states``).
+        likelihood: ``"bernoulli"``, ``"gaussian"``, ``"categorical"`` (with ``states``), or ``"mixed"`` with the ``laws`` of the columns,
+            of which some may be missing.
         variance: Of Gaussian columns, learned: one for each ``"column"``, one ``"shared"`` by all, or for each ``"row"`` by the decoder.
         widths, activation: Of both networks, where none is given.
         image: (height, width) of a row: convolutions in place of perceptrons, with ``channels`` from the image inwards.
@@ -51,7 +55,7 @@ class VAE(GaussianLatents):
     """
 
     offers = GaussianLatents.offers | {"doubly", "latent_energy"}
-    forward_methods = ("weighted_draws",)
+    forward_methods = ("doubly_weighted",)
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class VAE(GaussianLatents):
         *,
         likelihood: str = "bernoulli",
         states: int | None = None,
+        laws: Sequence[Law] | None = None,
         variance: str = "column",
         widths: Sequence[int] = (200, 200),
         activation: str = "tanh",
@@ -71,9 +76,14 @@ class VAE(GaussianLatents):
     ) -> None:
         super().__init__()
         self.watch_latents(check_count("VAE", "latent", latent), generator.device)
-        self.output = make_output("VAE", likelihood, visible, states, variance, generator.device)
+        if likelihood == "mixed":
+            self.output: Output = MixedOutput(_check_laws(laws, visible), variance, device=generator.device)
+            self.offers = self.offers | {"missing"}
+        else:
+            self.output = make_output("VAE", likelihood, visible, states, variance, generator.device)
         self.support = self.output.support
-        self._made = {"visible": visible, "latent": latent, "likelihood": likelihood, "states": states, "variance": variance}
+        self._made = {"visible": visible, "latent": latent, "likelihood": likelihood, "states": states, "variance": variance,
+                      **({} if laws is None else {"laws": list(laws)})}  # fmt: skip
         if encoder is None or decoder is None:
             made = (_perceptrons(self.output, latent, widths, activation, generator) if image is None else
                     _convolutions(self.output, latent, image, channels, generator))  # fmt: skip
@@ -112,12 +122,16 @@ class VAE(GaussianLatents):
         self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
         return self.log_joint(x, z) - normal_log_prob(z, mean, log_scale)
 
-    def weighted_draws(self, x: Tensor, k: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Log weights ``(k, B)`` that the encoder moves through the draws alone, and the draws z ``(k, B, M)``."""
+    def doubly_weighted(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+        """Log weights ``(k, B)`` that the encoder moves through the draws alone, each by its share of the weight once more (eq. 41.8)."""
         mean, log_scale = self.encode(x)
         z = _draw(mean, log_scale, (k, *mean.shape), generator)
         self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
-        return self.log_joint(x, z) - normal_log_prob(z, mean.detach(), log_scale.detach()), z
+        log_w = self.log_joint(x, z) - normal_log_prob(z, mean.detach(), log_scale.detach())
+        if z.requires_grad:
+            share = torch.softmax(log_w.detach(), 0)[..., None]
+            z.register_hook(lambda slope: slope * share)
+        return log_w
 
     @torch.no_grad()
     def kl_per_dimension(self, x: Tensor) -> Tensor:
@@ -151,6 +165,12 @@ class VAE(GaussianLatents):
         return cls(**{**settings, **nets}, generator=generator)
 
 
+def _check_laws(laws: Sequence[Law] | None, visible: int) -> tuple[Law, ...]:
+    if laws is None or len(laws) != visible:
+        raise invalid("VAE", "laws", f"say what each of {visible} columns holds for likelihood='mixed'", laws)
+    return check_laws("VAE", laws)
+
+
 def _draw(mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
     return mean + log_scale.exp() * rng.normal(shape, mean, generator)
 
@@ -170,12 +190,12 @@ def _convolutions(
 
 
 def _check_maps(name: str, net: nn.Module, inputs: int, outputs: int, like: Tensor) -> None:
-    """A network takes in and gives what the model needs, tried on two rows of zeros."""
+    """A network takes in and gives what the model needs; a copy of it is tried on two rows of zeros, so that nothing in it moves."""
     remedy = "Means and log deviations side by side." if name == "encoder" else "As many numbers as the likelihood takes."
     try:
         with torch.no_grad():
-            shape = tuple(net(like.new_zeros(2, inputs)).shape)
-    except RuntimeError as error:
+            shape = tuple(deepcopy(net).eval()(like.new_zeros(2, inputs)).shape)
+    except (RuntimeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise invalid("VAE", name, f"map (2, {inputs}) to (2, {outputs})", f"an error ({str(error).splitlines()[0]})", remedy) from None
     if shape != (2, outputs):
         raise invalid("VAE", name, f"map (2, {inputs}) to (2, {outputs})", shape, remedy)

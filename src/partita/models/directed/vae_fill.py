@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Categorical, Distribution
+from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.models.directed.latent import draw_latent
@@ -44,11 +44,10 @@ def _filled(model: Any, x: Tensor, how: str, generator: torch.Generator) -> Tens
         given: Distribution = model.output.distribution(model.decoder(z))
         full = torch.where(missing, rng.draw(given, generator), full)
         if step >= BURN_IN:
-            total = total + _expected(given).mean(0)
+            total = total + model.output.expected(given).mean(0)
     if how == "draw":
         return full[0]
-    mean = total / KEPT
-    return mean if how == "mean" else mean.argmax(-1).to(x) if mean.dim() > x.dim() else (mean > 0.5).to(x)
+    return model.output.decided(total / KEPT, how)
 
 
 def _moved(model: Any, x: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
@@ -58,8 +57,3 @@ def _moved(model: Any, x: Tensor, z: Tensor, generator: torch.Generator) -> Tens
     new, old = (model.log_joint(x, at) - q.log_prob(at) for at in (proposed, z))
     accept = rng.uniform(new.shape, new, generator).log() < new - old
     return torch.where(accept[..., None], proposed, z)
-
-
-def _expected(given: Distribution) -> Tensor:
-    """Means, ``(C, B, D)``, or the probabilities of categories, ``(C, B, D, K)``."""
-    return given.probs if isinstance(given, Categorical) else given.mean

@@ -11,10 +11,11 @@ Letters: N order, D width, L length, E size of the encoding, tau_d the time cons
 import math
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from partita.core.checks import check_count, check_real
 from partita.core.errors import invalid
@@ -22,6 +23,7 @@ from partita.nets.base import Net, linear
 from partita.nets.ssm import log_spaced
 
 LONGEST_PERIOD = 4096.0
+BLOCK = 128  # steps of a window that share a factor
 
 
 class Sine(nn.Module):
@@ -73,13 +75,21 @@ class ImplicitFilter(Net):
     def forward(self, length: int) -> Tensor:
         """h, ``(N, D, L)``."""
         check_count("ImplicitFilter", "length", length)
-        places, like = encode(length, self.encoding, self.scale.device).to(self.scale.dtype), self.scale[:, None]
-        t = torch.arange(length, device=like.device, dtype=torch.float64 if like.dtype == torch.float64 else torch.float32)
-        window = torch.exp(-self.log_decay.to(t.dtype).exp()[:, None] * t).to(like.dtype) + self.floor[:, None]
-        last: nn.Linear = self.network[-1]  # type: ignore[assignment]
-        h = torch.addmm(self.scale[:, None] * last.bias[:, None], like * last.weight, self.network[:-1](places).T) * window  # time is last
-        h[:, 0] += self.direct
-        return h.view(self.order, self.width, length)
+        scale, last = self.scale[:, None], cast(nn.Linear, self.network[-1])
+        places = self.network[:-1](encode(length, self.encoding, scale.device, scale.dtype))
+        values = torch.addmm(scale * last.bias[:, None], scale * last.weight, places.T)  # time is last
+        now = functional.pad(self.direct[:, None], (0, length - 1))
+        return torch.addcmul(now, values, self.window(length)).view(self.order, self.width, length)
+
+    def window(self, length: int) -> Tensor:
+        """Window(t), ``(N D, L)``: the exponential as a product over blocks and over places within them, one of each pair per channel."""
+        dtype = torch.float64 if self.scale.dtype == torch.float64 else torch.float32
+        rate, t = self.log_decay.to(dtype).exp()[:, None], torch.arange(BLOCK, device=self.scale.device, dtype=dtype)
+        blocks = BLOCK * torch.arange(-(-length // BLOCK), device=t.device, dtype=dtype)
+        faded = 0.25 * math.log(torch.finfo(dtype).tiny)  # past all digits, and products stay normal numbers: others are slow
+        far, near = ((-rate * place).clamp_min(faded).exp() for place in (blocks, t))
+        window = torch.baddbmm(self.floor.to(dtype)[:, None, None], far[:, :, None], near[:, None])
+        return window.flatten(1)[:, :length].to(self.scale.dtype)
 
     def settings(self) -> dict[str, Any]:
         return {"width": self.width, "order": self.order, "hidden": self.hidden, "encoding": self.encoding, "frequency": self.frequency,
@@ -91,9 +101,9 @@ class ImplicitFilter(Net):
 
 
 @lru_cache(maxsize=8)
-def encode(length: int, size: int, device: torch.device) -> Tensor:
-    """log(1 + t), and waves with periods on a logarithmic scale, in float64 and kept, (L, E)."""
+def encode(length: int, size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """log(1 + t), and waves with periods on a logarithmic scale, from float64 and kept, (L, E)."""
     t = torch.arange(length, device=device, dtype=torch.float64)
     period = torch.logspace(math.log10(2.0), math.log10(LONGEST_PERIOD), (size - 1) // 2, device=device, dtype=t.dtype)
     angle = 2 * math.pi * (t[:, None] % period) / period  # the remainder first: no large angles to round
-    return torch.cat([0.25 * torch.log1p(t)[:, None], angle.cos(), angle.sin()], -1)[:, :size]
+    return torch.cat([0.25 * torch.log1p(t)[:, None], angle.cos(), angle.sin()], -1)[:, :size].to(dtype)

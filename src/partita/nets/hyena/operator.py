@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from partita.core.checks import check_count
 from partita.core.errors import invalid
 from partita.nets.base import linear
-from partita.nets.fftconv import Toeplitz, causal_convolution
+from partita.nets.fftconv import Toeplitz, causal_convolution, spectrum
 from partita.nets.hyena.filters import ImplicitFilter
 from partita.nets.mixer import MatrixMixer, channels_first, room
 from partita.nets.short import depthwise_causal, short_filters
@@ -57,23 +57,35 @@ class Hyena(MatrixMixer):
         self.short = nn.Parameter(short_filters((order + 1) * width, kernel, generator))
         self.filters = ImplicitFilter(width, order, **(filter or {}), generator=generator)
         self.out = linear(width, width, generator=generator)
+        self._kept: tuple[list[Tensor], Tensor, Tensor] | None = None  # parameters of the filters, and what they made
 
     def project(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """v, then the gates x^1 ... x^N, then all filters: Algorithms 1 and 2 of the notes."""
+        """v, then the gates x^1 ... x^N, then all filters and their transforms: Algorithms 1 and 2 of the notes."""
         self.check_length(u.shape[1])
-        z = depthwise_causal(channels_first(self.into, u), self.short)
-        v, *gates = z.chunk(self.order + 1, 1)
-        return v, (*gates, self.filters(u.shape[1]))
+        parts = zip(*(x.chunk(self.order + 1) for x in (self.into.weight, self.into.bias, self.short)), strict=True)
+        v, *gates = (depthwise_causal(channels_first(weight, bias, u), short) for weight, bias, short in parts)
+        return v, (*gates, *self.filters_and_spectra(u.shape[1]))
+
+    def filters_and_spectra(self, length: int) -> tuple[Tensor, Tensor]:
+        """h and its transforms, ``(N, D, L), (N, D, F)``; without gradients both are kept until another length or parameter is met."""
+        if torch.is_grad_enabled():
+            h = self.filters(length)
+            return h, spectrum(h, length)
+        made_of = [*self.filters.parameters(), *self.filters.buffers()]
+        if self._kept is None or self._kept[1].shape[-1] != length or not _same(made_of, self._kept[0]):
+            h = self.filters(length)
+            self._kept = ([x.detach().clone() for x in made_of], h, spectrum(h, length))
+        return self._kept[1:]
 
     def operate(self, v: Tensor, gates: tuple[Tensor, ...]) -> Tensor:
         """Algorithm 3 of the notes."""
-        *gates_x, filters = gates
-        for x, h in zip(gates_x, filters, strict=True):
-            v = x * causal_convolution(h, v)
+        *gates_x, filters, spectra = gates
+        for x, h, H in zip(gates_x, filters, spectra, strict=True):
+            v = x * causal_convolution(h, v, H)
         return v
 
     def matrix(self, gates: tuple[Tensor, ...], length: int) -> Tensor:
-        *gates_x, filters = gates
+        *gates_x, filters, _ = gates
         product = torch.eye(length, dtype=filters.dtype, device=filters.device)
         for x, h in zip(gates_x, filters, strict=True):
             product = x.unsqueeze(-1) * (Toeplitz(h).dense() @ product)
@@ -105,3 +117,9 @@ class Hyena(MatrixMixer):
     def settings(self) -> dict[str, Any]:
         filters = {key: value for key, value in self.filters.settings().items() if key not in ("width", "order")}
         return {"width": self.width, "order": self.order, "kernel": self.kernel, "max_length": self.max_length, "filter": filters}
+
+
+def _same(now: list[Tensor], before: list[Tensor]) -> bool:
+    """Whether tensors, at least one, hold the same numbers in the same dtype and place as before; nan is never the same."""
+    alike = len(now) == len(before) > 0 and all(a.dtype == b.dtype and a.device == b.device for a, b in zip(now, before, strict=True))
+    return alike and all(map(torch.equal, now, before))

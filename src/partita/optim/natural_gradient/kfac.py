@@ -5,8 +5,9 @@ r"""Kronecker-factored Fisher matrices of linear and convolutional layers, group
           G = E\big[\tfrac1T \sum_t \delta_t \delta_t^\top\big]          (theory/optimisation.md, eq. 50.13)
 
 a are the inputs of the layer with a one for its bias, delta the gradients at its output when the target is drawn from the prediction;
-that expectation is taken exactly, column by column of the root of the output's Fisher matrix (eq. 50.10). Every group of a convolution
-has its own factors. Exact for one layer with Gaussian output of fixed variance. Martens and Grosse (2015); Grosse and Martens (2016).
+that expectation is taken exactly, column by column of the root of the output's Fisher matrix, which is (50.10), whatever the network's
+output is a parameter of, as the curvature (50.11) of the divergence. Every group of a convolution has its own factors. Exact for one layer
+with Gaussian output of fixed variance. Martens and Grosse (2015); Grosse and Martens (2016).
 
 Letters: B rows, T positions, c groups, A input factor, G output factor, K outputs of the network, lambda damping.
 """
@@ -17,11 +18,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
+from torch.distributions import Distribution, kl_divergence
 from torch.nn import functional
 
 from partita.core.errors import Unsupported, invalid
-from partita.optim.natural_gradient.closed_form import fisher_of
 from partita.optim.natural_gradient.optimiser import NaturalGradient
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
@@ -42,7 +42,8 @@ class KroneckerMetric:
     Arguments:
         network: Its parameters all belong to linear and convolutional layers.
         x: Inputs (B, ...).
-        predict: The distribution of one network's output, for example ``lambda out: Categorical(logits=out)``; its closed form gives G.
+        predict: The distributions, row by row, that an output stands for, for example ``lambda out: Categorical(logits=out)``; their
+            divergence must be known to torch.
     """
 
     def __init__(self, network: nn.Module, x: Tensor, predict: Callable[[Tensor], Distribution]) -> None:
@@ -89,9 +90,13 @@ class KFAC(NaturalGradient):
 
 
 def _layers(network: nn.Module) -> list[Any]:
-    layers = [module for module in network.modules() if isinstance(module, LAYERS)]
-    held = {id(p) for layer in layers for p in layer.parameters()}
-    other = [name for name, p in network.named_parameters() if id(p) not in held]
+    """The layers that learn, in the order of their parameters."""
+    layers = [m for m in network.modules() if isinstance(m, LAYERS) and any(p.requires_grad for p in m.parameters())]
+    own = [p for layer in layers for p in layer.parameters()]
+    held = {id(p) for p in own}
+    other = [name for name, p in network.named_parameters() if p.requires_grad and id(p) not in held]
+    if len(held) < len(own) or not all(p.requires_grad for p in own):
+        raise Unsupported("K-FAC: a layer must have weights of its own, which learn with its bias or not at all. Use PredictiveMetric.")
     if other or not layers:
         raise Unsupported(
             f"K-FAC: every parameter must belong to a linear or convolutional layer; got {other[:3] or 'none'}. Use PredictiveMetric."
@@ -118,7 +123,9 @@ def _factors(network: nn.Module, layers: list[Any], x: Tensor, predict: Callable
     finally:
         for hook in hooks:
             hook.remove()
-    root = _root(fisher_of(predict(out.detach())).reshape(len(out), out[0].numel(), -1)).to(out)
+    if len(outputs) < len(layers):
+        raise Unsupported("K-FAC: every layer must be used in a forward pass. Use PredictiveMetric.")
+    root = _root(_output_fisher(out, predict))
     kept = [outputs[id(layer)] for layer in layers]
     G: list[Tensor | None] = [None] * len(layers)
     for column in root.unbind(-1):
@@ -126,6 +133,19 @@ def _factors(network: nn.Module, layers: list[Any], x: Tensor, predict: Callable
         G = [_output_factor(layer, s, len(x), before) for layer, s, before in zip(layers, slopes, G, strict=True)]
     factors = zip(layers, G, strict=True)
     return [Factors(_input_factor(layer, inputs[id(layer)]), found, layer.bias is not None) for layer, found in factors]  # type: ignore[arg-type]
+
+
+def _output_fisher(out: Tensor, predict: Callable[[Tensor], Distribution]) -> Tensor:
+    """The Fisher matrix of every row's prediction in the K numbers that the network put out, (B, K, K): eq. 50.11 with those for theta."""
+    at = out.detach().requires_grad_()
+    with torch.enable_grad():
+        try:
+            divergence = kl_divergence(predict(at.detach()), predict(at))
+        except NotImplementedError as error:
+            raise Unsupported(f"K-FAC: torch must know the divergence of the prediction; got {error}.") from None
+        (slope,) = torch.autograd.grad(divergence.sum(), at, create_graph=True)
+        columns = [torch.autograd.grad(s.sum(), at, retain_graph=True)[0].flatten(1) for s in slope.flatten(1).unbind(1)]
+    return torch.stack(columns, -1)
 
 
 def _root(F: Tensor) -> Tensor:
@@ -177,8 +197,14 @@ def _solve(f: Factors, W: Tensor, damping: float) -> Tensor:
     mean_a, mean_g = (M.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-30) for M in (f.A, f.G))
     share = (mean_a / mean_g).sqrt()[:, None, None]  # pi: so that both factors are damped in proportion to their size
     eye_a, eye_g = (torch.eye(M.shape[-1], dtype=W.dtype, device=W.device) for M in (f.A, f.G))
-    A, G = f.A + share * damping**0.5 * eye_a, f.G + damping**0.5 / share * eye_g
-    try:
-        return torch.linalg.solve(G, torch.linalg.solve(A, W, left=False))
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-        raise invalid("K-FAC", "damping", "be above zero where a factor is singular", f"{damping:g}", "Use 1e-3.") from None
+    A, G = (_cholesky(M, damping) for M in (f.A + share * damping**0.5 * eye_a, f.G + damping**0.5 / share * eye_g))
+    return torch.cholesky_solve(torch.cholesky_solve(W, G).mT, A).mT
+
+
+def _cholesky(M: Tensor, damping: float) -> Tensor:
+    """The lower factors of (c, d, d); a factor that is singular to rounding is refused."""
+    factor, failed = torch.linalg.cholesky_ex(M)
+    least, most = factor.diagonal(dim1=1, dim2=2).amin(1) ** 2, M.diagonal(dim1=1, dim2=2).amax(1)
+    if failed.any() or not (least > M.shape[-1] * torch.finfo(M.dtype).eps * most).all():
+        raise invalid("K-FAC", "damping", "be above zero, and larger, where a factor is singular", f"{damping:g}", "Use 1e-3.")
+    return factor

@@ -98,7 +98,7 @@ class NaturalGradient(torch.optim.Optimizer):
             self._move(direction, group)
             with torch.enable_grad():
                 gained = before - float(closure().detach())
-            if gained >= POOR * promised or promised <= 0:
+            if gained >= max(POOR * promised, 0.0):
                 break
             group["damping"] = min(LARGEST, max(group["damping"], 1e-6) * 4)
             if gained >= 0:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from partita.data import Column
 from partita.report import images
 from partita.report.blocks import Block, Code, Folded, Picture, Table, Text
 from partita.report.subject import Subject
@@ -20,6 +21,7 @@ ENCODINGS = {
     "scaled": "real, on one common scale; scores are in the table's own units", "median": "real, cut at the median of each column",
     "signs": "zeros and ones, read as spins", "spins": "spins", "median-signs": "real, cut at the median of each column",
     "category": "categories", "quantile": "real, cut into parts of about equally many rows", "steps": "sequences",
+    "mixed": "of different sorts; real columns standardised, scores in the table's own units",
 }  # fmt: skip
 
 
@@ -39,7 +41,8 @@ def data_card(subject: Subject) -> Iterator[Block]:
         yield Picture(images.png(images.sheet(mean[None], subject.shape, limits=limits)), f"{caption}, as an image.", caption, 160)
     elif not subject.sequential:
         profile, numbers = column_profile(subject), ("lowest", "mean", "highest", "deviation")
-        head = ("column", *(("values", "most frequent") if subject.encoding.labels else numbers), "missing")
+        middle = ("kind", "holds") if subject.mixed else ("values", "most frequent") if subject.encoding.labels else numbers
+        head = ("column", *middle, "missing")
         yield Table(profile, head, _profile_caption(subject, len(profile)))
     if config["model"].get("element") == "categorical" and subject.alphabet is not None and subject.alphabet.symbols:
         yield Code(subject.alphabet.symbols, f"The {subject.alphabet.size} characters of the text")
@@ -67,12 +70,20 @@ def column_profile(subject: Subject) -> list[list[str]]:
     assert subject.dataset is not None
     rows = subject.dataset.train
     x = rows.take(np.arange(min(PROFILED, len(rows)))).tensor(subject.generator(6)).numpy().astype(np.float64)[:, :LISTED]
+    if subject.mixed:
+        return [[column.name, *_of_kind(column, values)] for column, values in zip(subject.mixed, x.T, strict=False)]
     if subject.encoding.labels:
         return [[name, *_words(column, subject.encoding.labels)] for name, column in zip(subject.columns, x.T, strict=False)]
     numbers = zip(np.nanmin(x, 0), np.nanmean(x, 0), np.nanmax(x, 0), np.nanstd(x, 0), strict=True)
     missing = np.isnan(x).mean(0)
     return [[name, *(f"{value:.4g}" for value in four), f"{100 * lost:.1f} %"]
             for name, four, lost in zip(subject.columns, numbers, missing, strict=False)]  # fmt: skip
+
+
+def _of_kind(column: Column, x: np.ndarray) -> list[str]:
+    """Its kind, its categories or range, and what share is missing."""
+    holds = column.in_words() if column.levels else f"{np.nanmin(x):.4g} to {np.nanmax(x):.4g}, mean {np.nanmean(x):.4g}"
+    return [column.kind, holds, f"{100 * np.isnan(x).mean():.1f} %"]
 
 
 def _words(column: np.ndarray, labels: dict[float, str]) -> list[str]:

@@ -22,7 +22,7 @@ def density(subject: Subject) -> Iterator[Block]:
     x = subject.some_raw_rows(POINTS)
     model = subject.model
     known = isinstance(model, EnergyModel) or "log_prob" in model.offers
-    if x is None or not known or subject.discrete or model.support.width != 2 or subject.sequential:
+    if x is None or not known or subject.discrete or subject.mixed or model.support.width != 2 or subject.sequential:
         return
     low, high = np.nanmin(x, 0), np.nanmax(x, 0)
     edge = 0.12 * (high - low)

@@ -58,7 +58,9 @@ def _as_images(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.n
 def _as_table(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.ndarray) -> Iterator[Block]:
     truth, guess = x[hidden], filled[hidden]
     columns = np.argwhere(hidden)[:, 1]
-    if subject.discrete:
+    if subject.mixed:
+        yield from _by_kind(subject, x, truth, guess, columns)
+    elif subject.discrete:
         usual = np.array([_mode(x[:, i]) for i in columns])
         right, base = float((truth == guess).mean()), float((truth == usual).mean())
         yield Text(f"One cell of each of {len(x)} rows was hidden. The model fills in the true value in {100 * right:.0f} % of them; "
@@ -68,13 +70,25 @@ def _as_table(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.nd
     yield Table(_examples(subject, truth, guess, columns), ("column", "true value", "filled in"), "Some of the hidden cells")
 
 
+def _by_kind(subject: Subject, x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> Iterator[Block]:
+    """Real columns by how far guesses are off, the others by how many are right."""
+    real = np.array([subject.mixed[i].kind == "real" for i in columns])
+    if (~real).any():
+        usual = np.array([_mode(x[:, i]) for i in columns])
+        right, base = (100 * float((truth == other)[~real].mean()) for other in (guess, usual))
+        yield Text(f"Of {(~real).sum()} hidden cells of columns that are not real the model fills in the true value in {right:.0f} %; the "
+                   f"most frequent value of each column would be right in {base:.0f} %.")  # fmt: skip
+    if real.any():
+        yield from _scatter(x, truth[real], guess[real], columns[real])
+
+
 def _scatter(x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> Iterator[Block]:
     """Truth against guess, every column in its own standard deviations."""
     mean, deviation = np.nanmean(x, 0)[columns], np.nanstd(x, 0)[columns]
     deviation = np.where(deviation > 0, deviation, 1.0)
     t, g = (truth - mean) / deviation, (guess - mean) / deviation
     error = float(np.sqrt(np.mean((t - g) ** 2)))
-    yield Text(f"One cell of each of {len(x)} rows was hidden. The model's guesses are off by {error:.2f} standard deviations of their "
+    yield Text(f"One cell of each row was hidden, {len(t)} of real columns. There the model is off by {error:.2f} deviations of the "
                "column; the mean of each column would be off by about 1.")  # fmt: skip
     low, high = float(min(t.min(), g.min())), float(max(t.max(), g.max()))
     traces = [plots.diagonal(low, high), plots.points(t, g, "hidden cells", plots.MODEL, showlegend=False)]
@@ -84,9 +98,9 @@ def _scatter(x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.nd
 
 
 def _examples(subject: Subject, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> list[list[str]]:
-    words = subject.encoding.labels
-    shown = [[words.get(float(value), f"{value:.4g}") for value in pair] for pair in zip(truth[:EXAMPLES], guess[:EXAMPLES], strict=True)]
-    return [[subject.columns[i], *pair] for i, pair in zip(columns, shown, strict=False)]
+    pairs = zip(columns[:EXAMPLES], truth[:EXAMPLES], guess[:EXAMPLES], strict=True)
+    words = [column.labels for column in subject.mixed] or [subject.encoding.labels] * len(subject.columns)
+    return [[subject.columns[i], *(words[i].get(float(value), f"{value:.4g}") for value in pair)] for i, *pair in pairs]
 
 
 def _mode(column: np.ndarray) -> float:

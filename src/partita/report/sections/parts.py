@@ -8,13 +8,15 @@ import numpy as np
 import torch
 
 from partita.models import PPCA, RBM, Boltzmann, DPMixture, Ising, MaxEnt, Mixture, MixturePPCA, Potts
+from partita.models.directed.components.product import ProductComponent
 from partita.report import images, plots
-from partita.report.blocks import Block, Figure, Picture, Text
+from partita.report.blocks import Block, Figure, Picture, Table, Text
 from partita.report.sections import couplings
 from partita.report.sections.samples import SIDE
 from partita.report.subject import DRAWS, Subject
 
 SHOWN = 64  # filters or components
+TYPICAL = 8  # components of a mixed table whose typical rows are shown
 NAMED = 40  # columns whose names fit beside a matrix
 CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 60)), np.sin(np.linspace(0, 2 * np.pi, 60))])
 
@@ -67,6 +69,9 @@ def _(model: Mixture, subject: Subject) -> Iterator[Block]:
     order = np.argsort(-weights)[:SHOWN]
     places = [f"{i + 1}" for i in range(len(order))]
     yield _bars(weights[order], places, "component", "weight", "Weights of the components, heaviest first.")
+    if isinstance(component, ProductComponent):
+        yield _typical(component, subject, order, weights)
+        return
     means = _means(component)
     if means is None:
         return
@@ -98,6 +103,18 @@ def _(model: DPMixture, subject: Subject) -> Iterator[Block]:
 @of_model.register(MaxEnt)
 def _(model: Any, subject: Subject) -> Iterator[Block]:
     yield from couplings.of_pairs(model, subject)
+
+
+def _typical(component: ProductComponent, subject: Subject, order: np.ndarray, weights: np.ndarray) -> Block:
+    """A typical row of each component of a mixed table, in words."""
+    nothing = torch.full((component.count, component.support.width), torch.nan, dtype=torch.float64)
+    x = subject.shown(component.fill_likely(nothing, torch.eye(component.count, dtype=torch.float64)))[order[:TYPICAL]]
+    names = subject.columns
+    labels = [column.labels for column in subject.mixed] or [{}] * len(names)
+    lines = [[name, *(words.get(float(value), f"{value:.4g}") for value in x[:, i])]
+             for i, (name, words) in enumerate(zip(names, labels, strict=True))]  # fmt: skip
+    head = ("column", *(f"{i + 1}, weight {weights[k]:.2f}" for i, k in enumerate(order[:TYPICAL])))
+    return Table(lines, head, "A typical row of each component: means of real columns, the most probable value of others.")
 
 
 def _rows_as_pictures(x: np.ndarray, subject: Subject, caption: str, labels: list[str], *, signed: bool = False) -> Block:

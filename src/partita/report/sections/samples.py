@@ -1,6 +1,7 @@
 """Draws of the model beside rows of the data: images, text, sequences, points in the plane, or columns of a table."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,8 @@ def samples(subject: Subject) -> Iterator[Block]:
 
 def pictured(subject: Subject) -> bool:
     """Whether rows can be seen one by one: images, sequences, points in the plane."""
-    return subject.sequential or subject.shape is not None or (subject.model.support.width == 2 and not subject.discrete)
+    plane = subject.model.support.width == 2 and not subject.discrete and not subject.mixed
+    return subject.sequential or subject.shape is not None or plane
 
 
 def data_picture(subject: Subject) -> Block | None:
@@ -95,8 +97,10 @@ def _table(subject: Subject) -> Iterator[Block]:
     words = subject.encoding.labels
     which = f"; the {COLUMNS} columns that vary most" if wide else ""
     yield Text(f"How often each value occurs: grey in the data, red in draws{which}.", "small")
-    yield Beside([plots.marginals(data[:, i], draws[:, i], subject.columns[i], words, subject.discrete) for i in shown], least=160)
-    if data.shape[1] > 2 and not words:
+    sorts: list[Any] = [(column.labels, column.kind != "real") for column in subject.mixed]
+    sorts = sorts or [(words, subject.discrete)] * data.shape[1]
+    yield Beside([plots.marginals(data[:, i], draws[:, i], subject.columns[i], *sorts[i]) for i in shown], least=160)
+    if data.shape[1] > 2 and not words and not any(column.levels for column in subject.mixed):
         yield correlations(data, draws)
 
 

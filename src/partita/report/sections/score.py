@@ -53,6 +53,8 @@ def facts(q: Quantity, subject: Subject) -> list[list[str]]:
             rows.append(["bits per dimension", f"{bits.value:.4f} {words.interval(bits)}".rstrip()])
     if isinstance(log_z, Quantity):
         rows.append(["log Z", f"{log_z.value:.3f} {words.interval(log_z)}".rstrip()])
+    if use := words.latent_use(q):
+        rows.append(["latent dimensions", use])
     return rows + [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if isinstance(q.details.get(name), int | float)]
 
 

@@ -9,7 +9,7 @@ from partita.core.checks import check_choice
 from partita.core.protocols import Model, Objective
 from partita.data import Sequences
 from partita.data.corpus import Reading
-from partita.models import Autoregressive, MaskedAutoregressive
+from partita.models import Autoregressive, MaskedAutoregressive, MixedAutoregressive
 from partita.nets.sequence import MIXERS
 from partita.objectives import ExactLikelihood
 from partita.training.encoding import Kind, infer_kind
@@ -49,6 +49,9 @@ def _model(rows: Any, settings: dict[str, Any], generator: torch.Generator) -> t
     if backbone == "masked":
         hidden = auto_masked(len(rows), rows.width) if settings["hidden"] == "auto" else settings["hidden"]
         common["widths"] = (hidden,) * settings["depth"]
+        if getattr(rows, "laws", None):
+            made = {name: common[name] for name in ("components", "widths")}
+            return MixedAutoregressive(rows.laws, **made, generator=generator), ExactLikelihood()
         return MaskedAutoregressive(rows.width, element, **common, generator=generator), ExactLikelihood()
     shape = {"length": rows.longest, "size": rows.size} if streams else {"length": rows.width, "size": 1}
     net = {name: settings[name] for name in ("width", "layers", "expand", "options")}
@@ -57,14 +60,20 @@ def _model(rows: Any, settings: dict[str, Any], generator: torch.Generator) -> t
 
 
 def _kind(rows: Any, settings: dict[str, Any]) -> Kind:
-    """Sequences as they are: what scales real ones is part of the model. Tables by what they hold."""
-    return "steps" if isinstance(rows, Sequences) else infer_kind(rows)
+    """Sequences as they are: what scales real ones is part of the model. Tables by what they hold, letters of a sequence as categories."""
+    if isinstance(rows, Sequences):
+        return "steps"
+    by_column = rows.schema is not None and (rows.schema.mixed or bool(rows.schema.labels))
+    if by_column and settings["backbone"] in ("auto", "masked"):
+        return "mixed"
+    return "category" if rows.labels and rows.schema is None else infer_kind(rows)
 
 
 def _examples(g: torch.Generator) -> dict[str, Model]:
     return {
         "Autoregressive, tokens": Autoregressive(16, states=4, width=8, layers=1, generator=g),
         "MaskedAutoregressive": MaskedAutoregressive(64, widths=(32,), generator=g),
+        "MixedAutoregressive": MixedAutoregressive(("real", "count", 3), widths=(32,), generator=g),
     }
 
 
@@ -79,7 +88,7 @@ def reading_of(settings: dict[str, Any]) -> dict[str, Any]:
 
 FAMILY = Family(
     "autoregressive",
-    "product of exact conditionals: tables by a masked network, sequences and text by a causal one",
+    "product of exact conditionals: tables, also of mixed columns, by a masked network, sequences and text by a causal one",
     {
         "backbone": Setting("auto", "masked, hyena, h3, ssm, attention, conv, lstm, or auto: masked for tables, hyena for sequences"),
         "width": Setting(128, "channels of a sequence network"),
@@ -97,12 +106,13 @@ FAMILY = Family(
     _kind,
     _examples,
     reads=reading_of,
+    mixed=True,
 )
 
 
 def _named(backbone: str) -> Family:
     settings = {**FAMILY.settings, "backbone": replace(FAMILY.settings["backbone"], default=backbone)}
-    return replace(FAMILY, name=backbone, summary=SUMMARIES[backbone], settings=settings, examples=_nothing)
+    return replace(FAMILY, name=backbone, summary=SUMMARIES[backbone], settings=settings, examples=_nothing, mixed=False)
 
 
 BY_BACKBONE = tuple(map(_named, SUMMARIES))

@@ -6,7 +6,7 @@ Letters: N rows, D columns.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -14,6 +14,7 @@ from partita.core.errors import InputError, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import Rows
 from partita.training.encoding import Kind
+from partita.training.kinds import no_words, refusal
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Family:
     kind: Callable[[Rows, dict[str, Any]], Kind]
     examples: Callable[[torch.Generator], dict[str, Model]]  # one model of each sort, for the capability grid
     words: bool = False  # whether columns of a file may hold words
-    missing: bool = False  # whether values may be missing
+    missing: bool | Literal["mixed"] = False  # whether values may be missing; "mixed" only where each column has its own law
+    mixed: bool = False  # whether columns may be of different sorts
     reads: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # for models of sequences: how its settings say that streams are read
 
     def resolve(self, settings: dict[str, Any]) -> dict[str, Any]:
@@ -57,17 +59,26 @@ class Family:
         return self.make(rows, self.resolve(settings), generator)
 
     def takes_words(self, settings: dict[str, Any]) -> bool:
-        """Whether columns of a file may hold words: where every column is a category."""
+        """Whether columns of a file may hold words: where columns may be categories."""
         said = {settings.get(name) for name in ("visible_units", "component", "likelihood")}
-        return self.words or "categorical" in said
+        return self.words or self.mixed or "categorical" in said
 
     def reading(self, settings: dict[str, Any]) -> dict[str, Any] | None:
         """How streams are read for a model of sequences; None for models of tables."""
         return None if self.reads is None else self.reads(self.resolve(settings))
 
     def encoding_kind(self, rows: Rows, settings: dict[str, Any]) -> Kind:
-        """How rows are to be encoded for this family: by what they hold, or as the settings say."""
-        return self.kind(rows, self.resolve(settings))
+        """How rows are to be encoded for this family: by what they hold, or as the settings say; columns it cannot take are named."""
+        if getattr(rows, "labels", None) and not self.takes_words(settings):
+            raise no_words(rows, self.name)
+        kind = self.kind(rows, self.resolve(settings))
+        error = refusal(rows, kind, self.name)
+        if error is not None:
+            raise error
+        if self.missing == "mixed" and kind != "mixed" and isinstance(rows, Rows) and not rows.complete():
+            remedy = "Give a .csv or .parquet file, each of whose columns then has a law of its own, or impute first."
+            raise invalid(f"family {self.name}", "X", f"be complete where all columns are {kind}", "missing values", remedy)
+        return kind
 
 
 def unknown_setting(owner: str, name: str, known: Iterable[str]) -> InputError:

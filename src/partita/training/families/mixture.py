@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_choice, check_count
+from partita.core.errors import invalid
 from partita.core.protocols import Model, Update
 from partita.data import Rows
 from partita.models import Mixture
@@ -16,6 +17,7 @@ from partita.training.ladder import best, ladder
 
 RESTARTS = 4
 MOST_COMPONENTS = 20
+MOST_CORRELATED = 4096  # real columns: two covariances of more would not fit a gigabyte
 
 
 def chosen_count(components: Any, make: Any, rows: Rows, most: int, restarts: int, generator: torch.Generator) -> int:
@@ -27,20 +29,38 @@ def chosen_count(components: Any, make: Any, rows: Rows, most: int, restarts: in
 
 
 def _mixture(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
-    check_choice("mixture", "component", settings["component"], COMPONENTS)
     check_choice("mixture", "covariance", settings["covariance"], COVARIANCES)
-    states = settings["states"]
-    if settings["component"] == "categorical" and states == "auto":
+    component, states = component_of(settings["component"], rows), settings["states"]
+    if component == "categorical" and states == "auto":
         states = rows.states or largest(rows) + 1
+    _check_room(rows, component, settings["covariance"])
 
     def make(components: int) -> Mixture:
         return Mixture(
-            components, rows.width, settings["component"], settings["covariance"], floor=settings["floor"], generator=generator,
-            states=states if settings["component"] == "categorical" else None,
+            components, rows.width, component, settings["covariance"], floor=settings["floor"], generator=generator,
+            states=states if component == "categorical" else None, laws=rows.laws if component == "mixed" else None,
         )  # fmt: skip
 
     most, restarts = settings["max_components"], settings["restarts"]
     return make(chosen_count(settings["components"], make, rows, most, restarts, generator)), EM(restarts)
+
+
+def component_of(component: str, rows: Rows) -> str:
+    """The sort of component that is said; ``"auto"`` is by what the table holds: different sorts of columns, words, else numbers."""
+    check_choice("mixture", "component", component, ("auto", *COMPONENTS))
+    if component != "auto":
+        return component
+    if rows.laws is not None or (rows.schema is not None and rows.schema.mixed):
+        return "mixed"
+    return "categorical" if rows.labels or rows.states else "gaussian"
+
+
+def _check_room(rows: Rows, component: str, covariance: str) -> None:
+    """Refuse covariances that no memory holds, before they are made."""
+    real = rows.width if component == "gaussian" else (rows.laws or ()).count("real")
+    if covariance in ("full", "tied") and real > MOST_CORRELATED:
+        allowed = f"be diagonal or spherical for more than {MOST_CORRELATED} real columns"
+        raise invalid("mixture", "covariance", allowed, f"{covariance!r} for {real}", "As in --set covariance=diagonal.")
 
 
 def largest(rows: Rows) -> int:
@@ -50,13 +70,15 @@ def largest(rows: Rows) -> int:
 
 
 def _mixture_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    return component_kind(settings["component"], settings["covariance"], rows)
+    return component_kind(component_of(settings["component"], rows), settings["covariance"], rows)
 
 
 def component_kind(component: str, covariance: str, rows: Rows) -> Kind:
     """How columns are encoded for a sort of component; one common scale where the model is not the same under others."""
     if component == "bernoulli":
         return "spin" if infer_kind(rows) == "spin" else "binary"
+    if component == "mixed":
+        return "mixed"
     if component in ("poisson", "categorical"):
         return "count" if component == "poisson" else "category"
     return "scaled" if covariance == "spherical" else "real"
@@ -66,15 +88,16 @@ def _examples(g: torch.Generator) -> dict[str, Model]:
     return {
         "Mixture of Gaussians": Mixture(2, 2, generator=g),
         "Mixture of Bernoullis": Mixture(2, 2, "bernoulli", generator=g),
+        "Mixture, mixed columns": Mixture(2, 3, "mixed", laws=("real", "count", 3), generator=g),
     }
 
 
 FAMILY = Family(
     "mixture",
-    "finite mixture of Gaussian, Bernoulli, categorical or Poisson components, by EM; missing values allowed",
+    "finite mixture of Gaussian, Bernoulli, categorical or Poisson components, or mixed columns, by EM; missing values allowed",
     {
         "components": Setting("auto", "number of components; auto compares fits by their BIC"),
-        "component": Setting("gaussian", "gaussian, bernoulli, categorical or poisson"),
+        "component": Setting("auto", "gaussian, bernoulli, categorical, poisson, mixed, or auto: by what a table holds"),
         "covariance": Setting("full", "of Gaussian components: full, tied, diagonal or spherical"),
         "states": Setting("auto", "number of states of categorical columns; auto looks at the data"),
         "max_components": Setting(MOST_COMPONENTS, "the largest number that auto tries"),
@@ -85,4 +108,5 @@ FAMILY = Family(
     _mixture_kind,
     _examples,
     missing=True,
+    mixed=True,
 )

@@ -23,7 +23,7 @@ def named_bound(settings: dict[str, Any]) -> Objective:
     """The objective that the settings ask for."""
     check_choice("vrnn", "objective", settings["objective"], OBJECTIVES)
     if settings["objective"] == "elbo":
-        return ELBO(settings["beta"], settings["warm_up_updates"])
+        return ELBO(settings["beta"], settings["beta_warm_up"])
     return IWAEBound(settings["k"]) if settings["objective"] == "iwae" else FIVO(settings["k"], every=settings["every"])
 
 

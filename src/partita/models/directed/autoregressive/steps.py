@@ -125,6 +125,16 @@ class Values(Step):
             bias[:, 1] = torch.linspace(-1.5, 1.5, components) if components > 1 else 0.0
             bias[:, 2] = -0.7
 
+    def check(self, x: Tensor, owner: str = "Autoregressive", parameter: str = "x") -> Tensor:
+        """Finite numbers, and none so far out that squares of what the network makes of it overflow."""
+        most = torch.finfo(self.scale.dtype).max ** 0.25
+        far = ((super().check(x, owner, parameter) - self.shift) / self.scale).abs() > most
+        if far.any():
+            at = far.nonzero()[0].tolist()
+            raise invalid(owner, parameter, f"lie within {most:.0e} deviations of the data that the model was fitted to",
+                          f"{x[tuple(at)].item():g} in step {at[-2]}", "Scale the data, or use float64.")  # fmt: skip
+        return x
+
     def embed(self, x: Tensor) -> Tensor:
         return self.into((x - self.shift) / self.scale)
 

@@ -3,17 +3,17 @@ r"""Coupling layers: some columns stay and say how the others are moved (Dinh et
 .. math:: z_A = x_A, \quad z_B = x_B \odot e^{s(x_A)} + t(x_A), \qquad \log|\det| = \textstyle\sum_j s_j(x_A)
           (theory/flows.md, eq. 14.2 to 14.4)
 
-Letters: A columns that are kept, B columns that are moved, D width, C context.
+Letters: A columns that are kept, B columns that are moved, D width, C context, n batch, P numbers for each moved column.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from partita.models.directed.flow.layers import Layer, Mapped, row_sums
+from partita.models.directed.flow.layers import Layer, Mapped
 from partita.models.directed.flow.splines import Knots, inverse_spline, knots, parameters_per_coordinate, spline
 from partita.nets.base import activation
 from partita.nets.conv import convolution
@@ -30,11 +30,20 @@ class Constant(nn.Module):
         self.value = nn.Parameter(torch.zeros(outputs, device=generator.device))
 
     def forward(self, given: Tensor) -> Tensor:
-        return self.value.expand(*given.shape[:-1], -1)
+        return self.value[:, None].expand(-1, given.shape[-1])
+
+
+class ColumnMLP(MLP):
+    """A perceptron with the batch last, ``(D, n) -> (K, n)``: no copy transposes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = torch.addmm(layer.bias[:, None], layer.weight, x) if isinstance(layer, nn.Linear) else layer(x)
+        return x
 
 
 class ImageConditioner(nn.Module):
-    """Convolutions over the kept pixels, the others blank, ``(*, |A| + C) -> (*, |B| P)``; context is spread over all pixels."""
+    """Convolutions over the kept pixels, the others blank, ``(|A| + C, n) -> (|B| P, n)``; context is spread over all pixels."""
 
     kept: Tensor
     moved: Tensor
@@ -49,17 +58,17 @@ class ImageConditioner(nn.Module):
         sizes, layers = [shape[0] + 1 + context, *widths, shape[0] * per], []
         for before, after in pairwise(sizes):
             layers += [convolution(before, after, 3, 2, generator=generator), activation("Flow", name)]
-        self.layers = nn.Sequential(*layers[:-1])
+        self.layers = start_at_identity(nn.Sequential(*layers[:-1]))
 
     def forward(self, given: Tensor) -> Tensor:
-        x, context = given.reshape(-1, given.shape[-1]).split([len(self.kept), self.context], -1)
+        x, context = given.mT.split([len(self.kept), self.context], -1)
         blank = x.new_zeros(len(x), self.kept.numel() + self.moved.numel())
         picture = blank.index_copy(1, self.kept, x).view(-1, *self.shape)
         known = blank[:1].index_fill(1, self.kept, 1.0).view(1, *self.shape)[:, :1].expand(len(x), -1, -1, -1)
         spread = context[..., None, None].expand(-1, -1, *self.shape[1:])
         out = self.layers(torch.cat([picture, known, spread], 1))
         out = out.view(len(x), self.shape[0], self.per, -1).movedim(2, -1).reshape(len(x), -1, self.per)  # pixel by pixel
-        return out.index_select(1, self.moved).reshape(*given.shape[:-1], -1)
+        return out.index_select(1, self.moved).flatten(1).mT
 
 
 class Coupling(Layer, ABC):
@@ -68,7 +77,7 @@ class Coupling(Layer, ABC):
     Arguments:
         mask: True for the columns A that are kept, ``(D,)``.
         conditioner: From x_A and the context to ``per`` numbers for each column of B.
-        per: Numbers for each moved column.
+        per: P.
     """
 
     kept: Tensor
@@ -84,31 +93,30 @@ class Coupling(Layer, ABC):
         order = torch.cat([kept, moved])
         for name, index in (("kept", kept), ("moved", moved), ("order", order), ("back", order.argsort())):
             self.register_buffer(name, index)
-        _prepare(conditioner)
+        _work_in_place(conditioner)
 
     @abstractmethod
     def move(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """B towards the latent: values and log slopes, elementwise."""
+        """B towards the latent by its numbers, ``(|B|, n), (|B|, P, n)``: values and log slopes, elementwise."""
 
     @abstractmethod
-    def move_back(self, z: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
+    def move_back(self, z: Tensor, raw: Tensor) -> Tensor:
         """B towards the data."""
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         kept, moved, raw = self._read(x, context)
         z, slope = self.move(moved, raw)
-        return torch.cat([kept, z], -1).index_select(-1, self.back), row_sums(slope)
+        return torch.cat([kept, z]).index_select(0, self.back), slope.sum(0)
 
-    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         kept, moved, raw = self._read(z, context)
-        x, slope = self.move_back(moved, raw)
-        return torch.cat([kept, x], -1).index_select(-1, self.back), row_sums(slope)
+        return torch.cat([kept, self.move_back(moved, raw)]).index_select(0, self.back)
 
     def _read(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """A, B, and the numbers for B's map, ``(*, |B|, P)``."""
-        kept, moved = x.index_select(-1, self.order).tensor_split([len(self.kept)], -1)
-        given = kept if context is None else torch.cat([kept, context.expand(*kept.shape[:-1], -1)], -1)
-        return kept, moved, self.conditioner(given).unflatten(-1, (len(self.moved), self.per))
+        """A, B, and the numbers for B's map, ``(|B|, P, n)``."""
+        kept, moved = x.index_select(0, self.order).tensor_split([len(self.kept)])
+        given = kept if context is None else torch.cat([kept, context])
+        return kept, moved, self.conditioner(given).unflatten(0, (len(self.moved), self.per))
 
 
 class AffineCoupling(Coupling):
@@ -118,12 +126,12 @@ class AffineCoupling(Coupling):
         s, t = self._scale_and_shift(raw)
         return torch.addcmul(t, x, s.exp()), s
 
-    def move_back(self, z: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
+    def move_back(self, z: Tensor, raw: Tensor) -> Tensor:
         s, t = self._scale_and_shift(raw)
-        return (z - t) * (-s).exp(), -s
+        return (z - t) * (-s).exp()
 
     def _scale_and_shift(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        s, t = raw.unbind(-1)
+        s, t = raw.unbind(1)
         return s / (1 + s.abs() / STEEPEST), t
 
 
@@ -131,16 +139,14 @@ class SplineCoupling(Coupling):
     """A rational-quadratic spline for each moved column, the identity outside [-b, b]."""
 
     def __init__(self, mask: Tensor, conditioner: nn.Module, bins: int, bound: float) -> None:
-        super().__init__(mask, conditioner, parameters_per_coordinate(bins))
+        super().__init__(mask, start_at_identity(conditioner), parameters_per_coordinate(bins))
         self.bins, self.bound = bins, bound
 
     def move(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        z, slope = spline(x[..., None], knots(raw, self.bins, self.bound))
-        return z.squeeze(-1), slope.squeeze(-1)
+        return spline(x, knots(raw, self.bins, self.bound))
 
-    def move_back(self, z: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        x, slope = inverse_spline(z[..., None], knots(raw, self.bins, self.bound))
-        return x.squeeze(-1), slope.squeeze(-1)
+    def move_back(self, z: Tensor, raw: Tensor) -> Tensor:
+        return inverse_spline(z, knots(raw, self.bins, self.bound))
 
 
 def make_conditioner(
@@ -152,18 +158,23 @@ def make_conditioner(
         return ImageConditioner(image, mask, context, per, widths, name, generator=generator)
     if kept + context == 0:
         return Constant(moved * per, generator=generator)
-    return MLP(kept + context, moved * per, widths=widths, activation=name, generator=generator)
+    return ColumnMLP(kept + context, moved * per, widths=widths, activation=name, generator=generator)
 
 
-@torch.no_grad()
-def _prepare(conditioner: nn.Module) -> None:
-    """Zero the last linear layer, so that a coupling starts as the identity; let activations work in place, on what a layer just made."""
-    layers = [layer for layer in conditioner.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
-    for parameter in layers[-1].parameters() if layers else ():
-        parameter.zero_()
+def _work_in_place(conditioner: nn.Module) -> None:
+    """Let activations overwrite what a layer just made."""
     for layer in conditioner.modules():
         if isinstance(layer, nn.ReLU | nn.SiLU):
             layer.inplace = True
+
+
+@torch.no_grad()
+def start_at_identity(conditioner: nn.Module) -> nn.Module:
+    """Zero the last layer, so that a coupling starts as the identity; affine ones of columns learn faster from random weights."""
+    layers = [layer for layer in conditioner.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    for parameter in layers[-1].parameters() if layers else ():
+        parameter.zero_()
+    return conditioner
 
 
 class Marginals(Layer):
@@ -175,12 +186,12 @@ class Marginals(Layer):
         self.raw = nn.Parameter(torch.zeros(width, parameters_per_coordinate(bins), device=generator.device))
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
-        return self._columns(spline, x)
+        z, slope = spline(x, self._knots())
+        return z, slope.sum(0)
 
-    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
-        return self._columns(inverse_spline, z)
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        return inverse_spline(z, self._knots())
 
-    def _columns(self, bend: Callable[[Tensor, Knots], tuple[Tensor, Tensor]], x: Tensor) -> Mapped:
-        """All values of a column through its one spline."""
-        y, slope = bend(x.reshape(-1, x.shape[-1]).mT, knots(self.raw, self.bins, self.bound))
-        return y.mT.reshape(x.shape), slope.sum(0).reshape(x.shape[:-1])
+    def _knots(self) -> Knots:
+        """One spline for all values of a column."""
+        return knots(self.raw[..., None], self.bins, self.bound)

@@ -23,7 +23,7 @@ from partita.core.support import Real
 from partita.models.directed.flow import masks
 from partita.models.directed.flow.columns import flow_cautions
 from partita.models.directed.flow.coupling import AffineCoupling, Marginals, SplineCoupling, make_conditioner
-from partita.models.directed.flow.layers import ActNorm, Layer, Logit, Mapped, Mixing, Permutation, row_sums
+from partita.models.directed.flow.layers import ActNorm, Layer, Logit, Mapped, Mixing, Permutation, columns, rows
 from partita.models.directed.flow.splines import MOST_BINS, parameters_per_coordinate
 
 COUPLINGS = ("affine", "spline")
@@ -88,23 +88,22 @@ class Flow(DirectedModel):
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         """z = f(x) and log |det df/dx|, ``(*, D) -> (*, D), (*)``."""
-        log_det = x.new_zeros(())
-        for layer in self.chain:
-            x, more = layer.to_latent(x, context)  # type: ignore[operator]
-            log_det = log_det + more
-        return x, log_det.expand(x.shape[:-1])
+        z, log_det = self._to_latent(*columns(x, context))
+        return rows(z, x.shape), log_det.reshape(x.shape[:-1])
 
     def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """x with f(x) = z, ``(*, D) -> (*, D)``."""
+        shape, (z, context) = z.shape, columns(z, context)
         for layer in reversed(self.chain):
-            z, _ = layer.to_data(z, context)  # type: ignore[operator]
-        return z
+            z = layer.to_data(z, context)  # type: ignore[operator]
+        return rows(z, shape)
 
     def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """log p(x), or log p(x | context) of rows with their context, ``(*, D + C) -> (*)``."""
         x, context = self._split(x, context)
-        z, log_det = self.to_latent(x, context)
-        return log_det - 0.5 * row_sums(z.square()) - 0.5 * self.visible * math.log(2 * math.pi)
+        z, log_det = self._to_latent(*columns(x, context))
+        log_p = log_det - 0.5 * z.square().sum(0) - 0.5 * self.visible * math.log(2 * math.pi)
+        return log_p.reshape(x.shape[:-1])
 
     @torch.no_grad()
     def draw(self, n: int, *, context: Tensor | None = None, generator: torch.Generator) -> Tensor:
@@ -126,6 +125,7 @@ class Flow(DirectedModel):
         """Send some rows through the layers, each of which standardises what reaches it."""
         index = rng.permutation(len(data), generator)[:INITIAL_ROWS].cpu()
         x, context = self._split(data.batch(index, generator=generator).x.to(self.device_like), None)
+        x, context = columns(x, context)
         for layer in self.chain:
             layer.fit_to(x)  # type: ignore[operator]
             x, _ = layer.to_latent(x, context)  # type: ignore[operator]
@@ -145,6 +145,14 @@ class Flow(DirectedModel):
     def title(self) -> str:
         given = f" given {self.context}" if self.context else ""
         return f"Flow({self.visible}{given}, {self._settings['layers']} {self._settings['coupling']} couplings)"
+
+    def _to_latent(self, x: Tensor, context: Tensor | None) -> Mapped:
+        """The chain, ``(D, B) -> (D, B), (B)``."""
+        log_det = x.new_zeros(())
+        for layer in self.chain:
+            x, more = layer.to_latent(x, context)  # type: ignore[operator]
+            log_det = log_det + more
+        return x, log_det.expand(x.shape[1])
 
     def _split(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """x and its context, given beside it or in its last columns."""

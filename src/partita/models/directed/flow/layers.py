@@ -2,8 +2,9 @@ r"""Invertible layers whose log-determinant is cheap, and how each becomes a ``t
 
 .. math:: \log p(x) = \log p_z\big(f(x)\big) + \log\left|\det \frac{\partial f}{\partial x}\right|          (theory/flows.md, eq. 14.1)
 
-A layer f goes from data to latent (``to_latent``, the direction of the density) and back (``to_data``, the direction of draws); both
-return the log-determinant with what they compute, so that no network runs twice.
+A layer f goes from data to latent (``to_latent``, the direction of the density), with the log-determinant in the same pass, and back
+(``to_data``, the direction of draws, which need none). Inside the chain the batch is last, ``(D, B)``: a column is then one piece of
+memory, and taking, mixing and summing columns all run along it.
 
 Letters: B batch, D width, C context.
 """
@@ -17,28 +18,35 @@ from torch.distributions import Transform, constraints
 from partita.core import rng
 from partita.core.errors import invalid
 
-Mapped = tuple[Tensor, Tensor]  # values (*, D) and log |det| of the map that made them, (*)
+Mapped = tuple[Tensor, Tensor]  # values (D, B), and log |det| of the map that made them, (B) or a number for all
 
 
-def row_sums(x: Tensor) -> Tensor:
-    """Sums over columns, ``(*, D) -> (*)``, as a product with ones: several times faster than a sum where D is small."""
-    return x @ torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
+def columns(x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Rows with the batch last, ``(*, D) -> (D, B)``, and their context, repeated along leading dimensions that it lacks."""
+    if context is not None:
+        context = context.expand(*x.shape[:-1], -1).reshape(-1, context.shape[-1]).mT.contiguous()
+    return x.reshape(-1, x.shape[-1]).mT.contiguous(), context
+
+
+def rows(x: Tensor, shape: torch.Size) -> Tensor:
+    """Back to rows, ``(D, B) -> (*, D)``."""
+    return x.mT.reshape(shape).contiguous()
 
 
 class Layer(nn.Module, ABC):
-    """An invertible map of R^D."""
+    """An invertible map of R^D, values ``(D, B)`` with a context ``(C, B)``."""
 
     @abstractmethod
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         """f(x) and log |det df/dx|."""
 
     @abstractmethod
-    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
-        """The inverse of f at z and its own log-determinant."""
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """The inverse of f at z."""
 
     @torch.no_grad()
     def fit_to(self, x: Tensor) -> None:
-        """Take scales from rows of data that reach this layer; nothing by default."""
+        """Take scales from the data that reach this layer, ``(D, B)``; nothing by default."""
 
     def transform(self, context: Tensor | None = None) -> "LayerTransform":
         """This layer, from latent to data, as a ``torch.distributions`` transform."""
@@ -46,7 +54,7 @@ class Layer(nn.Module, ABC):
 
 
 class LayerTransform(Transform):
-    """A layer bound to a context; it remembers its last log-determinant, as ``log_prob`` asks for it right after the inverse."""
+    """A layer bound to a context, of rows; it remembers its last log-determinant, as ``log_prob`` asks for it right after the inverse."""
 
     domain = constraints.real_vector
     codomain = constraints.real_vector
@@ -58,14 +66,12 @@ class LayerTransform(Transform):
         self._last: tuple[Tensor, Tensor] | None = None  # the data's side and log |det d data / d latent|
 
     def _call(self, z: Tensor) -> Tensor:
-        x, log_det = self.layer.to_data(z, self.context)
-        self._last = (x, log_det)
-        return x
+        return rows(self.layer.to_data(*columns(z, self.context)), z.shape)
 
     def _inverse(self, x: Tensor) -> Tensor:
-        z, log_det = self.layer.to_latent(x, self.context)
-        self._last = (x, -log_det)
-        return z
+        z, log_det = self.layer.to_latent(*columns(x, self.context))
+        self._last = (x, -log_det.expand(z.shape[1]).reshape(x.shape[:-1]))
+        return rows(z, x.shape)
 
     def log_abs_det_jacobian(self, z: Tensor, x: Tensor) -> Tensor:
         if self._last is None or self._last[0] is not x:
@@ -89,10 +95,10 @@ class Permutation(Layer):
         self.register_buffer("inverse", order.argsort())
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
-        return x.index_select(-1, self.order), x.new_zeros(x.shape[:-1])
+        return x.index_select(0, self.order), x.new_zeros(())
 
-    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
-        return z.index_select(-1, self.inverse), z.new_zeros(z.shape[:-1])
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        return z.index_select(0, self.inverse)
 
 
 class Mixing(Layer):
@@ -113,20 +119,19 @@ class Mixing(Layer):
         self.log_diagonal = nn.Parameter(empty.new_zeros(width))
 
     def factors(self) -> tuple[Tensor, Tensor]:
-        """L with ones and U with exponentials on the diagonal."""
-        eye = torch.eye(len(self.order), dtype=self.lower.dtype, device=self.lower.device)
-        return self.lower.tril(-1) + eye, self.upper.triu(1) + torch.diag_embed(self.log_diagonal.exp())
+        """L without the ones on its diagonal, and U with exponentials there."""
+        return self.lower.tril(-1), torch.diagonal_scatter(self.upper.triu(1), self.log_diagonal.exp())
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         lower, upper = self.factors()
-        matrix = (lower @ upper).index_select(0, self.order)
-        return x @ matrix.mT, self.log_diagonal.sum().expand(x.shape[:-1])
+        matrix = torch.addmm(upper, lower, upper).index_select(0, self.order)
+        return matrix @ x, self.log_diagonal.sum()
 
-    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         lower, upper = self.factors()
-        columns = z.index_select(-1, self.order.argsort()).mT
-        columns = torch.linalg.solve_triangular(lower, columns, upper=False, unitriangular=True)
-        return torch.linalg.solve_triangular(upper, columns, upper=True).mT, -self.log_diagonal.sum().expand(z.shape[:-1])
+        z = z.index_select(0, self.order.argsort())
+        z = torch.linalg.solve_triangular(lower, z, upper=False, unitriangular=True)
+        return torch.linalg.solve_triangular(upper, z, upper=True)
 
 
 class ActNorm(Layer):
@@ -147,16 +152,16 @@ class ActNorm(Layer):
 
     @torch.no_grad()
     def fit_to(self, x: Tensor) -> None:
-        deviation = x.std(0)
-        self.c.copy_(x.mean(0))
+        deviation = x.std(1)
+        self.c.copy_(x.mean(1))
         self.m.zero_()
         self.s.copy_(torch.where(deviation > torch.finfo(x.dtype).tiny, deviation, 1.0).log())  # a constant column has no scale
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
-        return torch.addcmul(-self.m, x - self.c, (-self.s).exp()), -self.s.sum().expand(x.shape[:-1])
+        return torch.addcmul(-self.m[:, None], x - self.c[:, None], (-self.s[:, None]).exp()), -self.s.sum()
 
-    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
-        return torch.addcmul(self.c, z + self.m, self.s.exp()), self.s.sum().expand(z.shape[:-1])
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        return torch.addcmul(self.c[:, None], z + self.m[:, None], self.s[:, None].exp())
 
 
 class Logit(Layer):
@@ -181,13 +186,11 @@ class Logit(Layer):
         share = (1 - 2 * self.alpha) / self.levels
         log_u, log_rest = ((self.alpha + share * room).log() for room in (x, self.levels - x))  # u and 1 - u, both precise near zero
         slope = torch.log(torch.as_tensor(share, dtype=x.dtype, device=x.device)) - log_u - log_rest
-        return log_u - log_rest, slope.sum(-1)
+        return log_u - log_rest, slope.sum(0)
 
-    def to_data(self, z: Tensor, context: Tensor | None = None) -> Mapped:
+    def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         share = (1 - 2 * self.alpha) / self.levels
-        log_slope = nn.functional.logsigmoid(z) + nn.functional.logsigmoid(-z)
-        x = ((torch.sigmoid(z) - self.alpha) / share).clamp(*self.ends(z))
-        return x, (log_slope - torch.log(torch.as_tensor(share, dtype=z.dtype, device=z.device))).sum(-1)
+        return ((torch.sigmoid(z) - self.alpha) / share).clamp(*self.ends(z))
 
     def check(self, x: Tensor) -> None:
         """Refuse what has no logit."""
@@ -196,7 +199,7 @@ class Logit(Layer):
         if bool(outside.any()):
             at = outside.nonzero()[0].tolist()
             between = "lie between" if self.alpha > 0 else "lie strictly between"
-            raise invalid("Flow", "x", f"{between} 0 and {self.levels:g} for its logit", f"{x[tuple(at)].item():g} in column {at[-1]}",
+            raise invalid("Flow", "x", f"{between} 0 and {self.levels:g} for its logit", f"{x[tuple(at)].item():g} in column {at[0]}",
                           "Dequantise grey levels, or give alpha above 0.")  # fmt: skip
 
     def ends(self, like: Tensor) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.protocols import in_double
 from partita.models.directed.flow.coupling import Coupling
-from partita.models.directed.flow.layers import Logit, Mixing, Permutation
+from partita.models.directed.flow.layers import Logit, Mixing, Permutation, columns, rows
 
 ROUND_TRIP, LOG_DET, MASS = 1e-8, 1e-8, 1e-3  # what passes, in float64
 POINTS = {1: (20_000,), 2: (1000, 2000)}  # of the grid, along each axis; the finer one where the first is too coarse
@@ -118,20 +118,22 @@ def _log_density(flow: Any, x: Tensor, context: Tensor | None) -> Tensor:
     """log p of unbounded coordinates: those behind the logit where there is one; what it maps past the ends of the data counts nothing."""
     if not isinstance(flow.chain[0], Logit):
         return flow.log_prob(x, context)
-    data, log_det = flow.chain[0].to_data(x)
+    data = rows(flow.chain[0].to_data(columns(x, None)[0]), x.shape)
+    log_det = flow.chain[0].to_latent(columns(data, None)[0])[1]
     low, high = flow.chain[0].ends(data)
     inside = ((data > low) & (data < high)).all(-1)
-    return torch.where(inside, flow.log_prob(data, context) + log_det, -math.inf)
+    return torch.where(inside, flow.log_prob(data, context) - log_det, -math.inf)
 
 
 def _axes(flow: Any, context: Tensor | None, points: int) -> list[Tensor]:
     """Points along each axis, half of them even and half where the flow's own draws are, far enough out to miss all but nothing."""
     n, generator, count = 1 << 16, torch.Generator(flow.device_like.device).manual_seed(0), points // 2
     draws = flow.draw(n, context=None if context is None else context.expand(n, -1), generator=generator)
+    each, _ = columns(draws, None)
     if isinstance(flow.chain[0], Logit):
-        draws, _ = flow.chain[0].to_latent(draws)
+        each, _ = flow.chain[0].to_latent(each)
     axes = []
-    for column in draws.mT:
+    for column in each:
         low, high = float(column.min()), float(column.max())
         even = torch.linspace(low - 0.5 * (high - low), high + 0.5 * (high - low), count).to(column)
         dense = torch.quantile(column[: 1 << 14], torch.linspace(0, 1, count).to(column))

@@ -50,17 +50,37 @@ def _resampled(
     """Rows with few effective particles draw them anew in proportion to their weights, whose mean moves into the estimate."""
     if not threshold:
         return state, log_w, log_p
-    k, B = log_w.shape
-    known = log_w.detach()
-    ess = torch.exp(2 * torch.logsumexp(known, 0) - torch.logsumexp(2 * known, 0))
-    poor = there & (ess < threshold * k)
+    k, known = len(log_w), log_w.detach()
+    poor = there & (effective(known) < threshold * k)
     if not bool(poor.any()):
         return state, log_w, log_p
     own = torch.arange(k, device=log_w.device)[:, None]
-    drawn = rng.categories(known.mT.expand(k, B, k), generator)
-    parent = torch.where(poor, drawn, own)
+    parent = torch.where(poor, systematic(known, generator), own)
     log_p = log_p + torch.where(poor, torch.logsumexp(log_w, 0) - math.log(k), 0.0)
     return pick(state, parent), log_w.where(~poor, 0.0), log_p
+
+
+def effective(log_w: Tensor) -> Tensor:
+    """How many particles of each row carry its weight, ``(k, B) -> (B,)``."""
+    return torch.exp(2 * torch.logsumexp(log_w, 0) - torch.logsumexp(2 * log_w, 0))
+
+
+def systematic(log_w: Tensor, generator: torch.Generator) -> Tensor:
+    """k particles of each row at even distances along their weights, ``(k, B) -> (k, B)``: each k w times on average, with less noise."""
+    k, B = log_w.shape
+    places = torch.arange(k, device=log_w.device, dtype=log_w.dtype) + rng.uniform((B, 1), log_w, generator)
+    return at_places(log_w, places / k)
+
+
+def independent(log_w: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """``n`` particles of each row, drawn one by one in proportion to their weights, ``(k, B) -> (n, B)``."""
+    return at_places(log_w, rng.uniform((log_w.shape[1], n), log_w, generator))
+
+
+def at_places(log_w: Tensor, places: Tensor) -> Tensor:
+    """The particles at these shares, from 0 to 1, of the weights laid end to end, ``(k, B), (B, n) -> (n, B)``."""
+    ends = torch.softmax(log_w.mT.double(), -1).cumsum(-1)
+    return torch.searchsorted(ends, places.double() * ends[:, -1:], right=True).clamp_max(len(log_w) - 1).mT
 
 
 def pick(state: Tensor, parent: Tensor) -> Tensor:
@@ -70,9 +90,9 @@ def pick(state: Tensor, parent: Tensor) -> Tensor:
     return state[index]
 
 
-def choose(found: Filtered, rows: int, generator: torch.Generator) -> Tensor:
+def choose(found: Filtered, generator: torch.Generator) -> Tensor:
     """The memory of one particle of each row, drawn in proportion to its weight, ``(B, ...)``."""
-    return pick(found.state, rng.categories(found.log_w.mT, generator)[None])
+    return pick(found.state, independent(found.log_w, 1, generator))
 
 
 def go_on(model: Any, state: Tensor, steps: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,8 @@ r"""Missing numbers of a sequence by particle Gibbs (Andrieu, Doucet and Holenst
 
 Where a step is whole, particles are drawn from the encoder; where some of it is missing, the latent variables come from the prior and
 the missing numbers from the decoder, weighed by what was observed. One of the particles is the path of the sweep before, and the next
-path is chosen by weight: the law of the paths stays p(z, missing | observed), whatever the number of particles.
+path is chosen by weight: the law of the paths stays p(z, missing | observed), whatever the number of particles. Means are over all paths
+of a sweep by their weights, which has less noise than the chosen one.
 
 Letters: B rows, T steps, E numbers in a step, k particles for each row, M latent dimensions.
 """
@@ -18,11 +19,12 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.errors import invalid
 from partita.models.directed.gaussian_latents import normal_log_prob
-from partita.models.directed.vrnn.filtering import pick
+from partita.models.directed.vrnn.filtering import effective, independent, pick
 
-PARTICLES = 24
-BURN_IN, KEPT = 10, 30  # sweeps
-ROWS_AT_ONCE = 64
+PARTICLES = (24, 256)  # at least and at most; between them twice the steps, for paths of fewer are all alike far back
+THRESHOLD = 0.5  # share of the particles below which their effective number has them drawn anew
+BURN_IN, KEPT = 10, 20  # sweeps
+CELLS = 1 << 23  # rows x particles x steps x numbers at once
 
 
 class Kept(NamedTuple):
@@ -35,44 +37,66 @@ class Kept(NamedTuple):
 @torch.no_grad()
 def fill(model: Any, x: Tensor, how: str, *, generator: torch.Generator) -> Tensor:
     """``x`` with its NaN replaced, ``(B, L E)``."""
-    size = model.output.support.width
-    if x.dim() != 2 or x.shape[1] != model.support.width:
-        raise invalid("VRNN.fill", "x", f"have shape (*, {model.support.width})", tuple(x.shape))
-    out = x.to(model.device_like).clone()
-    for index in x.isnan().any(-1).nonzero()[:, 0].split(ROWS_AT_ONCE):
+    size, width = model.output.support.width, model.support.width
+    if x.dim() != 2 or x.shape[1] != width:
+        raise invalid("VRNN.fill", "x", f"have shape (*, {width})", tuple(x.shape))
+    out, k = x.to(model.device_like).clone(), particles(model.support.L)
+    rows = max(1, CELLS // (k * (width + model.support.L * model.latent)))
+    for index in x.isnan().any(-1).nonzero()[:, 0].split(rows):
         steps = out[index].unflatten(-1, (-1, size))
-        out[index] = torch.where(steps.isnan(), _filled(model, steps, how, generator), steps).flatten(1)
+        out[index] = torch.where(steps.isnan(), _filled(model, steps, how, k, generator), steps).flatten(1)
     return out
 
 
-def _filled(model: Any, steps: Tensor, how: str, generator: torch.Generator) -> Tensor:
+def particles(length: int) -> int:
+    """k for sequences of so many steps.
+
+    >>> particles(5), particles(60), particles(1000)
+    (24, 120, 256)
+    """
+    least, most = PARTICLES
+    return max(least, min(most, 2 * length))
+
+
+def _filled(model: Any, steps: Tensor, how: str, k: int, generator: torch.Generator) -> Tensor:
     kept, total = None, torch.zeros_like(steps)
     for sweep in range(BURN_IN + KEPT):
-        kept = conditional_sweep(model, steps, kept, generator)
+        kept, mean = conditional_sweep(model, steps, kept, generator, k)
         if sweep >= BURN_IN:
-            total += kept.x
+            total += mean
     assert kept is not None
     mean = total / KEPT
     return kept.x if how == "draw" else mean if how == "mean" else (mean > 0.5).to(mean)
 
 
-def conditional_sweep(model: Any, steps: Tensor, kept: Kept | None, generator: torch.Generator, k: int = PARTICLES) -> Kept:
-    """One pass of the filter, with ``kept`` as its first particle, and a path of it chosen by weight."""
+def conditional_sweep(model: Any, steps: Tensor, kept: Kept | None, generator: torch.Generator, k: int) -> tuple[Kept, Tensor]:
+    """One pass of the filter, with ``kept`` as its first particle: a path of it chosen by weight, and the mean of x over all paths."""
     parts, (B, T, _) = model.parts, steps.shape
     state, log_w = parts.start(k * B, steps), steps.new_zeros(k, B)
     places, parents = [], []
     for t in range(T):
-        parent = torch.arange(k, device=steps.device)[:, None].expand(k, B)
-        if t:
-            parent = rng.categories(log_w.mT.expand(k, B, k), generator)
-            if kept is not None:
-                parent[0] = 0
-            state = pick(state, parent)
-        z, x, log_w = _proposed(model, steps[:, t], state, k, generator, None if kept is None else (kept.z[:, t], kept.x[:, t]))
+        parent, log_w = _parents(log_w, kept is not None, generator)
+        state = pick(state, parent)
+        z, x, now = _proposed(model, steps[:, t], state, k, generator, None if kept is None else (kept.z[:, t], kept.x[:, t]))
         places.append((z, x))
         parents.append(parent)
+        log_w = log_w + now
         state = parts.advance(parts.phi_x(model.output.encode(x)), parts.phi_z(z), state)
-    return _traced(places, parents, rng.categories(log_w.mT, generator))
+    z, x = _traced(places, parents)
+    chosen, share = independent(log_w, 1, generator)[0], torch.softmax(log_w, 0)[..., None, None]
+    rows = torch.arange(B, device=steps.device)
+    return Kept(z[chosen, rows], x[chosen, rows]), (share * x).sum(0)
+
+
+def _parents(log_w: Tensor, first_stays: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Whom each particle follows, ``(k, B)``, and the weights after that: drawn anew in the rows where few particles count."""
+    k = len(log_w)
+    poor = effective(log_w) < THRESHOLD * k
+    drawn = independent(log_w, k, generator)
+    if first_stays:
+        drawn[0] = 0
+    own = torch.arange(k, device=log_w.device)[:, None]
+    return torch.where(poor, drawn, own), log_w.where(~poor, 0.0)
 
 
 def _proposed(
@@ -96,11 +120,12 @@ def _proposed(
     return z, x, (fit + normal_log_prob(z, *prior) - normal_log_prob(z, mean, log_scale)).view(k, B)
 
 
-def _traced(places: list[tuple[Tensor, Tensor]], parents: list[Tensor], last: Tensor) -> Kept:
-    """The path that ends in particle ``last`` of every row, back through its parents."""
-    zs, xs, at = [], [], last[None]
+def _traced(places: list[tuple[Tensor, Tensor]], parents: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The paths that end in each particle, back through its parents: z ``(k, B, T, M)`` and x ``(k, B, T, E)``."""
+    k, B = parents[0].shape
+    zs, xs, at = [], [], torch.arange(k, device=parents[0].device)[:, None].expand(k, B)
     for (z, x), parent in zip(reversed(places), reversed(parents), strict=True):
-        zs.append(pick(z, at))
-        xs.append(pick(x, at))
+        zs.append(pick(z, at).view(k, B, -1))
+        xs.append(pick(x, at).view(k, B, -1))
         at = parent.gather(0, at)
-    return Kept(torch.stack(zs[::-1], 1), torch.stack(xs[::-1], 1))
+    return torch.stack(zs[::-1], 2), torch.stack(xs[::-1], 2)

@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count
+from partita.core.errors import invalid
 from partita.core.protocols import Data
 from partita.core.support import Sequence
 from partita.models.directed.gaussian_latents import GaussianLatents, kl_between, normal_log_prob
@@ -163,8 +164,11 @@ class VRNN(GaussianLatents):
 
     @torch.no_grad()
     def encode(self, x: Tensor) -> Tensor:
-        """The hidden units after the last step along the means of q, ``(B, L E) -> (B, H)``."""
-        return self.parts.h(self.follow(as_steps(self, x, None)[0], 1, generator=None).state)
+        """The hidden units after each row's last step along the means of q, ``(B, L E) -> (B, H)``."""
+        steps, there = as_steps(self, x, None)
+        path = self.follow(steps, 1, generator=None)
+        h = torch.cat([path.h[:, 0], self.parts.h(path.state)[None]])  # (T + 1, B, H): before every step, and after the last
+        return h[there.sum(1), torch.arange(len(steps), device=h.device)]
 
     @torch.no_grad()
     def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -183,8 +187,11 @@ class VRNN(GaussianLatents):
         check_count("extend", "steps", steps, 0)
         if prefix.shape[-1] == 0:
             return go_on(self, self.parts.start(len(prefix), self.device_like), steps, generator=generator)[0].flatten(1)
+        if prefix.isnan().any():
+            remedy = "Continue rows of each length by themselves."
+            raise invalid("extend", "prefix", "be whole, for all rows go on from one step", "nan", remedy)
         known, there = as_steps(self, prefix, None)
-        state = choose(filtered(self, known, there, PARTICLES, 0.5, generator=generator), len(known), generator)
+        state = choose(filtered(self, known, there, PARTICLES, 0.5, generator=generator), generator)
         return torch.cat([prefix.to(known), go_on(self, state, steps, generator=generator)[0].flatten(1)], 1)
 
     @torch.no_grad()

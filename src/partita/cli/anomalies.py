@@ -1,0 +1,76 @@
+r"""``partita anomalies``: how strange each row is, and how seldom normal rows are as strange.
+
+.. math:: s(x) = -\log p(x), \qquad p(x) = \frac{1 + \#\{j : s(x_j) \ge s(x)\}}{n + 1}          (theory/mixed_tables.md, eq. 45.4)
+
+Over n calibration rows, normal ones that the fit has not seen: a normal row is then as likely to rank in any place among them, so that
+p is at most a with probability at most a, however good the model is.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from partita.cli import show
+from partita.cli.runs import Opened, open_run, split_table
+from partita.cli.tabled import read_tabled, suffixed, write_beside
+from partita.core import rng
+from partita.core.checks import check_real
+from partita.core.errors import DataError, invalid
+from partita.data.schema import Column
+from partita.data.write import check_ending
+from partita.training.encoded import evaluate_encoded
+
+COLUMNS = (Column("anomaly_score", "real"), Column("tail_probability", "real"), Column("anomaly", "binary", "bool"))
+SHOWN = 5  # of the strangest rows
+
+
+def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: Path | None, *, seed: int, as_json: bool) -> None:
+    """Score the rows of a file and of the calibration set together, rank, write, say which rows are strangest."""
+    check_real("anomalies", "--alpha", alpha, 0, 1, open_low=True)
+    opened = open_run(folder)
+    path = check_ending(suffixed(source, "anomalies") if out is None else out, "anomalies")
+    tabled = read_tabled(opened, source, "anomalies")
+    calibration = calibration_rows(opened, normal)
+    scores = anomaly_scores(opened, np.concatenate([tabled.x, calibration]), seed)
+    own, others = scores[: len(tabled.x)], scores[len(tabled.x) :]
+    tail = tail_probabilities(own, others)
+    found = tail <= alpha
+    write_beside(tabled, path, COLUMNS, np.stack([own, tail, found], 1))
+    if as_json:
+        show.print_json({"run": str(folder), "out": str(path), "rows": len(own), "calibration_rows": len(others), "alpha": alpha,
+                         "anomalies": np.flatnonzero(found).tolist(), "least_tail_probability": 1 / (len(others) + 1)})  # fmt: skip
+        return
+    strangest = np.argsort(-own, kind="stable")[:SHOWN]  # by score, for many share the least tail probability
+    show.table(["row", "score", "tail probability"], [[str(row), f"{own[row]:.4g}", f"{tail[row]:.4g}"] for row in strangest])
+    typer.echo(f"{int(found.sum())} of {len(own)} rows have a tail probability of at most {alpha:g}; among normal rows about "
+               f"{alpha * len(own):.3g} would.")  # fmt: skip
+    typer.echo(f"Ranked among {len(others)} normal rows, so no tail probability is below {1 / (len(others) + 1):.2g}. Written to {path}")
+
+
+def tail_probabilities(scores: np.ndarray, calibration: np.ndarray) -> np.ndarray:
+    """The share of calibration scores that are at least as large, the row itself counted.
+
+    >>> tail_probabilities(np.array([5.0, 2.0, 0.0]), np.array([1.0, 2.0, 3.0])).tolist()
+    [0.25, 0.75, 1.0]
+    """
+    below = np.searchsorted(np.sort(calibration), scores, side="left")
+    return (1 + len(calibration) - below) / (len(calibration) + 1)
+
+
+def anomaly_scores(opened: Opened, x: np.ndarray, seed: int) -> np.ndarray:
+    """Minus the log-likelihood of each row, all by one evaluation, so that they share what is estimated."""
+    q = evaluate_encoded(opened.run.model, opened.encoding, x, owner="anomalies", generator=rng.keyed(seed, 5))
+    if q.kind == "none":
+        raise invalid("anomalies", "RUN", "be of a family with a likelihood", opened.run.model.title(), "A mixture or a flow has one.")
+    return -q.details["rows"].double().cpu().numpy()
+
+
+def calibration_rows(opened: Opened, normal: Path | None) -> np.ndarray:
+    """Normal rows that the fit has not seen: a file of them, else the run's own test rows."""
+    if normal is not None:
+        return read_tabled(opened, normal, "anomalies --normal").x
+    test = opened.dataset(None).test if opened.data.get("source") else None
+    if test is None:
+        raise DataError("anomalies: --normal must be given for a run whose data have no test rows; got none. Give a file of normal rows.")
+    return split_table(test)

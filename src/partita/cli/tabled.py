@@ -1,0 +1,105 @@
+"""A file that a verb works on: its columns in the order of the run, and results that go beside them."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from partita.cli.runs import Opened, schema_of
+from partita.core.errors import DataError
+from partita.data import Schema, read
+from partita.data.arrow import arrow, read_arrow
+from partita.data.delimited import delimiter_of
+from partita.data.files import Splits
+from partita.data.schema import Column
+from partita.data.write import TABLES, replacing, text, write_columns
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """A file and its rows.
+
+    Arguments:
+        path: Of the file.
+        x: Its columns in the order of the run, (N, D).
+        names: Of the file's columns, in its own order; None where it has none.
+        order: Where each column of the run is in the file.
+        schema: What columns hold, where the run knows and the file is a table.
+    """
+
+    path: Path
+    x: np.ndarray
+    names: tuple[str, ...] | None
+    order: list[int]
+    schema: Schema | None
+
+
+def read_tabled(opened: Opened, path: Path, owner: str) -> Tabled:
+    """The columns of a run in a file: by name where both have names, else by place."""
+    schema = schema_of(opened.data) if path.suffix.lower() in TABLES else None
+    found = read(path, words=opened.encoding.kind in ("category", "mixed"), asked=schema)
+    table = found.train.reshape(len(found.train), -1).astype(np.float64)
+    order = list(range(table.shape[1])) if schema is not None else column_order(opened, found, table.shape[1], owner)
+    return Tabled(path, table[:, order], found.columns, order, schema)
+
+
+def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[int]:
+    """Where each column of the run is in the file: by name where both have names, else by place."""
+    wanted = opened.data.get("columns")
+    if found.columns is None or wanted is None:
+        if width != opened.run.model.support.width:
+            raise DataError(f"{owner}: DATA must have {opened.run.model.support.width} columns, as the run has; got {width}.")
+        return list(range(width))
+    lost = [name for name in wanted if name not in found.columns]
+    if lost or len(wanted) != len(found.columns):
+        more = [name for name in found.columns if name not in wanted]
+        got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
+        shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
+        raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
+    return [found.columns.index(name) for name in wanted]
+
+
+def suffixed(path: Path, word: str) -> Path:
+    """A path beside a file, for what was made of it.
+
+    >>> suffixed(Path("a/table.csv"), "imputed").as_posix()
+    'a/table-imputed.csv'
+    """
+    return path.with_name(f"{path.stem}-{word}{path.suffix}")
+
+
+def write_beside(tabled: Tabled, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
+    """The file with more columns after its own, which stay as they are; the new ones alone where it is no table, or of another sort."""
+    taken = [column.name for column in columns if column.name in (tabled.names or ())]
+    if taken:
+        raise DataError(f"write: DATA must have no column called {taken[0]!r}, which results are written to. Rename it.")
+    if path.suffix.lower() != tabled.path.suffix.lower() or path.suffix.lower() not in TABLES or tabled.names is None:
+        write_columns(path, columns, x)
+        return
+    with replacing(path) as beside:
+        if path.suffix.lower() == ".parquet":
+            _beside_arrow(tabled.path, beside, columns, x)
+        else:
+            _beside_text(tabled.path, beside, columns, x)
+
+
+def _beside_arrow(source: Path, out: Path, columns: Sequence[Column], x: np.ndarray) -> None:
+    from pyarrow.parquet import write_table
+
+    table = read_arrow(source)
+    for i, column in enumerate(columns):
+        table = table.append_column(column.name, arrow().array(column.words(x[:, i].tolist()), type=arrow().type_for_alias(column.dtype)))
+    write_table(table, out)
+
+
+def _beside_text(source: Path, out: Path, columns: Sequence[Column], x: np.ndarray) -> None:
+    delimiter = delimiter_of(source) or ","
+    with source.open(encoding="utf-8-sig", newline="") as stream:
+        head, *records = [record for record in csv.reader(stream, delimiter=delimiter) if record]
+    more = zip(*(column.words(x[:, i].tolist()) for i, column in enumerate(columns)), strict=True)
+    with out.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+        writer.writerow([*head, *(column.name for column in columns)])
+        writer.writerows([*record, *map(text, extra)] for record, extra in zip(records, more, strict=True))

@@ -1,0 +1,86 @@
+"""Columns of Arrow tables, which Parquet files and frames of pandas and polars become: numbers, words, and what they are written as."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partita.core.errors import DataError, invalid
+from partita.data.labels import numbered
+from partita.data.schema import Series
+
+WIDE = {"large_string": "string", "string_view": "string", "double": "float64", "float": "float32", "halffloat": "float16"}
+
+
+def arrow() -> Any:
+    """The package, or one sentence about how to get it."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        remedy = "Install it with: pip install 'partita[frames]'"
+        raise DataError(f"load: Parquet files and frames need the package pyarrow. {remedy}") from error
+    return pyarrow
+
+
+def read_arrow(path: Path) -> Any:
+    """A whole Parquet file as an Arrow table."""
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as source:
+            return source.read()
+    except arrow().ArrowInvalid as error:
+        raise DataError(f"load: {path} must be a whole .parquet file; got one that is cut short or damaged. Copy it again.") from error
+
+
+def of_frame(frame: Any, owner: str) -> Any:
+    """A pandas or polars frame as an Arrow table; its index, if it has one, is left out."""
+    pa = arrow()
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        reason, remedy = str(error).splitlines()[0], "Convert such columns to numbers or to words."
+        raise invalid(owner, "X", "have columns of one sort of value each", reason, remedy) from None
+
+
+def series_of(table: Any) -> list[Series]:
+    """The columns of an Arrow table."""
+    return [_series(str(name), column) for name, column in zip(table.column_names, table.columns, strict=True)]
+
+
+def dtype_name(kind: Any) -> str:
+    """What a column of an Arrow type is written as: a NumPy name, ``string``, ``category``; ``date`` and ``other`` cannot be read."""
+    types = arrow().types
+    if types.is_dictionary(kind):
+        return "category"
+    if types.is_temporal(kind):
+        return "date"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return WIDE.get(str(kind), str(kind))
+    return "float64" if types.is_decimal(kind) or types.is_null(kind) else "other"
+
+
+def _series(name: str, column: Any) -> Series:
+    pa, dtype = arrow(), dtype_name(column.type)
+    if dtype in ("date", "other"):
+        return Series(name, np.full(len(column), 0.0), dtype)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        words = column.to_pylist()
+        there = np.array([word is not None for word in words])
+        values, labels = numbered([word for word in words if word is not None])
+        return Series(name, _spread(values, there), dtype, labels)
+    if dtype_name(column.type) in ("date", "other"):
+        return Series(name, np.full(len(column), 0.0), "other")
+    plain = column.cast(pa.float64(), safe=False) if not pa.types.is_boolean(column.type) else column.cast(pa.uint8())
+    return Series(name, np.asarray(plain.to_numpy(), dtype=np.float64), dtype)
+
+
+def _spread(values: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Values at the places where there is one, NaN elsewhere."""
+    out = np.full(len(there), np.nan)
+    out[there] = values
+    return out

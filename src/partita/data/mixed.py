@@ -1,0 +1,108 @@
+"""Tables of numbers and words as one array with a schema: .csv and .parquet files, and frames of pandas and polars."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partita.core.errors import DataError, InputError
+from partita.data.arrow import dtype_name, of_frame, read_arrow, series_of
+from partita.data.delimited import read_delimited, read_series
+from partita.data.parquet import IN_MEMORY, arrow_types, read_parquet
+from partita.data.schema import Asked, Schema, Series, check_names, column_names, infer, number_type
+from partita.data.tables import Columns, as_table
+
+TABLES = (".csv", ".parquet")
+
+
+def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[np.ndarray, Columns, Schema | None]:
+    """The numbers of a file, (N, D), the names of its columns, and what they hold.
+
+    Arguments:
+        words: Whether columns may hold words; refused otherwise, except in those that are ignored.
+        asked: Kinds by name; or the schema of another table, whose columns are looked for by name and whose categories are the only ones.
+    """
+    try:
+        table, columns = (read_parquet if path.suffix.lower() == ".parquet" else read_delimited)(path)
+    except InputError:
+        if not words and not asked:
+            raise
+        return _of_series(*_read_words(path), asked, f"load: {path}")
+    if asked is None and table.size * table.itemsize > IN_MEMORY:
+        return table, columns, None  # numbers throughout, too many to look at column by column
+    names = columns or column_names(table.shape[1])
+    types = [None] * len(names) if path.suffix.lower() != ".parquet" else list(map(dtype_name, arrow_types(path)))
+    if isinstance(asked, Schema):
+        return _of_series(list(_series(names, table, types)), columns, asked, f"load: {path}")
+    schema = infer(names, _series(names, table, types), asked, f"load: {path}")
+    kept = [i for i, column in enumerate(schema.columns) if column.kind != "ignore"]
+    whole = len(kept) == len(names)
+    return table if whole else table[:, kept], columns and tuple(columns[i] for i in kept), schema
+
+
+def frame_table(frame: Any, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Columns, Schema]:
+    """The numbers of a frame, the names of its columns, and what they hold, as :func:`read_table`."""
+    series = series_of(of_frame(frame, owner))
+    table, columns, schema = _of_series(series, tuple(one.name for one in series), asked, owner)
+    return table, columns, schema
+
+
+def array_table(x: Any, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Schema]:
+    """Numbers without names or types, and what they hold; columns are called x1, x2, ..."""
+    table, _ = as_table(x, owner)
+    names = column_names(table.shape[1])
+    table, _, schema = _of_series(list(_series(names, table, [None] * len(names))), names, asked, owner)
+    return table, schema
+
+
+def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]:
+    """The columns of another table that a schema uses, in its order; a word that it does not know is refused."""
+    names = [one.name for one in series]
+    check_names(names, owner)
+    wanted, known = [column.name for column in schema.used], {column.name for column in schema.columns}
+    lost, more = [name for name in wanted if name not in names], [name for name in names if name not in known]
+    if lost or more:
+        got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
+        shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
+        raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
+    found = [series[names.index(name)] for name in wanted]
+    for one, column in zip(found, schema.used, strict=True):
+        _check_like(one, column, owner)
+    return found
+
+
+def _check_like(series: Series, column: Any, owner: str) -> None:
+    """A column that can be what the schema says: no words where it has numbers, and no category that it does not know."""
+    there = series.values[~np.isnan(series.values)]
+    if len(there) and (bool(series.labels) != bool(column.labels) or series.dtype in ("date", "other")):
+        held, got = ("words", "numbers") if column.labels else ("numbers", "words" if series.labels else "other values")
+        raise DataError(f"{owner}: column {series.name!r} must hold {held}, as the run's does; got {got}.")
+    if column.kind == "category":
+        unknown = there[~np.isin(there, column.levels)]
+        if len(unknown):
+            value = series.labels.get(float(unknown[0]), f"{unknown[0]:g}")
+            allowed, remedy = f"categories of the run, {column.in_words()}", "Map rare values to a category of their own before the fit."
+            raise DataError(f"{owner}: column {series.name!r} must hold {allowed}; got {value!r}. {remedy}")
+
+
+def _of_series(series: list[Series], columns: Columns, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Columns, Schema]:
+    if isinstance(asked, Schema):
+        schema, used = asked, impose(series, asked, owner)
+    else:
+        schema = infer([one.name for one in series], series, asked, owner)
+        used = [one for one, column in zip(series, schema.columns, strict=True) if column.kind != "ignore"]
+    return np.stack([one.values for one in used], 1), None if columns is None else tuple(one.name for one in used), schema
+
+
+def _read_words(path: Path) -> tuple[list[Series], Columns]:
+    if path.suffix.lower() == ".csv":
+        return read_series(path)
+    series = series_of(read_arrow(path))
+    return series, tuple(one.name for one in series)
+
+
+def _series(names: Sequence[str], table: np.ndarray, types: Sequence[str | None]) -> Iterator[Series]:
+    for name, values, dtype in zip(names, table.T, types, strict=True):
+        numbers = values.astype(np.float64)
+        yield Series(name, numbers, dtype or number_type(numbers))

@@ -1,0 +1,120 @@
+"""A table that stays on disk: rows are read as they are asked for, so that neither memory nor address space need hold it.
+
+A memory map would cost address space for the whole file, which containers and ``ulimit -v`` count; this costs the rows in hand.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CLOSE = 16  # rows apart up to which two are read in one go
+
+
+class OnDisk:
+    """Rows of fixed width, one after the other in a file; indexed like an array, by a range or by numbers of rows.
+
+    Arguments:
+        file: A path, or a descriptor that stays open as long as the table.
+        shape: (N, D).
+        dtype: Of the numbers.
+        offset: Bytes before the first row.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+    ...     np.save(file.name, np.arange(6).reshape(3, 2))
+    ...     OnDisk.npy(Path(file.name))[[2, 0]].tolist()
+    [[4, 5], [0, 1]]
+    """
+
+    ndim = 2
+
+    def __init__(self, file: Path | int, shape: tuple[int, int], dtype: np.dtype, offset: int = 0) -> None:
+        self.shape, self.dtype, self.offset = shape, np.dtype(dtype), offset
+        self._handle = os.open(file, os.O_RDONLY) if isinstance(file, Path) else os.dup(file)
+
+    @classmethod
+    def npy(cls, path: Path) -> "OnDisk | None":
+        """The table of an .npy file; None where its rows do not lie one after the other."""
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, by_columns, dtype = header(file)
+            offset = file.tell()
+        if len(shape) != 2 or by_columns or dtype.hasobject:
+            return None
+        if os.path.getsize(path) < offset + shape[0] * shape[1] * dtype.itemsize:
+            raise ValueError("the file is shorter than its header says")
+        return cls(path, shape, dtype, offset)
+
+    @property
+    def size(self) -> int:
+        """Numbers in the whole table."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one number."""
+        return self.dtype.itemsize
+
+    @property
+    def _row(self) -> int:
+        return self.shape[1] * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        if isinstance(key, tuple):
+            rows, columns = key
+            return self[rows][..., columns]
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            return self._between(start, stop) if step == 1 else self[np.arange(start, stop, step)]
+        rows = np.asarray(key)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else np.where(rows < 0, rows + len(self), rows)
+        return self._gathered(rows.reshape(-1)).reshape(*rows.shape, self.shape[1])
+
+    def _between(self, start: int, stop: int) -> np.ndarray:
+        out = np.empty((max(0, stop - start), self.shape[1]), self.dtype)
+        buffer: Any = out.reshape(-1).view(np.uint8)
+        view, place = memoryview(buffer), self.offset + start * self._row
+        while len(view):
+            count = os.preadv(self._handle, [view], place)
+            if count == 0:
+                raise OSError("a table on disk became shorter while it was read")
+            view, place = view[count:], place + count
+        return out
+
+    def _gathered(self, rows: np.ndarray) -> np.ndarray:
+        if len(rows) and (np.diff(rows) == 1).all():
+            return self._between(int(rows[0]), int(rows[-1]) + 1)
+        out = np.empty((len(rows), self.shape[1]), self.dtype)
+        order = np.argsort(rows, kind="stable")
+        for run in _runs(rows[order]):
+            first, last = int(rows[order[run.start]]), int(rows[order[run.stop - 1]])
+            out[order[run]] = self._between(first, last + 1)[rows[order[run]] - first]
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("a table on disk is not pickled: open its file again")
+
+    def __copy__(self) -> "OnDisk":
+        return self
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            os.close(self._handle)
+
+
+def _runs(rows: np.ndarray) -> Iterator[slice]:
+    """Stretches of sorted row numbers that lie close enough to be read in one go."""
+    edges = np.flatnonzero(np.diff(rows) > CLOSE) + 1
+    for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
+        if stop > start:
+            yield slice(start, stop)

@@ -1,0 +1,229 @@
+"""What each column of a table holds: inferred from its values, shown, and overridden by name.
+
+A kind says how a column is read, and so what its share of a score is: a density for ``real`` columns, a mass for ``binary`` ones
+(0 and 1), ``count`` (0, 1, 2, ...) and ``category`` (a word, or a number that stands for one). Columns to ``ignore`` are left out.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from partita.core.checks import check_choice
+from partita.core.errors import DataError, invalid
+from partita.data.labels import Labels
+
+KINDS = ("real", "binary", "count", "category", "ignore")
+MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
+ROWS_A_LEVEL = 10  # rows for each word where there are more of them; free text has fewer
+EXACT = 2.0**53  # whole numbers from here on are not all float64
+INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps the index of a frame in a file
+UNREADABLE = {"date": "dates or times", "other": "lists, structures or other values that are no numbers"}
+REMEDIES = {"date": "Turn it into a number, such as days since a day", "other": "Turn it into numbers"}
+
+Asked = Mapping[str, str]  # kinds by name; * and ? in a name stand for any letters
+
+
+@dataclass(frozen=True)
+class Series:
+    """A column as it was read: numbers, with NaN where a value is missing; words as the numbers that stand for them."""
+
+    name: str
+    values: np.ndarray  # (N,), float64
+    dtype: str = "float64"  # of the source: a NumPy name, "string", "category", or a key of UNREADABLE
+    labels: Labels = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a schema.
+
+    Arguments:
+        name: As in the file; ``x1``, ``x2``, ... where it has no names.
+        kind: One of :data:`KINDS`.
+        dtype: What it is written as.
+        levels: Of a category: the numbers of its values, rising.
+        labels: What those numbers mean, where they stand for words.
+        missing: How many values were missing where the schema was inferred.
+    """
+
+    name: str
+    kind: str
+    dtype: str = "float64"
+    levels: tuple[float, ...] = ()
+    labels: Labels = field(default_factory=dict)
+    missing: int = 0
+
+    def words(self, values: Iterable[float]) -> list[Any]:
+        """Values as they are written: words, truth values, whole numbers, else floats; None where missing."""
+        if self.labels:
+            return [None if value != value else self.labels.get(value, f"{value:g}") for value in values]
+        make = bool if self.dtype == "bool" else round if "int" in self.dtype else float
+        return [None if value != value else make(value) for value in values]
+
+    def in_words(self) -> str:
+        """The levels of a category, for people."""
+        shown = [str(word) for word in self.words(self.levels[:6])]
+        return ", ".join(shown) + (f", ... ({len(self.levels)} in all)" if len(self.levels) > 6 else "")
+
+    def as_json(self) -> dict[str, Any]:
+        levels = {"levels": list(self.levels), "labels": {f"{number:.0f}": word for number, word in self.labels.items()}}
+        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "missing": self.missing, **(levels if self.levels else {})}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Column":
+        labels = {float(number): word for number, word in value.get("labels", {}).items()}
+        return cls(value["name"], value["kind"], value["dtype"], tuple(value.get("levels", ())), labels, value.get("missing", 0))
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, in its order."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def used(self) -> tuple[Column, ...]:
+        """The columns that are not ignored."""
+        return tuple(column for column in self.columns if column.kind != "ignore")
+
+    @property
+    def mixed(self) -> bool:
+        """Whether columns are of different kinds."""
+        return len({column.kind for column in self.used}) > 1
+
+    @property
+    def labels(self) -> Labels:
+        """What numbers that stand for words mean, in any column."""
+        return {number: word for column in self.used for number, word in column.labels.items()}
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns that are not ignored."""
+        return [column.name for column in self.used]
+
+    def named(self, kinds: Iterable[str]) -> list[str]:
+        """The names of columns of some kinds."""
+        return [column.name for column in self.used if column.kind in set(kinds)]
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [column.as_json() for column in self.columns]
+
+    @classmethod
+    def from_json(cls, value: list[dict[str, Any]]) -> "Schema":
+        return cls(tuple(map(Column.from_json, value)))
+
+
+def infer(names: Sequence[str], series: Iterable[Series], asked: Asked | None = None, owner: str = "load") -> Schema:
+    """The schema of columns, which are read one at a time, with what was asked for in place of what their values say.
+
+    >>> columns = [Series("age", np.array([31.0, 4.0])), Series("sex", np.array([0.0, 1.0]))]
+    >>> [column.kind for column in infer(["age", "sex"], columns, {"age": "count"}).columns]
+    ['count', 'binary']
+    """
+    check_names(names, owner)
+    kinds = resolve(asked or {}, names, owner)
+    columns = tuple(column_of(one, kinds.get(one.name), owner) for one in series)
+    if all(column.kind == "ignore" for column in columns):
+        raise DataError(f"{owner}: at least one column must be left to learn from; got {len(columns)} that are all ignored.")
+    return Schema(columns)
+
+
+def column_names(width: int) -> tuple[str, ...]:
+    """Names for columns that have none.
+
+    >>> column_names(2)
+    ('x1', 'x2')
+    """
+    return tuple(f"x{i + 1}" for i in range(width))
+
+
+def number_type(values: np.ndarray) -> str:
+    """What numbers of a text file are written as: whole ones, or floats."""
+    there = values[~np.isnan(values)]
+    return "int64" if len(there) and np.isfinite(there).all() and (there == np.round(there)).all() else "float64"
+
+
+def resolve(asked: Asked, names: Sequence[str], owner: str) -> dict[str, str]:
+    """The kind asked for of each column that one was asked for; a name or pattern that meets no column is refused."""
+    found: dict[str, str] = {}
+    for pattern, kind in asked.items():
+        check_choice(owner, f"the kind of column {pattern!r}", kind, KINDS)
+        met = [pattern] if pattern in names else [name for name in names if fnmatchcase(name, pattern)]
+        if not met:
+            close = get_close_matches(pattern, names, 1, 0.5)
+            hint = f"Did you mean {close[0]!r}?" if close else ""
+            shown = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
+            raise invalid(owner, "--column", f"name one of the columns {shown}", repr(pattern), hint)
+        found |= dict.fromkeys(met, kind)
+    return found
+
+
+def check_names(names: Sequence[str], owner: str) -> None:
+    """No two columns of one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{owner}: columns must have different names; got {name!r} twice. Rename one of them.")
+        seen.add(name)
+
+
+def column_of(series: Series, asked: str | None, owner: str) -> Column:
+    """The column of a schema: of the kind asked for, else of the kind that its values have."""
+    lost = np.isnan(series.values)
+    if asked == "ignore" or (asked is None and INDEX.fullmatch(series.name)):
+        return Column(series.name, "ignore", series.dtype, missing=int(lost.sum()))
+    there = series.values[~lost]
+    _check_readable(series, there, asked, owner)
+    kind = asked or kind_of(series, there)
+    _check_kind(series, there, kind, owner)
+    levels = tuple(np.unique(there).tolist()) if kind == "category" else ()
+    return Column(series.name, kind, series.dtype, levels, series.labels if kind == "category" else {}, int(lost.sum()))
+
+
+def kind_of(series: Series, there: np.ndarray) -> str:
+    """Words are categories, zeros and ones binary, whole numbers from 0 or 1 up counts, other numbers real."""
+    if series.labels or series.dtype == "category":
+        return "category"
+    if ((there == 0) | (there == 1)).all():
+        return "binary"
+    whole = there == np.round(there)
+    return "count" if whole.all() and 0 <= there.min() <= 1 else "real"
+
+
+def _check_readable(series: Series, there: np.ndarray, asked: str | None, owner: str) -> None:
+    """What no kind can take, in one sentence that says how to go on."""
+    name, leave = series.name, f"or leave it out with --column {series.name!r}=ignore."
+    if series.dtype in UNREADABLE and not (series.labels and asked == "category"):
+        held = UNREADABLE[series.dtype]
+        raise DataError(f"{owner}: column {name!r} must hold numbers or words; got {held}. {REMEDIES[series.dtype]}, {leave}")
+    if len(there) == 0:
+        raise DataError(f"{owner}: column {name!r} must have an observed value; got none. Fill it in, {leave}")
+    if series.labels and asked is None and len(series.labels) > max(MOST_LEVELS, len(there) / ROWS_A_LEVEL):
+        got = f"{len(series.labels)} different words in {len(there)} rows, as names or free text have"
+        remedy = f"Use --column {name!r}=category, {leave}"
+        raise DataError(f"{owner}: column {name!r} must hold numbers or a few categories; got {got}. {remedy}")
+    huge = np.isfinite(there).all() and (np.abs(there) >= EXACT).any() and (there == np.round(there)).all()
+    if huge and not series.labels and asked is None:
+        got = f"{there[np.abs(there).argmax()]:.0f}, whose last digits would be lost"
+        remedy = f"Read it as a real number with --column {name!r}=real,"
+        raise DataError(f"{owner}: whole numbers of column {name!r} must lie below 2^53; got {got}. {remedy} {leave}")
+
+
+def _check_kind(series: Series, there: np.ndarray, kind: str, owner: str) -> None:
+    """Values that a kind cannot have, where it was asked for."""
+    if kind == "category":
+        return
+    allowed = {"real": "numbers", "binary": "only 0 and 1", "count": "counts 0, 1, 2, ..."}[kind]
+    if series.labels:
+        wrong: Any = next(iter(series.labels.values()))
+    else:
+        bad = {"real": there != there, "binary": (there != 0) & (there != 1), "count": (there < 0) | (there != np.round(there))}[kind]
+        if not bad.any():
+            return
+        wrong = f"{there[bad][0]:g}"
+    raise DataError(f"{owner}: column {series.name!r} must hold {allowed} to be {kind}; got {wrong!r}. Choose another kind for it.")

@@ -1,0 +1,105 @@
+"""Frames with columns of different sorts in and out of estimators: words, counts, truth values, numbers, and gaps in any of them."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from partita.core.errors import invalid
+from partita.data import Rows, Schema
+from partita.data.arrow import of_frame
+from partita.data.mixed import array_table, frame_table
+from partita.data.write import arrow_table, filled_arrow
+
+
+class MixedTables:
+    """What a density estimator does where its columns are of different sorts; it goes before the density among the bases.
+
+    ``columns`` says what columns hold where their values do not: a dict from a name (or a pattern with ``*``) to ``"real"``,
+    ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``. ``schema_`` is what was found.
+    """
+
+    columns: Any
+    schema_: Schema
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _polars: bool = False
+
+    def _mixes(self) -> bool:
+        """Whether columns may be of different sorts."""
+        raise NotImplementedError
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Independent exact draws from the model; of mixed columns a frame like the one that was fitted.
+
+        ``random_state`` None takes the estimator's own, so that repeated calls give the same draws where that is a number.
+        """
+        x = super().sample(n_samples, random_state)  # type: ignore[misc]
+        return frame_of(x, self.schema_, self._polars) if self._mixes() else x
+
+    def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> Any:
+        """X with what is missing filled from p(missing | observed); of mixed columns a frame of the same types.
+
+        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns), ``"draw"`` (one draw of all missing
+        values together), or ``"auto"``: the mean for real columns, the mode for others.
+        """
+        x = super().impute(X, how=how, random_state=random_state)  # type: ignore[misc]
+        return filled_frame(X, self.schema_, x) if self._mixes() and hasattr(X, "columns") else x
+
+    def _table(self, X: Any, least: int = 1, reset: bool = True) -> np.ndarray:
+        if not self._mixes():
+            return super()._table(X, least, reset)  # type: ignore[misc]
+        owner = f"{type(self).__name__}.fit"
+        table, schema = _numbers(X, self.columns if reset else self.schema_, owner)
+        if len(table) < least:
+            raise invalid(owner, "X", f"have at least {least} rows", len(table))
+        if reset:
+            self.schema_, self.n_features_in_, self._polars = schema, table.shape[1], hasattr(X, "get_columns")
+            self.feature_names_in_ = np.array([column.name for column in schema.used], dtype=object)
+        return table
+
+    def _seen(self, X: Any, finite: Any = None) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        return _numbers(X, self.schema_, type(self).__name__)[0] if self._mixes() else super()._seen(X, finite)  # type: ignore[misc]
+
+    def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
+        rows = super()._rows(X, sample_weight)  # type: ignore[misc]
+        if self._mixes():
+            rows.schema, rows.labels = self.schema_, self.schema_.labels
+        return rows
+
+
+def frame_of(x: np.ndarray, schema: Schema, polars: bool) -> Any:
+    """A frame of pandas or polars with the types of a schema."""
+    table = arrow_table(schema.used, x)
+    if not polars:
+        return table.to_pandas()
+    import polars as pl
+
+    return pl.from_arrow(table)
+
+
+def filled_frame(frame: Any, schema: Schema, x: np.ndarray) -> Any:
+    """A copy of a frame with its gaps filled; columns without gaps are those of the frame."""
+    before = of_frame(frame, "impute")
+    after = filled_arrow(before, schema, x)
+    changed = [name for name in before.column_names if after.column(name) is not before.column(name) and name in set(schema.names)]
+    if hasattr(frame, "get_columns"):
+        import polars as pl
+
+        return frame.with_columns(pl.from_arrow(after)[name].cast(frame.schema[name]) for name in changed)  # type: ignore[index]
+    out = frame.copy()
+    for name in changed:
+        gap, values = frame[name].isna(), after.column(name).to_pylist()
+        if hasattr(frame[name], "cat"):
+            out[name] = frame[name].cat.add_categories([v for v in dict.fromkeys(values) if v not in frame[name].cat.categories])
+        out.loc[gap, name] = [value for value, lost in zip(values, gap, strict=True) if lost]
+    return out
+
+
+def _numbers(X: Any, asked: Any, owner: str) -> tuple[np.ndarray, Schema]:
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        table, _, schema = frame_table(X, asked, owner)
+    else:
+        table, schema = array_table(X, asked, owner)
+    return table, schema

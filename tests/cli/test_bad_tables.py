@@ -1,0 +1,123 @@
+"""Tables that cannot be used and places that cannot be written to: one sentence, exit code 1, and what was there before stays whole."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+def refused(result: Any) -> str:
+    """The one sentence of a refusal."""
+    assert result.exit_code == 1, result.output
+    assert result.stdout == "" and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    return result.stderr
+
+
+@contextmanager
+def full_disk(room: int) -> Iterator[None]:
+    """No file can grow beyond ``room`` bytes, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def run(call: Any) -> str:
+    g = np.random.default_rng(0)
+    pd.DataFrame({"a": g.normal(size=60), "n": g.poisson(3, 60), "w": g.choice(["x", "y"], 60)}).to_csv("good.csv", index=False)
+    assert call("fit", "mixture", "good.csv", "--set", "components=1", "--out", "run", "--quiet").exit_code == 0
+    return "run"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b,a\n1,2,3\n4,5,6\n", "columns must have different names; got 'a' twice"),
+        ("a,day\n1,2020-01-01\n2,2020-01-02\n", "column 'day' must hold numbers or words; got dates or times"),
+        ("a,day\n1,01/02/2020 10:00\n2,03/02/2020 11:00\n", "column 'day' must hold numbers or words; got dates or times"),
+        ("a,id\n0.5,12345678901234567890\n2,12345678901234567891\n", "whole numbers of column 'id' must lie below 2^53"),
+        ("a,b\n1.5,\n2.5,NA\n", "column 'b' must have an observed value; got none"),
+        ("a,b\n1,x\n2\n3,y,z\n", "must have 2 values in each row; got 1 in row 1"),
+        ("a,b\n0.5,1\n2,-inf\n", "must be finite; got -inf at row 1, column 'b'"),
+        ("a,b\n" + "".join(f"{i % 7}.5,{'x' * i}{i}\n" for i in range(90)), "numbers or a few categories; got 90 different words"),
+        ("a\n3\n3\n3\n", "must vary"),
+    ],
+)  # fmt: skip
+def test_junk_is_refused_in_one_sentence(text: str, words: str, call: Any) -> None:
+    Path("junk.csv").write_text(text)
+    assert words in refused(call("fit", "mixture", "junk.csv", "--quiet"))
+    assert not Path("runs").exists()
+
+
+def test_binary_rubbish_and_types_of_parquet_files(call: Any) -> None:
+    Path("junk.csv").write_bytes(bytes(range(256)) * 20)
+    assert "junk.csv must be a whole .csv file" in refused(call("schema", "junk.csv"))
+    Path("junk.parquet").write_bytes(b"PAR1" + bytes(100))
+    assert "must be a whole .parquet file" in refused(call("fit", "mixture", "junk.parquet"))
+    frame = pd.DataFrame({"a": [0.5, 1.5], "when": pd.to_datetime(["2020-01-01", "2020-01-02"]), "list": [[1], [2]], "none": [None, None]})
+    frame.to_parquet("odd.parquet")
+    assert "column 'when' must hold numbers or words; got dates or times" in refused(call("fit", "mixture", "odd.parquet"))
+    more = ["--column", "when=ignore"]
+    assert "column 'list' must hold numbers or words; got lists, structures" in refused(call("fit", "mixture", "odd.parquet", *more))
+    more += ["--column", "list=ignore"]
+    assert "column 'none' must have an observed value; got none" in refused(call("fit", "mixture", "odd.parquet", *more))
+
+
+def test_one_column_is_a_table_and_very_many_are_told_what_they_cost(call: Any) -> None:
+    Path("one.csv").write_text("town\n" + "Rome\nOslo\nOslo\n" * 20)
+    assert call("fit", "mixture", "one.csv", "--set", "components=1", "--out", "one", "--quiet").exit_code == 0
+    g, width = np.random.default_rng(0), 100_000
+    np.save("wide.npy", g.normal(size=(4, width)))
+    assert "covariance must be diagonal or spherical for more than 4096 real columns; got 'full' for 100000" in refused(
+        call("fit", "mixture", "wide.npy")
+    )
+    lines = [",".join(f"c{i}" for i in range(width)), *(",".join("01"[row % 2] * width) for row in range(4))]
+    Path("wide.csv").write_text("\n".join(lines) + "\n")
+    assert "more than 4096 real columns" in refused(call("fit", "mixture", "wide.csv"))
+
+
+def test_places_that_cannot_be_written_to(call: Any, run: str) -> None:
+    Path("file").write_text("before")
+    for words in (["sample", run, "--out", "file/x.csv"], ["impute", run, "good.csv", "--out", "file/x.csv"],
+                  ["cluster", run, "good.csv", "--out", "file/x.csv"], ["anomalies", run, "good.csv", "--out", "file/x.csv"]):  # fmt: skip
+        refused(call(*words))
+    assert Path("file").read_text() == "before"
+    assert "--out must end in one of .csv .parquet" in refused(call("sample", run, "--out", "x.npy"))  # words are no numbers
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_full_disk_leaves_earlier_results_whole(ending: str, call: Any, run: str) -> None:
+    out = Path(f"out.{ending}")
+    call("sample", run, "-n", "3", "--out", out)
+    before = out.read_bytes()
+    verbs = [["sample", run, "-n", "9000"], ["impute", run, "many.csv"], ["cluster", run, "many.csv"], ["anomalies", run, "many.csv"]]
+    pd.concat([pd.read_csv("good.csv")] * 100).to_csv("many.csv", index=False)
+    for words in verbs:
+        with full_disk(300):
+            assert "File too large" in refused(call(*words, "--out", out))
+        assert out.read_bytes() == before and not list(Path(".").glob(".*.part"))
+
+
+def test_a_full_disk_ends_a_fit_with_a_sentence_and_touches_no_other_run(call: Any, run: str) -> None:
+    kept = {path: path.read_bytes() for path in Path(run).rglob("*") if path.is_file()}
+    with full_disk(2048):
+        assert "Free some space" in refused(call("fit", "vae", "good.csv", "--epochs", "1", "--out", "other", "--json"))
+    assert {path: path.read_bytes() for path in Path(run).rglob("*") if path.is_file()} == kept
+
+
+def test_questions_that_a_run_cannot_answer(call: Any, run: str) -> None:
+    pd.read_csv("good.csv").assign(w="z").to_csv("new.csv", index=False)
+    for verb in ("impute", "anomalies", "cluster"):
+        assert "column 'w' must hold categories of the run, x, y; got 'z'" in refused(call(verb, run, "new.csv"))
+    pd.read_csv("good.csv").assign(cluster=1, tail_probability=0).to_csv("new.csv", index=False)
+    assert "got one more, 'cluster'" in refused(call("cluster", run, "new.csv"))
+    assert "--alpha must lie in (0, 1]" in refused(call("anomalies", run, "good.csv", "--alpha", "0"))
+    assert "got a path where there is none" in refused(call("anomalies", run, "good.csv", "--normal", "missing.csv"))

@@ -1,0 +1,100 @@
+"""The command line with several processes: one voice, one run, a loss that is named and can be mended, two hosts."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import partita
+from partita.training import checkpoint
+
+pytestmark = pytest.mark.slow
+ALONE = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")} | {"OMP_NUM_THREADS": "1"}
+FIT = [sys.executable, "-m", "partita", "fit", "rbm", "bars-and-stripes", "--no-report", "--devices", "2"]
+
+
+def ran(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, env=ALONE, capture_output=True, text=True, timeout=200, check=False)
+
+
+def test_two_processes_make_one_run_and_speak_with_one_voice(tmp_path: Path) -> None:
+    done = ran([*FIT, "--epochs", "5", "--out", "run"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Saved in run") == 1
+    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "last.safetensors")
+    assert len(saved["processes"]) == 2 and partita.load(tmp_path / "run").stopped == "finished"
+
+
+def test_wrong_input_is_said_once(tmp_path: Path) -> None:
+    done = ran([*FIT, "--set", "chains=127", "--epochs", "1"], tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines() == ["Error: PCD: chains must be a multiple of the 2 processes; got 127."]
+
+
+def test_a_lost_process_ends_the_run_with_a_sentence_and_leaves_it_resumable(tmp_path: Path) -> None:
+    running = subprocess.Popen([*FIT, "--epochs", "1000000", "--out", "run"], cwd=tmp_path, env=ALONE, stderr=subprocess.PIPE, text=True)
+    saved, until = tmp_path / "run" / "checkpoints" / "last.safetensors", time.monotonic() + 120
+    while not saved.exists() and time.monotonic() < until:
+        time.sleep(0.2)
+    follower = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()[0]
+    os.kill(int(follower), signal.SIGKILL)
+    said = running.communicate(timeout=60)[1]
+    assert running.returncode == 1
+    assert "a process of several was lost" in said and "Go on with: partita fit --resume run" in said and "Traceback" not in said
+    assert len(checkpoint.load(saved)["processes"]) == 2
+
+
+def test_torchrun_starts_it_too(tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "partita"]
+    done = ran([*launcher, "fit", "maxent", "bars-and-stripes", "--no-report", "--epochs", "3", "--out", "run"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Saved in run") == 1
+
+
+def can_make_hosts() -> bool:
+    tried = subprocess.run(["ip", "netns", "list"], capture_output=True, check=False) if shutil.which("ip") else None
+    return os.geteuid() == 0 and tried is not None and tried.returncode == 0
+
+
+@pytest.mark.skipif(not can_make_hosts(), reason="needs root and the ip command to make two hosts in network namespaces")
+def test_two_hosts_fit_one_model(tmp_path: Path) -> None:
+    """Each host is a network namespace with an address of its own, joined by a virtual cable."""
+    names, addresses = ("partita-a", "partita-b"), ("10.77.0.1", "10.77.0.2")
+    for name in names:
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+    try:
+        for name in names:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        subprocess.run(["ip", "link", "add", "cable-a", "netns", names[0], "type", "veth", "peer", "name", "cable-b", "netns", names[1]],
+                       check=True)  # fmt: skip
+        for name, cable, address in zip(names, ("cable-a", "cable-b"), addresses, strict=True):
+            inside = ["ip", "netns", "exec", name, "ip"]
+            subprocess.run([*inside, "addr", "add", f"{address}/24", "dev", cable], check=True)
+            for device in (cable, "lo"):
+                subprocess.run([*inside, "link", "set", device, "up"], check=True)
+        command = [sys.executable, "-m", "partita", "fit", "rbm", "bars-and-stripes", "--no-report", "--nodes", "2", "--epochs", "4",
+                   "--out", "run"]  # fmt: skip
+        meeting = {**ALONE, "MASTER_ADDR": addresses[0], "MASTER_PORT": "29555"}
+        running = [
+            subprocess.Popen(
+                ["ip", "netns", "exec", name, *command],
+                cwd=tmp_path,
+                env={**meeting, "NODE_RANK": str(rank), "GLOO_SOCKET_IFNAME": f"cable-{'ab'[rank]}"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank, name in enumerate(names)
+        ]
+        said = [process.communicate(timeout=200)[0] for process in running]
+        assert [process.returncode for process in running] == [0, 0], "\n".join(said)
+        assert "Saved in run" in said[0] and "Saved in run" not in said[1]
+        assert len(checkpoint.load(tmp_path / "run" / "checkpoints" / "last.safetensors")["processes"]) == 2
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)

@@ -1,0 +1,117 @@
+"""Tables that stay on disk: the same rows as in memory, in bounded memory and address space."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from partita.core.errors import DataError
+from partita.data import Rows, files, mixed, parquet
+from partita.data.on_disk import OnDisk
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> tuple[np.ndarray, OnDisk]:
+    x = np.random.default_rng(0).normal(size=(200, 3))
+    np.save(tmp_path / "x.npy", x)
+    opened = OnDisk.npy(tmp_path / "x.npy")
+    assert opened is not None
+    return x, opened
+
+
+@pytest.mark.parametrize(
+    "key",
+    [slice(None), slice(5, 9), slice(9, 5), slice(-4, None), slice(0, 200, 7), np.array([3, 3, 199, 0]), np.array([-1]), np.array([], int),
+     np.arange(200) % 3 == 0, np.array([[1, 2], [150, 4]]), (slice(2, 6), 1), (np.array([4, 1]), slice(0, 2))],
+    ids=str,
+)  # fmt: skip
+def test_every_way_to_ask_gives_what_an_array_gives(key: object, table: tuple[np.ndarray, OnDisk]) -> None:
+    x, opened = table
+    np.testing.assert_array_equal(opened[key], x[key])
+
+
+def test_rows_on_disk_are_rows_in_memory(table: tuple[np.ndarray, OnDisk]) -> None:
+    x, opened = table
+    here, there, index = Rows(x), Rows(opened), torch.tensor([7, 180, 7])
+    g = torch.Generator()
+    assert torch.equal(here.batch(index, generator=g).x, there.batch(index, generator=g).x)
+    assert torch.equal(here.tensor(), there.tensor()) and torch.equal(here.variance(), there.variance())
+    some = [rows.take([5, 2]).rescaled(np.ones(3), np.full(3, 2.0)).tensor() for rows in (here, there)]
+    assert torch.equal(*some)
+
+
+@pytest.mark.parametrize("array", [np.zeros((2, 2, 2)), np.asfortranarray(np.ones((4, 3)))], ids=["three axes", "by columns"])
+def test_other_layouts_are_left_to_a_memory_map(array: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", array)
+    assert OnDisk.npy(tmp_path / "x.npy") is None
+
+
+def test_large_files_stay_on_disk_and_a_short_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "IN_MEMORY", 1000)
+    np.save(tmp_path / "x.npy", np.ones((100, 4)))
+    assert isinstance(files.read(tmp_path / "x.npy").train, OnDisk)
+    (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-8])
+    with pytest.raises(DataError, match=r"must be a whole \.npy file; got one that is cut short"):
+        files.read(tmp_path / "x.npy")
+
+
+def test_a_large_parquet_file_goes_to_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": np.arange(1000), "b": np.r_[np.nan, np.linspace(0, 1, 999)]})
+    frame.to_parquet(tmp_path / "x.parquet")
+    small = files.read(tmp_path / "x.parquet").train
+    for module in (parquet, mixed):
+        monkeypatch.setattr(module, "IN_MEMORY", 1000)
+    monkeypatch.setattr(parquet, "PIECE", 300)
+    large = files.read(tmp_path / "x.parquet").train
+    assert isinstance(large, OnDisk)
+    np.testing.assert_array_equal(large[:], small)
+
+
+LIMITED = """
+import resource, sys
+import torch
+torch.set_num_threads(1)
+import partita
+from partita.data import files, Rows
+from partita.evaluators import likelihood
+from partita.models import {model}
+from partita.training.start import one_process
+one_process()  # imports all there is to import before the limit
+files.IN_MEMORY, likelihood.CELLS_AT_ONCE = 1 << 20, 1 << 20
+used = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (used + {room}, used + {room}))
+try:
+    bytearray({size})
+except MemoryError:
+    pass
+else:
+    raise SystemExit("the limit does not hold")
+rows, g = Rows(files.read(sys.argv[1]).train), torch.Generator().manual_seed(0)
+model = partita.fit({made}, rows, generator=g, {options}).model
+q = partita.evaluate(model, rows, generator=g)
+assert q.n == len(rows) and q.details["parts"] > 1, q
+"""
+MIB = 1 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the size of a process from /proc")
+@pytest.mark.parametrize(
+    ("model", "made", "options"),
+    [("RBM", "RBM(256, 8, generator=g)", "steps=20, batch_size=100, optimizer='sgd'"), ("PPCA", "PPCA(256, 2, generator=g)", "steps=1")],
+)
+def test_a_table_larger_than_the_address_space_that_is_left_is_fitted_and_scored(
+    model: str, made: str, options: str, tmp_path: Path
+) -> None:
+    """400 MiB, most of them a hole in the file, where 350 are left to a process."""
+    path, size = tmp_path / "table.npy", 400 * MIB
+    table = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(size // (8 * 256), 256))
+    table[::500] = np.random.default_rng(0).integers(0, 2, (len(table[::500]), 256))
+    del table
+    script = LIMITED.format(model=model, made=made, options=options, room=350 * MIB, size=size)
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr

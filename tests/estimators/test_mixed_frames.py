@@ -1,0 +1,93 @@
+"""Estimators of frames with columns of different sorts: types in, types out, saving, pipelines."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from partita.core.errors import DataError, InputError
+from partita.estimators import AutoregressiveDensity, MixtureDensity, VAEDensity, load
+
+
+def frame(n: int = 120, gaps: bool = True) -> pd.DataFrame:
+    g = np.random.default_rng(0)
+    k = g.integers(0, 2, n)
+    made = pd.DataFrame({
+        "height": g.normal(8.0 * k, 1.0), "glad": pd.Series(g.random(n) < 0.2 + 0.6 * k, dtype="boolean"),
+        "visits": pd.Series(g.poisson(1 + 9 * k), dtype="Int16"), "town": pd.Categorical.from_codes(k, ["Rome", "Oslo"]),
+    })  # fmt: skip
+    return made.mask(np.random.default_rng(1).random(made.shape) < 0.1) if gaps else made
+
+
+ESTIMATORS: dict[str, Any] = {
+    "mixture": lambda: MixtureDensity(2, "mixed", random_state=0),
+    "vae": lambda: VAEDensity(1, support="mixed", epochs=2, n_draws=10, random_state=0),
+    "autoregressive": lambda: AutoregressiveDensity(support="mixed", epochs=2, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_frames_go_in_and_come_out(name: str, tmp_path: Path) -> None:
+    X = frame(gaps=name != "autoregressive")
+    model = ESTIMATORS[name]().fit(X)
+    assert [column.kind for column in model.schema_.columns] == ["real", "binary", "count", "category"]
+    assert list(model.feature_names_in_) == list(X.columns) and model.n_features_in_ == 4
+    drawn = model.sample(7)
+    assert [str(kind) for kind in drawn.dtypes] == ["float64", "bool", "int16", "category"] and set(drawn["town"]) <= {"Rome", "Oslo"}
+    turned = X[["town", "visits", "glad", "height"]]
+    assert model.score(turned) == model.score(X) and np.isfinite(model.score_samples(X)).all()
+    model.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert again.score(X) == model.score(X) and again.sample(3).equals(model.sample(3))
+    assert pickle.loads(pickle.dumps(model)).score(X) == model.score(X)
+    assert clone(model).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize("name", ["mixture", "vae"])
+def test_gaps_are_filled_and_nothing_else_changes(name: str) -> None:
+    X = frame().set_index(np.arange(120) + 7)
+    model = ESTIMATORS[name]().fit(X)
+    filled = model.impute(X)
+    assert (filled.dtypes == X.dtypes).all() and not filled.isna().any().any() and filled.index.equals(X.index)
+    assert all((filled[column][X[column].notna()] == X[column].dropna()).all() for column in X)
+    P = pl.from_pandas(X)
+    assert model.impute(P).schema == P.schema and model.impute(P).null_count().sum_horizontal().item() == 0
+    with pytest.raises(InputError, match=r"how must be 'auto' .* or 'draw' for mixed columns; got 'mean'"):
+        model.impute(X, how="mean")
+
+
+def test_polars_frames_are_answered_in_polars() -> None:
+    P = pl.from_pandas(frame())
+    model = ESTIMATORS["mixture"]().fit(P)
+    assert model.sample(2).schema.names() == P.schema.names() and model.sample(2).schema["visits"] == pl.Int16
+    assert model.score(P) == ESTIMATORS["mixture"]().fit(frame()).score(frame())
+
+
+def test_kinds_can_be_said_and_arrays_have_them_too() -> None:
+    X = frame().assign(id=[f"no. {i}" for i in range(120)])
+    with pytest.raises(DataError, match="column 'id' must hold numbers or a few categories"):
+        ESTIMATORS["mixture"]().fit(X)
+    model = MixtureDensity(1, "mixed", columns={"id": "ignore", "visits": "real"}, random_state=0).fit(X)
+    assert [column.kind for column in model.schema_.used] == ["real", "binary", "real", "category"]
+    assert model.impute(X)["id"].equals(X["id"])
+    array = np.array([[0.5, 1], [1.5, 0], [-2.0, 1], [0.1, 4]])
+    assert [column.kind for column in MixtureDensity(1, "mixed").fit(array).schema_.columns] == ["real", "count"]
+    with pytest.raises(InputError, match="be finite; got nan"):
+        ESTIMATORS["autoregressive"]().fit(frame())
+    with pytest.raises(DataError, match="got 'Paris'"):
+        ESTIMATORS["mixture"]().fit(frame()).score(frame().assign(town="Paris"))
+
+
+def test_rows_can_be_weighed_and_scores_cross_validated() -> None:
+    """A weight of two is a row that stands twice."""
+    X, weight = frame(60), np.ones(60)
+    weight[:20] = 2
+    twice = MixtureDensity(1, "mixed", random_state=0).fit(pd.concat([X, X[:20]]))
+    assert MixtureDensity(1, "mixed", random_state=0).fit(X, sample_weight=weight).score(X) == pytest.approx(twice.score(X), abs=1e-9)
+    assert np.isfinite(cross_val_score(MixtureDensity(2, "mixed", random_state=0), X, cv=3)).all()
