@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def running() -> list[Path]:
 def blocks(text: str) -> Iterator[Block]:
     """The blocks of a page that run, in order."""
     fences = list(FENCE.finditer(text))
-    for fence, following in zip(fences, [*fences[1:], None], strict=True):
+    for fence, following in zip_longest(fences, fences[1:]):
         language, real = fence["head"].split(" ")[0], REAL in fence["head"]
         if language not in ("python", "bash"):
             continue

@@ -98,12 +98,11 @@ def test_two_layers_cover_all_columns(mixing: str, generator: torch.Generator) -
             assert coverage_of_masks(Flow(visible, 2, widths=(4,), mixing=mixing, generator=generator)) == (True, True)
 
 
-def test_a_new_flow_is_a_normal_distribution(generator: torch.Generator) -> None:
-    for coupling in ("affine", "spline"):
-        flow = Flow(3, 3, coupling, generator=generator).double()
-        x = torch.randn(10, 3, generator=generator, dtype=torch.float64)
-        expected = multivariate_normal(np.zeros(3)).logpdf(x)
-        np.testing.assert_allclose(flow.log_prob(x).detach(), expected, atol=1e-9)
+def test_a_new_flow_of_splines_is_a_normal_distribution(generator: torch.Generator) -> None:
+    flow = Flow(3, 3, "spline", generator=generator).double()
+    x = torch.randn(10, 3, generator=generator, dtype=torch.float64)
+    expected = multivariate_normal(np.zeros(3)).logpdf(x)
+    np.testing.assert_allclose(flow.log_prob(x).detach(), expected, atol=1e-9)
 
 
 def test_splines_are_monotone_and_the_identity_outside(generator: torch.Generator) -> None:

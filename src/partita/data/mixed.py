@@ -9,6 +9,7 @@ import numpy as np
 from partita.core.errors import DataError, InputError
 from partita.data.arrow import dtype_name, of_frame, read_arrow, series_of
 from partita.data.delimited import read_delimited, read_series
+from partita.data.on_disk import OnDisk
 from partita.data.parquet import IN_MEMORY, arrow_types, read_parquet
 from partita.data.schema import Asked, Schema, Series, check_names, column_names, infer, number_type
 from partita.data.tables import Columns, as_table
@@ -29,7 +30,7 @@ def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[n
         if not words and not asked:
             raise
         return _of_series(*_read_words(path), asked, f"load: {path}")
-    if asked is None and table.size * table.itemsize > IN_MEMORY:
+    if asked is None and (isinstance(table, OnDisk) or table.size * table.itemsize > IN_MEMORY):
         return table, columns, None  # numbers throughout, too many to look at column by column
     names = columns or column_names(table.shape[1])
     types = [None] * len(names) if path.suffix.lower() != ".parquet" else list(map(dtype_name, arrow_types(path)))
