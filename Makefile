@@ -8,7 +8,7 @@ DOCS := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint types bench docs clean help
+.PHONY: demo test lint types bench bench-check docs clean help
 
 demo: $(STAMP) ## compare nine families on the digits within five minutes: a leaderboard and a page
 	@$(BIN)/python -m partita.cli.demo
@@ -22,8 +22,11 @@ lint: $(STAMP) ## check the style
 types: $(STAMP) ## check the types
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-bench: $(STAMP) ## compare speed and quality with peers, in one run
+bench: $(STAMP) ## compare speed and quality with peers, into benchmarks/results.json
 	@$(BIN)/python benchmarks/run.py
+
+bench-check: $(STAMP) ## run the quick ones again and fail where a ratio got worse
+	@$(BIN)/python benchmarks/run.py --quick --check
 
 docs: $(DOCS) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -33,7 +36,7 @@ clean: ## remove the environment, caches and built files
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 # torch goes first, alone: resolved together with the rest it can come as a far larger build.
 $(STAMP): pyproject.toml constraints.txt

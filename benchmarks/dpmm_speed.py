@@ -16,6 +16,7 @@ from partita.models import DPMixture
 from partita.objectives import CollapsedGibbs, InstantiatedGibbs
 from partita.objectives.partition_chain import PartitionChain
 
+QUICK = True
 K = 6
 
 

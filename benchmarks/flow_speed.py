@@ -16,6 +16,7 @@ from torch import Tensor
 from harness import show, side_by_side
 from partita.models import Flow
 
+QUICK = True
 D, ROWS, LAYERS, WIDTHS = 8, 1000, 8, (128, 128)
 Calls = tuple[Callable[[], Any], Callable[[], Any], int]  # log_prob, draws, parameters
 

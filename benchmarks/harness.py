@@ -32,8 +32,12 @@ def side_by_side(
     return own, other, median(a / b for a, b in pairs)
 
 
+LINES: list[dict[str, Any]] = []  # what was shown so far, for the file of results
+
+
 def show(name: str, **columns: Any) -> None:
     """One line of a benchmark's output."""
+    LINES.append({"what": name, **{key: value if isinstance(value, str | int | float) else str(value) for key, value in columns.items()}})
     shown = {key.replace("_", " "): f"{value:.5g}" if isinstance(value, float) else value for key, value in columns.items()}
     print(f"{name}: " + "  ".join(f"{key} {value}" for key, value in shown.items()), flush=True)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from harness import show
 from partita.nets import Attention, Hyena
 
+QUICK = True
 WIDTH = 64
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 LONG = (32768, 65536, 131072)

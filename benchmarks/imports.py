@@ -5,6 +5,8 @@ import sys
 
 from harness import show, side_by_side
 
+QUICK = True
+
 
 def run() -> None:
     """Print both ratios."""

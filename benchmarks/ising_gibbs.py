@@ -10,6 +10,7 @@ from harness import show, side_by_side
 from partita.models import Ising, torus
 from partita.samplers import Gibbs
 
+QUICK = True
 SIDE, CHAINS, COUPLING, SWEEPS = 64, 64, 0.4, 10
 
 

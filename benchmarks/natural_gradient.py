@@ -17,6 +17,7 @@ from partita.objectives import ExactLikelihood
 from partita.optim.natural_gradient import KroneckerMetric, PredictiveMetric
 from spikes_maxent import halves
 
+QUICK = True
 DATA = "spikes_maxent"
 RATES = {"sgd": (0.1, 0.5, 2.0), "adam": (0.01, 0.05, 0.2)}  # the best of these is shown
 

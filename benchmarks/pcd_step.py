@@ -14,6 +14,7 @@ from partita.samplers import Gibbs
 from partita.training.loop import start_session
 from partita.training.settings import Settings
 
+QUICK = True
 VISIBLE, HIDDEN, BATCH = 784, 500, 500
 EPOCHS = 4
 

@@ -15,6 +15,7 @@ import torch
 
 from harness import show
 
+QUICK = True
 TARGETS = {"rbm": 1.55, "vae": 1.55, "ais": 1.8}
 WORK = {
     "rbm": "784 x 500, batch 1000, PCD with 1000 chains",

@@ -13,6 +13,7 @@ from torch import Tensor
 from harness import seconds, show, side_by_side
 from partita.divergences.transport import cost_matrix, exact_transport, sinkhorn
 
+QUICK = True
 EPSILON, ITERATIONS = 0.05, 20
 LARGE = """
 import torch, resource, time

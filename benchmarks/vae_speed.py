@@ -14,6 +14,7 @@ from partita.objectives import ELBO
 from partita.training.loop import start_session
 from partita.training.settings import Settings
 
+QUICK = True
 ROWS, BATCH, ROUNDS = 3000, 100, 9
 
 

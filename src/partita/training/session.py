@@ -4,8 +4,6 @@ Of several processes each takes its share of every batch and of the chains, with
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from partita.core.checks import check_parameters
 from partita.core.errors import RunError
 from partita.core.protocols import Batch, Data, Model
 from partita.objectives.base import unwrapped
-from partita.training import checkpoint, guard
+from partita.training import checkpoint, exchange, guard
 from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty
 from partita.training.settings import Settings
 
@@ -58,7 +56,7 @@ class Session:
     cautions: list[str] = field(default_factory=list)
     rate_scale: float = 1.0  # of the learning rate, halved at each return from a divergence
     _order: tuple[int, Tensor] | None = None
-    _versions: dict[int, int] = field(default_factory=dict)
+    _statistics: exchange.RunningStatistics = field(default_factory=exchange.RunningStatistics)
 
     @property
     def bare(self) -> Any:
@@ -79,7 +77,7 @@ class Session:
         """One update; returns the losses and the objective's numbers."""
         loss, record = self._update_step() if self.optimiser is None else self._gradient_step()
         self.progress, self.loss = self.loss - loss, loss
-        self._exchange_statistics()
+        self._statistics.average(self.team, self.bare)
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
             remedy = guard.remedy(self.settings) if self.optimiser is not None else guard.COLUMNS
@@ -97,14 +95,14 @@ class Session:
         def closure() -> Tensor:
             nonlocal record, following, width
             self.optimiser.zero_grad()
-            with self._own_gradients():
+            with exchange.own_gradients(self.team, self.fabric, self.model, getattr(self.state, "module", None)):
                 losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
                 record, width = self._numbers(losses, info, batch, width), math.inf  # later calls are trials of a line search
                 extra = penalty(self.bare, self.settings)
                 loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
                 loss = loss if self.team.size == 1 else self._portion(batch) * loss
                 self.fabric.backward(loss)
-            self._exchange()
+            exchange.average_gradients(self.team, self.optimiser)
             self._precondition(following, batch)
             if self.settings.clip:
                 torch.nn.utils.clip_grad_norm_(self.bare.parameters(), self.settings.clip * self.data.width)
@@ -114,33 +112,6 @@ class Session:
         loss = float(self.optimiser.step(closure).detach())
         self.state = following
         return loss, record
-
-    @contextmanager
-    def _own_gradients(self) -> Iterator[None]:
-        """Nothing is exchanged while gradients are made: a wrapper that does so misses those of second derivatives and of unused parts."""
-        with ExitStack() as stack:
-            if self.team.size > 1:
-                from lightning_fabric import is_wrapped
-
-                for module in filter(is_wrapped, (self.model, getattr(self.state, "module", None))):
-                    stack.enter_context(self.fabric.no_backward_sync(module))
-            yield
-
-    @torch.no_grad()
-    def _exchange(self) -> None:
-        """Average the gradients over processes, all parameters in one message."""
-        if self.team.size == 1:
-            return
-        self.team.average([p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None])
-
-    @torch.no_grad()
-    def _exchange_statistics(self) -> None:
-        """Average the buffers that this step changed, a model's running statistics."""
-        if self.team.size == 1:
-            return
-        buffers = [b for b in self.bare.buffers() if b.is_floating_point() and b.numel()]
-        self.team.average([b for b in buffers if self._versions.get(id(b)) != b._version])
-        self._versions = {id(b): b._version for b in buffers}
 
     def _numbers(self, losses: dict[str, Tensor], info: dict[str, Tensor], batch: Batch, width: float) -> dict[str, float]:
         """What to record of a step, the same on every process; raises where a loss is not finite or ran away."""
@@ -222,7 +193,7 @@ class Session:
             self.state = checkpoint.rebuild(self.state, states[self.team.rank])
             return
         self.generator.manual_seed(rng.keyed(self.key, REDEALT, self.step, self.team.rank).initial_seed())
-        self.state = checkpoint.rebuild(self.state, redealt(checkpoint.plain(self.state), states, self.team))
+        self.state = checkpoint.rebuild(self.state, exchange.redealt(checkpoint.plain(self.state), states, self.team))
 
     def _batch(self) -> Batch:
         """The rows of this step, in the model's dtype."""
@@ -259,21 +230,3 @@ def load_weights(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
         raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {', '.join(sorted(wrong))}. "
                        "It belongs to another model.")  # fmt: skip
     model.load_state_dict(weights)
-
-
-def redealt(template: Any, parts: list[Any], team: processes.Team) -> Any:
-    """One process's state out of those of another number of them: chains are joined along the axis that changed and dealt out anew.
-
-    >>> redealt(torch.zeros(1), [torch.tensor([1.0, 2.0])], processes.Team(1, 2))
-    tensor([2.])
-    """
-    if isinstance(template, dict):
-        return {key: redealt(value, [part[key] for part in parts], team) for key, value in template.items()}
-    if isinstance(template, list):
-        return [redealt(value, list(column), team) for value, *column in zip(template, *parts, strict=True)]
-    if not isinstance(template, Tensor) or template.shape == parts[0].shape:
-        return parts[0]
-    axis = next(i for i, (mine, theirs) in enumerate(zip(template.shape, parts[0].shape, strict=True)) if mine != theirs)
-    whole = torch.cat(parts, axis)
-    part = team.share(whole.shape[axis])
-    return whole.narrow(axis, part.start, part.stop - part.start).clone()
