@@ -105,6 +105,9 @@ def together(fabric: Any) -> Iterator[Team]:
         _current.reset(token)
 
 
+BROKEN = ("closed by peer", "reset by peer", "timed out", "broken pipe", "refused", "no route")  # what backends say of a lost connection
+
+
 class LostProcess(RunError):
     """A process of several ended while others waited for it."""
 
@@ -113,5 +116,7 @@ class LostProcess(RunError):
 def _heard() -> Iterator[None]:
     try:
         yield
-    except (RuntimeError, dist.DistBackendError) as error:
+    except RuntimeError as error:
+        if not any(word in str(error).lower() for word in BROKEN):
+            raise
         raise LostProcess("a process of several was lost while the others waited for it; what it said, if anything, is above") from error
