@@ -1,6 +1,7 @@
 # partita: make help lists the targets. The first one that needs it makes .venv from pyproject.toml and constraints.txt.
 PYTHON ?= python3
 WORKERS ?= 2
+CASES ?= 10000
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -8,7 +9,7 @@ DOCS := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint types bench bench-check docs clean help
+.PHONY: demo test fuzz lint types bench bench-quick bench-check docs clean help
 
 demo: $(STAMP) ## compare nine families on the digits within five minutes: a leaderboard and a page
 	@$(BIN)/python -m partita.cli.demo
@@ -16,17 +17,27 @@ demo: $(STAMP) ## compare nine families on the digits within five minutes: a lea
 test: $(STAMP) ## run all tests and doctests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
 
+fuzz: $(STAMP) ## every night: 10,000 odd inputs (CASES=...) to estimators, commands, readers and run folders
+	@OMP_NUM_THREADS=1 PARTITA_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) -q --hypothesis-show-statistics tests/fuzz
+
 lint: $(STAMP) ## check the style
 	@$(BIN)/ruff check .
 
 types: $(STAMP) ## check the types
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-bench: $(STAMP) ## compare speed and quality with peers, into benchmarks/results.json
-	@$(BIN)/python benchmarks/run.py
+# ONLY="pcd_step imports" names some. GNU make takes --check for its own --check-symlink-times, L, which nothing else here needs.
+CHECK ?= $(findstring L,$(firstword -$(MAKEFLAGS)))
+BENCH := $(BIN)/python benchmarks/run.py
 
-bench-check: $(STAMP) ## run the quick ones again and fail where a ratio got worse
-	@$(BIN)/python benchmarks/run.py --quick --check
+bench: $(STAMP) ## compare speed and quality with peers: results.json and a page; --check fails where a ratio got worse
+	@$(BENCH) $(if $(QUICK),--quick) $(if $(CHECK),--check) $(ONLY)
+
+bench-quick: $(STAMP) ## only those that take about a minute each, as make bench QUICK=1
+	@$(BENCH) --quick $(if $(CHECK),--check) $(ONLY)
+
+bench-check: $(STAMP) ## run those again and fail where a ratio got worse, as make bench QUICK=1 CHECK=1
+	@$(BENCH) --quick --check $(ONLY)
 
 docs: $(DOCS) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import partita
-from harness import show
+from harness import leave_out, show
 from partita.data import load
 from partita.models import Flow
 from partita.training.encoding import Encoding
@@ -53,6 +53,8 @@ def zuko_flow(coupling: str, train: Tensor, seed: int) -> Any:
 
 def run() -> None:
     """Print test log-likelihoods in the units of the data, and the paired difference with its standard error over seeds."""
+    if find_spec("zuko") is None:
+        leave_out("zuko", "not installed here")
     for name, ceiling in SETS.items():
         data = load(name)
         encoding = Encoding.fit(data.train, "real")

@@ -11,7 +11,7 @@ from statistics import median
 
 import torch
 
-from harness import seconds, show
+from harness import leave_out, seconds, show
 from partita.core.support import Real
 from partita.models import NeuralEnergy
 from partita.nets import MLP
@@ -52,7 +52,7 @@ def run() -> None:
     """Print steps per second of both and their ratio."""
     python = os.environ.get("TORCHEBM_PYTHON")
     if python is None:
-        print("gradient_samplers: skipped; set TORCHEBM_PYTHON to the interpreter of an environment with torchebm")
+        leave_out("torchebm", "set TORCHEBM_PYTHON to the interpreter of an environment that has it")
         return
     command = [python, "-W", "ignore", "-c", PEER, str(torch.get_num_threads())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:

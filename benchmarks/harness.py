@@ -1,12 +1,21 @@
 """Measure two things side by side in one run and print their ratio: absolute times are noise on shared machines."""
 
+import math
+import os
+import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+
+import partita
+
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
 
 
 def seconds(function: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
@@ -33,13 +42,39 @@ def side_by_side(
 
 
 LINES: list[dict[str, Any]] = []  # what was shown so far, for the file of results
+CURVES: list[dict[str, Any]] = []  # costs against sizes, for its figures
+NOTES: list[str] = []  # what was left out, and why
 
 
 def show(name: str, **columns: Any) -> None:
     """One line of a benchmark's output."""
-    LINES.append({"what": name, **{key: value if isinstance(value, str | int | float) else str(value) for key, value in columns.items()}})
-    shown = {key.replace("_", " "): f"{value:.5g}" if isinstance(value, float) else value for key, value in columns.items()}
+    line = {key: plain(value) for key, value in columns.items()}
+    LINES.append({"what": name, **line})
+    shown = {key.replace("_", " "): f"{value:.5g}" if isinstance(value, float) else value for key, value in line.items()}
     print(f"{name}: " + "  ".join(f"{key} {value}" for key, value in shown.items()), flush=True)
+
+
+def keep_curve(what: str, axis: str, **points: Sequence[float]) -> None:
+    """Costs against one sort of size, drawn on the page of results."""
+    CURVES.append({"what": what, "axis": axis, **{name: [plain(value) for value in values] for name, values in points.items()}})
+
+
+def leave_out(what: str, reason: str) -> None:
+    """Say on the screen and on the page that something was not measured, and why."""
+    NOTES.append(f"{what}: {reason}")
+    print(f"{what}: {reason}", flush=True)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; what is not a finite number is a word.
+
+    >>> plain(np.float32(0.5)), plain(float("nan")), plain(True), plain(torch.tensor(2))
+    (0.5, 'nan', True, 2)
+    """
+    value = value.item() if isinstance(value, np.generic | torch.Tensor) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 def mnist_like(rows: int, generator: torch.Generator) -> torch.Tensor:
@@ -47,6 +82,20 @@ def mnist_like(rows: int, generator: torch.Generator) -> torch.Tensor:
     return (torch.rand(rows, 784, generator=generator) < 0.2).float()
 
 
+def about() -> dict[str, str]:
+    """Processor, threads and versions."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    where = {"processor": _processor(), "cores": str(cores), "threads": str(torch.get_num_threads()), "system": platform.system()}
+    return {**where, "python": platform.python_version(), "partita": partita.__version__, **{name: version(name) for name in PACKAGES}}
+
+
 def machine() -> str:
-    """Threads and versions, as a line."""
-    return f"torch {torch.__version__}, numpy {np.__version__}, {torch.get_num_threads()} threads"
+    """The same, as a line."""
+    return ", ".join(f"{key} {value}" for key, value in about().items())
+
+
+def _processor() -> str:
+    listed = Path("/proc/cpuinfo")
+    lines = listed.read_text().splitlines() if listed.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

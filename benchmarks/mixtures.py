@@ -13,7 +13,7 @@ from sklearn.impute import KNNImputer
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
-from harness import machine, show, side_by_side
+from harness import leave_out, machine, show, side_by_side
 from partita.data import Rows
 from partita.estimators import MixtureDensity, MixturePPCADensity, PPCADensity
 from partita.models import Mixture
@@ -75,7 +75,7 @@ def old_faithful() -> None:
     try:
         x = load("mixtures/mixtures:faithful").train.array
     except Exception as error:  # the data are optional here
-        print(f"Old Faithful: skipped ({error})")
+        leave_out("Old Faithful", f"set PARTITA_DATA to the folder that holds mixtures ({type(error).__name__})")
         return
     for K, covariance, known in ((3, "tied", -1126.32), (2, "full", -1130.26)):
         model = MixtureDensity(K, covariance=covariance, n_init=8, tol=1e-9, random_state=0).fit(x)

@@ -1,90 +1,131 @@
 """``make bench``: run every benchmark of this folder, or those named: ``python benchmarks/run.py pcd_step imports``.
 
-A benchmark is a file with a function ``run``; one that takes about a minute says so (``QUICK = True``), and ``--quick`` runs only those.
-One that reads real data says which (``DATA = "mnist"``); it is skipped, with a line that says so, where ``$PARTITA_DATA`` is not set.
+A benchmark is a file with a function ``run``; one that takes about a minute says so (``QUICK = True``), and ``--quick`` runs only those. A
+``run`` that takes ``quick`` is told. One that reads real data says which (``DATA = "mnist"``); it is skipped, with a line that says so,
+where ``$PARTITA_DATA`` is not set. One that fails leaves the others to run, and is named at the end.
 
-What was shown goes to ``results.json`` beside this file, one entry for each benchmark. ``--check`` (``make bench-check``) leaves that file
-as it is and ends with an error where a ratio is worse than the recorded one by more than a quarter.
+What was shown goes to ``results.json`` beside this file, one record for each benchmark, and from there to the page ``results.html``; a run
+in which something was left out, or a shorter one, does not replace a fuller record.
+``--check`` leaves both as they are and ends with an error where a ratio is worse than the recorded one by more than a quarter, twice.
 """
 
 import importlib
-import json
+import inspect
 import os
 import sys
+import time
+import traceback
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import torch
+
 import harness
+import page
+import records
+from ratios import regressions
+from records import FOLDER, QUICKLY, Record
 
-FOLDER = Path(__file__).parent
-TOOLS = ("run", "harness")
-RESULTS = FOLDER / "results.json"
-LARGER_IS_BETTER = ("times_as_fast", "times_faster", "times_faster_than_attention")
-SMALLER_IS_BETTER = ("ratio", "ratio_to_plain_fft")
-SLACK = 1.25  # by how much a ratio may be worse than the recorded one: they vary by a tenth or so between runs
-
-Lines = list[dict[str, Any]]
+OPTIONS = ("--quick", "--check")
 
 
-def names() -> list[str]:
-    """Every benchmark in the folder."""
-    return sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in TOOLS)
+def names(folder: Path = FOLDER) -> list[str]:
+    """Every benchmark in a folder."""
+    return sorted(file.stem for file in folder.glob("*.py") if "\ndef run(" in file.read_text(encoding="utf-8"))
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str], folder: Path = FOLDER) -> None:
     """Run benchmarks by name, and record or check what they show."""
-    chosen = [name for name in arguments if not name.startswith("--")]
-    for name in chosen:
-        if name not in names():
-            sys.exit(f"benchmarks: name must be one of {', '.join(names())}; got {name!r}.")
-    recorded = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    chosen = _chosen(arguments, names(folder))
+    quick, check = (option in arguments for option in OPTIONS)
+    results = folder / records.RESULTS.name
+    known = records.read(results)
+    if check and not known:
+        sys.exit("benchmarks: nothing is recorded to check against; run make bench first.")
     print(harness.machine())
-    worse = []
-    for name in chosen or names():
-        lines = _run(name, quick="--quick" in arguments)
-        if lines is None:
-            continue
-        if "--check" in arguments:
-            worse += regressions(name, lines, recorded.get(name, {}).get("lines", []))
-        else:
-            recorded[name] = {"machine": harness.machine(), "lines": lines}
-            RESULTS.write_text(json.dumps(recorded, indent=1) + "\n")
-    if worse:
-        sys.exit("benchmarks: worse than recorded:\n" + "\n".join(worse))
+    failed, worse = [], []
+    for name in chosen:
+        try:
+            if check:
+                worse += _worse(name, known.get(name, Record([])), quick)
+            elif record := _run(name, quick):
+                _keep(name, record, results)
+        except (Exception, SystemExit):
+            traceback.print_exc()
+            failed.append(name)
+    if not check:
+        _make_page(results)
+    if failed or worse:
+        sys.exit("\n".join([*(f"benchmarks: {name} failed; see its error above" for name in failed), *worse]))
 
 
-def _run(name: str, quick: bool) -> Lines | None:
-    """What one benchmark showed; None where it was left out."""
+def _chosen(arguments: list[str], there: list[str]) -> list[str]:
+    """The benchmarks named, or all."""
+    for word in arguments:
+        if word not in (*OPTIONS, *there):
+            sys.exit(f"benchmarks: name must be one of {', '.join(there)}, or {' or '.join(OPTIONS)}; got {word!r}.")
+    return [word for word in arguments if word not in OPTIONS] or there
+
+
+def _keep(name: str, record: Record, results: Path) -> None:
+    """Into the file, as it is by now: a run in another environment may have written to it. A fuller record is not replaced."""
+    known = records.read(results)
+    if name in known and known[name].fullness > record.fullness:
+        print(f"{name}: the fuller record of {known[name].date or 'an earlier run'} stays")
+    else:
+        records.write({**known, name: record}, results)
+
+
+def _make_page(results: Path) -> None:
+    """From all that is recorded; an environment made for a peer may lack what pages need."""
+    try:
+        print(f"\npage: {page.write(records.read(results), results.with_name(page.PAGE.name))}")
+    except ImportError as error:
+        print(f"\npage: not made here ({error}); python benchmarks/page.py makes it where plotly and jinja2 are installed")
+
+
+def _run(name: str, quick: bool) -> Record | None:
+    """What one benchmark showed; None where it is not among the quick ones. It may set the number of threads for itself."""
     module = importlib.import_module(name)
     if quick and not getattr(module, "QUICK", False):
         return None
+    print(f"\n== {name} ==")
+    kept = (harness.LINES, harness.CURVES, harness.NOTES)
+    before, threads, started = [len(part) for part in kept], torch.get_num_threads(), time.perf_counter()
+    about: dict[str, Any] = {"title": (module.__doc__ or "").split("\n")[0], "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"}
+    told = {"quick": quick} if "quick" in inspect.signature(module.run).parameters else {}
+    try:
+        _carry_out(name, module, told)
+        about["about"] = harness.about()
+    finally:
+        torch.set_num_threads(threads)
+    lines, curves, notes = (part[start:] for part, start in zip(kept, before, strict=True))
+    command = f"python benchmarks/run.py {name}{QUICKLY * bool(quick and told)}"
+    return Record(lines, curves, notes, **about, command=command, seconds=round(time.perf_counter() - started, 1))
+
+
+def _carry_out(name: str, module: Any, told: dict[str, bool]) -> None:
+    """Call it, unless the data it reads are not at hand."""
     data = getattr(module, "DATA", None)
     if data and "PARTITA_DATA" not in os.environ:
-        print(f"{name}: skipped; set PARTITA_DATA to the folder that holds {data}")
-        return None
-    print(f"\n== {name} ==")
-    before = len(harness.LINES)
-    module.run()
-    return harness.LINES[before:]
+        harness.leave_out(name, f"skipped; set PARTITA_DATA to the folder that holds {data}")
+    else:
+        module.run(**told)
 
 
-def regressions(name: str, lines: Lines, recorded: Lines) -> list[str]:
-    """Ratios that are worse than those recorded under the same words, one sentence each.
-
-    >>> regressions("x", [{"what": "a", "ratio": 1.5}], [{"what": "a", "ratio": 1.0}])
-    ['x, a: ratio 1.5, recorded 1']
-    """
-    known = {line["what"]: line for line in recorded}
-    found = []
-    for line in lines:
-        for key in (*LARGER_IS_BETTER, *SMALLER_IS_BETTER):
-            if key in line and key in known.get(line["what"], {}):
-                now, then = line[key], known[line["what"]][key]
-                if (then / now if key in LARGER_IS_BETTER else now / then) > SLACK:
-                    found.append(f"{name}, {line['what']}: {key.replace('_', ' ')} {now:.3g}, recorded {then:.3g}")
-    return found
+def _worse(name: str, recorded: Record, quick: bool) -> list[str]:
+    """Sentences about what is worse than recorded, in two runs: one may be disturbed by other work on the machine."""
+    record = _run(name, quick)
+    found = regressions(record.lines, recorded.lines) if record else {}
+    if found:
+        print(f"{name}: worse than recorded, so once more", flush=True)
+        again = _run(name, quick)
+        still = regressions(again.lines, recorded.lines) if again else {}
+        found = {key: sentence for key, sentence in still.items() if key in found}
+    return [f"benchmarks: worse than recorded: {name}, {sentence}" for sentence in found.values()]
 
 
 if __name__ == "__main__":

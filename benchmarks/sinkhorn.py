@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from harness import seconds, show, side_by_side
+from harness import leave_out, seconds, show, side_by_side
 from partita.divergences.transport import cost_matrix, exact_transport, sinkhorn
 
 QUICK = True
@@ -58,7 +58,7 @@ def run() -> None:
     """Print times, ratios and peak memory."""
     c = problem(1000)
     if find_spec("ot") is None:
-        print("POT: not installed here")
+        leave_out("POT", "not installed here")
         made = sinkhorn(c, epsilon=EPSILON, tolerance=1e-3, iterations=ITERATIONS).iterations
         spent = min(seconds(lambda: sinkhorn(c, epsilon=EPSILON, tolerance=1e-3, iterations=ITERATIONS)) for _ in range(5))
         show("Sinkhorn n 1000", milliseconds=1e3 * spent / made, target="at most 4 ms")

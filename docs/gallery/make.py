@@ -13,17 +13,23 @@ from plotly import graph_objects
 from plotly.subplots import make_subplots
 
 import partita
+from partita.cli import lab_memory, lab_no_free_lunch
 from partita.data import load
-from partita.estimators import RBMDensity
+from partita.data.toys import checkerboard, eight_gaussians
+from partita.estimators import DirichletProcessMixture, FlowDensity, RBMDensity
 from partita.evaluators import AIS, Enumeration, Sandwich
 from partita.gradients.laboratory import all_estimators, bits, measure
-from partita.models import RBM
+from partita.models import RBM, Ising, torus
+from partita.models.energy.kaufman import torus_energy
 from partita.objectives import PCD
+from partita.probes.memory import memory as probe
+from partita.probes.no_free_lunch import no_free_lunch as enumerate_targets
 from partita.samplers import Gibbs
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 900, 420
-BLUE, RED, GREY = "#4477AA", "#EE6677", "#999999"
+BLUE, RED, GREEN, YELLOW, CYAN, PURPLE, GREY = "#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#999999"
+COLOURS = (BLUE, RED, GREEN, YELLOW, CYAN, PURPLE)
 GREYS = [[0, "#ffffff"], [1, "#22313f"]]
 
 
@@ -71,6 +77,90 @@ def gradients() -> Any:
     return figure.update_layout(width=800, height=420, margin={"l": 130})
 
 
+def flows() -> Any:
+    """Draws of two laws of the plane, and the densities that spline flows learned from them."""
+    g = torch.Generator().manual_seed(0)
+    figure = make_subplots(1, 4, subplot_titles=["data", "spline flow", "data", "spline flow"], horizontal_spacing=0.02)
+    line = np.linspace(-4.5, 4.5, 220)
+    grid = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2).astype(np.float32)
+    for column, draw in ((1, eight_gaussians), (3, checkerboard)):
+        x = draw(20_000, generator=g).numpy()
+        density = FlowDensity(8, "spline", n_hidden=64, epochs=40, random_state=0).fit(x)
+        look = {"mode": "markers", "marker": {"size": 2, "color": BLUE, "opacity": 0.4}, "showlegend": False}
+        figure.add_scatter(x=x[:3000, 0], y=x[:3000, 1], **look, row=1, col=column)
+        heights = np.exp(density.score_samples(grid)).reshape(220, 220)
+        figure.add_heatmap(x=line, y=line, z=heights, colorscale=GREYS, showscale=False, row=1, col=column + 1)
+    return bare(figure).update_yaxes(range=[-4.5, 4.5]).update_xaxes(range=[-4.5, 4.5]).update_layout(width=1100, height=310)
+
+
+def clusters() -> Any:
+    """Points that a Dirichlet process mixture sorted, and what it believes of their number."""
+    g = np.random.default_rng(0)
+    centres = np.array([[-3, 0], [-1, 3], [2, 2.5], [3, -1], [0, -2.5]])
+    x = np.concatenate([c + g.normal(size=(n, 2)) @ g.normal(0, 0.5, (2, 2)) for c, n in zip(centres, (150, 60, 90, 40, 15), strict=True)])
+    found = DirichletProcessMixture(random_state=0).fit(x)
+    titles = ["the partition nearest to all that were drawn", "number of clusters"]
+    figure = make_subplots(1, 2, subplot_titles=titles, column_widths=[0.6, 0.4])
+    for label in np.unique(found.labels_):
+        part, look = x[found.labels_ == label], {"color": COLOURS[label % len(COLOURS)], "size": 6}
+        figure.add_scatter(x=part[:, 0], y=part[:, 1], mode="markers", marker=look, showlegend=False, row=1, col=1)
+    likely = found.cluster_count_probs_
+    shown = slice(0, int(np.flatnonzero(likely > 1e-3).max()) + 2)
+    figure.add_bar(x=np.arange(len(likely))[shown], y=likely[shown], marker_color=BLUE, showlegend=False, row=1, col=2)
+    return figure.update_yaxes(title="probability", row=1, col=2).update_xaxes(dtick=1, row=1, col=2)
+
+
+def lattice() -> Any:
+    """A torus of spins below, near and above its critical temperature, and the energy of chains on Kaufman's exact curve."""
+    side, couplings, g = 96, (0.36, 0.4407, 0.5), torch.Generator().manual_seed(3)
+    titles = [*(f"coupling {K:g}" for K in couplings), "energy of a spin"]
+    figure = make_subplots(1, 4, subplot_titles=titles, horizontal_spacing=0.03, column_widths=[0.22, 0.22, 0.22, 0.34])
+    for column, K in enumerate(couplings, 1):
+        spins = spun(side, K, 3000, 1, g)[0]
+        figure.add_heatmap(z=spins.reshape(side, side), colorscale=GREYS, showscale=False, row=1, col=column)
+    bare(figure)
+    line, points = np.linspace(0.1, 0.7, 61), np.linspace(0.15, 0.65, 11)
+    exact = [torus_energy(32, 32, K) / (K * 32**2) for K in line]
+    found = [spin_energy(32, K, g) for K in points]
+    figure.add_scatter(x=line, y=exact, line={"color": GREY}, name="Kaufman", row=1, col=4)
+    figure.add_scatter(x=points, y=found, mode="markers", marker={"color": RED, "size": 8}, name="64 chains", row=1, col=4)
+    figure.update_xaxes(visible=True, title="coupling", row=1, col=4).update_yaxes(visible=True, scaleanchor=None, row=1, col=4)
+    return figure.update_layout(width=1150, height=320, legend={"x": 0.84, "y": 0.95})
+
+
+def memory() -> Any:
+    """How far back four kinds of layers look at their first weights: the slope of the output in the input, by distance."""
+    g = torch.Generator().manual_seed(0)
+    u = torch.randn(8, 512, 32, dtype=torch.float64, generator=g)
+    figure = graph_objects.Figure()
+    for (name, layer), colour in zip(lab_memory.layers(32, g).items(), COLOURS, strict=False):
+        m = probe(layer.double(), u)
+        figure.add_scatter(y=m.size.where(m.size > m.tolerance, torch.nan).tolist(), name=name, line={"color": colour})
+    figure.update_xaxes(title="distance, steps")
+    return figure.update_yaxes(type="log", exponentformat="power", title="slope")
+
+
+def no_free_lunch() -> Any:
+    """Six learners on every target of a grid: errors differ target by target, and no average does."""
+    domain = np.stack(np.meshgrid(np.arange(3), np.arange(3)), -1).reshape(-1, 2)
+    lunch = enumerate_targets(lab_no_free_lunch.learners(), domain, [0, 2, 4, 7])
+    return lab_no_free_lunch.figure(lunch).update_layout(height=640, margin={"l": 170})
+
+
+def spun(side: int, coupling: float, sweeps: int, chains: int, generator: torch.Generator) -> torch.Tensor:
+    """Spins of a torus after some sweeps from an ordered start, ``(chains, side^2)``."""
+    model = Ising(side * side, edges=torus(side, side), couplings=coupling, generator=generator)
+    sampler = Gibbs(sweeps, "colours")
+    state = sampler.init(model, torch.ones(chains, side * side), generator=generator)
+    return sampler.step(model, state, generator=generator)[0].x
+
+
+def spin_energy(side: int, coupling: float, generator: torch.Generator) -> float:
+    """Mean of -s s' over the bonds, for each spin."""
+    s = spun(side, coupling, 1000, 64, generator).view(-1, side, side)
+    return -float((s * s.roll(1, 1) + s * s.roll(1, 2)).mean())
+
+
 def tiles(rows: np.ndarray, across: int = 8) -> np.ndarray:
     """Rows of 64 numbers as pictures of 8 x 8, side by side with gaps."""
     pictures = np.pad(rows.reshape(-1, 8, 8), ((0, 0), (0, 1), (0, 1)), constant_values=np.nan)
@@ -104,7 +194,8 @@ def photograph(figure: Any, path: Path) -> None:
         browser.close()
 
 
-FIGURES: dict[str, Callable[[], Any]] = {made.__name__: made for made in (annealing, filters, gradients)}
+DRAWN = (annealing, filters, gradients, flows, clusters, lattice, memory, no_free_lunch)
+FIGURES: dict[str, Callable[[], Any]] = {made.__name__: made for made in DRAWN}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or FIGURES:

@@ -114,7 +114,8 @@ def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
     assert "evaluator must be one of 'auto'" in sentence(call("evaluate", "run", "--evaluator", "guess"))
     assert "RUN must be a folder with a config.json" in sentence(call("evaluate", "nowhere", "digits"))
     assert "sample: -n must be a whole number of at least 1; got 0." in sentence(call("sample", "run", "-n", "0"))
-    assert "--out must end in one of .csv .parquet .npy .npz; got draws.xls." in sentence(call("sample", "run", "--out", "draws.xls"))
+    said = sentence(call("sample", "run", "--out", "draws.xls"))
+    assert "--out must end in one of .csv .parquet .arrow .feather .npy .npz; got draws.xls." in said
     assert "must have rows that are images" in sentence(call("sample", "run", "--png", "p.png"))
     assert "burn_in must be a whole number of at least 0; got -1" in sentence(call("sample", "run", "--burn-in", "-1"))
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.cli.leaderboard import COLUMNS, Watch, fitting
+from partita.cli.leaderboard import COLUMNS, Board, Watch, fitting
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity
-from partita.training import bake_off
-from partita.training.bake_off import Contender, Entry
+from partita.training import contest
+from partita.training.entries import Contender, Entry
 from partita.training.families import FAMILIES
 from partita.training.session import Session
 
@@ -56,7 +56,7 @@ def test_numbers_are_those_of_fit(call: Any, table: Path, name: str, more: tuple
 
 
 def test_a_family_that_fails_is_a_line_and_the_others_finish(call: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = bake_off.fit
+    own = contest.fit
 
     def fit(model: Any, *more: Any, **options: Any) -> Any:
         if type(model).__name__ == "RBM":
@@ -65,7 +65,7 @@ def test_a_family_that_fails_is_a_line_and_the_others_finish(call: Any, table: P
             raise RuntimeError("linalg.cholesky: the input is not positive-definite\nmore")
         return own(model, *more, **options)
 
-    monkeypatch.setattr(bake_off, "fit", fit)
+    monkeypatch.setattr(contest, "fit", fit)
     result = call("compare", table, *QUICK, "--quiet", "--out", "board")
     assert result.exit_code == 0
     assert "rbm: fit: the loss of 'model' must stay finite." in result.output
@@ -76,7 +76,7 @@ def test_a_family_that_fails_is_a_line_and_the_others_finish(call: Any, table: P
 
 def test_an_interrupted_comparison_goes_on_bit_for_bit(call: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of the second of three: the first is not fitted again, the second goes on, and all ends as if never stopped."""
-    advance, own, fitted = Session.advance, bake_off.fit, []
+    advance, own, fitted = Session.advance, contest.fit, []
 
     def interrupted(self: Session) -> Any:
         if self.step == 4 and type(self.bare).__name__ == "RBM":
@@ -91,7 +91,7 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(call: Any, table: Path, m
         return own(model, *more, **options)
 
     assert call("compare", table, *QUICK, "--quiet", "--out", "whole").exit_code == 0
-    monkeypatch.setattr(bake_off, "fit", fit)
+    monkeypatch.setattr(contest, "fit", fit)
     with monkeypatch.context() as patch:
         patch.setattr(Session, "advance", interrupted)
         result = call("compare", table, *QUICK, "--quiet", "--out", "board")
@@ -139,14 +139,15 @@ def test_slips_are_named_before_any_work(call: Any, table: Path, arguments: list
 
 def test_options_that_do_not_go_together(call: Any, table: Path) -> None:
     assert call("compare").exit_code == call("compare", table, "--models", "rbm", "--model", "rbm").exit_code == 2
-    assert call("compare", table, "--resume", "board").exit_code == call("compare", table, "--png", "a.png").exit_code == 2
+    assert call("compare", table, "--resume", "board").exit_code == 2
+    assert call("compare", table, "--model", "rbm", "--column", "a=real").exit_code == 2
     result = call("compare", "--resume", "nowhere")
     assert result.exit_code == 1 and "found no comparison.json in nowhere" in result.stderr
 
 
 def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     contenders = [Contender(name, FAMILIES[name]) for name in ("rbm", "vae", "belief")]
-    watch = Watch(contenders, 5, talk=False)
+    watch = Watch(contenders, Board("title", width=5), talk=False)
     watch.done(Entry("rbm", Quantity(-3.0, n=2, details={"rows": np.array([-2.0, -4.0])}), 1.0))
     watch.begin(contenders[1])
     monkeypatch.setenv("COLUMNS", "200")
@@ -156,3 +157,64 @@ def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPa
     assert fitting(lines)[0] == COLUMNS
     monkeypatch.setenv("COLUMNS", "80")
     assert fitting(lines)[0] == [name for name in COLUMNS if name not in ("± rows", "parameters", "verdict", "bits/dim", "interval")]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "words.txt"
+    words = np.random.default_rng(0).choice(["abra", "cadabra", "hokus"], 300)
+    path.write_text("\n".join(" ".join(line) for line in np.array_split(words, 47)))  # lines of different lengths
+    return path
+
+
+TINY = [word for name in ("hyena", "lstm") for pair in ("width=8", "layers=1") for word in ("--set", f"{name}.{pair}")]
+
+
+def test_text_is_compared_by_the_models_of_sequences(call: Any, text: Path) -> None:
+    """On the same windows of the same text, each as ``partita fit`` would; bits are counted by character."""
+    words = ("compare", text, "--models", "hyena,lstm", *TINY, "--set", "length=16", "--set", "steps=6", "--out", "board")
+    board = json.loads(call(*words, "--json").stdout)
+    assert {line["name"] for line in board["entries"]} == {"hyena", "lstm"} and "test sequences of at most 16 steps" in board["title"]
+    for line in board["entries"]:
+        q, name = line["log_likelihood"], line["name"]
+        assert q["kind"] == "exact" and line["bits_per_dimension"]["value"] == pytest.approx(-q["details"]["per_step"] / np.log(2))
+        alone = call("fit", name, text, "--set", "width=8", "--set", "layers=1", "--set", "length=16", "--set", "steps=6", "--set",
+                     "patience=5", "--json")  # fmt: skip
+        assert json.loads(alone.stdout)["log_likelihood"] == q
+        assert json.loads(call("evaluate", f"board/{name}", "--json").stdout)["value"] == q["value"]
+    page = Path("board/report.html").read_text()
+    assert "Leaderboard" in page and "Draws of lstm" in page and "This part could not be made" not in page
+    assert board["entries"][1]["tied"] is not None
+
+
+def test_a_table_with_an_ending_of_text_is_a_table(call: Any, tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "table.txt", np.random.default_rng(0).normal(size=(60, 2)))
+    board = json.loads(call("compare", tmp_path / "table.txt", "--models", "ppca", "--json", "--no-report").stdout)
+    assert "12 test rows, 2 columns" in board["title"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--models", "rbm"], "at least one family can be compared on; got none (rbm: it takes tables, and these are sequences)."),
+        (["--set", "hyena.length=8"], "--set length must be the same for all, who are scored on the same steps; got 'hyena.length=8'."),
+        (["--set", "length=100000"], "must have at least 100000 steps to learn from"),
+    ],
+)
+def test_slips_about_sequences_are_named(call: Any, text: Path, arguments: list[str], words: str) -> None:
+    result = call("compare", text, *arguments)
+    assert result.exit_code == 1 and words in result.stderr
+    assert not Path("runs").exists()
+
+
+def test_how_text_is_read_is_no_setting_of_a_table(call: Any, table: Path) -> None:
+    result = call("compare", table, "--set", "length=8")
+    assert result.exit_code == 1 and "compare: --set length must go with text or other sequences; got the table" in result.stderr
+
+
+def test_a_column_of_numbers_is_a_series_where_models_of_sequences_are_named(call: Any, tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "wave.csv", np.sin(np.arange(600) / 5), header="level", comments="")
+    words = ("compare", tmp_path / "wave.csv", "--models", "hyena,vrnn", *TINY[:4], "--set", "vrnn.hidden=8", "--set", "length=16")
+    board = json.loads(call(*words, "--set", "steps=4", "--json", "--no-report").stdout)
+    assert {line["log_likelihood"]["kind"] for line in board["entries"]} == {"exact", "lower"}
+    assert "test sequences of at most 16 steps" in board["title"]

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
-from partita.cli import compare_families, demo
+from partita.cli import demo
+from partita.cli.asked import sort_pairs
 from partita.data import load
 from partita.training.contenders import contenders_by_family
 
 
 def test_the_demo_compares_at_least_eight_families_and_leaves_none_out() -> None:
-    settings, options, of_data = compare_families.sort_pairs(demo.SETTINGS)
-    found, left_out = contenders_by_family(demo.MODELS, settings, load(demo.DATA))
-    assert len(found) == len(set(demo.MODELS)) >= 8 and not left_out and not options and not of_data
+    said = sort_pairs(demo.SETTINGS)
+    found, left_out = contenders_by_family(demo.MODELS, said.families, load(demo.DATA))
+    assert len(found) == len(set(demo.MODELS)) >= 8 and not left_out and not said.fit and not said.data and not said.reading
     assert demo.MINUTES <= 4
 
 

@@ -89,6 +89,7 @@ def test_resuming_and_bad_files(table: tuple[Path, np.ndarray], tmp_path: Path) 
     path, _ = table
     invoke("fit", "mixture", path, "--out", tmp_path / "run", "--set", "components=2", "--quiet")
     assert "Converged" in invoke("fit", "--resume", tmp_path / "run", "--quiet")
-    assert "impute: --out must end in one of .csv .parquet .npy .npz" in invoke("impute", tmp_path / "run", path, "--out", "x.png", code=1)
+    said = invoke("impute", tmp_path / "run", path, "--out", "x.png", code=1)
+    assert "impute: --out must end in one of .csv .parquet .arrow .feather .npy .npz" in said
     assert "how must be one of 'auto', 'mean', 'mode', 'draw'" in invoke("impute", tmp_path / "run", path, "--how", "guess", code=1)
     assert "must be a file" in invoke("impute", tmp_path / "run", tmp_path / "none.csv", code=1)

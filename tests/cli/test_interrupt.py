@@ -1,5 +1,7 @@
 """Ctrl-C saves and says how to go on; a resumed run ends bit for bit like one never stopped; ``--help`` stays light."""
 
+import copy
+import json
 import os
 import subprocess
 import sys
@@ -61,6 +63,57 @@ def test_a_finished_run_is_scored_again_not_trained_again(call: Any) -> None:
     result = call("fit", "--resume", "run")
     assert result.exit_code == 0 and "Finished after 4 steps." in result.output
     assert Path("run/checkpoints/last.safetensors").stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc/self/task").exists(), reason="processes are forked in another way there")
+def test_whatever_is_killed_ends_as_if_never_struck() -> None:
+    """Some of the strikes of ``benchmarks/kills.py``, which has a hundred: fits, an evaluation and a comparison, by random signals."""
+    kills = Path(__file__).parents[2] / "benchmarks" / "kills.py"
+    few = {**os.environ, "KILLS": "8"}
+    done = subprocess.run([sys.executable, str(kills)], env=few, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("identical yes") == 5
+
+
+def damaged(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def test_a_damaged_save_is_told_and_the_one_before_it_used(call: Any) -> None:
+    assert call(*FIT, "whole").exit_code == call(*FIT, "run").exit_code == 0
+    Path("run/checkpoints/model.safetensors").unlink()
+    damaged(Path("run/checkpoints/last.safetensors"))
+    result = call("fit", "--resume", "run", "--quiet")
+    assert result.exit_code == 0
+    assert "Caution: load: run/checkpoints/last.safetensors must be a whole partita checkpoint" in result.stderr
+    assert "The save before it is used." in result.stderr
+    for name in ("last", "model"):
+        assert equal(*(checkpoint.load(Path(run, "checkpoints", f"{name}.safetensors")) for run in ("run", "whole")))
+
+
+def test_damaged_weights_of_a_finished_run_are_made_again(call: Any) -> None:
+    assert call(*FIT, "run").exit_code == 0
+    model = Path("run/checkpoints/model.safetensors")
+    before = copy.deepcopy(checkpoint.load(model))  # what is loaded may still be the file
+    damaged(model)
+    result = call("fit", "--resume", "run", "--quiet")
+    assert result.exit_code == 0 and "It is made again from the last save." in result.stderr
+    assert equal(checkpoint.load(model), before)
+
+
+def test_a_comparison_makes_damaged_scores_and_weights_again(call: Any) -> None:
+    sizes = ("--set", "mixture.components=2", "--set", "rbm.hidden=3", "--epochs", "5")
+    words = ("compare", "bars-and-stripes", "--models", "mixture,rbm", *sizes)
+    assert call(*words, "--quiet", "--no-report", "--out", "board").exit_code == 0
+    before = json.loads(Path("board/leaderboard.json").read_text())["entries"]
+    damaged(Path("board/rbm/score.safetensors"))
+    damaged(Path("board/rbm/checkpoints/model.safetensors"))
+    told = partita.core.errors.PartitaWarning
+    with pytest.warns(told, match="It is scored again"), pytest.warns(told, match="It is made again from the last save"):
+        assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
+    after = json.loads(Path("board/leaderboard.json").read_text())["entries"]
+    assert [(line["name"], line["log_likelihood"]) for line in after] == [(line["name"], line["log_likelihood"]) for line in before]
 
 
 def test_help_and_version_do_not_import_torch() -> None:

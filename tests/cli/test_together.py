@@ -36,10 +36,37 @@ def test_wrong_input_is_said_once(tmp_path: Path) -> None:
     assert done.stderr.strip().splitlines() == ["Error: PCD: chains must be a multiple of the 2 processes; got 127."]
 
 
+ONE_FAILS = """
+import sys
+from partita.cli import main
+from partita.core import processes
+from partita.core.errors import DataError
+from partita.training.session import Session
+advance = Session.advance
+def fails(self):
+    if self.step == 3 and processes.current().rank == 1:
+        raise DataError("batch: row 7 must be readable here; got none. Restore the file.")
+    return advance(self)
+Session.advance = fails
+main()
+"""
+
+
+def test_what_only_one_process_meets_is_said_by_the_one_that_leads(tmp_path: Path) -> None:
+    (tmp_path / "one_fails.py").write_text(ONE_FAILS)
+    done = ran([sys.executable, "one_fails.py", *FIT[3:], "--epochs", "50", "--out", "run"], tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines() == [
+        "Error: fit: process 1 of 2 ended: batch: row 7 must be readable here; got none. Restore the file. "
+        "The last save is in run. Go on with: partita fit --resume run"
+    ]
+    assert len(checkpoint.load(tmp_path / "run" / "checkpoints" / "last.safetensors")["processes"]) == 2
+
+
 def test_a_lost_process_ends_the_run_with_a_sentence_and_leaves_it_resumable(tmp_path: Path) -> None:
     running = subprocess.Popen([*FIT, "--epochs", "1000000", "--out", "run"], cwd=tmp_path, env=ALONE, stderr=subprocess.PIPE, text=True)
     saved, until = tmp_path / "run" / "checkpoints" / "last.safetensors", time.monotonic() + 120
-    while not saved.exists() and time.monotonic() < until:
+    while not (tmp_path / "run" / "config.json").exists() and time.monotonic() < until:
         time.sleep(0.2)
     follower = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()[0]
     os.kill(int(follower), signal.SIGKILL)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from partita.core.errors import DataError
-from partita.data import load, parquet, read
+from partita.data import columnar, load, on_disk, read
 from partita.data.on_disk import OnDisk
 
 
@@ -119,8 +119,8 @@ def test_csv_that_is_no_text_is_damaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("in_memory", [1 << 30, 0])
 def test_parquet_round_trips_also_through_a_file_on_disk(tmp_path: Path, in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "IN_MEMORY", in_memory)
-    monkeypatch.setattr(parquet, "PIECE", 7)
+    monkeypatch.setattr(on_disk, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(columnar, "PIECE", 7)
     frame = pd.DataFrame({"a": np.arange(20), "b": np.arange(20) / 8, "c": np.arange(20) % 2 == 0})
     frame.to_parquet(tmp_path / "x.parquet")
     splits = read(tmp_path / "x.parquet")

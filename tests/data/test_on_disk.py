@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from partita.core.errors import DataError
-from partita.data import Rows, files, mixed, parquet
+from partita.data import Rows, columnar, files, on_disk
 from partita.data.on_disk import OnDisk
 
 
@@ -50,7 +50,7 @@ def test_other_layouts_are_left_to_a_memory_map(array: np.ndarray, tmp_path: Pat
 
 
 def test_large_files_stay_on_disk_and_a_short_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "IN_MEMORY", 1000)
+    monkeypatch.setattr(on_disk, "IN_MEMORY", 1000)
     np.save(tmp_path / "x.npy", np.ones((100, 4)))
     assert isinstance(files.read(tmp_path / "x.npy").train, OnDisk)
     (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-8])
@@ -63,9 +63,8 @@ def test_a_large_parquet_file_goes_to_a_temporary_file(tmp_path: Path, monkeypat
     frame = pandas.DataFrame({"a": np.arange(1000), "b": np.r_[np.nan, np.linspace(0, 1, 999)]})
     frame.to_parquet(tmp_path / "x.parquet")
     small = files.read(tmp_path / "x.parquet").train
-    for module in (parquet, mixed):
-        monkeypatch.setattr(module, "IN_MEMORY", 1000)
-    monkeypatch.setattr(parquet, "PIECE", 300)
+    monkeypatch.setattr(on_disk, "IN_MEMORY", 1000)
+    monkeypatch.setattr(columnar, "PIECE", 300)
     large = files.read(tmp_path / "x.parquet").train
     assert isinstance(large, OnDisk)
     np.testing.assert_array_equal(large[:], small)
@@ -76,12 +75,12 @@ import resource, sys
 import torch
 torch.set_num_threads(1)
 import partita
-from partita.data import files, Rows
+from partita.data import files, on_disk, Rows
 from partita.evaluators import likelihood
 from partita.models import {model}
 from partita.training.start import one_process
 one_process()  # imports all there is to import before the limit
-files.IN_MEMORY, likelihood.CELLS_AT_ONCE = 1 << 20, 1 << 20
+on_disk.IN_MEMORY, likelihood.CELLS_AT_ONCE = 1 << 20, 1 << 20
 used = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (used + {room}, used + {room}))
 try:

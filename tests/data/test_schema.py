@@ -10,9 +10,10 @@ import pytest
 
 from partita.core.errors import DataError, InputError
 from partita.data import Schema, load, read
+from partita.data.copies import write_filled
 from partita.data.mixed import array_table, frame_table
 from partita.data.schema import Series, column_of, infer
-from partita.data.write import text, write_columns, write_filled
+from partita.data.write import text, write_columns
 
 KINDS = {"height": "real", "smokes": "binary", "visits": "count", "town": "category", "left": "binary"}
 

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from partita.core.errors import DataError, InputError
-from partita.data import Sequences
+from partita.core.orders import Spaced
+from partita.data import Sequences, on_disk
 from partita.data.corpus import Reading, load_sequences
 from partita.data.text import Alphabet, read_text
 
@@ -44,6 +46,31 @@ def test_a_memory_map_stays_on_disk(tmp_path: Path) -> None:
     assert isinstance(tokens, np.memmap) and alphabet.size == 256
     rows = Sequences.windows(tokens, 50)
     assert np.shares_memory(rows.stream, tokens)
+
+
+@pytest.mark.parametrize(("T", "L", "stride"), [(103, 8, 3), (104, 8, 8), (99, 8, None)])
+def test_very_many_windows_are_not_listed(T: int, L: int, stride: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = Sequences.windows(np.arange(T), L, stride=stride)
+    monkeypatch.setattr("partita.data.streams.MOST_LISTED", 5)
+    computed = Sequences.windows(np.arange(T), L, stride=stride)
+    assert isinstance(computed.starts, Spaced) and (len(computed), computed.steps) == (len(listed), listed.steps)
+    torch.testing.assert_close(computed.tensor(), listed.tensor(), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(computed.take([-1, 2]).tensor(), listed.take([-1, 2]).tensor(), rtol=0, atol=0, equal_nan=True)
+    np.testing.assert_array_equal(computed.mean(), listed.mean())
+
+
+@pytest.mark.parametrize("ending", [".npy", ".parquet", ".arrow"])
+def test_a_series_on_disk_stays_there(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(1000, 1))
+    path, frame = tmp_path / f"x{ending}", pd.DataFrame(x, columns=["level"])
+    {".npy": lambda: np.save(path, x), ".parquet": lambda: frame.to_parquet(path), ".arrow": lambda: frame.to_feather(path)}[ending]()
+    here = load_sequences(str(path), Reading(length=16))
+    monkeypatch.setattr(on_disk, "IN_MEMORY", 100)
+    there = load_sequences(str(path), Reading(length=16))
+    assert isinstance(there.train, Sequences) and isinstance(there.train.stream, on_disk.OnDisk)
+    for a, b in ((here.train, there.train), (here.valid, there.valid), (here.test, there.test)):
+        assert a is not None and b is not None
+        torch.testing.assert_close(b.tensor(), a.tensor(), rtol=0, atol=0, equal_nan=True)
 
 
 def test_text_goes_there_and_back(tmp_path: Path) -> None:

@@ -233,12 +233,21 @@ def test_draws_past_the_ends_of_a_logit_come_back_to_them(generator: torch.Gener
     """A flow that puts much mass there: its draws still have a density, in both precisions, and no nan."""
     for dtype in (torch.float32, torch.float64):
         flow = Flow(2, 2, widths=(4,), levels=4.0, generator=generator).to(dtype)
-        flow.chain[1].m.data.fill_(30.0)  # type: ignore[union-attr]
+        flow.chain[1].m.data.fill_(-30.0)  # type: ignore[union-attr]
         x = flow.draw(50, generator=generator)
         assert (x == 4).any() and torch.isfinite(flow.log_prob(x)).all()
         ends = Flow(1, 1, levels=256.0, alpha=1e-9, generator=generator).to(dtype).log_prob(x.new_tensor([[256.0], [0.0]]))
         assert ends[0].item() == pytest.approx(ends[1].item(), rel=1e-6)
     assert flow.verify(generator=generator).mass < 0.5  # what lies past the ends is lost, and said
+
+
+def test_outliers_do_not_run_away(generator: torch.Generator) -> None:
+    """One row in five hundred lies far out in every column, as in real tables."""
+    x = torch.randn(3000, 6, generator=generator)
+    x[::500] *= 60
+    flow = Flow(6, 8, widths=(64, 64), generator=generator)
+    run = partita.fit(flow, x, steps=120, batch_size=256, learning_rate=3e-3, generator=generator)
+    assert max(record["model"] for record in run.history) < 60 and torch.isfinite(flow.log_prob(x)).all()
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])

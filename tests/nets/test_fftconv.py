@@ -16,6 +16,7 @@ from partita.nets.fftconv import (
     circular_convolution,
     dft_matrix,
     fft_error_bound,
+    spectrum,
 )
 from partita.nets.short import depthwise_causal
 
@@ -103,6 +104,17 @@ def test_half_precision_is_rounded_once(generator: torch.Generator) -> None:
     y = causal_convolution(h.bfloat16(), u.bfloat16())
     assert y.dtype == torch.bfloat16
     torch.testing.assert_close(y.double(), causal_convolution(h.bfloat16().double(), u.bfloat16().double()), rtol=2**-8, atol=1e-5)
+
+
+@pytest.mark.parametrize("at_once", [1, 60, 200])
+def test_channels_taken_a_few_at_a_time_give_the_same(at_once: int, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    h, u = draw(generator, 5, 8).requires_grad_(), draw(generator, 2, 5, 9).requires_grad_()
+    whole = causal_convolution(h, u)
+    monkeypatch.setattr("partita.nets.transforms.AT_ONCE", at_once)
+    parts, kept = causal_convolution(h, u), causal_convolution(h, u, spectrum(h, 9))
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
+    torch.testing.assert_close(kept, whole, rtol=0, atol=1e-12)
+    assert torch.autograd.gradcheck(causal_convolution, (h, u))
 
 
 def test_gradients_pass(generator: torch.Generator) -> None:

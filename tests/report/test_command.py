@@ -56,17 +56,17 @@ def test_the_page_of_a_saved_run_and_of_a_comparison(points: Path, tmp_path: Pat
 
 
 def test_failures_and_ties_are_told(tmp_path: Path) -> None:
-    def line(name: str, low: float, high: float) -> dict[str, Any]:
+    def line(name: str, low: float, high: float, tied: bool | None = None) -> dict[str, Any]:
         score = {"value": (low + high) / 2, "low": low, "high": high, "kind": "estimate", "verdict": "tight", "se_data": 0.1}
-        return {"name": name, "log_likelihood": score, "seconds": 1.0, "problem": None}
+        return {"name": name, "log_likelihood": score, "seconds": 1.0, "problem": None, "tied": tied}
 
-    failed = {"name": "d", "log_likelihood": None, "seconds": 2.0, "problem": "fit: it diverged & left <nothing>."}
-    entries = [line("a", -3, -2), line("b", -2.5, -1.5), line("c", -9, -8), failed]
+    failed = {"name": "d", "log_likelihood": None, "seconds": 2.0, "problem": "fit: it diverged & left <nothing>.", "tied": None}
+    entries = [line("a", -3, -2, True), line("b", -2.5, -1.5), line("c", -9, -8, False), failed]
     board = {"title": "four", "entries": entries, "left_out": {"e": "too many"}}
-    (tmp_path / "compare.json").write_text(json.dumps(board))
+    (tmp_path / "leaderboard.json").write_text(json.dumps(board))
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
-    assert "Tied with b, as far as the computation can tell them apart: a." in text
+    assert "Tied with b, for the interval of the paired difference covers zero: a." in text
     assert "d: fit: it diverged &amp; left &lt;nothing&gt;." in text
     assert "Left out e: too many." in text
 
@@ -80,7 +80,7 @@ def test_differences_and_ties_of_the_leaderboard_come_first(tmp_path: Path) -> N
     (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "two", "entries": lines}))
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
-    assert "Tied with a, as far as the computation can tell them apart: b." in text
+    assert "Tied with a, for the interval of the paired difference covers zero: b." in text
     assert "behind the best" in text and "-0.250 (-0.500 to 0.010)" in text and "1,234" in text
 
 

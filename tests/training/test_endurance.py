@@ -12,9 +12,10 @@ import torch
 
 import partita
 from partita.core.errors import Diverged, InputError, PartitaWarning, RunError
-from partita.models import RBM
-from partita.objectives import PCD
+from partita.models import RBM, Mixture
+from partita.objectives import EM, PCD, ExactLikelihood
 from partita.training import checkpoint, loop
+from partita.training.history import History
 from partita.training.session import Session
 
 
@@ -26,6 +27,22 @@ def fitted(out: Path | None = None, **options: Any) -> partita.training.Run:
     g = torch.Generator().manual_seed(2)
     options = {"steps": 60, "batch_size": 20, "learning_rate": 0.1, "optimizer": "sgd", **options}
     return partita.fit(RBM(4, 3, generator=g), rows(), PCD(chains=8), out=out, generator=g, **options)
+
+
+class Killed(BaseException):
+    """Ends a fit at once, wherever it is."""
+
+
+def killed_at(step: int, scale: float = 1.0) -> Any:
+    """An advance that ends the fit at a step, when its learning rate is so much of what it was."""
+    advance = Session.advance
+
+    def stopped(self: Session) -> Any:
+        if self.step == step and self.rate_scale == scale:
+            raise Killed
+        return advance(self)
+
+    return stopped
 
 
 def flip(path: Path, place: int) -> None:
@@ -47,13 +64,14 @@ def test_the_save_before_the_last_is_kept_and_used_where_the_last_is_damaged(tmp
     path = tmp_path / "last.safetensors"
     for step in (1, 2, 3):
         checkpoint.save(path, {"step": step}, keep_previous=True)
-    assert checkpoint.load_or_previous(path) == {"step": 3}
+    assert checkpoint.load_or_previous(path) == ({"step": 3}, "")
     path.write_bytes(path.read_bytes()[:30])
     with pytest.warns(PartitaWarning, match="damaged or foreign file.*The save before it is used"):
-        assert checkpoint.load_or_previous(path) == {"step": 2}
-    path.unlink()  # killed between the two moves of a save
+        tree, remark = checkpoint.load_or_previous(path)
+    assert tree == {"step": 2} and remark.endswith("The save before it is used.")
+    path.unlink()
     with pytest.warns(PartitaWarning, match="The save before it is used"):
-        assert checkpoint.load_or_previous(path) == {"step": 2}
+        assert checkpoint.load_or_previous(path)[0] == {"step": 2}
     checkpoint.previous(path).unlink()
     with pytest.raises(RunError, match="found none"):
         checkpoint.load_or_previous(path)
@@ -63,27 +81,85 @@ def test_a_run_whose_last_save_is_damaged_goes_on_from_the_one_before_and_ends_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted(tmp_path / "whole")
-    advance = Session.advance
-
-    def stops_at_31(self: Session) -> Any:
-        if self.step == 31:
-            raise KeyboardInterrupt
-        return advance(self)
-
     with monkeypatch.context() as patch:
         patch.setattr(loop, "SAVE_SECONDS", -1.0)
-        patch.setattr(Session, "advance", stops_at_31)
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(Session, "advance", killed_at(31))
+        with pytest.raises(Killed):
             fitted(tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "last.safetensors"
     assert checkpoint.load(last)["step"] == 31
     flip(last, -5)
     with pytest.warns(PartitaWarning, match="its checksum differs.*The save before it is used"):
         again = fitted(tmp_path / "run", resume=True)
+    assert "its checksum differs" in again.cautions[0]  # said by the command line too, though no part of the run
     whole = partita.load(tmp_path / "whole")
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, again.model.state_dict()[name])
     assert [{**r, "seconds": 0} for r in whole.history] == [{**r, "seconds": 0} for r in again.history]
+    assert partita.load(tmp_path / "run").cautions == whole.cautions
+
+
+@pytest.mark.parametrize("objective", [ExactLikelihood(), EM()], ids=["lbfgs", "em"])
+def test_a_fit_killed_between_its_last_two_files_takes_no_further_step(
+    objective: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def converged(folder: Path, **how: Any) -> partita.training.Run:
+        g = torch.Generator().manual_seed(5)
+        by_em = isinstance(objective, EM)
+        model = Mixture(2, 4, "bernoulli", generator=g) if by_em else RBM(4, 2, generator=g)
+        options = {} if by_em else {"optimizer": "lbfgs", "batch_size": 0, "l2": 0.01}
+        return partita.fit(model, rows(), objective, steps=500, tolerance=1e-4, out=folder, generator=g, **options, **how)
+
+    whole, save = converged(tmp_path / "whole"), checkpoint.save
+
+    def killed(path: Path, *more: Any, **how: Any) -> None:
+        if path.name == "model.safetensors":
+            raise Killed
+        save(path, *more, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", killed)
+        with pytest.raises(Killed):
+            converged(tmp_path / "run")
+    again = converged(tmp_path / "run", resume=True)
+    assert (again.stopped, again.steps) == (whole.stopped, whole.steps) == ("converged", whole.steps) and whole.steps < 500
+    assert [{**r, "seconds": 0} for r in again.history] == [{**r, "seconds": 0} for r in whole.history]
+
+
+def test_a_damaged_save_never_takes_the_place_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = tmp_path / "run" / "checkpoints" / "last.safetensors"
+    fitted(tmp_path / "run")
+    flip(last, -5)
+    before = checkpoint.load(checkpoint.previous(last))["step"]
+    monkeypatch.setattr(Session, "advance", killed_at(before))
+    with pytest.warns(PartitaWarning, match="The save before it is used"), pytest.raises(Killed):
+        fitted(tmp_path / "run", resume=True)
+    assert checkpoint.load(checkpoint.previous(last))["step"] == before
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_a_save_that_is_killed_between_its_moves_leaves_a_last_one(moves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, replace, made = tmp_path / "checkpoints" / "last.safetensors", os.replace, []
+    for step in (1, 2):
+        checkpoint.save(path, {"step": step}, keep_previous=True)
+
+    def killed(source: Path, target: Path) -> None:
+        if len(made) == moves:
+            raise Killed
+        made.append(target)
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        if moves < 2:
+            with pytest.raises(Killed):
+                checkpoint.save(path, {"step": 3}, keep_previous=True)
+        else:
+            checkpoint.save(path, {"step": 3}, keep_previous=True)
+    assert checkpoint.load(path)["step"] == (2 if moves < 2 else 3)
+    assert checkpoint.load(checkpoint.previous(path))["step"] == (1 if moves == 0 else 2)
+    checkpoint.save(path, {"step": 4}, keep_previous=True)
+    assert sorted(file.name for file in path.parent.iterdir()) == ["last.previous.safetensors", "last.safetensors"]
 
 
 def test_a_full_disk_leaves_no_half_file_and_the_last_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,10 +205,55 @@ def test_a_fit_that_diverges_goes_back_with_half_the_rate_and_says_so(tmp_path: 
     assert any("went back from step" in caution and "of the learning rate" in caution for caution in run.cautions)
     assert all(torch.isfinite(p).all() for p in run.model.parameters())
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    events = [line["event"] for line in lines if "event" in line]
-    assert any("went back" in event for event in events) and [line["step"] for line in lines] == sorted(line["step"] for line in lines)
+    events = [line for line in lines if "event" in line]
+    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
+    assert "must stay finite and small; got" in events[0]["event"] and "went back from step" in events[0]["done"]
     saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "last.safetensors")
-    assert saved["rate_scale"] == 0.5 ** sum("went back" in event for event in events) < 1
+    assert saved["rate_scale"] == 0.5 ** sum("went back" in event["done"] for event in events) < 1
+
+
+def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit that diverges at step 47 unless its learning rate was halved."""
+    advance = Session.advance
+
+    def diverges(self: Session) -> Any:
+        if self.step == 47 and self.rate_scale == 1:
+            raise Diverged("fit: the loss of 'model' must stay finite and small; got nan at step 47. Lower learning_rate.")
+        return advance(self)
+
+    monkeypatch.setattr(Session, "advance", diverges)
+
+
+@pytest.mark.parametrize("place", ["before", "saved", "rewound", "after"])
+@pytest.mark.filterwarnings("ignore::partita.core.errors.PartitaWarning")  # the run's cautions
+def test_a_fit_killed_while_it_goes_back_ends_like_one_that_was_not(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the kill falls before the save that makes it so, between that and the two changes of the records, or after them."""
+    monkeypatch.setattr(loop, "SAVE_SECONDS", -1.0)
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # hundreds of saves: a kill needs none
+    diverging(monkeypatch)
+    whole = fitted(tmp_path / "whole", guard="rollback", validations=6)
+    with monkeypatch.context() as patch:
+        if place == "after":
+            patch.setattr(Session, "advance", killed_at(42, scale=0.5))
+        else:
+            owner, name = {"before": (loop.Saves, "save"), "saved": (History, "rewind"), "rewound": (History, "add")}[place]
+            own = getattr(owner, name)
+
+            def killed(self: Any, first: Any) -> None:
+                if (first.rate_scale < 1) if place == "before" else place == "saved" or "went back" in first.get("done", ""):
+                    raise Killed
+                own(self, first)
+
+            patch.setattr(owner, name, killed)
+        with pytest.raises(Killed):
+            fitted(tmp_path / "run", guard="rollback", validations=6)
+    run = fitted(tmp_path / "run", guard="rollback", validations=6, resume=True)
+    assert [{**r, "seconds": 0} for r in run.history] == [{**r, "seconds": 0} for r in whole.history]
+    (event,) = [record for record in run.history if "event" in record]
+    assert event["done"] == "went back from step 47 to 40, to go on with 0.5 of the learning rate"
+    assert run.cautions == whole.cautions
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, run.model.state_dict()[name])
 
 
 def test_going_back_ends_where_it_does_not_help() -> None:

@@ -1,14 +1,21 @@
-"""The guard: it stops what is no longer a number, and names the term and the remedy."""
+"""The guard: it stops what is no longer a number, and names the term and the remedy; each thing it looks for is provoked in a fit."""
 
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import partita
 from partita.core.errors import Diverged
 from partita.core.support import Binary
-from partita.models import RBM, MaxEnt
-from partita.training import Settings, guard
+from partita.models import RBM, VAE, MaxEnt
+from partita.objectives import CD, ELBO, PCD
+from partita.samplers import Gibbs
+from partita.training import Run, Settings, guard
+from partita.training.session import Session
 
 SETTINGS = Settings(steps=1, learning_rate=0.2)
 
@@ -44,7 +51,7 @@ def test_a_healthy_model_has_no_ailments(generator: torch.Generator) -> None:
 def test_chains_that_stand_still_are_noticed(generator: torch.Generator) -> None:
     x = torch.randint(0, 2, (20, 4), generator=generator).float()
     (found,) = guard.ailments(RBM(4, 3, generator=generator), x, x.clone())
-    assert found == "no chain has moved since the last look; lower learning_rate, or temper: PCD(Tempering(Gibbs()))."
+    assert found == "no chain has moved in 20 updates or more; lower learning_rate, or temper: PCD(Tempering(Gibbs()))."
     one_moved = x.clone()
     one_moved[3, 1] = 1 - one_moved[3, 1]
     assert guard.ailments(RBM(4, 3, generator=generator), x, one_moved) == []
@@ -62,3 +69,117 @@ def test_hidden_units_that_always_agree_are_dead(bias: float, generator: torch.G
     with torch.no_grad():
         model.c[2] = 0.0
     assert guard.ailments(model, None, x) == []  # two of five may be
+
+
+# provoked in fits: in the records, early, and with --guard rollback mended
+
+STEPS, LOOKS = 200, 20
+EVERY = STEPS // LOOKS
+pytestmark = pytest.mark.filterwarnings("ignore::partita.core.errors.PartitaWarning")  # the cautions of these runs, looked at below
+
+
+def bits(n: int = 80, width: int = 4) -> torch.Tensor:
+    return torch.randint(0, 2, (n, width), generator=torch.Generator().manual_seed(3)).float()
+
+
+def fitted(model: Any, objective: Any, folder: Path, **options: Any) -> Run:
+    options = {"steps": STEPS, "validations": LOOKS, "batch_size": 20, "optimizer": "sgd", "learning_rate": 1e-9, **options}
+    return partita.fit(model, bits(), objective, out=folder, generator=torch.Generator().manual_seed(4), **options)
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if "event" in line]
+
+
+def frozen(generator: torch.Generator) -> RBM:
+    """Hidden units copy the visible ones, and these them: no chain ever moves."""
+    model = RBM(4, 4, generator=generator)
+    with torch.no_grad():
+        model.W.copy_(60 * torch.eye(4))
+        model.b.fill_(-30.0)
+        model.c.fill_(-30.0)
+    return model
+
+
+def dead(generator: torch.Generator) -> RBM:
+    model = RBM(4, 3, generator=generator)
+    with torch.no_grad():
+        model.c.fill_(-50.0)
+    return model
+
+
+def test_a_divergence_that_ends_a_fit_is_its_last_event(tmp_path: Path, generator: torch.Generator) -> None:
+    with pytest.raises(Diverged):
+        fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", learning_rate=1e6, schedule="constant")
+    (event,) = [event for event in events(tmp_path / "run") if "must" in event["event"]]
+    assert event["done"] == "stopped, with the last good weights" and event["step"] < STEPS and "Lower learning_rate" in event["event"]
+    assert partita.load(tmp_path / "run").history[-1] == event
+
+
+def test_chains_that_never_move_are_found_at_the_first_look_that_can_tell(tmp_path: Path, generator: torch.Generator) -> None:
+    run = fitted(frozen(generator), PCD(chains=8), tmp_path / "run", initialise=False)
+    (event,) = events(tmp_path / "run")
+    assert event["event"].startswith("no chain has moved") and event["done"] == "went on"
+    assert event["step"] == math.ceil(guard.LEAST_MOVES / EVERY) * EVERY
+    assert run.cautions == [event["event"]]
+
+
+@pytest.mark.parametrize("objective", [PCD(chains=8), CD(Gibbs())], ids=["by its chains", "by the rows"])
+def test_dead_units_are_found_at_the_first_look(objective: Any, tmp_path: Path, generator: torch.Generator) -> None:
+    run = fitted(dead(generator), objective, tmp_path / "run")
+    (event,) = events(tmp_path / "run")
+    assert event["step"] == EVERY and "always on or always off" in event["event"] and run.cautions == [event["event"]]
+
+
+def test_a_collapsed_posterior_is_found_after_a_quarter_of_the_fit(tmp_path: Path, generator: torch.Generator) -> None:
+    """A posterior that is the prior whatever x is carries nothing."""
+    model = VAE(4, 2, generator=generator)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    run = fitted(model, ELBO(), tmp_path / "run")
+    (event,) = events(tmp_path / "run")
+    assert event["event"].startswith("the posterior has collapsed: 0 of 2") and event["step"] == guard.EARLY * STEPS
+    assert any("the posterior has collapsed" in caution for caution in run.cautions)
+
+
+@pytest.mark.parametrize("asked", ["stop", "rollback"])
+def test_units_that_die_on_the_way_are_brought_back_where_that_is_asked_for(
+    asked: str, tmp_path: Path, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance = Session.advance
+
+    def dies(self: Session) -> Any:
+        if self.step == 57 and self.rate_scale == 1:  # a step that is too large
+            with torch.no_grad():
+                self.bare.c.fill_(-50.0)
+        return advance(self)
+
+    monkeypatch.setattr(Session, "advance", dies)
+    run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard=asked)
+    (event,) = events(tmp_path / "run")
+    assert "always on or always off" in event["event"] and len(run.cautions) == 1
+    done = {"stop": "went on", "rollback": "went back from step 60 to 50, to go on with 0.5 of the learning rate"}[asked]
+    assert (event["step"], event["done"]) == (60 if asked == "stop" else 50, done)
+    assert bool((run.model.c > -10).all()) == (asked == "rollback")
+
+
+def test_going_back_is_not_tried_where_the_fit_was_never_well(tmp_path: Path, generator: torch.Generator) -> None:
+    fitted(dead(generator), PCD(chains=8), tmp_path / "run", guard="rollback")
+    (event,) = events(tmp_path / "run")
+    assert event["done"] == "went on"
+
+
+def test_what_comes_back_each_time_is_let_be(tmp_path: Path, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    advance = Session.advance
+
+    def dies(self: Session) -> Any:
+        if self.step == 57:
+            with torch.no_grad():
+                self.bare.c.fill_(-50.0)
+        return advance(self)
+
+    monkeypatch.setattr(Session, "advance", dies)
+    run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard="rollback")
+    done = [event["done"].split(" from ")[0] for event in events(tmp_path / "run")]
+    assert done == ["went back"] * guard.MOST_MENDS + ["went on"] and run.steps == STEPS

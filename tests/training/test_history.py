@@ -1,6 +1,7 @@
 """Metrics on disk: whole lines come back, a line cut by a kill does not, and a resumed run forgets what it will do again."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_rewinding_leaves_no_half_written_file(path: Path, monkeypatch: pytest.M
     def refuse(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("partita.training.history.os.replace", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(OSError, match="no space left"):
         History(path).rewind(1)
     assert read(path) == records

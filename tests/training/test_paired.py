@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from partita.core.quantity import Quantity
-from partita.training.bake_off import Entry
+from partita.training.entries import Entry
 from partita.training.paired import paired_difference, ranking
 
 

@@ -6,18 +6,23 @@ Over n calibration rows, normal ones that the fit has not seen: a normal row is 
 p is at most a with probability at most a, however good the model is.
 """
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import Opened, open_run, split_table
+from partita.cli.runs import SPLIT_KEY, Opened, open_run, split_table
 from partita.cli.tabled import read_tabled, suffixed, write_beside
-from partita.core import rng
+from partita.core import capability, rng
 from partita.core.checks import check_real
 from partita.core.errors import DataError, invalid
+from partita.core.protocols import EnergyModel
+from partita.data import Rows
 from partita.data.schema import Column
+from partita.data.tables import chunks
 from partita.data.write import check_ending
 from partita.training.encoded import evaluate_encoded
 
@@ -31,9 +36,9 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
     opened = open_run(folder)
     path = check_ending(suffixed(source, "anomalies") if out is None else out, "anomalies")
     tabled = read_tabled(opened, source, "anomalies")
-    calibration = calibration_rows(opened, normal)
-    scores = anomaly_scores(opened, np.concatenate([tabled.x, calibration]), seed)
-    own, others = scores[: len(tabled.x)], scores[len(tabled.x) :]
+    scores = scorer(opened, seed)
+    own = np.concatenate([scores(x) for _, x in tabled.parts()])
+    others = np.concatenate([scores(x) for x in calibration_parts(opened, normal)])
     tail = tail_probabilities(own, others)
     found = tail <= alpha
     write_beside(tabled, path, COLUMNS, np.stack([own, tail, found], 1))
@@ -58,19 +63,31 @@ def tail_probabilities(scores: np.ndarray, calibration: np.ndarray) -> np.ndarra
     return (1 + len(calibration) - below) / (len(calibration) + 1)
 
 
-def anomaly_scores(opened: Opened, x: np.ndarray, seed: int) -> np.ndarray:
-    """Minus the log-likelihood of each row, all by one evaluation, so that they share what is estimated."""
-    q = evaluate_encoded(opened.run.model, opened.encoding, x, owner="anomalies", generator=rng.keyed(seed, 5))
-    if q.kind == "none":
-        raise invalid("anomalies", "RUN", "be of a family with a likelihood", opened.run.model.title(), "A mixture or a flow has one.")
-    return -q.details["rows"].double().cpu().numpy()
+def scorer(opened: Opened, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Minus the log-likelihood of rows; all calls share what is estimated of the model itself, its log Z."""
+    model, generator = opened.run.model, rng.keyed(seed, 5)
+    known = capability.default("partition", model)(model, generator=generator) if isinstance(model, EnergyModel) else None
+
+    def scores(x: np.ndarray) -> np.ndarray:
+        q = evaluate_encoded(model, opened.encoding, x, evaluator=known, owner="anomalies", generator=generator)
+        if q.kind == "none":
+            raise invalid("anomalies", "RUN", "be of a family with a likelihood", model.title(), "A mixture or a flow has one.")
+        return -q.details["rows"].double().cpu().numpy()
+
+    return scores
 
 
-def calibration_rows(opened: Opened, normal: Path | None) -> np.ndarray:
-    """Normal rows that the fit has not seen: a file of them, else the run's own test rows."""
+def calibration_parts(opened: Opened, normal: Path | None) -> Iterator[np.ndarray]:
+    """Normal rows that the fit has not seen, some after the others: a file of them, else the run's own test rows."""
     if normal is not None:
-        return read_tabled(opened, normal, "anomalies --normal").x
+        yield from (x for _, x in read_tabled(opened, normal, "anomalies --normal").parts())
+        return
     test = opened.dataset(None).test if opened.data.get("source") else None
     if test is None:
         raise DataError("anomalies: --normal must be given for a run whose data have no test rows; got none. Give a file of normal rows.")
-    return split_table(test)
+    if not isinstance(test, Rows):
+        yield split_table(test)
+        return
+    generator = rng.keyed(SPLIT_KEY, len(test))
+    for part in chunks(len(test), test.width):
+        yield test.batch(torch.arange(part.start, part.stop), generator=generator).x.double().numpy()

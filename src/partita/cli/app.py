@@ -24,19 +24,21 @@ class Commands(TyperGroup):
         except OSError as error:
             where = "" if error.filename is None else f": {error.filename}"
             remedy = NO_ROOM if error.errno in FULL else "Choose another place."
-            typer.echo(f"Error: {error.strerror or str(error).splitlines()[0]}{where}. {remedy}", err=True)
+            saved = "".join(f" {note}" for note in getattr(error, "__notes__", []))
+            typer.echo(f"Error: {error.strerror or str(error).splitlines()[0]}{where}. {remedy}{saved}", err=True)
             raise typer.Exit(1) from None
         except Exception as error:
-            if not _on_purpose(error) and not _out_of_memory(error) and not _unwritten(error):
+            from partita.core.memory import SENTENCE, ran_out
+
+            if not _on_purpose(error) and not ran_out(error) and not _unwritten(error):
                 raise
-            text = TOO_LARGE if _out_of_memory(error) else f"{error}. {NO_ROOM}" if _unwritten(error) else error
+            text = error if _on_purpose(error) else SENTENCE if ran_out(error) else f"{error}. {NO_ROOM}"
             typer.echo(f"Error: {text}", err=True)
             raise typer.Exit(1) from None
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_ROOM = "Free some space, or choose another place."
-TOO_LARGE = "this needs more memory than there is. Ask for fewer hidden units, chains or rows at once."
 
 
 def _on_purpose(error: Exception) -> bool:
@@ -46,11 +48,6 @@ def _on_purpose(error: Exception) -> bool:
 def _unwritten(error: Exception) -> bool:
     """Whether a checkpoint could not be written, which its library does not tell as an error of the system."""
     return type(error).__name__ == "SafetensorError" and "I/O error" in str(error)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    torch_says = ("not enough memory", "allocate memory", "Storage size calculation overflowed")
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(text in str(error) for text in torch_says))
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -147,7 +144,7 @@ def sample(
     from partita.cli import continuation
     from partita.cli import sample as command
 
-    asked = {"prompt": prompt, "length": length, "temperature": temperature, "top_p": top_p}
+    asked = {"prompt": prompt, "length": length, "temperature": temperature, "top_p": top_p, "burn_in": burn_in, "png": png}
     if continuation.applies(run, asked):
         continuation.report(run, 1 if n is None else n, out, asked, seed=seed, as_json=as_json)
     else:
@@ -175,21 +172,20 @@ def compare(
     model: Annotated[str | None, typer.Option(help="One family, fitted by several objectives; rbm if only those are named.")] = None,
     objectives: Annotated[str | None, typer.Option(help="With --model: all that its support allows, or names with commas between.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of runs and tables; runs/compare-DATA-N if not given.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Time for all families together, or for each objective.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time for all together; half a minute for each if not given.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data, for each, in place of minutes.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value for all or family.key=value.", metavar="KEY=VALUE")] = None,
     column: Kinds = None,
     evaluator: Annotated[str, typer.Option(help="How log Z is computed, the same way for all; as in partita evaluate.")] = "auto",
-    png: Annotated[Path | None, typer.Option(help="With --model: also the figure as a picture; needs kaleido.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the comparison of families in this folder; needs nothing else.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the comparison in this folder; needs nothing else.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the result.")] = False,
-    page: Annotated[bool, typer.Option("--report/--no-report", help="Whether to write report.html about families.")] = True,
+    page: Annotated[bool, typer.Option("--report/--no-report", help="Whether to write report.html.")] = True,
 ) -> None:
     """Fit families of models, or one by several objectives, and score all on the same rows: one leaderboard."""
     given = {"DATA": data, "--models": models, "--model": model, "--objectives": objectives, "--out": out, "--minutes": minutes,
-             "--epochs": epochs, "--set": settings, "--png": png, "--column": column}  # fmt: skip
+             "--epochs": epochs, "--set": settings, "--column": column}  # fmt: skip
     said = [name for name, value in given.items() if value is not None]
     if resume is not None and said:
         raise typer.BadParameter(f"goes alone; leave out {', '.join(said)}.", param_hint="--resume")
@@ -200,20 +196,16 @@ def compare(
         raise typer.BadParameter("goes without --model and --objectives, which compare within one family.", param_hint="--models")
     if column is not None and by_objective:
         raise typer.BadParameter("goes without --model and --objectives, which are about columns of one sort.", param_hint="--column")
-    if png is not None and not by_objective:
-        raise typer.BadParameter("goes with --model or --objectives; families have report.html.", param_hint="--png")
-    if by_objective:
-        from partita.cli import compare as command
+    from partita.cli import compare as command
+    from partita.cli.asked import Asked, resumed
 
-        budget = {name: value for name, value in {"minutes": minutes, "epochs": epochs}.items() if value is not None}
-        what = (str(data), model or "rbm", objectives or "all", settings or [])
-        command.report(*what, budget, evaluator, out, png, seed=seed, as_json=as_json, quiet=quiet)
-        return
-    from partita.cli import compare_families as families
+    within = (model or "rbm", _names(objectives or "all")) if by_objective else ("", [])
+    asked = Asked(str(data), _names(models or ""), settings or [], minutes, epochs, evaluator, seed, column or [], *within)
+    command.report(asked if resume is None else resumed(resume), out or resume, page=page, as_json=as_json, quiet=quiet)
 
-    names = [name.strip() for name in (models or "").split(",") if name.strip()]
-    asked = families.Asked(str(data), names, settings or [], minutes, epochs, evaluator, seed, column or [])
-    families.report(asked if resume is None else families.resumed(resume), out or resume, page=page, as_json=as_json, quiet=quiet)
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @app.command(epilog="Example: partita report runs/rbm-digits-1 --out digits.html")

@@ -1,5 +1,7 @@
 """``partita cluster``: to which component of a mixture each row belongs, with its probability."""
 
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import typer
 
 from partita.cli import show
 from partita.cli.runs import Opened, open_run
-from partita.cli.tabled import read_tabled, suffixed, write_beside
+from partita.cli.tabled import Tabled, read_tabled, suffixed, write_beside
 from partita.core.errors import invalid
+from partita.data.on_disk import gathered
 from partita.data.schema import Column
 from partita.data.write import check_ending
 
@@ -21,18 +24,36 @@ def report(folder: Path, source: Path, out: Path | None, probabilities: bool, *,
     _check_mixture(opened)
     path = check_ending(suffixed(source, "clusters") if out is None else out, "cluster")
     tabled = read_tabled(opened, source, "cluster")
-    p = membership(opened, tabled.x)
-    label = p.argmax(1)
+    results, sizes, sums = assigned(opened, tabled, probabilities)
     columns = [Column("cluster", "count", "int64"), Column("cluster_probability", "real")]
-    columns += [Column(f"cluster_{k}", "real") for k in range(p.shape[1])] if probabilities else []
-    write_beside(tabled, path, columns, np.concatenate([label[:, None], p.max(1)[:, None], p if probabilities else p[:, :0]], 1))
-    sizes = np.bincount(label, minlength=p.shape[1])
+    columns += [Column(f"cluster_{k}", "real") for k in range(len(sizes))] if probabilities else []
+    write_beside(tabled, path, columns, results)
     if as_json:
-        show.print_json({"run": str(folder), "out": str(path), "rows": len(p), "clusters": p.shape[1], "sizes": sizes.tolist()})
+        show.print_json({"run": str(folder), "out": str(path), "rows": len(tabled), "clusters": len(sizes), "sizes": sizes.tolist()})
         return
-    lines = [[str(k), str(size), f"{p[label == k].max(1).mean():.3f}" if size else ""] for k, size in enumerate(sizes)]
+    lines = [[str(k), str(size), f"{sums[k] / size:.3f}" if size else ""] for k, size in enumerate(sizes)]
     show.table(["cluster", "rows", "mean probability"], lines)
-    typer.echo(f"{len(p)} rows assigned by {opened.run.model.title()}, written to {path}")
+    typer.echo(f"{len(tabled)} rows assigned by {opened.run.model.title()}, written to {path}")
+
+
+def assigned(opened: Opened, tabled: Tabled, probabilities: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The cluster of each row, its probability and, if asked, those of all, ``(N, 2 or 2 + K)``, in memory or on disk; for each cluster
+    how many rows it has and the sum of their probabilities.
+    """
+    parts = tabled.parts()
+    first = membership(opened, next(parts)[1])
+    K = first.shape[1]
+    sizes, sums = np.zeros(K, dtype=int), np.zeros(K)
+
+    def results() -> Iterator[np.ndarray]:
+        for p in chain([first], (membership(opened, x) for _, x in parts)):
+            label, most = p.argmax(1), p.max(1)
+            np.add.at(sizes, label, 1)
+            np.add.at(sums, label, most)
+            yield np.concatenate([label[:, None], most[:, None], p if probabilities else p[:, :0]], 1)
+
+    table = gathered(results(), (len(tabled), 2 + K * probabilities), np.float64)
+    return table, sizes, sums
 
 
 def membership(opened: Opened, x: np.ndarray) -> np.ndarray:

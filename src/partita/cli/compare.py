@@ -1,116 +1,160 @@
-"""``partita compare``: one leaderboard over objectives, one figure, every contender a saved run."""
+"""``partita compare DATA``: every family that the data allow, or one by several objectives, in one time, on one leaderboard.
 
-import shlex
-import sys
+What is done is kept, and an interrupted comparison goes on.
+"""
+
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
-from partita.cli import show
+from partita.cli import leaderboard, show
+from partita.cli.asked import Asked, keep, sort_pairs
 from partita.cli.fit import describe_data
 from partita.cli.runs import free_path, short_name
-from partita.cli.values import sort_settings
-from partita.core.errors import InputError
-from partita.core.quantity import Quantity
-from partita.data import load as load_data
-from partita.report import bake_off as picture
-from partita.training.bake_off import BakeOff, Contender, Entry, contenders_by_objective
-from partita.training.families import family_named, named_evaluator
+from partita.cli.values import parse_columns, sort_settings
+from partita.core.errors import PartitaError, invalid
+from partita.data import Dataset, Sequences
+from partita.data.corpus import Reading, holds_sequences, open_dataset
+from partita.training.contenders import BY_NAME, contenders_by_family, contenders_by_objective
+from partita.training.contest import Contest
+from partita.training.entries import Contender, Entry
+from partita.training.families import FAMILIES, family_named, named_evaluator
+from partita.training.paired import ranking
 
-LIMIT = 0.5  # minutes for each contender, where nothing is said
+MINUTES = 0.5  # for each contender, where nothing is said
 
 
-def report(
-    source: str, model: str, objectives: str, pairs: list[str], budget: dict[str, Any], evaluator: str, out: Path | None, png: Path | None,
-    *, seed: int, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
-    """Fit one model by several objectives, score each by the same likelihood, print, draw and save."""
-    family = family_named(model)
-    said = sort_settings(family, pairs)
-    binarize = said.data.get("binarize", "auto")
-    dataset = load_data(source, binarize="none" if binarize is None else binarize)
-    names = [name.strip() for name in objectives.split(",") if name.strip()]
-    contenders, left_out = contenders_by_objective(family, said.family, names, dataset.train)
-    folder = free_path(Path("runs") / f"compare-{family.name}-{short_name(source)}") if out is None else out
-    about = {"data": describe_data(source, dataset), "command": shlex.join(["partita", *sys.argv[1:]])}
-    contest = BakeOff(dataset, {**said.fit, **budget}, LIMIT, named_evaluator(evaluator, "compare"), seed, folder, about)
-    entries = _carry_out(contest, contenders, talk=not (as_json or quiet))
-    title = f"{family.name} on {dataset.name}: {len(contest.scored)} {'training' if dataset.test is None else 'test'} rows"
-    _save(folder, title, entries, left_out, png, dataset.entropy)
+class Field(NamedTuple):
+    """Who takes part, on what, and the options of every fit."""
+
+    dataset: Dataset
+    contenders: list[Contender]
+    left_out: dict[str, str]
+    options: dict[str, Any]
+
+
+def report(asked: Asked, out: Path | None, *, page: bool = True, as_json: bool = False, quiet: bool = False) -> list[Entry]:
+    """Fit all, score all on the same rows, show and save the leaderboard and the page about it."""
+    asked.check_time()
+    evaluator, field = named_evaluator(asked.evaluator, "compare"), opened(asked)
+    if not field.contenders:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in field.left_out.items())
+        raise invalid("compare", "DATA", "be a table that at least one family can be compared on", f"none ({reasons})")
+    name = f"compare-{asked.model}-{short_name(asked.data)}" if asked.model else f"compare-{short_name(asked.data)}"
+    folder = free_path(Path("runs") / name) if out is None else out
+    about = {"data": describe_data(asked.data, field.dataset), "command": asked.command}
+    options, total = _time(asked, field)
+    keep(folder, replace(asked, data=about["data"]["source"]))
+    contest = Contest(field.dataset, options, None, evaluator, asked.seed, folder, about, total)
+    what = "objective" if asked.model else "family"
+    board = leaderboard.Board(_title(asked, contest), what, _numbers_per_row(contest), field.left_out, field.dataset.entropy)
+    entries = _carry_out(contest, field.contenders, board, talk=not (as_json or quiet))
+    interrupted = any(entry.interrupted for entry in entries)
+    written = _write_page(folder) if page and not interrupted else None
     if as_json:
-        show.print_json(_json(folder, title, entries, left_out))
+        show.print_json({**board.as_json(folder, ranking(entries)), "report": None if written is None else str(written)})
     else:
-        _print(title, entries, left_out, folder, contest.dataset.entropy)
-    if any(entry.run is not None and entry.run.stopped == "interrupted" for entry in entries):
+        _print(contest, board, entries, written)
+    if interrupted:
+        typer.echo(f"Interrupted; what is done is saved. Go on with: partita compare --resume {folder}", err=True)
         raise typer.Exit(130)
-
-
-def _carry_out(contest: BakeOff, contenders: Sequence[Contender], talk: bool) -> list[Entry]:
-    """Every contender in turn, with a line when it starts and one when it is done."""
-
-    def announce(contender: Contender) -> bool:
-        if talk:
-            typer.echo(f"{contender.name} ({1 + contenders.index(contender)} of {len(contenders)}) ...")
-        return talk
-
-    if talk and not contest.options.keys() & {"minutes", "epochs", "steps"}:
-        typer.echo(f"{len(contenders)} objectives, at most {60 * LIMIT:.0f} seconds each; --minutes or --epochs gives them more or less.")
-    entries = []
-    for entry in contest.run(contenders, announce):
-        entries.append(entry)
-        if talk:
-            typer.echo(f"  {entry.problem or entry.score} ({entry.seconds:.0f} s)")
     return entries
 
 
-def ordered(entries: Sequence[Entry]) -> list[Entry]:
-    """Best score first; entries without one last."""
-    return sorted(entries, key=lambda entry: float("inf") if entry.score is None else -entry.score.value)
+def opened(asked: Asked) -> Field:
+    """The data as all take them, and who takes part."""
+    return _by_objective(asked) if asked.model else _by_family(asked)
 
 
-def _print(title: str, entries: Sequence[Entry], left_out: dict[str, str], folder: Path, entropy: float | None) -> None:
-    typer.echo(f"\n{title}\nMean log-likelihood per row, in nats (higher is better; ± rows: standard error over them):")
-    columns = ["objective", "nats", "interval", "± rows", "kind", "verdict", "seconds"]
-    show.table(columns, [_line(entry) for entry in ordered(entries)], whole=len(columns))
-    if entropy is not None:
-        typer.echo(f"No model scores above {-entropy:.3f} on average: the data's negative entropy.")
+def _by_family(asked: Asked) -> Field:
+    said = sort_pairs(asked.settings)
+    for name in asked.models:
+        family_named(name)
+    for_sequences = bool(asked.models) and all(name in BY_NAME for name in asked.models)
+    reading = Reading(**said.reading).as_json() if for_sequences or holds_sequences(asked.data) else None
+    dataset = open_dataset(asked.data, binarize=_binarize(said.data), words=True, missing=True, reading=reading,
+                           asked=parse_columns(asked.columns, "compare") or None)  # fmt: skip
+    if said.reading and dataset.reading is None:
+        raise invalid("compare", f"--set {next(iter(said.reading))}", "go with text or other sequences", f"the table {asked.data}")
+    read = {name: {key: value for key, value in said.reading.items() if key in family.settings} for name, family in FAMILIES.items()}
+    settings = {name: {**read[name], **said.families.get(name, {})} for name in FAMILIES}
+    return Field(dataset, *contenders_by_family(asked.models, settings, dataset), said.fit)
+
+
+def _by_objective(asked: Asked) -> Field:
+    family = family_named(asked.model)
+    said = sort_settings(family, asked.settings)
+    dataset = open_dataset(asked.data, binarize=_binarize(said.data), words=family.takes_words(said.family), missing=bool(family.missing))
+    return Field(dataset, *contenders_by_objective(family, said.family, asked.objectives, dataset.train), said.fit)
+
+
+def _binarize(of_data: dict[str, Any]) -> Any:
+    said = of_data.get("binarize", "auto")
+    return "none" if said is None else said
+
+
+def _time(asked: Asked, field: Field) -> tuple[dict[str, Any], float | None]:
+    """The options of every fit, and the minutes for all; None where the options say how long each is."""
+    options = field.options | ({} if asked.epochs is None else {"epochs": asked.epochs})
+    said = [name for name in ("epochs", "steps", "minutes") if options.get(name) is not None]
+    if said and asked.minutes is not None:
+        raise invalid("compare", f"one of --minutes and {said[0]}", "be given", "both")
+    return options, None if said else asked.minutes or MINUTES * len(field.contenders)
+
+
+def _title(asked: Asked, contest: Contest) -> str:
+    rows, part = contest.scored, "training" if contest.dataset.test is None else "test"
+    each = f"sequences of at most {rows.longest} steps" if isinstance(rows, Sequences) else f"rows, {rows.width} columns"
+    return f"{f'{asked.model} on ' if asked.model else ''}{contest.dataset.name}: {len(rows)} {part} {each}"
+
+
+def _numbers_per_row(contest: Contest) -> float:
+    """How many numbers a row has, on average where rows end early: what bits per dimension are counted by."""
+    rows = contest.scored
+    return rows.steps * rows.size / len(rows) if isinstance(rows, Sequences) else rows.width
+
+
+def _carry_out(contest: Contest, contenders: Sequence[Contender], board: leaderboard.Board, talk: bool) -> list[Entry]:
+    """Every contender in turn; the leaderboard so far is saved after each."""
+    if talk:
+        time = "as long as their steps take" if contest.total is None else f"about {contest.total:g} minutes for all"
+        several = "objectives" if board.what == "objective" else "families"
+        typer.echo(f"{board.title}. {len(contenders)} {several}, {time}.")
+    folder = contest.out
+    assert folder is not None
+    try:
+        with leaderboard.Watch(contenders, board, talk) as watch:
+            for entry in contest.run(contenders, watch.begin):
+                watch.done(entry)
+                leaderboard.save(folder, board.as_json(folder, ranking(watch.entries)))
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped at once; what is done is saved. Go on with: partita compare --resume {folder}", err=True)
+        raise typer.Exit(130) from None
+    except OSError as error:
+        error.add_note(f"What is done is saved. Go on with: partita compare --resume {folder}")
+        raise
+    return watch.entries
+
+
+def _write_page(folder: Path) -> Path | None:
+    """The page about the comparison; what hinders it is a caution, for the leaderboard itself is whole."""
+    from partita.cli.report import write
+
+    try:
+        return write(folder)
+    except (PartitaError, OSError) as error:
+        show.caution(f"no report was written: {error}")
+    except KeyboardInterrupt:
+        show.caution(f"no report was written: interrupted. Write it with: partita report {folder}")
+    return None
+
+
+def _print(contest: Contest, board: leaderboard.Board, entries: Sequence[Entry], page: Path | None) -> None:
+    leaderboard.print_board(board, entries)
     for entry in entries:
-        if entry.problem:
-            typer.echo(f"{entry.name}: {entry.problem}")
         for text in [] if entry.run is None else entry.run.cautions:
             show.caution(f"{entry.name}: {text}")
-    for name, reason in left_out.items():
-        typer.echo(f"Left out {name}: {reason}.")
-    typer.echo(f"Runs, table and figure are in {folder}")
-
-
-def _line(entry: Entry) -> list[str]:
-    q = entry.score
-    if q is None:
-        return [entry.name, "", "", "", "failed", "", f"{entry.seconds:.1f}"]
-    interval, verdict = ("", "") if q.kind == "exact" else (f"{q.low:.3f} to {q.high:.3f}", q.verdict)
-    return [entry.name, f"{q.value:.3f}", interval, f"{q.se_data:.3f}", q.kind, verdict, f"{entry.seconds:.1f}"]
-
-
-def _save(folder: Path, title: str, entries: Sequence[Entry], left_out: dict[str, str], png: Path | None, entropy: float | None) -> None:
-    """The table as JSON and the figure as HTML beside the runs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "compare.json").write_text(show.as_json_text(_json(folder, title, entries, left_out)) + "\n")
-    if any(entry.score is not None for entry in entries):
-        try:
-            picture.write(entries, title, folder / "compare.html", png, None if entropy is None else -entropy)
-        except InputError as error:
-            show.caution(str(error))
-
-
-def _json(folder: Path, title: str, entries: Sequence[Entry], left_out: dict[str, str]) -> dict[str, Any]:
-    return {"title": title, "folder": str(folder), "entries": [_entry_json(entry) for entry in ordered(entries)], "left_out": left_out}
-
-
-def _entry_json(entry: Entry) -> dict[str, Any]:
-    score: Quantity | None = entry.score
-    run = {} if entry.run is None else {"run": str(entry.run.folder), "steps": entry.run.steps, "stopped": entry.run.stopped}
-    likelihood = None if score is None else show.quantity_json(score)
-    return {"name": entry.name, "log_likelihood": likelihood, "seconds": round(entry.seconds, 3), "problem": entry.problem or None, **run}
+    typer.echo(f"Runs and leaderboard.json, leaderboard.csv are in {contest.out}" + ("" if page is None else f"\nReport: {page}"))

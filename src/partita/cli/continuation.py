@@ -12,6 +12,7 @@ from partita.cli.runs import Opened, free_path, open_run
 from partita.core import rng
 from partita.core.checks import check_count
 from partita.core.errors import invalid
+from partita.core.files import replacing, write_whole
 from partita.data.corpus import Reading
 from partita.data.text import Alphabet
 from partita.models import Autoregressive
@@ -31,6 +32,7 @@ def report(folder: Path, n: int, out: Path | None, asked: dict[str, Any], *, see
     check_count("sample", "-n", n)
     opened = open_run(folder)
     model, alphabet = _model(opened), _alphabet(opened)
+    _refuse_for_rows(model, asked)
     prefix = _prefix(asked["prompt"], alphabet, model, n)
     known = prefix.shape[1] // model.support.element.width
     length = max(1, model.support.L - known) if asked["length"] is None else check_count("sample", "--length", asked["length"])
@@ -58,6 +60,13 @@ def _model(opened: Opened) -> Any:
     return model
 
 
+def _refuse_for_rows(model: Any, asked: dict[str, Any]) -> None:
+    """What has no meaning for sequences is not ignored."""
+    for name, allowed in (("burn_in", "go with a model that chains draw from"), ("png", "go with rows that are images")):
+        if asked[name] is not None:
+            raise invalid("sample", f"--{name.replace('_', '-')}", allowed, model.title(), "Leave it out.")
+
+
 def _changed(model: Any, how: dict[str, float]) -> dict[str, float]:
     """Temperature and top-p for models whose steps have them; others are drawn from as they are."""
     if isinstance(model, Autoregressive):
@@ -72,7 +81,7 @@ def _alphabet(opened: Opened) -> Alphabet | None:
     reading = opened.data.get("reading")
     if reading is None or opened.run.config["model"]["element"] != "categorical":
         return None
-    return Reading(**reading).alphabet
+    return Reading(**{name: reading[name] for name in ("tokens", "symbols") if reading.get(name) is not None}).alphabet
 
 
 def _prefix(prompt: str | None, alphabet: Alphabet | None, model: Any, n: int) -> torch.Tensor:
@@ -90,9 +99,9 @@ def _write(folder: Path, out: Path | None, x: np.ndarray, texts: list[str] | Non
     path = free_path(folder / "samples", ending) if out is None else out
     if path.suffix.lower() not in (".npz", ending):
         raise invalid("sample", "--out", f"end in {' or '.join(dict.fromkeys((ending, '.npz')))}", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix.lower() == ".txt":
-        path.write_text("\n\n".join(texts or []) + "\n", encoding="utf-8")
-    else:
-        np.savez_compressed(path, x=x)
+        write_whole(path, "\n\n".join(texts or []) + "\n")
+        return path
+    with replacing(path) as beside, beside.open("wb") as stream:
+        np.savez_compressed(stream, x=x)
     return path

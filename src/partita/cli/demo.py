@@ -5,7 +5,8 @@ from pathlib import Path
 import torch
 import typer
 
-from partita.cli import compare_families
+from partita.cli import compare
+from partita.cli.asked import Asked
 from partita.cli.runs import free_path
 
 DATA = "digits"
@@ -19,7 +20,7 @@ def main() -> None:
     torch.set_num_threads(1)  # the models are small: more threads would wait for one another
     typer.echo("Handwritten digits as 8 x 8 binary pixels, by several families of models; Ctrl-C saves what is done.\n")
     folder = free_path(Path("runs") / "demo")
-    compare_families.report(compare_families.Asked(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
+    compare.report(Asked(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
     typer.echo(f"Next: open that page in a browser\n      partita sample {folder / 'rbm'} -n 64\n      partita compare your.csv")
 
 

@@ -21,10 +21,11 @@ from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
 from partita.data.corpus import open_dataset
 from partita.data.mixed import TABLES
-from partita.training import PartitaWarning, Run, checkpoint, fit, load
+from partita.training import PartitaWarning, Run, fit, load
 from partita.training.encoding import Encoding
 from partita.training.families import family_named
 from partita.training.run import build_model, read_config
+from partita.training.saves import begun
 from partita.training.splits import encoded_parts
 
 KINDS_IN_WORDS = {
@@ -144,20 +145,32 @@ def train(plan: Plan, talk: bool, fabric: Any = None) -> Run:
             return fit(plan.model, plan.train, plan.objective, validation=plan.validation, progress=talk, generator=plan.generator,
                        log_jacobian=plan.encoding.mean_log_jacobian(plan.validation), fabric=fabric, **about, **plan.options)  # fmt: skip
     except processes.LostProcess as error:
-        saved = f"The last save is in {plan.folder}. Go on with: partita fit --resume {plan.folder}"
-        raise RunError(f"fit: {error}. {saved}") from None
+        raise RunError(f"fit: {str(error).rstrip('.')}. {_way_on(plan.folder)}".rstrip()) from None
+    except OSError as error:
+        if way := _way_on(plan.folder):
+            error.add_note(way)
+        raise
     except KeyboardInterrupt:
-        if (plan.folder / "checkpoints" / "last.safetensors").exists():
-            typer.echo(f"Stopped at once; the last save is in {plan.folder}. Go on with: partita fit --resume {plan.folder}", err=True)
+        typer.echo(f"Stopped at once. {_way_on(plan.folder)}".rstrip(), err=True)
         raise typer.Exit(130) from None
+
+
+def _way_on(folder: Path) -> str:
+    """How a fit that ended too early goes on; empty where it had not begun."""
+    return f"The last save is in {folder}. Go on with: partita fit --resume {folder}" if begun(folder) else ""
 
 
 def _finished(plan: Plan) -> Run | None:
     """The run to be resumed, if nothing of it is left to do."""
     path = plan.folder / "checkpoints" / "model.safetensors"
-    if not plan.resume or not path.exists() or checkpoint.load(path)["stopped"] == "interrupted":
+    if not plan.resume or not path.exists():
         return None
-    return load(plan.folder)
+    try:
+        run = load(plan.folder)
+    except RunError as error:
+        show.caution(f"{error} It is made again from the last save.")
+        return None
+    return None if run.stopped == "interrupted" else run
 
 
 def score(plan: Plan, run: Run, split: str, evaluator: Any = None) -> Quantity:

@@ -1,5 +1,10 @@
-"""``partita impute``: a file with its missing values filled in, columns named and ordered as they came, observed cells untouched."""
+"""``partita impute``: a file with its missing values filled in, columns named and ordered as they came, observed cells untouched.
 
+Rows are filled some after the others, so that the table need not fit into memory. Where a part ends depends on the number of columns alone,
+and each part has random numbers of its own: what comes out depends on the seed and on the rows, not on the machine or the sort of file.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +12,14 @@ import numpy as np
 import typer
 
 from partita.cli import show
-from partita.cli.runs import open_run
+from partita.cli.runs import Opened, open_run
 from partita.cli.tabled import Tabled, read_tabled, suffixed
 from partita.core import rng
+from partita.data.copies import alike, write_filled
 from partita.data.labels import Labels
+from partita.data.on_disk import gathered
 from partita.data.schema import Column
-from partita.data.write import check_ending, plain_columns, write_columns, write_filled
+from partita.data.write import check_ending, plain_columns, write_columns
 from partita.estimators._impute import impute_encoded
 
 
@@ -21,13 +28,28 @@ def report(folder: Path, source: Path, out: Path | None, how: str, *, seed: int,
     opened = open_run(folder)
     path = suffixed(source, "imputed") if out is None else check_ending(out, "impute")
     tabled = read_tabled(opened, source, "impute")
-    filled = impute_encoded(opened.run.model, opened.encoding, tabled.x, how, "impute", generator=rng.keyed(seed, 4))
+    filled, count = fill_in_parts(opened, tabled, how, seed)
     _write(tabled, path, filled, opened.encoding.labels)
-    count = int(np.isnan(tabled.x).sum())
     if as_json:
         show.print_json({"run": str(folder), "out": str(path), "rows": len(filled), "filled": count})
         return
     typer.echo(f"{count} of {filled.size} values filled {way(opened.run.model)} by {opened.run.model.title()}, written to {path}")
+
+
+def fill_in_parts(opened: Opened, tabled: Tabled, how: str, seed: int) -> tuple[np.ndarray, int]:
+    """The table with its gaps filled, columns in the file's order, in memory or on disk; and how many gaps there were."""
+    count, back = 0, np.argsort(tabled.order)
+
+    def filled() -> Iterator[np.ndarray]:
+        nonlocal count
+        for number, (part, x) in enumerate(tabled.parts()):
+            count += int(np.isnan(x).sum())
+            generator = rng.keyed(seed, 4, *([number] if number else []))
+            yield impute_encoded(opened.run.model, opened.encoding, x, how, "impute", first=part.start, generator=generator)[:, back]
+
+    dtype = tabled.table.dtype if tabled.table.dtype.kind == "f" else np.dtype(float)
+    table = gathered(filled(), tabled.shape, dtype)
+    return table, count
 
 
 def way(model: Any) -> str:
@@ -40,12 +62,10 @@ def way(model: Any) -> str:
 
 
 def _write(tabled: Tabled, path: Path, filled: np.ndarray, labels: Labels) -> None:
-    if tabled.schema is not None and path.suffix.lower() == tabled.path.suffix.lower():
+    if tabled.schema is not None and alike(tabled.path, path):
         write_filled(tabled.path, path, tabled.schema, filled)
         return
-    x = np.empty_like(filled)
-    x[:, tabled.order] = filled
-    columns = plain_columns(tabled.names, x) if tabled.schema is None else list(tabled.schema.used)
+    columns = plain_columns(tabled.names, filled) if tabled.schema is None else list(tabled.schema.used)
     if labels and tabled.schema is None:
         columns = [Column(column.name, "category", "string", labels=labels) for column in columns]
-    write_columns(path, columns, x, header=tabled.names is not None)
+    write_columns(path, columns, filled, header=tabled.names is not None)

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import typer
 
 from partita.cli import show
+from partita.core.files import write_whole
 from partita.core.quantity import bits_per_dimension
-from partita.training.bake_off import Contender, Entry
+from partita.training.entries import Contender, Entry
 from partita.training.paired import Place, ranking
 
 COLUMNS = ["", "family", "nats", "interval", "± rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds"]
@@ -23,7 +25,31 @@ WIDE = 180  # columns of text where there is no terminal
 FLAT = ("value", "low", "high", "level", "kind", "method", "se_data", "verdict")  # of a score, in the CSV
 
 
-def place_json(place: Place, width: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Board:
+    """What a leaderboard is about.
+
+    Arguments:
+        title: The data and how many rows of them are scored.
+        what: What contenders are called: ``family`` or ``objective``.
+        width: How many numbers a row has, on average where rows differ: what bits per dimension are counted by.
+        left_out: Who does not take part, with the reason.
+        entropy: Of the law behind the data in nats, where it is known.
+    """
+
+    title: str
+    what: str = "family"
+    width: float = 1.0
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    entropy: float | None = None
+
+    def as_json(self, folder: Path, places: Sequence[Place]) -> dict[str, Any]:
+        """What ``leaderboard.json`` holds."""
+        lines = [place_json(place, self.width) for place in places]
+        return {"title": self.title, "folder": str(folder), "entries": lines, "left_out": dict(self.left_out), "entropy": self.entropy}
+
+
+def place_json(place: Place, width: float) -> dict[str, Any]:
     """One line of ``leaderboard.json``."""
     entry = place.entry
     q, run = entry.score, entry.run
@@ -44,11 +70,8 @@ def place_json(place: Place, width: int) -> dict[str, Any]:
 
 def save(folder: Path, board: Mapping[str, Any]) -> None:
     """Write ``leaderboard.json`` and ``leaderboard.csv``, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("leaderboard.json", show.as_json_text(board) + "\n"), ("leaderboard.csv", as_csv(board["entries"]))):
-        beside = folder / f"{name}.part"
-        beside.write_text(text, encoding="utf-8", newline="")
-        os.replace(beside, folder / name)
+    write_whole(folder / "leaderboard.json", show.as_json_text(board) + "\n")
+    write_whole(folder / "leaderboard.csv", as_csv(board["entries"]))
 
 
 def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -66,7 +89,7 @@ def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def lines_of(places: Sequence[Place], width: int) -> list[list[str]]:
+def lines_of(places: Sequence[Place], width: float) -> list[list[str]]:
     """The cells of the table, for those that have a likelihood or failed."""
     shown = [place for place in places if place.group != 2]
     return [_cells(place, place_json(place, width), i == 0) for i, place in enumerate(shown)]
@@ -89,15 +112,15 @@ def _number(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "?"
 
 
-def fitting(lines: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells that fit the terminal; all of them are in the CSV."""
+def fitting(lines: Sequence[Sequence[str]], what: str = "family") -> tuple[list[str], list[list[str]]]:
+    """Columns, of which ``what`` names the contenders, and cells that fit the terminal; all of them are in the CSV."""
     shown, room = list(range(len(COLUMNS))), console().width
     for name in (*SPARED, None):
         widths = [max(len(text) for text in (COLUMNS[i], *(line[i] for line in lines))) + 2 for i in shown]
         if name is None or sum(widths) <= room:
             break
         shown.remove(COLUMNS.index(name))
-    return [COLUMNS[i] for i in shown], [[line[i] for i in shown] for line in lines]
+    return [what if COLUMNS[i] == "family" else COLUMNS[i] for i in shown], [[line[i] for i in shown] for line in lines]
 
 
 def console() -> Any:
@@ -108,19 +131,19 @@ def console() -> Any:
     return found if found.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=WIDE)
 
 
-def print_board(title: str, entries: Sequence[Entry], width: int, left_out: Mapping[str, str], entropy: float | None) -> None:
+def print_board(board: Board, entries: Sequence[Entry]) -> None:
     """The table and what is to be said about it."""
     places = ranking(entries)
-    typer.echo(f"\n{title}\nMean log-likelihood per row, in nats (higher is better; ± rows: standard error over them):")
-    console().print(show.grid(*fitting(lines_of(places, width)), whole=len(COLUMNS)))
+    typer.echo(f"\n{board.title}\nMean log-likelihood per row, in nats (higher is better; ± rows: standard error over them):")
+    console().print(show.grid(*fitting(lines_of(places, board.width), board.what), whole=len(COLUMNS)))
     _print_verdict(places)
-    if entropy is not None:
-        typer.echo(f"No model scores above {-entropy:.3f} on average: the data's negative entropy.")
+    if board.entropy is not None:
+        typer.echo(f"No model scores above {-board.entropy:.3f} on average: the data's negative entropy.")
     _print_apart([place.entry for place in places if place.group == 2])
     for place in places:
         if place.entry.problem:
             typer.echo(f"{place.entry.name}: {place.entry.problem}")
-    for name, reason in left_out.items():
+    for name, reason in board.left_out.items():
         typer.echo(f"Left out {name}: {reason}.")
 
 
@@ -157,14 +180,14 @@ class Watch:
 
     Arguments:
         contenders: All of them.
-        width: Columns of the data.
+        board: What the leaderboard is about.
         talk: Whether anything is shown at all.
     """
 
-    def __init__(self, contenders: Sequence[Contender], width: int, talk: bool) -> None:
+    def __init__(self, contenders: Sequence[Contender], board: Board, talk: bool) -> None:
         from rich.live import Live
 
-        self.names, self.width, self.talk = [contender.name for contender in contenders], width, talk
+        self.names, self.board, self.talk = [contender.name for contender in contenders], board, talk
         self.entries: list[Entry] = []
         self.running, self.since = "", 0.0
         screen = console()
@@ -197,10 +220,10 @@ class Watch:
         """Places so far, whose turn it is, and who waits."""
         entries, running = self.entries, self.running
         known = {entry.name for entry in entries}
-        lines = lines_of(ranking(entries), self.width)
+        lines = lines_of(ranking(entries), self.board.width)
         for name in self.names:
             if name not in known:
                 busy = name == running
                 note = [f"{time.monotonic() - self.since:.0f}"] if busy else [""]
                 lines.append(["…" if busy else "", name, "fitting" if busy else "waiting", *[""] * 7, *note])
-        return show.grid(*fitting(lines), whole=len(COLUMNS))
+        return show.grid(*fitting(lines, self.board.what), whole=len(COLUMNS))

@@ -45,7 +45,7 @@ def data(as_json: bool) -> None:
         rows = [[f"  {entry.name}", entry.size, entry.note] for entry in entries if entry.where == where]
         show.table(["", "rows x columns", ""], rows, where, whole=2)
         typer.echo("")
-    typer.echo("A path serves too: .npz .npy .csv .txt .parquet .fasta")
+    typer.echo("A path serves too: .npz .npy .csv .txt .parquet .arrow .feather .fasta")
 
 
 def _family_json(family: Family) -> dict[str, Any]:

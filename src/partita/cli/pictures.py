@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from partita.core.files import replacing
 from partita.report.images import as_images, png, sheet
 
 __all__ = ["preview", "sheet", "write_png"]
@@ -32,5 +33,5 @@ def preview(x: np.ndarray, shape: tuple[int, ...], width: int | None = None) -> 
 
 def write_png(path: Path, page: np.ndarray) -> None:
     """A grey PNG of 8 bits."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(png(page))
+    with replacing(path) as beside:
+        beside.write_bytes(png(page))

@@ -1,6 +1,5 @@
 """``partita report``: one HTML file about a run or a comparison, which opens from disk with no network."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from partita.cli import show
 from partita.cli.runs import open_run
 from partita.core import rng
 from partita.core.errors import DataError, PartitaError, RunError
+from partita.core.foreign import inside, read_json
 from partita.core.quantity import Quantity
 from partita.data import Dataset
 from partita.report.comparison import Standing, write_comparison
@@ -21,7 +21,12 @@ from partita.training import Run
 from partita.training.encoding import Encoding
 
 NAME = "report.html"
-BOARDS = ("leaderboard.json", "compare.json")  # what a comparison leaves
+QUANTITY = {"value": float, "low": float, "high": float, "kind": str, "verdict": str, "se_data": float,
+            "details": {"p_value": float, "coverage": float}}  # fmt: skip
+LINE = {"name": str, "problem": str, "seconds": float, "parameters": int,
+        "log_likelihood": QUANTITY, "difference": QUANTITY, "bits_per_dimension": QUANTITY}  # fmt: skip
+BOARD = {"title": str, "entries": [LINE], "left_out": dict, "entropy": float}  # of a saved leaderboard
+LEADERBOARD = "leaderboard.json"  # what a comparison leaves
 
 
 def report(folder: Path, out: Path | None, *, as_json: bool) -> None:
@@ -79,24 +84,25 @@ def open_subject(folder: Path, *, scored: bool = True) -> Subject:
 
 def read_board(folder: Path) -> Mapping[str, Any] | None:
     """The saved leaderboard of a comparison; None where there is none."""
-    path = next((folder / name for name in BOARDS if (folder / name).exists()), None)
-    if path is None:
+    if not (folder / LEADERBOARD).exists():
         return None
-    try:
-        board = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        board = None
-    lines = board.get("entries") if isinstance(board, dict) else None
-    if not isinstance(lines, list) or not all(isinstance(line, dict) and "name" in line for line in lines):
-        raise RunError(f"report: {path} must be a leaderboard, as `partita compare` writes it; got a damaged file.")
+    board = read_json(inside(folder, LEADERBOARD), BOARD)
+    if not all(_whole(line) for line in board.get("entries") or [{}]):
+        raise RunError(f"report: {folder / LEADERBOARD} must be a leaderboard, as `partita compare` writes it; got a damaged file.")
     return board
 
 
+def _whole(line: Mapping[str, Any]) -> bool:
+    """Whether a line has a name and its quantities all that is shown of them."""
+    interval = {"value", "low", "high"}
+    needed = {"log_likelihood": {*interval, "kind", "verdict"}, "difference": interval, "bits_per_dimension": {"value"}}
+    return bool(line.get("name")) and all(keys <= line[name].keys() for name, keys in needed.items() if line.get(name))
+
+
 def _standing(line: Mapping[str, Any], folder: Path, page: Path) -> Standing:
-    """A line with its run, which lies beside the leaderboard under its name, or where the line says."""
-    places = [folder / str(line["name"]), *([Path(line["run"])] if line.get("run") else [])]
-    found = next((place for place in places if (place / "config.json").exists()), None)
-    if found is None:
+    """A line with its run, which lies beside the leaderboard under its name."""
+    found = folder / line["name"]
+    if not inside(folder, line["name"], "config.json").exists():
         return Standing(line)
     try:
         subject = open_subject(found, scored=False)

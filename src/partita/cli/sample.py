@@ -31,6 +31,8 @@ def report(folder: Path, n: int, out: Path | None, burn_in: int | None, png: Pat
     path = free_path(folder / "samples", ".csv" if words else ".npz") if out is None else check_ending(out, "sample")
     generator = rng.keyed(seed, 3)
     model = opened.run.model
+    if burn_in is not None and isinstance(model, DirectedModel):
+        raise invalid("sample", "--burn-in", "go with a model that chains draw from", model.title(), "Leave it out: its draws are exact.")
     z = draw_rows(model, n, burn_in, generator)
     x = opened.encoding.decode(z.double().numpy())
     chains = None if _exact(model, burn_in) else _diagnose(model, z, generator)

@@ -17,7 +17,8 @@ def report(source: str, asked: dict[str, str], *, as_json: bool) -> None:
     data = load(source, words=True, missing=True, asked=asked or None)
     schema = data.train.schema
     if schema is None:
-        raise DataError(f"schema: DATA must be a .csv or .parquet file; got {source!r}, whose columns are numbers of one sort.")
+        allowed = "a .csv, .parquet, .arrow or .feather file"
+        raise DataError(f"schema: DATA must be {allowed}; got {source!r}, whose columns are numbers of one sort.")
     if as_json:
         columns = [{key: value for key, value in column.as_json().items() if key not in ("levels", "labels")}
                    | ({"categories": column.words(column.levels)} if column.levels else {}) for column in schema.columns]  # fmt: skip

@@ -1,7 +1,6 @@
-"""A file that a verb works on: its columns in the order of the run, and results that go beside them."""
+"""A file that a verb works on, some rows after the others: its columns in the order of the run, and results that go beside them."""
 
-import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,12 +8,11 @@ import numpy as np
 
 from partita.cli.runs import Opened, schema_of
 from partita.core.errors import DataError
-from partita.data import Schema, read
-from partita.data.arrow import arrow, read_arrow
-from partita.data.delimited import delimiter_of
+from partita.data import Schema, copies, read
 from partita.data.files import Splits
 from partita.data.schema import Column
-from partita.data.write import TABLES, replacing, text, write_columns
+from partita.data.tables import chunks
+from partita.data.write import TABLES, write_columns
 
 
 @dataclass(frozen=True)
@@ -23,26 +21,39 @@ class Tabled:
 
     Arguments:
         path: Of the file.
-        x: Its columns in the order of the run, (N, D).
+        table: Its columns, (N, D), in memory or on disk.
         names: Of the file's columns, in its own order; None where it has none.
         order: Where each column of the run is in the file.
         schema: What columns hold, where the run knows and the file is a table.
     """
 
     path: Path
-    x: np.ndarray
+    table: np.ndarray
     names: tuple[str, ...] | None
     order: list[int]
     schema: Schema | None
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, D)."""
+        return len(self.table), self.table.shape[1]
+
+    def parts(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Ranges of rows and what they hold, columns in the order of the run; where a part ends depends on D alone."""
+        for part in chunks(*self.shape):
+            yield part, np.asarray(self.table[part], dtype=np.float64)[:, self.order]
 
 
 def read_tabled(opened: Opened, path: Path, owner: str) -> Tabled:
     """The columns of a run in a file: by name where both have names, else by place."""
     schema = schema_of(opened.data) if path.suffix.lower() in TABLES else None
     found = read(path, words=opened.encoding.kind in ("category", "mixed"), asked=schema)
-    table = found.train.reshape(len(found.train), -1).astype(np.float64)
+    table = found.train if found.train.ndim == 2 else found.train.reshape(len(found.train), -1)
     order = list(range(table.shape[1])) if schema is not None else column_order(opened, found, table.shape[1], owner)
-    return Tabled(path, table[:, order], found.columns, order, schema)
+    return Tabled(path, table, found.columns, order, schema)
 
 
 def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[int]:
@@ -75,31 +86,7 @@ def write_beside(tabled: Tabled, path: Path, columns: Sequence[Column], x: np.nd
     taken = [column.name for column in columns if column.name in (tabled.names or ())]
     if taken:
         raise DataError(f"write: DATA must have no column called {taken[0]!r}, which results are written to. Rename it.")
-    if path.suffix.lower() != tabled.path.suffix.lower() or path.suffix.lower() not in TABLES or tabled.names is None:
+    if not copies.alike(tabled.path, path) or tabled.names is None:
         write_columns(path, columns, x)
         return
-    with replacing(path) as beside:
-        if path.suffix.lower() == ".parquet":
-            _beside_arrow(tabled.path, beside, columns, x)
-        else:
-            _beside_text(tabled.path, beside, columns, x)
-
-
-def _beside_arrow(source: Path, out: Path, columns: Sequence[Column], x: np.ndarray) -> None:
-    from pyarrow.parquet import write_table
-
-    table = read_arrow(source)
-    for i, column in enumerate(columns):
-        table = table.append_column(column.name, arrow().array(column.words(x[:, i].tolist()), type=arrow().type_for_alias(column.dtype)))
-    write_table(table, out)
-
-
-def _beside_text(source: Path, out: Path, columns: Sequence[Column], x: np.ndarray) -> None:
-    delimiter = delimiter_of(source) or ","
-    with source.open(encoding="utf-8-sig", newline="") as stream:
-        head, *records = [record for record in csv.reader(stream, delimiter=delimiter) if record]
-    more = zip(*(column.words(x[:, i].tolist()) for i, column in enumerate(columns)), strict=True)
-    with out.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-        writer.writerow([*head, *(column.name for column in columns)])
-        writer.writerows([*record, *map(text, extra)] for record, extra in zip(records, more, strict=True))
+    copies.write_beside(tabled.path, path, columns, x)

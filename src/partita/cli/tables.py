@@ -12,7 +12,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: partita schema people.csv --column age=real --column id=ignore")
 def schema(
-    data: Annotated[str, typer.Argument(help="A .csv or .parquet file.")],
+    data: Annotated[str, typer.Argument(help="A .csv, .parquet, .arrow or .feather file.")],
     column: Kinds = None,
     as_json: Json = False,
 ) -> None:
@@ -27,7 +27,7 @@ def schema(
 def impute(
     run: Run,
     data: Annotated[Path, typer.Argument(help="A file with missing values: empty cells or NaN.")],
-    out: Annotated[Path | None, typer.Option(help=".csv, .parquet, .npy or .npz; DATA-imputed beside the file if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-imputed beside the file if not given.")] = None,
     how: Annotated[str, typer.Option(help="auto, mean, mode or draw.")] = "auto",
     seed: Seed = 0,
     as_json: Json = False,
@@ -44,7 +44,7 @@ def anomalies(
     data: Annotated[Path, typer.Argument(help="A file of rows to look at.")],
     normal: Annotated[Path | None, typer.Option(help="A file of normal rows to rank among; by default the run's own test rows.")] = None,
     alpha: Annotated[float, typer.Option(help="The tail probability up to which a row is called an anomaly.")] = 0.01,
-    out: Annotated[Path | None, typer.Option(help=".csv, .parquet, .npy or .npz; DATA-anomalies beside the file if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-anomalies beside the file if not given.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -58,7 +58,7 @@ def anomalies(
 def cluster(
     run: Run,
     data: Annotated[Path, typer.Argument(help="A file of rows to assign.")],
-    out: Annotated[Path | None, typer.Option(help=".csv, .parquet, .npy or .npz; DATA-clusters beside the file if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-clusters beside the file if not given.")] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also a column with the probability of each cluster.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -3,10 +3,13 @@
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+
+OBSERVER = "child-process-observer"  # Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
 
 Devices = Annotated[int | None, typer.Option(help="Processes on this machine that work together.", min=1)]
 Nodes = Annotated[int, typer.Option(help="Machines: run the command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set.", min=1)]
@@ -27,7 +30,7 @@ def launched(devices: int | None, nodes: int, strategy: str) -> Iterator[Any]:
         yield None
         return
     fabric = _start(here, machines, strategy)
-    with processes.together(fabric) as team, contextlib.nullcontext() if team.leads else _silent():
+    with contextlib.nullcontext() if fabric.is_global_zero else _silent(), processes.together(fabric):
         yield fabric
 
 
@@ -38,19 +41,24 @@ def _start(devices: int, nodes: int, strategy: str) -> Any:
         logging.getLogger(name).setLevel(logging.ERROR)
     fabric = Fabric(accelerator="cpu", devices=devices, num_nodes=nodes, strategy=strategy)
     fabric.launch()
+    for thread in threading.enumerate():
+        if thread.name == OBSERVER:
+            vars(thread)["_child_processes"] = []
     return fabric
 
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """A process that follows: what it would say, and any error that the leader meets as well, the leader says."""
+    """A process that follows: what it would say the leader says; an error that only this one meets it leaves word of."""
     from partita.core.errors import PartitaError
     from partita.core.processes import LostProcess
 
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         try:
             yield
-        except LostProcess:
-            raise
-        except (PartitaError, typer.Exit):
+        except LostProcess as error:
+            if not error.why:
+                raise
+            raise typer.Exit(0) from None
+        except (PartitaError, OSError, typer.Exit):
             raise typer.Exit(0) from None

@@ -9,12 +9,22 @@ from torch import Tensor
 
 from partita.core.errors import Diverged, invalid, sentence
 
+MOST = 2**63 - 1  # what a computer counts to
+MOST_LAYERS = 1000  # beyond which building one after the other takes all memory, and no network learns
 
-def check_count(owner: str, parameter: str, value: int, least: int = 1) -> int:
-    """A whole number that is at least ``least``."""
+
+def check_count(owner: str, parameter: str, value: int, least: int = 1, most: int = MOST) -> int:
+    """A whole number that is at least ``least``, and at most ``most``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise invalid(owner, parameter, f"be a whole number of at least {least}", repr(value))
+    if value > most:
+        raise invalid(owner, parameter, f"be at most {most}", value)
     return int(value)
+
+
+def check_layers(owner: str, parameter: str, value: int, least: int = 1) -> int:
+    """A number of layers."""
+    return check_count(owner, parameter, value, least, MOST_LAYERS)
 
 
 def check_real(
@@ -38,15 +48,20 @@ def check_level(owner: str, level: object) -> None:
 
 def check_choice(owner: str, parameter: str, value: object, allowed: tuple[object, ...]) -> None:
     """One of a few named values."""
-    if value not in allowed:
+    if not any(value is one or (isinstance(value, type(one)) and value == one) for one in allowed):  # an array has no one truth
         raise invalid(owner, parameter, "be one of " + ", ".join(map(repr, allowed)), repr(value))
 
 
 def check_role(owner: str, parameter: str, value: object, methods: tuple[str, ...], example: str) -> None:
     """An object that plays a role: neither a name nor a class, with one of the methods the role asks for."""
     if isinstance(value, str | type) or not any(callable(getattr(value, method, None)) for method in methods):
-        got = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+        got = f"the class {value.__name__}" if isinstance(value, type) else " ".join(repr(value).split())
         raise invalid(owner, parameter, f"be an object such as {example}", got)
+
+
+def check_kernel(owner: str, parameter: str, value: object) -> None:
+    """An object that moves chains."""
+    check_role(owner, parameter, value, ("step",), "Gibbs()")
 
 
 def check_width(owner: str, parameter: str, x: Tensor, width: int, partner: str) -> None:

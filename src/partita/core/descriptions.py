@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Distribution
 
 from partita.core.capability import PARTS, load
-from partita.core.errors import RunError
+from partita.core.errors import PartitaError, RunError
 
 LAWS = ("Normal", "Laplace", "Cauchy", "StudentT", "Gamma", "Beta", "Uniform", "HalfNormal", "LogNormal", "Exponential")  # of priors
 
@@ -34,7 +34,7 @@ def build(description: Any) -> Any:
     if "not saved" in description:
         raise RunError(f"load: {description['not saved']} is an object of the caller's, and only its name was saved. Hand it over again, "
                        "in Python: partita.fit(..., resume=True).")  # fmt: skip
-    if "table" in description:
+    if isinstance(description.get("table"), dict):
         return {name: build(inner) for name, inner in description["table"].items()}
     if "law" in description:
         return _build_law(description)
@@ -44,7 +44,9 @@ def build(description: Any) -> Any:
     settings = {key: build(value) for key, value in description.items() if key != "part"}
     try:
         return load(name)(**settings)
-    except TypeError as error:
+    except PartitaError:
+        raise
+    except (TypeError, ValueError, AttributeError) as error:
         raise RunError(f"load: {name} has no such settings ({error}). The run was made by another version of partita.") from None
 
 
@@ -54,4 +56,7 @@ def _build_law(description: dict[str, Any]) -> Distribution:
         raise RunError(f"load: a prior must be one of {', '.join(LAWS)}; got {description['law']!r}. Hand it over again, in Python.")
     law = getattr(torch.distributions, description["law"])
     dtypes = {str(dtype): dtype for dtype in (torch.float32, torch.float64)}
-    return law(**{name: torch.tensor(value, dtype=dtypes[dtype]) for name, (value, dtype) in description["by"].items()})
+    try:
+        return law(**{name: torch.tensor(value, dtype=dtypes[dtype]) for name, (value, dtype) in description["by"].items()})
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise RunError(f"load: {description['law']} has no such settings ({error}). Hand the prior over again, in Python.") from None

@@ -9,6 +9,10 @@ class InputError(PartitaError, ValueError):
     """A value handed in is not allowed."""
 
 
+class WrongType(InputError, TypeError):
+    """A value handed in is of a type that is not allowed."""
+
+
 class DataError(PartitaError, ValueError):
     """A data set cannot be found, read or used."""
 
@@ -23,6 +27,10 @@ class Diverged(PartitaError, ArithmeticError):
 
 class Unsupported(PartitaError, TypeError):
     """A combination of model and method that cannot work; the message gives the reason and the nearest one that does."""
+
+
+class TooLarge(PartitaError, MemoryError):
+    """More memory is asked for than there is, or than a file can account for."""
 
 
 class PartitaWarning(UserWarning):

@@ -10,9 +10,8 @@ units the joint is annealed, and because every temperature can be had from one m
 Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
 
-import copy
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -185,75 +184,9 @@ class EnergyModel(Model):
         """The model at ``beta``, a number or a tensor that broadcasts against batch dimensions; composes."""
         if not isinstance(beta, Tensor):
             check_real("annealed", "beta", beta, 0.0)
+        from partita.core.annealed import Annealed  # which is itself an energy model
+
         return Annealed(self, beta)
-
-
-class Annealed(EnergyModel):
-    """A model part of the way from its reference: ``Annealed(m, a).annealed(b)`` is ``Annealed(m, a b)``."""
-
-    base: Any  # an EnergyModel, perhaps with conditionals
-
-    def __init__(self, base: EnergyModel, beta: Tensor | float) -> None:
-        super().__init__()
-        object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
-        self.beta = torch.as_tensor(beta, device=base.device_like.device, dtype=base.device_like.dtype)
-        self.support = base.support
-        self.offers = base.offers
-
-    def free_energy(self, x: Tensor) -> Tensor:
-        return self.base.energy_along(self.base.field(x), self.beta)
-
-    def field(self, x: Tensor) -> Field:
-        return self.base.field(x)
-
-    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
-        return self.base.energy_along(field, self.beta * beta)
-
-    def energy(self, x: Tensor, h: Tensor) -> Tensor:
-        return self.base.energy(x, h, self.beta)
-
-    def hidden_given_visible(self, x: Tensor, field: Field | None = None) -> Any:
-        return self.base.hidden_given_visible(x, self.beta, field)
-
-    def visible_given_hidden(self, h: Tensor) -> Any:
-        return self.base.visible_given_hidden(h, self.beta)
-
-    def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
-        return self.base.slope(x, self.beta if beta is None else self.beta * beta)
-
-    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
-        return self.base.site_energies(x, i, values, self.beta if beta is None else self.beta * beta)
-
-    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        return self.base.conditional_logits(x, self.beta if beta is None else self.beta * beta)
-
-    def sides(self) -> list[Side]:
-        return [*super().sides(), *(self._annealed_side(side) for side in self.base.sides() if side.name == "hidden")]
-
-    def _annealed_side(self, side: Side) -> Side:
-        return side._replace(free_energy=lambda h: side.free_energy(h, self.beta))
-
-    def reference(self) -> Reference:
-        return self.base.reference()
-
-    def title(self) -> str:
-        return f"{self.base.title()} annealed"
-
-    def annealed(self, beta: Tensor | float) -> EnergyModel:
-        return Annealed(self.base, self.beta * beta)
-
-    def anchor_rows(self, n: int) -> Tensor | None:
-        return self.base.anchor_rows(n)
-
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
-        self.base.initialise(data, generator=generator)
-
-    def settings(self) -> dict[str, Any]:
-        return self.base.settings()
-
-    @property
-    def device_like(self) -> Tensor:
-        return self.base.device_like
 
 
 class DirectedModel(Model):
@@ -324,13 +257,3 @@ class LikelihoodEvaluator(Protocol):
     """log p(x), mean over rows, as a Quantity."""
 
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity: ...
-
-
-AnyModel = TypeVar("AnyModel", bound=Model)
-
-
-def in_double(model: AnyModel) -> AnyModel:
-    """A copy in float64, for numbers that are published."""
-    if isinstance(model, Annealed):
-        return Annealed(in_double(model.base), model.beta.double())  # type: ignore[return-value]
-    return copy.deepcopy(model).double()

@@ -160,7 +160,7 @@ def half_width(se: float, level: float) -> float:
     return NormalDist().inv_cdf(0.5 + level / 2) * se
 
 
-def bits_per_dimension(q: Quantity, dimensions: int) -> Quantity:
+def bits_per_dimension(q: Quantity, dimensions: float) -> Quantity:
     """A log-likelihood in nats per row as negative bits per coordinate (lower is better).
 
     >>> round(bits_per_dimension(Quantity(-8 * math.log(2)), 8).value, 3)

@@ -6,10 +6,15 @@ generator that is seeded anew for every call (:mod:`partita.core.xoshiro`) are f
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
+
+from partita.core.orders import Shuffled
+
+MOST_LISTED = 1 << 18  # things whose order is listed: more would cost memory that grows with a table
 
 
 def uniform(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
@@ -63,7 +68,9 @@ def systematic(log_weights: Tensor, generator: torch.Generator, n: int) -> Tenso
 
 
 def permutation(n: int, generator: torch.Generator) -> Tensor:
-    """A random order of ``n`` things."""
+    """A random order of ``n`` things; of very many it is computed as slices of it are asked for (:mod:`partita.core.orders`)."""
+    if n > MOST_LISTED:
+        return cast("Tensor", Shuffled(n, seed(generator), generator.device))
     return torch.randperm(n, generator=generator, device=generator.device)
 
 

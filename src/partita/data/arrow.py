@@ -1,6 +1,5 @@
-"""Columns of Arrow tables, which Parquet files and frames of pandas and polars become: numbers, words, and what they are written as."""
+"""Columns of Arrow tables, which columnar files and frames of pandas and polars become: numbers, words, and what they are written as."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,17 +19,6 @@ def arrow() -> Any:
         remedy = "Install it with: pip install 'partita[frames]'"
         raise DataError(f"load: Parquet files and frames need the package pyarrow. {remedy}") from error
     return pyarrow
-
-
-def read_arrow(path: Path) -> Any:
-    """A whole Parquet file as an Arrow table."""
-    from pyarrow.parquet import ParquetFile
-
-    try:
-        with ParquetFile(path) as source:
-            return source.read()
-    except arrow().ArrowInvalid as error:
-        raise DataError(f"load: {path} must be a whole .parquet file; got one that is cut short or damaged. Copy it again.") from error
 
 
 def of_frame(frame: Any, owner: str) -> Any:
@@ -57,9 +45,15 @@ def dtype_name(kind: Any) -> str:
         return "category"
     if types.is_temporal(kind):
         return "date"
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+    if is_text(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         return WIDE.get(str(kind), str(kind))
     return "float64" if types.is_decimal(kind) or types.is_null(kind) else "other"
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is of words."""
+    types = arrow().types
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
 def _series(name: str, column: Any) -> Series:
@@ -67,20 +61,26 @@ def _series(name: str, column: Any) -> Series:
     if dtype in ("date", "other"):
         return Series(name, np.full(len(column), 0.0), dtype)
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        words = column.to_pylist()
-        there = np.array([word is not None for word in words])
-        values, labels = numbered([word for word in words if word is not None])
-        return Series(name, _spread(values, there), dtype, labels)
+        column = _decoded(column)
+    if is_text(column.type):
+        return _words(name, column, dtype)
     if dtype_name(column.type) in ("date", "other"):
         return Series(name, np.full(len(column), 0.0), "other")
     plain = column.cast(pa.float64(), safe=False) if not pa.types.is_boolean(column.type) else column.cast(pa.uint8())
     return Series(name, np.asarray(plain.to_numpy(), dtype=np.float64), dtype)
 
 
-def _spread(values: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Values at the places where there is one, NaN elsewhere."""
-    out = np.full(len(there), np.nan)
-    out[there] = values
-    return out
+def _decoded(column: Any) -> Any:
+    """A column of categories as its values."""
+    pa, kind = arrow(), column.type.value_type
+    kind = pa.large_string() if is_text(kind) else kind
+    return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks], type=kind)
+
+
+def _words(name: str, column: Any, dtype: str) -> Series:
+    """A column of words, each looked up but once."""
+    pa = arrow()
+    encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()
+    numbers, labels = numbered(encoded.dictionary.to_pylist())
+    place = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
+    return Series(name, np.append(numbers, np.nan)[place], dtype, labels)

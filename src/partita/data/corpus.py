@@ -1,5 +1,6 @@
 """Sequences by name or path: text, streams of numbers, and archives of many sequences, split into parts that follow one another."""
 
+import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ import numpy as np
 from partita.core.checks import check_choice, check_count
 from partita.core.errors import DataError
 from partita.data import folder
-from partita.data.files import ENDINGS, headers, read
+from partita.data.files import ENDINGS, headers, read, read_arrays
+from partita.data.mixed import TABLES
 from partita.data.named import Dataset, load
+from partita.data.on_disk import OnDisk
 from partita.data.streams import Sequences
 from partita.data.text import TOKENS, Alphabet, read_text
 
@@ -19,7 +22,7 @@ SHARES = (0.8, 0.9)  # of a stream: where training ends, and validation
 OVERLAP = 8  # windows to learn from begin this many times as often as they are long
 PACKED = "polyphonic_music/"  # piano rolls, eight keys to a byte
 KEYS = 88
-SERIES = (".npy", ".csv", ".parquet")  # files whose numbers are one series where they are one column
+SERIES = (".npy", *TABLES)  # files whose numbers are one series where they are one column
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ def open_dataset(
     """Tables as rows; with a ``reading``, the settings of :class:`Reading`, streams and text as sequences too."""
     if reading is None:
         return load(source, binarize=binarize, words=words, missing=missing, asked=asked)
+    if not reading.keys() <= Reading.__dataclass_fields__.keys():
+        raise DataError(f"load: reading must say {', '.join(Reading.__dataclass_fields__)}; got {', '.join(map(repr, reading))}.")
     return load_sequences(source, Reading(**reading), binarize=binarize, words=words, asked=asked)
 
 
@@ -79,12 +84,32 @@ def load_sequences(source: str, reading: Reading, *, binarize: Any = "auto", wor
             return _archive(source, path, reading)
         if set(found) == {"bytes"}:
             made = Reading(reading.length, "bytes", reading.encoding)
-            return _stream(source, np.load(path)["bytes"], made, 256)
+            return _stream(source, read_arrays(path, ["bytes"])["bytes"], made, 256)
     if path is not None and path.suffix.lower() in SERIES and reading.length is not None and not asked:
         series = _series(path, words)
         if series is not None:
             return _stream(source, series, Reading(reading.length, reading.tokens, reading.encoding))
     return load(source, binarize=binarize, words=words, asked=asked)
+
+
+def holds_sequences(source: str) -> bool:
+    """Whether a source is sequences to everyone: text that is no table, bytes, or an archive of sequences with their lengths.
+
+    A .txt file is a table where its lines are numbers, words in columns, or letters of an alignment.
+    """
+    path = _path(source)
+    if path is None or not path.is_file():
+        return False
+    if path.suffix.lower() == ".txt":
+        try:
+            found = read(path, words=True)
+        except (DataError, csv.Error):
+            return path.stat().st_size > 0
+        return len(found.train) < 2 or (found.train.shape[1] == 1 and bool(found.labels))
+    if path.suffix.lower() != ".npz":
+        return False
+    arrays = headers(path)
+    return {"train", "train_lengths"} <= arrays.keys() or set(arrays) == {"bytes"}
 
 
 def _path(source: str) -> Path | None:
@@ -95,7 +120,8 @@ def _series(path: Path, words: bool = False) -> np.ndarray | None:
     """The numbers of a file that holds but one column of them; None for a table."""
     found = read(path, words=words)
     alone = found.labels is None and found.weight is None and (found.train.ndim == 1 or found.train.shape[1:] == (1,))
-    return found.train.reshape(-1) if alone else None
+    on_disk = isinstance(found.train, OnDisk)
+    return (found.train if on_disk else found.train.reshape(-1)) if alone else None
 
 
 def _stream(name: str, stream: Any, reading: Reading, states: int | None = None) -> Dataset:
@@ -106,7 +132,8 @@ def _stream(name: str, stream: Any, reading: Reading, states: int | None = None)
     if first < reading.length:
         remedy = "Give a longer one, or a smaller --set length."
         raise DataError(f"load: {name} must have at least {reading.length} steps to learn from; got {first}. {remedy}")
-    parts = stream[:first], stream[first:second], stream[second:]
+    ends = ((0, first), (first, second), (second, len(stream)))
+    parts = [stream.between(*end) if isinstance(stream, OnDisk) else stream[slice(*end)] for end in ends]
     strides = max(1, reading.length // OVERLAP), reading.length, reading.length
     windows = [Sequences.windows(part, reading.length, stride=stride, owner="load") if len(part) else None
                for part, stride in zip(parts, strides, strict=True)]  # fmt: skip
@@ -119,9 +146,12 @@ def _stream(name: str, stream: Any, reading: Reading, states: int | None = None)
 
 def _archive(name: str, path: Path, reading: Reading) -> Dataset:
     """Many sequences of different lengths in each part, whole."""
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {part: (archive[part], archive[f"{part}_lengths"]) for part in PARTS if f"{part}_lengths" in archive}
-    packed = name.startswith(PACKED) and arrays["train"][0].dtype == np.uint8
+    held = read_arrays(path, [f"{part}{ending}" for part in PARTS for ending in ("", "_lengths")])
+    arrays = {part: (held[part], held[f"{part}_lengths"]) for part in PARTS if {part, f"{part}_lengths"} <= held.keys()}
+    for part, (x, lengths) in arrays.items():
+        if x.ndim == 0 or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not len(lengths):
+            raise DataError(f"load: {path} must hold steps in {part} and a length of each sequence in {part}_lengths; got other shapes.")
+    packed = name.startswith(PACKED) and arrays["train"][0].dtype == np.uint8 and arrays["train"][0].ndim == 2
     longest = max(int(lengths.max()) for _, lengths in arrays.values())
     rows = {part: Sequences.parted(np.unpackbits(x, axis=1)[:, :KEYS] if packed else x, lengths, longest=longest, owner="load")
             for part, (x, lengths) in arrays.items()}  # fmt: skip

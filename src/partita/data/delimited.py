@@ -26,7 +26,7 @@ def read_delimited(path: Path) -> tuple[np.ndarray, Columns]:
         first = next((line for line in stream if line.strip()), "")
     delimiter = delimiter_of(path)
     fields = next(_records([first.lstrip("# ")], delimiter), [])
-    columns = None if all(map(_is_number, fields)) else tuple(fields)
+    columns = None if all(map(is_number, fields)) else tuple(fields)
     try:
         table = _quickly(path, delimiter, columns is not None)
     except ValueError:
@@ -52,8 +52,11 @@ def holds_sequences(path: Path) -> bool:
     """Whether the lines are words of one length, without numbers among them or marks between."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
         first = next((line.strip() for line in stream if line.strip()), "")
-    alone = not any(mark in first for mark in (*DELIMITERS, " ")) and not _is_number(first)
-    return alone and looks_like_sequences(_all_records(path))
+    alone = not any(mark in first for mark in (*DELIMITERS, " ")) and not is_number(first)
+    if not alone:
+        return False
+    size = len(next(stream_records(path))[0])
+    return size > 1 and all(len(record) == 1 and len(record[0]) == size for record in stream_records(path))
 
 
 def read_series(path: Path) -> tuple[list[Series], Columns]:
@@ -83,10 +86,15 @@ def is_missing(field: str) -> bool:
     return field.lower() in MISSING
 
 
-def _all_records(path: Path) -> list[list[str]]:
+def stream_records(path: Path) -> Iterator[list[str]]:
+    """The fields of each line that is not empty, without the space around them, as they are asked for."""
     delimiter = delimiter_of(path)
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        records = [record for record in _records(stream, delimiter) if record]
+        yield from (record for record in _records(stream, delimiter) if record)
+
+
+def _all_records(path: Path) -> list[list[str]]:
+    records = list(stream_records(path))
     if not records:
         raise DataError(f"load: {path} must hold rows; got none. Write it again.")
     return records
@@ -106,8 +114,8 @@ def _columns_of(path: Path, records: list[list[str]]) -> tuple[list[Series], Col
 
 def _series(name: str, fields: Sequence[str]) -> Series:
     """One column: numbers where all of it are, truth values, dates, else words."""
-    if all(map(_is_number, fields)):
-        values = np.array([_number(field) for field in fields])
+    if all(map(is_number, fields)):
+        values = np.array([to_number(field) for field in fields])
         return Series(name, values, number_type(values))
     there = np.array([not is_missing(field) for field in fields])
     words = [field for field in fields if not is_missing(field)]
@@ -122,10 +130,10 @@ def _series(name: str, fields: Sequence[str]) -> Series:
 def _has_header(records: list[list[str]]) -> bool:
     """Whether the first line names columns: a column of numbers begins with a word, or no word of it is ever seen again."""
     first, others = records[0], records[1:]
-    if all(map(_is_number, first)) or not others:
+    if all(map(is_number, first)) or not others:
         return False
     below = list(zip(*(row for row in others if len(row) == len(first)), strict=True))
-    if any(not _is_number(name) and all(map(_is_number, column)) for name, column in zip(first, below, strict=False)):
+    if any(not is_number(name) and all(map(is_number, column)) for name, column in zip(first, below, strict=False)):
         return True
     return not any(name in column for name, column in zip(first, below, strict=False))
 
@@ -159,8 +167,8 @@ def _carefully(path: Path, delimiter: str | None, columns: Columns) -> np.ndarra
             if len(record) != width:
                 remedy = "Give all rows the same number of values."
                 raise DataError(f"load: {path} must have {width} values in each row; got {len(record)} in row {number}. {remedy}")
-            text.update(i for i, field in enumerate(record) if not _is_number(field))
-            rows.append([] if text else [_number(field) for field in record])
+            text.update(i for i, field in enumerate(record) if not is_number(field))
+            rows.append([] if text else [to_number(field) for field in record])
     if text:
         raise not_numeric("load", [repr(columns[i]) if columns else str(i) for i in sorted(text)], str(path))
     if not rows:
@@ -174,13 +182,15 @@ def _records(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]
     return ([field.strip() for field in record] for record in csv.reader(lines, delimiter=delimiter))
 
 
-def _is_number(field: str) -> bool:
+def is_number(field: str) -> bool:
+    """Whether a field is a number, or stands for none."""
     try:
-        _number(field)
+        to_number(field)
     except ValueError:
         return False
     return True
 
 
-def _number(field: str) -> float:
+def to_number(field: str) -> float:
+    """The number in a field; NaN where it is missing."""
     return float("nan") if field.lower() in MISSING else float(field)

@@ -1,28 +1,34 @@
-"""Files of numbers: .npz, .npy (memory-mapped), .csv, .txt and .parquet, with column names where the file has them.
+"""Files of numbers: .npz, .npy (memory-mapped), .csv, .txt, .parquet, .arrow and .feather, with column names where the file has them.
 
 A .txt file is read like a .csv file of numbers that are parted by white space, commas, semicolons or tabs. Nothing is unpickled.
 """
 
 import csv
+import os
+import stat
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from partita.core import memory
 from partita.core.errors import DataError, InputError
+from partita.data import on_disk
 from partita.data.delimited import holds_sequences, read_delimited, read_words
 from partita.data.labels import Labels
 from partita.data.mixed import TABLES, read_table
-from partita.data.on_disk import OnDisk
-from partita.data.parquet import IN_MEMORY
+from partita.data.on_disk import OnDisk, read_header
 from partita.data.schema import Asked, Schema
 from partita.data.sequences import FASTA, read_fasta
 from partita.data.tables import NUMERIC, Columns
 
+MOST_DEFLATED = 1032  # bytes that one byte of deflated ones can stand for
+UNREADABLE = (ValueError, EOFError, OSError, KeyError, OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error)  # by NumPy and zip
+GARBLED = (UnicodeDecodeError, OSError, csv.Error)  # text that is no text
 SPLITS = (("train", "valid", "test"), ("x_train", "x_valid", "x_test"))  # the two ways to name the arrays of a split file
 
 
@@ -39,11 +45,12 @@ class Splits:
     schema: Schema | None = None  # what the columns of a table hold
 
 
+@memory.named("load")
 def read(path: str | Path, array: str | None = None, *, words: bool = False, asked: Asked | Schema | None = None) -> Splits:
-    """The numbers in a file; ``array`` picks one array of an .npz. Missing values of a .csv or .parquet arrive as NaN.
+    """The numbers in a file; ``array`` picks one array of an .npz. Missing values of a table (.csv, .parquet, .arrow) arrive as NaN.
 
-    With ``words``, columns of a .csv, .parquet or .txt may hold words, and lines of letters are sequences. ``asked`` says what columns
-    of a .csv or .parquet hold, in place of what their values say (:mod:`partita.data.schema`).
+    With ``words``, columns of a table or a .txt may hold words, and lines of letters are sequences. ``asked`` says what columns of a
+    table hold, in place of what their values say (:mod:`partita.data.schema`).
     """
     path = Path(path)
     _check_file(path)
@@ -56,21 +63,33 @@ def read(path: str | Path, array: str | None = None, *, words: bool = False, ask
     if path.suffix.lower() in TABLES:
         return _read_table(path, words, asked)
     if asked and not isinstance(asked, Schema):
-        raise DataError(f"load: kinds of columns can be given for {' and '.join(TABLES)} files; got some for {path}. Leave them out.")
+        raise DataError(f"load: kinds of columns can be given for {', '.join(TABLES)} files; got some for {path}. Leave them out.")
     return READERS[path.suffix.lower()](path)
 
 
 def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """Shape and dtype of each array in an .npz, from the headers alone: nothing is decompressed beyond them."""
-    found = {}
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.namelist():
-            with archive.open(member) as stream:
-                version = np.lib.format.read_magic(stream)
-                header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = header(stream)
-            found[member.removesuffix(".npy")] = (shape, dtype)
+    found, there = {}, os.path.getsize(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.file_size > MOST_DEFLATED * min(member.compress_size, there):
+                    raise damaged(path)
+                with archive.open(member) as stream:
+                    shape, _, dtype = read_header(stream, member.file_size)
+                found[member.filename.removesuffix(".npy")] = (shape, dtype)
+    except UNREADABLE as error:
+        raise damaged(path) from error
     return found
+
+
+def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Arrays of an .npz by name, those of them that it has."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in names if name in archive}
+    except UNREADABLE as error:
+        raise (_objects(path) if "Object arrays" in str(error) else damaged(path)) from error
 
 
 def choose(found: dict[str, tuple[tuple[int, ...], np.dtype]]) -> dict[str, str]:
@@ -102,16 +121,19 @@ def _check_file(path: Path) -> None:
     if path.suffix.lower() not in ENDINGS:
         came = path.suffix or "no ending"
         raise DataError(f"load: {path} must end in one of {' '.join(ENDINGS)}; got {came}. Convert it to one of these.")
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise DataError(f"load: {path} must be a file; got a pipe or a device. Write its contents to a file.")
     if path.stat().st_size == 0:
         raise DataError(f"load: {path} must hold rows; got an empty file. Write it again.")
 
 
 def _read_npy(path: Path) -> Splits:
     try:
-        large = path.stat().st_size > IN_MEMORY
-        table: Any = OnDisk.npy(path) if large else None
-        return Splits(np.lib.format.open_memmap(path, mode="r") if table is None else table)
-    except (ValueError, EOFError, OSError) as error:
+        table: Any = OnDisk.npy(path)  # which also looks whether the file holds what it says
+        if table is not None and path.stat().st_size > on_disk.IN_MEMORY:
+            return Splits(table)
+        return Splits(np.lib.format.open_memmap(path, mode="r"))
+    except UNREADABLE as error:
         raise (_objects(path) if "Python objects" in str(error) else damaged(path)) from error
 
 
@@ -127,7 +149,7 @@ def _read_npz(path: Path, array: str | None) -> Splits:
             return Splits(**arrays, columns=_columns(archive, x), weight=_weight(archive, names, x), labels=_alphabet(archive, x))
     except DataError:
         raise
-    except (ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise (_objects(path) if "Object arrays" in str(error) else damaged(path)) from error
 
 
@@ -166,7 +188,7 @@ def _tabular(reader: Callable[[Path], tuple[np.ndarray, Columns]]) -> Callable[[
             table, columns = reader(path)
         except InputError as error:
             raise DataError(str(error)) from error
-        except (UnicodeDecodeError, OSError) as error:
+        except GARBLED as error:
             raise damaged(path) from error
         return Splits(table, columns=columns)
 
@@ -176,7 +198,7 @@ def _tabular(reader: Callable[[Path], tuple[np.ndarray, Columns]]) -> Callable[[
 def _sequences(path: Path) -> bool:
     try:
         return holds_sequences(path)
-    except (UnicodeDecodeError, OSError) as error:
+    except GARBLED as error:
         raise damaged(path) from error
 
 
@@ -185,7 +207,7 @@ def _read_table(path: Path, words: bool, asked: Asked | Schema | None) -> Splits
         table, columns, schema = read_table(path, words, asked)
     except InputError as error:
         raise DataError(str(error)) from error
-    except (UnicodeDecodeError, OSError, csv.Error) as error:
+    except GARBLED as error:
         raise damaged(path) from error
     return Splits(table, columns=columns, labels=None if schema is None else schema.labels or None, schema=schema)
 
@@ -193,7 +215,7 @@ def _read_table(path: Path, words: bool, asked: Asked | Schema | None) -> Splits
 def _read_words(path: Path) -> Splits:
     try:
         table, columns, labels = read_words(path)
-    except (UnicodeDecodeError, OSError) as error:
+    except GARBLED as error:
         raise damaged(path) from error
     return Splits(table, columns=columns, labels=labels)
 
@@ -201,7 +223,7 @@ def _read_words(path: Path) -> Splits:
 def _read_fasta(path: Path) -> Splits:
     try:
         table, labels = read_fasta(path)
-    except (UnicodeDecodeError, OSError) as error:
+    except GARBLED as error:
         raise damaged(path) from error
     return Splits(table, labels=labels)
 

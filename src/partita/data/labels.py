@@ -5,10 +5,11 @@ Short words (up to six bytes) are their own bytes read as a whole number; longer
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
-from partita.core.errors import DataError
+from partita.core.errors import DataError, RunError
 
 Labels = dict[float, str]
 SHORT = 6  # bytes that fit below 2^48, the first number of a digest
@@ -33,6 +34,17 @@ def numbered(words: Sequence[str]) -> tuple[np.ndarray, Labels]:
     if len(labels) < len(table):
         raise DataError("load: two words of one column have the same number; rename one of them.")
     return np.array([table[word] for word in words]), labels
+
+
+def labels_from_json(value: dict[str, Any]) -> Labels:
+    """Labels as a run's config has them: words by the numbers that stand for them."""
+    try:
+        labels = {float(number): word for number, word in value.items()}
+    except ValueError:
+        labels = {}
+    if len(labels) < len(value) or not all(isinstance(word, str) for word in value.values()):
+        raise RunError("load: config.json: labels must be words by number; got others. Restore the file as partita wrote it.")
+    return labels
 
 
 def letters(sequences: Iterable[str], owner: str) -> tuple[np.ndarray, Labels]:

@@ -1,4 +1,4 @@
-"""Tables of numbers and words as one array with a schema: .csv and .parquet files, and frames of pandas and polars."""
+"""Tables of numbers and words as one array with a schema: .csv, .parquet, .arrow and .feather files, and frames of pandas and polars."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import DataError, InputError
-from partita.data.arrow import dtype_name, of_frame, read_arrow, series_of
+from partita.data import on_disk
+from partita.data.arrow import of_frame, series_of
+from partita.data.columnar import COLUMNAR, Columnar, open_columnar, read_numbers
 from partita.data.delimited import read_delimited, read_series
-from partita.data.on_disk import OnDisk
-from partita.data.parquet import IN_MEMORY, arrow_types, read_parquet
-from partita.data.schema import Asked, Schema, Series, check_names, column_names, infer, number_type
+from partita.data.digest import Digest
+from partita.data.large_text import LargeText, open_text
+from partita.data.schema import INDEX, Asked, Schema, Series, check_names, column_names, infer, number_type, resolve
 from partita.data.tables import Columns, as_table
 
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", *COLUMNAR)
 
 
 def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[np.ndarray, Columns, Schema | None]:
@@ -24,16 +26,20 @@ def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[n
         words: Whether columns may hold words; refused otherwise, except in those that are ignored.
         asked: Kinds by name; or the schema of another table, whose columns are looked for by name and whose categories are the only ones.
     """
+    source = open_columnar(path) if path.suffix.lower() in COLUMNAR else None
+    if source is None and path.stat().st_size > on_disk.IN_MEMORY:
+        return _read_large(open_text(path), words, asked, f"load: {path}")
+    if source is not None and source.rows * len(source.names) * 8 > on_disk.IN_MEMORY:
+        return _read_large(source, words, asked, f"load: {path}")
     try:
-        table, columns = (read_parquet if path.suffix.lower() == ".parquet" else read_delimited)(path)
+        table, columns = read_delimited(path) if source is None else read_numbers(source)
     except InputError:
         if not words and not asked:
             raise
-        return _of_series(*_read_words(path), asked, f"load: {path}")
-    if asked is None and (isinstance(table, OnDisk) or table.size * table.itemsize > IN_MEMORY):
-        return table, columns, None  # numbers throughout, too many to look at column by column
+        series, columns = read_series(path) if source is None else (series_of(source.table()), source.names)
+        return _of_series(series, columns, asked, f"load: {path}")
     names = columns or column_names(table.shape[1])
-    types = [None] * len(names) if path.suffix.lower() != ".parquet" else list(map(dtype_name, arrow_types(path)))
+    types = [None] * len(names) if source is None else source.types
     if isinstance(asked, Schema):
         return _of_series(list(_series(names, table, types)), columns, asked, f"load: {path}")
     schema = infer(names, _series(names, table, types), asked, f"load: {path}")
@@ -96,11 +102,40 @@ def _of_series(series: list[Series], columns: Columns, asked: Asked | Schema | N
     return np.stack([one.values for one in used], 1), None if columns is None else tuple(one.name for one in used), schema
 
 
-def _read_words(path: Path) -> tuple[list[Series], Columns]:
-    if path.suffix.lower() == ".csv":
-        return read_series(path)
-    series = series_of(read_arrow(path))
-    return series, tuple(one.name for one in series)
+def _read_large(source: Columnar | LargeText, words: bool, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Columns, Schema]:
+    """The same as for small tables, in two passes over the file: what the columns hold, then their numbers into a temporary file."""
+    dtype = np.dtype(float) if isinstance(asked, Schema) else _stored_dtype(source, words or bool(asked))
+    schema = asked if isinstance(asked, Schema) else _infer_in_parts(source, asked, owner)
+    left_out = {column.name for column in schema.columns if column.kind == "ignore"}
+
+    numbers = (np.stack([one.values for one in impose(series, schema, owner)], 1) for series in source.series(left_out))
+    table = on_disk.gathered(numbers, (source.rows, len(schema.used)), dtype)
+    return table, None if source.columns is None else tuple(schema.names), schema
+
+
+def _stored_dtype(source: Columnar | LargeText, words: bool) -> np.dtype:
+    """That of the numbers; float64 where columns hold words, if they may."""
+    try:
+        return source.number_dtype()
+    except InputError:
+        if not words:
+            raise
+        return np.dtype(float)
+
+
+def _infer_in_parts(source: Columnar | LargeText, asked: Asked | None, owner: str) -> Schema:
+    """The schema of a table that is too large to be held."""
+    check_names(source.names, owner)
+    kinds = resolve(asked or {}, source.names, owner)
+    types = zip(source.names, source.types, strict=True)
+    digests = {name: Digest(name, kinds.get(name) == "category", dtype) for name, dtype in types}
+    left_out = [name for name in source.names if kinds.get(name, "ignore" if INDEX.fullmatch(name) else "") == "ignore"]
+    for name, missing in source.gaps(left_out).items():
+        digests[name].missing = missing
+    for series in source.series(left_out):
+        for one in series:
+            digests[one.name].add(one)
+    return infer(source.names, (digest.series() for digest in digests.values()), asked, owner)
 
 
 def _series(names: Sequence[str], table: np.ndarray, types: Sequence[str | None]) -> Iterator[Series]:

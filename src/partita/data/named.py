@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from partita.core.errors import DataError, InputError
-from partita.core.rng import keyed, permutation
+from partita.core.rng import MOST_LISTED, keyed, permutation
 from partita.data import folder
 from partita.data.builtin import BUILTIN, Source
 from partita.data.files import ENDINGS, read
@@ -66,7 +66,7 @@ def load(
     Where there is no test split, one row in five is held out, always the same ones. ``binarize`` is as in :class:`Rows`;
     ``"auto"`` makes only ``mnist`` binary (dynamic), ``"none"`` nothing. With ``words``, columns of a file may hold words, which
     become numbers whose meaning is in ``train.labels``. With ``missing``, NaN is kept as a value that was not observed.
-    ``asked`` says what columns of a .csv or .parquet file hold, in place of what their values say (:mod:`partita.data.schema`).
+    ``asked`` says what columns of a table's file hold, in place of what their values say (:mod:`partita.data.schema`).
 
     >>> load("digits").train
     Rows(1438 x 64)
@@ -96,6 +96,9 @@ def names() -> list[Entry]:
 
 def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
     """One row in five for testing: the same ones on every call, whatever the caller's seed."""
+    if len(rows) > MOST_LISTED:
+        test, train = rows.one_in(round(1 / HELD_OUT), SPLIT_KEY)
+        return train, test
     order = permutation(len(rows), keyed(SPLIT_KEY, len(rows))).numpy()
     count = round(HELD_OUT * len(rows))
     if count == 0:

@@ -3,13 +3,17 @@
 A memory map would cost address space for the whole file, which containers and ``ulimit -v`` count; this costs the rows in hand.
 """
 
+import math
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from tokenize import TokenError
+from typing import Any, BinaryIO
 
 import numpy as np
 
+IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory
 CLOSE = 16  # rows apart up to which two are read in one go
 
 
@@ -39,15 +43,11 @@ class OnDisk:
     def npy(cls, path: Path) -> "OnDisk | None":
         """The table of an .npy file; None where its rows do not lie one after the other."""
         with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)
-            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, by_columns, dtype = header(file)
+            shape, by_columns, dtype = read_header(file, os.path.getsize(path))
             offset = file.tell()
         if len(shape) != 2 or by_columns or dtype.hasobject:
             return None
-        if os.path.getsize(path) < offset + shape[0] * shape[1] * dtype.itemsize:
-            raise ValueError("the file is shorter than its header says")
-        return cls(path, shape, dtype, offset)
+        return cls(path, (shape[0], shape[1]), dtype, offset)
 
     @property
     def size(self) -> int:
@@ -76,6 +76,10 @@ class OnDisk:
         rows = np.asarray(key)
         rows = np.flatnonzero(rows) if rows.dtype == bool else np.where(rows < 0, rows + len(self), rows)
         return self._gathered(rows.reshape(-1)).reshape(*rows.shape, self.shape[1])
+
+    def between(self, start: int, stop: int) -> "OnDisk":
+        """A range of rows as a table of its own, on the same file."""
+        return OnDisk(self._handle, (stop - start, self.shape[1]), self.dtype, self.offset + start * self._row)
 
     def _between(self, start: int, stop: int) -> np.ndarray:
         out = np.empty((max(0, stop - start), self.shape[1]), self.dtype)
@@ -110,6 +114,36 @@ class OnDisk:
     def __del__(self) -> None:
         if hasattr(self, "_handle"):
             os.close(self._handle)
+
+
+def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -> Any:
+    """Pieces of a table one below the other: an array up to ``IN_MEMORY`` bytes, else an :class:`OnDisk` in a temporary file.
+
+    >>> gathered(iter([np.zeros((2, 1)), np.ones((1, 1))]), (3, 1), np.uint8).tolist()
+    [[0], [0], [1]]
+    """
+    dtype = np.dtype(dtype)
+    if shape[0] * shape[1] * dtype.itemsize <= IN_MEMORY:
+        return np.concatenate([np.empty((0, shape[1]), dtype), *(piece.astype(dtype, copy=False) for piece in pieces)])
+    with tempfile.TemporaryFile() as file:  # its space is freed with the last that reads it
+        for piece in pieces:
+            file.write(piece.astype(dtype, copy=False).tobytes())
+        file.flush()
+        return OnDisk(file.fileno(), shape, dtype)
+
+
+def read_header(file: BinaryIO | Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether it goes by columns, and dtype of an .npy of ``size`` bytes; one that says more than the bytes can hold is refused."""
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, by_columns, dtype = header(file)
+    except (RecursionError, MemoryError, OverflowError, TypeError, SyntaxError, TokenError) as error:  # of a header that is no header
+        raise ValueError("the header is damaged") from error
+    claimed = -1 if any(type(length) is not int or length < 0 for length in shape) else math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and (claimed < 0 or size < file.tell() + claimed):
+        raise ValueError("the file is shorter than its header says")
+    return shape, by_columns, dtype
 
 
 def _runs(rows: np.ndarray) -> Iterator[slice]:

@@ -9,7 +9,7 @@ Letters: N rows, B batch, D columns.
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from partita.core.errors import invalid
 from partita.core.laws import Law
+from partita.core.orders import OneIn, Within, row_numbers
 from partita.core.protocols import Batch
 from partita.core.rng import bernoulli
+from partita.data.grey import Binarize, check_binarize, grey_scale
 from partita.data.labels import Labels
 from partita.data.schema import Schema
 from partita.data.tables import Columns, as_table, check_finite_table, chunks
-
-Binarize = Literal["dynamic"] | float | None
 
 
 class Rows:
@@ -57,15 +57,16 @@ class Rows:
         self.array, names = as_table(x, owner)
         self.columns = names if columns is None else _check_columns(columns, self.array.shape[1], owner)
         check_finite_table(self.array, self.columns, owner, missing and binarize is None)
-        self.binarize: Binarize = _check_binarize(binarize, owner)
-        self.scale: float | None = scale if binarize is None else _grey_scale(self.array, scale, owner)
+        self.binarize: Binarize = check_binarize(binarize, owner)
+        self.scale: float | None = scale if binarize is None else grey_scale(self.array, scale, owner)
         self.weight: Tensor | None = None if weight is None else check_weight(weight, len(self.array), owner)
         self.labels: Labels = {}  # what numbers that stand for words mean
         self.states: int | None = None  # of encoded categories: K
         self.schema: Schema | None = None  # what the columns of a table hold
         self.laws: tuple[Law, ...] | None = None  # of encoded columns of different sorts
-        self._selected: np.ndarray | None = None
+        self._selected: Any = None  # row numbers, listed or as a choice that computes them
         self._affine: tuple[np.ndarray, np.ndarray] | None = None
+        self._encode: Callable[[np.ndarray], np.ndarray] | None = None
         self._mean: Tensor | None = None
         self._type = np.float64 if self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8 else np.float32
 
@@ -122,10 +123,20 @@ class Rows:
 
     def take(self, index: Tensor | np.ndarray | Sequence[int]) -> "Rows":
         """A view of some rows, by number or by a mask; the table is not copied, and weights get mean one again."""
-        chosen = np.arange(len(self))[np.asarray(index)]
-        view = self._view()
-        view._selected = chosen if self._selected is None else self._selected[chosen]
+        view, chosen = self._view(), row_numbers(index, len(self))
+        view._selected = chosen if self._selected is None else np.asarray(self._selected[chosen])
         view.weight = None if self.weight is None else check_weight(self.weight[chosen], len(chosen), "Rows.take")
+        return view
+
+    def one_in(self, m: int, key: int) -> "tuple[Rows, Rows]":
+        """Of every ``m`` rows one, drawn by the key, and the others; as views that hold no list of row numbers."""
+        return self._chosen(OneIn(len(self), m, key)), self._chosen(OneIn(len(self), m, key, others=True))
+
+    def _chosen(self, choice: OneIn) -> "Rows":
+        if self.weight is not None:
+            return self.take(choice[np.arange(len(choice))])
+        view = self._view()
+        view._selected = choice if self._selected is None else Within(self._selected, choice)
         return view
 
     def weighted(self, weight: Any, owner: str = "Rows.weighted") -> "Rows":
@@ -137,8 +148,8 @@ class Rows:
     def binarized(self, binarize: Binarize, owner: str = "Rows.binarized") -> "Rows":
         """The same rows with another way, or none, of making them binary."""
         view = self._view()
-        view.binarize = _check_binarize(binarize, owner)
-        view.scale = self.scale if binarize is None else _grey_scale(self.array, self.scale, owner)
+        view.binarize = check_binarize(binarize, owner)
+        view.scale = self.scale if binarize is None else grey_scale(self.array, self.scale, owner)
         return view
 
     def rescaled(self, shift: np.ndarray, scale: np.ndarray) -> "Rows":
@@ -152,9 +163,26 @@ class Rows:
         view._affine = (m + s * shift, s * scale)
         return view
 
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray], dtype: Any) -> "Rows":
+        """The same rows as a function of them, ``(B, D) -> (B, D)``, computed in float64 as they are read; labels and schema are dropped.
+
+        >>> Rows([[1.0, 2.0]]).encoded(lambda x: 10 * x, np.float32).tensor().tolist()
+        [[10.0, 20.0]]
+        """
+        view, before = self._view(), self._encode
+        view._encode, view._type = encode if before is None else lambda x: encode(before(x)), dtype
+        view.labels, view.schema = {}, None
+        return view
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """All rows as batches hold them, some at a time; grey levels are made binary by draws of a fixed seed."""
+        generator = torch.Generator().manual_seed(0)
+        for part in chunks(len(self), self.width):
+            yield self._draw(np.arange(part.start, part.stop), generator).numpy()
+
     def complete(self) -> bool:
         """Whether no value is missing."""
-        return not any(np.isnan(self._read(np.arange(part.start, part.stop))).any() for part in chunks(len(self), self.width))
+        return not any(np.isnan(part).any() for part in self.parts())
 
     def _average(self, of: Callable[[np.ndarray], np.ndarray]) -> Tensor:
         """Weighted column means of a function of the values that are there."""
@@ -170,10 +198,12 @@ class Rows:
         return torch.from_numpy(total / (len(self) if (mass == mass[0]).all() and abs(mass[0] - len(self)) < 1e-6 else mass))
 
     def _read(self, index: np.ndarray) -> np.ndarray:
-        rows = index if self._selected is None else self._selected[index]
+        rows = index if self._selected is None else np.asarray(self._selected[index])
         values = self.array[rows]
         if self._affine is not None:
             values = (values.astype(np.float64, copy=False) - self._affine[0]) / self._affine[1]
+        if self._encode is not None:
+            values = self._encode(values.astype(np.float64, copy=False))
         return values.astype(self._type, copy=False)
 
     def _draw(self, index: np.ndarray, generator: torch.Generator) -> Tensor:
@@ -202,29 +232,6 @@ def as_rows(x: Any, weight: Any = None, owner: str = "fit", *, missing: bool = F
     if isinstance(x, Rows) or hasattr(x, "batch"):  # sequences and other data of that role are read as they are
         return x if weight is None else x.weighted(weight, owner)
     return Rows(x, weight, missing=missing, owner=owner)
-
-
-def _check_binarize(binarize: Any, owner: str) -> Binarize:
-    if binarize is None or (isinstance(binarize, str) and binarize == "dynamic"):
-        return binarize
-    if isinstance(binarize, (int, float)) and 0 < binarize < 1:
-        return float(binarize)
-    raise invalid(owner, "binarize", "be None, 'dynamic' or a threshold between 0 and 1", repr(binarize))
-
-
-def _grey_scale(table: np.ndarray, scale: float | None, owner: str) -> float:
-    low, high = _range(table)
-    if scale is None:
-        scale = 255.0 if table.dtype == np.uint8 and high > 1 else 1.0
-    if low < 0 or high > scale:
-        remedy = "Give the largest grey level as scale, or leave binarize out."
-        raise invalid(owner, "x", f"hold grey levels from 0 to {scale:g} to be made binary", f"values from {low:g} to {high:g}", remedy)
-    return float(scale)
-
-
-def _range(table: np.ndarray) -> tuple[float, float]:
-    parts = [table[part] for part in chunks(*table.shape)]  # views
-    return float(min(part.min() for part in parts)), float(max(part.max() for part in parts))
 
 
 def _check_columns(columns: Sequence[str], width: int, owner: str) -> Columns:

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from partita.core.checks import check_choice
-from partita.core.errors import DataError, invalid
-from partita.data.labels import Labels
+from partita.core.errors import DataError, RunError, invalid
+from partita.core.foreign import check_like
+from partita.data.labels import Labels, labels_from_json
 
 KINDS = ("real", "binary", "count", "category", "ignore")
+SHAPE = {"name": str, "kind": str, "dtype": str, "levels": [float], "labels": dict, "missing": int}  # of a column in a config
 MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
 ROWS_A_LEVEL = 10  # rows for each word where there are more of them; free text has fewer
 EXACT = 2.0**53  # whole numbers from here on are not all float64
@@ -30,12 +32,22 @@ Asked = Mapping[str, str]  # kinds by name; * and ? in a name stand for any lett
 
 @dataclass(frozen=True)
 class Series:
-    """A column as it was read: numbers, with NaN where a value is missing; words as the numbers that stand for them."""
+    """A column as it was read: numbers, with NaN where a value is missing; words as the numbers that stand for them.
+
+    Where a column is too large to be held, ``values`` are some of it that settle its kind, and ``rows`` and ``missing`` speak of all.
+    """
 
     name: str
     values: np.ndarray  # (N,), float64
     dtype: str = "float64"  # of the source: a NumPy name, "string", "category", or a key of UNREADABLE
     labels: Labels = field(default_factory=dict)
+    rows: int | None = None
+    missing: int | None = None
+
+    def counts(self) -> tuple[int, int]:
+        """How many values there are, and how many are missing."""
+        missing = int(np.isnan(self.values).sum()) if self.missing is None else self.missing
+        return (len(self.values) if self.rows is None else self.rows) - missing, missing
 
 
 @dataclass(frozen=True)
@@ -76,8 +88,11 @@ class Column:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Column":
-        labels = {float(number): word for number, word in value.get("labels", {}).items()}
-        return cls(value["name"], value["kind"], value["dtype"], tuple(value.get("levels", ())), labels, value.get("missing", 0))
+        check_like(value, SHAPE, "config.json: schema")
+        if not {"name", "kind", "dtype"} <= value.keys() or value["kind"] not in KINDS:
+            raise RunError("load: config.json: schema must say name, kind and dtype of every column; it does not. Restore the file.")
+        labels = labels_from_json(value.get("labels") or {})
+        return cls(value["name"], value["kind"], value["dtype"], tuple(value.get("levels") or ()), labels, value.get("missing") or 0)
 
 
 @dataclass(frozen=True)
@@ -176,13 +191,13 @@ def column_of(series: Series, asked: str | None, owner: str) -> Column:
     """The column of a schema: of the kind asked for, else of the kind that its values have."""
     lost = np.isnan(series.values)
     if asked == "ignore" or (asked is None and INDEX.fullmatch(series.name)):
-        return Column(series.name, "ignore", series.dtype, missing=int(lost.sum()))
+        return Column(series.name, "ignore", series.dtype, missing=series.counts()[1])
     there = series.values[~lost]
     _check_readable(series, there, asked, owner)
     kind = asked or kind_of(series, there)
     _check_kind(series, there, kind, owner)
     levels = tuple(np.unique(there).tolist()) if kind == "category" else ()
-    return Column(series.name, kind, series.dtype, levels, series.labels if kind == "category" else {}, int(lost.sum()))
+    return Column(series.name, kind, series.dtype, levels, series.labels if kind == "category" else {}, series.counts()[1])
 
 
 def kind_of(series: Series, there: np.ndarray) -> str:
@@ -203,8 +218,9 @@ def _check_readable(series: Series, there: np.ndarray, asked: str | None, owner:
         raise DataError(f"{owner}: column {name!r} must hold numbers or words; got {held}. {REMEDIES[series.dtype]}, {leave}")
     if len(there) == 0:
         raise DataError(f"{owner}: column {name!r} must have an observed value; got none. Fill it in, {leave}")
-    if series.labels and asked is None and len(series.labels) > max(MOST_LEVELS, len(there) / ROWS_A_LEVEL):
-        got = f"{len(series.labels)} different words in {len(there)} rows, as names or free text have"
+    rows = series.counts()[0]
+    if series.labels and asked is None and len(series.labels) > max(MOST_LEVELS, rows / ROWS_A_LEVEL):
+        got = f"{len(series.labels)} different words in {rows} rows, as names or free text have"
         remedy = f"Use --column {name!r}=category, {leave}"
         raise DataError(f"{owner}: column {name!r} must hold numbers or a few categories; got {got}. {remedy}")
     huge = np.isfinite(there).all() and (np.abs(there) >= EXACT).any() and (there == np.round(there)).all()

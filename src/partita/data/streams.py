@@ -15,7 +15,10 @@ from torch import Tensor
 
 from partita.core.checks import check_count
 from partita.core.errors import invalid
+from partita.core.orders import Spaced, row_numbers
 from partita.core.protocols import Batch
+from partita.core.rng import MOST_LISTED
+from partita.data.on_disk import OnDisk
 from partita.data.rows import check_weight
 from partita.data.tables import NUMERIC, check_finite_table
 
@@ -29,7 +32,7 @@ class Sequences:
     the end of a row on.
 
     Arguments:
-        stream: (T,) or (T, E), of any real dtype; a memory map stays on disk.
+        stream: (T,) or (T, E), of any real dtype; a memory map, or a table on disk, stays there.
         starts, lengths: a and l of each row.
         longest: L; the longest of the lengths if not given.
         weight: One nonnegative number per row; kept with mean one.
@@ -49,8 +52,11 @@ class Sequences:
         self, stream: Any, starts: Any, lengths: Any, *, longest: int | None = None, weight: Any = None, owner: str = "Sequences"
     ) -> None:
         self.stream = _check_stream(stream, owner)
-        self.starts, self.lengths = np.asarray(starts, dtype=np.int64), np.asarray(lengths, dtype=np.int64)
-        self.longest = _check_parts(self.starts, self.lengths, len(self.stream), longest, owner)
+        self.starts, self.lengths = starts, lengths
+        if not isinstance(starts, Spaced):
+            self.starts, self.lengths = np.asarray(starts, dtype=np.int64), np.asarray(lengths, dtype=np.int64)
+            longest = _check_parts(self.starts, self.lengths, len(self.stream), longest, owner)
+        self.longest: int = longest  # type: ignore[assignment]
         self.weight: Tensor | None = None if weight is None else check_weight(weight, len(self.starts), owner)
         self.dtype = torch.float64 if self.stream.dtype == np.float64 else torch.float32
 
@@ -64,7 +70,10 @@ class Sequences:
         check_count(owner, "length", length)
         stride = length if stride is None else check_count(owner, "stride", stride)
         T = len(_check_stream(stream, owner))
-        starts = np.arange(0, max(1, T - length + stride), stride)
+        count = len(range(0, max(1, T - length + stride), stride))
+        if count > MOST_LISTED:
+            return cls(stream, Spaced(count, stride), Spaced(count, stride, T, length), longest=length, owner=owner)
+        starts = np.arange(count) * stride
         return cls(stream, starts, np.minimum(length, T - starts), longest=length, owner=owner)
 
     @classmethod
@@ -128,7 +137,7 @@ class Sequences:
 
     def take(self, index: Any) -> "Sequences":
         """A view of some rows, by number or by a mask; the stream is not copied."""
-        chosen, view = np.arange(len(self))[np.asarray(index)], copy(self)
+        chosen, view = row_numbers(index, len(self)), copy(self)
         view.starts, view.lengths = self.starts[chosen], self.lengths[chosen]
         view.weight = None if self.weight is None else check_weight(self.weight[chosen], len(chosen), "Sequences.take")
         return view
@@ -141,8 +150,8 @@ class Sequences:
 
     def _read(self, rows: np.ndarray, beyond: float) -> np.ndarray:
         offset = np.arange(self.longest)
-        there = offset < self.lengths[rows, None]
-        place = np.where(there, self.starts[rows, None] + offset, 0)
+        there = offset < self.lengths[rows][:, None]
+        place = np.where(there, self.starts[rows][:, None] + offset, 0)
         x = self.stream[place].astype(np.float64 if self.dtype == torch.float64 else np.float32, copy=False)
         if not there.all():
             x[~there] = beyond
@@ -161,8 +170,10 @@ class Sequences:
 
 
 def _check_stream(stream: Any, owner: str) -> np.ndarray:
-    array = stream.detach().cpu().numpy() if isinstance(stream, Tensor) else np.asanyarray(stream)
-    array = array[:, None] if array.ndim == 1 else array
+    array: Any = stream  # a table on disk stays there
+    if not isinstance(stream, OnDisk):
+        array = stream.detach().cpu().numpy() if isinstance(stream, Tensor) else np.asanyarray(stream)
+        array = array[:, None] if array.ndim == 1 else array
     if array.dtype.kind not in NUMERIC or array.ndim != 2 or 0 in array.shape:
         got, remedy = f"{array.dtype} of shape {array.shape}", "Give one number, or one row of numbers, for each step."
         raise invalid(owner, "stream", "be numbers of shape (T,) or (T, E) with at least one step", got, remedy)

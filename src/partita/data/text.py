@@ -80,7 +80,7 @@ def read_text(
         got = f"the byte {error.object[error.start]:#04x} at place {error.start}"
         remedy = "Name its encoding, as in --set encoding=latin-1, or take it as it is: --set tokens=bytes."
         raise DataError(f"load: {path} must be text in {encoding}; got {got}. {remedy}") from None
-    except LookupError:
+    except (LookupError, TypeError, ValueError):
         raise DataError(f"load: encoding must be one that Python knows, as utf-8 or latin-1; got {encoding!r}.") from None
     alphabet = Alphabet.of(text) if alphabet is None else alphabet
     if alphabet.size < 2:

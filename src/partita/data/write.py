@@ -1,9 +1,11 @@
-"""Tables on disk: columns keep their names, types, categories and order, and a file is written whole or not at all."""
+"""Tables on disk: columns keep their names, types, categories and order, and a file is written whole or not at all.
+
+Rows are written some after the others, so that neither a table on disk nor the file that it is a copy of need fit into memory.
+"""
 
 import csv
-import os
+import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,27 +13,15 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import invalid
-from partita.data.arrow import arrow, read_arrow
-from partita.data.delimited import delimiter_of, is_missing
+from partita.core.files import replacing
+from partita.data.arrow import arrow
+from partita.data.columnar import COLUMNAR, open_writer
 from partita.data.schema import Column, Schema, column_names
+from partita.data.tables import chunks
 
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", *COLUMNAR)
 ENDINGS = (*TABLES, ".npy", ".npz")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside another to write to, moved over it when all is written, and removed when that fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        yield beside
-        os.replace(beside, path)
-    except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk does not say for which file
-        raise
-    finally:
-        beside.unlink(missing_ok=True)
+FIELDS = 1 << 18  # of text that are held together
 
 
 def check_ending(path: Path, owner: str, columns: Sequence[Column] = ()) -> Path:
@@ -44,38 +34,30 @@ def check_ending(path: Path, owner: str, columns: Sequence[Column] = ()) -> Path
 
 def plain_columns(names: Sequence[str] | None, x: np.ndarray) -> list[Column]:
     """Columns of numbers that nothing is known about: whole ones where all are."""
-    whole = [bool((there == np.round(there)).all()) for there in (column[np.isfinite(column)] for column in x.T)]
+    parts = (x[part] for part in chunks(*x.shape))
+    whole = np.all([(~np.isfinite(part) | (part == np.round(part))).all(0) for part in parts], 0)
     kinds = ["int64" if one else "float64" for one in whole]
     return [Column(name, "real", kind) for name, kind in zip(names or column_names(x.shape[1]), kinds, strict=True)]
 
 
 def write_columns(path: Path, columns: Sequence[Column], x: np.ndarray, *, header: bool = True) -> None:
-    """A table of numbers, (N, D), as its columns say they are written."""
-    if path.suffix.lower() in ENDINGS:
+    """A table of numbers, (N, D), in memory or on disk, as its columns say they are written."""
+    ending = path.suffix.lower()
+    if ending in ENDINGS:
         check_ending(path, "write", columns)
+    parts = (x[part] for part in chunks(*x.shape))
     with replacing(path) as beside:
-        if path.suffix.lower() == ".npy":
+        if ending == ".npy":
             with beside.open("wb") as stream:
-                np.save(stream, x)
-        elif path.suffix.lower() == ".npz":
-            names = {"columns": np.array([column.name for column in columns])} if header else {}
-            with beside.open("wb") as stream:
-                np.savez_compressed(stream, x=x, **names)  # type: ignore[arg-type]
-        elif path.suffix.lower() == ".parquet":
-            _write_arrow(beside, arrow_table(columns, x))
+                _write_array(stream, x, parts)
+        elif ending == ".npz":
+            _write_archive(beside, x, parts, [column.name for column in columns] if header else None)
+        elif ending in COLUMNAR:
+            with open_writer(beside, ending, arrow_table(columns, np.zeros((0, len(columns)))).schema) as out:
+                for part in parts:
+                    out.write_table(arrow_table(columns, part))
         else:
-            cells = zip(*(column.words(x[:, i].tolist()) for i, column in enumerate(columns)), strict=True)
-            rows = [[text(value) for value in row] for row in cells]
-            _write_csv(beside, [[column.name for column in columns], *rows] if header else rows, ",")
-
-
-def write_filled(source: Path, path: Path, schema: Schema, x: np.ndarray) -> None:
-    """A copy of a .csv or .parquet file with ``x``, the columns that a schema uses, in place of what is missing, and nowhere else."""
-    with replacing(path) as beside:
-        if path.suffix.lower() == ".parquet":
-            _write_arrow(beside, filled_arrow(read_arrow(source), schema, x))
-        else:
-            _write_csv(beside, _filled_cells(source, schema, x), delimiter_of(source) or ",")
+            write_csv(beside, _cells(columns, x, header), ",")
 
 
 def arrow_table(columns: Sequence[Column], x: np.ndarray) -> Any:
@@ -103,28 +85,23 @@ def text(value: Any) -> str:
     return "" if value is None else repr(value) if isinstance(value, float) else str(value)
 
 
-def _filled_cells(source: Path, schema: Schema, x: np.ndarray) -> Iterator[list[str]]:
-    """The fields of a file as they are written, and what is missing from the rows of ``x``."""
-    with source.open(encoding="utf-8-sig", newline="") as stream:
-        records = [record for record in csv.reader(stream, delimiter=delimiter_of(source) or ",") if record]
-    header = len(records) > len(x)
-    names = [field.strip() for field in records[0]] if header else list(column_names(len(records[0])))
+def _cells(columns: Sequence[Column], x: np.ndarray, header: bool) -> Iterator[list[str]]:
+    """Fields of text for the rows of ``x``, below the names."""
     if header:
-        yield records.pop(0)
-    at = [names.index(column.name) for column in schema.used]
-    filled = [column.words(x[:, i].tolist()) for i, column in enumerate(schema.used)]
-    for row, record in enumerate(records):
-        for place, words in zip(at, filled, strict=True):
-            if is_missing(record[place].strip()):
-                record[place] = text(words[row])
-        yield record
+        yield [column.name for column in columns]
+    for start in range(0, len(x), size := max(1, FIELDS // x.shape[1])):
+        part = x[start : start + size]
+        for row in zip(*(column.words(part[:, i].tolist()) for i, column in enumerate(columns)), strict=True):
+            yield [text(value) for value in row]
 
 
 def _plain(held: Any, column: Column, values: np.ndarray) -> Any:
     pa = arrow()
     compute: Any = import_module("pyarrow.compute")  # whose functions are made when it is imported
     gap = compute.is_null(held, nan_is_null=True)
-    return compute.if_else(gap, pa.chunked_array([_array(column, values).cast(held.type)]), held)
+    kind = pa.large_string() if pa.types.is_string_view(held.type) else held.type  # views can be cast, and little else
+    filled = compute.if_else(gap, pa.chunked_array([_array(column, values).cast(kind)]), held.cast(kind))
+    return filled.cast(held.type)
 
 
 def _dictionary(held: Any, column: Column, values: np.ndarray) -> Any:
@@ -151,12 +128,24 @@ def _array(column: Column, values: np.ndarray) -> Any:
     return pa.array(words, type=pa.bool_() if column.dtype == "bool" else pa.type_for_alias(column.dtype))
 
 
-def _write_arrow(path: Path, table: Any) -> None:
-    from pyarrow.parquet import write_table
+def _write_array(stream: Any, x: np.ndarray, parts: Iterator[np.ndarray]) -> None:
+    """An .npy file, as numpy.save writes it."""
+    header = {"descr": np.lib.format.dtype_to_descr(x.dtype), "fortran_order": False, "shape": tuple(x.shape)}
+    np.lib.format.write_array_header_1_0(stream, header)
+    for part in parts:
+        stream.write(part.tobytes())
 
-    write_table(table, path)
+
+def _write_archive(path: Path, x: np.ndarray, parts: Iterator[np.ndarray], names: list[str] | None) -> None:
+    """An .npz file, as numpy.savez_compressed writes it."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("x.npy", "w", force_zip64=True) as stream:
+            _write_array(stream, x, parts)
+        if names is not None:
+            with archive.open("columns.npy", "w") as stream:
+                np.lib.format.write_array(stream, np.array(names), allow_pickle=False)
 
 
-def _write_csv(path: Path, rows: Any, delimiter: str) -> None:
+def write_csv(path: Path, rows: Any, delimiter: str) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream, delimiter=delimiter, lineterminator="\n").writerows(rows)

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from partita.core import capability, rng
+from partita.core import capability, memory, rng
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
@@ -37,6 +37,7 @@ class EnergyDensity(Density):
         """What ``score`` returns: ``exact``, ``estimate``, ``lower`` or ``upper``."""
         return (-self.log_z_).kind
 
+    @memory.named("sample")
     def sample(self, n_samples: int = 1, random_state: Any = None, *, burn_in: int | None = None) -> np.ndarray:
         """Draws from the model: exact where its states are few, else the ends of chains after ``burn_in`` steps (1000).
 
@@ -55,7 +56,7 @@ class EnergyDensity(Density):
         """
         owner = f"{type(self).__name__}.impute"
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+        X = self._seen(X, "allow-nan")
         generator = as_generator(self.random_state if random_state is None else random_state)
         return impute_encoded(self.model_, self.encoding_, X, how, owner, generator=generator)
 

@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from partita.core import rng
+from partita.core import memory, rng
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.quantity import Quantity
 from partita.data import Rows
+from partita.estimators._checked import by_scikit_learn, checked
 from partita.estimators._saved import save
 from partita.training import Run, fit
 from partita.training.encoded import evaluate_encoded
@@ -81,6 +82,7 @@ class Density(DensityMixin, BaseEstimator):
         """Minus the log-likelihood of each row: the larger, the stranger."""
         return -self.score_samples(X)
 
+    @memory.named("sample")
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent exact draws from the model.
 
@@ -116,7 +118,7 @@ class Density(DensityMixin, BaseEstimator):
         """X as rows to learn from, checked."""
         features = self.least_features if reset else 1
         more = {"ensure_min_samples": least, "ensure_min_features": features, "ensure_all_finite": self.finite}
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **more)  # type: ignore[return-value]
+        return checked(self, X, dtype=[np.float64, np.float32], reset=reset, **more)
 
     def _evaluator(self) -> Any:
         """How rows are scored; None leaves the choice to the capability table."""
@@ -163,7 +165,7 @@ class Density(DensityMixin, BaseEstimator):
     def _seen(self, X: Any, finite: Any = None) -> np.ndarray:
         """X with the columns of the fit, as numbers; NaN where ``finite``, by default the class's own, allows it."""
         allowed = self.finite if finite is None else finite
-        return validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=allowed)  # type: ignore[return-value]
+        return checked(self, X, dtype=np.float64, reset=False, ensure_all_finite=allowed)
 
     def _encoded(self, X: Any, method: str) -> Tensor:
         check_is_fitted(self, "model_")
@@ -175,7 +177,8 @@ def as_generator(random_state: Any) -> torch.Generator:
     """A torch generator from a number, None, a NumPy RandomState, or a torch generator itself."""
     if isinstance(random_state, torch.Generator):
         return random_state
-    return torch.Generator().manual_seed(int(check_random_state(random_state).randint(2**31 - 1)))
+    with by_scikit_learn("random_state"):
+        return torch.Generator().manual_seed(int(check_random_state(random_state).randint(2**31 - 1)))
 
 
 def canonical_order(X: np.ndarray) -> np.ndarray:

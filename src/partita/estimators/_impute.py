@@ -13,23 +13,29 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from partita.core import rng
+from partita.core.annealed import in_double
 from partita.core.capability import reason_against, require
 from partita.core.checks import check_choice
 from partita.core.errors import invalid
-from partita.core.protocols import EnergyModel, in_double
+from partita.core.protocols import EnergyModel
 from partita.estimators._impute_gradient import gradient_posterior
 from partita.training.encoding import CUT, Encoding
 
-CHAINS = 8  # per row
+CHAINS = 8  # per row, where they are averaged; one draw takes one
 BURN_IN = 100
 KEPT = 100
 CELLS = 1 << 22  # rows x chains x columns at once
 
 
-def impute_encoded(model: Any, encoding: Encoding, x: np.ndarray, how: str, owner: str, *, generator: torch.Generator) -> np.ndarray:
-    """A table with its NaN filled, in its own units: in the model's own way where it has one, else by clamped sampling."""
+def impute_encoded(
+    model: Any, encoding: Encoding, x: np.ndarray, how: str, owner: str, *, first: int = 0, generator: torch.Generator
+) -> np.ndarray:
+    """A table with its NaN filled, in its own units: in the model's own way where it has one, else by clamped sampling.
+
+    ``first`` is the number of its first row, where it is a part of a larger one, for error messages.
+    """
     check_how(model, encoding, how, owner)
-    z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
+    z = torch.from_numpy(encoding.encode(encoding.check(x, owner, first)))
     if how == "auto":
         how = "likely" if encoding.kind == "mixed" else "mode" if model.support.discrete else "mean"
     filled = model.fill(z, how, generator=generator) if hasattr(model, "fill") else fill(model, z, how, generator=generator)
@@ -63,22 +69,23 @@ def fill(model: EnergyModel, z: Tensor, how: str = "auto", *, generator: torch.G
     model, discrete = in_double(model), model.support.discrete
     how = ("mode" if discrete else "mean") if how == "auto" else how
     values = model.support.values().to(torch.float64) if discrete else torch.ones(1, dtype=torch.float64)
-    rows = max(1, CELLS // (CHAINS * z.shape[1] * len(values)))
-    parts = [gradient_posterior(model, part, how == "draw", CHAINS, generator) if by_gradient else
-             _posterior(model, part, how == "draw", generator) for part in z.double().split(rows)]  # fmt: skip
+    chains = 1 if how == "draw" else CHAINS
+    rows = max(1, CELLS // (chains * z.shape[1] * len(values)))
+    parts = [gradient_posterior(model, part, how == "draw", chains, generator) if by_gradient else
+             _posterior(model, part, how == "draw", chains, generator) for part in z.double().split(rows)]  # fmt: skip
     filled = torch.cat(parts)
     if how != "draw":
         filled = values[filled.argmax(-1)] if how == "mode" else filled @ values
     return torch.where(z.isnan(), filled, z.double())
 
 
-def _posterior(model: EnergyModel, z: Tensor, one_draw: bool, generator: torch.Generator) -> Tensor:
-    """The last state of one chain, ``(N, D)``, or the average of the chains' conditionals, which has less noise than their states:
+def _posterior(model: EnergyModel, z: Tensor, one_draw: bool, chains: int, generator: torch.Generator) -> Tensor:
+    """The last state of the first chain, ``(N, D)``, or the average of the chains' conditionals, which has less noise than their states:
     probabilities of every value, ``(N, D, K)``, on a discrete support, else means, ``(N, D, 1)``.
     """
-    known = z.expand(CHAINS, *z.shape)
+    known = z.expand(chains, *z.shape)
     missing = known.isnan()
-    x = torch.where(missing, model.reference().draw(CHAINS * len(z), generator=generator).view_as(known).to(z), known)
+    x = torch.where(missing, model.reference().draw(chains * len(z), generator=generator).view_as(known).to(z), known)
     sweep = clamped_block_sweep if "conditionals" in model.offers else clamped_site_sweep
     for _ in range(BURN_IN):
         x, _ = sweep(model, x, missing, generator)

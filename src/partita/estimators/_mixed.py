@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.errors import invalid
+from partita.core.errors import Unsupported, invalid
 from partita.data import Rows, Schema
 from partita.data.arrow import of_frame
 from partita.data.mixed import array_table, frame_table
@@ -43,6 +43,8 @@ class MixedTables:
         ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns), ``"draw"`` (one draw of all missing
         values together), or ``"auto"``: the mean for real columns, the mode for others.
         """
+        if not hasattr(super(), "impute"):
+            raise Unsupported(f"{type(self).__name__} cannot fill in what is missing. Use MixtureDensity or VAEDensity instead.")
         x = super().impute(X, how=how, random_state=random_state)  # type: ignore[misc]
         return filled_frame(X, self.schema_, x) if self._mixes() and hasattr(X, "columns") else x
 

@@ -93,7 +93,7 @@ class MixingDensity(Density):
         """Numbers by the names that the caller knows."""
         given, owner = self.get_params(deep=False), type(self).__name__
         for name in ("n_components", "n_latent", "max_components", "n_init", "max_iter"):
-            if name in given and given[name] != "auto":
+            if name in given and not (isinstance(given[name], str) and given[name] == "auto"):
                 check_count(owner, name, given[name])
         check_real(owner, "tol", self.tol, 0.0)
         check_real(owner, "floor", given["floor"], 0.0, open_low=True)

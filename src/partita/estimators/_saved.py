@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import RunError
+from partita.core.errors import PartitaError, RunError
 from partita.data import Schema
 from partita.estimators._saved_regression import SavedRegression, load_regression
 from partita.training import checkpoint
@@ -63,18 +63,33 @@ def load(path: str | Path) -> Any:
     if not isinstance(about, dict) or about.get("name") not in ESTIMATORS:
         raise RunError(f"load: {path} must hold an estimator, as its save method writes; got a run without one. Use partita.load instead.")
     cls = getattr(import_module(ESTIMATORS[about["name"]]), about["name"])
-    if issubclass(cls, SavedRegression):
-        return load_regression(cls, about["parameters"], Path(path))
-    run, estimator = load_run(path), cls(**about["parameters"])
+    try:
+        estimator = cls(**(about.get("parameters") or {}))
+    except TypeError as error:
+        raise RunError(f"load: config.json must hold the parameters of {about['name']}; got others ({error}).") from None
+    return load_regression(estimator, Path(path)) if isinstance(estimator, SavedRegression) else _restored(estimator, about, Path(path))
+
+
+def _restored(estimator: Any, about: dict[str, Any], path: Path) -> Any:
+    """The estimator as its fit left it."""
+    run = load_run(path)
     estimator.run_, estimator.model_ = run, run.model
-    if "encoding" in run.config:
-        estimator.encoding_ = Encoding.from_json(run.config["encoding"], run.model.support.width)
-        estimator._key, estimator.n_features_in_ = about["key"], len(estimator.encoding_.shift)
-        estimator._forget()
-    estimator._restore(checkpoint.load(Path(path) / "checkpoints" / "model.safetensors").get("kept", {}))
-    if "schema" in about:
-        estimator.schema_ = Schema.from_json(about["schema"])
-    if about["columns"] is not None:
+    try:
+        if run.config.get("encoding") is not None:
+            estimator.encoding_ = Encoding.from_json(run.config["encoding"], run.model.support.width)
+            estimator._key, estimator.n_features_in_ = about["key"], len(estimator.encoding_.shift)
+            estimator._forget()
+        elif hasattr(estimator, "family"):
+            raise RunError(f"load: config.json must say how {about['name']} encodes its columns; it does not. Restore the file.")
+        estimator._restore(checkpoint.load(path / "checkpoints" / "model.safetensors").get("kept") or {})
+        if about.get("schema") is not None:
+            estimator.schema_ = Schema.from_json(about["schema"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, PartitaError):
+            raise
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise RunError(f"load: {path} must hold what a fit of {about['name']} leaves; got something else ({reason}).") from error
+    if about.get("columns") is not None:
         estimator.feature_names_in_ = np.array(about["columns"], dtype=object)
     return estimator
 

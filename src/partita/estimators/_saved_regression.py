@@ -13,6 +13,7 @@ from torch import Tensor
 
 from partita.bayes.regression import Draws, LinearRegression, LogisticPosterior
 from partita.core.errors import RunError
+from partita.core.foreign import check_like
 from partita.training import checkpoint
 from partita.training.run import FORMAT, check_new, prepare_folder
 
@@ -36,14 +37,27 @@ class SavedRegression(BaseEstimator):
         return folder
 
 
-def load_regression(kind: type, parameters: dict[str, Any], folder: Path) -> Any:
-    """The regression that ``save`` wrote, fitted."""
-    file = folder / "checkpoints" / "model.safetensors"
-    saved, estimator = checkpoint.load(file), kind(**parameters)
+def load_regression(estimator: SavedRegression, folder: Path) -> Any:
+    """A regression as ``save`` wrote it, fitted."""
+    file, kind = folder / "checkpoints" / "model.safetensors", type(estimator)
+    saved = checkpoint.load(file)
     checkpoint.expect(saved, file, "fitted")
+    check_like(saved["fitted"], dict, "model.safetensors: fitted")
     for name, value in saved["fitted"].items():
-        setattr(estimator, name, from_tree(value))
+        if not str(name).strip("_") or str(name).startswith("__") or hasattr(kind, str(name)):
+            raise RunError(f"load: {file} must hold what a fit of {kind.__name__} leaves; got {name!r}.")
+        setattr(estimator, str(name), from_tree(value))
+    _try(estimator, file)
     return estimator
+
+
+def _try(estimator: Any, file: Path) -> None:
+    """A prediction at the mean row: what is missing, or of another sort than a fit leaves, is found here and not later."""
+    try:
+        estimator.predict(estimator.shift_[None])
+    except (TypeError, ValueError, AttributeError, LookupError, RuntimeError) as error:
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise RunError(f"load: {file} must hold what a fit of {type(estimator).__name__} leaves; got something else ({reason}).") from error
 
 
 def as_tree(value: Any) -> Any:

@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from scipy import stats
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from partita.bayes.regression import LinearRegression, best_ridge
+from partita.bayes.conjugate.base import Moments, vector_moments
+from partita.bayes.regression import LinearRegression, best_ridge_of_sums
 from partita.core.checks import check_level, check_real
 from partita.core.errors import invalid
+from partita.estimators._checked import checked, checked_weight
 from partita.estimators._saved_regression import SavedRegression
 
 VAGUE = 1e-6  # shape and rate of the noise precision, for targets of deviation one
@@ -50,20 +52,52 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegression":
         """Find the posterior; whole-number weights count rows."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        C, weight = self._rows(X, y, sample_weight, reset=True)
+        self._centre, self._unit = location_and_scale(C, weight.numpy())
+        Z = torch.from_numpy((C - self._centre) / self._unit)
+        sums, n = Z.mT @ (weight[:, None] * Z), float(weight.sum())
+        self._seen_rows, self._sums = n, sums.numpy()
+        return self._settle(self._prior(sums, n).update(Z[:, :-1], Z[:, -1], weight, centred=True), n)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegression":
+        """Take in more rows: the posterior is that of all rows so far, of ``fit`` and of these calls, in whatever parts they came.
+
+        Only sums of squares and products are kept, so that rounding shows where the noise is far below the spread of y.
+        """
+        first = not hasattr(self, "posterior_")
+        C, weight = self._rows(X, y, sample_weight, reset=first)
+        unit = location_and_scale(C, weight.numpy())[1] if first else self._unit
+        seen = vector_moments(torch.from_numpy(C / unit), weight)
+        if not first:
+            before = Moments(torch.tensor(self._seen_rows), torch.from_numpy(self._centre / unit), torch.from_numpy(self._sums))
+            seen = before.joined(seen)
+        n, mean = float(seen.n), seen.mean.numpy()
+        deviation = np.sqrt(seen.scatter.diagonal().numpy() / n)
+        rescale = np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
+        self._seen_rows, self._centre, self._unit = n, mean * unit, rescale * unit
+        self._sums = seen.scatter.numpy() / np.outer(rescale, rescale)
+        sums = torch.from_numpy(self._sums)
+        return self._settle(self._prior(sums, n).absorb(sums[:-1, :-1], sums[:-1, -1], sums[-1, -1], n - 1), n)
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, Tensor]:
+        """Columns and, as the last, the target; and the weights."""
+        X, y = checked(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
         if np.asarray(y).dtype.kind not in "biuf":
             raise invalid(type(self).__name__, "y", "hold numbers", f"{np.asarray(y).dtype} such as {y[0]!r}")
-        y = y.astype(np.float64)
-        weight = torch.from_numpy(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
-        self.shift_, self.scale_ = location_and_scale(X, weight.numpy())
-        (self._y_shift,), (self._y_scale,) = location_and_scale(y[:, None], weight.numpy())
-        Z, t = torch.from_numpy((X - self.shift_) / self.scale_), torch.from_numpy((y - self._y_shift) / self._y_scale)
-        self.ridge_ = self._ridge(Z, t, weight)
-        P, n = Z.shape[1], float(weight.sum())
-        prior = LinearRegression(Z.new_zeros(P), self.ridge_ * torch.eye(P, dtype=Z.dtype), VAGUE, VAGUE)
-        after = prior.update(Z, t, weight, centred=True)
-        K = torch.block_diag(torch.full((1, 1), n, dtype=Z.dtype), after.K)  # the intercept: known as well as n rows tell it
-        self.posterior_ = LinearRegression(torch.cat([Z.new_zeros(1), after.m]), K, after.a, after.b, after.log_evidence)
+        return np.column_stack([X, y.astype(np.float64)]), torch.from_numpy(checked_weight(self, sample_weight, X))
+
+    def _prior(self, sums: Tensor, n: float) -> LinearRegression:
+        """The prior on standardised columns, of which, with the target as the last, the squares and products are known."""
+        self.ridge_ = self._ridge(sums, n)
+        P = len(sums) - 1
+        return LinearRegression(sums.new_zeros(P), self.ridge_ * torch.eye(P, dtype=sums.dtype), VAGUE, VAGUE)
+
+    def _settle(self, after: LinearRegression, n: float) -> "BayesianLinearRegression":
+        """What the posterior of the weights on standardised columns says in the units of X and y."""
+        (*shift, self._y_shift), (*scale, self._y_scale) = self._centre.tolist(), self._unit.tolist()
+        self.shift_, self.scale_ = np.array(shift), np.array(scale)
+        K = torch.block_diag(after.K.new_full((1, 1), n), after.K)  # the intercept: known as well as n rows tell it
+        self.posterior_ = LinearRegression(torch.cat([after.m.new_zeros(1), after.m]), K, after.a, after.b, after.log_evidence)
         self.log_evidence_ = float(after.log_evidence) - (n - 1) * math.log(self._y_scale)
         self.noise_std_ = self._y_scale * math.sqrt(float(after.b) / max(float(after.a) - 1, 0.5))
         self.coef_ = self._y_scale * after.m.numpy() / self.scale_
@@ -92,13 +126,13 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
     def _predictive(self, X: Any) -> tuple[np.ndarray, np.ndarray, float]:
         """Location, scale and degrees of freedom of y at each row."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked(self, X, dtype=np.float64, reset=False)
         t = self.posterior_.predictive(with_ones((X - self.shift_) / self.scale_))
         return self._y_shift + self._y_scale * t.loc.numpy(), self._y_scale * t.scale.numpy(), float(t.df[0])
 
-    def _ridge(self, Z: Tensor, t: Tensor, weight: Tensor) -> float:
+    def _ridge(self, sums: Tensor, n: float) -> float:
         if self.ridge == "auto":
-            return best_ridge(Z, t, weight, VAGUE, VAGUE)
+            return best_ridge_of_sums(sums[:-1, :-1], sums[:-1, -1], float(sums[-1, -1]), n, VAGUE, VAGUE)
         if isinstance(self.ridge, str):
             raise invalid(type(self).__name__, "ridge", "be 'auto' or a number above 0", repr(self.ridge))
         return check_real(type(self).__name__, "ridge", self.ridge, 0.0, open_low=True)

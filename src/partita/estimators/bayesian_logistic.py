@@ -9,12 +9,13 @@ import torch
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.bayes.regression import LogisticPosterior, logistic_regression
 from partita.core.checks import check_choice, check_level, check_real
 from partita.core.errors import invalid
+from partita.estimators._checked import by_scikit_learn, checked, checked_weight
 from partita.estimators._density import as_generator
 from partita.estimators._saved_regression import SavedRegression
 from partita.estimators.bayesian_linear import location_and_scale, with_ones
@@ -68,8 +69,8 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLogisticRegression":
         """Find the posterior and draw from it; whole-number weights count rows."""
         check_choice(type(self).__name__, "prediction", self.prediction, ("average", "map"))
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        X, y = checked(self, X, y, dtype=np.float64)
+        weight = checked_weight(self, sample_weight, X)
         self.classes_, labels = classes_of(type(self).__name__, y, weight)
         self.shift_, self.scale_ = location_and_scale(X, weight)
         Z, t, w = with_ones((X - self.shift_) / self.scale_), torch.from_numpy(labels), torch.from_numpy(weight)
@@ -109,7 +110,7 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
 
     def _standardised(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return with_ones((validate_data(self, X, dtype=np.float64, reset=False) - self.shift_) / self.scale_)
+        return with_ones((checked(self, X, dtype=np.float64, reset=False) - self.shift_) / self.scale_)
 
     def _precision(self, Z: Tensor, t: Tensor, w: Tensor) -> float:
         if self.prior_precision == "auto":
@@ -144,7 +145,8 @@ def best_precision(Z: Tensor, t: Tensor, w: Tensor) -> float:
 
 def classes_of(owner: str, y: Any, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The labels, and y as their numbers; each must be among the rows that count."""
-    check_classification_targets(y)
+    with by_scikit_learn(owner):
+        check_classification_targets(y)
     classes, labels = np.unique(y, return_inverse=True)
     if len(np.unique(labels[weight > 0])) < 2:
         raise invalid(owner, "y", "hold two classes", "one class")

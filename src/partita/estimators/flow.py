@@ -8,8 +8,8 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from partita.core.annealed import in_double
 from partita.core.errors import invalid
-from partita.core.protocols import in_double
 from partita.estimators._density import Density
 from partita.estimators._parameters import GradientParameters, parameters
 

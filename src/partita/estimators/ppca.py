@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from partita.core.checks import check_choice
 from partita.data import Rows
 from partita.estimators._mixing import MixingDensity
 from partita.estimators._parameters import FitParameters, parameters
 from partita.estimators.mixture import ClusteringDensity
-from partita.models.directed.ppca import NOISES
 from partita.training.encoding import Kind
-from partita.training.families.ppca import noise_kind
+from partita.training.families import FAMILIES
+from partita.training.families.ppca import factor_kind
 
 
 @parameters
@@ -23,6 +22,9 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
     Arguments:
         n_components: Latent dimensions; ``"auto"`` starts with up to 30 and lets a prior switch off those that are not needed.
         noise: ``"isotropic"`` (probabilistic PCA) or ``"diagonal"`` (factor analysis).
+        scale: In which units isotropic noise is the same for all columns: those of the table (``"common"``, for columns in one unit, such
+            as pixels), each column's own (``"columns"``), or ``"auto"``: which of the two has the smaller BIC. Scores are densities in
+            the units of the table in any case.
         max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below which the fit has converged.
         floor: Smallest noise variance, where the mean variance of the columns is one.
         validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
@@ -51,6 +53,7 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
     n_components: int | str = "auto"
     noise: str = "isotropic"
     _: KW_ONLY
+    scale: str = "auto"
     max_iter: int = 500
     tol: float = 3e-4
     floor: float = 1e-6
@@ -75,11 +78,10 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
         return component.relevant()[0].detach().numpy() if component.ard else np.ones(component.latent, dtype=bool)
 
     def _kind(self, rows: Rows) -> Kind:
-        check_choice(type(self).__name__, "noise", self.noise, NOISES)
-        return noise_kind(self.noise)
+        return factor_kind(rows, FAMILIES[self.family].resolve(self._settings()), type(self).__name__)
 
     def _settings(self) -> dict[str, Any]:
-        return {"latent": self.n_components, "noise": self.noise, "floor": self.floor}
+        return {"latent": self.n_components, "noise": self.noise, "scale": self.scale, "floor": self.floor}
 
 
 @parameters
@@ -90,6 +92,7 @@ class MixturePPCADensity(FitParameters, ClusteringDensity):
         n_components: Number of components; ``"auto"`` compares fits by their BIC.
         n_latent: Dimensions of each; ``"auto"`` starts with up to 12 and lets a prior switch off those that are not needed.
         noise: ``"isotropic"``, or ``"diagonal"`` for a mixture of factor analysers.
+        scale: As of :class:`PPCADensity`; ``"auto"`` asks one component for all rows.
         max_components: The largest number that ``"auto"`` tries.
         n_init: k-means++ starts, of which the best after some updates goes on.
 
@@ -109,6 +112,7 @@ class MixturePPCADensity(FitParameters, ClusteringDensity):
     n_latent: int | str = "auto"
     noise: str = "isotropic"
     _: KW_ONLY
+    scale: str = "auto"
     max_components: int = 20
     n_init: int = 1
     max_iter: int = 500
@@ -117,14 +121,14 @@ class MixturePPCADensity(FitParameters, ClusteringDensity):
     validation_fraction: float = 0.0
 
     def _kind(self, rows: Rows) -> Kind:
-        check_choice(type(self).__name__, "noise", self.noise, NOISES)
-        return noise_kind(self.noise)
+        return factor_kind(rows, FAMILIES[self.family].resolve(self._settings()), type(self).__name__)
 
     def _settings(self) -> dict[str, Any]:
         return {
             "components": self.n_components,
             "latent": self.n_latent,
             "noise": self.noise,
+            "scale": self.scale,
             "max_components": self.max_components,
             "restarts": self.n_init,
             "floor": self.floor,

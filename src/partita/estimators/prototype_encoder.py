@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count
 from partita.core.errors import PartitaWarning, invalid
 from partita.data import Rows
+from partita.estimators._checked import checked
 from partita.estimators._density import as_generator
 from partita.estimators._saved import save
 from partita.models import Encoder
@@ -101,7 +102,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def fit(self, X: Any, y: Any = None) -> "PrototypeEncoder":
         """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that were found."""
         generator = as_generator(self.random_state)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        X = checked(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         self._center, self._scale = self._standardisation(np.asarray(X))
         rows = Rows(self._prepared(X))
         self.model_ = self._encoder(rows.width, generator)
@@ -194,7 +195,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _embedded(self, X: Any) -> Tensor:
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked(self, X, dtype=[np.float64, np.float32], reset=False)
         return embed(self.model_, Rows(self._prepared(X)), generator=torch.Generator())
 
     def _probe(self, classifier: Any, X: Any, y: Any, cv: int) -> float:

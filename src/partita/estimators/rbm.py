@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from partita.core.protocols import in_double
+from partita.core.annealed import in_double
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 

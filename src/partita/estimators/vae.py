@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from partita.core.protocols import in_double
+from partita.core.annealed import in_double
 from partita.estimators._latent import LatentDensity
 from partita.estimators._mixed import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters

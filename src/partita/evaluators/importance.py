@@ -5,6 +5,7 @@ r"""log p(x) of latent-variable models by importance sampling from the encoder: 
 
 For rows that the model itself draws, the z behind each is a draw from the exact posterior: with it as one of the k the same average errs
 high (41.10). The two sides of simulated rows enclose their log-likelihood, and the gap between them says how loose the bound can be.
+Processes that work together share out the rows.
 
 Letters: N rows, k draws for each, w weights.
 """
@@ -17,7 +18,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from partita.core import capability, rng
+from partita.core import capability, processes, rng
 from partita.core.checks import check_count, check_level
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
@@ -76,17 +77,29 @@ class IWAE:
     def _by_row(self, model: Any, x: Tensor, generator: torch.Generator) -> Sums:
         key = rng.seed(generator)
         seeds = [rng.keyed(key, crc32(row.double().cpu().numpy().tobytes())) for row in x]
-        parts = [weigh(model, row[None], self.k, _on(row, seed)) for row, seed in zip(x, seeds, strict=True)]
-        return Sums(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+        def of(part: slice, _: torch.Generator) -> Sums:
+            each = zip(x[part], seeds[part], strict=True)
+            return joined([weigh(model, row[None], self.k, _on(row, seed)) for row, seed in each])
+
+        return joined(processes.shared_out(len(x), of, generator))
 
 
 @torch.no_grad()
 def weigh(model: Any, x: Tensor, k: int, generator: torch.Generator) -> Sums:
-    """The weights of k draws for each row, a few rows or draws at a time, ``(N, D)``."""
+    """The weights of k draws for each row, a few rows or draws at a time, ``(N, D)``; processes that work together share out the rows."""
     width = int((~x.isnan()).sum(-1).max())  # of the longest row, where rows end early
     draws = max(1, min(k, CELLS // width))
     size = max(1, CELLS // (draws * width))
-    parts = [_weighed(model, part, k, draws, generator) for part in x.split(size)]
+
+    def of(part: slice, own: torch.Generator) -> Sums:
+        return joined([_weighed(model, rows, k, draws, own) for rows in x[part].split(size)])
+
+    return joined(processes.shared_out(len(x), of, generator))
+
+
+def joined(parts: list[Sums]) -> Sums:
+    """Sums of rows one after the other."""
     return Sums(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 

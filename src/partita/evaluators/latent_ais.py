@@ -5,7 +5,7 @@ r"""log p(x) of a latent-variable model by annealing its latent variables, one s
 
 With x held, -log p(x, z) is an energy of z whose Z is p(x); r is the prior or the encoder's q(z | x), whose log Z is zero. From r upwards
 the estimate errs low, so that it is conservative for the model. For rows that the model draws, the z behind them is an exact draw at
-beta = 1: annealed downwards it gives an upper side.
+beta = 1: annealed downwards it gives an upper side. Processes that work together share out the rows, each with all of its chains.
 
 Letters: N rows, C chains for each row, T temperatures, M latent dimensions.
 """
@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability
+from partita.core import capability, processes
 from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
 from partita.core.support import Real
-from partita.evaluators.importance import Sums, bound_quantity, check_weights, latent_use, one_side, sums_of
+from partita.evaluators.importance import Sums, bound_quantity, check_weights, joined, latent_use, one_side, sums_of
 from partita.evaluators.partition.annealing import anneal, check_annealing, resolve_kernel, temperatures_for
 from partita.models.directed.latent import LatentModel, draw_latent
 
@@ -124,20 +124,29 @@ class LatentAIS:
         return kernel, temperatures_for(one, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
 
     def _weighed(self, model: Any, x: Tensor, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Sums:
-        parts = []
-        for part in x.split(max(1, CELLS // (self.chains * x.shape[-1]))):
-            given = GivenRows(model, part, self.reference)
-            start = given.reference().draw(self.chains * len(part), generator=generator)
-            parts.append(sums_of(anneal(given, kernel, betas, start, generator=generator).log_w.view(self.chains, len(part))))
-        return Sums(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        size = max(1, CELLS // (self.chains * x.shape[-1]))
+
+        def climbed(rows: Tensor, own: torch.Generator) -> Sums:
+            given = GivenRows(model, rows, self.reference)
+            start = given.reference().draw(self.chains * len(rows), generator=own)
+            return sums_of(anneal(given, kernel, betas, start, generator=own).log_w.view(self.chains, len(rows)))
+
+        def of(part: slice, own: torch.Generator) -> Sums:
+            return joined([climbed(rows, own) for rows in x[part].split(size)])
+
+        return joined(processes.shared_out(len(x), of, generator))
 
     def _both_sides(self, model: Any, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> tuple[Quantity, Quantity]:
         """Rows that the model draws, from below, and from above by annealing downwards from the z behind them."""
         x, z = model.draw_joint(self.simulated, generator=generator)
         low = self._weighed(model, x, kernel, betas, generator).log_mean
-        given = GivenRows(model, x, self.reference)
-        down = anneal(given, kernel, betas.flip(0), z.repeat(self.chains, 1), generator=generator).log_w
-        high = -sums_of(down.view(self.chains, len(x))).log_mean
+
+        def of(part: slice, own: torch.Generator) -> Tensor:
+            given = GivenRows(model, x[part], self.reference)
+            down = anneal(given, kernel, betas.flip(0), z[part].repeat(self.chains, 1), generator=own).log_w
+            return -sums_of(down.view(self.chains, len(given.x))).log_mean
+
+        high = torch.cat(processes.shared_out(len(x), of, generator))
         return one_side(low, "lower", self.chains, self.level), one_side(high, "upper", self.chains, self.level)
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import capability, processes
+from partita.core import capability, memory, processes
+from partita.core.annealed import in_double
 from partita.core.checks import check_role, check_rows
 from partita.core.errors import Diverged
-from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator, in_double
+from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator
 from partita.core.quantity import Quantity, pooled
 from partita.data import Rows, as_rows
 
@@ -60,6 +61,7 @@ def free_energies_of_rows(model: EnergyModel, x: Tensor) -> Tensor:
     return torch.cat([model(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)])
 
 
+@memory.named("evaluate")
 def evaluate(
     model: Model,
     x: Any,
@@ -99,8 +101,13 @@ def in_parts(model: Model, rows: Rows, evaluator: Any, score: Callable[[Tensor, 
     chosen: Any = capability.default("partition", model) if evaluator is None and isinstance(model, EnergyModel) else evaluator
     known = chosen(model, generator=generator) if chosen is not None and _is_partition(chosen) else chosen
     step = max(1, CELLS_AT_ONCE // rows.width)
-    places = [torch.arange(start, min(start + step, len(rows))) for start in range(0, len(rows), step)]
-    return pooled([score(rows.batch(index, generator=generator).x, known) for index in places])
+    places = (torch.arange(start, min(start + step, len(rows))) for start in range(0, len(rows), step))
+    return pooled([_without_rows(score(rows.batch(index, generator=generator).x, known)) for index in places])
+
+
+def _without_rows(q: Quantity) -> Quantity:
+    """A score without those of single rows, which would grow with the table."""
+    return replace(q, details={name: value for name, value in q.details.items() if name != "rows"})
 
 
 def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:

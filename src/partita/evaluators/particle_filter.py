@@ -2,7 +2,8 @@ r"""log p(x) of sequences with latent variables by a particle filter: a lower bo
 
 .. math:: E[\hat p(x)] = p(x), \qquad E[\log \hat p(x)] \le \log p(x)          (theory/latent_variables.md, eq. 41.14)
 
-The filter runs several times; the value is the mean of the logarithms, still a bound, and their spread gives the interval.
+The filter runs several times; the value is the mean of the logarithms, still a bound, and their spread gives the interval. Processes
+that work together share out the rows.
 
 Letters: N rows, k particles for each, R repeats.
 """
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import capability
+from partita.core import capability, processes
 from partita.core.checks import check_count, check_level, check_real
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
@@ -50,9 +51,8 @@ class ParticleFilter:
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("ParticleFilter", model)
-        x, longest = x.to(model.device_like), int((~x.isnan()).sum(-1).max())
-        parts = x.split(max(1, CELLS // (self.k * longest)))
-        runs = torch.stack([torch.cat([self._once(model, part, generator) for part in parts]) for _ in range(self.repeats)])
+        x = x.to(model.device_like)
+        runs = self._runs(model, x, generator)
         if not torch.isfinite(runs).all():
             raise Diverged(f"evaluate: the weights of {model.title()} must be finite. Fit it again with a lower learning_rate.")
         rows, n = runs.mean(0), len(x)
@@ -62,6 +62,15 @@ class ParticleFilter:
         details = {"rows": rows, "k": self.k, "deviation_of_rows": noise, **per_step(model, x, rows), **latent_use(model, x)}
         method = f"particle filter with {self.k} particles"
         return Quantity(value, value - half, value + half, self.level, "lower", "nats", method, n, spread, _verdict(noise), "low", details)
+
+    def _runs(self, model: Any, x: Tensor, generator: torch.Generator) -> Tensor:
+        """The logarithm of every row in each repeat, ``(R, N)``."""
+        size = max(1, CELLS // (self.k * int((~x.isnan()).sum(-1).max())))
+
+        def of(part: slice, own: torch.Generator) -> Tensor:
+            return torch.stack([torch.cat([self._once(model, rows, own) for rows in x[part].split(size)]) for _ in range(self.repeats)])
+
+        return torch.cat(processes.shared_out(len(x), of, generator), 1)
 
     def _once(self, model: Any, x: Tensor, generator: torch.Generator) -> Tensor:
         return model.filtered(x, self.k, threshold=self.threshold, generator=generator).double()

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_choice, check_count, check_level
+from partita.core.checks import check_choice, check_count, check_level, check_real, check_role
+from partita.core.errors import invalid
 from partita.core.quantity import Quantity, half_width
 from partita.divergences.samples import check_two, coverage, gaussian_kernel, median_bandwidth
 
@@ -43,6 +44,8 @@ class MMD:
     def __post_init__(self) -> None:
         check_count("MMD", "permutations", self.permutations, 0)
         check_count("MMD", "rows", self.rows, 4)
+        if self.bandwidth is not None:
+            check_real("MMD", "bandwidth", self.bandwidth, 0, open_low=True)
         check_level("MMD", self.level)
 
     @torch.no_grad()
@@ -75,6 +78,8 @@ class ClassifierTest:
     def __post_init__(self) -> None:
         if isinstance(self.classifier, str):
             check_choice("ClassifierTest", "classifier", self.classifier, CLASSIFIERS)
+        else:
+            check_role("ClassifierTest", "classifier", self.classifier, ("fit",), "'forest' or a scikit-learn classifier")
         check_level("ClassifierTest", self.level)
 
     def __call__(self, x: Tensor, y: Tensor, *, generator: torch.Generator) -> Quantity:
@@ -103,6 +108,11 @@ class TwoSample:
 
     mmd: MMD = MMD()
     classifier: ClassifierTest | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (("mmd", MMD), ("classifier", ClassifierTest | None)):
+            if not isinstance(getattr(self, name), kind):
+                raise invalid("TwoSample", name, f"be {'an MMD' if kind is MMD else 'a ClassifierTest or None'}", repr(getattr(self, name)))
 
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:

@@ -28,7 +28,7 @@ class Net(nn.Module, ABC):
 
 def activation(owner: str, name: str) -> nn.Module:
     """The activation of a name."""
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise invalid(owner, "activation", "be one of " + ", ".join(ACTIVATIONS), repr(name))
     return ACTIVATIONS[name]()
 

@@ -12,16 +12,13 @@ Letters: h filter, u input, y output, L length, M filter length, W the matrix of
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from partita.core.checks import check_count
 from partita.core.errors import invalid
-
-HALF = (torch.float16, torch.bfloat16)  # dtypes without a transform on the CPU: computed in float32
+from partita.nets.transforms import HALF, blocks, by_transform, fast_length, real, transform
 
 
 def dft_matrix(n: int, like: Tensor, *, unitary: bool = False) -> Tensor:
@@ -37,18 +34,6 @@ def dft_matrix(n: int, like: Tensor, *, unitary: bool = False) -> Tensor:
     return W / n**0.5 if unitary else W
 
 
-@lru_cache(maxsize=256)
-def fast_length(n: int) -> int:
-    """The next length that is a product of small primes, for which transforms are fast.
-
-    >>> fast_length(1999)
-    2000
-    """
-    from scipy.fft import next_fast_len
-
-    return int(next_fast_len(n, real=True))  # type: ignore[arg-type]
-
-
 def causal_convolution(h: Tensor, u: Tensor, H: Tensor | None = None) -> Tensor:
     """y of the equation above, ``(*, M), (*, L) -> (*, L)``; leading dimensions broadcast, any M and L.
 
@@ -59,14 +44,16 @@ def causal_convolution(h: Tensor, u: Tensor, H: Tensor | None = None) -> Tensor:
     """
     L = _check_lengths("causal_convolution", h, u)
     h = h[..., :L]  # what lies beyond L never meets an input
-    return _by_transform(h, u, fast_length(L + h.shape[-1] - 1), L, H).to(_kept(u))
+    n = fast_length(L + h.shape[-1] - 1)
+    parts = [by_transform(*part, n=n, L=L) for part in blocks(h, u, H, n)]
+    return (parts[0] if len(parts) == 1 else torch.cat(parts, -2)).to(_kept(u))
 
 
 @torch.no_grad()
 def spectrum(h: Tensor, L: int) -> Tensor:
     """W h as a causal convolution of L steps needs it, ``(*, M) -> (*, F)``: numbers, through which no gradient flows."""
-    h = _real(h[..., :L])
-    return _transform(h, fast_length(L + h.shape[-1] - 1))
+    h = real(h[..., :L])
+    return transform(h, fast_length(L + h.shape[-1] - 1))
 
 
 def circular_convolution(h: Tensor, u: Tensor) -> Tensor:
@@ -74,7 +61,7 @@ def circular_convolution(h: Tensor, u: Tensor) -> Tensor:
     L = _check_lengths("circular_convolution", h, u)
     if h.shape[-1] != L:
         raise invalid("circular_convolution", "h", f"have the length of u, {L}", h.shape[-1], "Pad it, or use causal_convolution.")
-    return _by_transform(h, u, L, L).to(_kept(u))
+    return by_transform(h, u, n=L, L=L).to(_kept(u))
 
 
 def chunked_convolution(h: Tensor, chunks: Iterable[Tensor]) -> Iterator[Tensor]:
@@ -89,7 +76,7 @@ def chunked_convolution(h: Tensor, chunks: Iterable[Tensor]) -> Iterator[Tensor]
     for chunk in chunks:
         size = _check_lengths("chunked_convolution", h, chunk)
         full = size + h.shape[-1] - 1
-        y = _by_transform(h, chunk, fast_length(full), full)
+        y = by_transform(h, chunk, n=fast_length(full), L=full)
         if tail is not None:
             y = y + torch.nn.functional.pad(tail, (0, full - tail.shape[-1])) if tail.shape[-1] <= full else _added(tail, y)
         tail = y[..., size:]
@@ -162,7 +149,7 @@ class Toeplitz:
         n = fast_length(I + J - 1)
         around = torch.nn.functional.pad(self.column, (0, n - I - J + 1))
         around = torch.cat([around, self.row[..., 1:].flip(-1)], -1)
-        return _by_transform(around, x, n, I).to(_kept(x))
+        return by_transform(around, x, n=n, L=I).to(_kept(x))
 
     @property
     def T(self) -> "Toeplitz":
@@ -177,61 +164,6 @@ class Toeplitz:
         j = torch.arange(row.shape[-1], device=row.device)
         below, above = self.column[..., (i - j).clamp_min(0)], row[..., (j - i).clamp_min(0)]
         return torch.where(i >= j, below, above)
-
-
-class _ByTransform(torch.autograd.Function):
-    """The first L values of the product of two transforms, with gradients by half-size transforms: torch's own take a full complex one."""
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, u: Tensor, H: Tensor | None, n: int, L: int) -> Tensor:
-        H, U = _transform(h, n) if H is None else H, _transform(u, n)
-        ctx.n, ctx.L = n, L
-        ctx.save_for_backward(h, u, H, U)
-        return torch.fft.irfft(U * H, n=n)[..., :L]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (h, u, H, U), (g,), n = ctx.saved_tensors, grads, ctx.n
-        if torch.is_grad_enabled():  # to be differentiated again: what was kept are numbers, not functions of h and u
-            wanted = [x for x, needed in zip((h, u), ctx.needs_input_grad, strict=False) if needed]
-            found = iter(torch.autograd.grad(_plain(h, u, n, ctx.L), wanted, g, create_graph=True))
-            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:2]), None, None, None
-        G = _transform(g, n).conj_physical_()  # conjugates in place: one that is only marked would be copied by each product
-        of_h = _reduced((G * U).conj_physical_(), h, n) if ctx.needs_input_grad[0] else None
-        of_u = _reduced(G.mul_(H).conj_physical_(), u, n) if ctx.needs_input_grad[1] else None
-        return of_h, of_u, None, None, None
-
-
-def _transform(x: Tensor, n: int) -> Tensor:
-    """W x of length n; only what is missing is filled with zeros, where torch's own padding would first fill all of it."""
-    padded = x.new_empty(*x.shape[:-1], n)
-    padded[..., : x.shape[-1]], padded[..., x.shape[-1] :] = x, 0.0
-    return torch.fft.rfft(padded)
-
-
-def _reduced(product: Tensor, like: Tensor, n: int) -> Tensor:
-    """Back in time, summed over the dimensions along which ``like`` was repeated."""
-    return torch.fft.irfft(product.sum_to_size(*like.shape[:-1], product.shape[-1]), n=n)[..., : like.shape[-1]]
-
-
-def _plain(h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
-    """The same with every step known to autograd."""
-    return torch.fft.irfft(torch.fft.rfft(u, n=n) * torch.fft.rfft(h, n=n), n=n)[..., :L]
-
-
-def _by_transform(h: Tensor, u: Tensor, n: int, L: int, H: Tensor | None = None) -> Tensor:
-    """The first L values of the circular convolution of length n of both after zero padding."""
-    h, u = _real(h), _real(u)
-    if not h.numel() or not u.numel():  # an empty batch, which transforms do not take
-        return u.new_zeros(*torch.broadcast_shapes(h.shape[:-1], u.shape[:-1]), L)
-    if torch.is_grad_enabled():
-        return _ByTransform.apply(h, u, H, n, L)  # type: ignore[return-value]
-    return torch.fft.irfft(_transform(u, n) * (_transform(h, n) if H is None else H), n=n)[..., :L]
-
-
-def _real(x: Tensor) -> Tensor:
-    """In a dtype that has transforms."""
-    return x.to(torch.float32) if x.dtype in HALF or not x.is_floating_point() else x
 
 
 def _kept(u: Tensor) -> torch.dtype:

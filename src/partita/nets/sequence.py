@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_choice, check_count
+from partita.core.checks import check_choice, check_count, check_layers
 from partita.core.errors import invalid
 from partita.nets.attention import Attention
 from partita.nets.base import Net, linear
@@ -106,7 +106,7 @@ class SequenceNet(Net):
     ) -> None:
         super().__init__()
         check_choice("SequenceNet", "mixer", mixer, tuple(MIXERS))
-        self.width, self.layers = check_count("SequenceNet", "width", width), check_count("SequenceNet", "layers", layers)
+        self.width, self.layers = check_count("SequenceNet", "width", width), check_layers("SequenceNet", "layers", layers)
         self.mixer, self.options, self.expand = mixer, dict(options or {}), check_count("SequenceNet", "expand", expand, 0)
         try:
             mixers = [MIXERS[mixer](width, i, **self.options, generator=generator) for i in range(layers)]

@@ -77,7 +77,7 @@ class Adversarial(GradientObjective):
     audit_every: int = 200
 
     def __post_init__(self) -> None:
-        if self.loss not in ("wasserstein", "minimax", "non-saturating"):
+        if not isinstance(self.loss, str) or self.loss not in ("wasserstein", "minimax", "non-saturating"):
             f_named(self.loss, "Adversarial")
         check_choice("Adversarial", "lipschitz", self.lipschitz, (None, *LIPSCHITZ))
         if self.loss == "wasserstein" and self.lipschitz == "none":

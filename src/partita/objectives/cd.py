@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count
+from partita.core.checks import check_choice, check_count, check_kernel
 from partita.core.kernels import refreshed
 from partita.core.protocols import Batch, Data, EnergyModel, Sampler
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
@@ -66,11 +66,15 @@ class CD(GradientObjective):
 
 def resolve_sampler(sampler: Sampler | None, model: EnergyModel) -> Sampler:
     """The sampler given, or the default of the capability table."""
-    return capability.default("sampler", model) if sampler is None else sampler
+    if sampler is None:
+        return capability.default("sampler", model)
+    check_kernel("fit", "the objective's sampler", sampler)
+    return sampler
 
 
 def resolve_centering(owner: str, centered: bool | None, model: Any) -> bool:
     """Whether to centre: as told, or wherever the model can."""
+    check_choice(owner, "centered", centered, (None, True, False))
     if centered:
         capability.require_need("centering", f"{owner}(centered=True)", model, "Leave centered at None.")
     return capability.NEEDS["centering"].holds(model) if centered is None else centered

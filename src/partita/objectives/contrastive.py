@@ -23,7 +23,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.checks import check_count, check_real
+from partita.core.checks import check_count, check_real, check_role
 from partita.core.errors import PartitaWarning, invalid
 from partita.core.protocols import Batch, Data
 from partita.objectives.augmentations import VectorMoves
@@ -76,6 +76,7 @@ class PCL(GradientObjective):
             raise invalid("PCL", "clusters", "be numbers of prototypes side by side, such as (10, 20, 40)", repr(self.clusters))
         for k in self.clusters:
             check_count("PCL", "clusters", k, 2)
+        check_role("PCL", "augment", self.augment, ("__call__",), "VectorMoves()")
         for name, least in (("queue", 1), ("warm_up", 0), ("every", 1)):
             check_count("PCL", name, getattr(self, name), least)
         check_real("PCL", "momentum", self.momentum, 0.0, 1.0)

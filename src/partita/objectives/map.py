@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from partita.core import capability
+from partita.core.checks import check_role
 from partita.core.errors import invalid
 from partita.core.protocols import Batch, Data
 from partita.objectives.base import GradientObjective, unwrapped
@@ -58,6 +59,9 @@ class MAP(GradientObjective):
 
     likelihood: Any = field(default_factory=ExactLikelihood)
     prior: Prior = field(default_factory=lambda: Normal(0.0, 1.0))
+
+    def __post_init__(self) -> None:
+        check_role("MAP", "likelihood", self.likelihood, ("losses",), "ExactLikelihood()")
 
     @property
     def deterministic(self) -> bool:  # type: ignore[override]

@@ -68,7 +68,7 @@ def write_comparison(board: Mapping[str, Any], standings: Sequence[Standing], pa
     scored = [s for s in ranked if s.score]
     shared = [
         Section("Leaderboard", list(_leaderboard(ranked, board))),
-        Section("Scores with their intervals", [scores(scored)] if scored else []),
+        Section("Scores with their intervals", [scores(scored, board.get("entropy"))] if scored else []),
         Section("Without a likelihood", list(_apart([s for s in ranked if s.distance]))),
         Section("Learning curves", list(_curves([s for s in ranked if not s.distance]))),
         Section("Samples beside data", list(_draws([s for s in ranked if s.subject is not None]))),
@@ -90,9 +90,11 @@ def _leaderboard(ranked: Sequence[Standing], board: Mapping[str, Any]) -> Iterat
     if any(s.line.get("difference") for s in ranked):
         yield Text("Behind the best: the mean difference of paired rows, with an interval that holds the spread over rows and the "
                    "computing error of both. A lower bound may hide a model that is better than shown.", "small")  # fmt: skip
-    tied = [s.name for s in ranked if s.score and best and s is not best and overlaps(s, best)]
+    tied = [s.name for s in ranked if s.score and s.line.get("tied")]
     if best and tied:
-        yield Text(f"Tied with {best.name}, as far as the computation can tell them apart: {', '.join(tied)}.")
+        yield Text(f"Tied with {best.name}, for the interval of the paired difference covers zero: {', '.join(tied)}.")
+    if board.get("entropy") is not None:
+        yield Text(f"No model scores above {-board['entropy']:.3f} on average: the data's negative entropy.")
     for s in ranked:
         if s.line.get("problem"):
             yield Text(f"{s.name}: {s.line['problem']}", "caution")
@@ -106,7 +108,7 @@ def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
     size = "" if standing.line.get("parameters") is None else f"{standing.line['parameters']:,}"
     if q is None:
         return ["", name, "", "", "", "", "", "failed" if standing.line.get("problem") else "no likelihood", "", size, seconds]
-    mark = "★" if standing is best else "=" if best is not None and overlaps(standing, best) else ""
+    mark = "★" if standing is best else "=" if standing.line.get("tied") else ""
     interval, verdict = ("", "") if q["kind"] == "exact" else (_interval(q), str(q["verdict"]))
     behind, bits = standing.line.get("difference"), standing.line.get("bits_per_dimension")
     gap = "" if behind is None else f"{behind['value']:.3f} ({_interval(behind)})"
@@ -135,27 +137,14 @@ def _apart(standings: Sequence[Standing]) -> Iterator[Block]:
     yield Table(lines, ["contender", "MMD²", "interval", "p-value", "coverage", "seconds"])
 
 
-def overlaps(a: Standing, b: Standing) -> bool:
-    """Whether the saved leaderboard calls the two a tie; where it does not say, whether their intervals meet."""
-    if "tied" in a.line:
-        return bool(a.line["tied"])
-    assert a.score and b.score
-    (a_low, a_high), (b_low, b_high) = _ends(a.score), _ends(b.score)
-    return a_low <= b_high and b_low <= a_high
-
-
-def _ends(q: Mapping[str, Any]) -> tuple[float, float]:
-    return -np.inf if q["low"] is None else q["low"], np.inf if q["high"] is None else q["high"]
-
-
 def _known_ends(q: Mapping[str, Any]) -> tuple[float, float]:
     """For a bar: an end that is not known is drawn at the value itself, whose cross says enough."""
     low, high = (q["value"] if end is None else end for end in (q["low"], q["high"]))
     return low, high
 
 
-def scores(scored: Sequence[Standing]) -> Figure:
-    """Values with their intervals, best on top; a cross is not to be published."""
+def scores(scored: Sequence[Standing], entropy: float | None = None) -> Figure:
+    """Values with their intervals, best on top; a cross is not to be published, a dotted line is where no model comes beyond on average."""
     quantities = [s.score for s in scored if s.score]
     values = [q["value"] for q in quantities]
     above, below = zip(*((high - q["value"], q["value"] - low) for q in quantities for low, high in [_known_ends(q)]), strict=True)
@@ -165,7 +154,10 @@ def scores(scored: Sequence[Standing]) -> Figure:
     trace = {"type": "scatter", "mode": "markers", "x": values, "y": [s.name for s in scored], "error_x": bars, "marker": marks}
     ends = f"from {values[-1]:.2f} ({scored[-1].name}) to {values[0]:.2f} ({scored[0].name}) nats per row"
     alt = f"Scores of {len(scored)} contenders with intervals, {ends}."
-    layout = {"xaxis": plots.axis("nats per row"), "yaxis": {"autorange": "reversed", "type": "category"}}
+    layout: dict[str, Any] = {"xaxis": plots.axis("nats per row"), "yaxis": {"autorange": "reversed", "type": "category"}}
+    if entropy is not None:
+        line = {"color": plots.DATA, "width": 1, "dash": "dot"}
+        layout["shapes"] = [{"type": "line", "x0": -entropy, "x1": -entropy, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
     exact = all(q["kind"] == "exact" for q in quantities)
     caption = "All are exact: computing them leaves no interval." if exact else (
         "Intervals of the computation. A cross marks a number that is not to be published.")  # fmt: skip

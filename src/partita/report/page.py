@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -10,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from partita.core.files import write_whole
 from partita.report.blocks import Section
 
 TEMPLATES = files("partita.report") / "templates"
@@ -30,13 +30,7 @@ def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 def write(path: Path, title: str, subtitle: str, sections: Sequence[Section]) -> Path:
     """Write the page, whole or not at all."""
     text = render(title, subtitle, sections)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(path, text)
     return path
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from partita.core.errors import PartitaError
 from partita.report.blocks import Block, Section, Text
 from partita.report.page import write
-from partita.report.sections import about, annealing, chains, curves, density, imputation, meaning, parts, samples, score
+from partita.report.sections import about, annealing, chains, curves, density, events, imputation, meaning, parts, samples, score
 from partita.report.subject import Subject
 
 Maker = Callable[[Subject], Iterator[Block]]
@@ -15,6 +15,7 @@ SECTIONS: dict[str, Maker] = {
     "Score": score.likelihood,
     "What the number means": meaning.meaning,
     "Learning curves": curves.learning,
+    "Events": events.events,
     "Samples beside data": samples.samples,
     "Density": density.density,
     "What the model is made of": parts.parts,

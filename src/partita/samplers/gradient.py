@@ -107,6 +107,7 @@ class Metropolis(ABC):
         owner = type(self).__name__
         check_real(owner, "step_size", self.step_size, 0, open_low=True)
         check_count(owner, "warm_up", self.warm_up, 0)
+        sizes.check_schedule(owner, self.schedule)
         if check_real(owner, "acceptance", self.acceptance, 0, 1, open_low=True) == 1:
             raise invalid(owner, "acceptance", "lie between 0 and 1", self.acceptance)
 

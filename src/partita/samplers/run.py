@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability
-from partita.core.checks import check_count, check_rows
+from partita.core import capability, memory
+from partita.core.checks import check_count, check_kernel, check_rows
 from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler
 from partita.diagnostics.chains import ChainReport, summarise_chains
@@ -66,6 +66,7 @@ def run(
     return Draws(torch.stack(kept, 1), state, report, _mean_info(infos))
 
 
+@memory.named("sample")
 def sample(
     model: EnergyModel | DirectedModel,
     n: int,
@@ -86,6 +87,7 @@ def sample(
             capability.require(type(sampler).__name__, model)  # chains need a free energy; a sampler is not passed over in silence
         return model.draw(n, generator=generator)
     chosen: Sampler = capability.default("sampler", model) if sampler is None else sampler
+    check_kernel("sample", "sampler", chosen)
     if x is not None and len(x) != n:
         raise invalid("sample", "x", f"have n = {n} rows, one for each chain", len(x))
     start = model.reference().draw(n, generator=generator) if x is None else torch.as_tensor(x).to(model.device_like)

@@ -16,6 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from partita.core.checks import check_real
+from partita.core.errors import invalid
+
 GAMMA, DELAY, DECAY = 0.05, 10.0, 0.75
 Schedule = tuple[tuple[float, ...], tuple[float, ...]]  # inverse temperatures, and the step size at each
 
@@ -49,6 +52,18 @@ def adapted(size: StepSize, acceptance: Tensor, wanted: float) -> StepSize:
 def reopened(size: StepSize, warm_up: int) -> StepSize:
     """The target has changed, so the second half of the warm-up begins again."""
     return size._replace(count=size.count.clamp_max(warm_up // 2))
+
+
+def check_schedule(owner: str, schedule: Schedule | None) -> None:
+    """None, or as many step sizes above 0 as inverse temperatures."""
+    if schedule is None:
+        return
+    pair = isinstance(schedule, tuple | list) and len(schedule) == 2 and all(isinstance(part, tuple | list) for part in schedule)
+    if not pair or len(schedule[0]) != len(schedule[1]) or not schedule[0]:
+        raise invalid(owner, "schedule", "be inverse temperatures and as many step sizes", repr(schedule))
+    for beta, size in zip(*schedule, strict=True):
+        check_real(owner, "schedule", beta, 0)
+        check_real(owner, "schedule", size, 0, open_low=True)
 
 
 def scheduled(schedule: Schedule, beta: Tensor) -> Tensor:

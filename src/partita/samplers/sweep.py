@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.protocols import Annealed, EnergyModel
+from partita.core.annealed import Annealed
+from partita.core.protocols import EnergyModel
 from partita.models.energy.graphs import Graph
 from partita.models.energy.pairwise import Sites
 

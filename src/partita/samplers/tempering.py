@@ -12,6 +12,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.capability import require
+from partita.core.checks import check_kernel, check_real
 from partita.core.errors import invalid
 from partita.core.kernels import placed
 from partita.core.protocols import EnergyModel, Sampler
@@ -56,11 +57,13 @@ class Tempering:
     kernel_on: ClassVar[str] = "ladder"
 
     def __post_init__(self) -> None:
-        betas = tuple(float(b) for b in self.betas)
+        given: Any = self.betas.tolist() if hasattr(self.betas, "tolist") else self.betas  # type: ignore[attr-defined]
+        betas = tuple(check_real("Tempering", "betas", b) for b in given) if isinstance(given, tuple | list) else ()
         object.__setattr__(self, "betas", betas)
         rising = all(a < b for a, b in pairwise(betas))
         if len(betas) < 2 or not rising or betas[0] < 0 or betas[-1] != 1:
             raise invalid("Tempering", "betas", "rise from 0 or more to exactly 1", list(betas))
+        check_kernel("Tempering", "kernel", self.kernel)
         if self.kernel.kernel_on != "x":
             raise invalid("Tempering", "kernel", "move x, such as Gibbs()", f"{self.kernel}, which moves a {self.kernel.kernel_on}")
 

@@ -1,14 +1,15 @@
 """Checkpoints: nested values as one safetensors file, with the structure as JSON in its header. Never pickle.
 
-A file is written beside its name, forced to the disk and then moved over it, so a run killed at any moment leaves a whole one; a
-checksum in the header tells a file that changed since.
+A file is whole or not there, whenever a run is killed (``core/files.py``); a checksum in the header tells one that changed since.
 """
 
 import contextlib
 import hashlib
 import json
 import os
+import re
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from partita.core.errors import PartitaWarning, RunError
+from partita.core.errors import PartitaError, PartitaWarning, RunError
+from partita.core.files import replacing
+from partita.core.foreign import inside
 
 Tree = Any  # dicts, lists, tuples, tensors, numbers, strings, None
 
@@ -26,17 +29,11 @@ def save(path: Path, tree: Tree, *, keep_previous: bool = False) -> None:
     """Write a nested value; the file before it may stay, under the name that :func:`previous` gives."""
     tensors: dict[str, Tensor] = {}
     skeleton = json.dumps(_pack(tree, "", tensors))
-    beside = path.with_suffix(".part")
-    try:
-        save_file(tensors, beside, metadata={"partita": skeleton, "checksum": _checksum(skeleton, tensors)})
-        _to_disk(beside)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    if keep_previous and path.exists():
-        os.replace(path, previous(path))
-    os.replace(beside, path)
-    _to_disk(path.parent)
+    with replacing(path, previous(path) if keep_previous else None) as beside:
+        try:
+            save_file(tensors, beside, metadata={"partita": skeleton, "checksum": _checksum(skeleton, tensors)})
+        except SafetensorError as error:
+            raise _of_the_system(error) from None
 
 
 def previous(path: Path) -> Path:
@@ -44,31 +41,31 @@ def previous(path: Path) -> Path:
     return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
-def load_or_previous(path: Path) -> Tree:
-    """The last save; where it is damaged or gone, the one before it, with a warning."""
+def load_or_previous(path: Path) -> tuple[Tree, str]:
+    """The last save; where it is damaged or gone, the one before it, with a warning, which is returned too."""
     try:
-        return load(path)
+        return load(path), ""
     except RunError as error:
         if not previous(path).exists():
             raise
-        tree = load(previous(path))
-        warnings.warn(f"{error} The save before it is used.", PartitaWarning, stacklevel=3)
-        return tree
+        tree, remark = load(previous(path)), f"{error} The save before it is used."
+        warnings.warn(remark, PartitaWarning, stacklevel=3)
+        return tree, remark
 
 
 def load(path: Path) -> Tree:
-    """Read a nested value; tuples come back as lists."""
+    """Read a nested value; tuples come back as lists. Nothing outside the run's folder, which is one up, is read."""
+    inside(path.parent.parent, path.parent.name, path.name)
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            tree = _unpack(json.loads(header["partita"]), file)
-            whole = _checksum(header["partita"], {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-        if header.get("checksum", whole) != whole:  # files of earlier versions have none
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if header.get("checksum", whole := _checksum(header["partita"], tensors)) != whole:  # files of earlier versions have none
             raise ValueError("its checksum differs")
-        return tree
+        return _unpack(json.loads(header["partita"]), tensors)
     except FileNotFoundError:
         raise RunError(f"load: {path.name} must exist in {path.parent}; found none. The run was stopped before its first save.") from None
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # also endless nesting
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
         raise RunError(f"load: {path} must be a whole partita checkpoint; got a damaged or foreign file ({reason}).") from None
 
@@ -83,20 +80,28 @@ def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def _to_disk(path: Path) -> None:
-    """Force a file, or the names in a folder, out of the system's memory; folders cannot be everywhere."""
-    with contextlib.suppress(PermissionError, IsADirectoryError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _of_the_system(error: SafetensorError) -> Exception:
+    """The error of the system, such as a full disk, that the library tells in words; another one as it is."""
+    found = re.search(r"os error (\d+)", str(error))
+    return error if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
 
 
 def expect(tree: Tree, path: Path, *names: str) -> None:
     """Refuse a whole file that holds something else."""
     if not isinstance(tree, dict) or any(name not in tree for name in names):
         raise RunError(f"load: {path} must hold {', '.join(names)}; got a file of another sort. Restore the one that `partita fit` made.")
+
+
+@contextlib.contextmanager
+def of_this_fit() -> Iterator[None]:
+    """Inside it, a save whose parts do not fit the fit that takes it up is refused in one sentence."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if isinstance(error, PartitaError):
+            raise
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise RunError(f"load: last.safetensors must hold the state of this fit; got another ({reason}).") from error
 
 
 def plain(tree: Tree) -> Tree:
@@ -114,6 +119,8 @@ def rebuild(template: Tree, saved: Tree) -> Tree:
     Modules stay the objects that an optimiser knows, and take the saved weights.
     """
     if isinstance(template, Tensor):
+        if not isinstance(saved, Tensor) or saved.dtype != template.dtype or saved.dim() != template.dim():
+            raise ValueError("a tensor of another sort")
         return saved.to(template.device)
     if isinstance(template, nn.Module):
         template.load_state_dict(saved)
@@ -146,14 +153,14 @@ def _key(key: Any) -> str | int:
     return key
 
 
-def _unpack(skeleton: Any, file: Any) -> Tree:
+def _unpack(skeleton: Any, tensors: dict[str, Tensor]) -> Tree:
     (kind, content), *_ = skeleton.items()
     if kind == "tensor":
-        return file.get_tensor(content)
+        return tensors[content]
     if kind == "dict":
-        return {key: _unpack(value, file) for key, value in content}
+        return {_key(key): _unpack(value, tensors) for key, value in content}
     if kind == "list":
-        return [_unpack(value, file) for value in content]
+        return [_unpack(value, tensors) for value in content]
     return content
 
 

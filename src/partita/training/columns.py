@@ -7,11 +7,13 @@ import numpy as np
 
 from partita.core.errors import invalid
 from partita.data import Rows
+from partita.data.on_disk import OnDisk
 
 Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
 
 BINS = 4  # of a real column that is cut
 MOST_STATES = 64  # distinct values of a column that may be categories without being asked for
+RANKED, RANK_KEY = 1 << 24, 50_50  # numbers of a table on disk that are ranked, and the key of the draw of its rows
 SHARED = 1.2  # columns share one list if it is no longer than this many times their longest
 
 
@@ -23,8 +25,10 @@ def categories_of(rows: Rows) -> Lists:
     >>> categories_of(Rows([[0, 1], [1, 2], [2, 1]]))
     ((0.0, 1.0, 2.0), (0.0, 1.0, 2.0))
     """
-    x = rows.tensor().numpy().astype(np.float64)
-    own = [np.unique(column[~np.isnan(column)]) for column in x.T]
+    own = [np.zeros(0)] * rows.width
+    for x in rows.parts():
+        there = [column[~np.isnan(column)] for column in x.astype(np.float64).T]
+        own = [np.unique(np.concatenate(both)) for both in zip(own, there, strict=True)]
     union = np.unique(np.concatenate(own))
     letters = bool(rows.labels) and all(len(word) == 1 for word in rows.labels.values())
     chosen = [union] * len(own) if letters or len(union) <= SHARED * max(map(len, own)) else own
@@ -33,15 +37,29 @@ def categories_of(rows: Rows) -> Lists:
 
 def looks_categorical(rows: Rows) -> bool:
     """Whether every column holds words, or few enough whole numbers to be categories."""
-    x = rows.tensor().numpy()
-    return bool(rows.labels) or all((column == np.round(column)).all() and len(np.unique(column)) <= MOST_STATES for column in x.T)
+    if rows.labels:
+        return True
+    seen: list[np.ndarray] = [np.zeros(0)] * rows.width
+    for x in rows.parts():
+        seen = [np.unique(np.concatenate([values, column])) for values, column in zip(seen, x.T, strict=True)]
+        if any((values != np.round(values)).any() or len(values) > MOST_STATES for values in seen):
+            return False
+    return True
 
 
 def quantile_cuts(rows: Rows, bins: int = BINS) -> Lists:
     """Where each column is cut into parts of about equally many rows; fewer parts where values repeat."""
-    x = rows.tensor().numpy().astype(np.float64)
+    x = to_rank(rows)
     shares = np.arange(1, bins) / bins
     return tuple(tuple(np.unique(np.quantile(column, shares)).tolist()) for column in x.T)
+
+
+def to_rank(rows: Rows) -> np.ndarray:
+    """Rows in float64 whose medians and quantiles stand for those of all: all of them; of a table on disk some, spread over all of it."""
+    some = max(1, RANKED // rows.width)
+    if isinstance(rows.array, OnDisk) and len(rows) >= 2 * some:
+        rows = rows.one_in(len(rows) // some, RANK_KEY)[0]
+    return rows.tensor().numpy().astype(np.float64)
 
 
 def to_codes(x: np.ndarray, lists: Lists) -> np.ndarray:
@@ -66,11 +84,31 @@ def from_codes(codes: np.ndarray, lists: Lists) -> np.ndarray:
     return np.stack(columns, 1)
 
 
-def check_known(x: np.ndarray, lists: Lists, labels: dict[float, str], owner: str) -> None:
-    """Every value is one of its column's list, else one sentence with the value, as a word if it is one."""
+def check_known(x: np.ndarray, lists: Lists, labels: dict[float, str], owner: str, first: int = 0) -> None:
+    """Every value is one of its column's list, else one sentence with the value, as a word if it is one; rows count from ``first``."""
     unknown = to_codes(x, lists) == -1
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
         value, known = float(x[row, column]), [labels.get(v, f"{v:g}") for v in lists[column][:8]]
         allowed = f"hold categories seen in training, in column {column}: {', '.join(known)}{', ...' if len(lists[column]) > 8 else ''}"
-        raise invalid(owner, "X", allowed, f"{labels.get(value, f'{value:g}')} at row {row}", "Map rare values to a category of their own.")
+        got, remedy = f"{labels.get(value, f'{value:g}')} at row {first + row}", "Map rare values to a category of their own."
+        raise invalid(owner, "X", allowed, got, remedy)
+
+
+def common_deviation(rows: Rows, owner: str) -> float:
+    """The root of the mean variance of all columns; a table that does not vary at all has no density."""
+    deviation = float(rows.variance().mean().sqrt())
+    if deviation <= 1e-12 * max(1.0, float(rows.mean().abs().max())):
+        raise invalid(owner, "X", "vary to have a density", "one and the same row throughout")
+    return deviation
+
+
+def deviations(rows: Rows, owner: str) -> np.ndarray:
+    """Standard deviations; a column that does not vary has no density, and is named."""
+    found = np.sqrt(rows.variance().numpy())
+    flat = np.flatnonzero(found <= 1e-12 * np.abs(rows.mean().numpy()))  # of its own size: units may be small
+    if len(flat):
+        names = rows.columns or range(rows.width)
+        raise invalid(owner, "X", "vary in every column to have a density", f"one value throughout column {names[flat[0]]!r}",
+                      "Leave constant columns out.")  # fmt: skip
+    return found

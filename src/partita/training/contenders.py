@@ -1,7 +1,8 @@
-"""Which families can be compared on a table: those whose scores are masses, or densities, of the same rows in the same units.
+"""Which families, or objectives of one family, can be compared on some data: those whose scores are masses, or densities, of the same
+rows in the same units.
 
 A mass of a discrete table and a density of real columns are different things, whatever their numbers; so is a mass of a table that was
-cut at its medians. A family that would need either is left out, with the reason.
+cut at its medians. A family that would need either is left out, with the reason. Sequences are for models of sequences, tables for all.
 """
 
 from collections.abc import Sequence
@@ -10,21 +11,24 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from partita.core.errors import PartitaError
-from partita.data import Dataset, Rows
-from partita.training.bake_off import Contender
+from partita.core import capability
+from partita.core.checks import check_choice
+from partita.core.errors import PartitaError, invalid
+from partita.data import Dataset, Rows, Sequences
 from partita.training.columns import looks_categorical, to_codes
 from partita.training.encoding import Encoding, Kind, infer_kind
+from partita.training.entries import Contender
 from partita.training.families import FAMILIES, Family, family_named
+from partita.training.families.by_gradient import NAMED, OBJECTIVES
 
-Measure = Literal["masses of discrete rows", "densities of real columns", "densities of sequences", "masses of cut columns",
+Measure = Literal["masses of discrete rows", "densities of real columns", "probabilities of sequences", "masses of cut columns",
                   "probabilities of mixed columns"]  # fmt: skip
 MASS: Measure = "masses of discrete rows"
 DENSITY: Measure = "densities of real columns"
 MEASURES: dict[str, Measure] = {
     **dict.fromkeys(("binary", "spin", "signs", "spins", "count", "category"), MASS),
     **dict.fromkeys(("real", "scaled", "raw"), DENSITY),
-    "steps": "densities of sequences",
+    "steps": "probabilities of sequences",
     "mixed": "probabilities of mixed columns",
     **dict.fromkeys(("median", "median-signs", "quantile"), "masses of cut columns"),
 }  # fmt: skip
@@ -45,14 +49,18 @@ BY_NAME = {  # families that add nothing to a comparison of all
     "vrnn": "it is made for sequences, and takes a table one column after the other",
 }
 PAIRS = dict.fromkeys(("maxent", "ising", "potts"), "where columns have two values it is the model that boltzmann is")
+OF_SEQUENCES = {"autoregressive": "on sequences it is the model that hyena is"}
+EXACT_BITS = 16  # a comparison of all objectives sums at most 2^16 states at every step; more where exact is asked for by name
 ROWS_TO_CHECK = 2048
 LADDER_CELLS, COMPONENTS = 300_000, 10  # of a table up to which the number of components is looked for, and what is taken beyond
 
 
 def table_kind(dataset: Dataset) -> Kind:
-    """What a table holds: columns of different sorts, zeros and ones, spins, categories (words, or whole numbers all of which were seen
-    in training), else reals.
+    """What data hold: sequences; of tables columns of different sorts, zeros and ones, spins, categories (words, or whole numbers all of
+    which were seen in training), else reals.
     """
+    if isinstance(dataset.train, Sequences):
+        return "steps"
     if dataset.train.schema is not None and dataset.train.schema.mixed:
         return "mixed"
     held = infer_kind(dataset.train)
@@ -71,7 +79,7 @@ def contenders_by_family(
         settings: Of each family by its name, over what the table asks for.
     """
     kind, asked = table_kind(dataset), [family_named(name) for name in dict.fromkeys(names)]
-    by_name = {} if asked else {**BY_NAME, **(PAIRS if kind in ("binary", "spin") else {})}
+    by_name = {} if asked else OF_SEQUENCES if kind == "steps" else {**BY_NAME, **(PAIRS if kind in ("binary", "spin") else {})}
     found, left_out = [], {}
     for family in sorted(asked or FAMILIES.values(), key=lambda family: family.name not in FIRST):
         chosen = {**_by_table(family.name, kind, dataset.train), **settings.get(family.name, {})}
@@ -93,6 +101,8 @@ def measure_of(kind: Kind, rows: Rows) -> Measure:
 
 def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
     """What a family must be told about a table: what its columns hold, and that a search for the number of components would be long."""
+    if kind == "steps":
+        return {}
     many = {"components": COMPONENTS} if name == "mixture" and len(rows) * rows.width > LADDER_CELLS else {}
     by_column = FAMILIES[name].missing == "mixed" and rows.schema is not None and not rows.complete()
     return {**many, **({} if by_column else SETTINGS.get(kind, {}).get(name, {}))}
@@ -101,6 +111,8 @@ def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
 def _reason_against(family: Family, settings: dict[str, Any], dataset: Dataset, kind: Kind) -> str | None:
     """Why a family's score would not be one of these rows in their own units; None if it is."""
     rows = dataset.train
+    if kind == "steps":
+        return _reason_against_sequences(family, settings, rows)
     if kind == "mixed" and not family.mixed:
         return f"it takes columns of one sort, and has no place for {_odd_ones(rows)}"
     if rows.labels and not family.takes_words(settings):
@@ -117,6 +129,46 @@ def _reason_against(family: Family, settings: dict[str, Any], dataset: Dataset, 
     except PartitaError as error:
         return str(error).rstrip(".")
     return None
+
+
+def _reason_against_sequences(family: Family, settings: dict[str, Any], rows: Any) -> str | None:
+    if family.reads is None:
+        return "it takes tables, and these are sequences"
+    try:
+        family.encoding_kind(rows, settings)
+    except PartitaError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+def contenders_by_objective(
+    family: Family, settings: dict[str, Any], names: Sequence[str], rows: Rows, owner: str = "compare"
+) -> tuple[list[Contender], dict[str, str]]:
+    """One contender for each objective of one family, and the objectives left out with the reason.
+
+    ``names`` ``["all"]`` takes every objective that the support of the family's model for these rows allows.
+    """
+    if not {"objective", "chains"} <= family.settings.keys():
+        allowed = "be a family of energy models, which have a choice of objectives"
+        raise invalid(owner, "--model", allowed, repr(family.name), "`partita models` lists them.")
+    for name in names:
+        check_choice(owner, "--objectives", name, ("all", *OBJECTIVES))
+    encoding = Encoding.fit(rows, family.encoding_kind(rows, settings))
+    start = {**settings, "objective": "pcd"}
+    model, _ = family.build(encoding.rows(rows), start, generator=torch.Generator().manual_seed(0))
+    against = {name: reason_left_out(name, model) for name in OBJECTIVES} if "all" in names else {}
+    chosen = [name for name, reason in against.items() if reason is None] if "all" in names else list(dict.fromkeys(names))
+    left_out = {name: reason for name, reason in against.items() if reason is not None}
+    return [Contender(name, family, {**settings, "objective": name}) for name in chosen], left_out
+
+
+def reason_left_out(name: str, model: Any) -> str | None:
+    """Why an objective has no place in a comparison of all of them on this model; None if it has one."""
+    reason = capability.reason_against(NAMED[name].part, model)
+    bits = capability.smallest_bits(model)
+    if reason is None and name == "exact" and EXACT_BITS < bits < float("inf"):
+        return f"2^{bits:g} states are many to sum at every step; ask for it by name"
+    return reason
 
 
 def _odd_ones(rows: Rows) -> str:

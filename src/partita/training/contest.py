@@ -1,34 +1,42 @@
-"""A contest of families: one time for all, shared evenly; what is done is kept, so that an interrupted contest goes on.
+"""A contest: contenders fitted to the same rows from the same seed within one time, and scored by the same likelihood on the same rows.
 
 Every contender gets an even part of the time that is left. A recipe that needs less is carried out as it is, and what it does not use is
-left to those after it; one that needs more is cut to as many steps as fit.
+left to those after it; one that needs more is cut to as many steps as fit. A contender that fails is an entry that says why, and the
+others finish. What is done is kept, so that an interrupted contest goes on.
 """
 
 import copy
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from partita.core import capability, rng
+from partita.core.errors import PartitaError, RunError
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
-from partita.data import Rows
+from partita.data import Dataset, Rows
 from partita.evaluators import Sandwich
-from partita.training import checkpoint
-from partita.training.bake_off import TIMING, BakeOff, Contender, Entry, seconds_per_step
+from partita.training import history
 from partita.training.budget import LEAST_STEPS
+from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding
-from partita.training.loop import start_session
+from partita.training.entries import NAME, Contender, Entry, read_entry, write_entry
+from partita.training.loop import PartitaWarning, fit, start_session
 from partita.training.recipes import resolve_settings
 from partita.training.run import Run, load, read_config
+from partita.training.saves import begun
 from partita.training.session import Session
-from partita.training.splits import VALIDATION_SHARE
+from partita.training.splits import encoded_parts
 from partita.training.validation import quick_score
 
+SCORING, TIMING = 1, 3  # what a stream of random numbers is for; scores draw as those of `partita fit` do
+TIMING_SECONDS = 0.3
 FIT_SHARE = 0.7  # of a contender's time; the rest is for building and scoring it
 LEAST_MINUTES = 0.02  # of a fit, where the time is already up
 PATIENCE = 5  # validations without a better score before a fit by gradients stops
@@ -36,23 +44,42 @@ VALIDATION_TIME = 0.2  # of a fit that is cut to its time, at most; one validati
 TRIAL = 10  # temperatures of a trial that is timed
 USUAL = 1000  # temperatures, about, that an annealing takes where nothing is said
 LEAST = 30  # temperatures of an annealing that is cut to its time
-LEAST_ROWS = 10  # of a validation that is timed
-NAME = "score.safetensors"  # of a finished contender, in the folder of its run
-FIELDS = ("value", "low", "high", "level", "kind", "unit", "method", "n", "se_data", "verdict", "direction")
 
 
 @dataclass(frozen=True)
-class Contest(BakeOff):
-    """A bake-off of families in a folder.
+class Contest:
+    """What all contenders share.
 
     Arguments:
-        total: Minutes for all together; None takes ``limit`` for each.
+        dataset: Rows to learn from, to validate on and to score on.
+        options: Of every fit: epochs, learning_rate, ...; what is not said is left to each contender's recipe.
+        limit: Minutes of one fit, where options do not say how long.
+        evaluator: Of log Z; chosen by the capability table if not given.
+        seed: Of every contender alike: same first parameters, same order of rows, same draws.
+        out: Folder in which every contender leaves a run; nothing is written without it.
+        about: More to write into every run's config.
+        total: Minutes for all together, from which :meth:`run` makes the limit of each; None leaves ``limit`` as it is.
     """
 
+    dataset: Dataset
+    options: dict[str, Any] = field(default_factory=dict)
+    limit: float | None = None
+    evaluator: Any = None
+    seed: int = 0
+    out: Path | None = None
+    about: dict[str, Any] = field(default_factory=dict)
     total: float | None = None
 
+    @property
+    def scored(self) -> Rows:
+        """The rows that everyone is scored on: held out where there are such."""
+        return self.dataset.train if self.dataset.test is None else self.dataset.test
+
     def run(self, contenders: Sequence[Contender], progress: Callable[[Contender], bool] = lambda _: False) -> Iterator[Entry]:
-        """One entry after the other: those that are done as they were saved, the others with an even part of the time that is left."""
+        """One entry after the other: those that are done as they were saved, the others with an even part of the time that is left.
+
+        ``progress`` is asked, and told, who comes next.
+        """
         waiting = [contender for contender in contenders if self._saved(contender) is None]
         share = None if self.total is None else self.total / max(1, len(contenders))
         deadline = None if share is None else time.monotonic() + 60 * share * len(waiting)
@@ -64,40 +91,78 @@ class Contest(BakeOff):
                 waiting.remove(contender)
                 self._keep(entry)
             yield entry
-            if entry.run is not None and entry.run.stopped == "interrupted":
+            if entry.interrupted:
                 return
 
     def enter(self, contender: Contender, progress: bool = False) -> Entry:
-        """Fit and score one contender; whatever its arithmetic or memory comes to is its own problem, and the others go on."""
-        started = time.monotonic()
+        """Fit and score one contender; what is refused, and whatever its arithmetic or memory comes to, becomes the entry's problem."""
+        started, seconds, run = time.monotonic() - self._spent(contender), None, None
         try:
-            return super().enter(contender, progress)
+            encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
+            run = self._fitted(contender, encoding, progress)
+            seconds = time.monotonic() - started
+            score = None if run.stopped == "interrupted" else self.score(run.model, encoding)
+            problem = "the fit was interrupted" if score is None else ""
+        except PartitaError as error:
+            score, problem = None, str(error)
         except (ArithmeticError, RuntimeError, ValueError, MemoryError) as error:
-            text = f"{type(error).__name__}: {error}".strip().split("\n")[0]
-            return Entry(contender.name, None, time.monotonic() - started, None, text)
+            score, problem = None, f"{type(error).__name__}: {error}".strip().split("\n")[0]
+        return Entry(contender.name, score, time.monotonic() - started if seconds is None else seconds, run, problem)
+
+    def score(self, model: Any, encoding: Encoding) -> Quantity:
+        """The mean log-likelihood of the scored rows, as the leaderboard has it; grey levels are drawn in the same way for everyone."""
+        x = self.scored.tensor(rng.keyed(self.seed, SCORING, 1)).numpy().astype(np.float64)
+        return evaluate_encoded(model, encoding, x, evaluator=self._evaluator(model), owner="compare",
+                                generator=rng.keyed(self.seed, SCORING))  # fmt: skip
 
     def place(self, name: str) -> Path | None:
         """The folder of a contender's run."""
         return None if self.out is None else self.out / name
 
-    def _fit(self, contender: Contender, encoding: Encoding, progress: bool) -> Run:
+    def _fitted(self, contender: Contender, encoding: Encoding, progress: bool) -> Run:
         """A fit, unless it is done and only waits for its score."""
         folder = self.place(contender.name)
         if folder is not None and (folder / "checkpoints" / "model.safetensors").exists():
-            run = load(folder)
-            if run.stopped != "interrupted":
+            run = self._done(folder)
+            if run is not None:
                 return run
-        return super()._fit(contender, encoding, progress)
+        return self._fit(contender, encoding, progress)
+
+    def _done(self, folder: Path) -> Run | None:
+        """A run of which nothing is left to do; a damaged one is made again from its last save, and one that diverged says so again."""
+        try:
+            run = load(folder)
+        except RunError as error:
+            warnings.warn(f"{error} It is made again from the last save.", PartitaWarning, stacklevel=2)
+            return None
+        return None if run.stopped in ("interrupted", "diverged") else run
+
+    def _fit(self, contender: Contender, encoding: Encoding, progress: bool) -> Run:
+        train, validation = encoded_parts(self.dataset, encoding, self.seed)
+        generator = torch.Generator().manual_seed(self.seed)
+        model, objective = contender.family.build(train, contender.settings, generator=generator)
+        options = self._taken_up(contender) or self._budget(model, objective, train, validation)
+        family = {"name": contender.family.name, "settings": contender.family.resolve(contender.settings)}
+        about = {**self.about, "family": family, "encoding": encoding.as_json(), "seed": self.seed}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
+            return fit(model, train, objective, validation=validation, out=self.place(contender.name), about=about, progress=progress,
+                       log_jacobian=encoding.mean_log_jacobian(validation), generator=generator, **options)  # fmt: skip
 
     def _taken_up(self, contender: Contender) -> dict[str, Any]:
-        """The plan of a fit that was begun: as many steps as were fixed then."""
+        """The plan of a fit that was begun: as many steps as were fixed then; empty for a new one."""
         folder = self.place(contender.name)
-        if folder is None or not (folder / "checkpoints" / "last.safetensors").exists():
+        if folder is None or not begun(folder):
             return {}
         config = read_config(folder)
         return {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"], "resume": True}
 
-    def _budget(self, model: Any, objective: Any, rows: Rows) -> dict[str, Any]:
+    def _spent(self, contender: Contender) -> float:
+        """Seconds of a fit that was begun before, by its last record."""
+        folder = self.place(contender.name)
+        return 0.0 if folder is None else history.seconds_of(history.read(folder / "metrics.jsonl"))
+
+    def _budget(self, model: Any, objective: Any, rows: Rows, validation: Rows | None) -> dict[str, Any]:
         """The options of a new fit: as its recipe says where that takes no longer than there is time for, else cut to it.
 
         Gradients stop early; closed-form updates know themselves when they are done.
@@ -107,7 +172,7 @@ class Contest(BakeOff):
             return options
         settings = resolve_settings(model, objective, len(rows), options)
         session = start_session(copy.deepcopy(model), rows, objective, settings, generator=rng.keyed(self.seed, TIMING))
-        each, look = seconds_per_step(session), 0.0 if session.optimiser is None else _seconds_to_validate(session, rows)
+        each, look = _seconds_per_step(session), 0.0 if session.optimiser is None else _seconds_to_validate(session, validation)
         if session.total * each + settings.validations * look <= 60 * self.limit:
             return options
         looks = max(1, min(settings.validations, int(VALIDATION_TIME * 60 * self.limit / look))) if look else settings.validations
@@ -127,13 +192,18 @@ class Contest(BakeOff):
 
     def _saved(self, contender: Contender) -> Entry | None:
         folder = self.place(contender.name)
-        return None if folder is None or not (folder / NAME).exists() else read_entry(folder)
+        if folder is None or not (folder / NAME).exists():
+            return None
+        try:
+            return read_entry(folder)
+        except RunError as error:
+            warnings.warn(f"{error} It is scored again.", PartitaWarning, stacklevel=2)
+            return None
 
     def _keep(self, entry: Entry) -> None:
         """Save what a contender came to; an interrupted one is not done."""
         folder = self.place(entry.name)
-        if folder is not None and (entry.run is None or entry.run.stopped != "interrupted"):
-            folder.mkdir(parents=True, exist_ok=True)
+        if folder is not None and not entry.interrupted:
             write_entry(folder, entry)
 
 
@@ -142,38 +212,21 @@ def _share(deadline: float, waiting: int) -> float:
     return max(LEAST_MINUTES, FIT_SHARE * (deadline - time.monotonic()) / 60 / waiting)
 
 
-def _seconds_to_validate(session: Session, rows: Rows) -> float:
-    """Of one validation, on as many rows as are held out."""
-    count = min(len(rows), max(LEAST_ROWS, int(VALIDATION_SHARE * len(rows))))
-    x = rows.take(np.arange(count)).tensor(rng.keyed(0))
+def _seconds_per_step(session: Session) -> float:
+    """Of a fit that is thrown away: the median of a few."""
+    times, started = [], time.monotonic()
+    while len(times) < 3 or time.monotonic() - started < TIMING_SECONDS:
+        begun = time.monotonic()
+        session.advance()
+        times.append(time.monotonic() - begun)
+    return sorted(times)[len(times) // 2]
+
+
+def _seconds_to_validate(session: Session, validation: Rows | None) -> float:
+    """Of one validation; none without rows for it."""
+    if validation is None:
+        return 0.0
+    x = validation.tensor(rng.keyed(0))
     started = time.monotonic()
     quick_score(session.bare, x, session.key, 0)
     return time.monotonic() - started
-
-
-def write_entry(folder: Path, entry: Entry) -> None:
-    """Score, rows and seconds of a contender, bit for bit."""
-    q = entry.score
-    rows = None if q is None or "rows" not in q.details else q.details["rows"].cpu()
-    kept = {"name": entry.name, "seconds": entry.seconds, "problem": entry.problem, "score": None if q is None else _plain(q), "rows": rows}
-    checkpoint.save(folder / NAME, kept)
-
-
-def read_entry(folder: Path) -> Entry:
-    """What :func:`write_entry` wrote, with the run where there is one."""
-    kept = checkpoint.load(folder / NAME)
-    checkpoint.expect(kept, folder / NAME, "name", "seconds", "problem", "score", "rows")
-    score = None if kept["score"] is None else _quantity(kept["score"], {} if kept["rows"] is None else {"rows": kept["rows"]})
-    run = load(folder) if score is not None else None
-    return Entry(kept["name"], score, kept["seconds"], run, kept["problem"])
-
-
-def _plain(q: Quantity) -> dict[str, Any]:
-    details = {name: value for name, value in q.details.items() if isinstance(value, bool | int | float | str)}
-    log_z = q.details.get("log_z")
-    return {**{name: getattr(q, name) for name in FIELDS}, "details": details, "log_z": None if log_z is None else _plain(log_z)}
-
-
-def _quantity(kept: dict[str, Any], more: dict[str, Any]) -> Quantity:
-    log_z = {} if kept["log_z"] is None else {"log_z": _quantity(kept["log_z"], {})}
-    return Quantity(**{name: kept[name] for name in FIELDS}, details={**kept["details"], **log_z, **more})

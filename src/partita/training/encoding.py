@@ -20,19 +20,33 @@ import numpy as np
 import torch
 
 from partita.core.checks import check_choice
-from partita.core.errors import invalid
+from partita.core.errors import RunError, invalid
+from partita.core.foreign import check_like
 from partita.core.laws import Law
 from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.data import Rows
-from partita.data.labels import Labels
+from partita.data.labels import Labels, labels_from_json
+from partita.data.on_disk import OnDisk
 from partita.data.tables import chunks
 from partita.training import kinds as mixed
-from partita.training.columns import Lists, categories_of, check_known, from_codes, quantile_cuts, to_bins, to_codes
+from partita.training.columns import (
+    Lists,
+    categories_of,
+    check_known,
+    common_deviation,
+    deviations,
+    from_codes,
+    quantile_cuts,
+    to_bins,
+    to_codes,
+    to_rank,
+)
 
 Kind = Literal[
     "binary", "spin", "count", "raw", "real", "scaled", "median", "signs", "spins", "median-signs", "category", "quantile", "steps", "mixed"
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
+SHAPE = {"shift": [float], "scale": [float], "lists": [[float]], "labels": dict, "columns": [str]}  # of what a config says of it
 PLAIN: dict[str, type[Support]] = {  # kinds that learn nothing from data
     "binary": Binary, "spin": Spin, "count": Count, "raw": Real, "signs": Binary, "spins": Spin, "steps": Real,
 }  # fmt: skip
@@ -72,14 +86,14 @@ class Encoding:
             assert rows.schema is not None
             return cls(kind, *mixed.moments_of(rows, kinds, owner), mixed.lists_of(rows.schema), columns=kinds)
         if kind == "real":
-            return cls(kind, rows.mean().numpy(), _deviations(rows, owner))
+            return cls(kind, rows.mean().numpy(), deviations(rows, owner))
         if kind == "scaled":
-            return cls(kind, rows.mean().numpy(), np.full(rows.width, _common_deviation(rows, owner)))
+            return cls(kind, rows.mean().numpy(), np.full(rows.width, common_deviation(rows, owner)))
         if kind in ("category", "quantile"):
             lists = categories_of(rows) if kind == "category" else quantile_cuts(rows)
             return cls(kind, np.zeros(rows.width), np.ones(rows.width), lists, dict(rows.labels))
         if kind in CUT:
-            return cls(kind, np.median(rows.tensor().numpy(), axis=0).astype(float), np.ones(rows.width))
+            return cls(kind, np.median(to_rank(rows), axis=0), np.ones(rows.width))
         return cls.constant(kind, rows.width)
 
     @property
@@ -143,29 +157,38 @@ class Encoding:
         return np.array([[self.labels.get(value, f"{value:g}") for value in row] for row in x.tolist()])
 
     def rows(self, rows: Rows) -> Rows:
-        """Encoded rows to learn from, streamed as before; only cut columns and categories are held in memory."""
+        """Encoded rows to learn from, streamed as before; cut columns and categories are encoded at once where they are in memory."""
         if self.plain:
             return rows
         if self.kind not in (*CUT, "category", "mixed"):
             return rows.rescaled(self.shift, self.scale)
-        x = self.check(rows.tensor().numpy().astype(np.float64), "fit")
         exact = np.float64 if self.columns else np.float32  # counts may be large
-        encoded = Rows(self.encode(x).astype(exact), rows.weight, columns=rows.columns, missing=True)
+        if isinstance(rows.array, OnDisk):
+            encoded = rows.encoded(self._checked, exact)
+        else:
+            x = self._checked(rows.tensor().numpy().astype(np.float64))
+            encoded = Rows(x.astype(exact), rows.weight, columns=rows.columns, missing=True)
         encoded.states, encoded.laws = self.states, self.laws
         return encoded
 
-    def check(self, x: np.ndarray, owner: str) -> np.ndarray:
-        """Return ``x`` if every value that is not missing can be encoded without loss, else raise in one sentence."""
+    def _checked(self, x: np.ndarray) -> np.ndarray:
+        return self.encode(self.check(x, "fit"))
+
+    def check(self, x: np.ndarray, owner: str, first: int = 0) -> np.ndarray:
+        """Return ``x`` if every value that is not missing can be encoded without loss, else raise in one sentence.
+
+        ``first`` is the number of its first row, where it is a part of a larger table.
+        """
         support = self.support
         if self.columns:
-            mixed.check(x, self.columns, self.lists, owner)
+            mixed.check(x, self.columns, self.lists, owner, first)
         if self.kind == "category":
-            check_known(x, self.lists, self.labels, owner)
+            check_known(x, self.lists, self.labels, owner, first)
         outside = np.isinf(x) if support is None else ~np.isnan(x) & support.outside(torch.from_numpy(x)).numpy()
         if outside.any():
             row, column = np.argwhere(outside)[0]
             allowed, remedy = ("finite numbers", "") if support is None else (support.in_words(), support.remedy())
-            raise invalid(owner, "X", f"hold {allowed}", f"{x[row, column]:g} at row {row}, column {column}", remedy)
+            raise invalid(owner, "X", f"hold {allowed}", f"{x[row, column]:g} at row {first + row}, column {column}", remedy)
         return x
 
     @property
@@ -190,19 +213,32 @@ class Encoding:
         check_choice("load", "encoding", kind, KINDS)
         if value is None or kind in PLAIN:
             return cls.constant(kind, width)
-        if kind == "mixed":
-            lists, columns = tuple(map(tuple, value["lists"])), tuple(value["columns"])
-            return cls(kind, np.array(value["shift"]), np.array(value["scale"]), lists, columns=columns)
-        if "lists" in value:
-            labels = {float(number): word for number, word in value["labels"].items()}
-            return cls(kind, np.zeros(width), np.ones(width), tuple(map(tuple, value["lists"])), labels)
-        return cls(kind, np.array(value["shift"]), np.array(value["scale"]))
+        check_like(value, SHAPE, "config.json: encoding")
+        lists, columns = tuple(map(tuple, value.get("lists") or ())), tuple(value.get("columns") or ())
+        shift, scale = (np.array(value.get(name, [fill] * width), dtype=float) for name, fill in (("shift", 0.0), ("scale", 1.0)))
+        made = cls(kind, shift, scale, lists, labels_from_json(value.get("labels") or {}), columns)
+        made._check_whole(width)
+        return made
+
+    def _check_whole(self, width: int) -> None:
+        """What was read has a number, and where the kind has them a list and a sort, for every column."""
+        listed, mixes = self.kind in ("category", "quantile", "mixed"), self.kind == "mixed"
+        lengths = len(self.shift), len(self.scale), len(self.lists), len(self.columns)
+        whole = lengths == (width, width, width * listed, width * mixes) and np.isfinite([*self.shift, *self.scale]).all()
+        known = set(self.columns) <= set(mixed.SORTS) and all(self.lists[i] for i, sort in enumerate(self.columns) if sort == "category")
+        if not whole or not known or (self.scale <= 0).any() or _unordered(self.lists) or (self.kind == "category" and not all(self.lists)):
+            raise RunError(f"load: config.json: encoding must say how each of {width} columns is encoded as {self.kind}; it does not.")
 
     @classmethod
     def constant(cls, kind: Kind, width: int) -> "Encoding":
         """Zeros and ones or counts as they are, or spins: nothing to learn from data."""
         shift, scale = AFFINE.get(kind, (0.0, 1.0))
         return cls(kind, np.full(width, shift), np.full(width, scale))
+
+
+def _unordered(lists: Lists) -> bool:
+    """Whether some list of values does not rise."""
+    return any(not (np.diff(values) > 0).all() for values in lists)
 
 
 def infer_kind(rows: Rows) -> Kind:
@@ -218,22 +254,3 @@ def infer_kind(rows: Rows) -> Kind:
         x = rows.batch(torch.arange(part.start, part.stop), generator=torch.Generator()).x
         fits = {kind: support for kind, support in fits.items() if not support.outside(x).any()}
     return next(iter(fits)) if fits else "real"
-
-
-def _common_deviation(rows: Rows, owner: str) -> float:
-    """The root of the mean variance of all columns; a table that does not vary at all has no density."""
-    deviation = float(rows.variance().mean().sqrt())
-    if deviation <= 1e-12 * max(1.0, float(rows.mean().abs().max())):
-        raise invalid(owner, "X", "vary to have a density", "one and the same row throughout")
-    return deviation
-
-
-def _deviations(rows: Rows, owner: str) -> np.ndarray:
-    """Standard deviations; a column that does not vary has no density, and is named."""
-    deviations = np.sqrt(rows.variance().numpy())
-    flat = np.flatnonzero(deviations <= 1e-12 * np.abs(rows.mean().numpy()))  # of its own size: units may be small
-    if len(flat):
-        names = rows.columns or range(rows.width)
-        raise invalid(owner, "X", "vary in every column to have a density", f"one value throughout column {names[flat[0]]!r}",
-                      "Leave constant columns out.")  # fmt: skip
-    return deviations

@@ -22,11 +22,14 @@ def own_gradients(team: Team, fabric: Any, *modules: Any) -> Iterator[None]:
         yield
 
 
-@torch.no_grad()
-def average_gradients(team: Team, optimiser: Any) -> None:
-    """Average the gradients over processes, all parameters in one message."""
-    if team.size > 1:
-        team.average([p.grad for group in optimiser.param_groups for p in group["params"] if p.grad is not None])
+def average_gradients(team: Team, optimiser: Any, numbers: list[Tensor]) -> list[Tensor]:
+    """Average the gradients over processes, and in the same message some numbers of the step, whose averages are returned."""
+    learned = [p for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
+    beside = torch.stack([x.to(learned[0]) for x in numbers])
+    *gradients, common = team.means([*(p.grad for p in learned), beside])
+    for p, gradient in zip(learned, gradients, strict=True):
+        p.grad = gradient
+    return list(common)
 
 
 class RunningStatistics:
@@ -41,7 +44,9 @@ class RunningStatistics:
         if team.size == 1:
             return
         buffers = [b for b in model.buffers() if b.is_floating_point() and b.numel()]
-        team.average([b for b in buffers if self._versions.get(id(b)) != b._version])
+        changed = [b for b in buffers if self._versions.get(id(b)) != b._version]
+        for buffer, mean in zip(changed, team.means(changed), strict=True):
+            buffer.copy_(mean)
         self._versions = {id(b): b._version for b in buffers}
 
 

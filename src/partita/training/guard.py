@@ -1,18 +1,29 @@
-"""Watches a fit: numbers that are not finite, losses that run away, chains that do not move, hidden units that died."""
+"""Watches a fit: numbers that are not finite, losses that run away, stuck chains, dead hidden units, posteriors that collapsed.
+
+What is found goes into the records of the fit; with ``guard="rollback"`` it goes back to where it was well, with half the learning rate.
+"""
 
 import copy
 import math
+import re
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from partita.core import rng
 from partita.core.errors import Diverged
+from partita.training.history import Record
 from partita.training.settings import Settings
 
 COLUMNS = "Look for huge or constant columns."
-LEAST_MOVES = 20  # updates after which chains that stand still are stuck; after fewer they may be unlucky
+LEAST_MOVES = 20  # updates after which chains that stood still are stuck; after fewer they may be unlucky
 MOST_RETURNS = 8  # from divergences, each with half the learning rate
+MOST_MENDS = 2  # from ailments that were not there before; they may also belong to the data
+PROBED = 256  # rows at which hidden units are looked at, where there are no chains
+STUCK = f"no chain has moved in {LEAST_MOVES} updates or more; lower learning_rate, or temper: PCD(Tempering(Gibbs()))."
+LOOK = 5  # what a stream of random numbers is for; training/session.py has the others
 EARLY = 0.25  # share of a fit before which a model need not look well
 RUNAWAY_NATS_PER_COLUMN = 20.0  # a loss this far from zero, per coordinate, is no longer a learning signal
 
@@ -44,53 +55,135 @@ def remedy(settings: Settings) -> str:
 def ailments(model: Any, before: Tensor | None, after: Tensor | None) -> list[str]:
     """What looks wrong but need not stop a fit, each in one sentence with its remedy."""
     found = []
-    if before is not None and after is not None and before.shape == after.shape and bool((before == after).all()):
-        found.append("no chain has moved since the last look; lower learning_rate, or temper: PCD(Tempering(Gibbs())).")
+    if before is not None and after is not None and before.shape == after.shape and bool((before.to(after) == after).all()):
+        found.append(STUCK)
     if after is not None and hasattr(model, "hidden_given_visible"):
-        p = model.hidden_given_visible(after.to(model.device_like)).probs.mean(0)
+        p = model.hidden_given_visible(after.to(model.device_like)).probs.flatten(0, -2).mean(0)
         if bool(((p < 1e-3) | (p > 1 - 1e-3)).double().mean() > 0.5):
             found.append("more than half of the hidden units are always on or always off; lower learning_rate or use fewer of them.")
     return found
 
 
+class Unwell(Exception):
+    """A fit that was well at the last look is not any more, and may go back to it."""
+
+
+@dataclass
 class Watch:
-    """The looks at a fit along the way: what was found goes into its records, and a fit that diverges may go back to the last good one."""
+    """What was seen of a fit along the way; saved with it, so that a fit that is taken up again sees what an unbroken one does.
 
-    def __init__(self, session: Any) -> None:
-        self.returns_left = MOST_RETURNS if session.settings.guard == "rollback" else 0
-        self.chains, self.looked = _chains(session), session.step
-        self.told: set[str] = set()
-        self.good = self._state(session)
+    Arguments:
+        returns: How often it went back because it diverged, and ...
+        mends: ... because of an ailment.
+        looks: How often it was looked at.
+        marked: A step at least so many updates ago that chains should have moved since, and ...
+        chains: ... where they were then.
+        ill: Kinds of ailments that there were at the last look.
+        told: Kinds of ailments that are in the records.
+        event: The record of the last return.
+        good: The state of the fit at the last look, where it may go back to it.
+    """
 
-    def look(self, session: Any, history: Any) -> None:
-        """Record new ailments; those of chains and hidden units stay as cautions, a model's own only if they last to the end."""
-        moved = session.step - self.looked >= LEAST_MOVES
-        found = ailments(session.bare, self.chains if moved else None, _chains(session))
+    returns: int = 0
+    mends: int = 0
+    looks: int = 0
+    marked: int = 0
+    chains: Tensor | None = None
+    ill: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    event: Record | None = None
+    good: Any = None
+
+    def begin(self, session: Any) -> None:
+        """Look at what the fit begins with; one that was taken up goes on as it was."""
+        fresh = session.step == 0 and not self.returns and not self.mends
+        if fresh:
+            self._remember(session, ailments(session.bare, None, _rows(session)), mark=True)
+        if fresh or self.good is None:
+            self.keep(session)
+
+    def keep(self, session: Any) -> None:
+        """This is where the fit may go back to."""
+        self.good = copy.deepcopy(session.position()) if _may_return(session) else None
+
+    def look(self, session: Any) -> list[Record]:
+        """Events for the records; raises :class:`Unwell` where the fit should go back because of one.
+
+        Ailments of chains and hidden units stay as cautions, a model's own only if they last to the end.
+        """
+        due = session.step - self.marked >= LEAST_MOVES
+        found = ailments(session.bare, self.chains if due else None, _rows(session))
+        early = session.step < EARLY * session.total
+        own = [] if early and not _may_return(session) else session.bare.ailments()
+        new = [text for text in (found if early or not self.looks else [*found, *own]) if _kind(text) not in self.ill]
+        if session.team.any(bool(new) and self.mends < MOST_MENDS and _may_return(session))[0]:
+            raise Unwell(new[0] if new else "another process found its chains or hidden units ill.")
         session.cautions += [caution for caution in found if caution not in session.cautions]
-        found += session.bare.ailments() if session.step >= EARLY * session.total else []
-        for event in dict.fromkeys(found):
-            if event not in self.told:
-                history.add({"step": session.step, "event": event})
-                self.told.add(event)
-        self.chains, self.looked, self.good = _chains(session), session.step, self._state(session)
+        events = []
+        for text in found if early else [*found, *own]:
+            if _kind(text) not in self.told:
+                self.told.append(_kind(text))
+                events.append({"step": session.step, "event": text, "done": "went on"})
+        self._remember(session, [*found, *own], mark=due)
+        self.looks += 1
+        return events
 
-    def go_back(self, session: Any, history: Any, error: Diverged) -> None:
-        """To the last good look, with half the learning rate; raises the error itself where that is not asked for or no longer helps."""
-        if not self.returns_left:
+    def go_back(self, session: Any, error: Diverged | Unwell) -> Record:
+        """To the last good look, with half the learning rate; raises a divergence where that is not asked for or no longer helps."""
+        if isinstance(error, Unwell):
+            self.mends += 1
+        elif not _may_return(session) or self.returns == MOST_RETURNS:
             raise error
-        diverged_at, scale, cautions = session.step, session.rate_scale / 2, session.cautions
-        session.restore(copy.deepcopy(self.good))
-        session.rate_scale, self.returns_left = scale, self.returns_left - 1
-        history.rewind(session.step)
-        why = str(error).removeprefix("fit: ").split(". ")[0]
-        event = f"went back from step {diverged_at} to {session.step}, to go on with {scale:g} of the learning rate: {why}."
-        history.add({"step": session.step, "event": event})
-        session.cautions = [*cautions, event]
+        else:
+            self.returns += 1
+        left, scale, cautions = session.step, session.rate_scale / 2, session.cautions
+        session.return_to(copy.deepcopy(self.good))
+        session.rate_scale = scale
+        done = f"went back from step {left} to {session.step}, to go on with {scale:g} of the learning rate"
+        why = str(error).removeprefix("fit: ").split(". ")[0].rstrip(".")
+        session.cautions = [*cautions, f"{done}: {why}."]
+        self.event = {"step": session.step, "event": f"{why}.", "done": done}
+        return self.event
 
-    def _state(self, session: Any) -> Any:
-        return copy.deepcopy(session.tree()) if self.returns_left else None
+    def tree(self) -> dict[str, Any]:
+        """All of it as nested values but the chains, which each process has for itself."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "chains"}
+
+    def _remember(self, session: Any, found: list[str], mark: bool) -> None:
+        self.ill = [_kind(text) for text in found] + [kind for kind in self.ill if kind == _kind(STUCK) and not mark]
+        if mark:
+            chains = _chains(session)
+            self.chains, self.marked = None if chains is None else chains.clone(), session.step
+
+
+def ending(error: Diverged, step: int) -> Record:
+    """The record of a divergence that ends a fit."""
+    return {"step": step, "event": str(error).removeprefix("fit: "), "done": "stopped, with the last good weights"}
+
+
+def _may_return(session: Any) -> bool:
+    """Whether going back is asked for and a smaller step can help; closed-form updates have no step."""
+    return session.settings.guard == "rollback" and session.optimiser is not None
 
 
 def _chains(session: Any) -> Tensor | None:
     chains = getattr(session.state, "chains", None)
     return None if chains is None else chains.x
+
+
+def _rows(session: Any) -> Tensor | None:
+    """Rows at which hidden units are looked at: the chains, else some of the data."""
+    chains = _chains(session)
+    if chains is not None or not hasattr(session.bare, "hidden_given_visible"):
+        return chains
+    index = torch.arange(min(PROBED, len(session.data)))
+    return session.data.batch(index, generator=rng.keyed(session.key, LOOK, session.step)).x
+
+
+def _kind(text: str) -> str:
+    """An ailment without its numbers, which differ from look to look.
+
+    >>> _kind("1 of 20 units carry 0.5 nats")
+    '# of # units carry # nats'
+    """
+    return re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", text)

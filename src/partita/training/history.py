@@ -1,9 +1,10 @@
 """What a fit recorded: one JSON object per line, rewound to the checkpoint when a run is resumed."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from partita.core import files
 
 Record = dict[str, Any]
 
@@ -19,20 +20,27 @@ class History:
         """Append a record."""
         self.records.append(record)
         if self.path is not None:
-            with self.path.open("a") as file:
+            with files.naming(self.path), self.path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
 
     def rewind(self, step: int) -> None:
         """Drop what was recorded after a step that the fit goes back to."""
         self.records = [record for record in (read(self.path) if self.path else self.records) if record["step"] <= step]
         if self.path is not None:
-            beside = self.path.with_suffix(".part")
-            beside.write_text("".join(json.dumps(record) + "\n" for record in self.records))
-            os.replace(beside, self.path)
+            files.write_whole(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
 
     def series(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one number."""
         return [(record["step"], record[name]) for record in self.records if name in record]
+
+
+def seconds_of(records: list[Record]) -> float:
+    """How long a fit has taken up to its last record.
+
+    >>> seconds_of([{"step": 1, "seconds": 2.5}, {"step": 1, "validation": -3.0}])
+    2.5
+    """
+    return max((seconds for record in records if isinstance(seconds := record.get("seconds"), float)), default=0.0)
 
 
 def read(path: Path | None) -> list[Record]:
@@ -40,9 +48,9 @@ def read(path: Path | None) -> list[Record]:
     if path is None or not path.exists():
         return []
     records = []
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             records.append(json.loads(line))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             break
-    return [record for record in records if isinstance(record, dict) and "step" in record]
+    return [record for record in records if isinstance(record, dict) and type(record.get("step")) is int]

@@ -19,6 +19,7 @@ from partita.data.schema import Schema
 from partita.training.columns import Lists, from_codes, to_codes
 
 MIXED = "mixture, vae or autoregressive"
+SORTS = ("real", "binary", "count", "category")
 ALLOWED = {"binary": "only 0 and 1", "count": "counts 0, 1, 2, ...", "real": "finite numbers"}
 TAKEN = {  # the kinds of column that an encoding of one sort can hold
     **dict.fromkeys(("real", "scaled", "raw"), ("real",)),
@@ -73,8 +74,8 @@ def decode(z: np.ndarray, kinds: Sequence[str], shift: np.ndarray, scale: np.nda
     return x
 
 
-def check(x: np.ndarray, kinds: Sequence[str], lists: Lists, owner: str) -> None:
-    """Every value that is not missing is one that its column may hold."""
+def check(x: np.ndarray, kinds: Sequence[str], lists: Lists, owner: str, first: int = 0) -> None:
+    """Every value that is not missing is one that its column may hold; ``first`` is the number of the first row."""
     for i, (kind, values) in enumerate(zip(kinds, x.T, strict=True)):
         if kind == "category":
             bad, allowed = ~np.isin(values, lists[i]), "categories seen in training"
@@ -83,7 +84,7 @@ def check(x: np.ndarray, kinds: Sequence[str], lists: Lists, owner: str) -> None
         bad &= ~np.isnan(values)
         if bad.any():
             row = int(bad.argmax())
-            raise invalid(owner, "X", f"hold {allowed} in column {i}", f"{values[row]:g} at row {row}")
+            raise invalid(owner, "X", f"hold {allowed} in column {i}", f"{values[row]:g} at row {first + row}")
 
 
 def refusal(rows: Rows, kind: str, family: str) -> InputError | None:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import capability, processes, rng
+from partita.core import capability, memory, processes, rng
 from partita.core.checks import check_role
 from partita.core.errors import Diverged, PartitaWarning, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import as_rows
 from partita.training import guard
-from partita.training.history import History
+from partita.training.history import History, seconds_of
 from partita.training.interrupt import Interrupts
 from partita.training.progress import Display
 from partita.training.recipes import resolve_settings
@@ -29,6 +29,7 @@ RECORDS = 200  # about this many lines of metrics in a fit
 STALLED = 1e-12  # relative progress of a step below which rounding has the last word
 
 
+@memory.named("fit")
 def fit(
     model: Model,
     data: Any,
@@ -63,7 +64,8 @@ def fit(
         options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes, batch_size, optimizer, ...
     """
     if objective is not None:
-        check_role("fit", "objective", objective, ("losses", "update"), "PCD()")
+        for methods in (("losses", "update"), ("init",)):
+            check_role("fit", "objective", objective, methods, "PCD()")
     if resume and out is None:
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     missing = "missing" in model.offers
@@ -82,12 +84,13 @@ def fit(
         if resume:
             config = saves.take_up(session, history, config)
         config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
-        saves.begin(session, config)
+        saves.begin(session, config, resume)
         _note(session, _data_cautions(session))
         x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
         try:
             stopped = _train(session, history, x_held_out, log_jacobian, saves, progress)
-        except Diverged:
+        except Diverged as error:
+            history.add(guard.ending(error, session.step))
             session.leave_finite()
             _finish(session, history, config, "diverged", saves)
             raise
@@ -97,35 +100,47 @@ def fit(
 def _train(session: Session, history: History, held_out: Tensor | None, log_jacobian: float, saves: Saves, progress: bool) -> str:
     """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
     every, look_every = _record_interval(session), _look_interval(session)
-    saved = started = time.monotonic()
-    watch = guard.Watch(session)
+    saved = time.monotonic()
+    started = saved - seconds_of(history.records)  # the clock of a fit that is taken up goes on
+    session.watch.begin(session)
     with Interrupts() as interrupts, Display(session.total, session.step, progress and saves.leads) as display:
-        while session.step < session.total and not _out_of_patience(session):
+        while session.step < session.total and not session.settled and not _out_of_patience(session):
             try:
                 record = session.advance()
-            except Diverged as error:
-                watch.go_back(session, history, error)
+                step, session.settled = session.step, _settled(session)
+                looks = step % look_every == 0 or step == session.total or bool(session.settled)
+                events = session.watch.look(session) if looks else []
+            except (Diverged, guard.Unwell) as error:
+                _go_back(session, history, saves, error)
                 continue
-            step, settled = session.step, _settled(session)
-            looks = step % look_every == 0 or step == session.total or bool(settled)
-            if looks:
-                watch.look(session, history)
+            for event in events:
+                history.add(event)
             if step % every == 0 or step == session.total:
                 history.add({"step": step, "epoch": session.epoch, "seconds": round(time.monotonic() - started, 3), **record})
             if looks and held_out is not None:
                 score = _validate(session, held_out, log_jacobian)
                 history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                 display.show(score, distance="generates" in session.bare.offers)
+            if looks:
+                session.watch.keep(session)
             display.advance(step, record)
-            if settled:
-                return settled
+            if session.settled:
+                break
             asked, due = session.team.any(interrupts.asked, time.monotonic() - saved > SAVE_SECONDS)
             if asked or due:
                 saves.save(session)
                 saved = time.monotonic()
             if asked:
                 return "interrupted"
-    return "early stop" if _out_of_patience(session) else "finished"
+    return session.settled or ("early stop" if _out_of_patience(session) else "finished")
+
+
+def _go_back(session: Session, history: History, saves: Saves, error: Diverged | guard.Unwell) -> None:
+    """To the last good look. The save makes it so: whenever a kill comes, the records follow it, here or when the fit is taken up."""
+    event = session.watch.go_back(session, error)
+    saves.save(session)
+    history.rewind(session.step)
+    history.add(event)
 
 
 def _out_of_patience(session: Session) -> bool:
@@ -173,7 +188,7 @@ def _finish(session: Session, history: History, config: dict[str, Any], stopped:
     model.load_state_dict(use)
     for caution in session.cautions:
         warnings.warn(f"fit: {caution}", PartitaWarning, stacklevel=3)
-    return Run(model, history.records, config, session.step, stopped, session.cautions, saves.folder)
+    return Run(model, history.records, config, session.step, stopped, [*saves.remarks, *session.cautions], saves.folder)
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from partita.core.quantity import Quantity
-from partita.training.bake_off import Entry
+from partita.training.entries import Entry
 
 LEVEL = 0.95  # over the rows
 

@@ -5,7 +5,6 @@
 """
 
 import json
-import os
 import platform
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -15,13 +14,31 @@ from typing import Any
 import torch
 
 from partita.core import capability, descriptions
-from partita.core.errors import RunError
+from partita.core.errors import RunError, TooLarge
+from partita.core.files import write_whole
+from partita.core.foreign import check_like, inside, read_json
+from partita.core.memory import Bounded
 from partita.core.protocols import Model
 from partita.training import checkpoint
 from partita.training.history import History, Record, read
 from partita.training.session import load_weights
 
 FORMAT = 1
+SHAPE = {  # of what is read from config.json
+    "model": {"name": str, "dtype": str},
+    "objective": dict,
+    "fit": dict,
+    "family": {"name": str, "settings": dict},
+    "encoding": dict,
+    "data": {
+        "name": str, "source": str, "binarize": (str, float), "rows": [int], "shape": [int], "columns": [str],
+        "reading": {"length": int, "tokens": str, "encoding": str, "symbols": str}, "schema": [dict],
+    },
+    "estimator": {"name": str, "parameters": dict, "key": int, "columns": [str], "schema": [dict]},
+    "rows": [int], "seed": int, "steps": int, "key": int, "command": str,
+}  # fmt: skip
+SAVED = {"weights": dict, "step": int, "stopped": str, "cautions": [str], "kept": dict}  # of what is read from a checkpoint of a model
+ROOM, SMALL = 16, 1 << 22  # numbers that building a model may take for each that is saved, and whatever is saved
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -78,24 +95,20 @@ def prepare_folder(folder: Path, config: dict[str, Any]) -> None:
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
     """Write ``config.json``, whole or not at all."""
-    beside = folder / "config.part"
-    beside.write_text(json.dumps(config, indent=2) + "\n")
-    os.replace(beside, folder / "config.json")
+    write_whole(folder / "config.json", json.dumps(config, indent=2) + "\n")
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:
     """Read ``config.json``, or say in one sentence why it cannot be."""
-    path = Path(folder) / "config.json"
+    path = inside(Path(folder), "config.json")
     if not path.exists():
         raise RunError(f"load: RUN must be a folder with a config.json, as `partita fit` makes; found none in {folder}.")
-    try:
-        config = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise RunError(f"load: {path} must be JSON; got a damaged file.") from None
+    config = read_json(path)
     whole = isinstance(config, dict) and isinstance(config.get("model"), dict) and "name" in config["model"]
     if not whole or config.get("format") != FORMAT:
         got = config.get("format") if isinstance(config, dict) else "no object"
         raise RunError(f"load: {path} must have format {FORMAT}; got {got}. It was made by another version of partita.")
+    check_like(config, SHAPE, path.name)
     return config
 
 
@@ -110,16 +123,36 @@ def check_resumable(folder: Path, config: dict[str, Any]) -> None:
             raise RunError(f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got {here}.")
 
 
-def build_model(config: dict[str, Any]) -> Model:
-    """A fresh model as a config describes it."""
+def build_model(config: dict[str, Any], weights: dict[str, Any] | None = None) -> Model:
+    """A fresh model as a config describes it; with saved ``weights``, one whose sizes they can account for."""
     settings = {key: value for key, value in config["model"].items() if key not in ("name", "dtype")}
     kind, dtype = capability.load_model(config["model"]["name"]), DTYPES.get(str(config["model"].get("dtype")))
     if dtype is None:
         raise RunError(f"load: the model's dtype must be one of {', '.join(DTYPES)}; got {config['model'].get('dtype')!r}.")
+    name, most = config["model"]["name"], ROOM * _numbers(weights) + SMALL
+    refusal = f"load: config.json must hold the sizes of the {name} that was saved; got larger ones."
+    if _largest(settings) > most:
+        raise TooLarge(refusal)
     try:
-        return kind.from_settings(settings, generator=torch.Generator()).to(dtype)
-    except (TypeError, KeyError, ValueError) as error:
-        raise RunError(f"load: config.json must hold the settings of {config['model']['name']}; got others ({error}).") from None
+        with Bounded(most, refusal, together=True):
+            return kind.from_settings(settings, generator=torch.Generator()).to(dtype)
+    except (TooLarge, RunError):
+        raise
+    except Exception as error:  # whatever a constructor says of settings that nobody checked
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise RunError(f"load: config.json must hold the settings of {name}; got others ({reason}).") from error
+
+
+def _numbers(tree: Any) -> int:
+    """How many numbers the tensors of a nested value hold."""
+    return tree.numel() if isinstance(tree, torch.Tensor) else sum(map(_numbers, tree.values())) if isinstance(tree, dict) else 0
+
+
+def _largest(tree: Any) -> int:
+    """The largest whole number in a JSON value."""
+    if isinstance(tree, dict | list):
+        return max(map(_largest, tree.values() if isinstance(tree, dict) else tree), default=0)
+    return tree if isinstance(tree, int) else 0
 
 
 def load(folder: str | Path, *, model: Model | None = None, weights: str = "use") -> Run:
@@ -136,11 +169,14 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
     config = read_config(folder)
     saved = checkpoint.load(folder / "checkpoints" / "model.safetensors")
     checkpoint.expect(saved, folder / "checkpoints" / "model.safetensors", "weights", "step", "stopped", "cautions")
+    check_like(saved, SAVED, "model.safetensors")
     if weights not in saved["weights"]:
-        raise RunError(f"load: weights must be one of {', '.join(saved['weights'])}; got {weights!r}.")
-    model = build_model(config) if model is None else model
-    load_weights(model, saved["weights"][weights])
-    return Run(model, read(folder / "metrics.jsonl"), config, saved["step"], saved["stopped"], saved["cautions"], folder)
+        raise RunError(f"load: weights must be one of {', '.join(map(str, saved['weights']))}; got {weights!r}.")
+    chosen = saved["weights"][weights]
+    check_like(chosen, dict, "model.safetensors: weights")
+    model = build_model(config, chosen) if model is None else model
+    load_weights(model, chosen)
+    return Run(model, read(inside(folder, "metrics.jsonl")), config, saved["step"], saved["stopped"], saved["cautions"], folder)
 
 
 def open_history(folder: Path | None) -> History:

@@ -1,16 +1,21 @@
-"""A run's folder while it is being fitted: what is written when, by the one process that leads, and how a fit is taken up again."""
+"""A run's folder while it is being fitted: what is written when, by the one process that leads, and how a fit is taken up again.
+
+A folder holds a run from the moment its ``config.json`` is there, which is written after the first save; every save stands for a whole
+fit, to which the records are cut back.
+"""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partita.core import processes
+from partita.core import files, processes
 from partita.training import checkpoint
 from partita.training.history import History
-from partita.training.run import check_new, check_resumable, prepare_folder, read_config
+from partita.training.run import check_new, check_resumable, read_config, write_config
 from partita.training.session import Session
 
-LAST, MODEL = "last.safetensors", "model.safetensors"
+LAST, MODEL, METRICS = "last.safetensors", "model.safetensors", "metrics.jsonl"
+PLAN = ("epochs", "steps", "minutes", "validations")  # how long a fit takes is settled when it begins
 
 
 class Saves:
@@ -22,6 +27,7 @@ class Saves:
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.leads = processes.current().leads
+        self.remarks: list[str] = []  # what a user should know about the files, but is no part of the run
 
     def check(self, config: dict[str, Any], resume: bool) -> None:
         """Refuse a folder that holds another run, before anything is done."""
@@ -31,29 +37,40 @@ class Saves:
 
     def history(self) -> History:
         """The records, on disk where there is a folder."""
-        return History(self.folder / "metrics.jsonl" if self.folder is not None and self.leads else None)
+        return History(self.folder / METRICS if self.folder is not None and self.leads else None)
 
     def take_up(self, session: Session, history: History, config: dict[str, Any]) -> dict[str, Any]:
         """Put a session where the last save left it; returns the config with what the run said of itself."""
         assert self.folder is not None
-        team, made = processes.current(), read_config(self.folder)
-        session.restore(team.told(checkpoint.load_or_previous(self._path(LAST)) if self.leads else None))
+        made = read_config(self.folder)
+        session.restore(processes.current().told(self._last() if self.leads else None))
         history.rewind(session.step)
-        session.settings = replace(session.settings, validations=made["fit"].get("validations", session.settings.validations))
+        returned = session.watch.event
+        if returned is not None and returned not in history.records:
+            history.add(returned)
+        if made["fit"].get("tolerance") != session.settings.tolerance:
+            session.settled = ""
+        session.settings = replace(session.settings, **{name: made["fit"].get(name) for name in PLAN})
         return {**made, **config}
 
-    def begin(self, session: Session, config: dict[str, Any]) -> None:
-        """Make the folder, write the config and the first save."""
+    def begin(self, session: Session, config: dict[str, Any], resumed: bool) -> None:
+        """Make the folder, write the first save and then the config, with which it holds a run."""
+        if self.folder is not None and self.leads and not resumed:
+            for left in (self.folder / METRICS, self._path(LAST), checkpoint.previous(self._path(LAST))):
+                left.unlink(missing_ok=True)  # by a fit that was stopped before this was a run
+        if not resumed:
+            self.save(session)
         if self.folder is not None and self.leads:
-            prepare_folder(self.folder, config)
-        self.save(session)
+            write_config(self.folder, config)
 
     def save(self, session: Session) -> None:
-        """Everything, to go on from."""
+        """Everything, to go on from; the records up to it are on the disk before it."""
         if self.folder is None:
             return
         tree = session.tree()
         if self.leads:
+            if (records := self.folder / METRICS).exists():
+                files.to_disk(records)
             checkpoint.save(self._path(LAST), tree, keep_previous=True)
 
     def finish(self, session: Session, saved: dict[str, Any]) -> None:
@@ -63,6 +80,20 @@ class Saves:
         if self.folder is not None and self.leads:
             checkpoint.save(self._path(MODEL), saved)
 
+    def _last(self) -> Any:
+        """The last whole save; a damaged one is removed, so that it never takes the place of the one before it."""
+        tree, remark = checkpoint.load_or_previous(self._path(LAST))
+        if remark:
+            self.remarks.append(remark)
+            self._path(LAST).unlink(missing_ok=True)
+        return tree
+
     def _path(self, name: str) -> Path:
         assert self.folder is not None
         return self.folder / "checkpoints" / name
+
+
+def begun(folder: Path) -> bool:
+    """Whether a folder holds a fit that can be taken up."""
+    last = folder / "checkpoints" / LAST
+    return (folder / "config.json").exists() and (last.exists() or checkpoint.previous(last).exists())

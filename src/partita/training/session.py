@@ -14,6 +14,7 @@ from torch import Tensor
 from partita.core import processes, rng
 from partita.core.checks import check_parameters
 from partita.core.errors import RunError
+from partita.core.foreign import check_like
 from partita.core.protocols import Batch, Data, Model
 from partita.objectives.base import unwrapped
 from partita.training import checkpoint, exchange, guard
@@ -21,6 +22,12 @@ from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_r
 from partita.training.settings import Settings
 
 ORDER, HELD_OUT, VALIDATION, CAUTIONS, REDEALT = range(5)  # what a stream of random numbers is for: rng.keyed(key, purpose, ...)
+
+SHAPE = {"step": int, "total": int, "key": int, "loss": [float], "model": dict, "average": {"updates": int, "values": dict},
+         "best": {"score": float, "step": int, "misses": int, "weights": dict}, "processes": [dict], "cautions": [str],
+         "rate_scale": float}  # fmt: skip
+
+Terms = dict[str, Tensor]
 
 
 @dataclass
@@ -54,7 +61,9 @@ class Session:
     progress: float = float("inf")  # by how much the last step lowered it
     best: Best = field(default_factory=Best)
     cautions: list[str] = field(default_factory=list)
-    rate_scale: float = 1.0  # of the learning rate, halved at each return from a divergence
+    rate_scale: float = 1.0  # of the learning rate, halved whenever the fit goes back
+    settled: str = ""  # why a deterministic fit has nothing left to do
+    watch: guard.Watch = field(default_factory=guard.Watch)
     _order: tuple[int, Tensor] | None = None
     _statistics: exchange.RunningStatistics = field(default_factory=exchange.RunningStatistics)
 
@@ -97,30 +106,30 @@ class Session:
             self.optimiser.zero_grad()
             with exchange.own_gradients(self.team, self.fabric, self.model, getattr(self.state, "module", None)):
                 losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
-                record, width = self._numbers(losses, info, batch, width), math.inf  # later calls are trials of a line search
                 extra = penalty(self.bare, self.settings)
                 loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
                 loss = loss if self.team.size == 1 else self._portion(batch) * loss
                 self.fabric.backward(loss)
-            exchange.average_gradients(self.team, self.optimiser)
+            loss, record = self._exchange(loss, losses, info, batch, width)
+            width = math.inf  # later calls are trials of a line search
             self._precondition(following, batch)
             if self.settings.clip:
                 torch.nn.utils.clip_grad_norm_(self.bare.parameters(), self.settings.clip * self.data.width)
-            return self.team.mean(loss)
+            return loss
 
         self._set_learning_rate()
         loss = float(self.optimiser.step(closure).detach())
         self.state = following
         return loss, record
 
-    def _numbers(self, losses: dict[str, Tensor], info: dict[str, Tensor], batch: Batch, width: float) -> dict[str, float]:
-        """What to record of a step, the same on every process; raises where a loss is not finite or ran away."""
+    def _exchange(self, loss: Tensor, losses: Terms, info: Terms, batch: Batch, width: float) -> tuple[Tensor, dict[str, float]]:
+        """Average gradients and numbers over processes: the loss and what to record; raises where a term is not finite or ran away."""
+        terms = [x.detach() for x in (*losses.values(), *info.values())]
         if self.team.size > 1:
-            parts = torch.stack([value.detach().double() for value in (*losses.values(), *info.values())])
-            common = self.team.mean(self._portion(batch) * parts)
-            losses, info = dict(zip(losses, common, strict=False)), dict(zip(info, common[len(losses) :], strict=True))
-        record = guard.check_losses(losses, self.step, width, self.settings)
-        return record | {name: float(value) for name, value in info.items()}
+            numbers = [loss.detach(), *(self._portion(batch) * x for x in terms)]
+            loss, *terms = exchange.average_gradients(self.team, self.optimiser, numbers)
+        record = guard.check_losses(dict(zip(losses, terms, strict=False)), self.step, width, self.settings)
+        return loss, record | {name: float(x) for name, x in zip(info, terms[len(losses) :], strict=True)}
 
     def _portion(self, batch: Batch) -> float:
         """This process's rows of a step against an even share, so that the average over processes is that over rows."""
@@ -155,6 +164,10 @@ class Session:
 
     def tree(self) -> dict[str, Any]:
         """All of it as nested values; of several processes each must ask."""
+        return {**self.position(), "watch": self.watch.tree(), "watched": self.team.gather(self.watch.chains)}
+
+    def position(self) -> dict[str, Any]:
+        """All but what was seen on the way, as nested values: what a fit can go back to."""
         best = self.best
         own = {"generator": checkpoint.generator_state(self.generator), "objective": checkpoint.plain(self.state)}
         return {
@@ -168,12 +181,22 @@ class Session:
             "processes": self.team.gather(own),
             "cautions": self.cautions,
             "rate_scale": self.rate_scale,
+            "settled": self.settled,
             "best": {"score": best.score, "step": best.step, "misses": best.misses, "weights": best.weights},
         }
 
     def restore(self, tree: dict[str, Any]) -> None:
         """Take up where :meth:`tree` left off."""
         checkpoint.expect(tree, Path("last.safetensors"), *self.tree())
+        check_like(tree, SHAPE, "last.safetensors")
+        with checkpoint.of_this_fit():
+            self.return_to(tree)
+            checkpoint.expect(tree["watch"], Path("last.safetensors"), *self.watch.tree())
+            seen, chains = {name: tree["watch"][name] for name in self.watch.tree()}, tree["watched"]
+            self.watch = guard.Watch(**seen, chains=chains[self.team.rank] if len(chains) == self.team.size else None)
+
+    def return_to(self, tree: dict[str, Any]) -> None:
+        """Go where :meth:`position` was, with all that was seen since."""
         load_weights(self.bare, tree["model"])
         self.step, self.total, self.key = tree["step"], tree["total"], tree["key"]
         self.loss, self.progress = tree["loss"]
@@ -183,7 +206,8 @@ class Session:
         if self.optimiser is not None:
             self.optimiser.load_state_dict(tree["optimiser"])
         self._restore_own(tree["processes"])
-        self.best, self.cautions, self.rate_scale = Best(**tree["best"]), list(tree["cautions"]), tree["rate_scale"]
+        self.best, self.cautions = Best(**tree["best"]), list(tree["cautions"])
+        self.rate_scale, self.settled = tree["rate_scale"], tree["settled"]
 
     def _restore_own(self, parts: list[dict[str, Any]]) -> None:
         """Randomness and the objective's state; those of another number of processes are dealt out anew."""
@@ -224,7 +248,7 @@ def load_weights(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
         model.make_room(weights)
     own = model.state_dict()
     names = own.keys() | weights.keys()
-    wrong = [name for name in names if name not in own or name not in weights or own[name].shape != weights[name].shape]
+    wrong = [str(name) for name in names if name not in own or own[name].shape != getattr(weights.get(name), "shape", None)]
     if wrong:
         title = model.title() if isinstance(model, Model) else type(model).__name__
         raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {', '.join(sorted(wrong))}. "

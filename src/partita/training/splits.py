@@ -18,6 +18,9 @@ def encoded_parts(dataset: Dataset, encoding: Encoding, seed: int) -> tuple[Rows
         return train, encoding.rows(dataset.valid)
     if len(train) < LEAST_TO_SPLIT:
         return train, None
-    order = rng.permutation(len(train), rng.keyed(seed, len(train)))
     count = min(MOST_TO_VALIDATE, int(VALIDATION_SHARE * len(train)))
+    if len(train) > rng.MOST_LISTED:
+        validation, others = train.one_in(len(train) // count, rng.keyed(seed, len(train)).initial_seed())
+        return others, validation
+    order = rng.permutation(len(train), rng.keyed(seed, len(train)))
     return train.take(order[count:].sort().values), train.take(order[:count].sort().values)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from partita.core import processes, rng
+from partita.core import memory, processes, rng
 from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Model
 from partita.data import Rows
@@ -29,7 +29,8 @@ def start_session(
     if settings.initialise:
         model.initialise(rows, generator=generator)
     objective, generator = _shared(objective, settings, team), team.generator(generator)
-    state = objective.init(model, rows, generator=generator)
+    with memory.within_machine("fit"):
+        state = objective.init(model, rows, generator=generator)
     closed_form = hasattr(objective, "update")
     wrapped, state, optimiser = (model, state, None) if closed_form else _wrapped(model, state, settings, fabric)
 

@@ -31,6 +31,13 @@ class Moments(NamedTuple):
     mean: Tensor  # (*, *event)
     scatter: Tensor  # (*) or (*, D, D)
 
+    def joined(self, other: "Moments") -> "Moments":
+        """Those of vectors of both (Chan, Golub and LeVeque 1983)."""
+        n, apart = self.n + other.n, other.mean - self.mean
+        share = other.n / torch.where(n > 0, n, 1)
+        between = (self.n * share)[..., None, None] * apart[..., :, None] * apart[..., None, :]
+        return Moments(n, self.mean + share[..., None] * apart, self.scatter + other.scatter + between)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Conjugate(ABC):
@@ -55,9 +62,11 @@ class Conjugate(ABC):
         """The pair after ``data``, ``(n, *batch, *event)`` or ``(n, *event)`` for the whole batch.
 
         Arguments:
-            data: Observations x.
+            data: Observations x; :class:`partita.data.Rows`, which may lie on disk, are taken in some after the others.
             weight: How often each datum counts, ``(n, *batch)``, not negative; ones if not given.
         """
+        if hasattr(data, "parts"):
+            return self._streamed(data, weight)
         x = self._checked(data)
         w = self._checked_weight(x, weight)
         after = self.absorb(x, w)
@@ -113,6 +122,15 @@ class Conjugate(ABC):
     def outside(self, x: Tensor) -> Tensor:
         """True where a value cannot have come from the likelihood."""
         return torch.zeros_like(x, dtype=torch.bool)
+
+    def _streamed(self, rows: Any, weight: Any) -> Self:
+        """The pair after rows that are read once, in parts."""
+        after, start, weight = self, 0, getattr(rows, "weight", None) if weight is None else weight
+        alone = self.event_dim + self.like.dim() == 0 and rows.width == 1  # one column of numbers
+        for part in rows.parts():
+            after = after.update(part[:, 0] if alone else part, None if weight is None else weight[start : start + len(part)])
+            start += len(part)
+        return after
 
     def _checked(self, data: Any) -> Tensor:
         x = as_numbers(f"{self.owner}.update", "data", data, self.like)

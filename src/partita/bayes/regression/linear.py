@@ -71,8 +71,21 @@ class LinearRegression:
         n = w.sum() - 1 if centred else w.sum()
         K = self.K + X.mT @ (w[:, None] * X)
         m = self.m + torch.linalg.solve(K, X.mT @ (w * (y - X @ self.m)))
-        moved, residual = m - self.m, y - X @ m
-        b = self.b + 0.5 * ((w * residual.square()).sum() + moved @ self.K @ moved)
+        return self._after(K, m, (w * (y - X @ m).square()).sum(), n)
+
+    def absorb(self, gram: Tensor, cross: Tensor, total: Tensor, n: Tensor | float) -> "LinearRegression":
+        """The regression after rows of which X'X ``(P, P)``, X'y ``(P,)``, y'y and their number are known, as where they were streamed.
+
+        It is that of :meth:`update` but for rounding, which is largest where the residuals are small against y.
+        """
+        K = self.K + gram
+        m = self.m + torch.linalg.solve(K, cross - gram @ self.m)
+        return self._after(K, m, (total - 2 * (m @ cross) + m @ gram @ m).clamp_min(0), n)
+
+    def _after(self, K: Tensor, m: Tensor, misfit: Tensor, n: Tensor | float) -> "LinearRegression":
+        """The posterior with these weights, whose squared residuals sum to ``misfit``."""
+        moved = m - self.m
+        b = self.b + 0.5 * (misfit + moved @ self.K @ moved)
         after = replace(self, m=m, K=0.5 * (K + K.mT), a=self.a + 0.5 * n, b=b)
         gain = after._log_normaliser() - self._log_normaliser() - 0.5 * LOG_2PI * n
         return replace(after, log_evidence=self.log_evidence + gain)
@@ -132,11 +145,17 @@ def best_ridge(X: Tensor, y: Tensor, weight: Tensor, a: float, b: float) -> floa
     .. math:: \log p(y \mid k) = \tfrac12 \sum_j \log \frac{k}{k + s_j} - a_n \log b_n + \text{const}, \qquad
               b_n = b + \tfrac12 \Big( y^\top y - \sum_j \frac{(u_j^\top X^\top y)^2}{k + s_j} \Big)
     """
+    gram, cross = X.mT @ (weight[:, None] * X), X.mT @ (weight * y)
+    return best_ridge_of_sums(gram, cross, float((weight * y.square()).sum()), float(weight.sum()), a, b)
+
+
+def best_ridge_of_sums(gram: Tensor, cross: Tensor, total: float, n: float, a: float, b: float) -> float:
+    """The same from X'X, X'y, y'y and the number of rows."""
     from scipy import optimize
 
-    values, U = torch.linalg.eigh(X.mT @ (weight[:, None] * X))
-    s, pull = values.clamp_min(0).cpu().numpy(), (U.mT @ (X.mT @ (weight * y))).square().cpu().numpy()
-    total, a_n = float((weight * y.square()).sum()), a + 0.5 * float(weight.sum() - 1)
+    values, U = torch.linalg.eigh(gram)
+    s, pull = values.clamp_min(0).cpu().numpy(), (U.mT @ cross).square().cpu().numpy()
+    a_n = a + 0.5 * (n - 1)
 
     def loss(log_k: Any) -> Any:
         k = np.exp(np.asarray(log_k))[..., None]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, processes, rng
-from partita.core.checks import check_count, check_level, check_parameters
+from partita.core.checks import check_count, check_kernel, check_level, check_parameters
 from partita.core.errors import Diverged, Unsupported
 from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
@@ -137,6 +137,7 @@ def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel, *, ge
     capability.require(owner, model)
     check_parameters(owner, model.title(), model.named_parameters(), "Fit it again with a lower learning_rate.")
     chosen: Sampler = capability.default("sampler", model) if kernel is None else kernel
+    check_kernel(owner, "kernel", chosen)
     if chosen.kernel_on != "x":
         raise Unsupported(f"{owner} needs a kernel on x, but {type(chosen).__name__} moves a whole ladder. Use its inner kernel instead.")
     if not getattr(chosen, "invariant", True):

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.annealed import in_double
 from partita.core.capability import require
 from partita.core.checks import check_parameters, check_real
-from partita.core.protocols import EnergyModel, in_double
+from partita.core.protocols import EnergyModel
 from partita.core.quadrature import integrate
 from partita.core.quantity import Quantity, Verdict, worst
 

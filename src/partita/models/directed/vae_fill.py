@@ -19,7 +19,7 @@ from torch.distributions import Distribution
 from partita.core import rng
 from partita.models.directed.latent import draw_latent
 
-CHAINS = 8  # for each row
+CHAINS = 8  # for each row, where they are averaged; one draw takes one
 BURN_IN, KEPT = 100, 100  # steps
 CELLS = 1 << 22  # rows x chains x columns at once
 
@@ -36,8 +36,9 @@ def fill(model: Any, x: Tensor, how: str, *, generator: torch.Generator) -> Tens
 
 
 def _filled(model: Any, x: Tensor, how: str, generator: torch.Generator) -> Tensor:
-    missing = x.isnan().expand(CHAINS, *x.shape)
-    full = torch.where(missing, model.draw(CHAINS * len(x), generator=generator).view(missing.shape), x)
+    chains = 1 if how == "draw" else CHAINS
+    missing = x.isnan().expand(chains, *x.shape)
+    full = torch.where(missing, model.draw(chains * len(x), generator=generator).view(missing.shape), x)
     z, total = draw_latent(model.posterior(full), 1, generator)[0], x.new_zeros(())
     for step in range(BURN_IN + KEPT):
         z = _moved(model, full, z, generator)

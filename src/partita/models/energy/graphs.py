@@ -60,7 +60,10 @@ def as_edges(owner: str, edges: Any, sites: int) -> Tensor:
     """Pairs i < j without repetition from anything that lists pairs; None is the complete graph."""
     if edges is None:
         return complete(sites)
-    pairs = torch.as_tensor(edges)
+    try:
+        pairs = torch.as_tensor(edges)
+    except (TypeError, ValueError, RuntimeError):
+        raise invalid(owner, "edges", "be pairs of site numbers, (E, 2)", " ".join(repr(edges).split())) from None
     if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point():
         raise invalid(owner, "edges", "be pairs of site numbers, (E, 2)", f"shape {tuple(pairs.shape)}, {pairs.dtype}")
     pairs = pairs.long().sort(1).values

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_count, check_real
+from partita.core.checks import check_count, check_layers, check_real
 from partita.core.errors import invalid
 from partita.nets.base import Net, linear
 from partita.nets.ssm import log_spaced
@@ -58,7 +58,7 @@ class ImplicitFilter(Net):
         longest: float = 512.0, generator: torch.Generator,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.width, self.order = check_count("ImplicitFilter", "width", width), check_count("ImplicitFilter", "order", order)
+        self.width, self.order = check_count("ImplicitFilter", "width", width), check_layers("ImplicitFilter", "order", order)
         self.hidden, self.encoding = check_count("ImplicitFilter", "hidden", hidden), check_count("ImplicitFilter", "encoding", encoding, 3)
         if encoding % 2 == 0:
             raise invalid("ImplicitFilter", "encoding", "be odd: a logarithm, and pairs of waves", encoding)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count
+from partita.core.checks import check_count, check_layers
 from partita.core.errors import invalid
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution, spectrum
@@ -50,7 +50,7 @@ class Hyena(MatrixMixer):
         generator: torch.Generator,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.width, self.order = check_count("Hyena", "width", width), check_count("Hyena", "order", order)
+        self.width, self.order = check_count("Hyena", "width", width), check_layers("Hyena", "order", order)
         self.kernel = check_count("Hyena", "kernel", kernel)
         self.max_length = max_length if max_length is None else check_count("Hyena", "max_length", max_length)
         self.into = linear(width, (order + 1) * width, generator=generator)

@@ -1,6 +1,7 @@
 """Learning curves: the score on validation rows, and every number that the fit recorded."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from partita.report.blocks import Beside, Block, Figure, Folded, Text
 from partita.report.subject import Subject
 from partita.training import Run
 
-NOT_CURVES = ("step", "epoch", "seconds", "validation", "best")
+NOT_CURVES = ("step", "epoch", "seconds", "validation", "best", "event", "done")
 IN_WORDS = {"model": "loss", "energy_gap": "energy gap: data minus chains", "critic": "loss of the critic"}
 SHOWN = 4  # the others are folded away
 CLAIM = {"dual_over_lipschitz": "what the critic claims, over its certified slope", "wasserstein": "exact Wasserstein-1 of the same batch"}
@@ -51,9 +52,16 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
         "marker": {"size": 11, "symbol": "star", "color": plots.MODEL}, "showlegend": False}]  # fmt: skip
     ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
     alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
-    layout = {"xaxis": plots.axis("step"), "yaxis": plots.axis(name, range=visible(values))}
+    layout = {"xaxis": plots.axis("step"), "yaxis": plots.axis(name, range=visible(values)), "shapes": event_lines(run)}
     caption = "Validation rows along the fit; the star is the highest. A quicker, coarser computation than the final score."
     return Figure(traces, alt, layout, caption)
+
+
+def event_lines(run: Run) -> list[dict[str, Any]]:
+    """A dotted line at each step at which the guard met something."""
+    steps = dict.fromkeys(record["step"] for record in run.history if "event" in record)
+    line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": plots.MODEL, "width": 1, "dash": "dot"}}
+    return [{**line, "x0": step, "x1": step} for step in steps]
 
 
 def critic_curve(run: Run) -> Figure | None:
@@ -87,7 +95,7 @@ def recorded(run: Run, name: str) -> Figure | None:
         traces[0]["opacity"] = 0.35
         traces.append(plots.line(steps, smoothed(np.array(values)), colour=plots.COLOURS[0]))
     alt = f"{title} along the steps, from {values[0]:.3g} to {values[-1]:.3g}."
-    return Figure(traces, alt, {"xaxis": plots.axis("step"), "yaxis": plots.axis(title)}, height=240)
+    return Figure(traces, alt, {"xaxis": plots.axis("step"), "yaxis": plots.axis(title), "shapes": event_lines(run)}, height=240)
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:

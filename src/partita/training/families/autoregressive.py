@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from partita.core.checks import check_choice
+from partita.core.checks import check_choice, check_layers
 from partita.core.protocols import Model, Objective
 from partita.data import Sequences
 from partita.data.corpus import Reading
@@ -48,7 +48,7 @@ def _model(rows: Any, settings: dict[str, Any], generator: torch.Generator) -> t
     element, common = element_of(rows), {"states": getattr(rows, "states", None) or 2, "components": settings["components"]}
     if backbone == "masked":
         hidden = auto_masked(len(rows), rows.width) if settings["hidden"] == "auto" else settings["hidden"]
-        common["widths"] = (hidden,) * settings["depth"]
+        common["widths"] = (hidden,) * check_layers("autoregressive", "depth", settings["depth"])
         if getattr(rows, "laws", None):
             made = {name: common[name] for name in ("components", "widths")}
             return MixedAutoregressive(rows.laws, **made, generator=generator), ExactLikelihood()

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from partita.core.checks import check_choice, check_count
+from partita.core.checks import check_choice, check_count, check_layers
 from partita.core.protocols import Model, Objective
 from partita.data import Rows
 from partita.gradients import ESTIMATORS
@@ -25,7 +25,7 @@ def _belief(rows: Rows, settings: dict[str, Any], generator: torch.Generator) ->
     if likelihood == "auto":
         likelihood = "categorical" if rows.states else "gaussian" if infer_kind(rows) == "real" else "bernoulli"
     hidden = min(MOST_UNITS, auto_hidden(len(rows), rows.width)) if hidden == "auto" else hidden
-    units = (hidden,) * check_count("belief", "layers", settings["layers"])
+    units = (hidden,) * check_layers("belief", "layers", settings["layers"])
     width = check_count("belief", "width", settings["width"], 0)
     states = states_of(rows) if likelihood == "categorical" else None
     made = {"widths": (width,) if width else (), "activation": settings["activation"], "likelihood": likelihood, "states": states}

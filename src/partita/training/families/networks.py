@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from partita.core.checks import check_choice, check_count
+from partita.core.checks import check_choice, check_layers
 from partita.core.errors import invalid
 from partita.nets import MLP, ConvNet, Net
 from partita.training.families.base import Setting
@@ -41,8 +41,7 @@ def network(settings: dict[str, Any], inputs: int, outputs: int, generator: torc
         shape = image_shape(inputs, settings["image"])
         chosen = {name: settings[name] for name in ("channels", "pool", "separable", "activation")}
         return ConvNet(shape, outputs, depth=inputs // prod(shape), **chosen, generator=generator)
-    check_count("network", "depth", settings["depth"], 0)
-    widths = (settings["width"],) * settings["depth"]
+    widths = (settings["width"],) * check_layers("network", "depth", settings["depth"], 0)
     return MLP(inputs, outputs, widths=widths, activation=settings["activation"], gain=math.sqrt(6), generator=generator)
 
 

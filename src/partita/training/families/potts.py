@@ -16,7 +16,7 @@ from partita.training.families.pairs import SETTINGS, pair_objective
 
 def states_of(rows: Rows) -> int:
     """K of encoded rows: as their encoding says, else one more than the largest code."""
-    return rows.states or max(2, int(rows.tensor().max()) + 1)
+    return rows.states or max(2, *(int(part.max()) + 1 for part in rows.parts()))
 
 
 def _potts(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:

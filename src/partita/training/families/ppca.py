@@ -1,17 +1,20 @@
 """Probabilistic PCA, factor analysis and mixtures of them as families."""
 
+from functools import partial
 from typing import Any
 
 import torch
 
-from partita.core.checks import check_choice, check_count
+from partita.core.checks import check_choice, check_count, check_real
 from partita.core.protocols import Model, Update
 from partita.data import Rows
 from partita.models import PPCA, MixturePPCA
+from partita.models.directed.ppca import NOISES
 from partita.objectives import EM, ClosedForm
 from partita.training.encoding import Kind
 from partita.training.families.base import Family, Setting
 from partita.training.families.mixture import MOST_COMPONENTS, RESTARTS, chosen_count
+from partita.training.families.scales import SCALES, asks_for_own_scales
 
 AUTO_DIMENSIONS = 30  # that ARD starts from, if the columns are more
 SOLVED_COLUMNS = 2000  # up to which the D x D covariance of the closed form is cheap
@@ -26,7 +29,6 @@ def dimensions(latent: Any, rows: Rows, most: int, owner: str) -> tuple[int, str
 
 
 def _ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
-    check_choice("ppca", "noise", settings["noise"], ("isotropic", "diagonal"))
     latent, prior = dimensions(settings["latent"], rows, AUTO_DIMENSIONS, "ppca")
     model = PPCA(rows.width, latent, noise=settings["noise"], prior=prior, floor=settings["floor"], generator=generator)
     solvable = "closed_form" in model.offers and rows.width <= SOLVED_COLUMNS and rows.complete()
@@ -34,7 +36,6 @@ def _ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> t
 
 
 def _mixture_ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
-    check_choice("mixture-ppca", "noise", settings["noise"], ("isotropic", "diagonal"))
     latent, prior = dimensions(settings["latent"], rows, AUTO_DIMENSIONS_MIXED, "mixture-ppca")
 
     def make(components: int) -> MixturePPCA:
@@ -47,17 +48,21 @@ def _mixture_ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generat
     return make(count), EM(restarts)
 
 
-def noise_kind(noise: str) -> Kind:
-    """Factor analysis is the same in any units of its columns; one noise variance for all needs one scale for all."""
-    return "real" if noise == "diagonal" else "scaled"
-
-
-def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    return noise_kind(settings["noise"])
+def factor_kind(rows: Rows, settings: dict[str, Any], owner: str) -> Kind:
+    """Factor analysis is the same in any units of its columns; one noise variance for all asks in which units they share it."""
+    check_choice(owner, "noise", settings["noise"], NOISES)
+    check_choice(owner, "scale", settings["scale"], SCALES)
+    check_real(owner, "floor", settings["floor"], 0.0, open_low=True)
+    if settings["noise"] == "diagonal" or settings["scale"] == "columns":
+        return "real"
+    latent, prior = dimensions(settings["latent"], rows, AUTO_DIMENSIONS, owner)
+    tried = [latent] if prior is None else range(latent + 1)
+    return "real" if settings["scale"] == "auto" and asks_for_own_scales(rows, tried, settings["floor"]) else "scaled"
 
 
 SHARED = {
     "noise": Setting("isotropic", "isotropic (probabilistic PCA) or diagonal (factor analysis)"),
+    "scale": Setting("auto", "of isotropic noise: common to all columns, of each of the columns, or auto: which has the smaller BIC"),
     "floor": Setting(1e-6, "smallest noise variance, in the units of the encoded columns"),
 }
 MIXED = Family(
@@ -71,7 +76,7 @@ MIXED = Family(
         **SHARED,
     },
     _mixture_ppca,
-    _kind,
+    partial(factor_kind, owner="mixture-ppca"),
     lambda g: {"MixturePPCA": MixturePPCA(2, 3, 1, generator=g)},
     missing=True,
 )
@@ -80,7 +85,7 @@ FAMILY = Family(
     "probabilistic PCA or factor analysis, in closed form or by EM; missing values allowed",
     {"latent": Setting("auto", "dimensions; auto lets a prior take away what is too much"), **SHARED},
     _ppca,
-    _kind,
+    partial(factor_kind, owner="ppca"),
     lambda g: {"PPCA": PPCA(3, 1, generator=g)},
     missing=True,
 )

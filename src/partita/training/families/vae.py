@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from partita.core.checks import check_choice
+from partita.core.checks import check_choice, check_layers
 from partita.core.protocols import Model, Objective
 from partita.data import Rows
 from partita.models import VAE
@@ -56,7 +56,8 @@ def _vae(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tu
     made: dict[str, Any] = {"likelihood": likelihood, "variance": settings["variance"], "activation": settings["activation"]}
     made["states"] = states_of(rows) if likelihood == "categorical" else None
     made["laws"] = rows.laws if likelihood == "mixed" else None
-    made["widths"] = auto_widths(len(rows), settings["depth"]) if hidden == "auto" else (hidden,) * settings["depth"]
+    depth = check_layers("vae", "depth", settings["depth"], 0)
+    made["widths"] = auto_widths(len(rows), depth) if hidden == "auto" else (hidden,) * depth
     if settings["network"] == "conv":
         made |= {"image": image_shape(rows.width, settings["image"]), "channels": settings["channels"]}
     latent = auto_latent(rows.width) if latent == "auto" else latent

@@ -28,10 +28,7 @@ def named_bound(settings: dict[str, Any]) -> Objective:
 
 
 def _vrnn(rows: Any, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
-    element, streams = element_of(rows), isinstance(rows, Sequences)
-    if element == "categorical":
-        remedy = "Use `partita fit autoregressive`, which has tokens."
-        raise invalid("vrnn", "DATA", "be sequences of bits or numbers", "text or other tokens", remedy)
+    element, streams = _element(rows), isinstance(rows, Sequences)
     size = rows.size if streams else settings["step"]
     if not streams and rows.width % size:
         raise invalid("vrnn", "step", f"divide the {rows.width} columns", size)
@@ -42,7 +39,19 @@ def _vrnn(rows: Any, settings: dict[str, Any], generator: torch.Generator) -> tu
 
 def _kind(rows: Any, settings: dict[str, Any]) -> Kind:
     """Sequences as they are: what scales real ones is part of the model. Tables by what they hold."""
-    return "steps" if isinstance(rows, Sequences) else infer_kind(rows)
+    if not isinstance(rows, Sequences):
+        return infer_kind(rows)
+    _element(rows)  # tokens are refused before anything is built
+    return "steps"
+
+
+def _element(rows: Any) -> str:
+    """What a step holds, which must not be tokens."""
+    element = element_of(rows)
+    if element == "categorical":
+        remedy = "Use `partita fit autoregressive`, which has tokens."
+        raise invalid("vrnn", "DATA", "be sequences of bits or numbers", "text or other tokens", remedy)
+    return element
 
 
 def _examples(g: torch.Generator) -> dict[str, Model]:

@@ -59,8 +59,8 @@ class Autoregressive(DirectedModel):
             check_count("Autoregressive", name, value)
         check_count("Autoregressive", "states", states, 2)
         self._settings = {"length": length, "element": element, "states": states, "size": size, "backbone": backbone, "width": width,
-                          "layers": layers, "expand": expand, "options": dict(options or {}), "hidden": hidden, "components": components,
-                          "positions": positions}  # fmt: skip
+                          "layers": layers, "expand": expand, "options": _checked_options(options), "hidden": hidden,
+                          "components": components, "positions": positions}  # fmt: skip
         self.net = SequenceNet(width, layers, backbone, options=options, expand=expand, generator=generator)
         self.one: Step = {
             "categorical": lambda: Token(width, states, generator=generator),
@@ -190,3 +190,10 @@ def row_ends(steps: Tensor, owner: str = "Autoregressive") -> Tensor:
         remedy = "Only the end of a row can be left out of a sequence."
         raise invalid(owner, "x", "be finite up to the end of each row", "nan before it, or an empty row", remedy)
     return ends
+
+
+def _checked_options(options: Any) -> dict[str, Any]:
+    """Settings of the mixer by name."""
+    if options is not None and not isinstance(options, dict):
+        raise invalid("Autoregressive", "options", "be settings of the mixer by name, such as {'order': 3}", repr(options))
+    return dict(options or {})

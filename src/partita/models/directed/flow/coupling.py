@@ -21,6 +21,8 @@ from partita.nets.mlp import MLP
 
 STEEPEST = 3.0  # log scales are kept below this in absolute value; e^3 in one layer is steep, and steeper ones make single rows explode
 
+FARTHEST = 5.0  # as far out as a kept column is told to the network: what that makes of outliers would grow with them, layer upon layer
+
 
 class Constant(nn.Module):
     """What a conditioner is where there is nothing to condition on: numbers to learn."""
@@ -115,12 +117,19 @@ class Coupling(Layer, ABC):
     def _read(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """A, B, and the numbers for B's map, ``(|B|, P, n)``."""
         kept, moved = x.index_select(0, self.order).tensor_split([len(self.kept)])
-        given = kept if context is None else torch.cat([kept, context])
+        near = kept.clamp(-FARTHEST, FARTHEST)
+        given = near if context is None else torch.cat([near, context])
         return kept, moved, self.conditioner(given).unflatten(0, (len(self.moved), self.per))
 
 
 class AffineCoupling(Coupling):
     """The map of (14.2), with log scales that are kept from running away."""
+
+    one: Tensor
+
+    def __init__(self, mask: Tensor, conditioner: nn.Module, per: int) -> None:
+        super().__init__(mask, conditioner, per)
+        self.register_buffer("one", torch.ones((), device=mask.device), persistent=False)
 
     def move(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
         s, t = self._scale_and_shift(raw)
@@ -132,7 +141,7 @@ class AffineCoupling(Coupling):
 
     def _scale_and_shift(self, raw: Tensor) -> tuple[Tensor, Tensor]:
         s, t = raw.unbind(1)
-        return s / (1 + s.abs() / STEEPEST), t
+        return s / torch.add(self.one, s.abs(), alpha=1 / STEEPEST), t
 
 
 class SplineCoupling(Coupling):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributions import Independent, Normal, TransformedDistribution
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_real, check_width
+from partita.core.checks import check_choice, check_count, check_layers, check_real, check_width
 from partita.core.errors import invalid
 from partita.core.protocols import Data, DirectedModel
 from partita.core.support import Real
@@ -216,7 +216,7 @@ def _check(
     levels: float | None, alpha: float,
 ) -> None:  # fmt: skip
     check_count("Flow", "visible", visible)
-    check_count("Flow", "layers", layers)
+    check_layers("Flow", "layers", layers)
     check_count("Flow", "context", context, 0)
     if check_count("Flow", "bins", bins, 2) > MOST_BINS:
         raise invalid("Flow", "bins", f"be at most {MOST_BINS}", bins)

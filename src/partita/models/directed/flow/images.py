@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.annealed import in_double
 from partita.core.checks import check_count, check_rows
 from partita.core.errors import invalid
-from partita.core.protocols import in_double
 from partita.core.quantity import Quantity, half_width
 from partita.data import Rows
 

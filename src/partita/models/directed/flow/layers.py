@@ -137,7 +137,7 @@ class Mixing(Layer):
 class ActNorm(Layer):
     r"""A shift and a scale for each column, set so that the first data come out standardised, then learned.
 
-    .. math:: z = (x - c)\, e^{-s} - m, \qquad \log|\det| = -\textstyle\sum_i s_i          (theory/flows.md, eq. 14.7)
+    .. math:: z = (x - c)\, e^{-s} + m, \qquad \log|\det| = -\textstyle\sum_i s_i          (theory/flows.md, eq. 14.7)
 
     The middle c of the first data stays; m is learned in units of z, so that a step of it is as large whatever the units of x.
     """
@@ -146,22 +146,22 @@ class ActNorm(Layer):
 
     def __init__(self, width: int, *, generator: torch.Generator) -> None:
         super().__init__()
-        self.register_buffer("c", torch.zeros(width, device=generator.device))
-        self.m = nn.Parameter(torch.zeros(width, device=generator.device))
-        self.s = nn.Parameter(torch.zeros(width, device=generator.device))
+        self.register_buffer("c", torch.zeros(width, 1, device=generator.device))
+        self.m = nn.Parameter(torch.zeros(width, 1, device=generator.device))
+        self.s = nn.Parameter(torch.zeros(width, 1, device=generator.device))
 
     @torch.no_grad()
     def fit_to(self, x: Tensor) -> None:
-        deviation = x.std(1)
-        self.c.copy_(x.mean(1))
+        deviation = x.std(1, keepdim=True)
+        self.c.copy_(x.mean(1, keepdim=True))
         self.m.zero_()
         self.s.copy_(torch.where(deviation > torch.finfo(x.dtype).tiny, deviation, 1.0).log())  # a constant column has no scale
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
-        return torch.addcmul(-self.m[:, None], x - self.c[:, None], (-self.s[:, None]).exp()), -self.s.sum()
+        return torch.addcdiv(self.m, x - self.c, self.s.exp()), -self.s.sum()
 
     def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
-        return torch.addcmul(self.c[:, None], z + self.m[:, None], self.s[:, None].exp())
+        return torch.addcmul(self.c, z - self.m, self.s.exp())
 
 
 class Logit(Layer):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.protocols import in_double
+from partita.core.annealed import in_double
 from partita.models.directed.flow.coupling import Coupling
 from partita.models.directed.flow.layers import Logit, Mixing, Permutation, columns, rows
 

@@ -1,0 +1,73 @@
+"""Files that are whole or not there, whenever a process is killed: written beside their name, forced to the disk, moved over it."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
+    """A path beside another to write to, moved over it when all is written, and removed when that fails.
+
+    Arguments:
+        path: Of the file; its folder is made where there is none.
+        keep: Another name, under which the file that was there stays.
+    """
+    beside = _beside(path)
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield beside
+            to_disk(beside)
+            if keep is not None and path.exists():
+                _name_too(path, keep)
+            os.replace(beside, path)
+            to_disk(path.parent)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text, whole or not at all."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8", newline="")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An error of the system inside names this file: a full disk does not say which one it was, and the one beside it means nothing."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and str(error.filename) in ("None", str(_beside(path))):
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+def to_disk(path: Path) -> None:
+    """Force a file, or the names in a folder, out of the system's memory; folders cannot be everywhere."""
+    with contextlib.suppress(PermissionError, IsADirectoryError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def _name_too(path: Path, other: Path) -> None:
+    """Give a file a second name, so that the first is never without one; where a file can have but one, it is moved."""
+    beside = _beside(other)
+    beside.unlink(missing_ok=True)
+    try:
+        os.link(path, beside)
+    except OSError:
+        os.replace(path, other)
+        return
+    os.replace(beside, other)
+    beside.unlink(missing_ok=True)  # it stays where both were names of one file already

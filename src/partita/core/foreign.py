@@ -1,0 +1,75 @@
+"""Files that somebody else may have written: no path leads out of its folder, JSON is what it should be, or one sentence says why not."""
+
+import json
+import os
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from partita.core.errors import RunError
+
+WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
+
+
+def inside(folder: Path, *names: str) -> Path:
+    """A path in a folder; refused where a link or ``..`` leads out of it, or where it is no plain file, such as a pipe.
+
+    >>> inside(Path("runs"), "..", "other.json")
+    Traceback (most recent call last):
+    partita.core.errors.RunError: load: runs/../other.json must lie in runs; got a path that leads out of it. ...
+    """
+    path = folder.joinpath(*names)
+    if "\0" in str(path):
+        raise RunError(f"load: {str(path)!r} must be a path; got a name that no file can have.")
+    home, real = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
+    if not real.is_relative_to(home):
+        remedy = "Put the file itself there, if you trust it."
+        raise RunError(f"load: {path.as_posix()} must lie in {folder.as_posix()}; got a path that leads out of it. {remedy}")
+    try:
+        strange = os.path.lexists(path) and not real.is_file()
+    except OSError as error:
+        raise RunError(f"load: {path} must be a file; got a path that cannot be opened ({error.strerror}).") from None
+    if strange:
+        raise RunError(f"load: {path} must be a file; got a folder, a pipe, a device or a link to nothing.")
+    return path
+
+
+def read_json(path: Path, shape: Any = None) -> Any:
+    """The value in a JSON file, checked as :func:`check_like` does; a damaged file is named."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):  # also what is no UTF-8, has numbers of thousands of digits, or is nested without end
+        raise RunError(f"load: {path} must be JSON; got a damaged file.") from None
+    except OSError as error:
+        raise RunError(f"load: {path} must be a file that can be read; got one that cannot ({error.strerror}).") from None
+    check_like(value, shape, str(path))
+    return value
+
+
+def check_like(value: Any, shape: Any, where: str) -> None:
+    """Raise unless a value has a shape: a type, several, a list ``[shape]``, or an object ``{name: shape}`` of which all may be absent.
+
+    >>> check_like({"rows": [3, "x"]}, {"rows": [int]}, "config.json")
+    Traceback (most recent call last):
+    partita.core.errors.RunError: load: config.json: rows: 1 must be a whole number; got 'x'. ...
+    """
+    if shape is None:
+        return
+    kinds = (dict,) if isinstance(shape, dict) else (list,) if isinstance(shape, list) else shape if isinstance(shape, tuple) else (shape,)
+    kinds = (*kinds, int) if float in kinds else kinds
+    if not _one_of(value, kinds):
+        allowed = " or ".join(WORDS.get(kind, kind.__name__) for kind in kinds)
+        got = repr(value) if len(repr(value)) < 40 else f"{repr(value)[:36]} ..."
+        raise RunError(f"load: {where} must be {allowed}; got {got}. Restore the file as partita wrote it.")
+    if isinstance(shape, list):
+        for i, part in enumerate(value):
+            check_like(part, shape[0], f"{where}: {i}")
+    if isinstance(shape, dict):
+        for name, inner in shape.items():
+            if value.get(name) is not None:
+                check_like(value[name], inner, f"{where}: {name}")
+
+
+def _one_of(value: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether a value is of one of some types; true and false are no numbers."""
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))

@@ -1,0 +1,166 @@
+"""A disk that fills up: whatever is being written, the command ends with one sentence, nothing is half there, and the work goes on later.
+
+The tests let no file of this process grow beyond some bytes; the system then refuses to write as it does on a full disk.
+"""
+
+import json
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from partita.cli import leaderboard
+from partita.cli.app import app
+from partita.training import checkpoint, loop
+from partita.training.session import Session
+
+pytestmark = pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="files have no limit here")
+FIT = ("fit", "rbm", "bars-and-stripes", "--set", "hidden=3", "--set", "steps=60", "--quiet", "--out")
+COMPARE = ("compare", "bars-and-stripes", "--models", "mixture,rbm", "--set", "mixture.components=2", "--set", "rbm.hidden=3",
+           "--epochs", "20", "--no-report", "--quiet", "--out")  # fmt: skip
+
+
+class Disk:
+    """``fill(room)``: no file grows beyond so many bytes; ``empty()``: there is room again."""
+
+    def __init__(self) -> None:
+        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(self, room: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, self.before[1]))
+
+    def empty(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    found = Disk()
+    yield found
+    found.empty()
+
+
+def fills_at(step: int, room: int, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a step of a fit of an RBM on there is no more room."""
+    advance = Session.advance
+
+    def filled(self: Session) -> Any:
+        if self.step == step and type(self.bare).__name__ == "RBM":
+            disk.fill(room)
+        return advance(self)
+
+    monkeypatch.setattr(Session, "advance", filled)
+
+
+def told(result: Any) -> str:
+    """The one sentence of an error."""
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def content(folder: str) -> dict[str, Any]:
+    """What two runs have alike, to the last digit."""
+    saved = {name: plain(checkpoint.load(Path(folder, "checkpoints", f"{name}.safetensors"))) for name in ("last", "model")}
+    lines = [{**json.loads(line), "seconds": 0} for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
+    return {**saved, "metrics": lines}
+
+
+def plain(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: plain(value) for key, value in tree.items()}
+    return [plain(value) for value in tree] if isinstance(tree, list) else tree.tolist() if hasattr(tree, "tolist") else tree
+
+
+@pytest.mark.parametrize(("name", "often"), [("checkpoints/last.safetensors", True), ("metrics.jsonl", False)])
+def test_a_fit_ends_with_a_sentence_and_goes_on_when_there_is_room(
+    name: str, often: bool, call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECORDS", 1 if often else 200)  # so that saves, or records, are what there is no room for
+    assert call(*FIT, "whole").exit_code == 0
+    with monkeypatch.context() as patch:
+        fills_at(20, 2000 if often else 300, disk, patch)  # a save is larger than that, and so are the records of 20 steps
+        patch.setattr(loop, "SAVE_SECONDS", -1.0 if often else 1000.0)
+        said = told(call(*FIT, "run"))
+    disk.empty()
+    assert said == (f"Error: File too large: run/{name}. Free some space, or choose another place. "
+                    "The last save is in run. Go on with: partita fit --resume run\n")  # fmt: skip
+    assert not list(Path("run").rglob(".*"))
+    assert checkpoint.load(Path("run/checkpoints/last.safetensors"))["step"] == (20 if often else 0)
+    assert call("fit", "--resume", "run", "--quiet").exit_code == 0
+    assert content("run") == content("whole")
+
+
+def test_a_fit_without_room_for_its_first_save_is_no_run(call: Any, disk: Disk) -> None:
+    disk.fill(500)
+    said = told(call(*FIT, "run"))
+    disk.empty()
+    assert said == "Error: File too large: run/checkpoints/last.safetensors. Free some space, or choose another place.\n"
+    assert call(*FIT, "run").exit_code == 0
+
+
+def test_the_last_file_of_a_fit_can_be_made_later(call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call(*FIT, "whole").exit_code == 0
+    save = checkpoint.save
+
+    def filled(path: Path, *more: Any, **how: Any) -> None:
+        disk.fill(500 if path.name == "model.safetensors" else 10**9)
+        save(path, *more, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", filled)
+        assert "run/checkpoints/model.safetensors" in told(call(*FIT, "run"))
+    disk.empty()
+    assert call("fit", "--resume", "run", "--quiet").exit_code == 0
+    assert content("run") == content("whole")
+
+
+def test_a_page_without_room_is_a_caution_and_the_fit_is_whole(call: Any, disk: Disk) -> None:
+    disk.fill(200_000)
+    result = CliRunner().invoke(app, [*FIT, "run"], catch_exceptions=False)
+    disk.empty()
+    assert result.exit_code == 0 and "Caution: no report was written: " in result.stderr and "File too large" in result.stderr
+    assert not list(Path("run").rglob("*report.html*"))
+    assert call("evaluate", "run").exit_code == 0
+    disk.fill(200_000)
+    assert "File too large: run/report.html" in told(call("report", "run"))
+    disk.empty()
+    assert call("report", "run").exit_code == 0
+
+
+@pytest.mark.parametrize("what", ["leaderboard.json", "rbm/checkpoints/last.safetensors", "rbm/score.safetensors"])
+def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
+    what: str, call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scores(folder: str) -> list[Any]:
+        board = json.loads(Path(folder, "leaderboard.json").read_text())
+        return [(line["name"], line["log_likelihood"], line["steps"]) for line in board["entries"]]
+
+    save_board, save = leaderboard.save, checkpoint.save
+
+    def full_board(*arguments: Any) -> None:
+        disk.fill(100)
+        save_board(*arguments)
+
+    def full_score(path: Path, *more: Any, **how: Any) -> None:
+        disk.fill(100 if path.name == "score.safetensors" and "rbm" in str(path) else 10**9)
+        save(path, *more, **how)
+
+    assert call(*COMPARE, "whole").exit_code == 0
+    with monkeypatch.context() as patch:
+        if what == "leaderboard.json":
+            patch.setattr(leaderboard, "save", full_board)
+        elif what == "rbm/score.safetensors":
+            patch.setattr(checkpoint, "save", full_score)
+        else:
+            fills_at(7, 500, disk, patch)
+            patch.setattr(loop, "SAVE_SECONDS", -1.0)
+            patch.setattr(loop, "RECORDS", 1)
+        said = told(call(*COMPARE, "board"))
+    disk.empty()
+    assert f"File too large: board/{what}." in said and "What is done is saved. Go on with: partita compare --resume board" in said
+    assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
+    assert scores("board") == scores("whole")

@@ -1,0 +1,79 @@
+"""Values that nobody expects, and what turns a good file into a bad one."""
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+HUGE = (10**12, 10**18, 2**63, 10**30, -(10**18))
+NUMBERS = (-1, 0, 1, 2, 3, 0.5, -0.5, 1.0, 1e-308, 1e308, float("nan"), float("inf"), -float("inf"), True, False)
+TEXTS = ("", " ", "x", "auto", "none", "nan", "0", "-1", "1e400", "é\u202e\x00", "../../x", "a" * 300)
+OTHERS = (None, [], [1], [1, "x"], (), (2, 2), {}, {"a": 1}, b"x", int, len, object(), 1j,
+          np.float32(2), np.int64(2), np.array([1, 2]), torch.ones(2))  # fmt: skip
+
+
+def values(huge: bool = True) -> st.SearchStrategy[Any]:
+    """Of a parameter in Python."""
+    return st.sampled_from([*NUMBERS, *TEXTS, *OTHERS, *(HUGE if huge else ())])
+
+
+def json_values() -> st.SearchStrategy[Any]:
+    """Of a place in JSON."""
+    nested = [[], [[]], [1, 2], ["x"], [None], {}, {"a": 1}, {"part": "PCD"}, {"name": "RBM"}, DEEP]
+    return st.sampled_from([None, *NUMBERS, *HUGE, *TEXTS, "real", "binary", "category", "mixed", "/etc/passwd", *nested])
+
+
+DEEP = "@nested without end@"
+
+
+def as_text(value: Any) -> str:
+    """JSON in which one string stands for lists in lists without end."""
+    return json.dumps(value).replace(json.dumps(DEEP), "[" * 100_000 + "]" * 100_000)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every container in a JSON value with each of its keys."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [place for key in keys for place in ((value, key), *places(value[key]))]
+
+
+@st.composite
+def changed_json(draw: st.DrawFn, value: Any) -> Any:
+    """A copy of a JSON value with one to three places changed, left out, renamed or added."""
+    value = json.loads(json.dumps(value))
+    for _ in range(draw(st.integers(1, 3))):
+        found = places(value)
+        if not found:
+            return draw(json_values())
+        container, key = draw(st.sampled_from(range(len(found))).map(found.__getitem__))
+        what = draw(st.sampled_from(["replace", "replace", "replace", "remove", "rename"]))
+        if what == "replace":
+            container[key] = draw(json_values())
+        else:
+            held = container.pop(key)
+            if what == "rename" and isinstance(container, dict):
+                container[draw(st.sampled_from([*TEXTS, "part", "table", "law"]))] = held
+    return value
+
+
+@st.composite
+def changed_bytes(draw: st.DrawFn, raw: bytes) -> bytes:
+    """A copy of bytes with one to four places flipped, cut, inserted, doubled, or overwritten by a number at the edge of its type."""
+    raw = bytes(raw)
+    for _ in range(draw(st.integers(1, 4))):
+        at, what = draw(st.integers(0, max(0, len(raw) - 1))), draw(st.sampled_from(["flip", "flip", "cut", "insert", "double", "number"]))
+        if what == "flip" and raw:
+            raw = raw[:at] + bytes([raw[at] ^ draw(st.integers(1, 255))]) + raw[at + 1 :]
+        elif what == "cut":
+            raw = raw[:at] + raw[at + draw(st.integers(1, 64)) :] if draw(st.booleans()) else raw[:at]
+        elif what == "insert":
+            raw = raw[:at] + draw(st.binary(min_size=1, max_size=16)) + raw[at:]
+        elif what == "double":
+            raw = raw[:at] + raw[at : at + draw(st.integers(1, 200))] + raw[at:]
+        else:
+            number = draw(st.sampled_from([0, 1, 2**31 - 1, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1]))
+            raw = raw[:at] + struct.pack("<Q", number) + raw[at + 8 :]
+    return raw

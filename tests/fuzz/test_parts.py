@@ -1,0 +1,97 @@
+"""Objectives, samplers and evaluators with settings of any sort, on models of any sort, handed to the three functions of the package."""
+
+import copy
+import functools
+import inspect
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fuzz import junk
+from tests.fuzz.cases import cases, only_named_errors
+
+import partita
+from partita import models, nets
+from partita.core import Binary, Real, capability
+from partita.samplers import Gibbs
+
+QUICK: dict[str, Any] = {
+    "chains": 4, "temperatures": 5, "draws": 8, "burn_in": 2, "k": 2, "ratio": 1.0, "permutations": 9, "rows": 20, "warm_up": 2,
+    "leapfrogs": 2, "moves": 1, "keep": 4, "simulated": 0, "queue": 8, "clusters": (2,), "critic": (4,), "repeats": 2, "batch": 8,
+}  # fmt: skip
+EFFORT = {*QUICK, "steps", "sweeps", "restarts", "trial", "samples", "slices", "critic_steps"}
+PLACES = ("objective", "evaluator", "sampler")
+
+
+@functools.cache
+def example(name: str) -> tuple[Any, torch.Tensor]:
+    """A small model of each sort, and rows for it."""
+    g = torch.Generator().manual_seed(0)
+    bits, reals = torch.randint(2, (12, 3), generator=g).float(), torch.randn(12, 2, generator=g)
+    made: dict[str, tuple[Any, torch.Tensor]] = {
+        "RBM": (models.RBM(3, 2, generator=g), bits),
+        "RBM, real": (models.RBM(2, 2, visible_units="gaussian", generator=g), reals),
+        "MaxEnt": (models.MaxEnt("pairwise", Binary(3), generator=g), bits),
+        "NeuralEnergy": (models.NeuralEnergy(nets.MLP(2, 1, widths=(4,), generator=g), Real(2)), reals),
+        "Mixture": (models.Mixture(2, 2, generator=g), reals),
+        "PPCA": (models.PPCA(2, 1, generator=g), reals),
+        "Flow": (models.Flow(2, 2, widths=(4,), generator=g), reals),
+        "VAE": (models.VAE(3, 1, widths=(4,), generator=g), bits),
+        "SigmoidBelief": (models.SigmoidBelief(3, (2,), generator=g), bits),
+        "GAN": (models.GAN(2, 1, widths=(4,), generator=g), reals),
+        "DPMixture": (models.DPMixture(2, generator=g), reals),
+    }
+    return made[name]
+
+
+def fresh(name: str) -> tuple[Any, torch.Tensor]:
+    """A copy of it, for fits change what they fit."""
+    model, x = example(name)
+    return copy.deepcopy(model), x
+
+
+NAMES = ("RBM", "RBM, real", "MaxEnt", "NeuralEnergy", "Mixture", "PPCA", "Flow", "VAE", "SigmoidBelief", "GAN", "DPMixture")
+
+
+@st.composite
+def settings_of(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """Quick settings of a part, of which up to two are odd."""
+    fields = list(inspect.signature(capability.load(name)).parameters)
+    chosen = {field: QUICK[field] for field in fields if field in QUICK}
+    if name == "Tempering":
+        chosen["kernel"] = Gibbs()
+    for field in draw(st.lists(st.sampled_from(fields), max_size=2)) if fields else []:
+        values = junk.values(huge=False).filter(lambda value: value is not None) if field in EFFORT else junk.values()
+        chosen[field] = draw(values)
+    return chosen
+
+
+@cases(0.08)
+@given(st.sampled_from(sorted(capability.PARTS)).flatmap(lambda n: st.tuples(st.just(n), settings_of(n))), st.sampled_from(NAMES))
+def test_parts(case: tuple[str, dict[str, Any]], model: str) -> None:
+    (name, settings), (chosen, x) = case, fresh(model)
+    g = torch.Generator().manual_seed(0)
+    with only_named_errors():
+        part = capability.load(name)(**settings)
+        role = capability.PARTS[name].role
+        if role == "objective":
+            partita.fit(chosen, x, part, steps=1, generator=g)
+        elif role == "sampler":
+            partita.sample(chosen, 2, sampler=part, burn_in=1, generator=g)
+        else:
+            partita.evaluate(chosen, x, evaluator=part, generator=g)
+
+
+@cases(0.03)
+@given(st.sampled_from(NAMES), st.sampled_from(PLACES), junk.values(huge=False).filter(lambda value: value is not len))
+def test_what_is_no_part(model: str, place: str, value: Any) -> None:
+    """A name, a class, a number or nothing where a part is expected; any function may be an evaluator."""
+    (chosen, x), g = fresh(model), torch.Generator().manual_seed(0)
+    with only_named_errors():
+        if place == "objective":
+            partita.fit(chosen, x, value, steps=1, generator=g)
+        elif place == "sampler":
+            partita.sample(chosen, 2, sampler=value, burn_in=1, generator=g)
+        else:
+            partita.evaluate(chosen, x, evaluator=value, generator=g)
