@@ -247,7 +247,7 @@ def test_outliers_do_not_run_away(generator: torch.Generator) -> None:
     x[::500] *= 60
     flow = Flow(6, 8, widths=(64, 64), generator=generator)
     run = partita.fit(flow, x, steps=120, batch_size=256, learning_rate=3e-3, generator=generator)
-    assert max(record["model"] for record in run.history) < 60 and torch.isfinite(flow.log_prob(x)).all()
+    assert run.stopped == "finished" and run.history[-1]["model"] < 12 and torch.isfinite(flow.log_prob(x)).all()
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])

@@ -180,7 +180,7 @@ def assert_same(a: Any, b: Any) -> None:
 
 def test_minutes_leave_the_learned_normaliser_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """The warm-up that is timed moves c, and puts it back: a fit of as many steps ends in the same place."""
-    monkeypatch.setattr("partita.training.budget.WARM_UP_SECONDS", 0.05)
+    monkeypatch.setattr("partita.training.budget.WARM_UP_SECONDS", (0.05, 0.05))
     x, make = binary_rows(), MODELS["rbm"]
     timed = partita.fit(make(), x, NCE(), minutes=0.005, generator=torch.Generator().manual_seed(2))
     counted = partita.fit(make(), x, NCE(), steps=timed.steps, generator=torch.Generator().manual_seed(2))

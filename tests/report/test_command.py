@@ -90,7 +90,7 @@ def test_a_folder_that_is_neither_is_one_sentence(tmp_path: Path, content: str |
         (tmp_path / "leaderboard.json").write_text(content)
     result = call("report", tmp_path)
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: report: ") and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("Error: report: " if content is None else "Error: load: ") and result.stderr.count("\n") == 1
 
 
 def test_bad_places(points: Path, tmp_path: Path) -> None:

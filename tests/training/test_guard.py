@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 import partita
 from partita.core.errors import Diverged
 from partita.core.support import Binary
-from partita.models import RBM, VAE, MaxEnt
+from partita.models import RBM, VAE, Flow, MaxEnt
 from partita.objectives import CD, ELBO, PCD
 from partita.samplers import Gibbs
 from partita.training import Run, Settings, guard
@@ -37,6 +38,22 @@ def test_a_loss_that_runs_away_is_named_with_its_step_and_remedy(value: float) -
 @pytest.mark.parametrize("value", [79.0, -79.0])
 def test_a_large_loss_of_many_columns_is_fine(value: float) -> None:
     assert guard.check_losses({"model": torch.tensor(value)}, 0, 4, SETTINGS) == {"model": value}
+
+
+def test_where_gradients_are_clipped_a_few_large_losses_are_forgiven_but_not_many_in_a_row() -> None:
+    clipped, large = replace(SETTINGS, clip=1.0), {"model": torch.tensor(1e6)}
+    assert guard.check_losses(large, 0, 4, clipped, far=guard.FORGIVEN - 1) == {"model": 1e6}
+    with pytest.raises(Diverged, match="got 1e[+]06 at step 9"):
+        guard.check_losses(large, 9, 4, clipped, far=guard.FORGIVEN)
+    with pytest.raises(Diverged, match="got nan"):
+        guard.check_losses({"model": torch.tensor(math.nan)}, 0, 4, clipped)
+
+
+def test_a_fit_whose_losses_stay_large_ends(generator: torch.Generator) -> None:
+    """Forgiven 25 times, then named."""
+    flow = Flow(2, 2, widths=(4,), generator=generator)
+    with pytest.raises(Diverged, match=f"at step {guard.FORGIVEN}"):
+        partita.fit(flow, 1e4 * torch.randn(200, 2, generator=generator), steps=60, clip=1.0, initialise=False, generator=generator)
 
 
 def test_a_healthy_model_has_no_ailments(generator: torch.Generator) -> None:

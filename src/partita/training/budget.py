@@ -7,7 +7,8 @@ from collections.abc import Callable
 from partita.core import processes
 from partita.training.session import Session
 
-WARM_UP_SECONDS = 4.0
+WARM_UP_SECONDS = (4.0, 30.0)  # of short and of long fits
+WARM_UP_SHARE = 0.02  # of the time between them; machines are not as fast for minutes as for seconds
 LEAST_STEPS = 10
 
 
@@ -20,7 +21,8 @@ def steps_within(minutes: float, make_session: Callable[[int], Session], set_asi
     for _ in range(5):
         session.advance()
     warm = time.monotonic()
-    limit = min(WARM_UP_SECONDS, 6 * minutes)
+    short, long = WARM_UP_SECONDS
+    limit = min(6 * minutes, max(short, min(long, WARM_UP_SHARE * seconds)))
     timed = 0
     while timed == 0 or team.told(time.monotonic() - warm < limit):
         session.advance()

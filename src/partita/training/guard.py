@@ -26,15 +26,29 @@ STUCK = f"no chain has moved in {LEAST_MOVES} updates or more; lower learning_ra
 LOOK = 5  # what a stream of random numbers is for; training/session.py has the others
 EARLY = 0.25  # share of a fit before which a model need not look well
 RUNAWAY_NATS_PER_COLUMN = 20.0  # a loss this far from zero, per coordinate, is no longer a learning signal
+FORGIVEN = 25  # such losses in a row where gradients are clipped: a few rows far out make single batches large
 
 
-def check_losses(losses: dict[str, Tensor], step: int, width: float, settings: Settings) -> dict[str, float]:
-    """The losses as numbers; raises :class:`Diverged` naming the term that is not finite or ran away."""
+def check_losses(losses: dict[str, Tensor], step: int, width: float, settings: Settings, far: int = 0) -> dict[str, float]:
+    """The losses as numbers; raises :class:`Diverged` naming the term that is not finite or ran away.
+
+    Where gradients are clipped, a large loss is forgiven unless the ``far`` ones just before it were large too.
+    """
     values = {name: float(loss.detach()) for name, loss in losses.items()}
+    limit = RUNAWAY_NATS_PER_COLUMN * width if far >= FORGIVEN or not settings.clip else math.inf
     for name, value in values.items():
-        if not math.isfinite(value) or abs(value) > RUNAWAY_NATS_PER_COLUMN * width:
+        if not math.isfinite(value) or abs(value) > limit:
             raise Diverged(f"fit: the loss of {name!r} must stay finite and small; got {value:.4g} at step {step}. {remedy(settings)}")
     return values
+
+
+def ran_away(values: dict[str, float], width: float) -> bool:
+    """Whether a loss is too large to learn from.
+
+    >>> ran_away({"model": 50.0}, width=2), ran_away({"model": 30.0}, width=2)
+    (True, False)
+    """
+    return any(abs(value) > RUNAWAY_NATS_PER_COLUMN * width for value in values.values())
 
 
 def check_finite(record: dict[str, float], step: int) -> None:
@@ -80,6 +94,7 @@ class Watch:
         chains: ... where they were then.
         ill: Kinds of ailments that there were at the last look.
         told: Kinds of ailments that are in the records.
+        far: How many losses in a row, up to now, were too large to learn from.
         event: The record of the last return.
         good: The state of the fit at the last look, where it may go back to it.
     """
@@ -91,6 +106,7 @@ class Watch:
     chains: Tensor | None = None
     ill: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    far: int = 0
     event: Record | None = None
     good: Any = None
 
@@ -138,7 +154,7 @@ class Watch:
             self.returns += 1
         left, scale, cautions = session.step, session.rate_scale / 2, session.cautions
         session.return_to(copy.deepcopy(self.good))
-        session.rate_scale = scale
+        session.rate_scale, self.far = scale, 0
         done = f"went back from step {left} to {session.step}, to go on with {scale:g} of the learning rate"
         why = str(error).removeprefix("fit: ").split(". ")[0].rstrip(".")
         session.cautions = [*cautions, f"{done}: {why}."]

@@ -128,7 +128,8 @@ class Session:
         if self.team.size > 1:
             numbers = [loss.detach(), *(self._portion(batch) * x for x in terms)]
             loss, *terms = exchange.average_gradients(self.team, self.optimiser, numbers)
-        record = guard.check_losses(dict(zip(losses, terms, strict=False)), self.step, width, self.settings)
+        record = guard.check_losses(dict(zip(losses, terms, strict=False)), self.step, width, self.settings, self.watch.far)
+        self.watch.far = self.watch.far + 1 if guard.ran_away(record, width) else 0
         return loss, record | {name: float(x) for name, x in zip(info, terms[len(losses) :], strict=True)}
 
     def _portion(self, batch: Batch) -> float:
