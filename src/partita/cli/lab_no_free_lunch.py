@@ -80,7 +80,7 @@ def figure(lunch: Lunch) -> Any:
     fig.add_hline(y=0.5, line={"dash": "dot"}, row=2, col=1)  # type: ignore[arg-type]
     fig.update_xaxes(title_text=f"the {len(lunch.targets)} targets", row=1, col=1)
     fig.update_yaxes(title_text="error on unseen points", range=[0, 1], row=2, col=1)
-    return fig.update_layout(height=850)
+    return fig.update_layout(height=850, legend={"y": 0.38, "yanchor": "top"})  # below the colour bar
 
 
 def _table(lunch: Lunch) -> list[list[str]]:
