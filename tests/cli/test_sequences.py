@@ -45,6 +45,8 @@ def test_a_prompt_is_continued_and_the_same_seed_gives_the_same_text(call: Any, 
 def test_bad_prompts_and_texts_are_named(call: Any, text: Path, tmp_path: Path) -> None:
     call("fit", "hyena", text, *SMALL, "--out", "run")
     assert "hold the 11 characters the model was built from; got 'Z' at place 0" in call("sample", "run", "--prompt", "Z").output
+    assert "--png must go with rows that are images" in call("sample", "run", "--png", "x.png").output
+    assert "--burn-in must go with a model that chains draw from" in call("sample", "run", "--burn-in", "5").output
     call("fit", "rbm", "bars-and-stripes", "--epochs", "1", "--quiet", "--out", "table")
     assert "go with a model of sequences; got RBM" in call("sample", "table", "--prompt", "a").output
     latin = tmp_path / "latin.txt"

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-import click
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ from partita.cli.app import app
 from partita.cli.lab import LABS
 from partita.training.families import FAMILIES, Family
 
-COMMANDS: dict[str, click.Command] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 TEXTS = ("", " ", "x", "-", "--", "-1", "auto", "none", "nan", "é", "a,b", "=", "a=b", "../x", "[1", '{"a": 1}', "%s", "rbm", "test")
 WHOLE = ("0", "1", "2", "-1", "1.5", "x", "", "nan", "1e3", "99999999999999999999999", "-0", "0x10", "１")
 REAL = ("0", "0.5", "-1", "nan", "inf", "1e400", "x", "", "1e-9")
@@ -72,7 +72,7 @@ DATA = (*sorted(files.good()), "binary.csv", "gaps.csv", "broken.npz", "nope.csv
 OUT = ("out.csv", "out.parquet", "out.npz", "out.html", "out.png", "new/out.csv", "", "empty", "real.csv/x.csv", "out", LONG_NAME)
 
 
-def values_of(parameter: click.Parameter, verb: str) -> st.SearchStrategy[str]:
+def values_of(parameter: Any, verb: str) -> st.SearchStrategy[str]:
     """Values for a parameter of a command, by its name and its type."""
     name = parameter.name or ""
     if name in FEW:
@@ -95,9 +95,9 @@ def values_of(parameter: click.Parameter, verb: str) -> st.SearchStrategy[str]:
         return pairs(verb)
     if name == "column":
         return st.builds("{}={}".format, st.sampled_from(("a", "age", "*", "x1", "")), st.sampled_from(("real", "count", "ignore", "x")))
-    if isinstance(parameter.type, click.types.IntRange | click.types.IntParamType):
+    if parameter.type_descriptor.annotation is int:
         return st.sampled_from((*QUICK.get(name, ()) * 3, *WHOLE))
-    return st.sampled_from(REAL if isinstance(parameter.type, click.types.FloatParamType) else TEXTS)
+    return st.sampled_from(REAL if parameter.type_descriptor.annotation is float else TEXTS)
 
 
 def pairs(verb: str, family: str = "") -> st.SearchStrategy[str]:
@@ -131,9 +131,9 @@ def fits(draw: st.DrawFn) -> list[str]:
 def commands(draw: st.DrawFn) -> list[str]:
     """Words of one command, of which most make sense."""
     verb = draw(st.sampled_from([*COMMANDS, "fit", "fit", "fit", "evaluate", "sample"]))
-    words, options = [verb], [p for p in COMMANDS[verb].params if isinstance(p, click.Option) and p.name != "help"]
+    words, options = [verb], [p for p in COMMANDS[verb].params if p.param_type_name == "option" and p.name != "help"]
     for parameter in COMMANDS[verb].params:
-        if isinstance(parameter, click.Argument) and draw(st.integers(0, 9)):
+        if parameter.param_type_name == "argument" and draw(st.integers(0, 9)):
             words.append(draw(values_of(parameter, verb)))
     chosen = draw(st.lists(st.sampled_from(options), max_size=4)) if options else []
     for option in chosen:
