@@ -1,15 +1,13 @@
 """Two processes that share out the rows of a latent-variable model: one number, that of one process within the stated errors."""
 
 import math
-import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.gloo import in_two
 
 sys.path.insert(0, str(Path(__file__).parent))
 import two_of_latents as both
@@ -18,25 +16,10 @@ pytestmark = pytest.mark.slow
 Found = list[dict[str, Any]]
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What two processes that talk by gloo found, each for itself."""
-    folder = tmp_path_factory.mktemp("latents")
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "NODE_RANK": "0", "OMP_NUM_THREADS": "1"}
-    running = [
-        subprocess.Popen([sys.executable, both.__file__, str(folder)], env={**os.environ, **address, "LOCAL_RANK": rank},
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for rank in "01"
-    ]  # fmt: skip
-    said = [process.communicate(timeout=300)[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0], "\n".join(said)
-    return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in (0, 1)]
+    return in_two(both.__file__, tmp_path_factory.mktemp("latents"))
 
 
 def standard_error(q: Any) -> float:

@@ -127,11 +127,16 @@ def fits(draw: st.DrawFn) -> list[str]:
     return ["fit", family, table, "--epochs", "1", "--no-report", "--quiet", *words]
 
 
+def options_of(verb: str) -> list[Any]:
+    """The options of a command, as the command line itself knows them."""
+    return [p for p in COMMANDS[verb].params if p.param_type_name == "option" and p.name != "help"]
+
+
 @st.composite
 def commands(draw: st.DrawFn) -> list[str]:
     """Words of one command, of which most make sense."""
     verb = draw(st.sampled_from([*COMMANDS, "fit", "fit", "fit", "evaluate", "sample"]))
-    words, options = [verb], [p for p in COMMANDS[verb].params if p.param_type_name == "option" and p.name != "help"]
+    words, options = [verb], options_of(verb)
     for parameter in COMMANDS[verb].params:
         if parameter.param_type_name == "argument" and draw(st.integers(0, 9)):
             words.append(draw(values_of(parameter, verb)))
@@ -151,6 +156,12 @@ def commands(draw: st.DrawFn) -> list[str]:
     if not draw(st.integers(0, 9)):
         words.insert(draw(st.integers(0, len(words))), draw(st.sampled_from((*TEXTS, "--nonsense", "-x", "--help", "--version"))))
     return words
+
+
+def test_options_and_their_types_are_known() -> None:
+    """Without them the commands below would be bare words."""
+    known = {option.name: option.type_descriptor.annotation for option in options_of("sample")}
+    assert known["burn_in"] is int and known["temperature"] is float and known["prompt"] is str
 
 
 @cases(0.06)

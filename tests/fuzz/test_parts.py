@@ -67,31 +67,28 @@ def settings_of(draw: st.DrawFn, name: str) -> dict[str, Any]:
     return chosen
 
 
+def use(role: str, part: Any, name: str) -> None:
+    """Something in the place of a part, with a model: one step, two draws, or a score."""
+    (model, x), g = fresh(name), torch.Generator().manual_seed(0)
+    if role == "objective":
+        partita.fit(model, x, part, steps=1, generator=g)
+    elif role == "sampler":
+        partita.sample(model, 2, sampler=part, burn_in=1, generator=g)
+    else:
+        partita.evaluate(model, x, evaluator=part, generator=g)
+
+
 @cases(0.08)
 @given(st.sampled_from(sorted(capability.PARTS)).flatmap(lambda n: st.tuples(st.just(n), settings_of(n))), st.sampled_from(NAMES))
 def test_parts(case: tuple[str, dict[str, Any]], model: str) -> None:
-    (name, settings), (chosen, x) = case, fresh(model)
-    g = torch.Generator().manual_seed(0)
+    name, settings = case
     with only_named_errors():
-        part = capability.load(name)(**settings)
-        role = capability.PARTS[name].role
-        if role == "objective":
-            partita.fit(chosen, x, part, steps=1, generator=g)
-        elif role == "sampler":
-            partita.sample(chosen, 2, sampler=part, burn_in=1, generator=g)
-        else:
-            partita.evaluate(chosen, x, evaluator=part, generator=g)
+        use(capability.PARTS[name].role, capability.load(name)(**settings), model)
 
 
 @cases(0.03)
 @given(st.sampled_from(NAMES), st.sampled_from(PLACES), junk.values(huge=False).filter(lambda value: value is not len))
 def test_what_is_no_part(model: str, place: str, value: Any) -> None:
     """A name, a class, a number or nothing where a part is expected; any function may be an evaluator."""
-    (chosen, x), g = fresh(model), torch.Generator().manual_seed(0)
     with only_named_errors():
-        if place == "objective":
-            partita.fit(chosen, x, value, steps=1, generator=g)
-        elif place == "sampler":
-            partita.sample(chosen, 2, sampler=value, burn_in=1, generator=g)
-        else:
-            partita.evaluate(chosen, x, evaluator=value, generator=g)
+        use(place, value, model)

@@ -1,10 +1,7 @@
 """Two processes against one: the same gradients, the same expectations, saves that either can take up, one log Z from shared chains."""
 
 import copy
-import os
 import shutil
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from scipy import stats
+from tests.gloo import in_two
 
 from partita.core.errors import InputError, Unsupported
 from partita.core.processes import Team
@@ -25,27 +23,11 @@ pytestmark = pytest.mark.slow
 Seen = tuple[Path, list[dict[str, Any]]]
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What two processes that talk by gloo saw, each for itself."""
     folder = tmp_path_factory.mktemp("together")
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "NODE_RANK": "0", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, both.__file__, str(folder)]
-    running = [
-        subprocess.Popen(
-            command, env={**os.environ, **address, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for rank in "01"
-    ]
-    said = [process.communicate(timeout=300)[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0], "\n".join(said)
-    return folder, [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in (0, 1)]
+    return folder, in_two(both.__file__, folder)
 
 
 def assert_equal(a: dict[str, Any], b: dict[str, Any]) -> None:
