@@ -7,16 +7,18 @@ from typing import Any
 
 HERE = Path(__file__).parent
 FLAGS = ["--no-sandbox", "--disable-gpu"]
-WIDTH, HEIGHT = 1040, 830
+WIDTH, HEIGHT = 1040, 1125
+MARGIN = 12
+PATIENCE = 200_000  # milliseconds, for a machine that is busy
 
 
 def photograph(browser: Any, page_path: Path, out: str) -> None:
-    """The top of a page down to the end of its first table, or a screenful, once its first figures are drawn."""
+    """The top of a page down to the end of its first section, once its figures are drawn."""
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
-    page.goto(page_path.resolve().as_uri())
+    page.goto(page_path.resolve().as_uri(), timeout=PATIENCE)
     page.wait_for_timeout(4000)
-    table = page.locator("table").first.bounding_box()
-    height = table["y"] + table["height"] if out == "leaderboard.png" else HEIGHT
+    section = page.locator("section").first.bounding_box()
+    height = section["y"] + section["height"] + MARGIN
     page.screenshot(path=HERE / out, full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
     page.close()
 

@@ -1,5 +1,6 @@
 """Bad input on the command line: one sentence, exit code 1 or 2, no traceback, nothing lost."""
 
+import errno
 import json
 import os
 import shutil
@@ -77,6 +78,9 @@ def test_values_outside_the_support_are_refused(call: Any) -> None:
         (["rbm", "digits", "--set", "hiden=3"], "got 'hiden'. Did you mean 'hidden'?"),
         (["rbm", "digits", "--set", "hidden"], "fit: --set must be key=value; got 'hidden'."),
         (["rbm", "digits", "--set", "learning_rate=-1"], "fit: learning_rate must be"),
+        (["rbm", "digits", "--set", "learning_rate=" + "9" * 400], "fit: learning_rate must be"),
+        (["rbm", "digits", "--set", "hidden=" + "[" * 100_000], "RBM: hidden must be a whole number of at least 1; got '[[["),
+        (["vrnn", "digits", "--set", "step=0"], "vrnn: step must be a whole number of at least 1; got 0."),
         (["rbm", "digits", "--set", "objective=mle"], "rbm: objective must be one of"),
         (["rbm", "digits", "--set", "objective=exact"], "ExactLikelihood cannot run on RBM(64, 64)"),
         (["rbm", "digits", "--epochs", "0"], "fit: epochs must be a whole number of at least 1; got 0."),
@@ -97,7 +101,7 @@ def test_a_learning_rate_that_diverges_names_the_remedy_and_keeps_the_run(call: 
     assert Path("run/checkpoints/last.safetensors").exists() and json.loads(Path("run/config.json").read_text())["format"] == 1
 
 
-@pytest.mark.parametrize("arguments", ["fit rbm", "fit", "fitt", "fit rbm x --resume run", "sample", "fit --nope", "fit rbm x --seed -1"])
+@pytest.mark.parametrize("arguments", ["fit rbm", "fit", "fitt", "fit rbm x --resume run", "sample", "fit --nope", "fit rbm \udcff.csv"])
 def test_wrong_usage_exits_with_two(arguments: str, call: Any) -> None:
     assert call(*arguments.split()).exit_code == 2
 
@@ -112,6 +116,7 @@ def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
     assert "X must have shape (*, 5) to match RBM(5, 8); got (359, 64)" in sentence(call("evaluate", "run", "digits"))
     assert "split must be one of test, train for" in sentence(call("evaluate", "run", "--split", "valid"))
     assert "evaluator must be one of 'auto'" in sentence(call("evaluate", "run", "--evaluator", "guess"))
+    assert "evaluator must be one of 'auto'" in sentence(call("evaluate", "run", "--evaluator", "iwae-" + "9" * 5000))
     assert "RUN must be a folder with a config.json" in sentence(call("evaluate", "nowhere", "digits"))
     assert "sample: -n must be a whole number of at least 1; got 0." in sentence(call("sample", "run", "-n", "0"))
     said = sentence(call("sample", "run", "--out", "draws.xls"))
@@ -143,6 +148,38 @@ def test_changed_data_are_noticed_on_resume(call: Any, fitted: Path, table: Path
     lines = table.read_text().splitlines()
     table.write_text("\n".join(lines[:100]) + "\n")
     assert "must be the data that run was fitted to, 240 x 5; got 79 x 5" in sentence(call("fit", "--resume", "run", "--json"))
+
+
+def test_a_config_that_speaks_of_other_rows_is_refused(call: Any, fitted: Path) -> None:
+    config = json.loads((fitted / "config.json").read_text())
+    for said in ({"columns": ["a", "b"]}, {"shape": [2, 3]}, {"schema": config["data"]["schema"][1:]}):
+        (fitted / "config.json").write_text(json.dumps({**config, "data": {**config["data"], **said}}))
+        assert f"config.json: data: {next(iter(said))} must be of 5 values in a row" in sentence(call("report", "run"))
+
+
+def test_half_a_character_in_a_config_is_refused(call: Any, fitted: Path) -> None:
+    path = fitted / "config.json"
+    path.write_text(path.read_text().replace('"a"', '"\\ud800"'))
+    assert "config.json must be JSON; got a damaged file" in sentence(call("sample", "run"))
+
+
+def test_data_of_another_width_are_no_data_of_the_run(call: Any, fitted: Path, table: Path) -> None:
+    call("fit", "rbm", "bars-and-stripes", "--epochs", "1", "--quiet", "--out", "images")
+    config = json.loads(Path("images/config.json").read_text())
+    config["data"]["source"] = str(table)
+    Path("images/config.json").write_text(json.dumps(config))
+    assert "must be the data that the run was fitted to, 16 values in a row; got 5" in sentence(call("evaluate", "images"))
+    assert call("report", "images").exit_code == 0
+    assert "The data of the run cannot be read" in Path("images/report.html").read_text()
+
+
+def test_who_has_read_enough_is_no_error(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(as_json: bool) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("partita.cli.lists.data", closed)
+    result = call("data")
+    assert result.exit_code == 1 and result.output == ""
 
 
 def test_a_python_run_cannot_be_resumed_by_the_command_line(call: Any, generator: Any) -> None:

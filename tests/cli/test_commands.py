@@ -135,7 +135,7 @@ def test_sample_writes_every_format(call: Any, fitted: Path) -> None:
         assert list(archive["columns"]) == list("abcde")
     np.testing.assert_array_equal(np.loadtxt("d.csv", delimiter=",", skiprows=1), np.load("d.npy"))
     call("sample", str(fitted), "-n", "7")
-    assert (fitted / "samples-1.npz").exists()
+    assert (fitted / "samples-1.csv").exists()  # for the columns have names
 
 
 def test_sample_previews_images_and_reports_mixing(call: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.cli.leaderboard import COLUMNS, Board, Watch, fitting
+from partita.cli.leaderboard import COLUMNS, Board, fitting
+from partita.cli.watch import Watch
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity
 from partita.training import contest
@@ -45,6 +46,7 @@ def test_a_leaderboard_in_the_terminal_as_json_and_as_csv(call: Any, table: Path
     assert float(rows[1]["difference_low"]) == others[0]["difference"]["low"] and rows[0]["difference"] == ""
     text = call("compare", table, *QUICK, "--out", "board2", "--models", "mixture,rbm").output
     assert "★" in text and "mixture (1 of 2) ..." in text and "bits/dim" in text and "Runs and leaderboard.json" in text
+    assert "Intervals cover: a difference's with 95 %, the spread over rows included." in text
 
 
 @pytest.mark.parametrize(("name", "more"), [("mixture", ("component=bernoulli", "components=2")), ("vae", ("hidden=8", "patience=5"))])
@@ -72,6 +74,7 @@ def test_a_family_that_fails_is_a_line_and_the_others_finish(call: Any, table: P
     assert "vae: RuntimeError: linalg.cholesky: the input is not positive-definite" in result.output
     lines = {line["name"]: line for line in json.loads(Path("board/leaderboard.json").read_text())["entries"]}
     assert lines["mixture"]["log_likelihood"] is not None and lines["rbm"]["problem"] and lines["vae"]["log_likelihood"] is None
+    assert call("compare", table, "--models", "rbm,vae", *SMALL, "--quiet").exit_code == 1  # where nobody is left
 
 
 def test_an_interrupted_comparison_goes_on_bit_for_bit(call: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +106,15 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(call: Any, table: Path, m
     assert len(fitted) == 4
     other = call("compare", table, *QUICK, "--quiet", "--out", "board", "--seed", "1")
     assert other.exit_code == 1 and "seed must be that of the comparison in board, 0" in other.stderr
+
+
+def test_a_fit_that_the_clock_cuts_short_says_so(call: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "LEAST_MINUTES", 1e-6)
+    options = ("--models", "mixture,rbm", "--set", "mixture.components=2", "--no-report", "--quiet")
+    text = call("compare", table, *options, "--minutes", "0.0001", "--out", "board").output
+    cut = {line["name"]: line["cut_short"] for line in json.loads(Path("board/leaderboard.json").read_text())["entries"]}
+    assert cut["rbm"] and f"Cut short by the clock, and perhaps better with more minutes: rbm ({contest.LEAST_STEPS} steps)" in text
+    assert "Cut short" not in call("compare", table, *options, "--set", "steps=10", "--out", "asked").output
 
 
 def test_what_has_no_likelihood_stands_apart(call: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
-from partita.cli.anomalies import tail_probabilities
+from partita.cli.anomalies import scorer, tail_probabilities
 from partita.cli.runs import open_run
 
 GAPS = 0.1
@@ -105,8 +105,24 @@ def test_clusters_come_beside_the_rows_in_their_order(call: Any, fitted: dict[st
     call("cluster", "run-parquet", "people.parquet")
     after = pd.read_parquet("people-clusters.parquet")
     assert (after.dtypes[:5] == pd.read_parquet("people.parquet").dtypes).all() and after["cluster"].dtype == np.int64
+    call("cluster", "run-csv", "people.csv", "--out", "other.parquet")
+    other = pd.read_parquet("other.parquet")  # another sort of file: all columns that the run knows, of its types
+    assert list(other.columns) == ["age", "smokes", "visits", "town", "income", "cluster", "cluster_probability"]
+    pd.testing.assert_frame_equal(other[["age", "income", "town"]], before[["age", "income", "town"]], check_dtype=False)
+    assert (other["cluster"] == table["cluster"]).all() and other["smokes"].isna().sum() == before["smokes"].isna().sum()
     call("fit", "autoregressive", "people.csv", "--column", "*=ignore", "--column", "id=count", "--epochs", "1", "--out", "ar", "--quiet")
     assert "cluster: RUN must be of a mixture" in call("cluster", "ar", "people.csv").output
+
+
+def test_the_index_of_a_shuffled_frame_is_no_column_and_is_kept(call: Any, fitted: dict[str, Path]) -> None:
+    shuffled = pd.read_parquet("people.parquet").sample(frac=1.0, random_state=0)
+    shuffled.to_parquet("shuffled.parquet")  # pandas keeps the index as one more column
+    told(call("impute", "run-parquet", "shuffled.parquet", "--json"))
+    filled = pd.read_parquet("shuffled-imputed.parquet")
+    pd.testing.assert_frame_equal(filled.where(shuffled.notna()), shuffled.where(shuffled.notna()), check_dtype=False)
+    assert filled.index.equals(shuffled.index) and not filled.isna().any(axis=None)
+    told(call("anomalies", "run-parquet", "shuffled.parquet", "--json"))
+    assert pd.read_parquet("shuffled-anomalies.parquet").index.equals(shuffled.index)
 
 
 def test_clusters_of_a_dirichlet_process_are_those_of_its_estimator(call: Any) -> None:
@@ -150,6 +166,16 @@ def test_tail_probabilities_of_normal_rows_are_as_rare_as_they_say() -> None:
     g = np.random.default_rng(0)
     p = np.concatenate([tail_probabilities(row[:1], row[1:]) for row in g.normal(size=(20_000, 10))])
     assert stats.chisquare(np.bincount(np.round(10 * p).astype(int), minlength=11)[1:]).pvalue > 1e-3
+
+
+def test_rows_that_are_equal_rank_as_equal_however_they_are_scored(call: Any) -> None:
+    """A row scored alone, whose sums round otherwise than those of one among others, is as strange as its copies in the calibration set."""
+    table = np.random.default_rng(0).normal(size=(300, 5)).round()
+    pd.DataFrame(table).add_prefix("x").to_csv("whole.csv", index=False)
+    told(call("fit", "mixture", "whole.csv", "--set", "components=2", "--json", "--no-report", "--out", "whole"))
+    scores = scorer(open_run(Path("whole")), 0)
+    others, alone = scores(table), np.concatenate([scores(row[None]) for row in table[:60]])
+    np.testing.assert_array_equal(tail_probabilities(alone, others), tail_probabilities(others[:60], others))
 
 
 def test_scores_count_the_units_of_real_columns_and_no_others(call: Any) -> None:

@@ -57,7 +57,7 @@ def test_numbers_in_their_range(value: float, low: float, high: float) -> None:
     assert type(checked) is float
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "1", None, True, 1 + 0j])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, "1", None, True, 1 + 0j])
 def test_what_is_no_finite_number(value: object) -> None:
     with pytest.raises(InputError, match=r"^fit: rate must be a finite number; got "):
         checks.check_real("fit", "rate", value)  # type: ignore[arg-type]
@@ -76,6 +76,13 @@ def test_what_is_no_finite_number(value: object) -> None:
 def test_numbers_out_of_their_range(value: float, low: float, high: float, open_low: bool, words: str) -> None:
     with pytest.raises(InputError, match=f"^fit: rate must {words}"):
         checks.check_real("fit", "rate", value, low, high, open_low=open_low)
+
+
+@pytest.mark.parametrize("value", [0, None, np.random.default_rng(0)])
+def test_a_seed_is_no_generator(value: object) -> None:
+    checks.check_generator("sample", torch.Generator())
+    with pytest.raises(InputError, match=r"^sample: generator must be a torch\.Generator; got .* As in torch\.Generator\(\)"):
+        checks.check_generator("sample", value)
 
 
 def test_choices() -> None:

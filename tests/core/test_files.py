@@ -27,6 +27,20 @@ def test_what_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert path.read_text() == "one" and names(tmp_path) == ["a.txt"]
 
 
+def test_a_link_that_waits_beside_a_file_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("kept")
+    (tmp_path / ".a.txt.part").symlink_to(tmp_path / "outside")
+    files.write_whole(tmp_path / "a.txt", "one")
+    assert (tmp_path / "outside").read_text() == "kept" and (tmp_path / "a.txt").read_text() == "one"
+
+
+def test_a_pipe_or_a_device_is_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="no file to write"):
+        files.write_whole(tmp_path / "pipe", "one")
+    assert (tmp_path / "pipe").is_fifo() and names(tmp_path) == ["pipe"]
+
+
 @pytest.mark.parametrize("links", [True, False], ids=["with hard links", "without"])
 def test_the_file_before_is_kept_under_another_name(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from partita.core.errors import DataError
-from partita.data import Rows, columnar, files, on_disk
+from partita.data import Rows, columnar, files, load, on_disk
 from partita.data.on_disk import OnDisk
 
 
@@ -43,10 +43,45 @@ def test_rows_on_disk_are_rows_in_memory(table: tuple[np.ndarray, OnDisk]) -> No
     assert torch.equal(*some)
 
 
-@pytest.mark.parametrize("array", [np.zeros((2, 2, 2)), np.asfortranarray(np.ones((4, 3)))], ids=["three axes", "by columns"])
-def test_other_layouts_are_left_to_a_memory_map(array: np.ndarray, tmp_path: Path) -> None:
+@pytest.mark.parametrize("array", [np.zeros(5), np.asfortranarray(np.ones((2, 2, 2)))], ids=["one axis", "three axes by columns"])
+def test_other_layouts_are_left_to_a_memory_map(array: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_disk, "IN_MEMORY", 10)
     np.save(tmp_path / "x.npy", array)
-    assert OnDisk.npy(tmp_path / "x.npy") is None
+    np.testing.assert_array_equal(files.read(tmp_path / "x.npy").train, array)
+    assert isinstance(files.read(tmp_path / "x.npy").train, np.memmap)
+
+
+def test_a_table_that_goes_by_columns_is_turned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As frames are mostly saved."""
+    x = np.random.default_rng(0).integers(0, 99, (50, 3)).astype(np.int16)
+    np.save(tmp_path / "x.npy", np.asfortranarray(x))
+    monkeypatch.setattr(on_disk, "IN_MEMORY", 10)
+    monkeypatch.setattr(on_disk, "TURNED", 3 * 7)
+    table = files.read(tmp_path / "x.npy").train
+    assert isinstance(table, OnDisk) and table.dtype == x.dtype
+    np.testing.assert_array_equal(table[:], x)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize("ending", [".npy", ".parquet"])
+def test_no_room_for_a_temporary_file_is_said(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that is read is not the one at fault."""
+    path, x = tmp_path / f"x{ending}", np.asfortranarray(np.ones((50, 3)))
+    np.save(path, x) if ending == ".npy" else pytest.importorskip("pandas").DataFrame(x, columns=list("abc")).to_parquet(path)
+    monkeypatch.setattr(on_disk, "IN_MEMORY", 10)
+    monkeypatch.setattr(on_disk.tempfile, "TemporaryFile", lambda **how: open("/dev/full", "wb", **how))  # noqa: SIM115
+    with pytest.raises(DataError, match=r"must find room in .*; got none \(No space left on device\)\. Set TMPDIR"):
+        files.read(path)
+
+
+def test_images_are_rows_that_know_their_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).integers(0, 255, (40, 3, 4)).astype(np.uint8)
+    np.save(tmp_path / "x.npy", x)
+    here = load(tmp_path / "x.npy")
+    monkeypatch.setattr(on_disk, "IN_MEMORY", 10)
+    there = load(tmp_path / "x.npy")
+    assert isinstance(there.train.array, OnDisk) and here.shape == there.shape == (3, 4)
+    assert torch.equal(here.train.tensor(), there.train.tensor())
 
 
 def test_large_files_stay_on_disk_and_a_short_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,11 +141,11 @@ MIB = 1 << 20
 def test_a_table_larger_than_the_address_space_that_is_left_is_fitted_and_scored(
     model: str, made: str, options: str, tmp_path: Path
 ) -> None:
-    """400 MiB, most of them a hole in the file, where 350 are left to a process."""
-    path, size = tmp_path / "table.npy", 400 * MIB
+    """160 MiB, most of them a hole in the file, where 140 are left to a process."""
+    path, size = tmp_path / "table.npy", 160 * MIB
     table = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(size // (8 * 256), 256))
     table[::500] = np.random.default_rng(0).integers(0, 2, (len(table[::500]), 256))
     del table
-    script = LIMITED.format(model=model, made=made, options=options, room=350 * MIB, size=size)
+    script = LIMITED.format(model=model, made=made, options=options, room=140 * MIB, size=size)
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

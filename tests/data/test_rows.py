@@ -9,7 +9,7 @@ import torch
 from scipy.stats import norm
 
 from partita.core.errors import InputError
-from partita.data import Rows, as_rows, tables
+from partita.data import Rows, Sequences, as_rows, tables
 
 FALSE_ALARM = 1e-4  # of each family of tests below, shared out over its members, at its fixed seed
 
@@ -192,6 +192,14 @@ def test_grey_levels_outside_the_scale_are_refused() -> None:
 def test_all_dynamic_rows_need_a_generator() -> None:
     with pytest.raises(InputError, match=r"Rows\.tensor: generator must be given when binarize='dynamic' draws the rows anew; got None\."):
         Rows(np.eye(2), binarize="dynamic").tensor()
+
+
+def test_numbers_of_a_row_are_those_that_are_there() -> None:
+    x = np.arange(12.0).reshape(4, 3)
+    assert Rows(x).numbers_per_row() == 3
+    x[0, 0] = x[1] = math.nan
+    assert Rows(x, missing=True).numbers_per_row() == 2
+    assert Sequences.of([np.zeros((4, 2)), np.zeros((1, 2))]).numbers_per_row() == 5
 
 
 def test_column_names_must_fit() -> None:

@@ -6,12 +6,25 @@ import numpy as np
 import pytest
 import torch
 from scipy import integrate, optimize
-from scipy.stats import norm
-from torch.distributions import Bernoulli, Categorical, Cauchy, Gamma, Laplace, MultivariateNormal, Normal, StudentT, Uniform
+from scipy.stats import binom, norm, poisson
+from torch.distributions import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Cauchy,
+    Gamma,
+    Laplace,
+    MultivariateNormal,
+    Normal,
+    Poisson,
+    StudentT,
+    Uniform,
+)
 
 from partita.core.errors import InputError
-from partita.divergences import alpha_divergence, estimate_f_divergence, f_divergence, f_named, variational_bound, variational_objective
+from partita.divergences import alpha_divergence, estimate_f_divergence, f_divergence, f_named, kl, variational_bound, variational_objective
 from partita.divergences.f_divergence import F_DIVERGENCES, FDivergence, finite_divergence
+from partita.models import Flow
 
 ALL = [*F_DIVERGENCES.values(), alpha_divergence(0.3), alpha_divergence(3.0), alpha_divergence(-1.0)]
 SMOOTH = [f for f in ALL if f.name != "total-variation"]
@@ -52,6 +65,19 @@ def test_the_conjugate_is_the_supremum(f: FDivergence) -> None:
                                          options={"xatol": 1e-12}).fun  # fmt: skip
         assert float(f.conjugate(double(u))[0]) == pytest.approx(best, abs=1e-6)
         assert float(f.conjugate_critic(double(v))[0]) == pytest.approx(float(f.conjugate(double(u))[0]), abs=1e-12)
+
+
+@everyone
+def test_the_conjugate_is_the_supremum_wherever_a_critic_may_go(f: FDivergence) -> None:
+    """Also for values that no slope of f takes: -f(0) below them all, infinite above, so that no critic of one's own overstates."""
+    t = np.concatenate([[0.0], np.exp(np.linspace(-40, 40, 200_001))])
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        f_of_t = np.array([f.at_zero, *(book(f, value) for value in t[1:])])
+    for u in (-5.0, -1.0, -0.6, -0.3, 0.1, 0.3, 0.6, 1.5, 3.0):
+        best = np.max(u * t - f_of_t)
+        found = float(f.conjugate(double(u)))
+        assert found == pytest.approx(best, abs=1e-6) if best < 1e12 else found > 1e12
+        assert math.isinf(found) == (u > f.slope_at_infinity)
 
 
 @pytest.mark.parametrize("f", SMOOTH, ids=lambda f: f.name)
@@ -118,6 +144,32 @@ def test_bernoullis(name: str, generator: torch.Generator) -> None:
     assert (found.kind, found.method) == ("exact", "sum over 2 states") and found.value == pytest.approx(truth, abs=1e-12)
 
 
+def test_supports_that_differ(generator: torch.Generator) -> None:
+    """A coin has no third side, three throws make no four heads, and a count past five none of five throws."""
+    found = f_divergence("total-variation", Bernoulli(*double(0.3)), Categorical(double(0.2, 0.3, 0.5)), generator=generator)
+    assert found.value == pytest.approx(0.5, abs=1e-12)
+    three, five = (Binomial(n, *double(0.5)) for n in (3, 5))
+    truth = 0.5 * np.abs(binom.pmf(np.arange(6), 3, 0.5) - binom.pmf(np.arange(6), 5, 0.5)).sum()
+    assert f_divergence("total-variation", three, five, generator=generator).value == pytest.approx(truth, abs=1e-6)
+    counts = np.arange(60)
+    truth = 0.5 * np.abs(binom.pmf(counts, 5, 0.5) - poisson.pmf(counts, 3.0)).sum()
+    found = f_divergence("total-variation", Poisson(*double(3.0)), five, level=0.999, generator=generator)  # false alarm 1 in 1,000
+    assert found.kind == "estimate" and found.low <= truth <= found.high
+
+
+def test_a_flow_against_a_normal(generator: torch.Generator) -> None:
+    """A flow has no mean to ask for. False alarm 2 in 1,000."""
+    flow, normal = Flow(2, 2, "spline", widths=(4,), generator=generator).double(), MultivariateNormal(*gaussian(0.5))
+    truth = f_divergence("kl", MultivariateNormal(*gaussian(0.0)), normal, generator=generator).value  # a new flow of splines is normal
+    found = [kl(flow.distribution(), normal, level=0.999, generator=generator)]
+    found.append(estimate_f_divergence("kl", flow.distribution(), normal, level=0.999, generator=generator))
+    assert all(q.low <= truth <= q.high for q in found)
+
+
+def gaussian(mean: float) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.full((2,), mean, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+
+
 def test_units(generator: torch.Generator) -> None:
     p, q = Bernoulli(*double(0.2)), Bernoulli(*double(0.5))
     units = {name: f_divergence(name, p, q, generator=generator).unit for name in NAMES}
@@ -170,6 +222,14 @@ def test_extreme_ratios_stay_finite() -> None:
 @pytest.mark.parametrize("name", ["pearson", "alpha-3"])
 def test_what_is_beyond_float64_is_infinite_and_not_nan(name: str) -> None:
     assert float(finite_divergence(f_named(name), double(-1e-9, -900.0), double(-900.0, -1e-9))) == math.inf
+
+
+def test_infinite_for_sure_or_only_beyond_float64(generator: torch.Generator) -> None:
+    inside, narrow, part = Uniform(*double(0.0, 1.0)), Normal(*double(0.0, 0.02)), Uniform(*double(0.0, 0.5))
+    beyond = estimate_f_divergence("pearson", inside, narrow, generator=generator)  # near e^1250
+    assert (beyond.value, beyond.kind, beyond.verdict) == (math.inf, "estimate", "do not publish")
+    outside = estimate_f_divergence("pearson", inside, part, generator=generator)
+    assert (outside.value, outside.kind, outside.method) == (math.inf, "exact", "draws outside the other's support")
 
 
 def test_quadrature_that_cannot_be_trusted_gives_way_to_draws(generator: torch.Generator) -> None:

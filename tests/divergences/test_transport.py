@@ -108,12 +108,30 @@ def test_plain_transport_between_gaussians(generator: torch.Generator) -> None:
     assert gaussian_entropic_transport(m, S, n, T, epsilon=1e-7).item() == pytest.approx(expected.item(), abs=1e-4)
 
 
-def test_a_batch_is_solved_together(generator: torch.Generator) -> None:
+@pytest.mark.parametrize("block", [20, 130, 1 << 18])
+def test_a_batch_is_solved_together(block: int, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts of one problem, two problems at a time, all at once."""
+    monkeypatch.setattr(importlib.import_module("partita.divergences.transport.sinkhorn"), "BLOCK", block)
     pairs = [points(generator, 7, 9) for _ in range(3)]
     costs = torch.stack([cost_matrix(*pair) for pair in pairs])
     together = sinkhorn(costs, epsilon=0.3, tolerance=1e-9)
     for c, value in zip(costs, together.value, strict=True):
         assert value.item() == pytest.approx(sinkhorn(c, epsilon=0.3, tolerance=1e-9).value.item(), abs=1e-8)
+
+
+def test_a_source_and_a_target_without_weight_get_nothing(generator: torch.Generator) -> None:
+    """However far their potentials are: the plan and its gradient hold no nan, and the value is that of the problem without them."""
+    cost = torch.rand(6, 7, generator=generator, dtype=torch.float64)
+    cost[0], cost[:, 0], cost[0, 0] = 2.0, 2.0, 0.0  # far from all others and near each other, so that their exponential overflows
+    a, b = (torch.tensor([0.0, *[1 / (n - 1)] * (n - 1)], dtype=torch.float64) for n in cost.shape)
+    found = sinkhorn(cost.requires_grad_(), a, b, epsilon=1e-3, tolerance=1e-3, iterations=5000)
+    assert float(found.phi[0] + found.psi[0]) > 0.71
+    plan = found.plan(cost, a, b)
+    (slope,) = torch.autograd.grad(found.value, cost)
+    torch.testing.assert_close(slope, plan.detach(), atol=1e-12, rtol=0)
+    assert (plan[0] == 0).all() and (plan[:, 0] == 0).all()
+    alone = sinkhorn(cost[1:, 1:].detach(), epsilon=1e-3, tolerance=1e-3, iterations=5000)
+    assert found.value.item() == pytest.approx(alone.value.item(), abs=5e-3)  # the marginal error times the costs
 
 
 def test_gradients_of_sinkhorn(generator: torch.Generator) -> None:
@@ -130,7 +148,7 @@ def test_the_debiased_divergence_is_zero_at_equality_and_positive_elsewhere(gene
     x, y = points(generator, 10, 12)
     assert sinkhorn_divergence(x, x, epsilon=0.5).item() == pytest.approx(0, abs=1e-12)
     assert sinkhorn_divergence(x, y, epsilon=0.5).item() > 0.5
-    options = {"epsilon": 0.5, "tolerance": 1e-12}
+    options = {"epsilon": 1.0, "tolerance": 1e-11}
     assert torch.autograd.gradcheck(lambda p: sinkhorn_divergence(p, y[:5], **options), x[:4].clone().requires_grad_(), atol=1e-6)
 
 

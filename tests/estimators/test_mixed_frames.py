@@ -49,6 +49,14 @@ def test_frames_go_in_and_come_out(name: str, tmp_path: Path) -> None:
     assert clone(model).get_params() == model.get_params()
 
 
+def test_kinds_that_were_asked_for_and_the_sort_of_frame_are_saved(tmp_path: Path) -> None:
+    model = MixtureDensity(1, "mixed", columns={"visits": "real"}, random_state=0).fit(pl.from_pandas(frame(gaps=False)))
+    model.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert again.get_params() == model.get_params() and again.schema_ == model.schema_
+    assert isinstance(again.sample(3), pl.DataFrame) and again.sample(3).equals(model.sample(3))
+
+
 @pytest.mark.parametrize("name", ["mixture", "vae"])
 def test_gaps_are_filled_and_nothing_else_changes(name: str) -> None:
     X = frame().set_index(np.arange(120) + 7)

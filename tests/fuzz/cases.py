@@ -3,6 +3,7 @@
 A few hundred cases run with the other tests, always the same ones; ``make fuzz`` sets ``PARTITA_FUZZ_CASES`` and runs new ones.
 """
 
+import faulthandler
 import os
 import resource
 import signal
@@ -17,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from partita.core.errors import PartitaError
 
 VARIABLE, USUAL = "PARTITA_FUZZ_CASES", 400  # of all tests of this folder together
-SECONDS = {signal.ITIMER_PROF: 30, signal.ITIMER_REAL: 300}  # of one case, computing and in all: far above what any takes
+SECONDS = {signal.ITIMER_PROF: 100, signal.ITIMER_REAL: 300}  # of one case, computing and in all; compiling kernels once takes 30
 ROOM = 4 << 30  # bytes of address space beyond what the process has
 NAMED = (PartitaError, NotFittedError)  # the second is scikit-learn's own contract
 
@@ -52,11 +53,13 @@ def bounded() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + ROOM, hard))
     for timer, seconds in SECONDS.items():
         signal.setitimer(timer, seconds)
+    faulthandler.dump_traceback_later(2 * max(SECONDS.values()), exit=True)  # for a library that never comes back to Python
     try:
         yield
     except TookTooLong as error:
         raise AssertionError("a case took too long") from error
     finally:
+        faulthandler.cancel_dump_traceback_later()
         for timer in SECONDS:
             signal.setitimer(timer, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

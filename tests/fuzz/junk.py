@@ -2,17 +2,21 @@
 
 import json
 import struct
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import torch
 from hypothesis import strategies as st
 
-HUGE = (10**12, 10**18, 2**63, 10**30, -(10**18))
+HUGE = (10**12, 10**18, 2**63, 10**30, -(10**18), 10**400)
 NUMBERS = (-1, 0, 1, 2, 3, 0.5, -0.5, 1.0, 1e-308, 1e308, float("nan"), float("inf"), -float("inf"), True, False)
-TEXTS = ("", " ", "x", "auto", "none", "nan", "0", "-1", "1e400", "é\u202e\x00", "../../x", "a" * 300)
+OUTSIDE = "../../x"
+TEXTS = ("", " ", "x", "auto", "none", "nan", "0", "-1", "1e400", "é\u202e\x00", OUTSIDE, "a" * 300, "\ud800")
 OTHERS = (None, [], [1], [1, "x"], (), (2, 2), {}, {"a": 1}, b"x", int, len, object(), 1j,
-          np.float32(2), np.int64(2), np.array([1, 2]), torch.ones(2))  # fmt: skip
+          np.float32(2), np.int64(2), np.array([1, 2]), np.array(["x"]), np.datetime64("NaT"), np.longdouble("1e4000"), torch.ones(2),
+          torch.ones(2, 2).to_sparse(), torch.ones(2, device="meta"), Decimal("NaN"), Fraction(1, 3), range(3))  # fmt: skip
 
 
 def values(huge: bool = True) -> st.SearchStrategy[Any]:
@@ -22,16 +26,19 @@ def values(huge: bool = True) -> st.SearchStrategy[Any]:
 
 def json_values() -> st.SearchStrategy[Any]:
     """Of a place in JSON."""
-    nested = [[], [[]], [1, 2], ["x"], [None], {}, {"a": 1}, {"part": "PCD"}, {"name": "RBM"}, DEEP]
+    nested = [[], [[]], [1, 2], ["x"], [None], {}, {"a": 1}, {"part": "PCD"}, {"name": "RBM"}, *DEEP]
     return st.sampled_from([None, *NUMBERS, *HUGE, *TEXTS, "real", "binary", "category", "mixed", "/etc/passwd", *nested])
 
 
-DEEP = "@nested without end@"
+DEEP = {"@nested without end@": 100_000, "@nested as deep as can be read@": 800}
 
 
 def as_text(value: Any) -> str:
-    """JSON in which one string stands for lists in lists without end."""
-    return json.dumps(value).replace(json.dumps(DEEP), "[" * 100_000 + "]" * 100_000)
+    """JSON in which some strings stand for lists in lists."""
+    text = json.dumps(value)
+    for mark, depth in DEEP.items():
+        text = text.replace(json.dumps(mark), "[" * depth + "]" * depth)
+    return text
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

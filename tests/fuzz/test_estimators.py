@@ -1,6 +1,8 @@
 """Estimators: rows of any shape, type and size, and settings of any sort, give a result or an error of partita's."""
 
 import copy
+import functools
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ EFFORT = {"epochs", "max_iter", "sweeps", "k", "critic_steps", "n_draws", "draws
 MINUTES = (-1, 0, float("nan"), float("inf"), "x", [], True, 1e-9)  # more of them would be taken
 SLOW = ("sandwich", "bridge", "ais", "reverse-ais")  # as evaluators: good, and not quick
 CELLS = (0.0, 1.0, -1.0, 0.5, 2.0, 3.0, 1e308, -1e308, 1e-308, 1e20, float("nan"), float("inf"), 255.0, 2.0**53)
-DTYPES = ("f8", "f4", "f2", "i1", "u8", "?", "c8", "O", "U5", "M8[D]", "S3")
+DTYPES = ("f8", "f4", "f2", "g", ">f8", "i1", "u2", "u8", "?", "c8", "O", "U5", "M8[D]", "m8[s]", "S3", "i4,f8")
 SHAPES = ((0, 0), (0, 3), (3, 0), (1, 1), (1, 3), (2, 1), (5,), (2, 2, 2), (), (9, 3), (12, 4))
 NAMES = ("", "a", "b", 1, 2.5, None, "é", ("a", 1), "a")
 METHODS = ("score_samples", "score", "evaluate", "transform", "predict", "predict_proba", "impute", "anomaly_score", "sample", "bic",
@@ -46,12 +48,45 @@ def odd_arrays(draw: st.DrawFn) -> np.ndarray:
     size = int(np.prod(shape))
     cells = np.array(draw(st.lists(st.sampled_from(CELLS), min_size=size, max_size=size))).reshape(shape)
     with np.errstate(all="ignore"):
-        return np.nan_to_num(cells).astype("i8").astype(dtype) if dtype == "M8[D]" else cells.astype(dtype)
+        return np.nan_to_num(cells).astype("i8").astype(dtype) if dtype[:2] in ("M8", "m8") else cells.astype(dtype)
+
+
+@functools.cache
+def sorts_of_columns() -> dict[str, Any]:
+    """Columns of frames, twelve values each, of every sort that frames have."""
+    days, words = pd.date_range("2020", periods=12), ["a", "b", "é"] * 4
+    return {
+        "real": np.linspace(0, 1, 12), "whole": pd.array([1, None, 3] * 4, dtype="Int64"), "word": words,
+        "half": pd.Series(["\ud800", "a"] * 6, dtype=object),
+        "arrow": pd.array([1] * 12, dtype="int64[pyarrow]"), "truth": pd.array([True, None] * 6, dtype="boolean"),
+        "sparse": pd.arrays.SparseArray([0.0, 1.0] * 6), "string": pd.array(["a", None, ""] * 4, dtype="string"),
+        "category": pd.Categorical(["x", None, "y"] * 4), "numbers": pd.Categorical([3, 1, 2] * 4, ordered=True), "date": days,
+        "zoned": days.tz_localize("UTC"), "period": days.to_period("D"), "span": days - days[0],
+        "interval": pd.interval_range(0, 12), "bytes": [b"x"] * 12, "lists": [[1], [2]] * 6,
+        "objects": [{"a": 1}] * 12, "decimal": [Decimal("1.5")] * 12, "huge": [10**400] * 12, "complex": [1j] * 12, "none": [None] * 12,
+        "several": [1, "x", None, 2.5] * 3,
+    }  # fmt: skip
+
+
+@st.composite
+def frames(draw: st.DrawFn, width: int) -> Any:
+    """A frame of columns of any sort, whose names may be the same."""
+    width = draw(st.sampled_from([width, width, 1, 0, width + 1]))
+    sorts = draw(st.lists(st.sampled_from(sorted(sorts_of_columns())), min_size=width, max_size=width))
+    frame = pd.DataFrame({i: sorts_of_columns()[sort] for i, sort in enumerate(sorts)}, index=range(12))
+    if draw(st.booleans()):
+        frame.columns = draw(st.lists(st.sampled_from(NAMES), min_size=width, max_size=width))
+    try:
+        return frame if draw(st.booleans()) else pl.from_pandas(frame)
+    except Exception:  # what is none in polars
+        return frame
 
 
 @st.composite
 def tables(draw: st.DrawFn, width: int) -> Any:
     """Anything that may be handed in as rows."""
+    if not draw(st.integers(0, 4)):
+        return draw(frames(width))
     x = draw(odd_arrays()) if not draw(st.integers(0, 5)) else draw(nearly_fine(width))
     how = draw(st.sampled_from(["array"] * 9 + ["list", "tensor", "pandas", "polars", "sparse", "masked", "other", "ragged", "objects"]))
     try:
@@ -99,7 +134,7 @@ def fit(name: str, settings: dict[str, Any], X: Any, y: Any, **more: Any) -> Non
         estimator.fit(X, y, **more) if name.startswith("Bayes") else estimator.fit(X, **more)
 
 
-@cases(0.10)
+@cases(0.09)
 @given(names.flatmap(lambda name: st.tuples(st.just(name), settings_of(name))))
 def test_settings(case: tuple[str, dict[str, Any]]) -> None:
     fit(*case, *subjects.rows(case[0]))

@@ -1,20 +1,26 @@
-"""Objectives, samplers and evaluators with settings of any sort, on models of any sort, handed to the three functions of the package."""
+"""Objectives, samplers and evaluators with settings of any sort, on models of any sort, handed to the three functions of the package,
+which take arguments of any sort too.
+"""
 
+import contextlib
 import copy
 import functools
 import inspect
+from dataclasses import fields
 from typing import Any
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz import junk
+from tests.fuzz.audit import scratch
 from tests.fuzz.cases import cases, only_named_errors
 
 import partita
 from partita import models, nets
 from partita.core import Binary, Real, capability
 from partita.samplers import Gibbs
+from partita.training import Settings
 
 QUICK: dict[str, Any] = {
     "chains": 4, "temperatures": 5, "draws": 8, "burn_in": 2, "k": 2, "ratio": 1.0, "permutations": 9, "rows": 20, "warm_up": 2,
@@ -22,6 +28,12 @@ QUICK: dict[str, Any] = {
 }  # fmt: skip
 EFFORT = {*QUICK, "steps", "sweeps", "restarts", "trial", "samples", "slices", "critic_steps"}
 PLACES = ("objective", "evaluator", "sampler")
+NEEDED: dict[str, dict[str, Any]] = {"fit": {"steps": 1}, "sample": {"n": 2, "burn_in": 1}, "evaluate": {}}
+INNER = ("options", "fabric", "about", "progress", "log_jacobian")  # for what is built on these functions
+TAKEN = {name: set(inspect.signature(getattr(partita, name)).parameters) - {"model", *INNER} for name in NEEDED}
+TAKEN["fit"] |= {field.name for field in fields(Settings)}
+LASTING = {"steps", "epochs", "n", "burn_in"}  # more of them is right, and takes long
+MINUTES = (-1, 0, float("nan"), float("inf"), "x", [], True, 1e-9)
 
 
 @functools.cache
@@ -78,7 +90,7 @@ def use(role: str, part: Any, name: str) -> None:
         partita.evaluate(model, x, evaluator=part, generator=g)
 
 
-@cases(0.08)
+@cases(0.06)
 @given(st.sampled_from(sorted(capability.PARTS)).flatmap(lambda n: st.tuples(st.just(n), settings_of(n))), st.sampled_from(NAMES))
 def test_parts(case: tuple[str, dict[str, Any]], model: str) -> None:
     name, settings = case
@@ -92,3 +104,23 @@ def test_what_is_no_part(model: str, place: str, value: Any) -> None:
     """A name, a class, a number or nothing where a part is expected; any function may be an evaluator."""
     with only_named_errors():
         use(place, value, model)
+
+
+@st.composite
+def arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """One of the three functions, with one to two odd arguments beside those that it needs."""
+    name = draw(st.sampled_from(sorted(NEEDED)))
+    chosen = {**NEEDED[name], "generator": torch.Generator().manual_seed(0)}
+    for argument in draw(st.lists(st.sampled_from(sorted(TAKEN[name])), min_size=1, max_size=2)):
+        odd = junk.values(huge=argument not in LASTING).filter(lambda value: value is not None and value is not junk.OUTSIDE)
+        chosen[argument] = draw(st.sampled_from(MINUTES) if argument == "minutes" else odd)
+    return name, chosen
+
+
+@cases(0.04)
+@given(st.sampled_from(NAMES), arguments())
+def test_arguments(model: str, case: tuple[str, dict[str, Any]]) -> None:
+    (name, chosen), (made, x) = case, fresh(model)
+    rows = {} if name == "sample" else {"x" if name == "evaluate" else "data": x}
+    with scratch() as place, contextlib.chdir(place), only_named_errors():
+        getattr(partita, name)(made, **{**rows, **chosen})

@@ -2,14 +2,10 @@
 damaged is said so by an error of partita's.
 """
 
-import functools
-import hashlib
 import json
 import os
 import shutil
-import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +15,7 @@ from hypothesis import strategies as st
 from tests.fuzz import junk, subjects
 from tests.fuzz.audit import nothing_but, scratch
 from tests.fuzz.cases import bounded, cases, only_named_errors
-from tests.fuzz.commands import command, explain
+from tests.fuzz.tensors import MODEL, joined, other_tensors, parts, signed
 
 import partita
 from partita import estimators
@@ -27,7 +23,6 @@ from partita.cli.report import write as write_report
 from partita.cli.runs import open_run
 from partita.core.errors import PartitaError, RunError, TooLarge
 
-MODEL = Path("checkpoints") / "model.safetensors"
 KINDS = ("link", "loop", "pipe", "folder")
 names = st.sampled_from(subjects.NAMES)
 
@@ -47,33 +42,14 @@ def use(folder: Path, name: str) -> None:
             opened.encoding.decode(opened.encoding.encode(x))
 
 
-def parts(raw: bytes) -> tuple[dict[str, Any], bytes]:
-    """The header and the rest of a safetensors file."""
-    length = struct.unpack("<Q", raw[:8])[0]
-    return json.loads(raw[8 : 8 + length]), raw[8 + length :]
-
-
-def joined(header: Any, rest: bytes) -> bytes:
-    text = junk.as_text(header).encode()
-    return struct.pack("<Q", len(text)) + text + rest
-
-
-def signed(skeleton: str, header: dict[str, Any], rest: bytes) -> bytes:
-    """The file with another structure and the checksum that belongs to it, as who makes such a file on purpose would write it."""
-    total = hashlib.blake2b(skeleton.encode(), digest_size=16)
-    for name in sorted(key for key in header if key != "__metadata__"):
-        start, stop = header[name]["data_offsets"]
-        total.update(rest[start:stop])
-    return joined({**header, "__metadata__": {"partita": skeleton, "checksum": total.hexdigest()}}, rest)
-
-
 @st.composite
 def damages(draw: st.DrawFn, name: str) -> tuple[str, dict[str, bytes]]:
     """A file of a run's folder, changed: its JSON, its tensors' header, its structure, or its bytes."""
     folder = subjects.saved(name)
     raw = (folder / MODEL).read_bytes()
     header, rest = parts(raw)
-    what = draw(st.sampled_from(["config", "config", "config", "model", "header", "structure", "structure", "bytes", "metrics"]))
+    often = ["config"] * 3 + ["structure", "tensor"] * 2
+    what = draw(st.sampled_from([*often, "model", "header", "bytes", "metrics"]))
     if what == "config":
         config = draw(junk.changed_json(json.loads((folder / "config.json").read_text())))
         return name, {"config.json": junk.as_text(config).encode()}
@@ -86,6 +62,8 @@ def damages(draw: st.DrawFn, name: str) -> tuple[str, dict[str, bytes]]:
     if what == "structure":
         skeleton = draw(junk.changed_json(json.loads(header["__metadata__"]["partita"])))
         return name, {str(MODEL): signed(junk.as_text(skeleton), header, rest)}
+    if what == "tensor":
+        return name, {str(MODEL): draw(other_tensors(header, rest))}
     if what == "metrics":
         lines = [junk.as_text(draw(junk.changed_json({"step": 1, "loss": 0.5, "validation": 1.0}))) for _ in range(3)]
         return name, {"metrics.jsonl": draw(junk.changed_bytes("\n".join(lines).encode()))}
@@ -100,7 +78,7 @@ def _everything_was_imported() -> None:
         use(subjects.saved(name), name)
 
 
-@cases(0.17)
+@cases(0.13)
 @given(names.flatmap(damages))
 def test_damaged_folders(case: tuple[str, dict[str, bytes]]) -> None:
     name, changed = case
@@ -162,35 +140,6 @@ def test_damaged_leaderboards(data: st.DataObject) -> None:
         (folder / "leaderboard.json").write_text(junk.as_text(board))
         with nothing_but(folder), only_named_errors():
             write_report(folder)
-
-
-@functools.cache
-def unfinished() -> Path:
-    """A run of the command line that was stopped: it has a last save, and no model to use."""
-    place = Path(subjects.home().name)
-    (place / "binary.csv").write_text("a,b,c\n" + "0,1,1\n1,0,1\n1,1,0\n0,0,1\n" * 4)
-    told = command("fit", "rbm", place / "binary.csv", "--epochs", "2", "--out", place / "unfinished", "--no-report")
-    assert told.exit_code == 0, told.output
-    (place / "unfinished" / MODEL).unlink()
-    return place / "unfinished"
-
-
-@cases(0.02)
-@given(st.data())
-def test_runs_to_go_on_with(data: st.DataObject) -> None:
-    """What a fit is taken up from may hold anything but another number of steps, which would only take longer."""
-    file = Path("checkpoints") / "last.safetensors"
-    header, rest = parts((unfinished() / file).read_bytes())
-    skeleton = json.loads(header["__metadata__"]["partita"])
-    kept = [[key, value] for key, value in skeleton["dict"] if key in ("total", "step")]
-    others = data.draw(junk.changed_json([[key, value] for key, value in skeleton["dict"] if key not in ("total", "step")]))
-    skeleton["dict"] = [*kept, *others] if isinstance(others, list) else others
-    with scratch() as place:
-        folder = shutil.copytree(unfinished(), Path(place) / "run")
-        (folder / file).write_bytes(signed(junk.as_text(skeleton), header, rest))
-        with bounded():
-            told = command("fit", "--resume", folder, "--no-report", "--quiet")
-    explain(told)
 
 
 def test_a_name_that_leads_out_is_not_followed(tmp_path: Path) -> None:

@@ -45,6 +45,12 @@ def test_a_module_of_the_users_own_is_never_saved_as_code(tmp_path: Any, generat
     assert partita.load(tmp_path / "run", model=model).model is model
 
 
+def test_trying_a_module_moves_nothing_in_it(generator: torch.Generator) -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    GAN(2, 3, net=net, generator=generator)
+    assert net[1].num_batches_tracked == 0 and net.training
+
+
 def test_wrong_networks(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match=r"net must map \(2, 3\) to \(2, 2\); got \(2, 5\)"):
         GAN(2, 3, net=nn.Linear(3, 5), generator=generator)

@@ -330,6 +330,7 @@ def test_named_features_are_rebuilt_from_settings_and_functions_are_not(generato
         ("triplets", Binary(3), {}, InputError, r"MaxEnt: features must be a function, .* pairwise, k-pairwise; got 'triplets'\."),
         ([], Binary(3), {}, InputError, r"MaxEnt: features must be a function, .* k-pairwise; got \[\]\."),
         (lambda x: x.sum(), Binary(3), {}, InputError, r"MaxEnt: features must map \(\*, D\) to \(\*, K\) or \(\*\); got \(2, 3\) to \(1"),
+        (len, Binary(3), {}, InputError, r"MaxEnt: features must map .*; got one that fails \(AttributeError: .*\)\."),
         (lambda x: x[0], Binary(3), {}, InputError, r"MaxEnt: features must map \(\*, D\) to \(\*, K\) or \(\*\); got \(2, 3\) to"),
         (lambda x: x, Real(3), {}, Unsupported, r"MaxEnt cannot live on Real\(D=3\): .*finitely many values.* Binary"),
         (lambda x: x, Count(3), {}, Unsupported, r"MaxEnt cannot live on Count\(D=3\)"),

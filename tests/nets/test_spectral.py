@@ -109,6 +109,19 @@ def test_bounded_layers_learn_and_stay_bounded(generator: torch.Generator) -> No
         assert torch.linalg.matrix_norm(net.weight, 2).item() <= 1.001  # type: ignore[arg-type]
 
 
+def test_a_look_at_the_bound_moves_no_singular_vector(generator: torch.Generator) -> None:
+    """So that an audit changes no fit."""
+    layer = bound_spectral_norms(seeded(nn.Linear(6, 6), generator), generator=generator)
+    with torch.no_grad():
+        layer.parametrizations.weight.original.add_(torch.randn(6, 6, generator=generator))  # type: ignore[union-attr]
+    kept = layer.parametrizations.weight[0].v  # type: ignore[index,union-attr]
+    before = kept.clone()
+    lipschitz_bound(layer)
+    assert torch.equal(kept, before) and layer.training
+    _ = layer.weight
+    assert not torch.equal(kept, before)
+
+
 def test_the_gradient_of_a_bounded_weight(generator: torch.Generator) -> None:
     layer = bound_spectral_norms(seeded(nn.Linear(3, 3), generator), tolerance=1e-12, generator=generator)
     raw = layer.parametrizations.weight.original  # type: ignore[union-attr]

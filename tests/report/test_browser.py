@@ -12,6 +12,7 @@ import pytest
 PAGES = ("run_page", "comparison_page")
 UNDRAWN = ".plot:not([data-drawn])"
 OURS = ("file:", "data:", "blob:")
+PATIENCE = 180_000  # milliseconds, for a machine that is busy
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Visit:
 def visit(request: pytest.FixtureRequest, browser: Any) -> Iterator[Visit]:
     path = request.getfixturevalue(request.param)
     context = browser.new_context(viewport={"width": 1000, "height": 700}, offline=True)
+    context.set_default_timeout(PATIENCE)
     found = Visit(context.new_page(), request.param)
     found.page.on("console", lambda message: found.complaints.append(message.text))
     found.page.on("pageerror", lambda error: found.complaints.append(str(error)))

@@ -53,6 +53,7 @@ def test_the_page_of_a_saved_run_and_of_a_comparison(points: Path, tmp_path: Pat
     assert (tmp_path / "pages" / "mine.html").exists() and not (tmp_path / "run" / "report.html").exists()
     text = comparison_page.read_text()
     assert "Leaderboard" in text and 'href="#pcd"' in text and 'id="nce"' in text and "Left out" not in text
+    assert "What the numbers mean" in text and "On average the model gives a" in text and "Cut short" not in text
 
 
 def test_failures_and_ties_are_told(tmp_path: Path) -> None:
@@ -81,7 +82,26 @@ def test_differences_and_ties_of_the_leaderboard_come_first(tmp_path: Path) -> N
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
     assert "Tied with a, for the interval of the paired difference covers zero: b." in text
-    assert "behind the best" in text and "-0.250 (-0.500 to 0.010)" in text and "1,234" in text
+    assert "behind the best" in text and "-0.250 (-0.500\xa0to\xa00.010)" in text and "1,234" in text
+
+
+def test_doubts_levels_and_want_of_time_are_told(tmp_path: Path) -> None:
+    """A number that is not to be published is no winner, though it be the highest, or the only one."""
+    sure = {"low": -3.1, "high": -2.9, "value": -3.0, "kind": "estimate", "verdict": "tight", "se_data": 0.1, "level": 0.95}
+    doubtful = {**sure, "low": -1.1, "high": -0.9, "value": -1.0, "verdict": "do not publish"}
+    behind = {"value": 2.0, "low": 1.5, "high": 2.5, "level": 0.85}
+    lines = [{"name": "a", "log_likelihood": sure, "cut_short": True, "steps": 1500},
+             {"name": "b", "log_likelihood": doubtful, "difference": behind}]  # fmt: skip
+    reasons = {"c": "it takes no words", "d": "it takes no words", "e": "too many"}
+    (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "two", "entries": lines, "left_out": reasons}))
+    assert call("report", tmp_path).exit_code == 0
+    text = (tmp_path / "report.html").read_text()
+    assert "The interval (95 %) is about computing" in text and "with an interval (85 %) that holds the spread over rows" in text
+    assert text.index("★") < text.index('href="#b"') and text.count("★") == 1
+    assert "Not to be published, and so below the others: b." in text and "more minutes: a (1,500 steps)." in text
+    assert "Left out c, d, each because it takes no words." in text and "Left out e: too many." in text
+    (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "one", "entries": lines[1:]}))
+    assert call("report", tmp_path).exit_code == 0 and "★" not in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"entries": 3}', "[]"])

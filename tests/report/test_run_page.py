@@ -19,12 +19,12 @@ from partita.evaluators import Enumeration
 from partita.models import RBM, Ising, MaxEnt, Potts
 from partita.report import images
 from partita.report.baseline import independent_columns
-from partita.report.blocks import Figure
+from partita.report.blocks import Beside, Figure
 from partita.report.page import render
 from partita.report.run import sections, write_run
 from partita.report.sections.annealing import weights_along
 from partita.report.sections.couplings import coupling_matrix
-from partita.report.sections.samples import correlations
+from partita.report.sections.samples import correlations, samples
 from partita.report.subject import Subject
 from partita.training.encoding import Encoding
 from partita.training.run import Run
@@ -145,6 +145,12 @@ def test_text_is_shown_as_text(tmp_path: Path) -> None:
     subject = fitted("hyena", tmp_path / "text.txt", tmp_path / "run", "length=16", "width=8", "layers=1", steps=2)
     assert titles(subject) == ALWAYS
     assert "Draws of the model" in render("", "", sections(subject))
+
+
+def test_images_are_images_also_for_a_model_of_steps(tmp_path: Path) -> None:
+    subject = fitted("conv", "digits", tmp_path / "run", "width=4", "layers=1", steps=2)
+    beside = next(block for block in samples(subject) if isinstance(block, Beside))
+    assert [block.alt for block in beside.blocks] == ["64 rows of the data as images.", "64 draws of the model as images."]
 
 
 def test_without_its_data_a_page_says_so(tmp_path: Path) -> None:

@@ -351,6 +351,20 @@ def test_a_damaged_config_is_refused(text: str, words: str, folder: Path) -> Non
         partita.load(folder)
 
 
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl"])
+def test_a_text_larger_than_any_run_writes_is_not_read(name: str, folder: Path) -> None:
+    """Both files are mostly holes, which cost no disk but would fill the memory."""
+    os.truncate(folder / name, 1 << 40)
+    with pytest.raises(RunError, match=rf"load: .*{name} must have at most \d+ MiB; got more\."):
+        partita.load(folder)
+
+
+def test_a_structure_larger_than_any_run_writes_is_not_parsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.core.foreign.MOST_JSON", 100)
+    with pytest.raises(RunError, match="too long a text"):
+        checkpoint.load(folder / "checkpoints" / "model.safetensors")
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"load: RUN must be a folder with a config\.json, as `partita fit` makes; found none in "):
         partita.load(tmp_path / "nothing")

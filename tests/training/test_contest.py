@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from partita.core import rng
+from partita.core.errors import RunError
 from partita.data import Dataset, Rows, Sequences
 from partita.training import PartitaWarning, fit
 from partita.training.contenders import contenders_by_family, table_kind
@@ -159,7 +160,10 @@ def test_a_score_is_kept_bit_for_bit(tmp_path: Path) -> None:
     contest = Contest(dataset(drawn(200, 1), drawn(50, 2)), {"epochs": 1}, out=tmp_path)
     (contender,), _ = contenders_by_family(["vae"], {}, contest.dataset)
     (entry,) = contest.run([contender])
-    kept = read_entry(tmp_path / "vae")
+    kept = read_entry(tmp_path / "vae", "vae", 50)
     assert kept.score == entry.score and kept.seconds == entry.seconds
     assert kept.score is not None and entry.score is not None
     assert torch.equal(kept.score.details["rows"], entry.score.details["rows"])
+    for name, rows in (("rbm", 50), ("vae", 49)):
+        with pytest.raises(RunError, match=f"must hold the score of {name} on {rows} rows; got another"):
+            read_entry(tmp_path / "vae", name, rows)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import partita
+from partita.cli.app import app
 from partita.core.errors import Diverged, InputError, PartitaWarning, RunError
 from partita.models import RBM, Mixture
 from partita.objectives import EM, PCD, ExactLikelihood
@@ -160,6 +162,27 @@ def test_a_save_that_is_killed_between_its_moves_leaves_a_last_one(moves: int, t
     assert checkpoint.load(checkpoint.previous(path))["step"] == (1 if moves == 0 else 2)
     checkpoint.save(path, {"step": 4}, keep_previous=True)
     assert sorted(file.name for file in path.parent.iterdir()) == ["last.previous.safetensors", "last.safetensors"]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_run_of_any_size_is_taken_up_where_its_saves_account_for_it(
+    damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes in a config are believed as far as the saved numbers go, of the save before the last where that is cut."""
+    fit = ["fit", "rbm", "bars-and-stripes", "--set", "steps=6", "--no-report", "--quiet", "--out", str(tmp_path / "run")]
+    assert CliRunner().invoke(app, fit).exit_code == 0
+    last = tmp_path / "run" / "checkpoints" / "last.safetensors"
+    last.with_name("model.safetensors").unlink()
+    if damaged:
+        last.write_bytes(last.read_bytes()[:30])
+    monkeypatch.setattr("partita.training.run.SMALL", 0)
+    again = CliRunner().invoke(app, ["fit", "--resume", str(tmp_path / "run"), "--no-report", "--quiet"])
+    assert again.exit_code == 0, again.output
+    for path in (last, checkpoint.previous(last)):
+        path.unlink(missing_ok=True)
+    last.with_name("model.safetensors").unlink()
+    again = CliRunner().invoke(app, ["fit", "--resume", str(tmp_path / "run"), "--no-report", "--quiet"])
+    assert again.exit_code == 1 and "must hold the sizes of the RBM that was saved" in again.output
 
 
 def test_a_full_disk_leaves_no_half_file_and_the_last_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from partita.core.support import Binary
 from partita.models import RBM, VAE, Flow, MaxEnt
 from partita.objectives import CD, ELBO, PCD
 from partita.samplers import Gibbs
-from partita.training import Run, Settings, guard
+from partita.training import Run, Settings, guard, loop
 from partita.training.session import Session
 
 SETTINGS = Settings(steps=1, learning_rate=0.2)
@@ -179,6 +179,24 @@ def test_units_that_die_on_the_way_are_brought_back_where_that_is_asked_for(
     done = {"stop": "went on", "rollback": "went back from step 60 to 50, to go on with 0.5 of the learning rate"}[asked]
     assert (event["step"], event["done"]) == (60 if asked == "stop" else 50, done)
     assert bool((run.model.c > -10).all()) == (asked == "rollback")
+
+
+def test_a_divergence_that_a_validation_finds_is_gone_back_from(
+    tmp_path: Path, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score, raised = loop.quick_score, []
+
+    def diverges(model: Any, x: torch.Tensor, key: int, step: int) -> Any:
+        if step == 60 and not raised:
+            raised.append(step)
+            raise Diverged("annealing RBM(4, 3): a log weight is not finite.")
+        return score(model, x, key, step)
+
+    monkeypatch.setattr(loop, "quick_score", diverges)
+    run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard="rollback", validation=bits(20))
+    (event,) = events(tmp_path / "run")
+    assert event["done"] == "went back from step 60 to 50, to go on with 0.5 of the learning rate" and run.steps == STEPS
+    assert [step for step, _ in run.series("validation")] == list(range(EVERY, STEPS + 1, EVERY))
 
 
 def test_going_back_is_not_tried_where_the_fit_was_never_well(tmp_path: Path, generator: torch.Generator) -> None:

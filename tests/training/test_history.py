@@ -94,3 +94,9 @@ def test_numbers_that_are_not_finite_survive(path: Path) -> None:
     history = History(path)
     history.add({"step": 1, "best": float("-inf")})
     assert read(path) == [{"step": 1, "best": float("-inf")}]
+
+
+def test_only_what_a_fit_records_is_read(path: Path) -> None:
+    odd = {"list": [1], "object": {}, "huge": 10**400}
+    path.write_text(json.dumps({"step": 1, "loss": 0.5, "event": "x", "none": None, **odd}) + "\n" + json.dumps({"step": [2]}) + "\n")
+    assert read(path) == [{"step": 1, "loss": 0.5, "event": "x", "none": None}]

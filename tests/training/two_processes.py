@@ -13,17 +13,21 @@ from torch import Tensor
 
 import partita
 from partita.core import processes
+from partita.core.errors import Diverged
 from partita.core.support import Binary, Real
 from partita.data import Rows, Sequences, as_rows
 from partita.evaluators import AIS, Bridge, Sandwich
-from partita.models import GAN, RBM, VAE, VRNN, Autoregressive, Flow, MaskedAutoregressive, MaxEnt, NeuralEnergy, SigmoidBelief
+from partita.evaluators.partition import annealing
+from partita.models import GAN, RBM, VAE, VRNN, Autoregressive, Encoder, Flow, MaskedAutoregressive, MaxEnt, NeuralEnergy, SigmoidBelief
 from partita.nets import MLP
 from partita.objectives import (
     CD,
     ELBO,
     FIVO,
+    MAP,
     NCE,
     PCD,
+    PCL,
     Adversarial,
     DiscreteELBO,
     ExactLikelihood,
@@ -79,11 +83,30 @@ EXACT: dict[str, tuple[Callable[[], Any], Callable[[], Any], Any]] = {
     "masked": (lambda: MaskedAutoregressive(5, widths=(16,), generator=seeded()).double(), binary, ExactLikelihood()),
 }  # fmt: skip
 
+SAMPLED: dict[str, tuple[Callable[[], Any], Any, int]] = {
+    "cd": (machine, CD(Gibbs()), 300),
+    "pcd": (machine, PCD(chains=8), 100),
+    "nce": (machine, NCE(ratio=3), 100),
+    "elbo": (lambda: VAE(5, 2, widths=(4,), generator=seeded()).double(), ELBO(), 100),
+    "disarm": (lambda: SigmoidBelief(5, (3,), generator=seeded()).double(), DiscreteELBO("disarm"), 100),
+}
+
+
+def sampled(name: str, fabric: Any = None, seed: int = 0) -> Tensor:
+    """Many draws of a random gradient, one below the other."""
+    make, objective, count = SAMPLED[name]
+    drawn = [gradient(objective, make(), binary(), fabric, seed + i) for i in range(count)]
+    return torch.stack([torch.cat([value.flatten() for value in each.values()]) for each in drawn])
+
+
 PLAYED = Sequences.of([binary(n, 2).numpy().astype("float32") for n in (7, 3, 5, 7, 4, 6, 2, 7)])
 FITS: dict[str, tuple[Callable[[], Any], Any, Any]] = {
     "pcd": (machine, binary(), PCD(chains=8)),
     "tempered": (machine, binary(), PCD(Tempering(Gibbs(), betas=(0.0, 0.5, 1.0)), chains=8)),
     "replay": (machine, binary(), PCD(chains=16, active=4, restart=0.2)),
+    "prior": (machine, binary(), MAP(PCD(chains=8))),
+    "by slopes": (lambda: NeuralEnergy(MLP(2, 1, widths=(8,), generator=seeded()).double(), Real(2)), real(), PCD(chains=8)),
+    "contrastive": (lambda: Encoder(2, 3, widths=(8,), generator=seeded()).double(), real(), PCL((), queue=16)),
     "cd": (machine, binary(), CD(Gibbs())),
     "nce": (machine, binary(), NCE(ratio=3)),
     "ratio matching": (machine, binary(), RatioMatching()),
@@ -118,6 +141,47 @@ def continued(folder: Path, fabric: Any = None) -> dict[str, Tensor]:
     return dict(run.model.state_dict())
 
 
+def taken_up(path: Path, fabric: Any) -> dict[str, Any]:
+    """What a save puts into this process."""
+    make, x, objective = FITS["tempered"]
+    with processes.together(fabric):
+        session = start_session(make(), as_rows(x), objective, Settings(steps=6, optimizer="adam", average=0.0), fabric=fabric,
+                                generator=seeded(3))  # fmt: skip
+        session.restore(checkpoint.load(path))
+    return {"model": dict(session.bare.state_dict()), "chains": session.state.chains[0], "generator": session.generator.get_state()}
+
+
+def where_one_diverges(fabric: Any, **options: Any) -> Any:
+    """The events of a fit whose sixth update only the second process cannot make; in place of them what ended it."""
+    losses, calls = PCD.losses, []
+
+    def diverges(self: PCD, *inputs: Any, **more: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 6 and fabric.global_rank == 1:
+            raise Diverged("Langevin: chains must stay finite; got nan.")
+        return losses(self, *inputs, **more)
+
+    PCD.losses = diverges
+    try:
+        return [record for record in fitted("pcd", fabric, validations=6, **options).history if "event" in record]
+    except Diverged as error:
+        return str(error)
+    finally:
+        PCD.losses = losses
+
+
+def where_one_cannot_anneal(fabric: Any) -> str:
+    anneal, annealing._annealed = annealing._annealed, lambda *_, **__: (_ for _ in ()).throw(Diverged("a log weight is not finite."))
+    if fabric.is_global_zero:
+        annealing._annealed = anneal
+    try:
+        return str(partita.evaluate(machine(), binary(), evaluator=AIS(50, chains=8), fabric=fabric, generator=seeded(8)))
+    except Diverged as error:
+        return str(error)
+    finally:
+        annealing._annealed = anneal
+
+
 def run(out: Path, fabric: Any) -> dict[str, Any]:
     """Everything two processes are asked, in order; each returns what it saw."""
     seen: dict[str, Any] = {"exact": {name: gradient(objective, make(), x(), fabric) for name, (make, x, objective) in EXACT.items()}}
@@ -126,10 +190,16 @@ def run(out: Path, fabric: Any) -> dict[str, Any]:
     for name in FITS:
         run = fitted(name, fabric)
         seen["fits"][name] = (dict(run.model.state_dict()), [{**record, "seconds": None} for record in run.history])
-    seen["cd"] = torch.stack([gradient(CD(Gibbs()), machine(), binary(), fabric, seed)["W"] for seed in range(300)])
+    seen["sampled"] = {name: sampled(name, fabric) for name in SAMPLED}
     for name, steps in (("whole", 12), ("first", 6)):
         fitted("tempered", fabric, out=out / name, steps=steps, schedule="constant", average=0.0)
     seen["resumed"] = continued(out / "first", fabric)
+    if fabric.is_global_zero:
+        fitted("tempered", None, out=out / "alone", steps=6, average=0.0)
+    fabric.barrier()
+    seen["of one"] = taken_up(out / "alone" / "checkpoints" / "last.safetensors", fabric)
+    seen["diverged"] = {guard: where_one_diverges(fabric, guard=guard, out=out / guard) for guard in ("stop", "rollback")}
+    seen["annealed"] = where_one_cannot_anneal(fabric)
     with torch.no_grad():
         seen["log_z"] = {
             type(e).__name__: partita.evaluate(machine(), binary(), evaluator=e, fabric=fabric, generator=seeded(8))

@@ -28,6 +28,7 @@ from partita.training.encoded import evaluate_encoded
 
 COLUMNS = (Column("anomaly_score", "real"), Column("tail_probability", "real"), Column("anomaly", "binary", "bool"))
 SHOWN = 5  # of the strangest rows
+ROUNDING = 1e-9  # by which scores of one and the same row may differ, relative to 1 + |s|: sums over other rows beside it round otherwise
 
 
 def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: Path | None, *, seed: int, as_json: bool) -> None:
@@ -48,18 +49,19 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
         return
     strangest = np.argsort(-own, kind="stable")[:SHOWN]  # by score, for many share the least tail probability
     show.table(["row", "score", "tail probability"], [[str(row), f"{own[row]:.4g}", f"{tail[row]:.4g}"] for row in strangest])
-    typer.echo(f"{int(found.sum())} of {len(own)} rows have a tail probability of at most {alpha:g}; among normal rows about "
-               f"{alpha * len(own):.3g} would.")  # fmt: skip
-    typer.echo(f"Ranked among {len(others)} normal rows, so no tail probability is below {1 / (len(others) + 1):.2g}. Written to {path}")
+    typer.echo(f"{int(found.sum())} of {len(own)} rows have a tail probability of at most {alpha:g}; among normal rows at most "
+               f"{alpha * len(own):.3g} would, on average.")  # fmt: skip
+    typer.echo(f"Ranked among {len(others)} normal rows, so no tail probability is below {1 / (len(others) + 1):.2g}. Rows are counted "
+               f"from 0. Written to {path}")  # fmt: skip
 
 
 def tail_probabilities(scores: np.ndarray, calibration: np.ndarray) -> np.ndarray:
-    """The share of calibration scores that are at least as large, the row itself counted.
+    """The share of calibration scores that are at least as large, but for rounding, the row itself counted.
 
     >>> tail_probabilities(np.array([5.0, 2.0, 0.0]), np.array([1.0, 2.0, 3.0])).tolist()
     [0.25, 0.75, 1.0]
     """
-    below = np.searchsorted(np.sort(calibration), scores, side="left")
+    below = np.searchsorted(np.sort(calibration), scores - ROUNDING * (1 + np.abs(scores)), side="left")
     return (1 + len(calibration) - below) / (len(calibration) + 1)
 
 

@@ -15,6 +15,12 @@ from partita.cli.together import Devices, Nodes, Strategy, launched
 class Commands(TyperGroup):
     """Errors that partita raises on purpose become one line on stderr and exit code 1."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for word in args:
+            if word != word.encode("utf-8", "replace").decode():  # a file's name may be any bytes
+                raise typer.BadParameter(f"{word!r} must be text in UTF-8; rename the file.", ctx)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -22,6 +28,8 @@ class Commands(TyperGroup):
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(130) from None
         except OSError as error:
+            if error.errno == errno.EPIPE:  # whoever read what is printed has seen enough, as `head` does
+                raise
             where = "" if error.filename is None else f": {error.filename}"
             remedy = NO_ROOM if error.errno in FULL else "Choose another place."
             saved = "".join(f" {note}" for note in getattr(error, "__notes__", []))

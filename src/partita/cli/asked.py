@@ -5,13 +5,14 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from partita.cli.values import DATA_KEYS, parse_value
 from partita.core.checks import check_count, check_real
 from partita.core.errors import RunError, invalid
 from partita.core.files import write_whole
-from partita.core.foreign import inside, read_json
+from partita.core.foreign import check_like, inside, read_json
 from partita.training import Settings
 from partita.training.families import family_named, unknown_setting
 
@@ -75,9 +76,12 @@ def resumed(folder: Path) -> Asked:
         made = "the folder of a comparison, as `partita compare DATA` makes"
         raise RunError(f"compare: --resume must be {made}; found no {PLAN} in {folder}.")
     try:
-        return Asked(**read_json(inside(folder, PLAN), SHAPE))
+        asked = Asked(**read_json(inside(folder, PLAN), SHAPE))
+        check_like(asdict(asked), {**SHAPE, "minutes": (float, NoneType), "epochs": (int, NoneType)}, PLAN, whole=True)
     except TypeError:
         raise RunError(f"compare: {folder / PLAN} must say what was compared; got a damaged file.") from None
+    check_count("compare", "the seed of the comparison", asked.seed, 0)
+    return asked
 
 
 def keep(folder: Path, asked: Asked) -> None:

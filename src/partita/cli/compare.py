@@ -15,10 +15,11 @@ from partita.cli.asked import Asked, keep, sort_pairs
 from partita.cli.fit import describe_data
 from partita.cli.runs import free_path, short_name
 from partita.cli.values import parse_columns, sort_settings
+from partita.cli.watch import Watch
 from partita.core.errors import PartitaError, invalid
 from partita.data import Dataset, Sequences
 from partita.data.corpus import Reading, holds_sequences, open_dataset
-from partita.training.contenders import BY_NAME, contenders_by_family, contenders_by_objective
+from partita.training.contenders import BY_NAME, contenders_by_family, contenders_by_objective, degenerate_columns
 from partita.training.contest import Contest
 from partita.training.entries import Contender, Entry
 from partita.training.families import FAMILIES, family_named, named_evaluator
@@ -50,7 +51,8 @@ def report(asked: Asked, out: Path | None, *, page: bool = True, as_json: bool =
     keep(folder, replace(asked, data=about["data"]["source"]))
     contest = Contest(field.dataset, options, None, evaluator, asked.seed, folder, about, total)
     what = "objective" if asked.model else "family"
-    board = leaderboard.Board(_title(asked, contest), what, _numbers_per_row(contest), field.left_out, field.dataset.entropy)
+    board = leaderboard.Board(_title(asked, contest), what, contest.scored.numbers_per_row(), field.left_out, field.dataset.entropy,
+                              timed=total is not None, cautions=degenerate_columns(field.dataset))  # fmt: skip
     entries = _carry_out(contest, field.contenders, board, talk=not (as_json or quiet))
     interrupted = any(entry.interrupted for entry in entries)
     written = _write_page(folder) if page and not interrupted else None
@@ -61,6 +63,9 @@ def report(asked: Asked, out: Path | None, *, page: bool = True, as_json: bool =
     if interrupted:
         typer.echo(f"Interrupted; what is done is saved. Go on with: partita compare --resume {folder}", err=True)
         raise typer.Exit(130)
+    if all(entry.score is None for entry in entries):
+        typer.echo("Error: compare: nobody came to a score; the leaderboard says why.", err=True)
+        raise typer.Exit(1)
     return entries
 
 
@@ -111,22 +116,17 @@ def _title(asked: Asked, contest: Contest) -> str:
     return f"{f'{asked.model} on ' if asked.model else ''}{contest.dataset.name}: {len(rows)} {part} {each}"
 
 
-def _numbers_per_row(contest: Contest) -> float:
-    """How many numbers a row has, on average where rows end early: what bits per dimension are counted by."""
-    rows = contest.scored
-    return rows.steps * rows.size / len(rows) if isinstance(rows, Sequences) else rows.width
-
-
 def _carry_out(contest: Contest, contenders: Sequence[Contender], board: leaderboard.Board, talk: bool) -> list[Entry]:
     """Every contender in turn; the leaderboard so far is saved after each."""
     if talk:
-        time = "as long as their steps take" if contest.total is None else f"about {contest.total:g} minutes for all"
+        total = contest.total
+        time = "as long as their steps take" if total is None else f"about {total:g} minute{'s' * (total != 1)} for all"
         several = "objectives" if board.what == "objective" else "families"
         typer.echo(f"{board.title}. {len(contenders)} {several}, {time}.")
     folder = contest.out
     assert folder is not None
     try:
-        with leaderboard.Watch(contenders, board, talk) as watch:
+        with Watch(contenders, board, talk) as watch:
             for entry in contest.run(contenders, watch.begin):
                 watch.done(entry)
                 leaderboard.save(folder, board.as_json(folder, ranking(watch.entries)))

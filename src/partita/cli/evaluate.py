@@ -34,7 +34,7 @@ def report(folder: Path, data: str | None, split: str, evaluator: str, *, bits: 
     chosen = named_evaluator(evaluator, bounds=True)
     rows = pick_split(opened.dataset(data), split)
     q = opened.score(rows, chosen, rng.keyed(seed, 1))
-    per_dimension = bits_per_dimension(q, rows.width) if bits else None
+    per_dimension = bits_per_dimension(q, rows.numbers_per_row()) if bits else None
     if as_json:
         extra = {} if per_dimension is None else {"bits_per_dimension": show.quantity_json(per_dimension)}
         show.print_json({"run": str(folder), "split": split, **show.quantity_json(q), **extra})

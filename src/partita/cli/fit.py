@@ -14,7 +14,9 @@ from partita.cli import show
 from partita.cli.runs import Opened, free_path, schema_of, short_name
 from partita.cli.values import sort_settings
 from partita.core import descriptions, processes, rng
+from partita.core.checks import check_count
 from partita.core.errors import RunError
+from partita.core.foreign import check_like
 from partita.core.laws import in_words
 from partita.core.protocols import Model, Objective, Update
 from partita.core.quantity import Quantity
@@ -25,7 +27,7 @@ from partita.training import PartitaWarning, Run, fit, load
 from partita.training.encoding import Encoding
 from partita.training.families import family_named
 from partita.training.run import build_model, read_config
-from partita.training.saves import begun
+from partita.training.saves import begun, numbers
 from partita.training.splits import encoded_parts
 
 KINDS_IN_WORDS = {
@@ -37,6 +39,8 @@ KINDS_IN_WORDS = {
     "category": "categories",
     "steps": "sequences",
 }
+PLANNED = {"encoding": {"kind": str}, "seed": int, "family": {"name": str}, "command": str, "steps": int, "fit": dict, "objective": dict,
+           "data": {"source": str, "rows": [int]}}  # of what a run is resumed from  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,23 +89,25 @@ def resumed(folder: Path) -> Plan:
     """The fit that a run's config describes, to go on from its last checkpoint."""
     config = read_config(folder)
     data = config.get("data")
-    if data is None or not {"encoding", "seed", "family", "command", "steps", "fit", "objective"} <= config.keys():
+    if data is None or not PLANNED.keys() <= config.keys():
         remedy = "Resume it in Python, with partita.fit(..., resume=True)."
         raise RunError(f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data and settings. {remedy}")
+    check_like(config, PLANNED, "config.json", whole=True)
     words = config["encoding"].get("kind") in ("category", "mixed")
     how = {"words": words, "missing": family_named(config["family"]["name"]).missing, "reading": data.get("reading"),
            "asked": schema_of(data)}  # fmt: skip
-    dataset = open_dataset(data["source"], binarize=data["binarize"] or "none", **how)
+    dataset = open_dataset(data["source"], binarize=data.get("binarize") or "none", **how)
     if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
         now, then = f"{len(dataset.train)} x {dataset.train.width}", " x ".join(map(str, data["rows"]))
         raise RunError(f"fit: {data['source']!r} must be the data that {folder} was fitted to, {then}; got {now}. Restore the file.")
     encoding = Encoding.from_json(config["encoding"], dataset.train.width)
-    train, validation = encoded_parts(dataset, encoding, config["seed"])
+    seed = check_count("fit", "the seed of the run", config["seed"], 0)
+    train, validation = encoded_parts(dataset, encoding, seed)
     options = {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"]}
     about = {name: config[name] for name in ("family", "data", "encoding", "seed", "command")}
-    generator = torch.Generator().manual_seed(config["seed"])
-    objective = descriptions.build(config["objective"])
-    return Plan(build_model(config), objective, dataset, train, validation, encoding, options, about, folder, generator, resume=True)
+    generator = torch.Generator().manual_seed(seed)
+    model, objective = build_model(config, numbers(folder)), descriptions.build(config["objective"])
+    return Plan(model, objective, dataset, train, validation, encoding, options, about, folder, generator, resume=True)
 
 
 def carry_out(plan: Plan, *, fabric: Any = None, as_json: bool, quiet: bool, page: bool = True) -> None:

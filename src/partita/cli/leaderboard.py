@@ -1,14 +1,12 @@
-"""The leaderboard of a comparison: in the terminal while it grows and when it is done, as JSON and as CSV."""
+"""The leaderboard of a comparison: in the terminal, as JSON and as CSV."""
 
 import csv
 import io
 import math
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import typer
@@ -16,8 +14,10 @@ import typer
 from partita.cli import show
 from partita.core.files import write_whole
 from partita.core.quantity import bits_per_dimension
-from partita.training.entries import Contender, Entry
+from partita.report.words import cut_short, left_out, percent
+from partita.training.entries import Entry
 from partita.training.paired import Place, ranking
+from partita.training.run import Run, read_config
 
 COLUMNS = ["", "family", "nats", "interval", "± rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds"]
 SPARED = ("± rows", "parameters", "verdict", "bits/dim", "interval")  # in this order, where a terminal is narrow
@@ -34,7 +34,9 @@ class Board:
         what: What contenders are called: ``family`` or ``objective``.
         width: How many numbers a row has, on average where rows differ: what bits per dimension are counted by.
         left_out: Who does not take part, with the reason.
+        cautions: About the data, one sentence each.
         entropy: Of the law behind the data in nats, where it is known.
+        timed: Whether fits share a time, and may be cut to it.
     """
 
     title: str
@@ -42,11 +44,25 @@ class Board:
     width: float = 1.0
     left_out: Mapping[str, str] = field(default_factory=dict)
     entropy: float | None = None
+    timed: bool = False
+    cautions: Sequence[str] = ()
+
+    def cut_short(self, place: Place) -> bool:
+        """Whether the clock gave a fit fewer steps than its recipe has, and it took them all."""
+        run = place.entry.run
+        return self.timed and run is not None and run.stopped == "finished" and _steps_said(run) is not None
 
     def as_json(self, folder: Path, places: Sequence[Place]) -> dict[str, Any]:
         """What ``leaderboard.json`` holds."""
-        lines = [place_json(place, self.width) for place in places]
-        return {"title": self.title, "folder": str(folder), "entries": lines, "left_out": dict(self.left_out), "entropy": self.entropy}
+        lines = [{**place_json(place, self.width), "cut_short": self.cut_short(place)} for place in places]
+        return {"title": self.title, "folder": str(folder), "entries": lines, "left_out": dict(self.left_out), "entropy": self.entropy,
+                "cautions": list(self.cautions)}  # fmt: skip
+
+
+def _steps_said(run: Run) -> int | None:
+    """The number of steps that a fit was begun with, where it was not left to its recipe."""
+    config = run.config if run.folder is None else read_config(run.folder)
+    return (config.get("fit") or {}).get("steps")
 
 
 def place_json(place: Place, width: float) -> dict[str, Any]:
@@ -134,17 +150,35 @@ def console() -> Any:
 def print_board(board: Board, entries: Sequence[Entry]) -> None:
     """The table and what is to be said about it."""
     places = ranking(entries)
-    typer.echo(f"\n{board.title}\nMean log-likelihood per row, in nats (higher is better; ± rows: standard error over them):")
-    console().print(show.grid(*fitting(lines_of(places, board.width), board.what), whole=len(COLUMNS)))
+    columns, lines = fitting(lines_of(places, board.width), board.what)
+    about = "; ± rows: standard error over them" if "± rows" in columns else ""
+    typer.echo(f"\n{board.title}\nMean log-likelihood per row, in nats (higher is better{about}):")
+    console().print(show.grid(columns, lines, whole=len(COLUMNS)))
+    _print_levels(places, shown=columns)
     _print_verdict(places)
+    if cut := {place.entry.name: place.entry.run.steps for place in places if place.entry.run and board.cut_short(place)}:
+        typer.echo(cut_short(cut))
     if board.entropy is not None:
         typer.echo(f"No model scores above {-board.entropy:.3f} on average: the data's negative entropy.")
     _print_apart([place.entry for place in places if place.group == 2])
     for place in places:
         if place.entry.problem:
             typer.echo(f"{place.entry.name}: {place.entry.problem}")
-    for name, reason in board.left_out.items():
-        typer.echo(f"Left out {name}: {reason}.")
+    for text in board.cautions:
+        show.caution(text)
+    for text in left_out(board.left_out):
+        typer.echo(text)
+
+
+def _print_levels(places: Sequence[Place], shown: Sequence[str]) -> None:
+    """With which probability the intervals of the table cover."""
+    scores = [place.entry.score for place in places if place.group < 2 and place.entry.score is not None]
+    computed = [q.level for q in scores if q.kind != "exact"]
+    behind = [place.difference.level for place in places if place.difference is not None]
+    told = [f"a score's with {percent(min(computed))}"] if computed and "interval" in shown else []
+    told += [f"a difference's with {'at least ' * bool(computed)}{percent(min(behind))}, the spread over rows included"] if behind else []
+    if told:
+        typer.echo(f"Intervals cover: {'; '.join(told)}.")
 
 
 def _print_verdict(places: Sequence[Place]) -> None:
@@ -173,57 +207,3 @@ def _print_apart(entries: Sequence[Entry]) -> None:
         more = [f"{q.details[name]:.3f}" if name in q.details else "" for name in ("p_value", "coverage")]
         lines.append([entry.name, f"{q.value:.5f}", interval, *more, f"{entry.seconds:.1f}"])
     show.table(["family", "MMD^2", "interval", "p-value", "coverage", "seconds"], lines, whole=6)
-
-
-class Watch:
-    """What is shown while contenders are fitted: in a terminal a table that grows, elsewhere a line for each.
-
-    Arguments:
-        contenders: All of them.
-        board: What the leaderboard is about.
-        talk: Whether anything is shown at all.
-    """
-
-    def __init__(self, contenders: Sequence[Contender], board: Board, talk: bool) -> None:
-        from rich.live import Live
-
-        self.names, self.board, self.talk = [contender.name for contender in contenders], board, talk
-        self.entries: list[Entry] = []
-        self.running, self.since = "", 0.0
-        screen = console()
-        live = talk and screen.is_terminal
-        self.live = Live(get_renderable=self.table, console=screen, refresh_per_second=2, transient=True) if live else None
-
-    def __enter__(self) -> "Watch":
-        if self.live is not None:
-            self.live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.live is not None:
-            self.live.stop()
-
-    def begin(self, contender: Contender) -> bool:
-        """A contender's turn; whether its fit is to show a bar of its own, which would go over the table."""
-        self.running, self.since = contender.name, time.monotonic()
-        if self.talk and self.live is None:
-            typer.echo(f"{contender.name} ({1 + self.names.index(contender.name)} of {len(self.names)}) ...")
-        return False
-
-    def done(self, entry: Entry) -> None:
-        """What a contender came to."""
-        self.entries, self.running = [*self.entries, entry], ""
-        if self.talk and self.live is None:
-            typer.echo(f"  {entry.problem or entry.score} ({entry.seconds:.0f} s)")
-
-    def table(self) -> Any:
-        """Places so far, whose turn it is, and who waits."""
-        entries, running = self.entries, self.running
-        known = {entry.name for entry in entries}
-        lines = lines_of(ranking(entries), self.board.width)
-        for name in self.names:
-            if name not in known:
-                busy = name == running
-                note = [f"{time.monotonic() - self.since:.0f}"] if busy else [""]
-                lines.append(["…" if busy else "", name, "fitting" if busy else "waiting", *[""] * 7, *note])
-        return show.grid(*fitting(lines, self.board.what), whole=len(COLUMNS))

@@ -14,16 +14,17 @@ from partita.core.errors import DataError, PartitaError, RunError
 from partita.core.foreign import inside, read_json
 from partita.core.quantity import Quantity
 from partita.data import Dataset
-from partita.report.comparison import Standing, write_comparison
+from partita.report.comparison import write_comparison
 from partita.report.run import write_run
+from partita.report.standings import Standing
 from partita.report.subject import Subject
 from partita.training import Run
 from partita.training.encoding import Encoding
 
 NAME = "report.html"
 QUANTITY = {"value": float, "low": float, "high": float, "kind": str, "verdict": str, "se_data": float,
-            "details": {"p_value": float, "coverage": float}}  # fmt: skip
-LINE = {"name": str, "problem": str, "seconds": float, "parameters": int,
+            "level": float, "details": {"p_value": float, "coverage": float, "per_step": float}}  # fmt: skip
+LINE = {"name": str, "problem": str, "seconds": float, "parameters": int, "steps": int,
         "log_likelihood": QUANTITY, "difference": QUANTITY, "bits_per_dimension": QUANTITY}  # fmt: skip
 BOARD = {"title": str, "entries": [LINE], "left_out": dict, "entropy": float}  # of a saved leaderboard
 LEADERBOARD = "leaderboard.json"  # what a comparison leaves

@@ -1,5 +1,6 @@
 """A run and the data it was fitted to, opened together."""
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,11 @@ class Opened:
             raise RunError(f"evaluate: DATA must be given for {self.run.folder}, whose config names none.")
         words = self.encoding.kind in ("category", "mixed")
         how = {"words": words, "missing": "missing" in self.run.model.offers, "asked": schema_of(self.data)}
-        return open_dataset(source, binarize=self.data.get("binarize") or "none", reading=self.data.get("reading"), **how)
+        found = open_dataset(source, binarize=self.data.get("binarize") or "none", reading=self.data.get("reading"), **how)
+        if name is None and found.train.width != len(self.encoding.shift):
+            then, now = f"the data that the run was fitted to, {len(self.encoding.shift)} values in a row", f"{found.train.width}"
+            raise DataError(f"load: {source} must be {then}; got {now}. Restore the file.")
+        return found
 
     def score(self, rows: Rows, evaluator: Any, generator: Any) -> Quantity:
         """Mean log-likelihood per row in the units of the data."""
@@ -64,7 +69,19 @@ def open_run(folder: Path) -> Opened:
     encoding = Encoding.from_json(run.config.get("encoding"), run.model.support.width)
     made_in_python = run.config.get("estimator") or {}
     known = {name: made_in_python[name] for name in ("columns", "schema") if made_in_python.get(name)}
-    return Opened(run, encoding, run.config.get("data") or known)
+    data = run.config.get("data") or known
+    _check_widths(data, run.model.support.width)
+    return Opened(run, encoding, data)
+
+
+def _check_widths(data: dict[str, Any], width: int) -> None:
+    """What a config says of rows speaks of as many values as its model has."""
+    schema, shape = schema_of(data), data.get("shape") or [width]
+    said = {"columns": len(data.get("columns") or range(width)), "schema": width if schema is None else len(schema.used),
+            "shape": math.prod(shape) if min(shape) > 0 else 0}  # fmt: skip
+    for name, got in said.items():
+        if got != width:
+            raise RunError(f"load: config.json: data: {name} must be of {width} values in a row, as the model is; got {got}.")
 
 
 def pick_split(dataset: Dataset, split: str) -> Rows:

@@ -27,8 +27,8 @@ def report(folder: Path, n: int, out: Path | None, burn_in: int | None, png: Pat
     """Draw, write, preview, diagnose."""
     check_count("sample", "-n", n)
     opened = open_run(folder)
-    words = bool(opened.encoding.labels) or opened.encoding.kind == "mixed"
-    path = free_path(folder / "samples", ".csv" if words else ".npz") if out is None else check_ending(out, "sample")
+    named = bool(opened.encoding.labels or opened.data.get("columns")) or opened.encoding.kind == "mixed"
+    path = free_path(folder / "samples", ".csv" if named else ".npz") if out is None else check_ending(out, "sample")
     generator = rng.keyed(seed, 3)
     model = opened.run.model
     if burn_in is not None and isinstance(model, DirectedModel):

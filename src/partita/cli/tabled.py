@@ -1,5 +1,6 @@
 """A file that a verb works on, some rows after the others: its columns in the order of the run, and results that go beside them."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,9 @@ from partita.cli.runs import Opened, schema_of
 from partita.core.errors import DataError
 from partita.data import Schema, copies, read
 from partita.data.files import Splits
+from partita.data.on_disk import gathered
 from partita.data.schema import Column
-from partita.data.tables import chunks
+from partita.data.tables import as_table, chunks
 from partita.data.write import TABLES, write_columns
 
 
@@ -51,7 +53,8 @@ def read_tabled(opened: Opened, path: Path, owner: str) -> Tabled:
     """The columns of a run in a file: by name where both have names, else by place."""
     schema = schema_of(opened.data) if path.suffix.lower() in TABLES else None
     found = read(path, words=opened.encoding.kind in ("category", "mixed"), asked=schema)
-    table = found.train if found.train.ndim == 2 else found.train.reshape(len(found.train), -1)
+    table = found.train if found.train.ndim in (0, 2) else found.train.reshape(len(found.train), math.prod(found.train.shape[1:]))
+    table, _ = as_table(table, owner)
     order = list(range(table.shape[1])) if schema is not None else column_order(opened, found, table.shape[1], owner)
     return Tabled(path, table, found.columns, order, schema)
 
@@ -63,10 +66,9 @@ def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[
         if width != opened.run.model.support.width:
             raise DataError(f"{owner}: DATA must have {opened.run.model.support.width} columns, as the run has; got {width}.")
         return list(range(width))
-    lost = [name for name in wanted if name not in found.columns]
-    if lost or len(wanted) != len(found.columns):
-        more = [name for name in found.columns if name not in wanted]
-        got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
+    if sorted(wanted) != sorted(found.columns):
+        lost, more = [name for name in wanted if name not in found.columns], [name for name in found.columns if name not in wanted]
+        got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}" if more else "some of them twice"
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
         raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
     return [found.columns.index(name) for name in wanted]
@@ -82,11 +84,18 @@ def suffixed(path: Path, word: str) -> Path:
 
 
 def write_beside(tabled: Tabled, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
-    """The file with more columns after its own, which stay as they are; the new ones alone where it is no table, or of another sort."""
+    """The file with more columns after its own, which stay as they are; into a table of another sort go those that the run knows.
+
+    The new ones stand alone where either is no table.
+    """
     taken = [column.name for column in columns if column.name in (tabled.names or ())]
     if taken:
         raise DataError(f"write: DATA must have no column called {taken[0]!r}, which results are written to. Rename it.")
-    if not copies.alike(tabled.path, path) or tabled.names is None:
+    if tabled.names is not None and copies.alike(tabled.path, path):
+        copies.write_beside(tabled.path, path, columns, x)
+    elif tabled.schema is not None and path.suffix.lower() in TABLES:
+        both = (np.concatenate([own, x[part]], 1) for part, own in tabled.parts())
+        known = tabled.schema.used
+        write_columns(path, [*known, *columns], gathered(both, (len(x), len(known) + len(columns)), np.float64))
+    else:
         write_columns(path, columns, x)
-        return
-    copies.write_beside(tabled.path, path, columns, x)

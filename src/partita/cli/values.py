@@ -33,7 +33,7 @@ def parse_value(text: str) -> Any:
     for read in (json.loads, float):
         try:
             return read(text)
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter of lists in lists without end
             continue
     return text
 

@@ -31,10 +31,17 @@ def check_real(
     owner: str, parameter: str, value: float, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
 ) -> float:
     """A finite number in [low, high], or in (low, high] with ``open_low``."""
-    fine = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high
+    fine = isinstance(value, Real) and not isinstance(value, bool) and _finite(value) and low <= value <= high
     if not fine or (open_low and value == low):
         raise invalid(owner, parameter, _range_in_words(low, high, open_low), repr(value))
     return float(value)
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return False
 
 
 def check_level(owner: str, level: object) -> None:
@@ -57,6 +64,12 @@ def check_role(owner: str, parameter: str, value: object, methods: tuple[str, ..
     if isinstance(value, str | type) or not any(callable(getattr(value, method, None)) for method in methods):
         got = f"the class {value.__name__}" if isinstance(value, type) else " ".join(repr(value).split())
         raise invalid(owner, parameter, f"be an object such as {example}", got)
+
+
+def check_generator(owner: str, value: object) -> None:
+    """A source of randomness."""
+    if not isinstance(value, torch.Generator):
+        raise invalid(owner, "generator", "be a torch.Generator", repr(value), "As in torch.Generator().manual_seed(0).")
 
 
 def check_kernel(owner: str, parameter: str, value: object) -> None:

@@ -1,6 +1,7 @@
 """Files that are whole or not there, whenever a process is killed: written beside their name, forced to the disk, moved over it."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     beside = _beside(path)
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise FileExistsError(errno.EEXIST, "A device or a pipe is no file to write", str(path))
+        beside.unlink(missing_ok=True)  # it may be a link to somewhere else
         try:
             yield beside
             to_disk(beside)
@@ -44,6 +48,21 @@ def naming(path: Path) -> Iterator[None]:
         if error.errno is not None and str(error.filename) in ("None", str(_beside(path))):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def unreachable(path: str | Path) -> str:
+    """Why the system cannot even look whether there is a file: a name too long, half a character in it, a folder that is closed.
+
+    >>> unreachable("nowhere/at/all"), unreachable("a" * 300)
+    ('', 'File name too long')
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
 
 
 def to_disk(path: Path) -> None:

@@ -7,7 +7,11 @@ from types import NoneType
 from typing import Any
 
 from partita.core.errors import RunError
+from partita.core.files import unreachable
 
+MOST_JSON = 1 << 26  # bytes of a JSON text; as Python's objects they are some twenty times as many
+DEEPEST = 200  # levels of a JSON value, far more than partita writes and far fewer than Python follows
+LARGEST = 1 << 64  # whole numbers are smaller
 WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
 
 
@@ -19,25 +23,48 @@ def inside(folder: Path, *names: str) -> Path:
     partita.core.errors.RunError: load: runs/../other.json must lie in runs; got a path that leads out of it. ...
     """
     path = folder.joinpath(*names)
-    if "\0" in str(path):
-        raise RunError(f"load: {str(path)!r} must be a path; got a name that no file can have.")
+    if why := unreachable(path):
+        raise RunError(f"load: {str(path)!r} must be a path; got one that cannot be opened ({why}).")
     home, real = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
     if not real.is_relative_to(home):
         remedy = "Put the file itself there, if you trust it."
         raise RunError(f"load: {path.as_posix()} must lie in {folder.as_posix()}; got a path that leads out of it. {remedy}")
-    try:
-        strange = os.path.lexists(path) and not real.is_file()
-    except OSError as error:
-        raise RunError(f"load: {path} must be a file; got a path that cannot be opened ({error.strerror}).") from None
-    if strange:
+    if os.path.lexists(path) and not real.is_file():
         raise RunError(f"load: {path} must be a file; got a folder, a pipe, a device or a link to nothing.")
     return path
+
+
+def read_text(path: Path, most: int = MOST_JSON, errors: str = "strict") -> str:
+    """The text of a file; one that is larger than any such file would be is not read."""
+    if path.stat().st_size > most:
+        raise RunError(f"load: {path} must have at most {most >> 20} MiB; got more. Restore the file as partita wrote it.")
+    return path.read_text(encoding="utf-8", errors=errors)
+
+
+def parse(text: str) -> Any:
+    """The value of a JSON text; one too long, nested too deep, or with half a character, which no screen shows, is a ``ValueError``."""
+    if len(text) > MOST_JSON:
+        raise ValueError("too long a text")
+    value = json.loads(text)
+    if _deeper(value, DEEPEST):
+        raise ValueError("nested too deep")
+    if "\\ud" in text.lower():  # only so can it be written
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _deeper(value: Any, most: int) -> bool:
+    """Whether lists and objects lie in one another more often than so many times."""
+    level, depth = [value], 0
+    while (level := [one for one in level if isinstance(one, dict | list)]) and depth <= most:
+        level, depth = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)], depth + 1
+    return depth > most
 
 
 def read_json(path: Path, shape: Any = None) -> Any:
     """The value in a JSON file, checked as :func:`check_like` does; a damaged file is named."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse(read_text(path))
     except (ValueError, RecursionError):  # also what is no UTF-8, has numbers of thousands of digits, or is nested without end
         raise RunError(f"load: {path} must be JSON; got a damaged file.") from None
     except OSError as error:
@@ -46,8 +73,9 @@ def read_json(path: Path, shape: Any = None) -> Any:
     return value
 
 
-def check_like(value: Any, shape: Any, where: str) -> None:
-    """Raise unless a value has a shape: a type, several, a list ``[shape]``, or an object ``{name: shape}`` of which all may be absent.
+def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> None:
+    """Raise unless a value has a shape: a type, several, a list ``[shape]``, or an object ``{name: shape}`` of which all may be absent,
+    or none if it must be ``whole``.
 
     >>> check_like({"rows": [3, "x"]}, {"rows": [int]}, "config.json")
     Traceback (most recent call last):
@@ -66,10 +94,11 @@ def check_like(value: Any, shape: Any, where: str) -> None:
             check_like(part, shape[0], f"{where}: {i}")
     if isinstance(shape, dict):
         for name, inner in shape.items():
-            if value.get(name) is not None:
-                check_like(value[name], inner, f"{where}: {name}")
+            if whole or value.get(name) is not None:
+                check_like(value.get(name), inner, f"{where}: {name}", whole=whole)
 
 
 def _one_of(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether a value is of one of some types; true and false are no numbers."""
-    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+    """Whether a value is of one of some types; true and false are no numbers, nor is what no machine's number holds."""
+    fits = not isinstance(value, int) or abs(value) < LARGEST
+    return isinstance(value, kinds) and fits and (bool in kinds or not isinstance(value, bool))

@@ -121,6 +121,15 @@ class Within:
         return np.asarray(self.outer[self.inner[places]])
 
 
+def stretches(n: int, size: int) -> Iterator[Tensor]:
+    """The numbers from 0 to n - 1, ``size`` at a time and never all of them.
+
+    >>> [part.tolist() for part in stretches(5, 2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    return (torch.arange(start, min(start + size, n)) for start in range(0, n, size))
+
+
 def row_numbers(index: Any, n: int) -> np.ndarray:
     """Numbers from 0 to n - 1, from numbers, which may count from the end, or from a mask.
 

@@ -28,7 +28,7 @@ def of_frame(frame: Any, owner: str) -> Any:
         return frame.to_arrow()
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason, remedy = str(error).splitlines()[0], "Convert such columns to numbers or to words."
         raise invalid(owner, "X", "have columns of one sort of value each", reason, remedy) from None
 

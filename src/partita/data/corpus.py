@@ -10,7 +10,7 @@ import numpy as np
 from partita.core.checks import check_choice, check_count
 from partita.core.errors import DataError
 from partita.data import folder
-from partita.data.files import ENDINGS, headers, read, read_arrays
+from partita.data.files import ENDINGS, check_reachable, headers, read, read_arrays
 from partita.data.mixed import TABLES
 from partita.data.named import Dataset, load
 from partita.data.on_disk import OnDisk
@@ -45,6 +45,8 @@ class Reading:
         check_choice("load", "tokens", self.tokens, TOKENS)
         if self.length is not None:
             check_count("load", "length", self.length)
+        if self.symbols is not None and len(self.symbols) < 2:
+            raise DataError(f"load: symbols must be the characters of a vocabulary; got {self.symbols!r}.")
 
     @property
     def alphabet(self) -> Alphabet | None:
@@ -113,6 +115,7 @@ def holds_sequences(source: str) -> bool:
 
 
 def _path(source: str) -> Path | None:
+    check_reachable(source)
     return Path(source) if Path(source).is_file() or Path(source).suffix else folder.path_of(source)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from partita.core import memory
 from partita.core.errors import DataError, InputError
+from partita.core.files import unreachable
 from partita.data import on_disk
 from partita.data.delimited import holds_sequences, read_delimited, read_words
 from partita.data.labels import Labels
@@ -52,6 +53,7 @@ def read(path: str | Path, array: str | None = None, *, words: bool = False, ask
     With ``words``, columns of a table or a .txt may hold words, and lines of letters are sequences. ``asked`` says what columns of a
     table hold, in place of what their values say (:mod:`partita.data.schema`).
     """
+    check_reachable(path)
     path = Path(path)
     _check_file(path)
     if array is not None and path.suffix.lower() != ".npz":
@@ -113,6 +115,14 @@ def damaged(path: Path) -> DataError:
     return DataError(f"load: {path} must be a whole {path.suffix} file; got one that is cut short or damaged. Copy or download it again.")
 
 
+def check_reachable(name: str | Path) -> None:
+    """Refuse what is no path, and one that the system cannot even look for."""
+    if not isinstance(name, str | Path):
+        raise DataError(f"load: a file must be given by its path; got {type(name).__name__}. For values use partita.data.load.")
+    if why := unreachable(name):
+        raise DataError(f"load: {str(name)!r} must be a path or a name; got one that cannot be looked for ({why}).")
+
+
 def _check_file(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"load: {path} must be a file; got a folder. Name a file in it, or point PARTITA_DATA at it and use its names.")
@@ -130,9 +140,12 @@ def _check_file(path: Path) -> None:
 def _read_npy(path: Path) -> Splits:
     try:
         table: Any = OnDisk.npy(path)  # which also looks whether the file holds what it says
-        if table is not None and path.stat().st_size > on_disk.IN_MEMORY:
-            return Splits(table)
+        if path.stat().st_size > on_disk.IN_MEMORY:
+            table = on_disk.from_columns(path) if table is None else table
+            return Splits(np.lib.format.open_memmap(path, mode="r") if table is None else table)
         return Splits(np.lib.format.open_memmap(path, mode="r"))
+    except DataError:
+        raise
     except UNREADABLE as error:
         raise (_objects(path) if "Python objects" in str(error) else damaged(path)) from error
 
@@ -155,7 +168,10 @@ def _read_npz(path: Path, array: str | None) -> Splits:
 
 def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:
     names = archive.get("columns")
-    return tuple(map(str, names)) if names is not None and x.shape[1:] == names.shape else None
+    if names is None or x.shape[1:] != names.shape:
+        return None
+    "".join(map(str, names)).encode()  # half a character is no part of a name
+    return tuple(map(str, names))
 
 
 def _alphabet(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Labels | None:
@@ -163,6 +179,7 @@ def _alphabet(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Labels | None:
     alphabet = archive.get("alphabet")
     if alphabet is None or alphabet.shape != () or x.dtype.kind not in "iu" or x.size == 0 or x.max() >= len(str(alphabet)):
         return None
+    str(alphabet).encode()
     return {float(code): letter for code, letter in enumerate(str(alphabet))}
 
 

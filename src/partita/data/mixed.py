@@ -68,7 +68,8 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
     names = [one.name for one in series]
     check_names(names, owner)
     wanted, known = [column.name for column in schema.used], {column.name for column in schema.columns}
-    lost, more = [name for name in wanted if name not in names], [name for name in names if name not in known]
+    lost = [name for name in wanted if name not in names]
+    more = [name for name in names if name not in known and not INDEX.fullmatch(name)]  # an index is no column
     if lost or more:
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)

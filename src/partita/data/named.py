@@ -14,7 +14,7 @@ from partita.core.errors import DataError, InputError
 from partita.core.rng import MOST_LISTED, keyed, permutation
 from partita.data import folder
 from partita.data.builtin import BUILTIN, Source
-from partita.data.files import ENDINGS, read
+from partita.data.files import ENDINGS, check_reachable, read
 from partita.data.rows import Binarize, Rows
 from partita.data.schema import Asked, Schema
 from partita.data.tables import Columns
@@ -74,7 +74,7 @@ def load(
     if isinstance(source, Dataset):
         return source if binarize == "auto" else _again(source, binarize)
     if isinstance(source, (str, os.PathLike)):
-        name = os.fspath(source)
+        name = os.fsdecode(source)
         try:
             return _build(name, _find(name, words, asked), binarize, f"load({name!r})", missing)
         except InputError as error:
@@ -108,6 +108,7 @@ def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
 
 def _find(name: str, words: bool = False, asked: Asked | Schema | None = None) -> Source:
     base, array = _parts(name)
+    check_reachable(name)
     if name in BUILTIN and (not asked or isinstance(asked, Schema)):
         return BUILTIN[name].make()
     if Path(base).suffix.lower() in ENDINGS:
@@ -145,7 +146,7 @@ def _build(name: str, source: Source, binarize: Any, owner: str, missing: bool =
     valid, test = (None if x is None else _like(train, x, owner, missing) for x in (splits.valid, splits.test))
     if test is None:
         train, test = hold_out(train)
-    shape = source.shape or (splits.train.shape[1:] if splits.train.ndim > 2 else None)
+    shape = source.shape or (splits.train.shape[1:] if splits.train.ndim > 2 else getattr(splits.train, "form", None))
     return Dataset(name, train, valid, test, train.columns, source.note, shape, source.entropy)
 
 

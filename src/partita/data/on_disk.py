@@ -13,7 +13,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from partita.core.errors import DataError
+
 IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory
+TURNED = 1 << 21  # numbers that are turned from columns to rows together
 CLOSE = 16  # rows apart up to which two are read in one go
 
 
@@ -25,6 +28,7 @@ class OnDisk:
         shape: (N, D).
         dtype: Of the numbers.
         offset: Bytes before the first row.
+        form: Axes of a row that has several, such as the (28, 28) of an image, laid out flat here.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile(suffix=".npy") as file:
@@ -35,19 +39,21 @@ class OnDisk:
 
     ndim = 2
 
-    def __init__(self, file: Path | int, shape: tuple[int, int], dtype: np.dtype, offset: int = 0) -> None:
-        self.shape, self.dtype, self.offset = shape, np.dtype(dtype), offset
+    def __init__(
+        self, file: Path | int, shape: tuple[int, int], dtype: np.dtype, offset: int = 0, form: tuple[int, ...] | None = None
+    ) -> None:
+        self.shape, self.dtype, self.offset, self.form = shape, np.dtype(dtype), offset, form
         self._handle = os.open(file, os.O_RDONLY) if isinstance(file, Path) else os.dup(file)
 
     @classmethod
     def npy(cls, path: Path) -> "OnDisk | None":
-        """The table of an .npy file; None where its rows do not lie one after the other."""
+        """The table of an .npy file; None where its rows do not lie one after the other, or are no rows."""
         with path.open("rb") as file:
             shape, by_columns, dtype = read_header(file, os.path.getsize(path))
             offset = file.tell()
-        if len(shape) != 2 or by_columns or dtype.hasobject:
+        if len(shape) < 2 or by_columns or dtype.hasobject:
             return None
-        return cls(path, (shape[0], shape[1]), dtype, offset)
+        return cls(path, (shape[0], math.prod(shape[1:])), dtype, offset, shape[1:] if len(shape) > 2 else None)
 
     @property
     def size(self) -> int:
@@ -116,6 +122,26 @@ class OnDisk:
             os.close(self._handle)
 
 
+def from_columns(path: Path) -> Any:
+    """The table of an .npy file whose columns lie one after the other, as :func:`gathered` makes it; None of another one."""
+    with path.open("rb") as file:
+        shape, by_columns, dtype = read_header(file, os.path.getsize(path))
+        if len(shape) != 2 or not by_columns or dtype.hasobject or not shape[1]:  # rows of nothing can be as many as a header likes
+            return None
+        return gathered(_by_rows(file, (shape[0], shape[1]), dtype, file.tell()), (shape[0], shape[1]), dtype)
+
+
+def _by_rows(file: BinaryIO, shape: tuple[int, int], dtype: np.dtype, offset: int) -> Iterator[np.ndarray]:
+    n, width = shape
+    step = max(1, TURNED // max(1, width))
+    for start in range(0, n, step):
+        part = np.empty((min(step, n - start), width), dtype)
+        for j in range(width):
+            file.seek(offset + (j * n + start) * dtype.itemsize)
+            part[:, j] = np.fromfile(file, dtype, len(part))
+        yield part
+
+
 def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -> Any:
     """Pieces of a table one below the other: an array up to ``IN_MEMORY`` bytes, else an :class:`OnDisk` in a temporary file.
 
@@ -125,11 +151,21 @@ def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -
     dtype = np.dtype(dtype)
     if shape[0] * shape[1] * dtype.itemsize <= IN_MEMORY:
         return np.concatenate([np.empty((0, shape[1]), dtype), *(piece.astype(dtype, copy=False) for piece in pieces)])
-    with tempfile.TemporaryFile() as file:  # its space is freed with the last that reads it
+    with tempfile.TemporaryFile(buffering=0) as file:  # its space is freed with the last that reads it
         for piece in pieces:
-            file.write(piece.astype(dtype, copy=False).tobytes())
-        file.flush()
+            _write(file, piece.astype(dtype, copy=False))
         return OnDisk(file.fileno(), shape, dtype)
+
+
+def _write(file: Any, piece: np.ndarray) -> None:
+    left = memoryview(piece.tobytes())
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        remedy = "Set TMPDIR to a folder that has some."
+        where = f"a table that is larger than memory must find room in {tempfile.gettempdir()}"
+        raise DataError(f"load: {where}; got none ({error.strerror}). {remedy}") from None
 
 
 def read_header(file: BinaryIO | Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
@@ -140,7 +176,7 @@ def read_header(file: BinaryIO | Any, size: int) -> tuple[tuple[int, ...], bool,
         shape, by_columns, dtype = header(file)
     except (RecursionError, MemoryError, OverflowError, TypeError, SyntaxError, TokenError) as error:  # of a header that is no header
         raise ValueError("the header is damaged") from error
-    claimed = -1 if any(type(length) is not int or length < 0 for length in shape) else math.prod(shape) * dtype.itemsize
+    claimed = -1 if any(type(length) is not int or length < 0 for length in shape) else math.prod(shape) * max(1, dtype.itemsize)
     if not dtype.hasobject and (claimed < 0 or size < file.tell() + claimed):
         raise ValueError("the file is shorter than its header says")
     return shape, by_columns, dtype

@@ -184,6 +184,10 @@ class Rows:
         """Whether no value is missing."""
         return not any(np.isnan(part).any() for part in self.parts())
 
+    def numbers_per_row(self) -> float:
+        """How many values of a row are there, on average: what bits per dimension are counted by."""
+        return sum(int((~np.isnan(part)).sum()) for part in self.parts()) / len(self)
+
     def _average(self, of: Callable[[np.ndarray], np.ndarray]) -> Tensor:
         """Weighted column means of a function of the values that are there."""
         total, mass = np.zeros(self.width), np.zeros(self.width)

@@ -4,6 +4,7 @@ A kind says how a column is read, and so what its share of a score is: a density
 (0 and 1), ``count`` (0, 1, 2, ...) and ``category`` (a word, or a number that stands for one). Columns to ``ignore`` are left out.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,9 @@ from partita.core.foreign import check_like
 from partita.data.labels import Labels, labels_from_json
 
 KINDS = ("real", "binary", "count", "category", "ignore")
-SHAPE = {"name": str, "kind": str, "dtype": str, "levels": [float], "labels": dict, "missing": int}  # of a column in a config
+SHAPE = {  # of a column in a config
+    "name": str, "kind": str, "dtype": str, "levels": [float], "labels": dict, "missing": int, "asked": bool,
+}  # fmt: skip
 MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
 ROWS_A_LEVEL = 10  # rows for each word where there are more of them; free text has fewer
 EXACT = 2.0**53  # whole numbers from here on are not all float64
@@ -61,6 +64,7 @@ class Column:
         levels: Of a category: the numbers of its values, rising.
         labels: What those numbers mean, where they stand for words.
         missing: How many values were missing where the schema was inferred.
+        asked: Whether the kind was asked for, not inferred.
     """
 
     name: str
@@ -69,13 +73,14 @@ class Column:
     levels: tuple[float, ...] = ()
     labels: Labels = field(default_factory=dict)
     missing: int = 0
+    asked: bool = False
 
     def words(self, values: Iterable[float]) -> list[Any]:
         """Values as they are written: words, truth values, whole numbers, else floats; None where missing."""
         if self.labels:
             return [None if value != value else self.labels.get(value, f"{value:g}") for value in values]
         make = bool if self.dtype == "bool" else round if "int" in self.dtype else float
-        return [None if value != value else make(value) for value in values]
+        return [None if value != value else make(value) if abs(value) < math.inf else value for value in values]
 
     def in_words(self) -> str:
         """The levels of a category, for people."""
@@ -84,15 +89,17 @@ class Column:
 
     def as_json(self) -> dict[str, Any]:
         levels = {"levels": list(self.levels), "labels": {f"{number:.0f}": word for number, word in self.labels.items()}}
-        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "missing": self.missing, **(levels if self.levels else {})}
+        more = {**(levels if self.levels else {}), **({"asked": True} if self.asked else {})}
+        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "missing": self.missing, **more}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Column":
         check_like(value, SHAPE, "config.json: schema")
-        if not {"name", "kind", "dtype"} <= value.keys() or value["kind"] not in KINDS:
-            raise RunError("load: config.json: schema must say name, kind and dtype of every column; it does not. Restore the file.")
-        labels = labels_from_json(value.get("labels") or {})
-        return cls(value["name"], value["kind"], value["dtype"], tuple(value.get("levels") or ()), labels, value.get("missing") or 0)
+        check_like(value, {"name": str, "kind": str, "dtype": str}, "config.json: schema", whole=True)
+        if value["kind"] not in KINDS:
+            raise RunError(f"load: config.json: schema: kind must be one of {', '.join(KINDS)}; got {value['kind']!r}. Restore the file.")
+        levels, labels = tuple(value.get("levels") or ()), labels_from_json(value.get("labels") or {})
+        return cls(value["name"], value["kind"], value["dtype"], levels, labels, value.get("missing") or 0, bool(value.get("asked")))
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,11 @@ class Schema:
     def mixed(self) -> bool:
         """Whether columns are of different kinds."""
         return len({column.kind for column in self.used}) > 1
+
+    @property
+    def by_column(self) -> bool:
+        """Whether each column is read as its kind says: where kinds differ, and where one was asked for; else by what all hold together."""
+        return self.mixed or any(column.asked for column in self.used)
 
     @property
     def labels(self) -> Labels:
@@ -197,7 +209,8 @@ def column_of(series: Series, asked: str | None, owner: str) -> Column:
     kind = asked or kind_of(series, there)
     _check_kind(series, there, kind, owner)
     levels = tuple(np.unique(there).tolist()) if kind == "category" else ()
-    return Column(series.name, kind, series.dtype, levels, series.labels if kind == "category" else {}, series.counts()[1])
+    return Column(series.name, kind, series.dtype, levels, series.labels if kind == "category" else {}, series.counts()[1],
+                  asked is not None)  # fmt: skip
 
 
 def kind_of(series: Series, there: np.ndarray) -> str:
@@ -225,7 +238,8 @@ def _check_readable(series: Series, there: np.ndarray, asked: str | None, owner:
         raise DataError(f"{owner}: column {name!r} must hold numbers or a few categories; got {got}. {remedy}")
     huge = np.isfinite(there).all() and (np.abs(there) >= EXACT).any() and (there == np.round(there)).all()
     if huge and not series.labels and asked is None:
-        got = f"{there[np.abs(there).argmax()]:.0f}, whose last digits would be lost"
+        largest = float(there[np.abs(there).argmax()])
+        got = f"{f'{largest:.0f}' if abs(largest) < 1e21 else f'{largest:g}'}, whose last digits would be lost"
         remedy = f"Read it as a real number with --column {name!r}=real,"
         raise DataError(f"{owner}: whole numbers of column {name!r} must lie below 2^53; got {got}. {remedy} {leave}")
 

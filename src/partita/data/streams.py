@@ -106,6 +106,10 @@ class Sequences:
         """Steps in all rows."""
         return int(self.lengths.sum())
 
+    def numbers_per_row(self) -> float:
+        """How many numbers a row has, on average: what bits per dimension are counted by."""
+        return self.steps * self.size / len(self)
+
     def __len__(self) -> int:
         return len(self.starts)
 

@@ -128,7 +128,7 @@ def _as_numbers(values: np.ndarray) -> np.ndarray | None:
         return None
     try:
         return np.array([np.nan if value is None else value for value in values], dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -52,6 +52,8 @@ class Alphabet:
         index = np.asarray(tokens).astype(np.int64)
         if self.symbols is None:
             return index.astype(np.uint8).tobytes().decode("utf-8", "replace")
+        if index.max(initial=0) >= self.size:
+            raise invalid("decode", "tokens", f"be of the vocabulary, which has {self.size} characters", int(index.max()))
         return "".join(self.symbols[i] for i in index)
 
     def as_json(self) -> dict[str, Any]:

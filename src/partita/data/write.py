@@ -121,11 +121,15 @@ def _has_nan(held: Any) -> bool:
 
 
 def _array(column: Column, values: np.ndarray) -> Any:
-    pa, words = arrow(), column.words(values.tolist())
-    if column.dtype == "category":
-        levels = column.words(column.levels)
-        return pa.DictionaryArray.from_arrays(pa.array([levels.index(word) for word in words], type=pa.int32()), pa.array(levels))
-    return pa.array(words, type=pa.bool_() if column.dtype == "bool" else pa.type_for_alias(column.dtype))
+    pa, words, levels = arrow(), column.words(values.tolist()), column.words(column.levels)
+    try:
+        if column.dtype == "category":
+            places = [None if word is None else levels.index(word) for word in words]
+            return pa.DictionaryArray.from_arrays(pa.array(places, type=pa.int32()), pa.array(levels))
+        return pa.array(words, type=pa.bool_() if column.dtype == "bool" else pa.type_for_alias(column.dtype))
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        reason = str(error).splitlines()[0]
+        raise invalid("write", f"column {column.name!r}", f"hold values of its type, {column.dtype}", reason) from None
 
 
 def _write_array(stream: Any, x: np.ndarray, parts: Iterator[np.ndarray]) -> None:

@@ -66,15 +66,25 @@ def estimate_f_divergence(
     chosen = f_named(f, "estimate_f_divergence")
     half = check_count("estimate_f_divergence", "draws", draws, 4) // 2
     check_level("estimate_f_divergence", level)
-    parts = [_terms(chosen, p, q, rng.draw(side, generator, (half,))) for side in (p, q)]
+    x, y = (rng.draw(side, generator, (half,)) for side in (p, q))
+    parts = [_terms(chosen, p, q, rows) for rows in (x, y)]
     value = float(sum(part.mean() for part in parts)) / 2
     if not math.isfinite(value):
-        return Quantity(value, unit=chosen.unit, method="draws outside the other's support")
+        beyond_q, beyond_p = (bool(torch.isinf(log_prob_anywhere(side, rows)).any()) for side, rows in ((q, x), (p, y)))
+        proved = (beyond_q and math.isinf(chosen.slope_at_infinity)) or (beyond_p and math.isinf(chosen.at_zero))
+        return _without_end(value, chosen.unit, proved)
     se = math.sqrt(sum(float(part.var()) / half for part in parts)) / 2
     verdict, khat = tail_verdict(torch.cat(parts))
     wide, method = half_width(se, level), f"{2 * half} draws of both"
     details = {"se": se, "khat": khat}
     return Quantity(value, value - wide, value + wide, level, "estimate", chosen.unit, method, verdict=verdict, details=details)
+
+
+def _without_end(value: float, unit: str, proved: bool) -> Quantity:
+    """Infinite for sure where a draw of one lies outside the other and that has no end of a price; else beyond float64, no more."""
+    if proved:
+        return Quantity(value, unit=unit, method="draws outside the other's support")
+    return Quantity(value, kind="estimate", unit=unit, method="ratios beyond float64", verdict="do not publish")
 
 
 def gaussian_power_integral(alpha: float, p: Distribution, q: Distribution) -> float:
@@ -107,7 +117,7 @@ def _summed(f: FDivergence, p: Distribution, q: Distribution) -> Quantity:
 def _mass(side: Distribution, states: Tensor) -> Tensor:
     """log masses in float64; nothing where a state lies outside, or has no chance (torch rounds chances of zero up)."""
     if isinstance(side, Bernoulli):
-        return torch.where(states == 1, side.probs, 1 - side.probs).double().log()
+        return torch.where(states == 1, side.probs, torch.where(states == 0, 1 - side.probs, 0.0)).double().log()
     if isinstance(side, Categorical):
         return torch.nn.functional.pad(side.probs.double(), (0, max(0, len(states) - side.probs.shape[-1])))[states.long()].log()
     return log_prob_anywhere(side, states)

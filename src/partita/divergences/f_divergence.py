@@ -37,7 +37,7 @@ class FDivergence:
         name: For messages and settings.
         f: f(e^v), as a function of v.
         critic: T = f'(e^v), as a function of v.
-        conjugate: f*(u).
+        conjugate: f*(u), infinite past the steepest slope of f.
         conjugate_critic: f*(T(v)), as a function of v, without the rounding of the detour through u.
         at_zero: f(0), what mass of q outside p's support counts.
         slope_at_infinity: lim f(t)/t, what mass of p outside q's support counts.
@@ -62,19 +62,24 @@ class FDivergence:
         return "nats" if self.name in IN_NATS else self.name.replace("total-variation", "total variation")
 
 
+def ending_at(steepest: float, conjugate: Elementwise) -> Elementwise:
+    """A conjugate that is infinite past the steepest slope of f: there u t outgrows f(t), and a critic bounds nothing."""
+    return lambda u: torch.where(u <= steepest, conjugate(u.clamp_max(steepest)), math.inf)
+
+
 KL = FDivergence("kl", lambda v: v.exp() * v, lambda v: 1 + v, lambda u: (u - 1).exp(), torch.exp, 0.0, math.inf)
 REVERSE_KL = FDivergence(
-    "reverse-kl", lambda v: -v, lambda v: -(-v).exp(), lambda u: -1 - (-u).log(), lambda v: v - 1, math.inf, 0.0
+    "reverse-kl", lambda v: -v, lambda v: -(-v).exp(), ending_at(0.0, lambda u: -1 - (-u).log()), lambda v: v - 1, math.inf, 0.0
 )  # fmt: skip
 TOTAL_VARIATION = FDivergence(
     "total-variation", lambda v: 0.5 * torch.expm1(v).abs(), lambda v: 0.5 * torch.tanh(v),
-    lambda u: u, lambda v: 0.5 * torch.tanh(v), 0.5, 0.5
+    ending_at(0.5, lambda u: u.clamp_min(-0.5)), lambda v: 0.5 * torch.tanh(v), 0.5, 0.5
 )
 JENSEN_SHANNON = FDivergence(
     "jensen-shannon",
     lambda v: 0.5 * (LOG2 - functional.softplus(v) + v.exp() * (LOG2 - functional.softplus(-v))),
     lambda v: 0.5 * (LOG2 - functional.softplus(-v)),
-    lambda u: -0.5 * (2 - (2 * u).exp()).log(),
+    ending_at(0.5 * LOG2, lambda u: -0.5 * (2 - (2 * u).exp()).clamp_min(0).log()),
     lambda v: 0.5 * (functional.softplus(v) - LOG2),
     0.5 * LOG2,
     0.5 * LOG2,
@@ -83,7 +88,7 @@ HELLINGER = FDivergence(
     "hellinger",
     lambda v: 0.5 * torch.expm1(v / 2).square(),
     lambda v: -0.5 * torch.expm1(-v / 2),
-    lambda u: u / (1 - 2 * u),
+    ending_at(0.5, lambda u: u / (1 - 2 * u)),
     lambda v: 0.5 * torch.expm1(v / 2),
     0.5,
     0.5,
@@ -107,7 +112,7 @@ def alpha_divergence(alpha: float) -> FDivergence:
         f"alpha-{a:g}",
         lambda v: (torch.expm1(a * v) - a * torch.expm1(v)) / (a * (a - 1)),
         lambda v: torch.expm1((a - 1) * v) / (a - 1),
-        lambda u: ((1 + (a - 1) * u).clamp_min(0) ** (a / (a - 1)) - 1) / a,
+        ending_at(1 / (1 - a) if a < 1 else math.inf, lambda u: ((1 + (a - 1) * u).clamp_min(0) ** (a / (a - 1)) - 1) / a),
         lambda v: torch.expm1(a * v) / a,
         1 / a if a > 0 else math.inf,
         1 / (1 - a) if a < 1 else math.inf,

@@ -57,7 +57,7 @@ def kl(p: Distribution, q: Distribution, *, draws: int = 10_000, level: float = 
     check_single("kl", p, q)
     try:
         return Quantity(float(kl_divergence(p, q)), method="closed form")
-    except NotImplementedError:
+    except (NotImplementedError, RuntimeError):  # none, or not for numbers of states that differ
         return estimate_kl(p, q, draws=draws, level=level, generator=generator)
 
 
@@ -76,8 +76,12 @@ def estimate_kl(p: Distribution, q: Distribution, *, draws: int = 10_000, level:
 def log_prob_anywhere(side: Distribution, x: Tensor) -> Tensor:
     """log p(x) in float64, minus infinity outside the support, where torch would refuse."""
     inside: Any = side.support.check(x)  # type: ignore[union-attr]
+    if bool(inside.all()):
+        return side.log_prob(x).double()
+    if not bool(inside.any()):
+        return torch.full(inside.shape, -math.inf, dtype=torch.float64, device=x.device)
     rows = inside.view(*inside.shape, *[1] * len(side.event_shape))
-    return torch.where(inside, side.log_prob(torch.where(rows, x, side.mean.to(x))).double(), -math.inf)
+    return torch.where(inside, side.log_prob(torch.where(rows, x, x[inside][0])).double(), -math.inf)  # any row inside stands in
 
 
 def check_single(owner: str, p: Distribution, q: Distribution) -> None:

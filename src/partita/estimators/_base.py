@@ -49,7 +49,8 @@ class EnergyDensity(Density):
         return self.encoding_.decode(draw_rows(self.model_, n_samples, burn_in, generator).double().numpy())
 
     def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> np.ndarray:
-        """X with its NaN filled by clamped sampling: observed values are held, missing ones drawn given them.
+        """X with its NaN filled: observed values are held, missing ones drawn given them, by clamped sampling; exactly where they have few
+        states.
 
         ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, binary columns), ``"draw"`` (one draw), or
         ``"auto"``: the mean for real columns, the mode for binary ones.

@@ -1,10 +1,13 @@
-r"""Clamped Gibbs sampling: observed coordinates are held, missing ones drawn from p(missing | observed).
+r"""Observed coordinates are held, missing ones drawn from p(missing | observed): by clamped Gibbs sampling,
 
 .. math:: x_M \sim p(x_M \mid h),\; h \sim p(h \mid x_M, x_O) \qquad\text{or}\qquad p(x_i \mid x_{\setminus i}), \; i \in M
 
-Letters: N rows, R chains per row, D columns.
+or exactly where what is missing from a row has few states, whatever holds them together: there chains may not mix.
+
+Letters: N rows, R chains per row, D columns, m missing values of a row, K values of each, S = K^m states of them.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ CHAINS = 8  # per row, where they are averaged; one draw takes one
 BURN_IN = 100
 KEPT = 100
 CELLS = 1 << 22  # rows x chains x columns at once
+FEW_STATES = 1 << 10  # of what is missing from a row, up to which they are summed
 
 
 def impute_encoded(
@@ -69,14 +73,43 @@ def fill(model: EnergyModel, z: Tensor, how: str = "auto", *, generator: torch.G
     model, discrete = in_double(model), model.support.discrete
     how = ("mode" if discrete else "mean") if how == "auto" else how
     values = model.support.values().to(torch.float64) if discrete else torch.ones(1, dtype=torch.float64)
-    chains = 1 if how == "draw" else CHAINS
-    rows = max(1, CELLS // (chains * z.shape[1] * len(values)))
-    parts = [gradient_posterior(model, part, how == "draw", chains, generator) if by_gradient else
-             _posterior(model, part, how == "draw", chains, generator) for part in z.double().split(rows)]  # fmt: skip
-    filled = torch.cat(parts)
+    posterior = gradient_posterior if by_gradient else _posterior
+    filled = _by_states(model, z.double(), how == "draw", posterior, generator)
     if how != "draw":
         filled = values[filled.argmax(-1)] if how == "mode" else filled @ values
     return torch.where(z.isnan(), filled, z.double())
+
+
+def _by_states(model: EnergyModel, z: Tensor, one_draw: bool, posterior: Any, generator: torch.Generator) -> Tensor:
+    """What :func:`_posterior` gives of all rows: exactly where the missing values of a row have few states, by chains for the others."""
+    K, count = len(model.support.values()) if model.support.discrete else 0, z.isnan().sum(1)
+    most = int(math.log(FEW_STATES, K) + 1e-9) if K > 1 else -1  # missing values whose states are few
+    parts = [(rows, _summed(model, z[rows], one_draw, generator)) for m in range(most + 1) if (rows := count == m).any()]
+    if (many := count > most).any():
+        chains = 1 if one_draw else CHAINS
+        step = max(1, CELLS // (chains * z.shape[1] * max(1, K)))
+        parts.append((many, torch.cat([posterior(model, part, one_draw, chains, generator) for part in z[many].split(step)])))
+    filled = z.new_empty(len(z), *parts[0][1].shape[1:])
+    for rows, part in parts:
+        filled[rows] = part
+    return filled
+
+
+def _summed(model: EnergyModel, z: Tensor, one_draw: bool, generator: torch.Generator) -> Tensor:
+    """As :func:`_posterior`, from the energies of all states of what is missing, as many values from every row."""
+    values, m = model.support.values().to(z), int(z[0].isnan().sum())
+    states = torch.cartesian_prod(*[values] * m).view(-1, m) if m else z.new_empty(1, 0)
+    places, found = z.isnan().nonzero()[:, 1].view(len(z), 1, m), []
+    for part, place in zip(*(rows.split(max(1, CELLS // (len(states) * z.shape[1]))) for rows in (z, places)), strict=True):
+        x = part.nan_to_num()[:, None].repeat(1, len(states), 1)
+        x.scatter_(2, place.expand(-1, len(states), -1), states.expand(len(part), -1, -1))
+        p = torch.softmax(-model(x), 1)
+        if one_draw:
+            u = rng.uniform((len(part), 1), p, generator)
+            found.append(x[torch.arange(len(part)), (u > p.cumsum(1)[:, :-1]).sum(1)])
+        else:
+            found.append(torch.stack([(p[..., None] * (x == value)).sum(1) for value in values], -1))
+    return torch.cat(found)
 
 
 def _posterior(model: EnergyModel, z: Tensor, one_draw: bool, chains: int, generator: torch.Generator) -> Tensor:

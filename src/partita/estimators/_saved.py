@@ -46,7 +46,7 @@ def save(estimator: Any, folder: Path) -> Path:
              "key": getattr(estimator, "_key", None), "columns": None if names is None else list(names)}  # fmt: skip
     encoding = {"encoding": estimator.encoding_.as_json()} if hasattr(estimator, "encoding_") else {}
     schema = getattr(estimator, "schema_", None)
-    about |= {} if schema is None else {"schema": schema.as_json()}
+    about |= {} if schema is None else {"schema": schema.as_json(), "polars": estimator._polars}
     config = {**run.config, **encoding, "estimator": about}
     check_new(folder)
     prepare_folder(folder, config)
@@ -83,7 +83,7 @@ def _restored(estimator: Any, about: dict[str, Any], path: Path) -> Any:
             raise RunError(f"load: config.json must say how {about['name']} encodes its columns; it does not. Restore the file.")
         estimator._restore(checkpoint.load(path / "checkpoints" / "model.safetensors").get("kept") or {})
         if about.get("schema") is not None:
-            estimator.schema_ = Schema.from_json(about["schema"])
+            estimator.schema_, estimator._polars = Schema.from_json(about["schema"]), about.get("polars") is True
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PartitaError):
             raise
@@ -95,7 +95,7 @@ def _restored(estimator: Any, about: dict[str, Any], path: Path) -> Any:
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that are numbers, words, None, or lists of them; others, such as a generator, fall back to their default."""
+    """The parameters that are numbers, words, None, or lists or dicts of them; others, such as a generator, fall back to their default."""
     given = {name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value for name, value in parameters.items()}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if _is_plain(value)}
 
@@ -103,4 +103,6 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
     return value is None or isinstance(value, str | bool | int | float)

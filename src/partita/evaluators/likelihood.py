@@ -5,7 +5,6 @@ r"""The log-likelihood of rows, and the one function that picks how to compute i
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from partita.core import capability, memory, processes
 from partita.core.annealed import in_double
-from partita.core.checks import check_role, check_rows
+from partita.core.checks import check_generator, check_role, check_rows
 from partita.core.errors import Diverged
 from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator
 from partita.core.quantity import Quantity, pooled
@@ -78,11 +77,15 @@ def evaluate(
             a sandwich of annealings. An evaluator of log Z, or a log Z computed before, serves too.
         fabric: A launched ``lightning_fabric.Fabric`` whose processes, all of them here with the same arguments, share out the chains.
     """
+    check_generator("evaluate", generator)
+    if fabric is not None:
+        with processes.together(fabric):
+            return evaluate(model, x, evaluator=evaluator, generator=generator)
     missing = bool({"missing", "ends"} & model.offers)
     if not isinstance(x, Tensor):
         rows = as_rows(x, owner="evaluate", missing=missing)
         if isinstance(rows, Rows) and len(rows) * rows.width > CELLS_AT_ONCE:
-            again = partial(evaluate, model, fabric=fabric, generator=generator)
+            again = partial(evaluate, model, generator=generator)
             return in_parts(model, rows, evaluator, lambda part, known: again(part, evaluator=known), generator=generator)
         x = rows.tensor(generator)
     check_rows("evaluate", "x", x)
@@ -92,8 +95,7 @@ def evaluate(
     role = "partition" if isinstance(model, EnergyModel) else "likelihood"
     chosen: Any = capability.default(role, model) if evaluator is None else evaluator
     likelihood: LikelihoodEvaluator = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
-    with nullcontext() if fabric is None else processes.together(fabric):
-        return likelihood(model, x, generator=generator)
+    return likelihood(model, x, generator=generator)
 
 
 def in_parts(model: Model, rows: Rows, evaluator: Any, score: Callable[[Tensor, Any], Quantity], *, generator: torch.Generator) -> Quantity:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from partita.core.checks import check_count
 from partita.core.errors import Unsupported
 from partita.nets.mlp import MLP
-from partita.nets.spectral import CONVOLUTIONS, input_shapes
+from partita.nets.spectral import CONVOLUTIONS, input_shapes, still
 
 SILU_SLOPE = 1.0998395  # the largest derivatives, rounded up
 GELU_SLOPE = 1.1289043
@@ -117,6 +117,8 @@ SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
 def lipschitz_bound(net: nn.Module, shape: tuple[int, ...] | None = None) -> float:
     """An upper bound on |f(x) - f(y)| / |x - y| over all x and y, for a chain of linear layers, convolutions and activations.
 
+    It looks and moves nothing: singular vectors that bounded layers keep stay as they are.
+
     Arguments:
         net: ``nn.Sequential``, :class:`partita.nets.MLP`, or one layer; what it cannot bound it refuses by name.
         shape: Of one input, needed where there are convolutions.
@@ -128,7 +130,8 @@ def lipschitz_bound(net: nn.Module, shape: tuple[int, ...] | None = None) -> flo
     """
     chain = list(_chain(net))
     shapes = input_shapes(net, shape) if any(isinstance(layer, CONVOLUTIONS) for layer in chain) else {}
-    return math.prod(_layer_bound(layer, shapes) for layer in chain)
+    with still(net):
+        return math.prod(_layer_bound(layer, shapes) for layer in chain)
 
 
 def _chain(net: nn.Module) -> list[nn.Module]:

@@ -11,7 +11,8 @@ Letters: A a linear map, v its first right singular vector, c the bound.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -66,10 +67,16 @@ def power_iteration(apply: Map, adjoint: Map, v: Tensor, *, tolerance: float = 1
     return Norm(sigma, v, residual, count)
 
 
-def spectral_norm(layer: nn.Module, shape: tuple[int, ...] | None = None, *, tolerance: float = 1e-6, generator: torch.Generator) -> Norm:
-    """Power iteration on a linear or convolutional layer; ``shape`` is that of one input, ``(channels, *size)``, of a convolution."""
+def spectral_norm(
+    layer: nn.Module, shape: tuple[int, ...] | None = None, *, tolerance: float = 1e-6, iterations: int = 20_000, generator: torch.Generator
+) -> Norm:
+    """Power iteration on a linear or convolutional layer; ``shape`` is that of one input, ``(channels, *size)``, of a convolution.
+
+    Singular values that are nearly equal take many iterations; ``residual`` says whether these sufficed.
+    """
     apply, adjoint, start = linear_map(layer, layer.weight, shape)  # type: ignore[arg-type]
-    return power_iteration(apply, adjoint, rng.normal(start, layer.weight, generator), tolerance=tolerance)  # type: ignore[arg-type]
+    v = rng.normal(start, layer.weight, generator)  # type: ignore[arg-type]
+    return power_iteration(apply, adjoint, v, tolerance=tolerance, iterations=iterations)
 
 
 def linear_map(layer: nn.Module, weight: Tensor, shape: tuple[int, ...] | None) -> tuple[Map, Map, tuple[int, ...]]:
@@ -141,6 +148,18 @@ def bound_spectral_norms(
     return net
 
 
+@contextmanager
+def still(net: nn.Module) -> Iterator[None]:
+    """A look at a network in evaluation mode: what its layers keep from call to call, singular vectors among it, stays as it is."""
+    learning = [module for module in net.modules() if module.training]
+    net.eval()
+    try:
+        yield
+    finally:
+        for module in learning:
+            module.training = True
+
+
 @torch.no_grad()
 def input_shapes(net: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Module, tuple[int, ...]]:
     """What shape each convolution's input has, seen by sending zeros of ``shape`` through the network; one that acts at two is refused."""
@@ -158,7 +177,8 @@ def input_shapes(net: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Modul
     hooks = [layer.register_forward_pre_hook(see) for layer in layers]
     like = next(net.parameters())
     try:
-        net(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
+        with still(net):
+            net(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
     finally:
         for hook in hooks:
             hook.remove()

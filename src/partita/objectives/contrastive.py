@@ -25,6 +25,7 @@ from torch.nn import functional
 from partita.core import capability
 from partita.core.checks import check_count, check_real, check_role
 from partita.core.errors import PartitaWarning, invalid
+from partita.core.orders import stretches
 from partita.core.protocols import Batch, Data
 from partita.objectives.augmentations import VectorMoves
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
@@ -168,8 +169,7 @@ def keys(model: Any, slow: dict[str, Tensor], x: Tensor) -> Tensor:
 @torch.no_grad()
 def embed(model: Any, data: Data, slow: dict[str, Tensor] | None = None, *, generator: torch.Generator) -> Tensor:
     """Embeddings of all rows, (N, E), some at a time; by the slow copy if it is given."""
-    chunks = torch.arange(len(data)).split(ROWS_AT_ONCE)
-    rows = (data.batch(index, generator=generator).x.to(model.device_like) for index in chunks)
+    rows = (data.batch(index, generator=generator).x.to(model.device_like) for index in stretches(len(data), ROWS_AT_ONCE))
     return torch.cat([model(x) if slow is None else keys(model, slow, x) for x in rows])
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import EXACT_BITS, require, smallest_bits
 from partita.core.enumeration import log_partition
+from partita.core.orders import stretches
 from partita.core.protocols import Batch, Data, EnergyModel, Model
 from partita.core.quadrature import Box, log_integral
 from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
@@ -67,10 +68,12 @@ class ExactLikelihood(GradientObjective):
 
 def grid_around(data: Data, like: Tensor, generator: torch.Generator) -> Grid:
     """A grid over the range of the data and some deviations beyond, as fine as their deviation asks for."""
-    parts = [data.batch(index, generator=generator).x.to(like) for index in torch.arange(len(data)).split(ROWS_AT_ONCE)]
-    extremes = torch.stack([torch.stack([part.amin(0), part.amax(0)]) for part in parts]).flatten(0, 1)
+    low, high = like.new_full((data.width,), torch.inf), like.new_full((data.width,), -torch.inf)
+    for index in stretches(len(data), ROWS_AT_ONCE):
+        x = data.batch(index, generator=generator).x.to(like)
+        low, high = torch.minimum(low, x.amin(0)), torch.maximum(high, x.amax(0))
     deviation = data.variance().sqrt().to(like)
-    box = Box(extremes.amin(0) - MARGIN * deviation, extremes.amax(0) + MARGIN * deviation)
+    box = Box(low - MARGIN * deviation, high + MARGIN * deviation)
     n = int(((box.high - box.low) / (SPACING * deviation)).max())
     return Grid(box, max(FEWEST[data.width], min(MOST[data.width], n)))
 

@@ -9,7 +9,7 @@ Letters: N data, theta parameters.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -76,6 +76,10 @@ class MAP(GradientObjective):
         """A log prior density has no natural size."""
         return False
 
+    def shared(self, processes: int) -> "MAP":
+        """As the likelihood is; the prior is everybody's."""
+        return replace(self, likelihood=self.likelihood.shared(processes)) if hasattr(self.likelihood, "shared") else self
+
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Posterior:
         if isinstance(self.likelihood, ExactLikelihood):
             capability.require("MAP", model)
@@ -87,7 +91,8 @@ class MAP(GradientObjective):
     ) -> tuple[dict[str, Tensor], Posterior, dict[str, Tensor]]:
         losses, inner, info = self.likelihood.losses(model, batch, state.inner, generator=generator)
         log_prior = log_density(unwrapped(model), self.prior)
-        losses = {**losses, "model": losses["model"] - log_prior / state.rows}
+        if "model" in losses:  # whose turn it may not be
+            losses = {**losses, "model": losses["model"] - log_prior / state.rows}
         return losses, state._replace(inner=inner), {**info, "log_prior": log_prior.detach()}
 
     def precondition(self, model: Any, state: Posterior) -> None:

@@ -1,7 +1,6 @@
 """The page about a comparison: who stands where and how surely, who failed and why, and every run in short."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,57 +8,17 @@ from typing import Any
 import numpy as np
 
 from partita.report import plots
-from partita.report.blocks import Beside, Block, Figure, Folded, Link, Section, Table, Text, anchor
+from partita.report.blocks import Beside, Block, Figure, Folded, Link, Section, Table, Text
 from partita.report.page import write
 from partita.report.run import Maker, blocks_of, sections
 from partita.report.sections import about, parts
 from partita.report.sections.curves import visible
 from partita.report.sections.samples import correlations, data_picture, draws_picture, pictured
+from partita.report.standings import Standing, apart, ends, leaderboard, meaning
 from partita.report.subject import DRAWS, Subject
 
 COMMON: dict[str, Maker] = {"Data": about.data_card, "Make it again": about.origin}  # the same for all
 IN_SHORT: dict[str, Maker] = {"What the model is made of": parts.parts}
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A line of a saved leaderboard, with its run where it can be opened.
-
-    Arguments:
-        line: As saved: name, log_likelihood (a Quantity as JSON, or null), seconds, problem; where they are known also run, parameters,
-            bits_per_dimension, difference (to the best, a Quantity as JSON) and tied (with the best).
-        subject: None where there is no run.
-        page: The run's own page, relative to this one, where there is one.
-    """
-
-    line: Mapping[str, Any]
-    subject: Subject | None = None
-    page: str = ""
-
-    @property
-    def name(self) -> str:
-        return str(self.line["name"])
-
-    @property
-    def score(self) -> Mapping[str, Any] | None:
-        """None where there is no likelihood to compare."""
-        score = self.line.get("log_likelihood")
-        return score if score is not None and score.get("kind") != "none" and score.get("value") is not None else None
-
-    @property
-    def distance(self) -> Mapping[str, Any] | None:
-        """The two-sample statistic of what has no likelihood."""
-        score = self.line.get("log_likelihood")
-        return score if score is not None and score.get("kind") == "none" else None
-
-    @property
-    def order(self) -> tuple[int, float]:
-        """Numbers to trust first, best first; then those not to be published, then what has none."""
-        return (2, 0.0) if self.score is None else (int(self.score.get("verdict") == "do not publish"), -self.score["value"])
-
-    @property
-    def anchor(self) -> str:
-        return anchor(self.name)
 
 
 def write_comparison(board: Mapping[str, Any], standings: Sequence[Standing], path: Path) -> Path:
@@ -67,9 +26,10 @@ def write_comparison(board: Mapping[str, Any], standings: Sequence[Standing], pa
     ranked = sorted(standings, key=lambda s: s.order)
     scored = [s for s in ranked if s.score]
     shared = [
-        Section("Leaderboard", list(_leaderboard(ranked, board))),
+        Section("Leaderboard", list(leaderboard(ranked, board))),
+        Section("What the numbers mean", list(meaning(scored))),
         Section("Scores with their intervals", [scores(scored, board.get("entropy"))] if scored else []),
-        Section("Without a likelihood", list(_apart([s for s in ranked if s.distance]))),
+        Section("Without a likelihood", list(apart([s for s in ranked if s.distance]))),
         Section("Learning curves", list(_curves([s for s in ranked if not s.distance]))),
         Section("Samples beside data", list(_draws([s for s in ranked if s.subject is not None]))),
     ]
@@ -77,64 +37,6 @@ def write_comparison(board: Mapping[str, Any], standings: Sequence[Standing], pa
     first = next((s.subject for s in ranked if s.subject is not None), None)
     made = [section for section in [*shared, *singles] if section.blocks] + ([] if first is None else sections(first, COMMON))
     return write(path, str(board.get("title", "Comparison")), f"{len(standings)} contenders.", made)
-
-
-def _leaderboard(ranked: Sequence[Standing], board: Mapping[str, Any]) -> Iterator[Block]:
-    best = next((s for s in ranked if s.score), None)
-    yield Text("Mean log-likelihood of the same rows, in nats per row; higher is better. The interval is about computing the number; "
-               "± is its standard error over the rows.", "lead")  # fmt: skip
-    head = ("", "contender", "nats", "interval", "± rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds")
-    lines = [_line(s, best) for s in ranked if not s.distance]
-    told = [i for i in range(len(head)) if any(line[i] for line in lines)]
-    yield Table([[line[i] for i in told] for line in lines], [head[i] for i in told])
-    if any(s.line.get("difference") for s in ranked):
-        yield Text("Behind the best: the mean difference of paired rows, with an interval that holds the spread over rows and the "
-                   "computing error of both. A lower bound may hide a model that is better than shown.", "small")  # fmt: skip
-    tied = [s.name for s in ranked if s.score and s.line.get("tied")]
-    if best and tied:
-        yield Text(f"Tied with {best.name}, for the interval of the paired difference covers zero: {', '.join(tied)}.")
-    if board.get("entropy") is not None:
-        yield Text(f"No model scores above {-board['entropy']:.3f} on average: the data's negative entropy.")
-    for s in ranked:
-        if s.line.get("problem"):
-            yield Text(f"{s.name}: {s.line['problem']}", "caution")
-    for name, reason in (board.get("left_out") or {}).items():
-        yield Text(f"Left out {name}: {reason}.", "small")
-
-
-def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
-    q, seconds = standing.score, f"{standing.line.get('seconds', 0.0):.1f}"
-    name = Link(standing.name, f"#{standing.anchor}")
-    size = "" if standing.line.get("parameters") is None else f"{standing.line['parameters']:,}"
-    if q is None:
-        return ["", name, "", "", "", "", "", "failed" if standing.line.get("problem") else "no likelihood", "", size, seconds]
-    mark = "★" if standing is best else "=" if standing.line.get("tied") else ""
-    interval, verdict = ("", "") if q["kind"] == "exact" else (_interval(q), str(q["verdict"]))
-    behind, bits = standing.line.get("difference"), standing.line.get("bits_per_dimension")
-    gap = "" if behind is None else f"{behind['value']:.3f} ({_interval(behind)})"
-    spread, per_column = f"{q.get('se_data') or 0.0:.3f}", "" if bits is None else f"{bits['value']:.4f}"
-    return [mark, name, f"{q['value']:.3f}", interval, spread, per_column, gap, str(q["kind"]), verdict, size, seconds]
-
-
-def _interval(q: Mapping[str, Any]) -> str:
-    """Ends that are not known are infinite, and saved as null."""
-    low, high = ("?" if end is None else f"{end:.3f}" for end in (q["low"], q["high"]))
-    return f"{low} to {high}"
-
-
-def _apart(standings: Sequence[Standing]) -> Iterator[Block]:
-    """Contenders whose number is no likelihood, by how far their draws are from the rows."""
-    if not standings:
-        return
-    yield Text("These have draws and no likelihood, so no place on the leaderboard. The number is the squared kernel distance of draws "
-               "from the scored rows: zero on average where they agree.", "lead")  # fmt: skip
-    lines: list[list[str | Link]] = []
-    for s in standings:
-        q = s.distance or {}
-        more = [f"{q['details'][name]:.3f}" if name in (q.get("details") or {}) else "" for name in ("p_value", "coverage")]
-        ends = f"{q['low']:.5f} to {q['high']:.5f}"
-        lines.append([Link(s.name, f"#{s.anchor}"), f"{q['value']:.5f}", ends, *more, f"{s.line.get('seconds', 0.0):.1f}"])
-    yield Table(lines, ["contender", "MMD²", "interval", "p-value", "coverage", "seconds"])
 
 
 def _known_ends(q: Mapping[str, Any]) -> tuple[float, float]:
@@ -174,7 +76,7 @@ def _curves(ranked: Sequence[Standing]) -> Iterator[Block]:
             traces.append(plots.line(np.maximum(seconds, 1e-2), scores, s.name, plots.colour(i)))
             values += scores
     if traces:
-        layout = {"xaxis": plots.axis("seconds", type="log", dtick="D2"), "yaxis": plots.axis("nats per row", range=visible(values))}
+        layout = {"xaxis": plots.log_axis("seconds"), "yaxis": plots.axis("nats per row", range=visible(values))}
         alt = f"Validation scores of {len(traces)} contenders along their fits."
         yield Figure(traces, alt, layout, "Validation rows along the fit of each.", 420)
 
@@ -200,7 +102,7 @@ def timed(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     """(seconds, score of the validation rows) along a fit."""
     clock, found = 0.0, []
     for record in history:
-        clock = record.get("seconds", clock)
+        clock = seconds if isinstance(seconds := record.get("seconds"), int | float) else clock
         if isinstance(record.get("validation"), float) and np.isfinite(record["validation"]):
             found.append((clock, record["validation"]))
     return found
@@ -214,12 +116,12 @@ def _in_short(standing: Standing) -> Iterator[Block]:
     if run is None or standing.subject is None:
         return
     settings, q = (run.config.get("family") or {}).get("settings") or {}, standing.score
-    interval = "" if q is None or q["kind"] == "exact" else f" ({_interval(q)}), {q['verdict']}"
+    interval = "" if q is None or q["kind"] == "exact" else f" ({ends(q)}), {q['verdict']}"
     yield Table([
         *([] if q is None else [["score", f"{q['value']:.3f} nats per row, {q['kind']}{interval}"]]), ["model", run.model.title()],
         ["stopped", f"{run.stopped} after {run.steps:,} steps"],
         ["settings", ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None)],
-        ["page of its own", Link(standing.page, standing.page) if standing.page else f"partita report {run.folder}"],
+        ["its own page", Link(standing.page, standing.page) if standing.page else f"partita report {run.folder}"],
     ])  # fmt: skip
     for caution in run.cautions:
         yield Text(f"Caution: {caution}", "caution")

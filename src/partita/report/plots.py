@@ -23,6 +23,12 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
     return {"title": {"text": title}, **more}
 
 
+def log_axis(title: str) -> dict[str, Any]:
+    """A logarithmic axis of small positive numbers, each tick with its whole number."""
+    ticks = [float(f"{digit}e{power}") for power in range(-2, 6) for digit in (1, 2, 5)]
+    return axis(title, type="log", tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks])
+
+
 def plane(names: Sequence[str], low: np.ndarray, high: np.ndarray) -> dict[str, Any]:
     """Two axes over a box, equally long in both directions where their ranges are alike."""
     across, up = (axis(name, range=[float(a), float(b)], constrain="domain") for name, a, b in zip(names, low, high, strict=True))
@@ -69,7 +75,7 @@ def heat(z: np.ndarray, x: Sequence[str], y: Sequence[str], *, signed: bool, alt
     limits = {"zmin": -reach, "zmax": reach, "colorscale": "diverging"} if signed else {"colorscale": "sequential"}
     bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": unit, "side": "right"}}
     trace = {"type": "heatmap", "z": z, "x": list(x), "y": list(y), "colorbar": bar, **limits}
-    layout = {"yaxis": {"autorange": "reversed", "type": "category"}, "xaxis": {"type": "category"}}
+    layout = {"yaxis": {"autorange": "reversed", "type": "category", "showgrid": False}, "xaxis": {"type": "category", "showgrid": False}}
     return Figure([trace], alt, layout, caption, height=int(min(620, max(220, 90 + 22 * len(y)))))
 
 
@@ -86,8 +92,7 @@ def marginals(data: np.ndarray, draws: np.ndarray, name: str, words: dict[float,
         shares = [np.histogram(part, edges)[0] / max(1, len(part)) for part in (data, draws)]
     traces = [{"type": "bar", "x": places, "y": share, "name": label, "marker": {"color": shade}, "opacity": 0.7}
               for share, label, shade in zip(shares, ("data", "draws"), (DATA, MODEL), strict=True)]  # fmt: skip
-    layout = {"barmode": "group" if discrete else "overlay", "bargap": 0.25 if discrete else 0.0, "xaxis": axis(name),
-              "yaxis": {"rangemode": "tozero", "nticks": 4}, "showlegend": False}  # fmt: skip
-    if discrete:
-        layout["xaxis"]["type"] = "category"
+    layout = {"barmode": "group" if discrete else "overlay", "bargap": 0.25 if discrete else 0.0, "showlegend": False,
+              "xaxis": {"type": "category"} if discrete else {}, "yaxis": {"rangemode": "tozero", "nticks": 4},
+              "title": {"text": name, "font": {"size": 12}}}  # fmt: skip
     return Figure(traces, f"Shares of the values of {name}, in the data and in draws of the model.", layout, height=190)

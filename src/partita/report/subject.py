@@ -26,6 +26,7 @@ CHAINS = 64  # where draws come from chains, as in partita sample
 BURN_IN = 1000
 FOLLOWED = 100  # steps on which the chains are watched
 SEQUENCES = 6
+IMAGES = 64
 KEY = 9  # what the page's random numbers are for
 
 
@@ -95,7 +96,8 @@ class Subject:
         """What tokens stand for, where rows are text."""
         reading = self.data.get("reading")
         tokens = self.run.config["model"].get("element") == "categorical"
-        return Reading(**reading).alphabet if reading is not None and tokens else None
+        known = {name: reading[name] for name in ("tokens", "symbols") if reading.get(name) is not None} if reading is not None else {}
+        return Reading(**known).alphabet if reading is not None and tokens else None
 
     @property
     def rows(self) -> Rows | None:
@@ -127,7 +129,8 @@ class Subject:
         """Draws of the model: exact where it can, else chains that are burnt in and then watched."""
         generator, model = self.generator(2), self.model
         if isinstance(model, DirectedModel):
-            x = self.shown(model.draw(SEQUENCES if self.sequential else DRAWS, generator=generator))
+            n = DRAWS if not self.sequential else SEQUENCES if self.shape is None else IMAGES
+            x = self.shown(model.draw(n, generator=generator))
             return Drawn(x, x)
         if capability.smallest_bits(model) <= capability.CHEAP_BITS:
             x = self.shown(exact_draws(model, DRAWS, generator=generator))  # type: ignore[arg-type]

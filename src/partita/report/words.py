@@ -1,6 +1,7 @@
 """What a score means, in plain words: for the terminal and for the page."""
 
 import math
+from collections.abc import Iterator, Mapping
 
 from partita.core.quantity import Quantity
 
@@ -36,9 +37,9 @@ def verdict(q: Quantity) -> str:
     return "exact" if q.kind == "exact" else f"{q.verdict}: {VERDICT_IN_WORDS[q.verdict]}"
 
 
-def interval(q: Quantity) -> str:
+def interval(q: Quantity, digits: int = 3) -> str:
     """The interval with its level; nothing for an exact number."""
-    return "" if q.kind == "exact" else f"[{q.low:.3f}, {q.high:.3f}] ({100 * q.level:g} %)"
+    return "" if q.kind == "exact" else f"[{q.low:.{digits}f}, {q.high:.{digits}f}] ({percent(q.level)})"
 
 
 def one_in(nats: float) -> str:
@@ -58,6 +59,47 @@ def power(base: int, exponent: float) -> str:
     '2⁶⁴'
     """
     return f"{base}{f'{exponent:.0f}'.translate(RAISED)}"
+
+
+def number(value: float) -> str:
+    """Four digits of a number, with commas rather than powers of ten while it is of a size to be read.
+
+    >>> number(19214.7), number(0.12345), number(3.0), number(-2.5e12)
+    ('19,210', '0.1235', '3', '-2.5e+12')
+    """
+    return f"{float(f'{value:.4g}'):,.10g}" if abs(value) < 1e9 else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """A share as it is read.
+
+    >>> percent(0.95), percent(0.999)
+    ('95 %', '99.9 %')
+    """
+    return f"{100 * share:.4g} %"
+
+
+def cut_short(steps: Mapping[str, int]) -> str:
+    """Whose fits had no time for all of their steps, and how many they took.
+
+    >>> cut_short({"rbm": 1200, "vae": 30})
+    'Cut short by the clock, and perhaps better with more minutes: rbm (1,200 steps), vae (30 steps).'
+    """
+    told = ", ".join(f"{name} ({n:,} steps)" for name, n in steps.items())
+    return f"Cut short by the clock, and perhaps better with more minutes: {told}."
+
+
+def left_out(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Who does not take part and why, those of one reason together.
+
+    >>> list(left_out({"flow": "values are missing", "rbm": "it takes no words", "gan": "values are missing"}))
+    ['Left out flow, gan, each because values are missing.', 'Left out rbm: it takes no words.']
+    """
+    together: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        together.setdefault(str(reason), []).append(name)
+    for reason, names in together.items():
+        yield f"Left out {', '.join(names)}{': ' if len(names) == 1 else ', each because '}{reason}."
 
 
 def latent_use(q: Quantity) -> str:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, memory
-from partita.core.checks import check_count, check_kernel, check_rows
+from partita.core.checks import check_count, check_generator, check_kernel, check_rows
 from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler
 from partita.diagnostics.chains import ChainReport, summarise_chains
@@ -82,16 +82,26 @@ def sample(
     """
     check_count("sample", "n", n)
     check_count("sample", "burn_in", burn_in, 0)
+    check_generator("sample", generator)
     if isinstance(model, DirectedModel):
         if type(sampler).__name__ in capability.PARTS:
             capability.require(type(sampler).__name__, model)  # chains need a free energy; a sampler is not passed over in silence
         return model.draw(n, generator=generator)
     chosen: Sampler = capability.default("sampler", model) if sampler is None else sampler
     check_kernel("sample", "sampler", chosen)
-    if x is not None and len(x) != n:
-        raise invalid("sample", "x", f"have n = {n} rows, one for each chain", len(x))
-    start = model.reference().draw(n, generator=generator) if x is None else torch.as_tensor(x).to(model.device_like)
+    start = model.reference().draw(n, generator=generator) if x is None else _states(x, n).to(model.device_like)
     return run(model, chosen, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
+
+
+def _states(x: Any, n: int) -> Tensor:
+    """The states that ``n`` chains start at."""
+    try:
+        states = torch.as_tensor(x)
+    except (TypeError, ValueError, RuntimeError):
+        raise invalid("sample", "x", "be a tensor of states to start at", type(x).__name__) from None
+    if states.dim() == 0 or len(states) != n:
+        raise invalid("sample", "x", f"have n = {n} rows, one for each chain", len(states) if states.dim() else "a number")
+    return states
 
 
 def _mean_info(infos: list[dict[str, Tensor]]) -> dict[str, float]:

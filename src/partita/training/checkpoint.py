@@ -10,6 +10,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from partita.core.errors import PartitaError, PartitaWarning, RunError
 from partita.core.files import replacing
-from partita.core.foreign import inside
+from partita.core.foreign import inside, parse
 
 Tree = Any  # dicts, lists, tuples, tensors, numbers, strings, None
 
@@ -62,12 +63,22 @@ def load(path: Path) -> Tree:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header.get("checksum", whole := _checksum(header["partita"], tensors)) != whole:  # files of earlier versions have none
             raise ValueError("its checksum differs")
-        return _unpack(json.loads(header["partita"]), tensors)
+        return _unpack(parse(header["partita"]), tensors)
     except FileNotFoundError:
         raise RunError(f"load: {path.name} must exist in {path.parent}; found none. The run was stopped before its first save.") from None
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # also endless nesting
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
         raise RunError(f"load: {path} must be a whole partita checkpoint; got a damaged or foreign file ({reason}).") from None
+
+
+def numbers(path: Path) -> int:
+    """How many numbers a save holds, as its header says, for which the file must have room; none where it is damaged or not there."""
+    inside(path.parent.parent, path.parent.name, path.name)
+    try:
+        with safe_open(path, framework="pt") as file:
+            return sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    except (SafetensorError, OSError):
+        return 0
 
 
 def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:

@@ -14,7 +14,8 @@ import torch
 from partita.core import capability
 from partita.core.checks import check_choice
 from partita.core.errors import PartitaError, invalid
-from partita.data import Dataset, Rows, Sequences
+from partita.data import Dataset, Rows, Schema, Sequences
+from partita.models.directed.flow.columns import copying, repeating
 from partita.training.columns import looks_categorical, to_codes
 from partita.training.encoding import Encoding, Kind, infer_kind
 from partita.training.entries import Contender
@@ -51,7 +52,7 @@ BY_NAME = {  # families that add nothing to a comparison of all
 PAIRS = dict.fromkeys(("maxent", "ising", "potts"), "where columns have two values it is the model that boltzmann is")
 OF_SEQUENCES = {"autoregressive": "on sequences it is the model that hyena is"}
 EXACT_BITS = 16  # a comparison of all objectives sums at most 2^16 states at every step; more where exact is asked for by name
-ROWS_TO_CHECK = 2048
+ROWS_TO_CHECK, COLUMNS_TO_CHECK = 2048, 1000
 LADDER_CELLS, COMPONENTS = 300_000, 10  # of a table up to which the number of components is looked for, and what is taken beyond
 
 
@@ -61,12 +62,18 @@ def table_kind(dataset: Dataset) -> Kind:
     """
     if isinstance(dataset.train, Sequences):
         return "steps"
-    if dataset.train.schema is not None and dataset.train.schema.mixed:
-        return "mixed"
+    if dataset.train.schema is not None and dataset.train.schema.by_column:
+        return _kind_asked(dataset.train.schema)
     held = infer_kind(dataset.train)
     if held == "real" and (dataset.train.labels or (looks_categorical(dataset.train) and _all_seen(dataset))):
         return "category"
     return held
+
+
+def _kind_asked(schema: Schema) -> Kind:
+    """What a table holds whose columns are read by their kinds; one kind of all is told as such, for families that take that alone."""
+    kinds = {column.kind for column in schema.used}
+    return "binary" if kinds == {"binary"} else "category" if kinds == {"category"} else "real" if kinds == {"real"} else "mixed"
 
 
 def contenders_by_family(
@@ -99,6 +106,20 @@ def measure_of(kind: Kind, rows: Rows) -> Measure:
     return DENSITY if kinds == {"real"} else MASS if kinds and "real" not in kinds else MEASURES[kind]
 
 
+def degenerate_columns(dataset: Dataset) -> list[str]:
+    """Cautions where scores are densities of columns that have none: whose values repeat, or that copy others."""
+    rows, kind = dataset.train, table_kind(dataset)
+    if kind not in ("real", "mixed") or measure_of(kind, rows) == MASS:
+        return []
+    columns = range(rows.width) if rows.schema is None else rows.schema.used
+    real = [i for i, column in enumerate(columns) if kind == "real" or getattr(column, "kind", "") == "real"][:COLUMNS_TO_CHECK]
+    x = torch.from_numpy(_numbers(rows.take(np.linspace(0, len(rows) - 1, min(ROWS_TO_CHECK, len(rows))).astype(int)))[:, real])
+    found = [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])]
+    names = [repr(getattr(columns[i], "name", i)) for i in real]
+    return [f"column {names[at[0]]} {at[1]}: densities of it grow without end where mass is squeezed onto it, and the best is who squeezes "
+            "most. Read it as another kind, or leave it out." for at in found if at is not None]  # fmt: skip
+
+
 def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
     """What a family must be told about a table: what its columns hold, and that a search for the number of components would be long."""
     if kind == "steps":
@@ -113,11 +134,11 @@ def _reason_against(family: Family, settings: dict[str, Any], dataset: Dataset, 
     rows = dataset.train
     if kind == "steps":
         return _reason_against_sequences(family, settings, rows)
-    if kind == "mixed" and not family.mixed:
+    if kind == "mixed" and not family.mixed and rows.schema is not None and rows.schema.mixed:
         return f"it takes columns of one sort, and has no place for {_odd_ones(rows)}"
     if rows.labels and not family.takes_words(settings):
         return "it takes no words"
-    if not family.missing and not rows.complete():
+    if not family.missing and not all(part.complete() for part in (rows, dataset.valid, dataset.test) if part is not None):
         return "values are missing, which it cannot take"
     try:
         own = family.encoding_kind(rows, settings)

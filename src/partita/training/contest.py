@@ -6,6 +6,7 @@ others finish. What is done is kept, so that an interrupted contest goes on.
 """
 
 import copy
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,8 @@ import torch
 
 from partita.core import capability, rng
 from partita.core.errors import PartitaError, RunError
+from partita.core.files import write_whole
+from partita.core.foreign import check_like, inside, read_json
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
@@ -32,9 +35,10 @@ from partita.training.recipes import resolve_settings
 from partita.training.run import Run, load, read_config
 from partita.training.saves import begun
 from partita.training.session import Session
-from partita.training.splits import encoded_parts
+from partita.training.splits import encoded_parts, fingerprint
 from partita.training.validation import quick_score
 
+ROWS = "rows.json"  # which rows a contest is about, in its folder
 SCORING, TIMING = 1, 3  # what a stream of random numbers is for; scores draw as those of `partita fit` do
 TIMING_SECONDS = 0.3
 FIT_SHARE = 0.7  # of a contender's time; the rest is for building and scoring it
@@ -80,6 +84,7 @@ class Contest:
 
         ``progress`` is asked, and told, who comes next.
         """
+        self._check_rows()
         waiting = [contender for contender in contenders if self._saved(contender) is None]
         share = None if self.total is None else self.total / max(1, len(contenders))
         deadline = None if share is None else time.monotonic() + 60 * share * len(waiting)
@@ -95,7 +100,7 @@ class Contest:
                 return
 
     def enter(self, contender: Contender, progress: bool = False) -> Entry:
-        """Fit and score one contender; what is refused, and whatever its arithmetic or memory comes to, becomes the entry's problem."""
+        """Fit and score one contender; what is refused, and whatever it comes to but a disk that fails, becomes the entry's problem."""
         started, seconds, run = time.monotonic() - self._spent(contender), None, None
         try:
             encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
@@ -105,7 +110,9 @@ class Contest:
             problem = "the fit was interrupted" if score is None else ""
         except PartitaError as error:
             score, problem = None, str(error)
-        except (ArithmeticError, RuntimeError, ValueError, MemoryError) as error:
+        except OSError:
+            raise  # a disk that is full is so for all
+        except Exception as error:  # whatever a family comes to, the others finish
             score, problem = None, f"{type(error).__name__}: {error}".strip().split("\n")[0]
         return Entry(contender.name, score, time.monotonic() - started if seconds is None else seconds, run, problem)
 
@@ -155,12 +162,13 @@ class Contest:
         if folder is None or not begun(folder):
             return {}
         config = read_config(folder)
+        check_like(config, {"fit": dict, "steps": int}, f"{folder / 'config.json'}", whole=True)
         return {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"], "resume": True}
 
     def _spent(self, contender: Contender) -> float:
         """Seconds of a fit that was begun before, by its last record."""
         folder = self.place(contender.name)
-        return 0.0 if folder is None else history.seconds_of(history.read(folder / "metrics.jsonl"))
+        return 0.0 if folder is None else history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
 
     def _budget(self, model: Any, objective: Any, rows: Rows, validation: Rows | None) -> dict[str, Any]:
         """The options of a new fit: as its recipe says where that takes no longer than there is time for, else cut to it.
@@ -190,13 +198,24 @@ class Contest:
         affordable = int(60 * self.limit * (1 / FIT_SHARE - 1) / each)
         return None if affordable >= USUAL else Sandwich(temperatures=max(LEAST, affordable), adaptive=False)
 
+    def _check_rows(self) -> None:
+        """The rows of a contest that goes on are those it was begun with: scores of others could not be paired."""
+        if self.out is None:
+            return
+        path, here = inside(self.out, ROWS), {"rows": fingerprint(self.dataset)}
+        if not path.exists():
+            write_whole(path, json.dumps(here) + "\n")
+        elif read_json(path) != here:
+            raise RunError(f"compare: DATA must hold the rows that the comparison in {self.out} was begun with; they have changed. "
+                           "Choose another --out.")  # fmt: skip
+
     def _saved(self, contender: Contender) -> Entry | None:
         folder = self.place(contender.name)
         if folder is None or not (folder / NAME).exists():
             return None
         try:
-            return read_entry(folder)
-        except RunError as error:
+            return read_entry(folder, contender.name, len(self.scored))
+        except PartitaError as error:
             warnings.warn(f"{error} It is scored again.", PartitaWarning, stacklevel=2)
             return None
 

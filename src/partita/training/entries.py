@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from torch import Tensor
+
+from partita.core.errors import RunError
 from partita.core.foreign import check_like
 from partita.core.quantity import Quantity
 from partita.training import checkpoint
@@ -11,8 +15,12 @@ from partita.training.families import Family
 from partita.training.run import Run, load
 
 NAME = "score.safetensors"  # of a finished contender, in the folder of its run
-FIELDS = ("value", "low", "high", "level", "kind", "unit", "method", "n", "se_data", "verdict", "direction")
-SHAPE = {"name": str, "seconds": float, "problem": str, "score": dict}  # of what is read from a file
+SHAPE = {"name": str, "seconds": float, "problem": str, "score": (dict, NoneType), "rows": (Tensor, NoneType)}  # of what is read
+FIELDS = {"value": float, "low": float, "high": float, "level": float, "kind": str, "unit": str, "method": str, "n": int,
+          "se_data": float, "verdict": str, "direction": str}  # fmt: skip
+PLAIN = (bool, int, float, str)
+SCORE = {**FIELDS, "details": dict, "log_z": (dict, NoneType)}
+SHOWN = {"p_value": float, "coverage": float, "per_step": float, "steps": float}  # of the details
 
 
 @dataclass(frozen=True)
@@ -57,22 +65,27 @@ def write_entry(folder: Path, entry: Entry) -> None:
     checkpoint.save(folder / NAME, kept)
 
 
-def read_entry(folder: Path) -> Entry:
-    """What :func:`write_entry` wrote, with the run where there is one."""
+def read_entry(folder: Path, name: str, n: int) -> Entry:
+    """What :func:`write_entry` wrote of a contender on n rows, with the run where there is one."""
     kept = checkpoint.load(folder / NAME)
-    checkpoint.expect(kept, folder / NAME, "name", "seconds", "problem", "score", "rows")
-    check_like(kept, SHAPE, NAME)
-    score = None if kept["score"] is None else _quantity(kept["score"], {} if kept["rows"] is None else {"rows": kept["rows"]})
-    run = load(folder) if score is not None else None
-    return Entry(kept["name"], score, kept["seconds"], run, kept["problem"])
+    check_like(kept, SHAPE, NAME, whole=True)
+    rows = kept["rows"]
+    score = None if kept["score"] is None else _quantity(kept["score"], {} if rows is None else {"rows": rows})
+    paired = score is None or score.kind == "none" or (rows is not None and rows.shape == (n,) and rows.is_floating_point())
+    if kept["name"] != name or not paired:
+        raise RunError(f"load: {folder / NAME} must hold the score of {name} on {n} rows; got another.")
+    return Entry(name, score, kept["seconds"], load(folder) if score is not None else None, kept["problem"])
 
 
 def _plain(q: Quantity) -> dict[str, Any]:
-    details = {name: value for name, value in q.details.items() if isinstance(value, bool | int | float | str)}
+    details = {name: value for name, value in q.details.items() if isinstance(value, PLAIN)}
     log_z = q.details.get("log_z")
     return {**{name: getattr(q, name) for name in FIELDS}, "details": details, "log_z": None if log_z is None else _plain(log_z)}
 
 
 def _quantity(kept: dict[str, Any], more: dict[str, Any]) -> Quantity:
+    check_like(kept, SCORE, f"{NAME}: score", whole=True)
+    check_like(kept["details"], SHOWN, f"{NAME}: score: details")
     log_z = {} if kept["log_z"] is None else {"log_z": _quantity(kept["log_z"], {})}
-    return Quantity(**{name: kept[name] for name in FIELDS}, details={**kept["details"], **log_z, **more})
+    plain = {name: value for name, value in kept["details"].items() if isinstance(value, PLAIN) and name != "kl_per_dimension"}
+    return Quantity(**{name: kept[name] for name in FIELDS}, details={**plain, **log_z, **more})

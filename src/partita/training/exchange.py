@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from partita.core.errors import Diverged, RunError
 from partita.core.processes import Team
 
 
@@ -22,14 +23,35 @@ def own_gradients(team: Team, fabric: Any, *modules: Any) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def heard_by_all(team: Team, like: Tensor, length: int) -> Iterator[None]:
+    """What diverges inside in one process diverges in all: it takes part in their next message, of this length, with what is no number."""
+    try:
+        yield
+    except Diverged as error:
+        if team.size > 1 and not length:  # of the first message, which nobody knows yet
+            raise RunError(str(error)) from error
+        team.mean(like.new_full((length,), torch.nan))
+        raise
+
+
+def message_length(optimiser: Any, numbers: list[Tensor]) -> int:
+    """How much :func:`average_gradients` sends."""
+    return len(numbers) + sum(p.grad.numel() for p in _learned(optimiser))
+
+
 def average_gradients(team: Team, optimiser: Any, numbers: list[Tensor]) -> list[Tensor]:
     """Average the gradients over processes, and in the same message some numbers of the step, whose averages are returned."""
-    learned = [p for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
+    learned = _learned(optimiser)
     beside = torch.stack([x.to(learned[0]) for x in numbers])
     *gradients, common = team.means([*(p.grad for p in learned), beside])
     for p, gradient in zip(learned, gradients, strict=True):
         p.grad = gradient
     return list(common)
+
+
+def _learned(optimiser: Any) -> list[Any]:
+    return [p for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
 
 
 class RunningStatistics:

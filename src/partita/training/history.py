@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from partita.core import files
+from partita.core.foreign import LARGEST, parse, read_text
 
 Record = dict[str, Any]
+MOST = 1 << 28  # bytes of a metrics file: more than a million records
 
 
 class History:
@@ -48,9 +50,15 @@ def read(path: Path | None) -> list[Record]:
     if path is None or not path.exists():
         return []
     records = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_text(path, MOST, "replace").splitlines():
         try:
-            records.append(json.loads(line))
+            records.append(parse(line))
         except (ValueError, RecursionError):
             break
-    return [record for record in records if isinstance(record, dict) and type(record.get("step")) is int]
+    plain = [{name: value for name, value in record.items() if _plain(value)} for record in records if isinstance(record, dict)]
+    return [record for record in plain if type(record.get("step")) is int]
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value is what a fit records: a text, nothing, or a number that a machine holds."""
+    return value is None or isinstance(value, str | float) or (isinstance(value, int) and abs(value) < LARGEST)

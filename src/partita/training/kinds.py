@@ -90,10 +90,10 @@ def check(x: np.ndarray, kinds: Sequence[str], lists: Lists, owner: str, first: 
 def refusal(rows: Rows, kind: str, family: str) -> InputError | None:
     """The error for columns of a table that a family cannot take by its encoding; None where it takes all.
 
-    Columns of numbers that are all of one sort are left to the encoding's own check.
+    Columns of numbers that are all of one sort, where none was asked for, are left to the encoding's own check.
     """
     schema = getattr(rows, "schema", None)
-    if schema is None or kind not in TAKEN or (not schema.mixed and not schema.labels):
+    if schema is None or kind not in TAKEN or not (schema.by_column or schema.labels):
         return None
     names = schema.named({column.kind for column in schema.used} - set(TAKEN[kind]))
     if not names:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, memory, processes, rng
-from partita.core.checks import check_role
+from partita.core.checks import check_generator, check_role
 from partita.core.errors import Diverged, PartitaWarning, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import as_rows
@@ -19,7 +19,7 @@ from partita.training.interrupt import Interrupts
 from partita.training.progress import Display
 from partita.training.recipes import resolve_settings
 from partita.training.run import Run, make_config
-from partita.training.saves import Saves
+from partita.training.saves import Saves, folder_of
 from partita.training.session import CAUTIONS, HELD_OUT, Session
 from partita.training.start import check_lbfgs, checked_rows, one_process, start_session
 from partita.training.validation import pessimistic, quick_score
@@ -66,6 +66,8 @@ def fit(
     if objective is not None:
         for methods in (("losses", "update"), ("init",)):
             check_role("fit", "objective", objective, methods, "PCD()")
+    check_generator("fit", generator)
+    folder = folder_of(out)
     if resume and out is None:
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     missing = "missing" in model.offers
@@ -77,7 +79,7 @@ def fit(
     config = make_config(model, objective, settings.as_json(), **(about or {}), rows=[len(rows), rows.width])
     fabric = one_process() if fabric is None else fabric
     with processes.together(fabric):
-        saves = Saves(None if out is None else Path(out))
+        saves = Saves(folder)
         saves.check(config, resume)
         session = start_session(model, rows, objective, settings, held_out=held_out, fabric=fabric, generator=generator)
         history = saves.history()
@@ -109,6 +111,7 @@ def _train(session: Session, history: History, held_out: Tensor | None, log_jaco
                 record = session.advance()
                 step, session.settled = session.step, _settled(session)
                 looks = step % look_every == 0 or step == session.total or bool(session.settled)
+                score = _validate(session, held_out, log_jacobian) if looks and held_out is not None else None
                 events = session.watch.look(session) if looks else []
             except (Diverged, guard.Unwell) as error:
                 _go_back(session, history, saves, error)
@@ -117,8 +120,7 @@ def _train(session: Session, history: History, held_out: Tensor | None, log_jaco
                 history.add(event)
             if step % every == 0 or step == session.total:
                 history.add({"step": step, "epoch": session.epoch, "seconds": round(time.monotonic() - started, 3), **record})
-            if looks and held_out is not None:
-                score = _validate(session, held_out, log_jacobian)
+            if score is not None:
                 history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                 display.show(score, distance="generates" in session.bare.offers)
             if looks:

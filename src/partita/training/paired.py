@@ -5,9 +5,10 @@ r"""Who stands where: scores of the same rows compared row by row, and ties call
           (theory/scoring.md, eq. 5.13)
 
 Rows that are hard for one model are hard for the other: their difference varies less than either score. The intervals of both
-computations, log Z above all, are the same for all rows and are added on top.
+computations, log Z above all, are the same for all rows and are added on top. The best of many is best by luck as well, for the rows
+that choose it are those it is scored on: t then holds for all that it was chosen from, at 1 - alpha / 2m for m of them.
 
-Letters: N rows, d_i the difference at row i, [l, u] the interval of a computation, t the quantile of Student's distribution.
+Letters: N rows, d_i the difference at row i, [l, u] the interval of a computation, t the quantile of Student's distribution, m choices.
 """
 
 import math
@@ -22,10 +23,11 @@ from partita.training.entries import Entry
 LEVEL = 0.95  # over the rows
 
 
-def paired_difference(a: Quantity, b: Quantity, level: float = LEVEL) -> Quantity:
+def paired_difference(a: Quantity, b: Quantity, level: float = LEVEL, choices: int = 1) -> Quantity:
     """``a - b`` of mean log-likelihoods of the same rows: its interval holds the spread over rows and the computing error of both.
 
-    It covers with at least the probability that remains when all errors are added up (Bonferroni), which is its ``level``.
+    It covers with at least the probability that remains when all errors are added up (Bonferroni), which is its ``level``; also where
+    ``b`` is that of so many ``choices`` which scores best on these rows.
 
     >>> tables = torch.tensor([[-1.0, -5.0, -9.0], [-2.0, -6.1, -9.9]])
     >>> d = paired_difference(*(Quantity(float(rows.mean()), n=3, details={"rows": rows}) for rows in tables))
@@ -34,7 +36,7 @@ def paired_difference(a: Quantity, b: Quantity, level: float = LEVEL) -> Quantit
     """
     d = torch.as_tensor(a.details["rows"]).double().cpu() - torch.as_tensor(b.details["rows"]).double().cpu()
     se = float(d.std()) / math.sqrt(len(d)) if len(d) > 1 else math.inf
-    computed, half = a - b, _quantile(len(d), level) * se if len(d) > 1 else math.inf
+    computed, half = a - b, _quantile(len(d), 1 - (1 - level) / choices) * se if len(d) > 1 else math.inf
     kind = "estimate" if computed.kind == "exact" else computed.kind
     covers = max(0.0, round(computed.level + level - 1.0, 12))
     return Quantity(computed.value, computed.low - half, computed.high + half, covers, kind, a.unit, "differences of paired rows", len(d),
@@ -76,14 +78,15 @@ def ranking(entries: Sequence[Entry]) -> list[Place]:
     order = sorted(map(Place, entries), key=lambda place: (place.group, 0.0 if place.entry.score is None else -place.entry.score.value))
     if not order or order[0].group > 1:
         return order
-    best = order[0].entry.score
+    best, rivals = order[0].entry.score, sum(place.group == order[0].group for place in order)
     assert best is not None
-    return [order[0], *(_against(place, best) for place in order[1:])]
+    return [order[0], *(_against(place, best, rivals - (place.group == order[0].group)) for place in order[1:])]
 
 
-def _against(place: Place, best: Quantity) -> Place:
+def _against(place: Place, best: Quantity, choices: int) -> Place:
+    """The place with its difference to the best, which is that of so many others."""
     q = place.entry.score
     if place.group > 1 or q is None:
         return place
-    difference = paired_difference(q, best)
+    difference = paired_difference(q, best, choices=choices)
     return replace(place, difference=difference, tied=difference.low <= 0 <= difference.high if place.group == 0 else None)

@@ -14,6 +14,7 @@ NATURAL = {"learning_rate": 0.2, "damping": 0.03}  # of a Fisher matrix that cha
 NATURAL_DIRECTED = {"learning_rate": 1.0, "damping": 1.0}  # draws are fewer than the parameters of a network: most directions are damped
 NATURAL_EXACT = {"learning_rate": 1.0, "schedule": "constant", "batch_size": 0, "average": 0.0}  # Newton's step where the loss allows it
 EXACT = {"optimizer": "lbfgs", "batch_size": 0, "average": 0.0}
+EXACT_STREAMED = {"optimizer": "adam", "learning_rate": 0.1, "schedule": "cosine"}  # large batches have little noise
 GAUSSIAN = {"optimizer": "adam", "learning_rate": 2e-3}
 OF_OPTIMISERS = ("batch_size", "optimizer", "learning_rate", "momentum", "schedule", "average", "l1", "l2")
 UPDATES = {"batch_size": 0, "average": 0.0, "epochs": 500, "tolerance": 1e-6}
@@ -23,6 +24,8 @@ SEQUENCES = {"optimizer": "adam", "learning_rate": 2e-3, "schedule": "cosine", "
 AUTOREGRESSIVE_RATE = 3e-3  # where every step has a term of the loss, gradients are less noisy than a filter's
 STEPS_AT_ONCE = 2_048  # of all sequences in a batch: small batches learn more from the same number of steps
 LATENT = {"optimizer": "adam", "schedule": "cosine"}
+FULL_BATCH = 1 << 27  # numbers of a table up to which every update may see all of it
+CELLS_OF_BATCH = 1 << 21  # numbers of a batch, where it sees a part
 MANY_ROWS = 10_000  # from which on updates are many enough for a lower rate
 LATENT_ROWS = 100  # of a batch at most: its noise also keeps the encoder from fitting single rows
 FEATURES = {"optimizer": "adam", "learning_rate": 0.02, "l2": 1e-4}
@@ -40,7 +43,8 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
     objective = getattr(objective, "likelihood", objective)  # MAP is fitted as the likelihood inside it
     if type(objective).__name__ == "ExactLikelihood" and isinstance(model, EnergyModel):
         if "network" not in model.offers:
-            return {**EXACT, "epochs": 100}
+            few = n * model.support.width <= FULL_BATCH
+            return {**EXACT, "epochs": 100} if few else {**EXACT_STREAMED, **streamed_batches(n, model.support.width)}
         return {**(LATENT_EXACT if "joint" in model.offers else NETWORK_EXACT), **large_batches(n)}
     if "ends" in model.offers:
         return sequence_settings(model, n)
@@ -83,6 +87,12 @@ def batch_size_for(n: int) -> int:
 def large_batches(n: int) -> dict[str, int]:
     """Where the normaliser costs more than the rows: up to 1,000 rows a batch, and passes enough for about 1,500 updates."""
     batch_size = max(16, min(1000, n))
+    return {"batch_size": batch_size, "epochs": -(-1_500 // max(1, n // batch_size))}
+
+
+def streamed_batches(n: int, width: int) -> dict[str, int]:
+    """For a table that no batch should hold: batches as large as make about 1,500 updates of a pass, and memory allows."""
+    batch_size = max(1000, min(n // 1_500, CELLS_OF_BATCH // width))
     return {"batch_size": batch_size, "epochs": -(-1_500 // max(1, n // batch_size))}
 
 

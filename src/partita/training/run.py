@@ -20,7 +20,7 @@ from partita.core.foreign import check_like, inside, read_json
 from partita.core.memory import Bounded
 from partita.core.protocols import Model
 from partita.training import checkpoint
-from partita.training.history import History, Record, read
+from partita.training.history import Record, read
 from partita.training.session import load_weights
 
 FORMAT = 1
@@ -35,9 +35,9 @@ SHAPE = {  # of what is read from config.json
         "reading": {"length": int, "tokens": str, "encoding": str, "symbols": str}, "schema": [dict],
     },
     "estimator": {"name": str, "parameters": dict, "key": int, "columns": [str], "schema": [dict]},
-    "rows": [int], "seed": int, "steps": int, "key": int, "command": str,
+    "rows": [int], "seed": int, "steps": int, "key": int, "command": str, "versions": dict,
 }  # fmt: skip
-SAVED = {"weights": dict, "step": int, "stopped": str, "cautions": [str], "kept": dict}  # of what is read from a checkpoint of a model
+SAVED = {"weights": dict, "step": int, "stopped": str, "cautions": [str]}  # of what is read from a checkpoint of a model
 ROOM, SMALL = 16, 1 << 22  # numbers that building a model may take for each that is saved, and whatever is saved
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -100,6 +100,8 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
 
 def read_config(folder: str | Path) -> dict[str, Any]:
     """Read ``config.json``, or say in one sentence why it cannot be."""
+    if not isinstance(folder, str | Path):
+        raise RunError(f"load: RUN must be the path of a run's folder; got {type(folder).__name__}. For data use partita.data.load.")
     path = inside(Path(folder), "config.json")
     if not path.exists():
         raise RunError(f"load: RUN must be a folder with a config.json, as `partita fit` makes; found none in {folder}.")
@@ -123,13 +125,13 @@ def check_resumable(folder: Path, config: dict[str, Any]) -> None:
             raise RunError(f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got {here}.")
 
 
-def build_model(config: dict[str, Any], weights: dict[str, Any] | None = None) -> Model:
-    """A fresh model as a config describes it; with saved ``weights``, one whose sizes they can account for."""
+def build_model(config: dict[str, Any], saved: int = 0) -> Model:
+    """A fresh model as a config describes it, whose sizes the ``saved`` numbers of its weights can account for."""
     settings = {key: value for key, value in config["model"].items() if key not in ("name", "dtype")}
     kind, dtype = capability.load_model(config["model"]["name"]), DTYPES.get(str(config["model"].get("dtype")))
     if dtype is None:
         raise RunError(f"load: the model's dtype must be one of {', '.join(DTYPES)}; got {config['model'].get('dtype')!r}.")
-    name, most = config["model"]["name"], ROOM * _numbers(weights) + SMALL
+    name, most = config["model"]["name"], ROOM * saved + SMALL
     refusal = f"load: config.json must hold the sizes of the {name} that was saved; got larger ones."
     if _largest(settings) > most:
         raise TooLarge(refusal)
@@ -163,22 +165,15 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
         model: Needed only where the model is made of functions, which are not saved.
         weights: ``"use"`` (the best validated, else averaged), ``"last"`` or ``"average"``.
     """
-    if not isinstance(folder, str | Path):
-        raise RunError(f"load: RUN must be the path of a run's folder; got {type(folder).__name__}. For data use partita.data.load.")
-    folder = Path(folder)
-    config = read_config(folder)
+    config, folder = read_config(folder), Path(folder)
     saved = checkpoint.load(folder / "checkpoints" / "model.safetensors")
     checkpoint.expect(saved, folder / "checkpoints" / "model.safetensors", "weights", "step", "stopped", "cautions")
-    check_like(saved, SAVED, "model.safetensors")
+    check_like(saved, SAVED, "model.safetensors", whole=True)
+    check_like(saved, {"kept": dict}, "model.safetensors")
     if weights not in saved["weights"]:
         raise RunError(f"load: weights must be one of {', '.join(map(str, saved['weights']))}; got {weights!r}.")
     chosen = saved["weights"][weights]
     check_like(chosen, dict, "model.safetensors: weights")
-    model = build_model(config, chosen) if model is None else model
+    model = build_model(config, _numbers(chosen)) if model is None else model
     load_weights(model, chosen)
     return Run(model, read(inside(folder, "metrics.jsonl")), config, saved["step"], saved["stopped"], saved["cautions"], folder)
-
-
-def open_history(folder: Path | None) -> History:
-    """The history of a run's folder, or one in memory."""
-    return History(None if folder is None else folder / "metrics.jsonl")

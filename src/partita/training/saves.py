@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from partita.core import files, processes
+from partita.core.errors import invalid
+from partita.core.foreign import check_like, inside
 from partita.training import checkpoint
 from partita.training.history import History
 from partita.training.run import check_new, check_resumable, read_config, write_config
@@ -16,6 +18,16 @@ from partita.training.session import Session
 
 LAST, MODEL, METRICS = "last.safetensors", "model.safetensors", "metrics.jsonl"
 PLAN = ("epochs", "steps", "minutes", "validations")  # how long a fit takes is settled when it begins
+
+
+def folder_of(out: str | Path | None) -> Path | None:
+    """The folder of a run that is to be, looked at before anything is done."""
+    if out is None:
+        return None
+    why = files.unreachable(out) if isinstance(out, str | Path) else "no path"
+    if why:
+        raise invalid("fit", "out", "be the path of a folder", f"{out!r}, {why}")
+    return Path(out)
 
 
 class Saves:
@@ -37,7 +49,7 @@ class Saves:
 
     def history(self) -> History:
         """The records, on disk where there is a folder."""
-        return History(self.folder / METRICS if self.folder is not None and self.leads else None)
+        return History(inside(self.folder, METRICS) if self.folder is not None and self.leads else None)
 
     def take_up(self, session: Session, history: History, config: dict[str, Any]) -> dict[str, Any]:
         """Put a session where the last save left it; returns the config with what the run said of itself."""
@@ -50,6 +62,7 @@ class Saves:
             history.add(returned)
         if made["fit"].get("tolerance") != session.settings.tolerance:
             session.settled = ""
+        check_like(made["fit"], {"validations": int}, "config.json: fit", whole=True)
         session.settings = replace(session.settings, **{name: made["fit"].get(name) for name in PLAN})
         return {**made, **config}
 
@@ -91,6 +104,12 @@ class Saves:
     def _path(self, name: str) -> Path:
         assert self.folder is not None
         return self.folder / "checkpoints" / name
+
+
+def numbers(folder: Path) -> int:
+    """How many numbers the larger save of a run holds: what the sizes in its config must account for when it is taken up."""
+    last = folder / "checkpoints" / LAST
+    return max(map(checkpoint.numbers, (last, checkpoint.previous(last))))
 
 
 def begun(folder: Path) -> bool:

@@ -65,6 +65,7 @@ class Session:
     settled: str = ""  # why a deterministic fit has nothing left to do
     watch: guard.Watch = field(default_factory=guard.Watch)
     _order: tuple[int, Tensor] | None = None
+    _sent: int = 0  # numbers in the last message of gradients
     _statistics: exchange.RunningStatistics = field(default_factory=exchange.RunningStatistics)
 
     @property
@@ -104,7 +105,8 @@ class Session:
         def closure() -> Tensor:
             nonlocal record, following, width
             self.optimiser.zero_grad()
-            with exchange.own_gradients(self.team, self.fabric, self.model, getattr(self.state, "module", None)):
+            own = exchange.own_gradients(self.team, self.fabric, self.model, getattr(self.state, "module", None))
+            with own, exchange.heard_by_all(self.team, self.bare.device_like, self._sent):
                 losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
                 extra = penalty(self.bare, self.settings)
                 loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
@@ -127,6 +129,7 @@ class Session:
         terms = [x.detach() for x in (*losses.values(), *info.values())]
         if self.team.size > 1:
             numbers = [loss.detach(), *(self._portion(batch) * x for x in terms)]
+            self._sent = exchange.message_length(self.optimiser, numbers)
             loss, *terms = exchange.average_gradients(self.team, self.optimiser, numbers)
         record = guard.check_losses(dict(zip(losses, terms, strict=False)), self.step, width, self.settings, self.watch.far)
         self.watch.far = self.watch.far + 1 if guard.ran_away(record, width) else 0

@@ -10,6 +10,7 @@ from partita.core import memory, processes, rng
 from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Model
 from partita.data import Rows
+from partita.data.tables import chunks
 from partita.training.budget import steps_within
 from partita.training.optimisers import WeightAverage, make_optimiser
 from partita.training.session import HELD_OUT, Session
@@ -28,7 +29,7 @@ def start_session(
     key = team.told(rng.seed(generator))
     if settings.initialise:
         model.initialise(rows, generator=generator)
-    objective, generator = _shared(objective, settings, team), team.generator(generator)
+    objective, generator = _shared(objective, settings, len(rows), team), team.generator(generator)
     with memory.within_machine("fit"):
         state = objective.init(model, rows, generator=generator)
     closed_form = hasattr(objective, "update")
@@ -46,10 +47,12 @@ def start_session(
     return session(settings.steps or (settings.epochs or 1) * per_epoch)
 
 
-def _shared(objective: Any, settings: Settings, team: processes.Team) -> Any:
+def _shared(objective: Any, settings: Settings, n: int, team: processes.Team) -> Any:
     """What one of several processes minimises; what cannot be shared out is refused."""
     if team.size == 1:
         return objective
+    if (batch := min(n, settings.batch_size or n)) < team.size:
+        raise invalid("fit", "a batch", f"have at least one row for each of the {team.size} processes", batch, "Raise batch_size.")
     if hasattr(objective, "update"):
         raise Unsupported(f"fit: {type(objective).__name__} takes closed-form steps, which one process does. Leave out devices.")
     if settings.optimizer == "natural":
@@ -63,7 +66,13 @@ def _wrapped(model: Model, state: Any, settings: Settings, fabric: Any) -> tuple
     wrapped, optimiser = fabric.setup(model, make_optimiser([*model.parameters(), *extras], settings))
     for method in dict.fromkeys(name for kind in type(model).__mro__ for name in vars(kind).get("forward_methods", ())):
         wrapped.mark_forward_method(method)
-    return wrapped, state._replace(module=fabric.setup_module(state.module)) if extras else state, optimiser
+    return wrapped, _with_module(state, fabric.setup_module(state.module)) if extras else state, optimiser
+
+
+def _with_module(state: Any, module: Any) -> Any:
+    """A state with its module in Fabric's hands, wherever it is held: by itself, or by the state of an objective inside."""
+    held = "module" in state._fields
+    return state._replace(module=module) if held else state._replace(inner=_with_module(state.inner, module))
 
 
 def _affordable_validations(model: Model, held_out: Rows | None, key: int, settings: Settings) -> tuple[int, float]:
@@ -84,12 +93,11 @@ def checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2)
     if len(rows) < least:
         raise invalid("fit", parameter, f"have at least {least} rows", len(rows))
     generator = torch.Generator()
-    for start in range(0, len(rows), 8192):
-        index = torch.arange(start, min(start + 8192, len(rows)))
-        x = rows.batch(index, generator=generator).x
+    for part in chunks(len(rows), rows.width):
+        x = rows.batch(torch.arange(part.start, part.stop), generator=generator).x
         model.support.check(x, "fit", parameter, missing="missing" in model.offers)
         if (nothing := x.isnan().all(1)).any():
-            row = start + int(nothing.nonzero()[0])
+            row = part.start + int(nothing.nonzero()[0])
             raise invalid("fit", parameter, "have an observed value in every row", f"none in row {row}", "Leave such rows out.")
     return rows
 

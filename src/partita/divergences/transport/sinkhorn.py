@@ -51,7 +51,7 @@ class Entropic(NamedTuple):
     def plan(self, cost: Tensor, a: Tensor | None = None, b: Tensor | None = None) -> Tensor:
         """Gamma, ``(*, n, m)``."""
         a, b = check_problem("Entropic.plan", cost, a, b)
-        return a[..., :, None] * b[..., None, :] * ((self.phi[..., :, None] + self.psi[..., None, :] - cost) / self.epsilon).exp()
+        return gibbs_plan(cost, a, b, self.phi, self.psi, self.epsilon)
 
     def quantity(self) -> Quantity:
         """The value of one problem as a Quantity: a lower bound, not to be published before it converged."""
@@ -114,9 +114,14 @@ class DualValue(torch.autograd.Function):
         cost, a, b, phi, psi = ctx.saved_tensors
         of_cost = None
         if ctx.needs_input_grad[0]:
-            of_cost = (phi[..., :, None] - cost).add_(psi[..., None, :]).div_(ctx.epsilon).exp_()
-            of_cost.mul_(a[..., :, None]).mul_(b[..., None, :]).mul_(g[..., None, None])
+            of_cost = gibbs_plan(cost, a, b, phi, psi, ctx.epsilon).mul_(g[..., None, None])
         return of_cost, g[..., None] * phi, g[..., None] * psi, None, None, None
+
+
+def gibbs_plan(cost: Tensor, a: Tensor, b: Tensor, phi: Tensor, psi: Tensor, epsilon: float) -> Tensor:
+    """Gamma of (16.4), ``(*, n, m)``; the weights enter as logarithms, so that where both are zero nothing overflows."""
+    rows, columns = phi + epsilon * a.log(), psi + epsilon * b.log()
+    return (rows[..., :, None] - cost).add_(columns[..., None, :]).div_(epsilon).exp_()
 
 
 def _paired(weight: Tensor, potential: Tensor) -> Tensor:
@@ -163,22 +168,22 @@ def _alternate(
 
 def log_sums(K: Tensor, w: Tensor, buffer: Tensor) -> Tensor:
     """log of the sum over j of exp(K_ij + w_j), ``(*, n, m), (*, m) -> (*, n)``, block by block in a buffer."""
-    if K.dim() > 2:
-        flat = [log_sums(k, row, buffer) for k, row in zip(K.flatten(0, -3), w.expand(*K.shape[:-2], -1).flatten(0, -2), strict=True)]
-        return torch.stack(flat).view(K.shape[:-1])
-    n, m = K.shape
-    rows, out = max(1, min(n, BLOCK // m)), K.new_empty(n)
-    for start in range(0, n, rows):
-        part = K[start : start + rows]
-        out[start : start + rows] = _log_sums_of_block(part, w, buffer[: part.numel()])
+    n, m = K.shape[-2:]
+    K, w, out = K.reshape(-1, n, m), w.expand(*K.shape[:-2], m).reshape(-1, m), K.new_empty(K.shape[:-1])
+    flat, rows, problems = out.view(-1, n), max(1, min(n, BLOCK // m)), max(1, BLOCK // (n * m))  # several problems, or a part of one
+    for first in range(0, len(K), problems):
+        some = slice(first, first + problems)
+        for start in range(0, n, rows):
+            part = K[some, start : start + rows]
+            flat[some, start : start + rows] = _log_sums_of_block(part, w[some], buffer[: part.numel()])
     return out
 
 
 def _log_sums_of_block(part: Tensor, w: Tensor, space: Tensor) -> Tensor:
     """One block; transposed costs are summed along their own rows in memory, so that both directions read in order."""
-    along = 1 if part.stride(1) == 1 else 0
-    terms = space.view(part.shape) if along else space.view(part.shape[::-1])
-    torch.add(part if along else part.mT, w if along else w[:, None], out=terms)
+    along, seen = (-1, part) if part.stride(-1) == 1 else (-2, part.mT)
+    terms = space.view(seen.shape)
+    torch.add(seen, w[..., None, :] if along == -1 else w[..., None], out=terms)
     top = terms.amax(along, keepdim=True)
     terms.sub_(top).clamp_min_(LOWEST).exp_()
     return terms.sum(along).log_().add_(top.squeeze(along))

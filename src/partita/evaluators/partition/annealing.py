@@ -74,11 +74,10 @@ class AnnealingEvaluator(ABC):
 
 def anneal(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
     """Move ``x`` along ``betas`` (rising or falling), weighing as it goes; processes that work together share out the chains."""
-    team = processes.current()
-    parts = team.gather(_annealed(model, kernel, betas, x[team.share(len(x))], generator=team.generator(generator)))
-    if team.size == 1:
+    parts = processes.shared_out(len(x), lambda part, own: _annealed(model, kernel, betas, x[part], generator=own), generator)
+    if len(parts) == 1:
         return parts[0]
-    spread = torch.stack([part.spread.square() for part in parts]).mean(0).sqrt()
+    spread = torch.stack([part.spread.square() for part in parts]).nanmean(0).sqrt()  # a chain alone has none
     return Annealing(torch.cat([part.x for part in parts]), torch.cat([part.log_w for part in parts]), spread)
 
 

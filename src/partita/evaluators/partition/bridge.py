@@ -120,9 +120,9 @@ class Bridge:
         kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
         betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
         ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
-        starts, team = self._starts(model, kernel, betas, generator), processes.current()
-        own = self._shown(model, ladder, betas, starts[:, team.share(self.chains)], team.generator(generator))
-        return Seen(*(torch.cat(parts, 1) for parts in zip(*team.gather(own), strict=True)))
+        starts = self._starts(model, kernel, betas, generator)
+        shown = processes.shared_out(self.chains, lambda part, own: self._shown(model, ladder, betas, starts[:, part], own), generator)
+        return Seen(*(torch.cat(parts, 1) for parts in zip(*shown, strict=True)))
 
     def _shown(self, model: EnergyModel, ladder: Any, betas: Tensor, starts: Tensor, generator: torch.Generator) -> Seen:
         """What the ladders of one process show."""

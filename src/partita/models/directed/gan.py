@@ -8,6 +8,7 @@ Letters: B batch, D visible, L latent.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, Self
 
 import torch
@@ -54,7 +55,7 @@ class GAN(DirectedModel):
         self.support = Real(visible)
         self.net = MLP(latent, visible, widths=widths, activation=activation, generator=generator) if net is None else net
         with torch.no_grad():
-            shape = self.net(rng.normal((2, latent), self.device_like, torch.Generator(self.device_like.device))).shape
+            shape = deepcopy(self.net).eval()(self.device_like.new_zeros(2, latent)).shape  # of a copy: a look moves nothing
         if shape != (2, visible):
             raise invalid("GAN", "net", f"map (2, {latent}) to (2, {visible})", tuple(shape))
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.errors import invalid
+from partita.core.orders import stretches
 from partita.core.protocols import Data
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.components.factor import Factors
@@ -150,7 +151,7 @@ def _log_conditional(factor: Tensor, factor_free: Tensor, deviation: Tensor, kno
 def principal_axes(data: Data, mean: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Eigenvalues, falling, and eigenvectors of the covariance of complete rows, ``(D,), (D, D)``; read in chunks."""
     total = mean.new_zeros(len(mean), len(mean))
-    for index in torch.arange(len(data)).split(max(1, (1 << 21) // len(mean))):
+    for index in stretches(len(data), max(1, (1 << 21) // len(mean))):
         batch = data.batch(index, generator=generator)
         x = batch.x.to(mean) - mean
         total += x.mT @ (x if batch.weight is None else x * batch.weight.to(x)[:, None])

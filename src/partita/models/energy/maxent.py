@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_width
-from partita.core.errors import RunError, Unsupported, invalid
+from partita.core.errors import InputError, RunError, Unsupported, invalid
+from partita.core.orders import stretches
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary, Support
 from partita.models.energy.features import Feature, as_features
@@ -141,15 +142,15 @@ class MaxEnt(EnergyModel):
     def _feature_summary(self, data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Least, greatest and weighted mean value of every feature over the data, some rows at a time."""
         size = max(1, FEATURE_CELLS // len(self.theta))
-        lows, highs, total = [], [], torch.zeros_like(self.theta, dtype=torch.float64)
-        for index in torch.arange(len(data)).split(size):
+        total = torch.zeros_like(self.theta, dtype=torch.float64)
+        low, high = torch.full_like(self.theta, torch.inf), torch.full_like(self.theta, -torch.inf)
+        for index in stretches(len(data), size):
             batch = data.batch(index, generator=generator)
             phi = self._phi(batch.x.to(self.theta))
             weight = torch.ones(len(phi)) if batch.weight is None else batch.weight
-            lows.append(phi.amin(0))
-            highs.append(phi.amax(0))
+            low, high = torch.minimum(low, phi.amin(0)), torch.maximum(high, phi.amax(0))
             total += weight.to(total) @ phi.double()
-        return torch.stack(lows).amin(0), torch.stack(highs).amax(0), total / len(data)
+        return low, high, total / len(data)
 
     def settings(self) -> dict[str, Any]:
         rebuildable = self.name is not None and self.hidden is None and isinstance(self.support, Binary)
@@ -190,8 +191,14 @@ class MaxEnt(EnergyModel):
                           "Write A.to(x) where a function holds a tensor A.") from None  # fmt: skip
 
     def _width(self, example: Tensor) -> int:
-        with torch.no_grad():
-            phi = self._phi(example)
+        try:
+            with torch.no_grad():
+                phi = self._phi(example)
+        except InputError:
+            raise
+        except Exception as error:  # whatever a function says that is no function of rows
+            reason = f"{type(error).__name__}: {error}".split("\n")[0]
+            raise invalid("MaxEnt", "features", "map (*, D) to (*, K) or (*)", f"one that fails ({reason})") from error
         if phi.shape[: example.dim() - 1] != example.shape[:-1]:
             raise invalid("MaxEnt", "features", "map (*, D) to (*, K) or (*)", f"{tuple(example.shape)} to {tuple(phi.shape)}")
         return phi.shape[-1]

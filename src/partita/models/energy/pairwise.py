@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_width
+from partita.core.orders import stretches
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.models.energy.graphs import Graph
 from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
@@ -119,7 +120,7 @@ def pair_counts(data: Data, graph: Graph, values: Tensor, generator: torch.Gener
     k, edges = len(values), len(graph.edges)
     total = torch.zeros(edges * k * k, dtype=torch.long)
     offset = torch.arange(edges) * k * k
-    for index in torch.arange(len(data)).split(max(1, PAIR_CELLS // max(1, edges))):
+    for index in stretches(len(data), max(1, PAIR_CELLS // max(1, edges))):
         batch = data.batch(index, generator=generator)
         x = batch.x.cpu() if batch.weight is None else batch.x.cpu()[batch.weight.cpu() > 0]
         code = torch.bucketize(x, values.to(x))

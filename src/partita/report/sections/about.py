@@ -12,6 +12,8 @@ from partita.data import Column
 from partita.report import images
 from partita.report.blocks import Block, Code, Folded, Picture, Table, Text
 from partita.report.subject import Subject
+from partita.report.words import number
+from partita.training.history import seconds_of
 
 LISTED = 30  # columns described one by one
 PROFILED = 20_000  # rows that the profile is made of
@@ -76,13 +78,13 @@ def column_profile(subject: Subject) -> list[list[str]]:
         return [[name, *_words(column, subject.encoding.labels)] for name, column in zip(subject.columns, x.T, strict=False)]
     numbers = zip(np.nanmin(x, 0), np.nanmean(x, 0), np.nanmax(x, 0), np.nanstd(x, 0), strict=True)
     missing = np.isnan(x).mean(0)
-    return [[name, *(f"{value:.4g}" for value in four), f"{100 * lost:.1f} %"]
+    return [[name, *(number(value) for value in four), f"{100 * lost:.1f} %"]
             for name, four, lost in zip(subject.columns, numbers, missing, strict=False)]  # fmt: skip
 
 
 def _of_kind(column: Column, x: np.ndarray) -> list[str]:
     """Its kind, its categories or range, and what share is missing."""
-    holds = column.in_words() if column.levels else f"{np.nanmin(x):.4g} to {np.nanmax(x):.4g}, mean {np.nanmean(x):.4g}"
+    holds = column.in_words() if column.levels else f"{number(np.nanmin(x))} to {number(np.nanmax(x))}, mean {number(float(np.nanmean(x)))}"
     return [column.kind, holds, f"{100 * np.isnan(x).mean():.1f} %"]
 
 
@@ -102,10 +104,10 @@ def configuration(subject: Subject) -> Iterator[Block]:
     """What was fitted, how, and with which settings."""
     run, config = subject.run, subject.run.config
     parameters = sum(p.numel() for p in run.model.parameters())
-    seconds = max((record.get("seconds", 0.0) for record in run.history), default=0.0)
+    seconds = seconds_of(run.history)
     family = config.get("family") or {}
     yield Table([
-        ["model", run.model.title()], *([["family", family["name"]]] if family else []), ["parameters", f"{parameters:,}"],
+        ["model", run.model.title()], *([["family", str(family.get("name"))]] if family else []), ["parameters", f"{parameters:,}"],
         ["objective", str((config.get("objective") or {}).get("part", "given in Python"))],
         ["stopped", f"{run.stopped} after {run.steps:,} steps"],
         *([["time of the fit", f"{seconds:.1f} seconds"]] if seconds else []),
@@ -113,7 +115,7 @@ def configuration(subject: Subject) -> Iterator[Block]:
     for caution in run.cautions:
         yield Text(f"Caution: {caution}", "caution")
     if family:
-        yield Folded("Settings of the family", [Table(_settings(family["settings"]))])
+        yield Folded("Settings of the family", [Table(_settings(family.get("settings") or {}))])
     yield Folded("Settings of the fit", [Table(_settings(config.get("fit") or {}))])
     yield Folded("Objective and model, as saved", [Code(json.dumps({name: config.get(name) for name in ("objective", "model")}, indent=2))])
 
@@ -127,12 +129,14 @@ def origin(subject: Subject) -> Iterator[Block]:
     config = subject.run.config
     if config.get("command"):
         yield Code(config["command"], "The command")
-        yield Text("The same command with the same versions on the same machine gives the same numbers, bit for bit.", "small")
+        yield Text("The same command with the same versions on the same machine gives the same numbers, bit for bit; "
+                   "only a fit that is cut short by the clock takes as many steps as it has time for.", "small")  # fmt: skip
     else:
         yield Text("The run was made in Python; its settings are above.")
     versions = [[name, str(value)] for name, value in (config.get("versions") or {}).items()]
-    yield Table([*versions, ["seed", str(config.get("seed", ""))], ["this page was made on", f"{platform.machine()} {platform.system()}, "
-                f"{torch.get_num_threads()} threads"]])  # fmt: skip
+    threads = torch.get_num_threads()
+    here = f"{platform.machine()} {platform.system()}, {threads} thread{'s' * (threads > 1)}"
+    yield Table([*versions, ["seed", str(config.get("seed", ""))], ["this page was made on", here]])
 
 
 def reproduction(subject: Subject) -> Iterator[Block]:

@@ -41,7 +41,7 @@ def learning(subject: Subject) -> Iterator[Block]:
 
 def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     """Scores of rows that the fit did not learn from, by a quicker evaluator than the final one; None where there are none."""
-    found = [(step, value) for step, value in run.series("validation") if np.isfinite(value)]
+    found = numbers(run, "validation")
     if len(found) < 2:
         return None
     steps, values = zip(*found, strict=True)
@@ -53,8 +53,8 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
     alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
     layout = {"xaxis": plots.axis("step"), "yaxis": plots.axis(name, range=visible(values)), "shapes": event_lines(run)}
-    caption = "Validation rows along the fit; the star is the highest. A quicker, coarser computation than the final score."
-    return Figure(traces, alt, layout, caption)
+    coarser = "" if "log_prob" in run.model.offers else " A quicker, coarser computation than the final score."
+    return Figure(traces, alt, layout, f"Validation rows along the fit; the star is the highest.{coarser}")
 
 
 def event_lines(run: Run) -> list[dict[str, Any]]:

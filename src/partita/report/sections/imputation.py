@@ -9,6 +9,7 @@ from partita.core.errors import InputError, Unsupported
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
 from partita.report.subject import Subject
+from partita.report.words import number
 from partita.training.encoding import CUT
 
 IMAGES = 10
@@ -58,13 +59,14 @@ def _as_images(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.n
 def _as_table(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.ndarray) -> Iterator[Block]:
     truth, guess = x[hidden], filled[hidden]
     columns = np.argwhere(hidden)[:, 1]
+    yield Text(f"One cell of each of {len(truth)} rows was hidden, and filled in from the others of its row.")
     if subject.mixed:
         yield from _by_kind(subject, x, truth, guess, columns)
     elif subject.discrete:
         usual = np.array([_mode(x[:, i]) for i in columns])
         right, base = float((truth == guess).mean()), float((truth == usual).mean())
-        yield Text(f"One cell of each of {len(x)} rows was hidden. The model fills in the true value in {100 * right:.0f} % of them; "
-                   f"the most frequent value of each column would be right in {100 * base:.0f} %.")  # fmt: skip
+        yield Text(f"The model finds the true value in {100 * right:.0f} % of them; the most frequent value of each column would be "
+                   f"right in {100 * base:.0f} %.")  # fmt: skip
     else:
         yield from _scatter(x, truth, guess, columns)
     yield Table(_examples(subject, truth, guess, columns), ("column", "true value", "filled in"), "Some of the hidden cells")
@@ -76,8 +78,8 @@ def _by_kind(subject: Subject, x: np.ndarray, truth: np.ndarray, guess: np.ndarr
     if (~real).any():
         usual = np.array([_mode(x[:, i]) for i in columns])
         right, base = (100 * float((truth == other)[~real].mean()) for other in (guess, usual))
-        yield Text(f"Of {(~real).sum()} hidden cells of columns that are not real the model fills in the true value in {right:.0f} %; the "
-                   f"most frequent value of each column would be right in {base:.0f} %.")  # fmt: skip
+        yield Text(f"In columns that are not real ({(~real).sum()} cells) the model finds the true value in {right:.0f} %; the most "
+                   f"frequent value of each column would be right in {base:.0f} %.")  # fmt: skip
     if real.any():
         yield from _scatter(x, truth[real], guess[real], columns[real])
 
@@ -88,8 +90,8 @@ def _scatter(x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.nd
     deviation = np.where(deviation > 0, deviation, 1.0)
     t, g = (truth - mean) / deviation, (guess - mean) / deviation
     error = float(np.sqrt(np.mean((t - g) ** 2)))
-    yield Text(f"One cell of each row was hidden, {len(t)} of real columns. There the model is off by {error:.2f} deviations of the "
-               "column; the mean of each column would be off by about 1.")  # fmt: skip
+    yield Text(f"In real columns ({len(t)} cells) the model is off by {error:.2f} standard deviations of the column, whose mean would "
+               "be off by about 1.")  # fmt: skip
     low, high = float(min(t.min(), g.min())), float(max(t.max(), g.max()))
     traces = [plots.diagonal(low, high), plots.points(t, g, "hidden cells", plots.MODEL, showlegend=False)]
     layout = {"xaxis": plots.axis("true value, in standard deviations"), "yaxis": plots.axis("filled in")}
@@ -100,7 +102,7 @@ def _scatter(x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.nd
 def _examples(subject: Subject, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> list[list[str]]:
     pairs = zip(columns[:EXAMPLES], truth[:EXAMPLES], guess[:EXAMPLES], strict=True)
     words = [column.labels for column in subject.mixed] or [subject.encoding.labels] * len(subject.columns)
-    return [[subject.columns[i], *(words[i].get(float(value), f"{value:.4g}") for value in pair)] for i, *pair in pairs]
+    return [[subject.columns[i], *(words[i].get(float(value), number(value)) for value in pair)] for i, *pair in pairs]
 
 
 def _mode(column: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from partita.report.blocks import Block, Text
 from partita.report.subject import Subject
 
 MOST_TO_COUNT = 14.0  # nats: a factor of a million
+FARTHEST = 700.0  # nats whose exponential is a number
 COLUMNS_ALONE = "columns that are independent, each with its own distribution,"
 STEPS_ALONE = "steps that are independent, each with the frequencies of all,"
 
@@ -22,14 +23,19 @@ def meaning(subject: Subject) -> Iterator[Block]:
     if q.kind == "none":
         yield Text(_distance(q, subject), "lead")
     else:
-        yield Text(_mass(q, subject) if subject.discrete else _density(q, subject), "lead")
-        yield from _gain(q, subject)
+        yield from in_words(q, subject)
         yield Text(words.meaning(q))
     if q.kind != "exact":
         yield Text(f"Verdict {words.verdict(q)}.")
     if q.se_data:
         both = "" if q.kind == "exact" else "Two errors are kept apart. The interval is about computing this number on these rows. "
         yield Text(f"{both}The ± is about the rows: another set of as many would move the number by about that much.")
+
+
+def in_words(q: Quantity, subject: Subject) -> Iterator[Block]:
+    """How likely a row is, and what was gained on knowing nothing."""
+    yield Text(_mass(q, subject) if subject.discrete else _density(q, subject), "lead")
+    yield from _gain(q, subject)
 
 
 def _mass(q: Quantity, subject: Subject) -> str:
@@ -45,7 +51,7 @@ def _each_step(q: Quantity) -> str:
     step = q.details.get("per_step")
     if step is None:
         return ""
-    choice = f"as if it chose, at every step, among {math.exp(-step):.2f} continuations that are equally likely"
+    choice = f"as if it chose, at every step, among {math.exp(min(-step, FARTHEST)):.2f} continuations that are equally likely"
     return f" That is {step:.3f} nats for each step: {choice}."
 
 

@@ -14,6 +14,7 @@ from partita.report.blocks import Block, Figure, Picture, Table, Text
 from partita.report.sections import couplings
 from partita.report.sections.samples import SIDE
 from partita.report.subject import DRAWS, Subject
+from partita.report.words import number
 
 SHOWN = 64  # filters or components
 TYPICAL = 8  # components of a mixed table whose typical rows are shown
@@ -111,7 +112,7 @@ def _typical(component: ProductComponent, subject: Subject, order: np.ndarray, w
     x = subject.shown(component.fill_likely(nothing, torch.eye(component.count, dtype=torch.float64)))[order[:TYPICAL]]
     names = subject.columns
     labels = [column.labels for column in subject.mixed] or [{}] * len(names)
-    lines = [[name, *(words.get(float(value), f"{value:.4g}") for value in x[:, i])]
+    lines = [[name, *(words.get(float(value), number(value)) for value in x[:, i])]
              for i, (name, words) in enumerate(zip(names, labels, strict=True))]  # fmt: skip
     head = ("column", *(f"{i + 1}, weight {weights[k]:.2f}" for i, k in enumerate(order[:TYPICAL])))
     return Table(lines, head, "A typical row of each component: means of real columns, the most probable value of others.")

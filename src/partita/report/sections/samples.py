@@ -7,9 +7,8 @@ import numpy as np
 
 from partita.report import images, plots
 from partita.report.blocks import Beside, Block, Code, Figure, Picture, Text
-from partita.report.subject import DRAWS, SEQUENCES, Subject
+from partita.report.subject import DRAWS, IMAGES, SEQUENCES, Subject
 
-IMAGES = 64
 COLUMNS = 12  # of a table whose values are shown one by one
 CHARACTERS = 400
 SIDE = 420  # pixels of a sheet of images
@@ -52,7 +51,7 @@ def picture(subject: Subject, x: np.ndarray, name: str, shade: str) -> Block:
     if subject.alphabet is not None:
         alphabet = subject.alphabet
         return Code("\n\n".join(alphabet.decode(row[~np.isnan(row)])[:CHARACTERS] for row in x[:2]), name.capitalize())
-    if subject.sequential:
+    if subject.sequential and subject.shape is None:
         steps = x.reshape(len(x), -1, subject.model.support.element.width)  # type: ignore[attr-defined]
         return _roll(steps[0], name) if steps.shape[2] > 1 else _lines(steps[..., 0], name)
     if subject.shape is not None:
@@ -61,7 +60,7 @@ def picture(subject: Subject, x: np.ndarray, name: str, shade: str) -> Block:
 
 
 def _count(subject: Subject) -> int:
-    return SEQUENCES if subject.sequential else IMAGES if subject.shape else DRAWS
+    return IMAGES if subject.shape else SEQUENCES if subject.sequential else DRAWS
 
 
 def _roll(x: np.ndarray, name: str) -> Figure:

@@ -49,8 +49,8 @@ def facts(q: Quantity, subject: Subject) -> list[list[str]]:
     if q.kind != "none":
         rows.append(["measure", "mass: a probability of each row" if subject.discrete else "density, in the units of the table"])
         if not subject.sequential:
-            bits = bits_per_dimension(q, subject.model.support.width)
-            rows.append(["bits per dimension", f"{bits.value:.4f} {words.interval(bits)}".rstrip()])
+            bits = bits_per_dimension(q, subject.model.support.width if subject.rows is None else subject.rows.numbers_per_row())
+            rows.append(["bits per dimension", f"{bits.value:.4f} {words.interval(bits, 4)}".rstrip()])
     if isinstance(log_z, Quantity):
         rows.append(["log Z", f"{log_z.value:.3f} {words.interval(log_z)}".rstrip()])
     if use := words.latent_use(q):

@@ -66,7 +66,7 @@ def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False)
     if not isinstance(name, str):
         return name
     base, _, count = name.rpartition("-")
-    base, settings = (base, (int(count),)) if count.isdecimal() else (name, ())
+    base, settings = (base, (int(count),)) if count.isdecimal() and len(count) < 19 else (name, ())
     if bounds and base in BOUNDS:
         return capability.load(BOUNDS[base])(*settings)
     check_choice(owner, "evaluator", name, ("auto", *EVALUATORS, *(BOUNDS if bounds else ())))

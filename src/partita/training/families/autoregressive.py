@@ -63,7 +63,7 @@ def _kind(rows: Any, settings: dict[str, Any]) -> Kind:
     """Sequences as they are: what scales real ones is part of the model. Tables by what they hold, letters of a sequence as categories."""
     if isinstance(rows, Sequences):
         return "steps"
-    by_column = rows.schema is not None and (rows.schema.mixed or bool(rows.schema.labels))
+    by_column = rows.schema is not None and (rows.schema.by_column or bool(rows.schema.labels))
     if by_column and settings["backbone"] in ("auto", "masked"):
         return "mixed"
     return "category" if rows.labels and rows.schema is None else infer_kind(rows)

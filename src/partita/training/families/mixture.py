@@ -51,7 +51,7 @@ def component_of(component: str, rows: Rows) -> str:
     check_choice("mixture", "component", component, ("auto", *COMPONENTS))
     if component != "auto":
         return component
-    if rows.laws is not None or (rows.schema is not None and rows.schema.mixed):
+    if rows.laws is not None or (rows.schema is not None and rows.schema.by_column):
         return "mixed"
     return "categorical" if rows.labels or rows.states else "gaussian"
 

@@ -70,7 +70,7 @@ def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
     Where columns are of different sorts, or values of a table are missing, each column has its own likelihood.
     """
     check_choice("vae", "likelihood", settings["likelihood"], LIKELIHOODS)
-    if settings["likelihood"] == "auto" and rows.schema is not None and (rows.schema.mixed or not rows.complete()):
+    if settings["likelihood"] == "auto" and rows.schema is not None and (rows.schema.by_column or not rows.complete()):
         return "mixed"
     return KINDS.get(settings["likelihood"]) or ("category" if rows.labels else infer_kind(rows))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from partita.core.checks import check_choice
+from partita.core.checks import check_choice, check_count
 from partita.core.errors import invalid
 from partita.core.protocols import Model, Objective
 from partita.data import Sequences
@@ -29,7 +29,7 @@ def named_bound(settings: dict[str, Any]) -> Objective:
 
 def _vrnn(rows: Any, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
     element, streams = _element(rows), isinstance(rows, Sequences)
-    size = rows.size if streams else settings["step"]
+    size = rows.size if streams else check_count("vrnn", "step", settings["step"])
     if not streams and rows.width % size:
         raise invalid("vrnn", "step", f"divide the {rows.width} columns", size)
     length = rows.longest if streams else rows.width // size

@@ -19,34 +19,41 @@ DEPENDENT = 1e-9  # share of a standardised column's variance that is left given
 DISCRETE = (
     "so it is discrete: the density grows without end; dequantise it (partita.models.directed.flow.Dequantised), or use a model of masses."
 )
+COPY = "so the density is degenerate and its likelihood grows without end; leave the column out."
 
 
 def flow_cautions(data: Data, width: int, *, generator: torch.Generator) -> list[str]:
     """What is wrong with the columns of x, each in one sentence; columns past ``width`` are their context."""
     index = rng.permutation(len(data), generator)[:ROWS].cpu()
     rows = data.batch(index, generator=generator).x.double()
-    return [*_atoms(rows[:, :width]), *_copies(rows[:, :width], rows[:, width:])]
+    found = {DISCRETE: repeating(rows[:, :width]), COPY: copying(rows[:, :width], rows[:, width:])}
+    return [f"column {at[0]} {at[1]}, {why}" for why, at in found.items() if at is not None]
 
 
-def _atoms(x: Tensor) -> list[str]:
-    """The first column with a value that takes up many rows, or with few different values."""
-    if len(x) < LEAST_ROWS:
-        return []
-    for column in range(x.shape[1]):
-        values, counts = x[:, column].unique(return_counts=True)
-        share = float(counts.max()) / len(x)
+def repeating(x: Tensor) -> tuple[int, str] | None:
+    """The first column with a value that takes up many rows, or with few different values, and which of the two; NaN is no value.
+
+    >>> repeating(torch.arange(100.0)[:, None].clamp(max=80))
+    (0, 'takes one value in 20 % of the rows')
+    """
+    for column, values in enumerate(x.T):
+        there = values[~values.isnan()]
+        if len(there) < LEAST_ROWS:
+            continue
+        different, counts = there.unique(return_counts=True)
+        share = float(counts.max()) / len(there)
         if share > ATOM:
-            return [f"column {column} takes one value in {100 * share:.0f} % of the rows, {DISCRETE}"]
-        if len(values) < FEW * len(x):
-            return [f"column {column} has {len(values)} different values in {len(x)} rows, {DISCRETE}"]
-    return []
+            return column, f"takes one value in {100 * share:.0f} % of the rows"
+        if len(different) < FEW * len(there):
+            return column, f"has {len(different)} different values in {len(there)} rows"
+    return None
 
 
-def _copies(x: Tensor, context: Tensor) -> list[str]:
-    """The first column that the context and the columns before it determine: the diagonal of a QR factorisation that vanishes."""
+def copying(x: Tensor, context: Tensor) -> tuple[int, str] | None:
+    """The first column that the context and the columns before it determine, and how: the diagonal of a QR factorisation that vanishes."""
     table, C = torch.cat([context, x], 1), context.shape[1]
     if len(table) < 3:
-        return []
+        return None
     z = (table - table.mean(0)) / table.std(0).clamp_min(1e-300) / math.sqrt(len(table) - 1)
     alike = (z.mT @ z).abs()
     enough = len(z) > z.shape[1] + 1  # with fewer rows any column is a function of the others
@@ -56,7 +63,5 @@ def _copies(x: Tensor, context: Tensor) -> list[str]:
         name = f"column {twin - C}" if twin >= C else f"column {twin} of the context"
         copied = float(alike[twin, column]) > 1 - DEPENDENT
         if copied or float(left[column]) < DEPENDENT:
-            which = f"a copy of {name}" if copied else "a linear function of the columns before it"
-            return [f"column {column - C} is {which}, so the density is degenerate and its likelihood grows without end; leave the column "
-                    "out."]  # fmt: skip
-    return []
+            return column - C, f"is a copy of {name}" if copied else "is a linear function of the columns before it"
+    return None

@@ -23,7 +23,7 @@ from partita.core.support import Real
 from partita.models.directed.flow import masks
 from partita.models.directed.flow.columns import flow_cautions
 from partita.models.directed.flow.coupling import AffineCoupling, Marginals, SplineCoupling, make_conditioner
-from partita.models.directed.flow.layers import ActNorm, Layer, Logit, Mapped, Mixing, Permutation, columns, rows
+from partita.models.directed.flow.layers import ActNorm, Layer, Logit, Mapped, Mixing, Permutation, columns, rows, scale_of
 from partita.models.directed.flow.splines import MOST_BINS, parameters_per_coordinate
 
 COUPLINGS = ("affine", "spline")
@@ -40,8 +40,8 @@ class Flow(DirectedModel):
         coupling: ``"affine"`` (RealNVP) or ``"spline"`` (rational-quadratic, stronger).
         widths: Units of each conditioner's layers; channels for images.
         activation: Of the conditioners.
-        context: C, columns that the density is conditioned on. Rows are then x followed by its context, D + C columns, and ``log_prob`` is
-            log p(x | context).
+        context: C, columns that the density is conditioned on, standardised like the first data. Rows are then x followed by its context,
+            D + C columns, and ``log_prob`` is log p(x | context).
         mixing: Between couplings: ``"lu"`` (learned), ``"permutation"`` (random, fixed), ``"reverse"`` or ``"none"``.
         bins, bound: Of splines: K, and b where they become the identity.
         image: (channels, height, width) with C I J = D: checkerboard and channel masks, convolutions, no mixing.
@@ -55,6 +55,8 @@ class Flow(DirectedModel):
     """
 
     offers = frozenset({"log_prob", "invertible"})
+    context_mean: Tensor
+    context_scale: Tensor
 
     def __init__(
         self,
@@ -85,15 +87,18 @@ class Flow(DirectedModel):
         }  # fmt: skip
         self.chain = nn.ModuleList(_layers(self._settings, generator))
         self.register_buffer("zero", torch.zeros(visible, device=generator.device))
+        if context:
+            self.register_buffer("context_mean", torch.zeros(context, device=generator.device))
+            self.register_buffer("context_scale", torch.ones(context, device=generator.device))
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         """z = f(x) and log |det df/dx|, ``(*, D) -> (*, D), (*)``."""
-        z, log_det = self._to_latent(*columns(x, context))
+        z, log_det = self._to_latent(*columns(x, self._given(context)))
         return rows(z, x.shape), log_det.reshape(x.shape[:-1])
 
     def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """x with f(x) = z, ``(*, D) -> (*, D)``."""
-        shape, (z, context) = z.shape, columns(z, context)
+        shape, (z, context) = z.shape, columns(z, self._given(context))
         for layer in reversed(self.chain):
             z = layer.to_data(z, context)  # type: ignore[operator]
         return rows(z, shape)
@@ -101,7 +106,7 @@ class Flow(DirectedModel):
     def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """log p(x), or log p(x | context) of rows with their context, ``(*, D + C) -> (*)``."""
         x, context = self._split(x, context)
-        z, log_det = self._to_latent(*columns(x, context))
+        z, log_det = self._to_latent(*columns(x, self._given(context)))
         log_p = log_det - 0.5 * z.square().sum(0) - 0.5 * self.visible * math.log(2 * math.pi)
         return log_p.reshape(x.shape[:-1])
 
@@ -117,7 +122,7 @@ class Flow(DirectedModel):
         self._check_context("Flow.distribution", context)
         zero: Any = self.zero if context is None else self.zero.expand(*context.shape[:-1], -1)  # type: ignore[operator]
         base = Independent(Normal(zero, torch.ones_like(zero), validate_args=False), 1, validate_args=False)
-        transforms = [layer.transform(context) for layer in reversed(self.chain)]  # type: ignore[operator]
+        transforms = [layer.transform(self._given(context)) for layer in reversed(self.chain)]  # type: ignore[operator]
         return TransformedDistribution(base, transforms, validate_args=False)
 
     @torch.no_grad()
@@ -125,7 +130,10 @@ class Flow(DirectedModel):
         """Send some rows through the layers, each of which standardises what reaches it."""
         index = rng.permutation(len(data), generator)[:INITIAL_ROWS].cpu()
         x, context = self._split(data.batch(index, generator=generator).x.to(self.device_like), None)
-        x, context = columns(x, context)
+        if context is not None:
+            self.context_mean.copy_(context.mean(0))
+            self.context_scale.copy_(scale_of(context, 0)[0])
+        x, context = columns(x, self._given(context))
         for layer in self.chain:
             layer.fit_to(x)  # type: ignore[operator]
             x, _ = layer.to_latent(x, context)  # type: ignore[operator]
@@ -162,6 +170,10 @@ class Flow(DirectedModel):
             return x, context
         check_width("Flow.log_prob", "x", x, self.visible + self.context, self.title())
         return x[..., : self.visible], x[..., self.visible :]
+
+    def _given(self, context: Tensor | None) -> Tensor | None:
+        """What the conditioners are told of the context: its units must not matter."""
+        return None if context is None else (context - self.context_mean) / self.context_scale
 
     def _check_context(self, owner: str, context: Tensor | None) -> None:
         """C columns for a conditional flow, none for another."""

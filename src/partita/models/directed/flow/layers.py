@@ -33,6 +33,12 @@ def rows(x: Tensor, shape: torch.Size) -> Tensor:
     return x.mT.reshape(shape).contiguous()
 
 
+def scale_of(x: Tensor, rows: int) -> Tensor:
+    """Standard deviations over the dimension of the rows, which stays; a constant column has no scale, and gets one."""
+    deviation = x.std(rows, keepdim=True)
+    return torch.where(deviation > torch.finfo(x.dtype).tiny, deviation, 1.0)
+
+
 class Layer(nn.Module, ABC):
     """An invertible map of R^D, values ``(D, B)`` with a context ``(C, B)``."""
 
@@ -54,14 +60,17 @@ class Layer(nn.Module, ABC):
 
 
 class LayerTransform(Transform):
-    """A layer bound to a context, of rows; it remembers its last log-determinant, as ``log_prob`` asks for it right after the inverse."""
+    """A layer bound to a context, of rows.
+
+    ``log_prob`` asks for the log-determinant right after the inverse: it is kept for that, and for once, as weights may change meanwhile.
+    """
 
     domain = constraints.real_vector
     codomain = constraints.real_vector
     bijective = True
 
     def __init__(self, layer: Layer, context: Tensor | None = None) -> None:
-        super().__init__(cache_size=1)
+        super().__init__()
         self.layer, self.context = layer, context
         self._last: tuple[Tensor, Tensor] | None = None  # the data's side and log |det d data / d latent|
 
@@ -76,8 +85,8 @@ class LayerTransform(Transform):
     def log_abs_det_jacobian(self, z: Tensor, x: Tensor) -> Tensor:
         if self._last is None or self._last[0] is not x:
             self._inverse(x)
-        assert self._last is not None
-        return self._last[1]
+        (_, log_det), self._last = self._last, None  # type: ignore[misc]
+        return log_det
 
     def with_cache(self, cache_size: int = 1) -> "LayerTransform":
         return self
@@ -152,10 +161,9 @@ class ActNorm(Layer):
 
     @torch.no_grad()
     def fit_to(self, x: Tensor) -> None:
-        deviation = x.std(1, keepdim=True)
         self.c.copy_(x.mean(1, keepdim=True))
         self.m.zero_()
-        self.s.copy_(torch.where(deviation > torch.finfo(x.dtype).tiny, deviation, 1.0).log())  # a constant column has no scale
+        self.s.copy_(scale_of(x, 1).log())
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         return torch.addcdiv(self.m, x - self.c, self.s.exp()), -self.s.sum()
