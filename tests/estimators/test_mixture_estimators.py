@@ -123,6 +123,19 @@ def test_saved_estimators_come_back(estimator: Any, tmp_path: Path) -> None:
     again.partial_fit(IRIS[:50])
 
 
+@pytest.mark.parametrize("kind", [MixtureDensity, MixturePPCADensity, PPCADensity])
+def test_numbers_that_cannot_be_squared_are_named(kind: Any) -> None:
+    X = np.random.default_rng(0).random((12, 3)).round() * 1e300
+    with pytest.raises(InputError, match=f"^{kind.__name__}: X must hold numbers that can be squared, .*; got larger ones in column 0"):
+        kind().fit(X)
+
+
+def test_small_units_are_units_like_others() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 4)) @ np.diag([3.0, 1.0, 1.0, 1.0])
+    usual, small = (PPCADensity(2, scale="common", random_state=0).fit(units * X).score(units * X) for units in (1.0, 1e-14))
+    assert small == pytest.approx(usual + 4 * 14 * np.log(10))
+
+
 def test_bad_input_is_named() -> None:
     X = np.random.default_rng(0).normal(size=(20, 3))
     empty = X.copy()

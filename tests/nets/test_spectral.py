@@ -48,6 +48,15 @@ def test_power_iteration_is_the_largest_singular_value(generator: torch.Generato
         assert truth <= gram_bound(layer.weight).item() <= truth * 1.001  # type: ignore[arg-type]
 
 
+def test_singular_values_close_together_are_told_apart(generator: torch.Generator) -> None:
+    """Sixty of them within a tenth: the residual falls slowly, and the iteration goes on until it is within the tolerance."""
+    layer = seeded(nn.Linear(60, 60), generator)
+    (u, _, v), close = torch.linalg.svd(layer.weight.detach()), torch.linspace(1.0, 0.9, 60, dtype=torch.float64)  # type: ignore[operator]
+    layer.weight = nn.Parameter(u @ torch.diag(close) @ v)
+    found = spectral_norm(layer, generator=generator)
+    assert found.sigma.item() == pytest.approx(1.0, rel=1e-6) and found.residual <= 1e-6 and found.iterations > 1000
+
+
 def test_power_iteration_of_nothing(generator: torch.Generator) -> None:
     assert power_iteration(torch.zeros_like, torch.zeros_like, torch.ones(3)).sigma == 0
 

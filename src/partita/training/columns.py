@@ -97,18 +97,32 @@ def check_known(x: np.ndarray, lists: Lists, labels: dict[float, str], owner: st
 
 def common_deviation(rows: Rows, owner: str) -> float:
     """The root of the mean variance of all columns; a table that does not vary at all has no density."""
-    deviation = float(rows.variance().mean().sqrt())
-    if deviation <= 1e-12 * max(1.0, float(rows.mean().abs().max())):
+    deviation = float(np.sqrt(_variances(rows, owner).mean()))
+    if deviation <= 1e-12 * float(rows.mean().abs().max()):  # of its own size: units may be small
         raise invalid(owner, "X", "vary to have a density", "one and the same row throughout")
     return deviation
 
 
 def deviations(rows: Rows, owner: str) -> np.ndarray:
     """Standard deviations; a column that does not vary has no density, and is named."""
-    found = np.sqrt(rows.variance().numpy())
-    flat = np.flatnonzero(found <= 1e-12 * np.abs(rows.mean().numpy()))  # of its own size: units may be small
+    found = np.sqrt(_variances(rows, owner))
+    flat = np.flatnonzero(found <= 1e-12 * np.abs(rows.mean().numpy()))
     if len(flat):
-        names = rows.columns or range(rows.width)
-        raise invalid(owner, "X", "vary in every column to have a density", f"one value throughout column {names[flat[0]]!r}",
+        raise invalid(owner, "X", "vary in every column to have a density", f"one value throughout column {_name(rows, flat[0])!r}",
                       "Leave constant columns out.")  # fmt: skip
     return found
+
+
+def _variances(rows: Rows, owner: str) -> np.ndarray:
+    """Of the columns; one whose numbers are too large to be squared is named."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = rows.variance().numpy()
+    beyond = np.flatnonzero(~np.isfinite(found))
+    if len(beyond):
+        raise invalid(owner, "X", "hold numbers that can be squared, below 1e154", f"larger ones in column {_name(rows, beyond[0])!r}",
+                      "Divide them by a power of ten.")  # fmt: skip
+    return found
+
+
+def _name(rows: Rows, column: int) -> str | int:
+    return (rows.columns or range(rows.width))[column]

@@ -77,8 +77,8 @@ def _part(rows: Rows) -> np.ndarray:
 
 
 def _covariance(x: np.ndarray) -> np.ndarray:
-    """Of the rows in which both columns are there, (D, D)."""
-    there = ~np.isnan(x)
+    """Of the rows in which both columns are there, (D, D), in the unit of the largest number, whose square might be none."""
+    there, x = ~np.isnan(x), x / np.nanmax(np.abs(x))
     mean = np.where(there, x, 0.0).sum(0) / np.maximum(1, there.sum(0))
     off = np.where(there, x - mean, 0.0)
     return (off.T @ off) / np.maximum(1, there.T.astype(float) @ there)
