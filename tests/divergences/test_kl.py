@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, Laplace, MixtureSameFamily, MultivariateNormal, Normal, Uniform, kl_divergence
 
 from partita.core.errors import InputError
-from partita.divergences import bernoulli_kl, estimate_kl, gaussian_kl, kl, normal_kl
+from partita.divergences import bernoulli_kl, estimate_kl, f_divergence, gaussian_kl, kl, normal_kl
 
 
 def covariance(generator: torch.Generator, d: int = 3) -> Tensor:
@@ -74,6 +74,8 @@ def test_numbers_of_states_may_differ(generator: torch.Generator) -> None:
     found = kl(p, q, level=0.999, generator=generator)
     assert found.low <= 0.3 * math.log(0.3 / 0.2) + 0.7 * math.log(0.7 / 0.3) <= found.high
     assert kl(q, p, generator=generator).value == math.inf
+    summed = f_divergence("kl", p, q, generator=generator)
+    assert summed.kind == "exact" and summed.value == pytest.approx(0.3 * math.log(0.3 / 0.2) + 0.7 * math.log(0.7 / 0.3), abs=1e-6)
 
 
 def test_batches_and_other_shapes_are_refused(generator: torch.Generator) -> None:

@@ -1,13 +1,13 @@
 """The variational autoencoder against closed forms: PPCA, quadrature, torch's divergences; its bounds, gradients and complaints."""
 
 import math
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from scipy import stats
+from tests.pressing import ctrl_c_after
 from torch import Tensor, nn
 
 import partita
@@ -20,7 +20,6 @@ from partita.models import PPCA, VAE, MaskedAutoregressive
 from partita.models.directed.gaussian_latents import kl_between, kl_from_standard
 from partita.nets import MLP
 from partita.objectives import ELBO, ClosedForm, IWAEBound
-from partita.training.session import Session
 
 D, M, N = 6, 2, 300
 
@@ -335,7 +334,7 @@ def test_trying_a_users_module_moves_nothing_in_it(generator: torch.Generator) -
     assert encoder[1].num_batches_tracked == 0 and encoder.training
 
 
-def test_an_interrupted_fit_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_fit_goes_on_bit_for_bit(tmp_path: Path) -> None:
     """The weight of the divergence, which rises by the update, and what the dimensions carried go on from where they were."""
     x = (torch.rand(40, 5, generator=torch.Generator().manual_seed(0)) < 0.4).float()
 
@@ -344,16 +343,8 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pyt
         model = VAE(5, 2, widths=(6,), generator=g)
         return partita.fit(model, x, ELBO(beta_warm_up=12), steps=10, batch_size=8, out=tmp_path / name, resume=resume, generator=g)
 
-    whole, advance = fitted("whole"), Session.advance
-
-    def pressed(self: Session) -> dict[str, float]:
-        record = advance(self)
-        if self.step == 4:
-            signal.raise_signal(signal.SIGINT)
-        return record
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "advance", pressed)
+    whole = fitted("whole")
+    with ctrl_c_after(4):
         assert fitted("parted").stopped == "interrupted"
     resumed = fitted("parted", resume=True).model.state_dict()
     assert all(torch.equal(value, resumed[name]) for name, value in whole.model.state_dict().items())

@@ -1,9 +1,9 @@
 """A fit of so many minutes: the number of steps comes from their cost, is fixed once, and is recorded."""
 
-import signal
 from pathlib import Path
 
 import pytest
+from tests.pressing import ctrl_c_after
 from tests.training.small_fits import same, scenario, timeless
 
 import partita
@@ -24,17 +24,8 @@ def test_minutes_fix_the_steps_and_record_them(tmp_path: Path, monkeypatch: pyte
 
 def test_a_timed_run_is_resumed_with_its_own_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the clock says the second time."""
-    advance = Session.advance
     monkeypatch.setattr(start, "steps_within", lambda *_: 80)
-
-    def pressed(self: Session) -> dict[str, float]:
-        record = advance(self)
-        if self.step == 33:
-            signal.raise_signal(signal.SIGINT)
-        return record
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "advance", pressed)
+    with ctrl_c_after(33):
         scenario("pcd", tmp_path / "run", steps=None, minutes=1.0)
     monkeypatch.setattr(start, "steps_within", lambda *_: 500)
     resumed = scenario("pcd", tmp_path / "run", resume=True, steps=None, minutes=1.0)

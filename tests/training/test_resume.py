@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.pressing import ctrl_c_after
 from tests.training.small_fits import OBJECTIVES, OPTIONS, STEPS, assert_identical, die_at, machine, rows, same, scenario, timeless
 
 import partita
 from partita.core.errors import RunError
 from partita.training import checkpoint, loop
-from partita.training.session import Session
 
 EVERY = pytest.mark.parametrize("name", list(OBJECTIVES))
 
@@ -59,21 +59,10 @@ def test_saving_and_torchs_own_randomness_change_nothing(name: str, tmp_path: Pa
 
 @EVERY
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.97])
-def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(
-    name: str, share: float, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(name: str, share: float, tmp_path: Path, whole: Whole) -> None:
     total = checkpoint.load(whole(name) / "checkpoints" / "last.safetensors")["step"]
     stop = max(1, int(share * total))
-    advance = Session.advance
-
-    def pressed(self: Session) -> dict[str, float]:
-        record = advance(self)
-        if self.step == stop:
-            signal.raise_signal(signal.SIGINT)
-        return record
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "advance", pressed)
+    with ctrl_c_after(stop):
         partial = scenario(name, tmp_path / "run")
     assert (partial.stopped, partial.steps) == ("interrupted", stop)
     assert partita.load(tmp_path / "run").stopped == "interrupted"  # it can be used as it is

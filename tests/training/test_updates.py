@@ -1,12 +1,12 @@
 """Fits by closed-form updates: the same from the same seed, through Ctrl-C and resume; validation, minutes, cautions, weights."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.pressing import ctrl_c_after
 from torch import Tensor
 
 import partita
@@ -14,7 +14,6 @@ from partita.core.errors import InputError
 from partita.models import PPCA, DPMixture, Mixture, MixturePPCA
 from partita.objectives import EM, CollapsedGibbs, OnlineEM
 from partita.training import checkpoint, loop
-from partita.training.session import Session
 
 
 def table(n: int = 150, seed: int = 0, gaps: float = 0.1) -> Tensor:
@@ -63,20 +62,9 @@ def test_a_seed_makes_a_run_bit_for_bit(name: str, objective: Any, tmp_path: Pat
 
 @EVERY
 @pytest.mark.parametrize("stop", [1, 17])
-def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(
-    name: str, objective: Any, stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(name: str, objective: Any, stop: int, tmp_path: Path) -> None:
     scenario(name, objective, tmp_path / "whole")
-    advance = Session.advance
-
-    def pressed(self: Session) -> dict[str, float]:
-        record = advance(self)
-        if self.step == stop:
-            signal.raise_signal(signal.SIGINT)
-        return record
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "advance", pressed)
+    with ctrl_c_after(stop):
         assert scenario(name, objective, tmp_path / "cut").stopped == "interrupted"
     run = scenario(name, objective, tmp_path / "cut", resume=True)
     assert (run.stopped, run.steps) == ("finished", 30)

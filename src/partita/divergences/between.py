@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Categorical, Distribution, MultivariateNormal, Normal, kl_divergence
+from torch.distributions import Bernoulli, Categorical, Distribution, MultivariateNormal, Normal
 
 from partita.core import rng
 from partita.core.checks import check_count, check_level
 from partita.core.quantity import Quantity, half_width
 from partita.divergences.f_divergence import FDivergence, f_named, finite_divergence
 from partita.divergences.intervals import tail_verdict
-from partita.divergences.kl import check_single, log_prob_anywhere
+from partita.divergences.kl import check_single, closed_form_kl, log_prob_anywhere
 
 LOST_MASS, WORST_ERROR = 1e-6, 1e-8  # what quadrature may overlook of either density, and its own estimate of its error
 POWERS = {"hellinger": 0.5, "pearson": 2.0}  # divergences that are a function of the integral of p^a q^(1 - a)
@@ -125,10 +125,7 @@ def _mass(side: Distribution, states: Tensor) -> Tensor:
 
 def _closed_form(f: FDivergence, p: Distribution, q: Distribution) -> float | None:
     if f.name in ("kl", "reverse-kl"):
-        try:
-            return float(kl_divergence(p, q) if f.name == "kl" else kl_divergence(q, p))
-        except NotImplementedError:
-            return None
+        return closed_form_kl(p, q) if f.name == "kl" else closed_form_kl(q, p)
     if not all(isinstance(side, Normal | MultivariateNormal) for side in (p, q)):
         return None
     if f.name == "total-variation" and torch.equal(_moments(p)[1], _moments(q)[1]):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Distribution, kl_divergence
+from torch.distributions import Bernoulli, Categorical, Distribution, kl_divergence
 
 from partita.core import rng
 from partita.core.checks import check_count, check_level
@@ -55,10 +55,20 @@ def kl(p: Distribution, q: Distribution, *, draws: int = 10_000, level: float = 
     0.500 nats, exact by closed form
     """
     check_single("kl", p, q)
-    try:
-        return Quantity(float(kl_divergence(p, q)), method="closed form")
-    except (NotImplementedError, RuntimeError):  # none, or not for numbers of states that differ
+    known = closed_form_kl(p, q)
+    if known is None:
         return estimate_kl(p, q, draws=draws, level=level, generator=generator)
+    return Quantity(known, method="closed form")
+
+
+def closed_form_kl(p: Distribution, q: Distribution) -> float | None:
+    """KL(p || q) where torch knows it; torch's form for categories asks for equally many."""
+    if isinstance(p, Categorical) and isinstance(q, Categorical) and p.probs.shape != q.probs.shape:
+        return None
+    try:
+        return float(kl_divergence(p, q))
+    except NotImplementedError:
+        return None
 
 
 @torch.no_grad()
