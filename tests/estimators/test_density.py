@@ -138,6 +138,8 @@ def test_frames_keep_their_names(binary: np.ndarray) -> None:
         (quick(support="spin"), [[-1, 1], [0, 1]], r"must hold only -1 and \+1; got 0"),
         (quick(support="counts"), [[0, 1], [0, 1]], r"RBMDensity: support must be one of 'auto', 'binary', 'spin', 'real'; got 'counts'"),
         (MaxEntDensity(support="binary"), [[0.5, 1], [0, 1]], r"MaxEntDensity.fit: X must hold only 0 and 1; got 0.5"),
+        (quick(), [[0.0, 1.0], [1.0, np.nan]], r"^RBMDensity: Input X contains NaN\. Impute them first, or use MixtureDensity"),
+        (quick(), [0.0, 1.0], r"^RBMDensity: Expected 2D array, got 1D array instead: array=\[0\. 1\.\]\. Reshape"),
         (quick(), [[0.5, 1.0], [0.25, 1.0]], r"RBMDensity: X must vary in every column.*one value throughout column 1.*Leave constant"),
         (quick(n_hidden=0), [[0, 1], [0, 1]], r"RBM: hidden must be a whole number of at least 1; got 0"),
         (quick(chains=0), [[0, 1], [0, 1]], r"PCD: chains must be"),

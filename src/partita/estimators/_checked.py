@@ -9,6 +9,9 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from partita.core.errors import InputError, PartitaError, WrongType
 
+MISSING = "does not accept missing values"  # with which scikit-learn's advice begins, about classifiers that do
+REMEDY = " Impute them first, or use MixtureDensity or PPCADensity, which take them."
+
 
 @contextmanager
 def by_scikit_learn(owner: str) -> Iterator[None]:
@@ -20,7 +23,13 @@ def by_scikit_learn(owner: str) -> Iterator[None]:
     except TypeError as error:
         raise WrongType(f"{owner}: {error}") from error
     except (ValueError, ArithmeticError, RecursionError) as error:
-        raise InputError(f"{owner}: {error}") from error
+        raise InputError(f"{owner}: {_in_one_line(error, owner)}") from error
+
+
+def _in_one_line(error: Exception, owner: str) -> str:
+    """What was said, with partita's advice on missing values in place of another."""
+    said, advice, _ = " ".join(str(error).split()).partition(f" {owner} {MISSING}")
+    return said + REMEDY if advice else said
 
 
 def checked(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
