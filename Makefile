@@ -17,7 +17,7 @@ demo: $(STAMP) ## compare nine families on the digits within five minutes: a lea
 test: $(STAMP) ## run all tests and doctests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
 
-fuzz: $(STAMP) ## every night: 10,000 odd inputs (CASES=...) to estimators, commands, readers and run folders
+fuzz: $(STAMP) ## every night: 10,000 odd inputs (CASES=...) to estimators, commands, readers, run folders and places
 	@OMP_NUM_THREADS=1 PARTITA_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) -q --hypothesis-show-statistics tests/fuzz
 
 lint: $(STAMP) ## check the style

@@ -1,9 +1,11 @@
-"""Fits, evaluations and comparisons killed at random moments, by SIGKILL, SIGTERM or Ctrl-C, against ones that were left alone.
+"""Fits, evaluations, comparisons, imputations and pages killed at random moments, by SIGKILL, SIGTERM or Ctrl-C, against undisturbed ones.
 
-A verb is drawn, begun, struck at a random moment by a random signal, and taken up again until it is done; then every weight, record and
-score must agree with the unbroken one, bit for bit, clocks aside. One verb saves at every step, so that most strikes fall into the writing
-of a file. Most processes are forked from one that has done its imports, which is what they cost; some start cold, so that imports are
-struck too. ``KILLS=10`` is shorter, ``SEED=1`` draws others.
+A verb is begun, struck at a moment drawn uniformly from the time that it takes undisturbed, and taken up again until it is done; then every
+weight, record, score, table and page must agree with the undisturbed one, bit for bit, clocks aside. A strike counts where it met a living
+process and ended it; every verb and every signal gets its equal part of them. One verb saves at every step, and is struck as soon after its
+moment as a file is being written. Most processes are forked from one that has done its imports, which is what they cost; some start cold,
+so that imports are struck too. ``KILLS=3`` strikes the first three verbs once each, ``VERB=saving`` only those named so, ``SEED=1`` draws
+others.
 """
 
 import csv
@@ -17,56 +19,78 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from struck import Command, ended, forked, said, started, warm_up
+
 KILLS, SEED = int(os.environ.get("KILLS", "100")), int(os.environ.get("SEED", "0"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-BEYOND = 1.25  # moments are drawn up to this many times what the unbroken verb takes
-MOST = 4  # strikes before a verb is spared
+MOST = 4  # strikes of one verb before it is spared
 COLD = 0.05  # share of processes that start from nothing
-PATIENCE = 120.0  # seconds after which a process that was struck should have ended
-ENDED = (0, 130, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)  # how a process may end that was struck
+STRUCK = (130, *(-number for number in SIGNALS))  # how a process ends that a strike ended
 CLOCK = "seconds"  # what differs between two equal runs
-FIT = ("--quiet", "--no-report", "--out", "run")
-RESUME = ("fit", "--resume", "run", "--quiet", "--no-report")
-SMALL = ("--set", "rbm.hidden=3", "--set", "mixture.components=2", "--set", "vae.hidden=8")
-WARM = ("lightning_fabric", "numba", "arviz_stats.base", "pydantic", "rich.live", "partita.cli.app", "partita.cli.compare",
-        "partita.cli.evaluate", "partita.cli.fit")  # fmt: skip
-PROGRAM = "import partita.training.loop as loop; loop.SAVE_SECONDS = {}; from partita.cli import main; main()"
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A command, how it is taken up again once ``begun`` is there, and how often its fits save."""
+    """A command, how it is taken up again once ``begun`` is there, how often its fits save, whether it is about a run that was, and
+    whether it is struck while it writes into ``run``.
+    """
 
     name: str
     first: tuple[str, ...]
     again: tuple[str, ...] = ()
     begun: str = "nothing"
     save_seconds: float = 0.1
+    of_a_run: bool = False
+    writing: bool = False
 
-    def words(self, folder: Path) -> tuple[str, ...]:
+    def command(self, folder: Path) -> Command:
         """What to call now."""
-        return self.again if (folder / self.begun).exists() else self.first
+        return Command(self.again if (folder / self.begun).exists() else self.first, self.save_seconds)
+
+    def open_to(self, folder: Path) -> bool:
+        """Whether it may be struck now."""
+        return not self.writing or any((folder / "run" / "checkpoints").glob(".*.part"))
 
 
+@dataclass
+class Tally:
+    """An undisturbed verb, where and how many seconds, and what was counted against it."""
+
+    whole: Path
+    seconds: float
+    count: Counter[str] = field(default_factory=Counter)
+
+    def columns(self) -> dict[str, Any]:
+        """What is shown: "identical" only of what was struck and compared."""
+        rounds = self.count["compared"]
+        names = ("kills", *(number.name for number in SIGNALS), "amid_a_file", "cold", "too_late")
+        same = f"{rounds} of {rounds}" if rounds else "nothing compared"
+        return {**{name: self.count[name] for name in names}, "undisturbed_seconds": self.seconds, "identical": same}
+
+
+FIT = ("--quiet", "--no-report", "--out", "run")
+RESUME = ("fit", "--resume", "run", "--quiet", "--no-report")
+SMALL = ("--set", "rbm.hidden=3", "--set", "mixture.components=2", "--set", "vae.hidden=8")
 RBM = ("fit", "rbm", "bars-and-stripes", "--set", "objective=pcd", "--set", "hidden=6")
 BOARD = ("compare", "bars-and-stripes", "--models", "mixture,rbm,vae", *SMALL, "--epochs", "30", "--json", "--no-report", "--out", "board")
 WILD = ("--set", "learning_rate=300", "--set", "optimizer=sgd", "--set", "schedule=constant", "--guard", "rollback")  # it diverges often
+LARGE = ("fit", "rbm", "bars-and-stripes", "--set", "objective=pcd", "--set", "hidden=200", "--set", "chains=2000")  # to write, not to fit
 VERBS = (
+    Verb("fit, saving at every step", (*LARGE, "--epochs", "15", *FIT), RESUME, "run/config.json", -1.0, writing=True),
+    Verb("compare", BOARD, ("compare", "--resume", "board", "--json", "--no-report"), "board/comparison.json"),
+    Verb("evaluate", ("evaluate", "scored", "--evaluator", "sandwich", "--json"), of_a_run=True),
     Verb("fit", (*RBM, "--epochs", "150", *FIT), RESUME, "run/config.json"),
     Verb("fit, going back", (*RBM, "--epochs", "100", *WILD, *FIT), RESUME, "run/config.json"),
-    Verb("fit, saving at every step", (*RBM, "--epochs", "100", *FIT), RESUME, "run/config.json", save_seconds=-1.0),
-    Verb("evaluate", ("evaluate", "scored", "--evaluator", "sandwich", "--json")),
-    Verb("compare", BOARD, ("compare", "--resume", "board", "--json", "--no-report"), "board/comparison.json"),
+    Verb("impute", ("impute", "scored", "gaps.csv", "--out", "filled.csv"), of_a_run=True),
+    Verb("report", ("report", "scored", "--out", "page.html"), of_a_run=True),
 )  # fmt: skip
-SCORED = (*RBM, "--epochs", "30", "--quiet", "--no-report", "--out", "scored")  # what evaluate is about
+VERBS = tuple(verb for verb in VERBS if os.environ.get("VERB", "") in verb.name)
+SCORED = (*RBM, "--epochs", "30", "--quiet", "--no-report", "--out", "scored")  # what verbs of a run are about
 
 
 def run() -> None:
@@ -81,143 +105,70 @@ def run() -> None:
 
 
 def here(out: Path) -> None:
-    """Strike until there were enough, and write down what was struck."""
-    _warm_up()
-    chance, counts = random.Random(SEED), {verb.name: Counter() for verb in VERBS}
+    """Strike until there were enough, the verb next that was struck least, and write down what was struck."""
+    imports, chance, rounds = warm_up(), random.Random(SEED), 0
+    tallies: dict[Verb, Tally] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        whole = {verb: _unbroken(verb, Path(scratch) / f"whole {verb.name}") for verb in VERBS}
-        rounds = 0
-        while sum(count["kills"] for count in counts.values()) < KILLS:
-            verb, folder = VERBS[rounds % len(VERBS)] if rounds < len(VERBS) else chance.choice(VERBS), Path(scratch) / f"{rounds}"
-            made, seconds = whole[verb]
-            _prepare(verb, folder, made)
-            strikes = chance.randint(1, MOST)
-            while not _struck(verb, folder, chance, BEYOND * seconds, counts[verb.name], spare=not strikes):
-                strikes -= strikes > 0
-            _assert_same(verb, folder, made)
+        while (left := KILLS - sum(tally.count["kills"] for tally in tallies.values())) > 0:
+            verb = min(VERBS, key=lambda verb: tallies[verb].count["kills"] if verb in tallies else 0)
+            tally = tallies[verb] = tallies[verb] if verb in tallies else _undisturbed(verb, Path(scratch))
+            most = min(MOST, left, -(-KILLS // len(VERBS)) - tally.count["kills"])
+            _round(verb, tally, Path(scratch) / f"{rounds}", chance, chance.randint(1, most), imports)
             rounds += 1
-        found = {verb.name: {**counts[verb.name], "unbroken_seconds": whole[verb][1], "identical": "yes"} for verb in VERBS}
-        out.write_text(json.dumps(found))
+    out.write_text(json.dumps({verb.name: tally.columns() for verb, tally in tallies.items()}))
 
 
-def _warm_up() -> None:
-    """The imports that all verbs need, and no threads, which would not survive a fork."""
-    for name in WARM:
-        import_module(name)
-    threads = len(os.listdir("/proc/self/task"))
-    if threads > 1:
-        raise SystemExit(f"kills: imports must start no thread; got {threads - 1}")
+def _undisturbed(verb: Verb, scratch: Path) -> Tally:
+    """The verb left alone."""
+    folder = _prepared(verb, scratch / f"whole {verb.name}")
+    begun = time.monotonic()
+    if status := ended(forked(verb.command(folder), folder)):
+        raise SystemExit(f"{verb.name}: must end with 0; got {status}: {said(folder)}")
+    return Tally(folder, time.monotonic() - begun)
 
 
-def _unbroken(verb: Verb, folder: Path) -> tuple[Path, float]:
-    """The verb left alone: where, and the seconds it takes."""
-    _prepare(verb, folder)
-    started = time.monotonic()
-    status = _ended(_forked(verb, folder))
-    if status != 0:
-        raise SystemExit(f"{verb.name}: must end with 0; got {status}: {_said(folder)}")
-    return folder, time.monotonic() - started
+def _prepared(verb: Verb, folder: Path) -> Path:
+    """A folder to work in; for some verbs with a run that is made once, and a table with gaps."""
+    made = folder.with_name("made")
+    if verb.of_a_run and not made.exists():
+        made.mkdir()
+        status, chance = ended(forked(Command(SCORED), made)), random.Random(1)
+        assert status == 0, said(made)
+        rows = [["" if chance.random() < 0.4 else str(chance.randrange(2)) for _ in range(16)] for _ in range(400)]
+        (made / "gaps.csv").write_text("\n".join(",".join(row) for row in [[f"x{i}" for i in range(16)], *rows]) + "\n")
+    shutil.copytree(made, folder) if verb.of_a_run else folder.mkdir()
+    return folder
 
 
-def _prepare(verb: Verb, folder: Path, like: Path | None = None) -> None:
-    """A folder to work in, for an evaluation with the run that it is about."""
-    folder.mkdir()
-    if verb.name == "evaluate" and like is not None:
-        shutil.copytree(like / "scored", folder / "scored")
-    elif verb.name == "evaluate":
-        status = _ended(_forked(Verb("fit", SCORED), folder))
-        assert status == 0, _said(folder)
+def _round(verb: Verb, tally: Tally, folder: Path, chance: random.Random, strikes: int, imports: float) -> None:
+    """The verb in a new folder, struck some times, taken up each time, done in the end, and compared."""
+    _prepared(verb, folder)
+    before = tally.count["kills"]
+    while not _struck(verb, tally, folder, chance, imports, spare=not strikes):
+        strikes -= strikes > 0
+    _assert_same(verb, folder, tally.whole)
+    tally.count["compared"] += tally.count["kills"] > before
 
 
-def _struck(verb: Verb, folder: Path, chance: random.Random, latest: float, count: Counter[str], spare: bool) -> bool:
+def _struck(verb: Verb, tally: Tally, folder: Path, chance: random.Random, imports: float, spare: bool) -> bool:
     """One process, struck at a random moment unless it ended before, or is to be spared; whether the verb is done."""
-    cold = chance.random() < COLD
-    moment, number = math.inf if spare else chance.uniform(0, latest + 5.0 * cold), chance.choice(SIGNALS)
-    process, begun = (_started if cold else _forked)(verb, folder), time.time()
+    cold, count = chance.random() < COLD, tally.count
+    number = min(SIGNALS, key=lambda number: (count[number.name], chance.random()))
+    moment = math.inf if spare else chance.uniform(0, tally.seconds + imports * cold)
+    process, begun = (started if cold else forked)(verb.command(folder), folder), time.time()
     until = time.monotonic() + moment
-    while (status := process.poll()) is None and time.monotonic() < until:
-        time.sleep(0.002)
+    while (status := process.poll()) is None and (time.monotonic() < until or not verb.open_to(folder)):
+        time.sleep(0.002 if time.monotonic() < until else 0.0)
     if status is None:
         os.kill(process.pid, number)
-        count.update(["kills", number.name, *(["cold"] if cold else [])])
-        status = _ended(process)
-        count["amid a file"] += any(part.stat().st_mtime > begun for part in folder.rglob(".*.part"))
-    said = _said(folder)
-    if status not in ENDED or ("Traceback" in said and not cold):
-        raise SystemExit(f"{verb.name}: must end in order after {number.name} at {moment:.3f} s; got {status}: {said}")
+        status = ended(process)
+        amid = any(part.stat().st_mtime > begun for part in folder.rglob(".*.part"))
+        count.update(["kills", number.name, *["cold"] * cold, *["amid_a_file"] * amid] if status in STRUCK else [])
+    count["too_late"] += not spare and status == 0
+    text = said(folder)
+    if (status not in STRUCK and status != 0) or ("Traceback" in text and not cold):
+        raise SystemExit(f"{verb.name}: must end in order after {number.name} at {moment:.3f} s; got {status}: {text}")
     return status == 0
-
-
-class Forked:
-    """A process made from this one, with the two names of a started one that are needed."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self.pid = os.fork()
-        if not self.pid:
-            work()
-
-    def poll(self) -> int | None:
-        """Its exit code, once it has ended."""
-        found, status = os.waitpid(self.pid, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if found else None
-
-
-def _forked(verb: Verb, folder: Path) -> Forked:
-    words = verb.words(folder)
-
-    def work() -> None:
-        code = 1
-        try:
-            _become_command(words, folder)
-            from partita.training import loop
-
-            loop.SAVE_SECONDS = verb.save_seconds
-            from partita.cli import main
-
-            main()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        except KeyboardInterrupt:  # before the command line could catch it
-            code = 130
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-
-    return Forked(work)
-
-
-def _become_command(words: tuple[str, ...], folder: Path) -> None:
-    """The streams, the folder, the arguments and the signals of a command that a shell would start."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.chdir(folder)
-    sys.argv = ["partita", *words]
-    for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream.fileno())
-
-
-def _started(verb: Verb, folder: Path) -> Any:
-    command = [sys.executable, "-c", PROGRAM.format(verb.save_seconds), *verb.words(folder)]
-    with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
-        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=err)
-
-
-def _ended(process: Any) -> int:
-    """The exit code of a process that is about to end; one that hangs is an error."""
-    until = time.monotonic() + PATIENCE
-    while (status := process.poll()) is None:
-        if time.monotonic() > until:
-            os.kill(process.pid, signal.SIGKILL)
-            raise SystemExit(f"a process must end within {PATIENCE:g} seconds; got one that hangs")
-        time.sleep(0.002)
-    return status
-
-
-def _said(folder: Path) -> str:
-    return "".join(path.read_text() for path in [folder / "stderr"] if path.exists())
 
 
 def _assert_same(verb: Verb, folder: Path, whole: Path) -> None:

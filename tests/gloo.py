@@ -9,10 +9,13 @@ from typing import Any
 
 import torch
 
+ROOT = Path(__file__).parents[1]
+
 
 def in_two(script: str | None, folder: Path) -> list[dict[str, Any]]:
     """What each of the two wrote into ``rank-N.pt`` of the folder; the script is given its path."""
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": "2", "NODE_RANK": "0", "OMP_NUM_THREADS": "1"}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": "2", "NODE_RANK": "0", "OMP_NUM_THREADS": "1",
+               "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}  # fmt: skip
     command = [sys.executable, str(script), str(folder)]
     piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     running = [subprocess.Popen(command, env={**os.environ, **address, "LOCAL_RANK": rank}, text=True, **piped) for rank in "01"]

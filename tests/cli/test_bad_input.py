@@ -157,6 +157,15 @@ def test_a_config_that_speaks_of_other_rows_is_refused(call: Any, fitted: Path) 
         assert f"config.json: data: {next(iter(said))} must be of 5 values in a row" in sentence(call("report", "run"))
 
 
+def test_a_config_that_changed_is_told_when_it_is_used_and_refused_when_it_is_resumed(call: Any, fitted: Path) -> None:
+    path = fitted / "config.json"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+    assert "Caution: config.json has changed since partita wrote it. Restore it, or take" in call("evaluate", "run", "--json").stderr
+    (fitted / "checkpoints" / "model.safetensors").unlink()
+    refused = sentence(call("fit", "--resume", "run", "--json"))
+    assert "config.json must be as partita wrote it, to resume the run; got a changed one" in refused
+
+
 def test_half_a_character_in_a_config_is_refused(call: Any, fitted: Path) -> None:
     path = fitted / "config.json"
     path.write_text(path.read_text().replace('"a"', '"\\ud800"'))
@@ -167,6 +176,7 @@ def test_data_of_another_width_are_no_data_of_the_run(call: Any, fitted: Path, t
     call("fit", "rbm", "bars-and-stripes", "--epochs", "1", "--quiet", "--out", "images")
     config = json.loads(Path("images/config.json").read_text())
     config["data"]["source"] = str(table)
+    assert config.pop("checksum")  # the change is meant
     Path("images/config.json").write_text(json.dumps(config))
     assert "must be the data that the run was fitted to, 16 values in a row; got 5" in sentence(call("evaluate", "images"))
     assert call("report", "images").exit_code == 0

@@ -48,7 +48,7 @@ def run(call: Any) -> str:
         ("a,b\n1,x\n2\n3,y,z\n", "must have 2 values in each row; got 1 in row 1"),
         ("a,b\n0.5,1\n2,-inf\n", "must be finite; got -inf at row 1, column 'b'"),
         ("a,b\n" + "".join(f"{i % 7}.5,{'x' * i}{i}\n" for i in range(90)), "numbers or a few categories; got 90 different words"),
-        ("a\n3\n3\n3\n", "must vary"),
+        ("a\n3.5\n3.5\n3.5\n", "must vary"),
     ],
 )  # fmt: skip
 def test_junk_is_refused_in_one_sentence(text: str, words: str, call: Any) -> None:
@@ -79,7 +79,7 @@ def test_one_column_is_a_table_and_very_many_are_told_what_they_cost(call: Any) 
     assert "covariance must be diagonal or spherical for more than 4096 real columns; got 'full' for 100000" in refused(
         call("fit", "mixture", "wide.npy")
     )
-    lines = [",".join(f"c{i}" for i in range(width)), *(",".join("01"[row % 2] * width) for row in range(4))]
+    lines = [",".join(f"c{i}" for i in range(width)), *(",".join([f"{row % 2}.5"] * width) for row in range(4))]
     Path("wide.csv").write_text("\n".join(lines) + "\n")
     assert "more than 4096 real columns" in refused(call("fit", "mixture", "wide.csv"))
 

@@ -13,6 +13,7 @@ from partita.cli.watch import Watch
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity
 from partita.training import contest
+from partita.training.budget import LEAST_STEPS
 from partita.training.entries import Contender, Entry
 from partita.training.families import FAMILIES
 from partita.training.session import Session
@@ -113,7 +114,10 @@ def test_a_fit_that_the_clock_cuts_short_says_so(call: Any, table: Path, monkeyp
     options = ("--models", "mixture,rbm", "--set", "mixture.components=2", "--no-report", "--quiet")
     text = call("compare", table, *options, "--minutes", "0.0001", "--out", "board").output
     cut = {line["name"]: line["cut_short"] for line in json.loads(Path("board/leaderboard.json").read_text())["entries"]}
-    assert cut["rbm"] and f"Cut short by the clock, and perhaps better with more minutes: rbm ({contest.LEAST_STEPS} steps)" in text
+    (told,) = [line for line in text.splitlines() if line.startswith("Cut short by the clock, and perhaps better with more minutes: ")]
+    assert cut == {"mixture": True, "rbm": True} and f"rbm ({LEAST_STEPS} steps)" in told and "mixture (" in told
+    assert sum(line.rstrip().endswith(" cut") for line in text.splitlines()) == 2
+    assert "Caution: mixture: 1 of 4 starts tried: there was no time for more." in text
     assert "Cut short" not in call("compare", table, *options, "--set", "steps=10", "--out", "asked").output
 
 

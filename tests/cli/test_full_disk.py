@@ -5,15 +5,20 @@ The tests let no file of this process grow beyond some bytes; the system then re
 
 import json
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from partita import estimators
 from partita.cli import leaderboard
 from partita.cli.app import app
+from partita.estimators import BayesianLinearRegression, RBMDensity
 from partita.training import checkpoint, loop
 from partita.training.session import Session
 
@@ -129,6 +134,46 @@ def test_a_page_without_room_is_a_caution_and_the_fit_is_whole(call: Any, disk: 
     assert "File too large: run/report.html" in told(call("report", "run"))
     disk.empty()
     assert call("report", "run").exit_code == 0
+
+
+@pytest.mark.parametrize("ending", [".csv", ".npy", ".npz", ".parquet", ".arrow"])
+def test_an_imputation_without_room_leaves_the_one_before(ending: str, call: Any, disk: Disk) -> None:
+    assert call(*FIT, "run").exit_code == 0
+    chance = np.random.default_rng(0)
+    for name, rows in (("few.csv", 20), ("many.csv", 4000)):
+        x = np.where(chance.random((rows, 16)) < 0.01, np.nan, chance.integers(0, 2, (rows, 16)))
+        np.savetxt(name, x, fmt="%g", delimiter=",", header=",".join(f"x{i}" for i in range(16)), comments="")
+    out = f"filled{ending}"
+    assert call("impute", "run", "few.csv", "--out", out).exit_code == 0
+    before = Path(out).read_bytes()
+    disk.fill(len(before) + 500)
+    said = told(call("impute", "run", "many.csv", "--out", out))
+    disk.empty()
+    assert "File too large: " in said and ". Free some space" in said
+    assert Path(out).read_bytes() == before and not list(Path().glob(".*"))
+
+
+@pytest.mark.parametrize("made", [RBMDensity(2, random_state=0, epochs=2), BayesianLinearRegression()], ids=["density", "regression"])
+def test_an_estimator_without_room_is_saved_when_there_is_some(made: Any, disk: Disk, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 2, (40, 3)).astype(float)
+    made.fit(x, x[:, 0])
+    disk.fill(300)
+    with pytest.raises(OSError, match="File too large") as found:
+        made.save(tmp_path / "saved")
+    disk.empty()
+    assert found.value.filename == str(tmp_path / "saved" / "checkpoints" / "model.safetensors")
+    made.save(tmp_path / "saved")  # nothing there says that the folder is taken
+    assert type(estimators.load(tmp_path / "saved")) is type(made)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_score_that_cannot_be_written_down_is_said(call: Any) -> None:
+    assert call(*FIT, "run").exit_code == 0
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "partita", "evaluate", "run"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1 and done.stderr == "Error: No space left on device. Free some space, or choose another place.\n"
 
 
 @pytest.mark.parametrize("what", ["leaderboard.json", "rbm/checkpoints/last.safetensors", "rbm/score.safetensors"])

@@ -23,6 +23,16 @@ def test_texts_that_are_read(value: object, tmp_path: Path) -> None:
     assert foreign.read_json(tmp_path / "a.json") == value
 
 
+def test_a_sealed_object_shows_a_change_through_json() -> None:
+    value = {"rate": 0.1, "nan": float("nan"), "of": (1, [2.5, None]), "name": "\U0001f600"}
+    read = json.loads(json.dumps(foreign.sealed(foreign.sealed(value)), indent=2))
+    assert foreign.unsealed(read)[1] and "checksum" not in foreign.unsealed(read)[0]
+    for change in ({"rate": 0.3}, {"checksum": "0" * 32}, {"more": 1}):
+        assert not foreign.unsealed({**read, **change})[1]
+    del read["checksum"]
+    assert foreign.unsealed({**read, "rate": 0.3})[1]  # whoever takes it out means the change
+
+
 def test_what_must_be_whole() -> None:
     shape = {"name": str, "rows": (list, NoneType)}
     foreign.check_like({}, shape, "a")

@@ -12,7 +12,7 @@ from partita.core.errors import DataError, InputError
 from partita.data import Schema, load, read
 from partita.data.copies import write_filled
 from partita.data.mixed import array_table, frame_table
-from partita.data.schema import Series, column_of, infer
+from partita.data.schema import Column, Series, column_of, infer
 from partita.data.write import text, write_columns
 
 KINDS = {"height": "real", "smokes": "binary", "visits": "count", "town": "category", "left": "binary"}
@@ -140,3 +140,5 @@ def test_tables_are_written_as_their_columns_say(frame: pd.DataFrame, tmp_path: 
     write_columns(tmp_path / "o.csv", schema.used, table)
     assert (tmp_path / "o.csv").read_text().splitlines()[:3] == ["height,smokes,visits,town,left", "1.5,True,3,Bonn,0", "2.25,,0,,1"]
     assert text(1 / 3) == repr(1 / 3)
+    codes, grades = Column("code", "category", "category", (1.0, 2.0)), Column("grade", "category", "category", (1.0, 1.5))
+    assert codes.words([2.0]) == [2] and grades.words([1.0]) == [1.0] and type(codes.words([2.0])[0]) is int

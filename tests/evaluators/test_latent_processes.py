@@ -1,16 +1,12 @@
 """Two processes that share out the rows of a latent-variable model: one number, that of one process within the stated errors."""
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.evaluators import two_of_latents as both
 from tests.gloo import in_two
-
-sys.path.insert(0, str(Path(__file__).parent))
-import two_of_latents as both
 
 pytestmark = pytest.mark.slow
 Found = list[dict[str, Any]]

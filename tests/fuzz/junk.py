@@ -67,6 +67,13 @@ def changed_json(draw: st.DrawFn, value: Any) -> Any:
 
 
 @st.composite
+def changed_config(draw: st.DrawFn, value: dict[str, Any]) -> Any:
+    """Such a copy of an object, mostly without its checksum, which who changes it on purpose would take out."""
+    kept = "" if not draw(st.integers(0, 4)) else "checksum"
+    return draw(changed_json({name: part for name, part in value.items() if name != kept}))
+
+
+@st.composite
 def changed_bytes(draw: st.DrawFn, raw: bytes) -> bytes:
     """A copy of bytes with one to four places flipped, cut, inserted, doubled, or overwritten by a number at the edge of its type."""
     raw = bytes(raw)

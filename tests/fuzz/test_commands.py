@@ -1,21 +1,14 @@
 """The command line: any words, options and values give a result, or one sentence and exit code 1 or 2; never a traceback."""
 
-import contextlib
-import functools
 import json
-import shutil
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
-import numpy as np
-from hypothesis import event, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.fuzz import files, junk
-from tests.fuzz.cases import bounded, cases
-from tests.fuzz.commands import command, explain
-from tests.fuzz.vocabulary import COMMANDS, DATA, FITTED, commands, fits, options_of
+from tests.fuzz import junk
+from tests.fuzz.cases import cases
+from tests.fuzz.vocabulary import DATA, FITTED, commands, fits, options_of
+from tests.fuzz.workshop import carry_out, workshop
 
 USES = {"evaluate": ("", "real.csv", "mixed.csv", "words.txt"), "sample": ("-n 2", "-n 2 --burn-in 2", "-n 2 --out out.parquet"),
         "report": ("",)}  # and with what  # fmt: skip
@@ -24,37 +17,20 @@ RECORDS = [{"step": step, "epoch": 1.0, "seconds": 0.1, "loss": 0.5, "validation
            for step in (1, 2, 3)]  # fmt: skip
 
 
-@functools.cache
-def workshop() -> tempfile.TemporaryDirectory:
-    """A folder with good and bad files, and runs of several families."""
-    place = tempfile.TemporaryDirectory(prefix="partita-fuzz-cli-")
-    for name, raw in {**files.good(), **files.odd()}.items():
-        (Path(place.name) / name).write_bytes(raw)
-    (Path(place.name) / "binary.csv").write_text("a,b,c\n" + "0,1,1\n1,0,1\n1,1,0\n0,0,1\n" * 4)
-    np.save(Path(place.name) / "bits.npy", files.CODES.reshape(12, 1, 3) > 0)
-    (Path(place.name) / "gaps.csv").write_text("a,b,c\n0,1,1\n1,,1\n,1,0\n0,0,1\n")
-    (Path(place.name) / "empty").mkdir()
-    with contextlib.chdir(place.name):
-        for name, (model, data, *more) in FITTED.items():
-            result = command("fit", model, data, "--epochs", "1", "--out", name, "--no-report", *more)
-            assert result.exit_code == 0, result.output
-    return place
-
-
 def test_options_and_their_types_are_known() -> None:
     """Without them the commands below would be bare words."""
     known = {option.name: option.type_descriptor.annotation for option in options_of("sample")}
     assert known["burn_in"] is int and known["temperature"] is float and known["prompt"] is str
 
 
-@cases(0.06)
+@cases(0.05)
 @given(commands())
 @example(["evaluate", "\udcff"])
 def test_commands(words: list[str]) -> None:
     carry_out(words)
 
 
-@cases(0.08)
+@cases(0.06)
 @given(fits())
 @example(["fit", "vrnn", "binary.csv", "--epochs", "1", "--set", "step=0"])
 def test_settings_of_fits(words: list[str]) -> None:
@@ -71,26 +47,14 @@ def uses(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
     if what == "data":
         config["data"]["source"] = draw(st.sampled_from(DATA))
     else:
-        config = draw(junk.changed_json(config))
+        config = draw(junk.changed_config(config))
     verb, table = draw(st.sampled_from((*USES, "cluster", "impute", "anomalies"))), "gaps.csv" if run == "one" else FITTED[run][1]
     more = draw(st.sampled_from(USES[verb])).split() if verb in USES else [table, *draw(st.sampled_from(WRITTEN))]
     return {f"{run}/config.json": junk.as_text(config)}, [verb, run, *more]
 
 
-@cases(0.05)
+@cases(0.03)
 @given(uses())
 def test_odd_runs(case: tuple[dict[str, str], list[str]]) -> None:
     written, words = case
-    carry_out(words, written)
-
-
-def carry_out(words: list[str], written: Mapping[str, str] = MappingProxyType({})) -> None:
-    """A command in a folder of its own, some of whose files are others."""
-    with tempfile.TemporaryDirectory(prefix="partita-fuzz-case-") as place:
-        folder = shutil.copytree(workshop().name, place, dirs_exist_ok=True)
-        for name, text in written.items():
-            (Path(folder) / name).write_text(text)
-        with contextlib.chdir(folder), bounded():
-            result = command(*words)
-    event(f"{words[0] if words[0] in COMMANDS else 'no command'} ended with {result.exit_code}")  # the statistics count them
-    explain(result)
+    carry_out(words, lambda folder: [(folder / name).write_text(text) for name, text in written.items()])

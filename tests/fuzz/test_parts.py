@@ -53,6 +53,15 @@ def example(name: str) -> tuple[Any, torch.Tensor]:
         "SigmoidBelief": (models.SigmoidBelief(3, (2,), generator=g), bits),
         "GAN": (models.GAN(2, 1, widths=(4,), generator=g), reals),
         "DPMixture": (models.DPMixture(2, generator=g), reals),
+        "Ising": (models.Ising(3, generator=g), 2 * bits - 1),
+        "Boltzmann": (models.Boltzmann(3, 1, generator=g), bits),
+        "Potts": (models.Potts(3, 3, generator=g), bits),
+        "MixturePPCA": (models.MixturePPCA(2, 2, 1, generator=g), reals),
+        "LatentEnergy": (models.LatentEnergy(nets.MLP(2, 2, widths=(4,), generator=g), 2, 2, 2, generator=g), reals),
+        "MaskedAutoregressive": (models.MaskedAutoregressive(3, widths=(4,), generator=g), bits),
+        "Autoregressive": (models.Autoregressive(3, width=4, layers=1, generator=g), bits),
+        "VRNN": (models.VRNN(3, latent=1, hidden=4, features=4, generator=g), bits),
+        "Encoder": (models.Encoder(2, 2, widths=(4,), generator=g), reals),
     }
     return made[name]
 
@@ -63,7 +72,8 @@ def fresh(name: str) -> tuple[Any, torch.Tensor]:
     return copy.deepcopy(model), x
 
 
-NAMES = ("RBM", "RBM, real", "MaxEnt", "NeuralEnergy", "Mixture", "PPCA", "Flow", "VAE", "SigmoidBelief", "GAN", "DPMixture")
+NAMES = ("RBM", "RBM, real", "MaxEnt", "NeuralEnergy", "Mixture", "PPCA", "Flow", "VAE", "SigmoidBelief", "GAN", "DPMixture", "Ising",
+         "Boltzmann", "Potts", "MixturePPCA", "LatentEnergy", "MaskedAutoregressive", "Autoregressive", "VRNN", "Encoder")  # fmt: skip
 
 
 @st.composite
@@ -90,7 +100,7 @@ def use(role: str, part: Any, name: str) -> None:
         partita.evaluate(model, x, evaluator=part, generator=g)
 
 
-@cases(0.06)
+@cases(0.05)
 @given(st.sampled_from(sorted(capability.PARTS)).flatmap(lambda n: st.tuples(st.just(n), settings_of(n))), st.sampled_from(NAMES))
 def test_parts(case: tuple[str, dict[str, Any]], model: str) -> None:
     name, settings = case
@@ -98,7 +108,7 @@ def test_parts(case: tuple[str, dict[str, Any]], model: str) -> None:
         use(capability.PARTS[name].role, capability.load(name)(**settings), model)
 
 
-@cases(0.03)
+@cases(0.02)
 @given(st.sampled_from(NAMES), st.sampled_from(PLACES), junk.values(huge=False).filter(lambda value: value is not len))
 def test_what_is_no_part(model: str, place: str, value: Any) -> None:
     """A name, a class, a number or nothing where a part is expected; any function may be an evaluator."""
@@ -117,7 +127,7 @@ def arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return name, chosen
 
 
-@cases(0.04)
+@cases(0.03)
 @given(st.sampled_from(NAMES), arguments())
 def test_arguments(model: str, case: tuple[str, dict[str, Any]]) -> None:
     (name, chosen), (made, x) = case, fresh(model)

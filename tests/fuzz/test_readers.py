@@ -65,19 +65,19 @@ def test_random_bytes(ending: str, raw: bytes, how: dict[str, Any]) -> None:
     use(f"table{ending}", raw, how)
 
 
-@cases(0.08)
+@cases(0.05)
 @given(st.sampled_from(sorted(files.good())).flatmap(lambda n: st.tuples(st.just(n), junk.changed_bytes(files.good()[n]))), ways)
 def test_damaged_files(case: tuple[str, bytes], how: dict[str, Any]) -> None:
     use(*case, how)
 
 
-@cases(0.03)
+@cases(0.02)
 @given(st.text(alphabet="0123456789.,;\t \n\r\"'ab-+eEnN\x00\ufeff#é", max_size=120), st.sampled_from([".csv", ".txt", ".fasta"]), ways)
 def test_text_that_is_nearly_a_table(text: str, ending: str, how: dict[str, Any]) -> None:
     use(f"table{ending}", text.encode(), how)
 
 
-@cases(0.04)
+@cases(0.03)
 @given(st.sampled_from(COLUMNAR), st.lists(st.tuples(NAMES, SORTS), max_size=4), st.sampled_from([0, 1, 12]), ways)
 def test_columns_of_any_type(ending: str, chosen: list[tuple[str, str]], rows: int, how: dict[str, Any]) -> None:
     use(f"table{ending}", files.columnar(ending, chosen, rows), how)
@@ -112,7 +112,7 @@ OPENERS = {"read": read, "load": load, "sequences": lambda name: open_dataset(na
            "estimator": estimators.load, "opened": open_run}  # fmt: skip
 
 
-@cases(0.03)
+@cases(0.02)
 @given(st.sampled_from(sorted(OPENERS)), junk.values(), st.booleans())
 def test_what_is_no_path(opener: str, value: Any, as_path: bool) -> None:
     with scratch() as place, contextlib.chdir(place), only_named_errors():

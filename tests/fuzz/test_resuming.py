@@ -13,10 +13,12 @@ from tests.fuzz import junk, subjects
 from tests.fuzz.audit import scratch
 from tests.fuzz.cases import bounded, cases
 from tests.fuzz.commands import command, explain
-from tests.fuzz.tensors import LAST, MODEL, parts, signed
+from tests.fuzz.tensors import LAST, MODEL, other_tensors, parts, signed
 
 FIXED = {"total", "step", "steps", "epochs", "minutes", "models"}  # another number would only take longer
 COMPARED = ("comparison.json", "leaderboard.json", "rows.json", "mixture/config.json", "mixture/metrics.jsonl", "mixture/score.safetensors")
+FAMILIES = {"rbm": ("--guard", "rollback"), "mixture": (), "vae": ("--set", "latent=1"), "maxent": ("--set", "optimizer=lbfgs"),
+            "belief": (), "autoregressive": ("--set", "width=8"), "dpmm": ()}  # fmt: skip
 TABLE = "a,b,c\n" + "0,1,1\n1,0,1\n1,1,0\n0,0,1\n" * 4
 
 
@@ -30,15 +32,15 @@ def made(name: str, *words: str) -> Path:
 
 
 @functools.cache
-def finished() -> Path:
+def finished(family: str) -> Path:
     """A run of the command line."""
-    return made("finished", "fit", "rbm")
+    return made(f"finished-{family}", "fit", family, *FAMILIES[family])
 
 
 @functools.cache
-def unfinished() -> Path:
+def unfinished(family: str) -> Path:
     """The same run as if it had been stopped: it has a last save, and no model to use."""
-    folder = shutil.copytree(finished(), finished().with_name("unfinished"))
+    folder = shutil.copytree(finished(family), finished(family).with_name(f"unfinished-{family}"))
     (folder / MODEL).unlink()
     return folder
 
@@ -51,13 +53,16 @@ def comparison() -> Path:
 
 @st.composite
 def others(draw: st.DrawFn, path: Path) -> bytes:
-    """What a file of a run could hold instead: other JSON, or a checkpoint of another structure."""
+    """What a file of a run could hold instead: other JSON, or a checkpoint of another structure, with other tensors or damaged."""
     raw = path.read_bytes()
     if path.suffix == ".jsonl":
         lines = [draw(junk.changed_json(json.loads(line))) for line in raw.splitlines()[:3]]
         return "\n".join(map(junk.as_text, lines)).encode()
     if path.suffix == ".json":
-        return junk.as_text(draw(_changed(json.loads(raw)))).encode()
+        unsealed = {name: value for name, value in json.loads(raw).items() if name != "checksum"}  # a forger would make it fit
+        return junk.as_text(draw(_changed(unsealed))).encode()
+    if not draw(st.integers(0, 3)):
+        return draw(st.one_of(junk.changed_bytes(raw), other_tensors(*parts(raw))))
     header, rest = parts(raw)
     skeleton = json.loads(header["__metadata__"]["partita"])
     skeleton["dict"] = [[key, value] for key, value in draw(_changed(dict(skeleton["dict"]))).items()]
@@ -68,14 +73,14 @@ def others(draw: st.DrawFn, path: Path) -> bytes:
 def _changed(draw: st.DrawFn, value: dict[str, Any]) -> dict[str, Any]:
     """An object with odd places, but for how long it takes."""
     kept = {key: value[key] for key in value if key in FIXED}
-    other = draw(junk.changed_json({key: value[key] for key in value if key not in FIXED}))
+    other = draw(junk.changed_config({key: value[key] for key in value if key not in FIXED}))
     return {**(other if isinstance(other, dict) else {}), **kept}
 
 
 @cases(0.04)
-@given(st.data(), st.sampled_from((str(LAST), "config.json", "metrics.jsonl")))
-def test_runs_to_go_on_with(data: st.DataObject, file: str) -> None:
-    go_on("fit", unfinished(), {file: data.draw(others(unfinished() / file))})
+@given(st.data(), st.sampled_from(sorted(FAMILIES)), st.sampled_from((str(LAST), str(LAST), "config.json", "metrics.jsonl")))
+def test_runs_to_go_on_with(data: st.DataObject, family: str, file: str) -> None:
+    go_on("fit", unfinished(family), {file: data.draw(others(unfinished(family) / file))})
 
 
 @cases(0.02)
@@ -100,7 +105,7 @@ def go_on(verb: str, begun: Path, written: dict[str, bytes]) -> None:
 @pytest.mark.parametrize("words", [["sample", "-n", "2"], ["report"], ["fit", "--no-report", "--quiet", "--resume"]], ids=" ".join)
 def test_links_are_not_written_through(words: list[str], tmp_path: Path) -> None:
     """Files are first written under another name; a link that waits under that name is not followed."""
-    run = shutil.copytree(unfinished() if words[0] == "fit" else finished(), tmp_path / "run")
+    run = shutil.copytree(unfinished("rbm") if words[0] == "fit" else finished("rbm"), tmp_path / "run")
     outside = tmp_path / "outside"
     outside.write_text("kept")
     for path in map(run.joinpath, ("report.html", "samples-1.npz", "samples-1.csv", "config.json", "metrics.jsonl", LAST, MODEL)):
@@ -110,7 +115,7 @@ def test_links_are_not_written_through(words: list[str], tmp_path: Path) -> None
 
 
 def test_records_are_not_appended_to_a_file_elsewhere(tmp_path: Path) -> None:
-    run = shutil.copytree(unfinished(), tmp_path / "run")
+    run = shutil.copytree(unfinished("rbm"), tmp_path / "run")
     (tmp_path / "outside").write_text("kept")
     (run / "metrics.jsonl").unlink()
     (run / "metrics.jsonl").symlink_to(tmp_path / "outside")

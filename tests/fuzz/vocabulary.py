@@ -64,7 +64,7 @@ def options_of(verb: str) -> list[Any]:
     return [p for p in COMMANDS[verb].params if p.param_type_name == "option" and p.name != "help"]
 
 
-def _usual(name: str, verb: str, run: str) -> tuple[str, ...]:
+def usual_of(name: str, verb: str, run: str) -> tuple[str, ...]:
     """Words that make sense for a parameter of a command that is about a run."""
     family, table = FITTED[run][:2]
     if name == "out":
@@ -84,7 +84,7 @@ def values_of(draw: st.DrawFn, parameter: Any, verb: str, run: str) -> str:
     """A word for a parameter of a command, of which one in four is odd."""
     if parameter.name == "settings":
         return draw(pairs(verb, FITTED[run][0] if verb == "fit" else ""))
-    return draw(st.sampled_from(_usual(parameter.name, verb, run) if draw(st.integers(0, 3)) else _odd(parameter)))
+    return draw(st.sampled_from(usual_of(parameter.name, verb, run) if draw(st.integers(0, 3)) else _odd(parameter)))
 
 
 def pairs(verb: str, family: str = "") -> st.SearchStrategy[str]:

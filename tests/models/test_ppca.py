@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris, load_wine
-from sklearn.decomposition import FactorAnalysis
+from sklearn.decomposition import PCA, FactorAnalysis
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -16,6 +16,7 @@ from partita.core.errors import InputError, Unsupported
 from partita.data import Rows
 from partita.models import PPCA, MixturePPCA
 from partita.objectives import EM, ClosedForm
+from partita.training.session import load_weights
 
 IRIS = torch.from_numpy(load_iris().data)
 
@@ -55,6 +56,48 @@ def test_the_closed_form_spans_the_leading_eigenvectors(generator: torch.Generat
     V = model.component.loadings[0].detach().numpy()
     assert float(model.component.noise()[0, 0].detach()) == pytest.approx(values[:2].mean())
     np.testing.assert_allclose(V @ V.T, vectors[:, 2:] * (values[2:] - values[:2].mean()) @ vectors[:, 2:].T, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_of_fewer_rows_than_columns_the_closed_form_is_that_of_the_covariance(weighted: bool, generator: torch.Generator) -> None:
+    """The eigenvectors of the products of rows against those of the D x D covariance, and scikit-learn's axes and noise."""
+    x = torch.randn(12, 3, generator=generator) @ torch.randn(3, 40, generator=generator) + torch.randn(12, 40, generator=generator)
+    weight = torch.rand(12, generator=generator).double() + 0.5 if weighted else None
+    rows, model = Rows(x.double(), weight), PPCA(40, 5, generator=generator)
+    model.solve(rows, generator=generator)
+    mean = rows.mean().double()
+    off = (x.double() - mean) if weight is None else (x.double() - mean) * (weight / weight.mean()).sqrt()[:, None]
+    values, vectors = np.linalg.eigh((off.mT @ off / 12).numpy())
+    noise = values[:35].mean()
+    expected = (vectors[:, 35:] * (values[35:] - noise)) @ vectors[:, 35:].T + noise * np.eye(40)
+    np.testing.assert_allclose(covariances(model)[0].detach().numpy(), expected, atol=1e-10)
+    if not weighted:
+        theirs = PCA(5, svd_solver="full").fit(x.double().numpy())
+        axes = model.component.loadings[0].detach().numpy()
+        np.testing.assert_allclose(abs(theirs.components_ @ (axes / np.linalg.norm(axes, axis=0))), np.eye(5), atol=1e-8)
+
+
+def test_more_dimensions_than_a_wide_table_has_rows_are_empty(generator: torch.Generator) -> None:
+    """Six rows about their mean span five directions: the others have no loadings, and no noise is left."""
+    model = PPCA(30, 8, generator=generator)
+    model.solve(Rows(torch.randn(6, 30, generator=generator).double()), generator=generator)
+    assert (model.component.loadings[0].norm(dim=0) > 1e-3).tolist() == [True] * 5 + [False] * 3
+    assert model.component.loadings.isfinite().all() and bool(model.component.held.all())
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+def test_what_columns_share_is_held_once(noise: str, generator: torch.Generator) -> None:
+    """The uncertainty of loadings is one matrix until columns differ; with a gap in one far row all have their own, and nearly the same."""
+    x = torch.randn(60, 2, generator=generator).double() @ torch.randn(2, 5, generator=generator).double()
+    x += 0.4 * torch.randn(60, 5, generator=generator).double()
+    gap = torch.cat([x, torch.tensor([[0.0, 0, 0, 0, torch.nan]], dtype=torch.float64)])
+    models = [fitted(PPCA(5, 3, noise=noise, prior="ard", generator=torch.Generator().manual_seed(0)), part, 40) for part in (x, gap)]
+    assert [m.component.uncertainty.shape[1] for m in models] == [5 if noise == "diagonal" else 1, 5]
+    spread = [m.component.uncertainty.expand(-1, 5, -1, -1) for m in models]
+    torch.testing.assert_close(spread[0], spread[1], rtol=0.2, atol=2e-3)
+    fresh = PPCA(5, 3, noise=noise, prior="ard", generator=generator)
+    load_weights(fresh, models[1].state_dict())
+    torch.testing.assert_close(fresh.log_prob(x), models[1].log_prob(x), rtol=0, atol=0)
 
 
 def test_factor_analysis_is_scikit_learns(generator: torch.Generator) -> None:

@@ -50,6 +50,22 @@ def scenario(name: str, out: Path | None = None, resume: bool = False, **more: A
     )
 
 
+class Killed(BaseException):
+    """Ends a fit at once, wherever it is."""
+
+
+def killed_at(step: int, scale: float = 1.0) -> Any:
+    """An advance that ends the fit at a step, when its learning rate is so much of what it was."""
+    advance = Session.advance
+
+    def stopped(self: Session) -> Any:
+        if self.step == step and self.rate_scale == scale:
+            raise Killed
+        return advance(self)
+
+    return stopped
+
+
 def die_at(step: int, *, while_saving: bool = False) -> None:
     """From now on this process kills itself after so many updates, or in the middle of its next save after them."""
     advance, save_file = Session.advance, checkpoint.save_file

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from partita.core import rng
+from partita.core import clock, rng
 from partita.core.errors import RunError
 from partita.data import Dataset, Rows, Sequences
 from partita.training import PartitaWarning, fit
+from partita.training.affordable import affordable
+from partita.training.budget import LEAST_STEPS
 from partita.training.contenders import contenders_by_family, table_kind
 from partita.training.contest import FIT_SHARE, Contest
 from partita.training.encoded import evaluate_encoded
@@ -144,16 +146,17 @@ def test_a_recipe_is_cut_only_where_it_would_take_longer() -> None:
     """What was said counts; gradients stop early; closed-form updates are given no patience; what is too long is cut to its time."""
     data = dataset(drawn(300, 1))
 
-    def budget(name: str, limit: float | None, **options: Any) -> dict[str, Any]:
+    def budget(name: str, seconds: float = math.inf, **options: Any) -> dict[str, Any]:
         (contender,), _ = contenders_by_family([name], {"mixture": {"components": 2}}, data)
         model, objective = contender.family.build(data.train, contender.settings, generator=torch.Generator().manual_seed(0))
-        return Contest(data, options, limit)._budget(model, objective, data.train, data.train.take(range(30)))
+        with clock.ending_within(seconds):
+            return affordable(model, objective, data.train, data.train.take(range(30)), options).options
 
-    assert budget("vae", 1e4) == {"patience": 5} and budget("mixture", 1e4) == {}
-    assert budget("vae", 1e-4, epochs=3) == {"patience": 5, "epochs": 3} and budget("vae", None) == {"patience": 5}
-    cut = budget("vae", 1e-3)
+    assert budget("vae", 6e5) == {"patience": 5} and budget("mixture", 6e5) == {}
+    assert budget("vae", 6e-3, epochs=3) == {"patience": 5, "epochs": 3} and budget("vae") == {"patience": 5}
+    cut = budget("vae", 0.06)
     assert cut.keys() == {"patience", "steps", "validations"} and 10 <= cut["steps"] < 500 and 1 <= cut["validations"] <= 20
-    assert budget("dpmm", 1e-5)["steps"] == 10
+    assert budget("mixture", 6e-4)["steps"] == LEAST_STEPS
 
 
 def test_a_score_is_kept_bit_for_bit(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.training.small_fits import Killed, killed_at
 from typer.testing import CliRunner
 
 import partita
@@ -29,22 +30,6 @@ def fitted(out: Path | None = None, **options: Any) -> partita.training.Run:
     g = torch.Generator().manual_seed(2)
     options = {"steps": 60, "batch_size": 20, "learning_rate": 0.1, "optimizer": "sgd", **options}
     return partita.fit(RBM(4, 3, generator=g), rows(), PCD(chains=8), out=out, generator=g, **options)
-
-
-class Killed(BaseException):
-    """Ends a fit at once, wherever it is."""
-
-
-def killed_at(step: int, scale: float = 1.0) -> Any:
-    """An advance that ends the fit at a step, when its learning rate is so much of what it was."""
-    advance = Session.advance
-
-    def stopped(self: Session) -> Any:
-        if self.step == step and self.rate_scale == scale:
-            raise Killed
-        return advance(self)
-
-    return stopped
 
 
 def flip(path: Path, place: int) -> None:

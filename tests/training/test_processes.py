@@ -3,7 +3,6 @@
 import copy
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,12 @@ import pytest
 import torch
 from scipy import stats
 from tests.gloo import in_two
+from tests.training import two_processes as both
 
 from partita.core.errors import InputError, Unsupported
 from partita.core.processes import Team
 from partita.objectives import PCD, PseudoLikelihood
 from partita.training import checkpoint
-
-sys.path.insert(0, str(Path(__file__).parent))
-import two_processes as both
 
 pytestmark = pytest.mark.slow
 Seen = tuple[Path, list[dict[str, Any]]]

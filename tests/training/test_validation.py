@@ -14,13 +14,15 @@ from partita.core.quantity import Quantity
 from partita.objectives import ExactLikelihood
 from partita.training.validation import pessimistic
 
+AGREEING = torch.cat([torch.zeros(30, 4), torch.ones(30, 4)])  # columns that agree, and rows unlike them
+DISAGREEING = torch.tensor([[0.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]]).repeat(5, 1)
+
 
 def test_the_best_validated_weights_are_kept(tmp_path: Path) -> None:
-    """Held-out rows unlike the training rows, whose columns agree: learning makes them less likely, so an early look is the best."""
-    held_out = torch.tensor([[0.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]]).repeat(5, 1)
-    agreeing = torch.cat([torch.zeros(30, 4), torch.ones(30, 4)])
+    """Learning makes the held-out rows less likely, so an early look is the best."""
+    held_out = DISAGREEING
     run = partita.fit(
-        machine(), agreeing, OBJECTIVES["pcd"], validation=held_out, validate_every=2, epochs=20, batch_size=20, average=0.0,
+        machine(), AGREEING, OBJECTIVES["pcd"], validation=held_out, validate_every=2, epochs=20, batch_size=20, average=0.0,
         learning_rate=0.3, out=tmp_path / "run", generator=torch.Generator().manual_seed(3),
     )  # fmt: skip
     scores = run.series("validation")
@@ -45,6 +47,30 @@ def test_patience_stops_a_fit_that_does_not_improve() -> None:
     assert len(scores) == best + 1 + 3
     assert run.steps == 5 * len(scores)
     assert score(run.model, 1 - rows(20, seed=2)) == pytest.approx(scores[best], abs=1e-4)  # type: ignore[arg-type]
+
+
+def test_a_long_fit_is_looked_at_closely_where_it_begins() -> None:
+    """Four validations of 400 steps; patience is counted by the hundred steps that lie between two on average."""
+    options = {"validations": 4, "steps": 400, "optimizer": "sgd", "batch_size": 0, "learning_rate": 0.5, "average": 0.0}
+
+    def seen(patience: int) -> list[int]:
+        run = partita.fit(machine(), AGREEING, ExactLikelihood(), validation=DISAGREEING, patience=patience, **options,
+                          generator=torch.Generator().manual_seed(3))  # fmt: skip
+        return [int(step) for step, _ in run.series("validation")]
+
+    assert seen(patience=0) == [25, 100, 225, 400]
+    assert seen(patience=2) == [25, 100, 225]  # 25 is the best, 100 less than one mean distance after it, 225 two
+
+
+def test_a_small_set_is_kept_from_being_learned_by_heart() -> None:
+    """Ten rows with a network far larger than they are: what evenly spread looks would first see is worse than what is kept."""
+    x = (torch.rand(40, 8, generator=torch.Generator().manual_seed(5)) < 0.5).float()
+    g = torch.Generator().manual_seed(6)
+    model = partita.models.Autoregressive(8, "binary", backbone="lstm", width=32, layers=1, generator=g)
+    run = partita.fit(model, x[:10], validation=x[10:], steps=1000, batch_size=10, generator=g)
+    scores = dict(run.series("validation"))
+    assert min(scores) < 10
+    assert max(scores.values()) > max(score for step, score in scores.items() if step >= 50) + 0.1  # type: ignore[operator]
 
 
 def test_without_patience_it_goes_on() -> None:

@@ -43,15 +43,19 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
     tail = tail_probabilities(own, others)
     found = tail <= alpha
     write_beside(tabled, path, COLUMNS, np.stack([own, tail, found], 1))
+    least = 1 / (len(others) + 1)
+    if alpha < least:
+        show.caution(f"no row can be called an anomaly: {len(others)} normal rows allow no tail probability below {least:.2g}, and "
+                     f"--alpha is {alpha:g}. Give more normal rows with --normal, or a larger --alpha.")  # fmt: skip
     if as_json:
         show.print_json({"run": str(folder), "out": str(path), "rows": len(own), "calibration_rows": len(others), "alpha": alpha,
-                         "anomalies": np.flatnonzero(found).tolist(), "least_tail_probability": 1 / (len(others) + 1)})  # fmt: skip
+                         "anomalies": np.flatnonzero(found).tolist(), "least_tail_probability": least})  # fmt: skip
         return
     strangest = np.argsort(-own, kind="stable")[:SHOWN]  # by score, for many share the least tail probability
     show.table(["row", "score", "tail probability"], [[str(row), f"{own[row]:.4g}", f"{tail[row]:.4g}"] for row in strangest])
     typer.echo(f"{int(found.sum())} of {len(own)} rows have a tail probability of at most {alpha:g}; among normal rows at most "
                f"{alpha * len(own):.3g} would, on average.")  # fmt: skip
-    typer.echo(f"Ranked among {len(others)} normal rows, so no tail probability is below {1 / (len(others) + 1):.2g}. Rows are counted "
+    typer.echo(f"Ranked among {len(others)} normal rows, so no tail probability is below {least:.2g}. Rows are counted "
                f"from 0. Written to {path}")  # fmt: skip
 
 

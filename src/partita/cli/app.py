@@ -2,7 +2,7 @@
 
 import errno
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -33,20 +33,23 @@ class Commands(TyperGroup):
             where = "" if error.filename is None else f": {error.filename}"
             remedy = NO_ROOM if error.errno in FULL else "Choose another place."
             saved = "".join(f" {note}" for note in getattr(error, "__notes__", []))
-            typer.echo(f"Error: {error.strerror or str(error).splitlines()[0]}{where}. {remedy}{saved}", err=True)
-            raise typer.Exit(1) from None
+            _refuse(f"{error.strerror or str(error).splitlines()[0]}{where}. {remedy}{saved}")
         except Exception as error:
             from partita.core.memory import SENTENCE, ran_out
 
             if not _on_purpose(error) and not ran_out(error) and not _unwritten(error):
                 raise
-            text = error if _on_purpose(error) else SENTENCE if ran_out(error) else f"{error}. {NO_ROOM}"
-            typer.echo(f"Error: {text}", err=True)
-            raise typer.Exit(1) from None
+            _refuse(str(error) if _on_purpose(error) else SENTENCE if ran_out(error) else f"{error}. {NO_ROOM}")
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_ROOM = "Free some space, or choose another place."
+
+
+def _refuse(text: str) -> NoReturn:
+    """One line on stderr, whatever the names in it: what moves a cursor, or ends a line, is written out."""
+    typer.echo("Error: " + "".join(one if one.isprintable() else repr(one)[1:-1] for one in text), err=True)
+    raise typer.Exit(1) from None
 
 
 def _on_purpose(error: Exception) -> bool:

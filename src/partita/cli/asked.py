@@ -12,9 +12,10 @@ from partita.cli.values import DATA_KEYS, parse_value
 from partita.core.checks import check_count, check_real
 from partita.core.errors import RunError, invalid
 from partita.core.files import write_whole
-from partita.core.foreign import check_like, inside, read_json
+from partita.core.foreign import check_like, inside, read_json, sealed, unsealed
 from partita.training import Settings
 from partita.training.families import family_named, unknown_setting
+from partita.training.run import MEANT
 
 PLAN = "comparison.json"  # what was asked for, in the folder of a comparison
 SHAPE = {"data": str, "models": [str], "settings": [str], "minutes": float, "epochs": int, "evaluator": str, "seed": int, "columns": [str],
@@ -76,11 +77,14 @@ def resumed(folder: Path) -> Asked:
         made = "the folder of a comparison, as `partita compare DATA` makes"
         raise RunError(f"compare: --resume must be {made}; found no {PLAN} in {folder}.")
     try:
-        asked = Asked(**read_json(inside(folder, PLAN), SHAPE))
+        saved, whole = unsealed(read_json(inside(folder, PLAN), SHAPE))
+        asked = Asked(**saved)
         check_like(asdict(asked), {**SHAPE, "minutes": (float, NoneType), "epochs": (int, NoneType)}, PLAN, whole=True)
     except TypeError:
         raise RunError(f"compare: {folder / PLAN} must say what was compared; got a damaged file.") from None
     check_count("compare", "the seed of the comparison", asked.seed, 0)
+    if not whole:
+        raise RunError(f"compare: {folder / PLAN} must be as partita wrote it, to go on with the comparison; got a changed one. {MEANT}")
     return asked
 
 
@@ -95,7 +99,7 @@ def keep(folder: Path, asked: Asked) -> None:
         return
     if (folder / "config.json").exists():
         raise RunError(f"compare: --out must be a new folder or that of a comparison; {folder} holds a run. Choose another name.")
-    write_whole(folder / PLAN, json.dumps(asdict(asked), indent=2) + "\n")
+    write_whole(folder / PLAN, json.dumps(sealed(asdict(asked)), indent=2) + "\n")
 
 
 class Sorted(NamedTuple):

@@ -25,10 +25,11 @@ from partita.data.corpus import open_dataset
 from partita.data.mixed import TABLES
 from partita.training import PartitaWarning, Run, fit, load
 from partita.training.encoding import Encoding
-from partita.training.families import family_named
+from partita.training.families import Family, family_named
 from partita.training.run import build_model, read_config
 from partita.training.saves import begun, numbers
 from partita.training.splits import encoded_parts
+from partita.training.table_kind import TOLD, check_held_out, settings_by_table, table_kind
 
 KINDS_IN_WORDS = {
     "real": "real, standardised",
@@ -70,12 +71,14 @@ def planned(
     words = family.takes_words(said.family) or Path(source).suffix.lower() in TABLES
     how = {"words": words, "missing": family.missing, "reading": family.reading(said.family), "asked": asked}
     dataset = open_dataset(source, binarize="none" if binarize is None else binarize, **how)
-    encoding = Encoding.fit(dataset.train, family.encoding_kind(dataset.train, said.family))
+    chosen = {**by_table(family, dataset), **said.family}
+    encoding = Encoding.fit(dataset.train, family.encoding_kind(dataset.train, chosen))
+    check_held_out(dataset, encoding, "fit")
     train, validation = encoded_parts(dataset, encoding, seed)
     generator = torch.Generator().manual_seed(seed)
-    built, objective = family.build(train, said.family, generator=generator)
+    built, objective = family.build(train, chosen, generator=generator)
     about = {
-        "family": {"name": family.name, "settings": family.resolve(said.family)},
+        "family": {"name": family.name, "settings": family.resolve(chosen)},
         "data": describe_data(source, dataset),
         "encoding": encoding.as_json(),
         "seed": seed,
@@ -83,6 +86,11 @@ def planned(
     }
     folder = free_path(Path("runs") / f"{family.name}-{short_name(source)}") if out is None else out
     return Plan(built, objective, dataset, train, validation, encoding, {**said.fit, **budget}, about, folder, generator)
+
+
+def by_table(family: Family, dataset: Dataset) -> dict[str, Any]:
+    """What a comparison would tell this family about the table, so that the same data are taken in the same way."""
+    return settings_by_table(family.name, table_kind(dataset), dataset.train) if family.name in TOLD else {}
 
 
 def resumed(folder: Path) -> Plan:
@@ -151,7 +159,8 @@ def train(plan: Plan, talk: bool, fabric: Any = None) -> Run:
             return fit(plan.model, plan.train, plan.objective, validation=plan.validation, progress=talk, generator=plan.generator,
                        log_jacobian=plan.encoding.mean_log_jacobian(plan.validation), fabric=fabric, **about, **plan.options)  # fmt: skip
     except processes.LostProcess as error:
-        raise RunError(f"fit: {str(error).rstrip('.')}. {_way_on(plan.folder)}".rstrip()) from None
+        error.args = (f"fit: {str(error).rstrip('.')}. {_way_on(plan.folder)}".rstrip(),)
+        raise
     except OSError as error:
         if way := _way_on(plan.folder):
             error.add_note(way)

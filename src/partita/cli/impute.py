@@ -13,13 +13,14 @@ import typer
 
 from partita.cli import show
 from partita.cli.runs import Opened, open_run
-from partita.cli.tabled import Tabled, read_tabled, suffixed
+from partita.cli.tabled import Tabled, in_files_order, read_tabled, suffixed
 from partita.core import rng
-from partita.data.copies import alike, write_filled
+from partita.data.copies import write_filled
 from partita.data.labels import Labels
 from partita.data.on_disk import gathered
 from partita.data.schema import Column
-from partita.data.write import check_ending, plain_columns, write_columns
+from partita.data.tables import chunks
+from partita.data.write import TABLES, check_ending, plain_columns, write_columns
 from partita.estimators._impute import impute_encoded
 
 
@@ -28,6 +29,8 @@ def report(folder: Path, source: Path, out: Path | None, how: str, *, seed: int,
     opened = open_run(folder)
     path = suffixed(source, "imputed") if out is None else check_ending(out, "impute")
     tabled = read_tabled(opened, source, "impute")
+    if out is not None and tabled.schema is not None:
+        check_ending(path, "impute", tabled.schema.used)
     filled, count = fill_in_parts(opened, tabled, how, seed)
     _write(tabled, path, filled, opened.encoding.labels)
     if as_json:
@@ -62,10 +65,12 @@ def way(model: Any) -> str:
 
 
 def _write(tabled: Tabled, path: Path, filled: np.ndarray, labels: Labels) -> None:
-    if tabled.schema is not None and alike(tabled.path, path):
+    if tabled.schema is not None and path.suffix.lower() in TABLES:
         write_filled(tabled.path, path, tabled.schema, filled)
         return
     columns = plain_columns(tabled.names, filled) if tabled.schema is None else list(tabled.schema.used)
     if labels and tabled.schema is None:
         columns = [Column(column.name, "category", "string", labels=labels) for column in columns]
-    write_columns(path, columns, filled, header=tabled.names is not None)
+    order = in_files_order(tabled, columns) if tabled.schema is not None else list(range(len(columns)))
+    ordered = gathered((filled[part][:, order] for part in chunks(*tabled.shape)), tabled.shape, filled.dtype)
+    write_columns(path, [columns[i] for i in order], ordered, header=tabled.names is not None)

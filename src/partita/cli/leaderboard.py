@@ -17,7 +17,6 @@ from partita.core.quantity import bits_per_dimension
 from partita.report.words import cut_short, left_out, percent
 from partita.training.entries import Entry
 from partita.training.paired import Place, ranking
-from partita.training.run import Run, read_config
 
 COLUMNS = ["", "family", "nats", "interval", "± rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds"]
 SPARED = ("± rows", "parameters", "verdict", "bits/dim", "interval")  # in this order, where a terminal is narrow
@@ -47,22 +46,19 @@ class Board:
     timed: bool = False
     cautions: Sequence[str] = ()
 
-    def cut_short(self, place: Place) -> bool:
-        """Whether the clock gave a fit fewer steps than its recipe has, and it took them all."""
-        run = place.entry.run
-        return self.timed and run is not None and run.stopped == "finished" and _steps_said(run) is not None
+    def cut_short(self, entry: Entry) -> bool:
+        """Whether the clock ended a search before the fit, or gave the fit fewer steps than its recipe has, and it took them all."""
+        if not self.timed or entry.run is None:
+            return False
+        config = entry.run.config
+        fewer = entry.run.stopped == "finished" and (config.get("fit") or {}).get("steps") is not None
+        return fewer or bool(config.get("cuts"))
 
     def as_json(self, folder: Path, places: Sequence[Place]) -> dict[str, Any]:
         """What ``leaderboard.json`` holds."""
-        lines = [{**place_json(place, self.width), "cut_short": self.cut_short(place)} for place in places]
+        lines = [{**place_json(place, self.width), "cut_short": self.cut_short(place.entry)} for place in places]
         return {"title": self.title, "folder": str(folder), "entries": lines, "left_out": dict(self.left_out), "entropy": self.entropy,
                 "cautions": list(self.cautions)}  # fmt: skip
-
-
-def _steps_said(run: Run) -> int | None:
-    """The number of steps that a fit was begun with, where it was not left to its recipe."""
-    config = run.config if run.folder is None else read_config(run.folder)
-    return (config.get("fit") or {}).get("steps")
 
 
 def place_json(place: Place, width: float) -> dict[str, Any]:
@@ -105,14 +101,14 @@ def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def lines_of(places: Sequence[Place], width: float) -> list[list[str]]:
+def lines_of(places: Sequence[Place], board: Board) -> list[list[str]]:
     """The cells of the table, for those that have a likelihood or failed."""
     shown = [place for place in places if place.group != 2]
-    return [_cells(place, place_json(place, width), i == 0) for i, place in enumerate(shown)]
+    return [_cells(place, place_json(place, board.width), i == 0, board.cut_short(place.entry)) for i, place in enumerate(shown)]
 
 
-def _cells(place: Place, line: Mapping[str, Any], first: bool) -> list[str]:
-    q, seconds = place.entry.score, f"{place.entry.seconds:.1f}"
+def _cells(place: Place, line: Mapping[str, Any], first: bool, cut: bool) -> list[str]:
+    q, seconds = place.entry.score, f"{place.entry.seconds:.1f}{' cut' * cut}"
     size = "" if line["parameters"] is None else f"{line['parameters']:,}"
     if q is None:
         return ["", place.entry.name, "", "", "", "", "", "failed", "", size, seconds]
@@ -150,13 +146,13 @@ def console() -> Any:
 def print_board(board: Board, entries: Sequence[Entry]) -> None:
     """The table and what is to be said about it."""
     places = ranking(entries)
-    columns, lines = fitting(lines_of(places, board.width), board.what)
+    columns, lines = fitting(lines_of(places, board), board.what)
     about = "; ± rows: standard error over them" if "± rows" in columns else ""
     typer.echo(f"\n{board.title}\nMean log-likelihood per row, in nats (higher is better{about}):")
     console().print(show.grid(columns, lines, whole=len(COLUMNS)))
     _print_levels(places, shown=columns)
     _print_verdict(places)
-    if cut := {place.entry.name: place.entry.run.steps for place in places if place.entry.run and board.cut_short(place)}:
+    if cut := [place_json(place, board.width) for place in places if board.cut_short(place.entry)]:
         typer.echo(cut_short(cut))
     if board.entropy is not None:
         typer.echo(f"No model scores above {-board.entropy:.3f} on average: the data's negative entropy.")

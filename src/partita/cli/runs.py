@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from partita.cli import show
 from partita.core import rng
 from partita.core.checks import check_choice
 from partita.core.errors import DataError, RunError
@@ -18,6 +19,7 @@ from partita.evaluators import likelihood
 from partita.training import Run, load
 from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding
+from partita.training.run import CHANGED
 
 SPLITS = ("test", "train", "valid")
 SPLIT_KEY = 7  # grey levels of a scored split are made binary by these draws, the same in every command
@@ -71,6 +73,8 @@ def open_run(folder: Path) -> Opened:
     known = {name: made_in_python[name] for name in ("columns", "schema") if made_in_python.get(name)}
     data = run.config.get("data") or known
     _check_widths(data, run.model.support.width)
+    if CHANGED in run.cautions:
+        show.caution(CHANGED)
     return Opened(run, encoding, data)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from partita.cli.runs import Opened, schema_of
 from partita.core.errors import DataError
 from partita.data import Schema, copies, read
+from partita.data.conversions import names_in
 from partita.data.files import Splits
-from partita.data.on_disk import gathered
 from partita.data.schema import Column
 from partita.data.tables import as_table, chunks
 from partita.data.write import TABLES, write_columns
@@ -24,9 +24,9 @@ class Tabled:
     Arguments:
         path: Of the file.
         table: Its columns, (N, D), in memory or on disk.
-        names: Of the file's columns, in its own order; None where it has none.
-        order: Where each column of the run is in the file.
-        schema: What columns hold, where the run knows and the file is a table.
+        names: Of the table's columns; None where the file has none.
+        order: Where each column of the run is in the table.
+        schema: What the columns of the table hold, as the run knows or else the file itself; None where the file is no table.
     """
 
     path: Path
@@ -56,7 +56,7 @@ def read_tabled(opened: Opened, path: Path, owner: str) -> Tabled:
     table = found.train if found.train.ndim in (0, 2) else found.train.reshape(len(found.train), math.prod(found.train.shape[1:]))
     table, _ = as_table(table, owner)
     order = list(range(table.shape[1])) if schema is not None else column_order(opened, found, table.shape[1], owner)
-    return Tabled(path, table, found.columns, order, schema)
+    return Tabled(path, table, found.columns, order, schema or found.schema)
 
 
 def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[int]:
@@ -80,22 +80,22 @@ def suffixed(path: Path, word: str) -> Path:
     >>> suffixed(Path("a/table.csv"), "imputed").as_posix()
     'a/table-imputed.csv'
     """
-    return path.with_name(f"{path.stem}-{word}{path.suffix}")
+    return path.parent / f"{path.stem}-{word}{path.suffix}"
 
 
 def write_beside(tabled: Tabled, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
-    """The file with more columns after its own, which stay as they are; into a table of another sort go those that the run knows.
-
-    The new ones stand alone where either is no table.
-    """
-    taken = [column.name for column in columns if column.name in (tabled.names or ())]
+    """The file with more columns after its own, which stay as they are; the new ones stand alone where either is no table with names."""
+    own = () if tabled.names is None else names_in(tabled.path) if tabled.path.suffix.lower() in TABLES else tabled.names
+    taken = [column.name for column in columns if column.name in own]
     if taken:
         raise DataError(f"write: DATA must have no column called {taken[0]!r}, which results are written to. Rename it.")
-    if tabled.names is not None and copies.alike(tabled.path, path):
-        copies.write_beside(tabled.path, path, columns, x)
-    elif tabled.schema is not None and path.suffix.lower() in TABLES:
-        both = (np.concatenate([own, x[part]], 1) for part, own in tabled.parts())
-        known = tabled.schema.used
-        write_columns(path, [*known, *columns], gathered(both, (len(x), len(known) + len(columns)), np.float64))
+    if tabled.schema is not None and tabled.names is not None and path.suffix.lower() in TABLES:
+        copies.write_beside(tabled.path, path, columns, x, tabled.schema.used)
     else:
         write_columns(path, columns, x)
+
+
+def in_files_order(tabled: Tabled, columns: Sequence[Column]) -> list[int]:
+    """Places of columns as the file has them, who may have more and others in between."""
+    there = names_in(tabled.path)
+    return sorted(range(len(columns)), key=lambda i: there.index(columns[i].name))

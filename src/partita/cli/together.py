@@ -3,13 +3,17 @@
 import contextlib
 import logging
 import os
+import platform
 import threading
+import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 OBSERVER = "child-process-observer"  # Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
+ENDING = 3.0  # seconds that a process which was killed may take to end
 
 Devices = Annotated[int | None, typer.Option(help="Processes on this machine that work together.", min=1)]
 Nodes = Annotated[int, typer.Option(help="Machines: run the command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set.", min=1)]
@@ -19,6 +23,8 @@ Strategy = Annotated[str, typer.Option(help="How processes work together; ddp gi
 @contextlib.contextmanager
 def launched(devices: int | None, nodes: int, strategy: str) -> Iterator[Any]:
     """The Fabric whose processes share the work inside the block; None where there is one process."""
+    if "LOCAL_WORLD_SIZE" in os.environ or (devices or 1) * nodes > 1:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read on import: torch shows frames of its stack where we say what was lost
     from partita.core import processes
     from partita.core.checks import check_choice
 
@@ -30,7 +36,8 @@ def launched(devices: int | None, nodes: int, strategy: str) -> Iterator[Any]:
         yield None
         return
     fabric = _start(here, machines, strategy)
-    with contextlib.nullcontext() if fabric.is_global_zero else _silent(), processes.together(fabric):
+    leader = Leader(*fabric.broadcast((platform.node(), os.getpid())))
+    with _leading() if fabric.is_global_zero else _silent(leader, fabric.local_rank == 0), processes.together(fabric):
         yield fabric
 
 
@@ -47,9 +54,61 @@ def _start(devices: int, nodes: int, strategy: str) -> Any:
     return fabric
 
 
+class Leader(NamedTuple):
+    """Where the process that leads is."""
+
+    machine: str
+    pid: int
+
+    def here(self) -> bool:
+        """Whether it is on this machine."""
+        return self.machine == platform.node()
+
+    def gone(self) -> bool:
+        """Whether it ended; connections of one that is ending break a little before it has."""
+        until = time.monotonic() + ENDING
+        while not self._ended() and time.monotonic() < until:
+            time.sleep(0.05)
+        return self._ended()
+
+    def _ended(self) -> bool:
+        """As far as its own machine tells; one whose exit code nobody has asked for yet has ended too."""
+        try:
+            os.kill(self.pid, 0)
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        except ProcessLookupError:
+            return True
+        except OSError:  # it is another user's, or the system has no such files
+            return False
+
+
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """A process that follows: what it would say the leader says; an error that only this one meets it leaves word of."""
+def _leading() -> Iterator[None]:
+    """The process that leads: where it ends by an error it hangs up, and stays until the others could ask why."""
+    import torch.distributed as dist
+
+    from partita.core.errors import PartitaError
+    from partita.core.processes import PATIENCE, LostProcess
+
+    try:
+        yield
+    except LostProcess:
+        raise
+    except (PartitaError, OSError):
+        store = dist.distributed_c10d._get_default_store()  # where it left word; kept open by being held
+        with contextlib.suppress(RuntimeError, ValueError):
+            dist.destroy_process_group()
+        time.sleep(PATIENCE)
+        del store
+        raise
+
+
+@contextlib.contextmanager
+def _silent(leader: Leader, first: bool) -> Iterator[None]:
+    """A process that follows: what it would say the leader says; an error that only this one meets it leaves word of.
+
+    Where the leader is lost itself the others speak; on another machine the ``first`` does.
+    """
     from partita.core.errors import PartitaError
     from partita.core.processes import LostProcess
 
@@ -57,8 +116,9 @@ def _silent() -> Iterator[None]:
         try:
             yield
         except LostProcess as error:
-            if not error.why:
+            alone = leader.gone() if leader.here() else first
+            if alone and not error.why:
                 raise
             raise typer.Exit(0) from None
-        except (PartitaError, OSError, typer.Exit):
+        except (PartitaError, OSError, typer.Exit, KeyboardInterrupt):
             raise typer.Exit(0) from None

@@ -52,13 +52,14 @@ class Watch:
         before = "" if self.running == entry.name else f"{entry.name}, as saved:"
         self.entries, self.running = [*self.entries, entry], ""
         if self.talk and self.live is None:
-            typer.echo(f"{before}  {entry.problem or entry.score} ({entry.seconds:.0f} s)")
+            cut = ", cut short by the clock" * self.board.cut_short(entry)
+            typer.echo(f"{before}  {entry.problem or entry.score} ({entry.seconds:.0f} s{cut})")
 
     def table(self) -> Any:
         """Places so far, whose turn it is, and who waits."""
         entries, running = self.entries, self.running
         known = {entry.name for entry in entries}
-        lines = leaderboard.lines_of(ranking(entries), self.board.width)
+        lines = leaderboard.lines_of(ranking(entries), self.board)
         for name in self.names:
             if name not in known:
                 busy = name == running

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Integral
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from partita.core.errors import Diverged, invalid, sentence
+from partita.core.files import unreachable
 
 MOST = 2**63 - 1  # what a computer counts to
 MOST_LAYERS = 1000  # beyond which building one after the other takes all memory, and no network learns
@@ -22,6 +25,17 @@ def check_count(owner: str, parameter: str, value: int, least: int = 1, most: in
     return int(value)
 
 
+def check_counts(owner: str, parameter: str, value: object, least: int = 1) -> tuple[int, ...]:
+    """Whole numbers in a row, such as the widths of layers.
+
+    >>> check_counts("MLP", "widths", [64, 32])
+    (64, 32)
+    """
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise invalid(owner, parameter, f"be whole numbers of at least {least}, such as (64, 64)", " ".join(repr(value).split()))
+    return tuple(check_count(owner, parameter, one, least) for one in value)
+
+
 def check_layers(owner: str, parameter: str, value: int, least: int = 1) -> int:
     """A number of layers."""
     return check_count(owner, parameter, value, least, MOST_LAYERS)
@@ -31,7 +45,8 @@ def check_real(
     owner: str, parameter: str, value: float, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
 ) -> float:
     """A finite number in [low, high], or in (low, high] with ``open_low``."""
-    fine = isinstance(value, Real) and not isinstance(value, bool) and _finite(value) and low <= value <= high
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)  # what torch multiplies by, too
+    fine = number and _finite(value) and low <= value <= high
     if not fine or (open_low and value == low):
         raise invalid(owner, parameter, _range_in_words(low, high, open_low), repr(value))
     return float(value)
@@ -64,6 +79,21 @@ def check_role(owner: str, parameter: str, value: object, methods: tuple[str, ..
     if isinstance(value, str | type) or not any(callable(getattr(value, method, None)) for method in methods):
         got = f"the class {value.__name__}" if isinstance(value, type) else " ".join(repr(value).split())
         raise invalid(owner, parameter, f"be an object such as {example}", got)
+
+
+def check_flag(owner: str, parameter: str, value: object) -> bool:
+    """True or false, or a whole number in their place."""
+    if not isinstance(value, Integral | np.bool_):
+        raise invalid(owner, parameter, "be True or False", " ".join(repr(value).split()))
+    return bool(value)
+
+
+def check_path(owner: str, parameter: str, value: object, what: str = "a folder") -> Path:
+    """A path that the system can look at, whether or not something is there."""
+    why = unreachable(value) if isinstance(value, str | Path) else "no path"
+    if why or not isinstance(value, str | Path):
+        raise invalid(owner, parameter, f"be the path of {what}", f"{value!r}, {why}")
+    return Path(value)
 
 
 def check_generator(owner: str, value: object) -> None:

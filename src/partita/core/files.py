@@ -76,7 +76,7 @@ def to_disk(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part")
+    return path.parent / f".{path.name}.part"
 
 
 def _name_too(path: Path, other: Path) -> None:

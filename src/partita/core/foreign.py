@@ -1,5 +1,6 @@
 """Files that somebody else may have written: no path leads out of its folder, JSON is what it should be, or one sentence says why not."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ from partita.core.files import unreachable
 MOST_JSON = 1 << 26  # bytes of a JSON text; as Python's objects they are some twenty times as many
 DEEPEST = 200  # levels of a JSON value, far more than partita writes and far fewer than Python follows
 LARGEST = 1 << 64  # whole numbers are smaller
+SEAL = "checksum"  # the name under which an object keeps that of all else in it
 WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
 
 
@@ -71,6 +73,22 @@ def read_json(path: Path, shape: Any = None) -> Any:
         raise RunError(f"load: {path} must be a file that can be read; got one that cannot ({error.strerror}).") from None
     check_like(value, shape, str(path))
     return value
+
+
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """An object with a checksum of all else in it, by which a change on the disk is noticed.
+
+    >>> sealed({"rate": 0.1})
+    {'rate': 0.1, 'checksum': 'ff5c20efcc60c1a6dba22c5eca3b3421'}
+    """
+    content = {name: part for name, part in value.items() if name != SEAL}
+    return {**content, SEAL: hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()}
+
+
+def unsealed(value: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The object without its checksum, and whether that fits; one without any is taken as it is, so that a change can be meant."""
+    whole = SEAL not in value or value[SEAL] == sealed(value)[SEAL]
+    return {name: part for name, part in value.items() if name != SEAL}, whole
 
 
 def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> None:

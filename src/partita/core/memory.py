@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -17,6 +18,8 @@ LIKE = frozenset({"clone", "_to_copy", "empty_like", "zeros_like", "ones_like", 
 BY_SIZE = frozenset({"empty", "zeros", "ones", "full", "rand", "randn", "randint", "new_empty", "new_zeros", "new_ones", "new_full"})
 BY_PRODUCT = frozenset({"eye", "tril_indices", "triu_indices"})  # of their first numbers
 BY_LENGTH = frozenset({"arange", "linspace", "randperm"})
+CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))  # where a container's limit is told
+GIB = 1 << 30
 LEAST = 64  # numbers that the smallest tensor counts as, so that endlessly many of them are refused too
 
 
@@ -67,12 +70,42 @@ def ran_out(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(text in str(error) for text in TORCH_SAYS))
 
 
+def check_room(owner: str, what: str, needed: int, remedy: str) -> None:
+    """Refuse what has to be held in memory and is larger than that, before it is read.
+
+    >>> check_room("load", "x.npz", 10**18, "Save its array as .npy.")
+    Traceback (most recent call last):
+    partita.core.errors.TooLarge: load: x.npz must fit into the memory of this machine, ... GiB; got 9.31e+08 GiB. Save its array as .npy.
+    """
+    if needed > (there := machine()):
+        got = f"must fit into the memory of this machine, {there / GIB:.3g} GiB; got {needed / GIB:.3g} GiB"
+        raise TooLarge(f"{owner}: {what} {got}. {remedy}")
+
+
 def machine() -> int:
-    """Bytes of memory; a terabyte where the system does not say."""
+    """Bytes of memory that this process may have: the machine's, or less in a container or below a limit on address space."""
+    return min([_physical(), *_limits()])
+
+
+def _physical() -> int:
+    """Of the machine; a terabyte where the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return 1 << 40
+
+
+def _limits() -> Iterator[int]:
+    """Those that were set, as far as the system has such."""
+    for path in CONTAINERS:
+        with suppress(OSError, ValueError):
+            yield int(path.read_text())
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            yield limit
 
 
 def asked_for(operation: str, arguments: tuple[Any, ...]) -> int:

@@ -194,7 +194,8 @@ class DirectedModel(Model):
 
     A model that offers ``"log_prob"`` has the method ``log_prob(x)``, ``(*, D) -> (*)``, exact and normalised; ``forward`` is it,
     so that gradients cross processes. One that offers ``"missing"`` takes NaN in x and gives the likelihood of what was observed.
-    One that offers ``"ends"`` takes rows that end early, as NaN from there on or as ``log_prob(x, lengths)``.
+    One that offers ``"ends"`` takes rows that end early, as NaN from there on or as ``log_prob(x, lengths)``; one that offers
+    ``"drops"`` leaves out some of its numbers at random while it learns.
     """
 
     @abstractmethod

@@ -101,7 +101,7 @@ def keyed(key: int, *path: int) -> torch.Generator:
     """A CPU generator that depends only on its numbers, so that any part of a run can be drawn again by itself."""
     mixed = key
     for number in path:
-        mixed = (mixed * 6364136223846793005 + number + 1442695040888963407) % 2**63
+        mixed = (mixed * 6364136223846793005 + int(number) + 1442695040888963407) % 2**63  # NumPy's whole numbers overflow
     return torch.Generator().manual_seed(mixed)
 
 

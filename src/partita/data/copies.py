@@ -1,12 +1,13 @@
 """Copies of files of tables with more in them: gaps filled, or columns beside their own; what is there keeps every bit.
 
+A copy of another sort is first one of the file's own, which is then converted (:mod:`partita.data.conversions`).
 A file is read and its copy written some rows after the others, so that neither need fit into memory.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,19 @@ import numpy as np
 from partita.core.files import replacing
 from partita.data.arrow import arrow
 from partita.data.columnar import COLUMNAR, Columnar, open_columnar, open_writer
-from partita.data.delimited import delimiter_of, is_missing
+from partita.data.conversions import convert
+from partita.data.delimited import delimiter_of, is_missing, raw_records
 from partita.data.schema import Column, Schema, column_names
 from partita.data.write import FIELDS, filled_arrow, text, write_csv
 
 
-def alike(source: Path, path: Path) -> bool:
-    """Whether a file can be copied to a path with all that it says of its columns: tables of one ending, or both columnar."""
-    endings = {source.suffix.lower(), path.suffix.lower()}
-    return endings == {".csv"} or endings <= set(COLUMNAR)
-
-
 def write_filled(source: Path, path: Path, schema: Schema, x: np.ndarray) -> None:
     """A copy of a table's file with ``x``, the columns that a schema uses, in place of what is missing, and nowhere else."""
+    if not _alike(source, path):
+        with TemporaryDirectory() as folder:
+            write_filled(source, own := Path(folder) / f"filled{source.suffix}", schema, x)
+            convert(own, path, schema.used)
+        return
     with replacing(path) as beside:
         if path.suffix.lower() in COLUMNAR:
             _write_filled_columns(open_columnar(source), beside, path.suffix.lower(), schema, x)
@@ -34,13 +35,26 @@ def write_filled(source: Path, path: Path, schema: Schema, x: np.ndarray) -> Non
             write_csv(beside, _filled_cells(source, schema, x), delimiter_of(source) or ",")
 
 
-def write_beside(source: Path, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
-    """A copy of a table's file, whose first line has names if it is text, with ``x`` as more columns after its own."""
+def write_beside(source: Path, path: Path, columns: Sequence[Column], x: np.ndarray, known: Sequence[Column] = ()) -> None:
+    """A copy of a table's file, whose first line has names if it is text, with ``x`` as more columns after its own.
+
+    ``known`` are columns of the file whose types a run knows, where the copy has types and the file has none.
+    """
+    if not _alike(source, path):
+        with TemporaryDirectory() as folder:
+            write_beside(source, own := Path(folder) / f"beside{source.suffix}", columns, x)
+            convert(own, path, [*known, *columns])
+        return
     with replacing(path) as beside:
         if path.suffix.lower() in COLUMNAR:
             _write_more_columns(open_columnar(source), beside, path.suffix.lower(), columns, x)
         else:
             write_csv(beside, _more_cells(source, columns, x), delimiter_of(source) or ",")
+
+
+def _alike(source: Path, path: Path) -> bool:
+    """Whether a copy is of the file's own sort: text, or columnar."""
+    return (source.suffix.lower() in COLUMNAR) == (path.suffix.lower() in COLUMNAR)
 
 
 def _filled_cells(source: Path, schema: Schema, x: np.ndarray) -> Iterator[list[str]]:
@@ -136,9 +150,3 @@ def in_step(records: Iterator[list[str]], x: np.ndarray) -> Iterator[tuple[list[
     size = max(1, FIELDS // x.shape[1])
     for start in range(0, len(x), size):
         yield list(islice(records, size)), x[start : start + size]
-
-
-def raw_records(source: Path) -> Iterator[list[str]]:
-    """The fields of a .csv file as they are written, but for empty lines."""
-    with source.open(encoding="utf-8-sig", newline="") as stream:
-        yield from (record for record in csv.reader(stream, delimiter=delimiter_of(source) or ",") if record)

@@ -45,8 +45,9 @@ class Reading:
         check_choice("load", "tokens", self.tokens, TOKENS)
         if self.length is not None:
             check_count("load", "length", self.length)
-        if self.symbols is not None and len(self.symbols) < 2:
-            raise DataError(f"load: symbols must be the characters of a vocabulary; got {self.symbols!r}.")
+        known = self.symbols
+        if known is not None and not (isinstance(known, str) and len(known) > 1 and [*known] == sorted(set(known))):
+            raise DataError(f"load: symbols must be the characters of a vocabulary, each once and in order; got {self.symbols!r}.")
 
     @property
     def alphabet(self) -> Alphabet | None:

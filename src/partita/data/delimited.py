@@ -3,8 +3,10 @@
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from partita.data.sequences import looks_like_sequences
 from partita.data.tables import Columns, not_numeric
 
 DELIMITERS = (";", "\t", ",")
+LONGEST = 1 << 26  # characters of a line
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 TRUTH = {"true": 1.0, "false": 0.0}
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?$")
@@ -23,7 +26,7 @@ DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|\d{1,2}[./]\d{1,2}[./]\d{2,4
 def read_delimited(path: Path) -> tuple[np.ndarray, Columns]:
     """A table of float64 with the names in its first line, if that is not all numbers; missing values become NaN."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        first = next((line for line in stream if line.strip()), "")
+        first = next((line for line in _lines(stream) if line.strip()), "")
     delimiter = delimiter_of(path)
     fields = next(_records([first.lstrip("# ")], delimiter), [])
     columns = None if all(map(is_number, fields)) else tuple(fields)
@@ -51,7 +54,7 @@ def read_words(path: Path) -> tuple[np.ndarray, Columns, Labels]:
 def holds_sequences(path: Path) -> bool:
     """Whether the lines are words of one length, without numbers among them or marks between."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        first = next((line.strip() for line in stream if line.strip()), "")
+        first = next((line.strip() for line in _lines(stream) if line.strip()), "")
     alone = not any(mark in first for mark in (*DELIMITERS, " ")) and not is_number(first)
     if not alone:
         return False
@@ -73,7 +76,7 @@ def read_cells(path: Path) -> tuple[list[list[str]], bool]:
 def delimiter_of(path: Path) -> str | None:
     """What parts the fields of a file; None for white space."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        first = next((line for line in stream if line.strip()), "")
+        first = next((line for line in _lines(stream) if line.strip()), "")
     return next((mark for mark in DELIMITERS if mark in first), "," if path.suffix.lower() == ".csv" else None)
 
 
@@ -90,7 +93,13 @@ def stream_records(path: Path) -> Iterator[list[str]]:
     """The fields of each line that is not empty, without the space around them, as they are asked for."""
     delimiter = delimiter_of(path)
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        yield from (record for record in _records(stream, delimiter) if record)
+        yield from (record for record in _records(_lines(stream), delimiter) if record)
+
+
+def raw_records(path: Path) -> Iterator[list[str]]:
+    """The fields of a .csv file as they are written, but for empty lines."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        yield from (record for record in csv.reader(stream, delimiter=delimiter_of(path) or ",") if record)
 
 
 def _all_records(path: Path) -> list[list[str]]:
@@ -147,7 +156,7 @@ def _check_widths(path: Path, records: list[list[str]]) -> None:
 
 def _quickly(path: Path, delimiter: str | None, header: bool) -> np.ndarray:
     with path.open(encoding="utf-8-sig") as stream:
-        lines = (line for line in stream if line.strip())
+        lines = (line for line in _lines(stream) if line.strip())
         if header:
             next(lines)
         first = next(lines, None)
@@ -160,7 +169,7 @@ def _carefully(path: Path, delimiter: str | None, columns: Columns) -> np.ndarra
     rows: list[list[float]] = []
     text: set[int] = set()
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        records = (record for record in _records(stream, delimiter) if record)
+        records = (record for record in _records(_lines(stream), delimiter) if record)
         width = len(columns) if columns is not None and next(records) else None
         for number, record in enumerate(records):  # rows are counted from 0, as in arrays
             width = len(record) if width is None else width
@@ -174,6 +183,14 @@ def _carefully(path: Path, delimiter: str | None, columns: Columns) -> np.ndarra
     if not rows:
         raise DataError(f"load: {path} must hold rows; got {'only a line of names' if columns else 'none'}. Write it again.")
     return np.array(rows)
+
+
+def _lines(stream: TextIO) -> Iterator[str]:
+    """The lines of a text; one longer than any row is refused before all of it is read."""
+    for line in iter(partial(stream.readline, LONGEST), ""):
+        if len(line) == LONGEST:
+            raise DataError(f"load: {stream.name} must have lines of less than {LONGEST >> 20} MiB; got a longer one. Is it a table?")
+        yield line
 
 
 def _records(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:

@@ -4,6 +4,7 @@ A .txt file is read like a .csv file of numbers that are parted by white space, 
 """
 
 import csv
+import math
 import os
 import stat
 import zipfile
@@ -87,6 +88,8 @@ def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
 
 def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Arrays of an .npz by name, those of them that it has."""
+    found, names = headers(path), list(names)
+    _check_room(path, [found[name] for name in names if name in found])
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in names if name in archive}
@@ -135,6 +138,8 @@ def _check_file(path: Path) -> None:
         raise DataError(f"load: {path} must be a file; got a pipe or a device. Write its contents to a file.")
     if path.stat().st_size == 0:
         raise DataError(f"load: {path} must hold rows; got an empty file. Write it again.")
+    if path.suffix.lower() in (".txt", *FASTA):
+        memory.check_room("load", str(path), path.stat().st_size, "Convert it to .csv, .parquet or .npy, which stay on disk.")
 
 
 def _read_npy(path: Path) -> Splits:
@@ -156,6 +161,7 @@ def _read_npz(path: Path, array: str | None) -> Splits:
         names = {"train": array} if array in found else {} if array else choose(found)
         if not names:
             raise _which(path, array, list(found))
+        _check_room(path, [found[name] for name in (*names.values(), "columns", "weights", "alphabet") if name in found])
         with np.load(path, allow_pickle=False) as archive:
             arrays = {split: archive[name] for split, name in names.items()}
             x = arrays["train"]
@@ -164,6 +170,12 @@ def _read_npz(path: Path, array: str | None) -> Splits:
         raise
     except UNREADABLE as error:
         raise (_objects(path) if "Object arrays" in str(error) else damaged(path)) from error
+
+
+def _check_room(path: Path, arrays: Iterable[tuple[tuple[int, ...], np.dtype]]) -> None:
+    """Refuse arrays that memory does not hold: a thousand bytes of them can be deflated to one."""
+    needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in arrays)
+    memory.check_room("load", f"what {path} holds", needed, "Save the array as .npy, which stays on disk.")
 
 
 def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:

@@ -64,11 +64,15 @@ class LargeText:
             raise not_numeric("load", text, str(self.path))
         return np.dtype(float)
 
+    def fields(self) -> Iterator[list[tuple[str, ...]]]:
+        """The fields of each column, a stretch of rows at a time."""
+        for batch in _batches(stream_records(self.path), len(self.names), skip=self.columns is not None):
+            yield list(zip(*batch, strict=True))
+
     def series(self, left_out: Collection[str]) -> Iterator[list[Series]]:
         """Its columns but for some, a stretch of rows at a time."""
         kept = [i for i, name in enumerate(self.names) if name not in left_out]
-        for batch in _batches(stream_records(self.path), len(self.names), skip=self.columns is not None):
-            fields = list(zip(*batch, strict=True))
+        for fields in self.fields():
             yield [_series(self.names[i], self.sorts[i], fields[i]) for i in kept]
 
     def gaps(self, names: Collection[str]) -> dict[str, int]:

@@ -73,7 +73,7 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
     if lost or more:
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
-        raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
+        raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.{'' if lost else ' Take it out.'}")
     found = [series[names.index(name)] for name in wanted]
     for one, column in zip(found, schema.used, strict=True):
         _check_like(one, column, owner)

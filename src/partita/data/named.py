@@ -106,6 +106,12 @@ def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
     return rows.take(np.sort(order[count:])), rows.take(np.sort(order[:count]))
 
 
+def _beside(train: Rows, *others: Rows | None) -> Rows:
+    """Rows that know the parts of the same data that are held out, whose words are words of the data too."""
+    train.held_out = tuple(rows for rows in others if rows is not None)
+    return train
+
+
 def _find(name: str, words: bool = False, asked: Asked | Schema | None = None) -> Source:
     base, array = _parts(name)
     check_reachable(name)
@@ -147,14 +153,14 @@ def _build(name: str, source: Source, binarize: Any, owner: str, missing: bool =
     if test is None:
         train, test = hold_out(train)
     shape = source.shape or (splits.train.shape[1:] if splits.train.ndim > 2 else getattr(splits.train, "form", None))
-    return Dataset(name, train, valid, test, train.columns, source.note, shape, source.entropy)
+    return Dataset(name, _beside(train, valid, test), valid, test, train.columns, source.note, shape, source.entropy)
 
 
 def _of_value(x: Any, binarize: Any, missing: bool = False) -> Dataset:
     shape = tuple(x.shape[1:]) if isinstance(x, (np.ndarray, Tensor)) and x.ndim > 2 else None
     rows = x if isinstance(x, Rows) else Rows(x if shape is None else _flat(x), missing=missing, owner="load")
     train, test = hold_out(rows)
-    data = Dataset("data", train, None, test, rows.columns, shape=shape)
+    data = Dataset("data", _beside(train, test), None, test, rows.columns, shape=shape)
     return data if binarize == "auto" else _again(data, binarize)
 
 

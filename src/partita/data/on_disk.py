@@ -5,6 +5,7 @@ A memory map would cost address space for the whole file, which containers and `
 
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -151,6 +152,8 @@ def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -
     dtype = np.dtype(dtype)
     if shape[0] * shape[1] * dtype.itemsize <= IN_MEMORY:
         return np.concatenate([np.empty((0, shape[1]), dtype), *(piece.astype(dtype, copy=False) for piece in pieces)])
+    if shape[0] * shape[1] * dtype.itemsize > shutil.disk_usage(tempfile.gettempdir()).free:  # a file of a few bytes can stand for any
+        raise _no_room("less than it needs")
     with tempfile.TemporaryFile(buffering=0) as file:  # its space is freed with the last that reads it
         for piece in pieces:
             _write(file, piece.astype(dtype, copy=False))
@@ -163,9 +166,12 @@ def _write(file: Any, piece: np.ndarray) -> None:
         while left:
             left = left[file.write(left) :]
     except OSError as error:
-        remedy = "Set TMPDIR to a folder that has some."
-        where = f"a table that is larger than memory must find room in {tempfile.gettempdir()}"
-        raise DataError(f"load: {where}; got none ({error.strerror}). {remedy}") from None
+        raise _no_room(f"none ({error.strerror})") from None
+
+
+def _no_room(got: str) -> DataError:
+    where = f"a table that is larger than memory must find room in {tempfile.gettempdir()}"
+    return DataError(f"load: {where}; got {got}. Set TMPDIR to a folder that has some.")
 
 
 def read_header(file: BinaryIO | Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:

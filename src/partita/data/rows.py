@@ -64,6 +64,7 @@ class Rows:
         self.states: int | None = None  # of encoded categories: K
         self.schema: Schema | None = None  # what the columns of a table hold
         self.laws: tuple[Law, ...] | None = None  # of encoded columns of different sorts
+        self.held_out: tuple[Rows, ...] = ()  # the other parts of the same data: what they hold are categories too
         self._selected: Any = None  # row numbers, listed or as a choice that computes them
         self._affine: tuple[np.ndarray, np.ndarray] | None = None
         self._encode: Callable[[np.ndarray], np.ndarray] | None = None
@@ -171,7 +172,7 @@ class Rows:
         """
         view, before = self._view(), self._encode
         view._encode, view._type = encode if before is None else lambda x: encode(before(x)), dtype
-        view.labels, view.schema = {}, None
+        view.labels, view.schema, view.held_out = {}, None, ()
         return view
 
     def parts(self) -> Iterator[np.ndarray]:

@@ -4,10 +4,9 @@ A kind says how a column is read, and so what its share of a score is: a density
 (0 and 1), ``count`` (0, 1, 2, ...) and ``category`` (a word, or a number that stands for one). Columns to ``ignore`` are left out.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,14 +14,10 @@ from typing import Any
 import numpy as np
 
 from partita.core.checks import check_choice
-from partita.core.errors import DataError, RunError, invalid
-from partita.core.foreign import check_like
-from partita.data.labels import Labels, labels_from_json
+from partita.core.errors import DataError, invalid
+from partita.data.column import KINDS, Column, Series
+from partita.data.labels import Labels
 
-KINDS = ("real", "binary", "count", "category", "ignore")
-SHAPE = {  # of a column in a config
-    "name": str, "kind": str, "dtype": str, "levels": [float], "labels": dict, "missing": int, "asked": bool,
-}  # fmt: skip
 MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
 ROWS_A_LEVEL = 10  # rows for each word where there are more of them; free text has fewer
 EXACT = 2.0**53  # whole numbers from here on are not all float64
@@ -31,75 +26,6 @@ UNREADABLE = {"date": "dates or times", "other": "lists, structures or other val
 REMEDIES = {"date": "Turn it into a number, such as days since a day", "other": "Turn it into numbers"}
 
 Asked = Mapping[str, str]  # kinds by name; * and ? in a name stand for any letters
-
-
-@dataclass(frozen=True)
-class Series:
-    """A column as it was read: numbers, with NaN where a value is missing; words as the numbers that stand for them.
-
-    Where a column is too large to be held, ``values`` are some of it that settle its kind, and ``rows`` and ``missing`` speak of all.
-    """
-
-    name: str
-    values: np.ndarray  # (N,), float64
-    dtype: str = "float64"  # of the source: a NumPy name, "string", "category", or a key of UNREADABLE
-    labels: Labels = field(default_factory=dict)
-    rows: int | None = None
-    missing: int | None = None
-
-    def counts(self) -> tuple[int, int]:
-        """How many values there are, and how many are missing."""
-        missing = int(np.isnan(self.values).sum()) if self.missing is None else self.missing
-        return (len(self.values) if self.rows is None else self.rows) - missing, missing
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a schema.
-
-    Arguments:
-        name: As in the file; ``x1``, ``x2``, ... where it has no names.
-        kind: One of :data:`KINDS`.
-        dtype: What it is written as.
-        levels: Of a category: the numbers of its values, rising.
-        labels: What those numbers mean, where they stand for words.
-        missing: How many values were missing where the schema was inferred.
-        asked: Whether the kind was asked for, not inferred.
-    """
-
-    name: str
-    kind: str
-    dtype: str = "float64"
-    levels: tuple[float, ...] = ()
-    labels: Labels = field(default_factory=dict)
-    missing: int = 0
-    asked: bool = False
-
-    def words(self, values: Iterable[float]) -> list[Any]:
-        """Values as they are written: words, truth values, whole numbers, else floats; None where missing."""
-        if self.labels:
-            return [None if value != value else self.labels.get(value, f"{value:g}") for value in values]
-        make = bool if self.dtype == "bool" else round if "int" in self.dtype else float
-        return [None if value != value else make(value) if abs(value) < math.inf else value for value in values]
-
-    def in_words(self) -> str:
-        """The levels of a category, for people."""
-        shown = [str(word) for word in self.words(self.levels[:6])]
-        return ", ".join(shown) + (f", ... ({len(self.levels)} in all)" if len(self.levels) > 6 else "")
-
-    def as_json(self) -> dict[str, Any]:
-        levels = {"levels": list(self.levels), "labels": {f"{number:.0f}": word for number, word in self.labels.items()}}
-        more = {**(levels if self.levels else {}), **({"asked": True} if self.asked else {})}
-        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "missing": self.missing, **more}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Column":
-        check_like(value, SHAPE, "config.json: schema")
-        check_like(value, {"name": str, "kind": str, "dtype": str}, "config.json: schema", whole=True)
-        if value["kind"] not in KINDS:
-            raise RunError(f"load: config.json: schema: kind must be one of {', '.join(KINDS)}; got {value['kind']!r}. Restore the file.")
-        levels, labels = tuple(value.get("levels") or ()), labels_from_json(value.get("labels") or {})
-        return cls(value["name"], value["kind"], value["dtype"], levels, labels, value.get("missing") or 0, bool(value.get("asked")))
 
 
 @dataclass(frozen=True)
@@ -153,11 +79,25 @@ def infer(names: Sequence[str], series: Iterable[Series], asked: Asked | None = 
     ['count', 'binary']
     """
     check_names(names, owner)
-    kinds = resolve(asked or {}, names, owner)
-    columns = tuple(column_of(one, kinds.get(one.name), owner) for one in series)
+    kinds = resolve({} if asked is None else asked, names, owner)
+    columns, problems = [], {}
+    for one in series:
+        try:
+            columns.append(column_of(one, kinds.get(one.name), owner))
+        except DataError as error:
+            problems[one.name] = error
+    if problems:
+        raise _all_of(problems)
     if all(column.kind == "ignore" for column in columns):
         raise DataError(f"{owner}: at least one column must be left to learn from; got {len(columns)} that are all ignored.")
-    return Schema(columns)
+    return Schema(tuple(columns))
+
+
+def _all_of(problems: dict[str, DataError]) -> DataError:
+    """What is wrong with the first column that cannot be read, and the names of the others, to be seen to in one go."""
+    (_, first), *others = problems.items()
+    names = ", ".join(repr(name) for name, _ in others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+    return DataError(f"{first} {names} cannot be read as {'it is' if len(others) == 1 else 'they are'} either." if others else str(first))
 
 
 def column_names(width: int) -> tuple[str, ...]:
@@ -177,6 +117,8 @@ def number_type(values: np.ndarray) -> str:
 
 def resolve(asked: Asked, names: Sequence[str], owner: str) -> dict[str, str]:
     """The kind asked for of each column that one was asked for; a name or pattern that meets no column is refused."""
+    if not isinstance(asked, Mapping) or not all(isinstance(pattern, str) for pattern in asked):
+        raise invalid(owner, "columns", "say kinds by name, as {'age': 'count'} does", " ".join(repr(asked).split()))
     found: dict[str, str] = {}
     for pattern, kind in asked.items():
         check_choice(owner, f"the kind of column {pattern!r}", kind, KINDS)

@@ -8,6 +8,7 @@ import numpy as np
 
 from partita.core.checks import check_choice
 from partita.core.errors import DataError, invalid
+from partita.core.memory import check_room
 
 TOKENS = ("characters", "bytes")
 
@@ -50,10 +51,11 @@ class Alphabet:
     def decode(self, tokens: Any) -> str:
         """Tokens as text; bytes that are no UTF-8 become a replacement mark."""
         index = np.asarray(tokens).astype(np.int64)
+        outside = index[(index < 0) | (index >= self.size)]
+        if len(outside):
+            raise invalid("decode", "tokens", f"be of the vocabulary, from 0 to {self.size - 1}", int(outside[0]))
         if self.symbols is None:
             return index.astype(np.uint8).tobytes().decode("utf-8", "replace")
-        if index.max(initial=0) >= self.size:
-            raise invalid("decode", "tokens", f"be of the vocabulary, which has {self.size} characters", int(index.max()))
         return "".join(self.symbols[i] for i in index)
 
     def as_json(self) -> dict[str, Any]:
@@ -76,6 +78,7 @@ def read_text(
         raise DataError(f"load: {path} must hold text; got an empty file. Write it again.")
     if tokens == "bytes":
         return np.memmap(path, dtype=np.uint8, mode="r"), Alphabet()
+    check_room("load", str(path), path.stat().st_size, "Take it as bytes, which stay on disk: --set tokens=bytes.")
     try:
         text = path.read_bytes().decode(encoding)
     except UnicodeDecodeError as error:

@@ -28,7 +28,8 @@ def check_ending(path: Path, owner: str, columns: Sequence[Column] = ()) -> Path
     """A path that ends as a table does; words go into tables alone."""
     allowed = TABLES if any(column.labels for column in columns) else ENDINGS
     if path.suffix.lower() not in allowed:
-        raise invalid(owner, "--out", f"end in one of {' '.join(allowed)}", str(path))
+        why = "" if allowed is ENDINGS else ", for columns hold words"
+        raise invalid(owner, "--out", f"end in one of {' '.join(allowed)}{why}", str(path))
     return path
 
 

@@ -1,13 +1,15 @@
 """What scikit-learn checks of the input, said by partita's own errors, which are ValueErrors and TypeErrors as well."""
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight, validate_data
+from torch import Tensor
 
-from partita.core.errors import InputError, PartitaError, WrongType
+from partita.core.errors import InputError, PartitaError, WrongType, invalid
 
 MISSING = "does not accept missing values"  # with which scikit-learn's advice begins, about classifiers that do
 REMEDY = " Impute them first, or use MixtureDensity or PPCADensity, which take them."
@@ -32,8 +34,17 @@ def _in_one_line(error: Exception, owner: str) -> str:
     return said + REMEDY if advice else said
 
 
+def check_plain(estimator: Any) -> None:
+    """Refuse an array where a parameter is one number or word: compared with one, it has many truths."""
+    defaults = inspect.signature(type(estimator)).parameters
+    for name, value in estimator.get_params(deep=False).items():
+        if isinstance(value, np.ndarray | Tensor) and value.ndim and (defaults[name].default is not None or name == "optimizer"):
+            raise invalid(type(estimator).__name__, name, "be a number, a word or a tuple", f"an array of shape {tuple(value.shape)}")
+
+
 def checked(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
     """Rows, and targets where they are given, as scikit-learn's ``validate_data`` reads and checks them."""
+    check_plain(estimator)
     with by_scikit_learn(type(estimator).__name__):
         return validate_data(estimator, X, *y, **how)
 

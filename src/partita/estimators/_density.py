@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import memory, rng
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.checks import check_choice, check_count, check_flag, check_path, check_real
 from partita.core.quantity import Quantity
 from partita.data import Rows
-from partita.estimators._checked import by_scikit_learn, checked
+from partita.estimators._checked import by_scikit_learn, check_plain, checked
 from partita.estimators._saved import save
 from partita.training import Run, fit
 from partita.training.encoded import evaluate_encoded
@@ -44,6 +44,7 @@ class Density(DensityMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the model to the rows of X; ``sample_weight`` weighs them."""
+        check_plain(self)
         generator = as_generator(self.random_state)
         X = self._table(X, least=2)
         rows = self._rows(X, sample_weight)
@@ -51,7 +52,7 @@ class Density(DensityMixin, BaseEstimator):
         self.encoding_.check(np.asarray(X, dtype=np.float64), f"{type(self).__name__}.fit")  # in the caller's order, which messages name
         train, held_out = self._split(self.encoding_.rows(rows), generator)
         model, objective = FAMILIES[self.family].build(train, self._settings(), generator=generator)
-        more = {"log_jacobian": self.encoding_.mean_log_jacobian(held_out), "progress": bool(self.verbose)}
+        more = {"log_jacobian": self.encoding_.mean_log_jacobian(held_out), "progress": check_flag("fit", "verbose", self.verbose)}
         self.run_ = fit(model, train, objective, validation=held_out, generator=generator, **more, **self._options())
         self.model_, self._key = model, rng.seed(generator)
         self._forget()
@@ -96,7 +97,7 @@ class Density(DensityMixin, BaseEstimator):
     def save(self, path: str | Path) -> Path:
         """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing in it is code."""
         check_is_fitted(self, "model_")
-        return save(self, Path(path))
+        return save(self, check_path("save", "path", path))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -42,6 +42,8 @@ def impute_encoded(
     z = torch.from_numpy(encoding.encode(encoding.check(x, owner, first)))
     if how == "auto":
         how = "likely" if encoding.kind == "mixed" else "mode" if model.support.discrete else "mean"
+    if hasattr(model, "fill") and not z.isnan().any():  # a part of a table may have no gaps
+        return x.copy()
     filled = model.fill(z, how, generator=generator) if hasattr(model, "fill") else fill(model, z, how, generator=generator)
     return np.where(np.isnan(x), encoding.decode(filled.double().cpu().numpy()), x)
 

@@ -93,6 +93,8 @@ def filled_frame(frame: Any, schema: Schema, x: np.ndarray) -> Any:
     out = frame.copy()
     for name in changed:
         gap, values = frame[name].isna(), after.column(name).to_pylist()
+        if not gap.any():
+            continue
         if hasattr(frame[name], "cat"):
             out[name] = frame[name].cat.add_categories([v for v in dict.fromkeys(values) if v not in frame[name].cat.categories])
         out.loc[gap, name] = [value for value, lost in zip(values, gap, strict=True) if lost]

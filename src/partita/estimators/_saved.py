@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import PartitaError, RunError
+from partita.core.files import write_whole
 from partita.data import Schema
+from partita.estimators._parameters import from_json, to_json
 from partita.estimators._saved_regression import SavedRegression, load_regression
 from partita.training import checkpoint
 from partita.training.encoding import Encoding
-from partita.training.run import Run, check_new, prepare_folder, read_config
+from partita.training.run import Run, check_new, read_config, write_config
 from partita.training.run import load as load_run
 
 ESTIMATORS = {
@@ -42,18 +44,18 @@ def save(estimator: Any, folder: Path) -> Path:
     """Write the folder; an existing run is never written over."""
     run: Run = estimator.run_
     names = getattr(estimator, "feature_names_in_", None)
-    about = {"name": type(estimator).__name__, "parameters": _plain(estimator.get_params(deep=False)),
+    about = {"name": type(estimator).__name__, "parameters": to_json(estimator.get_params(deep=False)),
              "key": getattr(estimator, "_key", None), "columns": None if names is None else list(names)}  # fmt: skip
     encoding = {"encoding": estimator.encoding_.as_json()} if hasattr(estimator, "encoding_") else {}
     schema = getattr(estimator, "schema_", None)
     about |= {} if schema is None else {"schema": schema.as_json(), "polars": estimator._polars}
     config = {**run.config, **encoding, "estimator": about}
     check_new(folder)
-    prepare_folder(folder, config)
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in run.history))
     weights = {"use": dict(estimator.model_.state_dict())}
     tree = {"step": run.steps, "stopped": run.stopped, "cautions": run.cautions, "weights": weights, "kept": estimator._kept()}
     checkpoint.save(folder / "checkpoints" / "model.safetensors", tree)
+    write_whole(folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in run.history))
+    write_config(folder, config)  # last: with it the folder holds an estimator
     return folder
 
 
@@ -64,7 +66,7 @@ def load(path: str | Path) -> Any:
         raise RunError(f"load: {path} must hold an estimator, as its save method writes; got a run without one. Use partita.load instead.")
     cls = getattr(import_module(ESTIMATORS[about["name"]]), about["name"])
     try:
-        estimator = cls(**(about.get("parameters") or {}))
+        estimator = cls(**from_json(about.get("parameters") or {}))
     except TypeError as error:
         raise RunError(f"load: config.json must hold the parameters of {about['name']}; got others ({error}).") from None
     return load_regression(estimator, Path(path)) if isinstance(estimator, SavedRegression) else _restored(estimator, about, Path(path))
@@ -92,17 +94,3 @@ def _restored(estimator: Any, about: dict[str, Any], path: Path) -> Any:
     if about.get("columns") is not None:
         estimator.feature_names_in_ = np.array(about["columns"], dtype=object)
     return estimator
-
-
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that are numbers, words, None, or lists or dicts of them; others, such as a generator, fall back to their default."""
-    given = {name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value for name, value in parameters.items()}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if _is_plain(value)}
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
-    return value is None or isinstance(value, str | bool | int | float)

@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.bayes.regression import Draws, LinearRegression, LogisticPosterior
+from partita.core.checks import check_path
 from partita.core.errors import RunError
 from partita.core.foreign import check_like
+from partita.estimators._parameters import to_json
 from partita.training import checkpoint
-from partita.training.run import FORMAT, check_new, prepare_folder
+from partita.training.run import FORMAT, check_new, write_config
 
 HELD = {kind.__name__: kind for kind in (Draws, LinearRegression, LogisticPosterior)}  # what a fitted regression is made of
 
@@ -26,14 +28,13 @@ class SavedRegression(BaseEstimator):
     def save(self, path: str | Path) -> Path:
         """Write a folder that ``partita.estimators.load`` reads."""
         check_is_fitted(self)
-        folder, parameters = Path(path), self.get_params(deep=False)
+        folder, parameters = check_path("save", "path", path), self.get_params(deep=False)
         check_new(folder)
-        plain = {name: value for name, value in parameters.items() if value is None or isinstance(value, str | bool | int | float)}
-        about = {"name": type(self).__name__, "parameters": plain}
+        about = {"name": type(self).__name__, "parameters": to_json(parameters)}
         model, versions = {"name": type(self).__name__}, {"partita": version("partita"), "torch": torch.__version__}
-        prepare_folder(folder, {"format": FORMAT, "model": model, "estimator": about, "versions": versions})
         fitted = {name: as_tree(value) for name, value in vars(self).items() if name not in parameters}
         checkpoint.save(folder / "checkpoints" / "model.safetensors", {"fitted": fitted})
+        write_config(folder, {"format": FORMAT, "model": model, "estimator": about, "versions": versions})  # last: with it there is one
         return folder
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from partita.core.annealed import in_double
 from partita.core.errors import invalid
+from partita.estimators._checked import by_scikit_learn
 from partita.estimators._density import Density
 from partita.estimators._parameters import GradientParameters, parameters
 
@@ -67,8 +68,9 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows in the units of the table from normal scores, (N, D)."""
         check_is_fitted(self, "model_")
-        scores = np.asarray(X, dtype=np.float64)
-        if scores.ndim != 2 or scores.shape[1] != self.n_features_in_:
+        with by_scikit_learn("FlowDensity.inverse_transform"):
+            scores = check_array(X, dtype="float64")
+        if scores.shape[1] != self.n_features_in_:
             raise invalid("FlowDensity.inverse_transform", "X", f"have shape (*, {self.n_features_in_})", scores.shape)
         return self.encoding_.decode(in_double(self.model_).to_data(torch.from_numpy(scores)).numpy())
 

@@ -7,13 +7,16 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.checks import check_choice
-from partita.data import Rows
+from partita.data import Dataset, Rows
 from partita.estimators._mixed import MixedTables
 from partita.estimators._mixing import MixingDensity
 from partita.estimators._parameters import FitParameters, parameters
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
 from partita.training.encoding import Kind
 from partita.training.families.mixture import component_kind
+from partita.training.table_kind import settings_by_table, table_kind
+
+OF_KIND = {"binary": "bernoulli", "spin": "bernoulli", "category": "categorical"}  # components of columns so encoded
 
 
 class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensity):
@@ -57,8 +60,9 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
 
     Arguments:
         n_components: Number of components; ``"auto"`` compares fits by their BIC.
-        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``, ``"poisson"``, or ``"mixed"``: each column by what it holds, in
-            a frame of numbers, counts, truth values and words.
+        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``, ``"poisson"``; ``"auto"``, as the command line chooses: by whether
+            all numbers are 0 and 1 (or -1 and 1), few whole ones, or any; or ``"mixed"``: each column by what it holds, in a frame of
+            numbers, counts, truth values and words.
         covariance: Of Gaussian components: ``"full"``, ``"tied"``, ``"diagonal"`` or ``"spherical"``.
         columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or
             ``"ignore"``.
@@ -106,14 +110,15 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
         return self.component == "mixed"
 
     def _kind(self, rows: Rows) -> Kind:
-        check_choice(type(self).__name__, "component", self.component, COMPONENTS)
+        check_choice(type(self).__name__, "component", self.component, ("auto", *COMPONENTS))
         check_choice(type(self).__name__, "covariance", self.covariance, COVARIANCES)
-        return component_kind(self.component, self.covariance, rows)
+        told = settings_by_table(self.family, table_kind(Dataset("X", rows)), rows) if self.component == "auto" else {}
+        return component_kind(told.get("component", "gaussian") if self.component == "auto" else self.component, self.covariance, rows)
 
     def _settings(self) -> dict[str, Any]:
         return {
             "components": self.n_components,
-            "component": self.component,
+            "component": OF_KIND.get(self.encoding_.kind, "gaussian") if self.component == "auto" else self.component,
             "covariance": self.covariance,
             "max_components": self.max_components,
             "restarts": self.n_init,

@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count
-from partita.core.errors import PartitaWarning, invalid
+from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_path
+from partita.core.errors import Diverged, PartitaWarning, invalid
 from partita.data import Rows
-from partita.estimators._checked import checked
+from partita.estimators._checked import by_scikit_learn, checked
 from partita.estimators._density import as_generator
 from partita.estimators._saved import save
 from partita.models import Encoder
@@ -102,13 +102,14 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def fit(self, X: Any, y: Any = None) -> "PrototypeEncoder":
         """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that were found."""
         generator = as_generator(self.random_state)
+        self._check_sizes()
         X = checked(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         self._center, self._scale = self._standardisation(np.asarray(X))
         rows = Rows(self._prepared(X))
         self.model_ = self._encoder(rows.width, generator)
         more = {
             "batch_size": min(check_count("PrototypeEncoder", "batch_size", self.batch_size, 2), len(rows)),
-            "progress": bool(self.verbose),
+            "progress": check_flag("PrototypeEncoder", "verbose", self.verbose),
         }
         time: dict[str, Any] = {"epochs": self.epochs} if self.max_minutes is None else {"minutes": self.max_minutes}
         self.run_ = fit(self.model_, rows, self._objective(), learning_rate=self.learning_rate, generator=generator, **more, **time)
@@ -145,12 +146,12 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         v, colour = self.transform(X), self.predict(X) if y is None else np.asarray(y)
         if colour.shape != (len(v),):
             raise invalid("PrototypeEncoder.report", "y", f"hold one value for each of the {len(v)} rows", f"shape {colour.shape}")
-        return write_page(self, Path(path), v, colour)
+        return write_page(self, check_path("PrototypeEncoder.report", "path", path, "a page"), v, colour)
 
     def save(self, path: str | Path) -> Path:
         """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing in it is code."""
         check_is_fitted(self, "model_")
-        return save(self, Path(path))
+        return save(self, check_path("save", "path", path))
 
     def _kept(self) -> dict[str, Any]:
         """What is saved beside the encoder."""
@@ -175,6 +176,8 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """The last E-step, on the embeddings of the fitted encoder itself, and what there is to say about it."""
         found = [find_prototypes(v, k, self.temperature, 10.0, generator=generator) for k in self._granularities() or (10,)]
         kept = [p.phi.isfinite() for p in found]
+        if not all(bool(keep.any()) for keep in kept):
+            raise Diverged("PrototypeEncoder: concentrations must be finite; got none that is. Lower temperature.")
         self._say_what_is_empty(kept)
         self.prototypes_ = [p.centres[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
         self.concentration_ = [p.phi[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
@@ -200,8 +203,12 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _probe(self, classifier: Any, X: Any, y: Any, cv: int) -> float:
         from sklearn.model_selection import cross_val_score
+        from sklearn.utils.validation import column_or_1d
 
-        return float(cross_val_score(classifier, self.transform(X), y, cv=cv).mean())
+        v = self.transform(X)
+        with by_scikit_learn("PrototypeEncoder"):
+            labels = column_or_1d(np.asarray(y))
+            return float(cross_val_score(classifier, v, labels, cv=cv, error_score="raise").mean())  # type: ignore[arg-type]
 
     def _standardisation(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns of vectors are standardised one by one; images and sequences keep their scale, which the encoder sets as a whole."""
@@ -212,6 +219,13 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _prepared(self, X: Any) -> np.ndarray:
         return ((np.asarray(X) - self._center) / self._scale).astype(np.float32)
+
+    def _check_sizes(self) -> None:
+        for name in ("shape", "hidden"):
+            if getattr(self, name) is not None:
+                check_counts("PrototypeEncoder", name, getattr(self, name))
+        if self.shape is not None and len(self.shape) not in (1, 2):
+            raise invalid("PrototypeEncoder", "shape", "be (length,) or (height, width)", tuple(self.shape))
 
     def _encoder(self, width: int, generator: torch.Generator) -> Encoder:
         sizes: dict[str, Any] = {} if self.hidden is None else {"widths" if self.shape is None else "channels": tuple(self.hidden)}
@@ -229,7 +243,8 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _granularities(self) -> tuple[int, ...]:
         if self.n_prototypes is None:
             return ()
-        return (int(self.n_prototypes),) if isinstance(self.n_prototypes, int | np.integer) else tuple(self.n_prototypes)
+        given = (self.n_prototypes,) if isinstance(self.n_prototypes, int | np.integer) else self.n_prototypes
+        return check_counts("PrototypeEncoder", "n_prototypes", given)
 
     def _augment(self) -> Any:
         if callable(self.augmentation):
@@ -238,6 +253,4 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if self.shape is None:
             return VectorMoves()
         sizes = tuple(self.shape)
-        if len(sizes) not in (1, 2):
-            raise invalid("PrototypeEncoder", "shape", "be (length,) or (height, width)", sizes)
         return ImageMoves((sizes[0], sizes[1])) if len(sizes) == 2 else SequenceMoves((sizes[0],))

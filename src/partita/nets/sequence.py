@@ -17,6 +17,7 @@ from partita.core.errors import invalid
 from partita.nets.attention import Attention
 from partita.nets.base import Net, linear
 from partita.nets.causal import CausalConv
+from partita.nets.dropout import Dropout
 from partita.nets.h3 import H3
 from partita.nets.hyena import Hyena
 from partita.nets.mixer import Mixer
@@ -55,10 +56,10 @@ MIXERS: dict[str, Callable[..., Mixer]] = {
 class Block(nn.Module):
     """One mixer and one perceptron, each after a norm and added to its input."""
 
-    def __init__(self, mixer: Mixer, expand: int, depth: int, *, generator: torch.Generator) -> None:
+    def __init__(self, mixer: Mixer, expand: int, depth: int, dropout: Dropout, *, generator: torch.Generator) -> None:
         super().__init__()
         width = mixer.width
-        self.mixer = mixer
+        self.mixer, self.dropout = mixer, dropout
         self.mixer_norm = nn.LayerNorm(width, device=generator.device)
         self.mlp: nn.Module | None = None
         if expand:
@@ -69,8 +70,8 @@ class Block(nn.Module):
         _shrink_outputs(self, depth)
 
     def forward(self, u: Tensor) -> Tensor:
-        u = u + self.mixer(self.mixer_norm(u))
-        return u if self.mlp is None else u + self.mlp(self.mlp_norm(u))
+        u = u + self.dropout(self.mixer(self.mixer_norm(u)))
+        return u if self.mlp is None else u + self.dropout(self.mlp(self.mlp_norm(u)))
 
     def step(self, u: Tensor, state: Any) -> tuple[Tensor, Any]:
         y, state = self.mixer.step(self.mixer_norm(u), state)
@@ -87,6 +88,7 @@ class SequenceNet(Net):
         mixer: ``"hyena"``, ``"h3"``, ``"ssm"``, ``"attention"``, ``"conv"`` or ``"lstm"``.
         options: Settings of the mixer, such as ``{"order": 3}``.
         expand: Hidden units of each perceptron as a multiple of D; 0 leaves it out.
+        dropout: Share of what goes in, of what each block adds and of what comes out that is left out while a model learns.
         generator: Source of the first weights.
 
     >>> net = SequenceNet(8, 2, "hyena", generator=torch.Generator().manual_seed(0))
@@ -102,6 +104,7 @@ class SequenceNet(Net):
         *,
         options: dict[str, Any] | None = None,
         expand: int = 4,
+        dropout: float = 0.0,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
@@ -112,14 +115,16 @@ class SequenceNet(Net):
             mixers = [MIXERS[mixer](width, i, **self.options, generator=generator) for i in range(layers)]
         except TypeError as error:
             raise invalid("SequenceNet", "options", f"be settings of the {mixer} mixer", self.options, f"({error})") from None
-        self.blocks = nn.ModuleList(Block(part, expand, layers, generator=generator) for part in mixers)
+        self.dropout = Dropout(dropout)
+        self.blocks = nn.ModuleList(Block(part, expand, layers, self.dropout, generator=generator) for part in mixers)
         self.norm = nn.LayerNorm(width, device=generator.device)
 
     def forward(self, u: Tensor) -> Tensor:
         """All steps at once."""
+        u = self.dropout(self.blocks[0].mixer.check(u))  # type: ignore[operator, union-attr]
         for block in self.blocks:
             u = block(u)
-        return self.norm(u)
+        return self.dropout(self.norm(u))
 
     def start(self, batch: int, capacity: int) -> list[Any]:
         """The state before the first of at most ``capacity`` steps."""
@@ -134,7 +139,8 @@ class SequenceNet(Net):
         return self.norm(u), following
 
     def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "layers": self.layers, "mixer": self.mixer, "options": self.options, "expand": self.expand}
+        return {"width": self.width, "layers": self.layers, "mixer": self.mixer, "options": self.options, "expand": self.expand,
+                "dropout": self.dropout.share}  # fmt: skip
 
 
 @torch.no_grad()

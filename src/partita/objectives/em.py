@@ -11,7 +11,7 @@ Letters: N data, s statistics, t updates.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -76,6 +76,19 @@ class EM:
     def __post_init__(self) -> None:
         check_count("EM", "restarts", self.restarts)
         check_count("EM", "trial", self.trial)
+
+    @property
+    def beforehand(self) -> int:
+        """Updates that the starts take before the first step of a fit."""
+        return self.restarts * self.trial if self.restarts > 1 else 0
+
+    def within(self, updates: float) -> "EM":
+        """The same with as many starts as take at most half of so many updates.
+
+        >>> EM(restarts=4, trial=15).within(100), EM(restarts=4).within(1000).restarts
+        (EM(restarts=3, trial=15), 4)
+        """
+        return replace(self, restarts=max(1, min(self.restarts, int(updates / 2 / self.trial))))
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Nothing:
         """Leave in the model the best of several starts; the first is the one it comes with."""

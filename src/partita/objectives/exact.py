@@ -18,6 +18,7 @@ from partita.core.enumeration import log_partition
 from partita.core.orders import stretches
 from partita.core.protocols import Batch, Data, EnergyModel, Model
 from partita.core.quadrature import Box, log_integral
+from partita.nets.dropout import dropping
 from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
 
 MARGIN = 2.0  # deviations by which the grid reaches beyond the data
@@ -43,8 +44,8 @@ class ExactLikelihood(GradientObjective):
     deterministic: ClassVar[bool] = True
 
     def deterministic_on(self, model: Any) -> bool:
-        """All but the integral of a network, whose grid is shifted at random."""
-        return not (_integrates(model) and "network" in model.offers)
+        """All but the integral of a network, whose grid is shifted at random, and networks with dropout."""
+        return not (_integrates(model) and "network" in model.offers) and "drops" not in model.offers
 
     def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Nothing | Grid:
         require("ExactLikelihood", model)
@@ -62,7 +63,8 @@ class ExactLikelihood(GradientObjective):
             loss = weighted_mean(model(batch.x), batch.weight) + log_partition(side, batch.x)
         else:
             ends = () if batch.lengths is None else (batch.lengths,)  # of rows that end early
-            loss = -weighted_mean(model(batch.x, *ends), batch.weight)
+            with dropping(generator):
+                loss = -weighted_mean(model(batch.x, *ends), batch.weight)
         return {"model": loss}, state, {"log_likelihood": -loss.detach()}
 
 

@@ -70,7 +70,8 @@ class PCD(GradientObjective):
         counts = {"chains": self.chains, **({} if self.active is None else {"active": self.active})}
         for name, count in counts.items():
             if count % processes:
-                raise invalid("PCD", name, f"be a multiple of the {processes} processes", count)
+                remedy = f"The next one is {name}={count + -count % processes}."
+                raise invalid("PCD", name, f"be a multiple of the {processes} processes", count, remedy)
         return replace(self, **{name: count // processes for name, count in counts.items()})
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Persistent:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.errors import Diverged
 
 QUANTILES = (0.1, 0.9)  # between which concentrations are held, as the authors do
 ROUNDS = 50  # of k-means
@@ -61,6 +62,8 @@ def spherical_k_means(points: np.ndarray, k: int, seed: int) -> tuple[np.ndarray
 
 
 def _start(points: np.ndarray, k: int, seed: int) -> np.ndarray:
+    if not np.isfinite(points).all():
+        raise Diverged("PCL: embeddings must be finite to find prototypes among them; got nan or infinity. Lower learning_rate.")
     try:
         return _by_faiss(points, k, seed)
     except ImportError:

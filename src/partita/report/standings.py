@@ -89,7 +89,7 @@ def _remarks(ranked: Sequence[Standing], best: Standing | None) -> Iterator[Bloc
         yield Text(f"Tied with {best.name}, for the interval of the paired difference covers zero: {', '.join(tied)}.")
     if doubtful := [s.name for s in ranked if s.score and not s.trusted]:
         yield Text(f"Not to be published, and so below the others: {', '.join(doubtful)}.")
-    if cut := {s.name: s.line["steps"] for s in ranked if s.line.get("cut_short") and s.line.get("steps")}:
+    if cut := [s.line for s in ranked if s.line.get("cut_short") and s.line.get("steps")]:
         yield Text(words.cut_short(cut))
     for s in ranked:
         if s.line.get("problem"):

@@ -1,7 +1,8 @@
 """What a score means, in plain words: for the terminal and for the page."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from partita.core.quantity import Quantity
 
@@ -79,13 +80,15 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def cut_short(steps: Mapping[str, int]) -> str:
-    """Whose fits had no time for all of their steps, and how many they took.
+def cut_short(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Whose fits had no time for all of their steps, and how many they took, or whose searches ended early; from their lines.
 
-    >>> cut_short({"rbm": 1200, "vae": 30})
-    'Cut short by the clock, and perhaps better with more minutes: rbm (1,200 steps), vae (30 steps).'
+    >>> cut_short([{"name": "rbm", "steps": 1200, "stopped": "finished"}, {"name": "mixture", "steps": 30, "stopped": "converged"}])
+    'Cut short by the clock, and perhaps better with more minutes: rbm (1,200 steps), mixture (its search).'
     """
-    told = ", ".join(f"{name} ({n:,} steps)" for name, n in steps.items())
+    counted = [f"{line['steps']:,} step{'s' * (line['steps'] != 1)}" for line in lines]
+    by = [steps if line.get("stopped", "finished") == "finished" else "its search" for line, steps in zip(lines, counted, strict=True)]
+    told = ", ".join(f"{line['name']} ({what})" for line, what in zip(lines, by, strict=True))
     return f"Cut short by the clock, and perhaps better with more minutes: {told}."
 
 

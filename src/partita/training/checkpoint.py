@@ -19,9 +19,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from partita.core.errors import PartitaError, PartitaWarning, RunError
+from partita.core.errors import PartitaError, PartitaWarning, RunError, TooLarge
 from partita.core.files import replacing
 from partita.core.foreign import inside, parse
+from partita.core.memory import check_room
 
 Tree = Any  # dicts, lists, tuples, tensors, numbers, strings, None
 
@@ -46,7 +47,7 @@ def load_or_previous(path: Path) -> tuple[Tree, str]:
     """The last save; where it is damaged or gone, the one before it, with a warning, which is returned too."""
     try:
         return load(path), ""
-    except RunError as error:
+    except (RunError, TooLarge) as error:
         if not previous(path).exists():
             raise
         tree, remark = load(previous(path)), f"{error} The save before it is used."
@@ -58,6 +59,7 @@ def load(path: Path) -> Tree:
     """Read a nested value; tuples come back as lists. Nothing outside the run's folder, which is one up, is read."""
     inside(path.parent.parent, path.parent.name, path.name)
     try:
+        check_room("load", str(path), path.stat().st_size, "Restore the file as partita wrote it.")
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -85,7 +87,8 @@ def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
     """Of the structure and of every tensor's bytes, in the order of their names."""
     total = hashlib.blake2b(skeleton.encode(), digest_size=16)
     for name in sorted(tensors):
-        flat = tensors[name].cpu().reshape(-1).clone(memory_format=torch.contiguous_format)  # whatever its strides were
+        flat = tensors[name].cpu().reshape(-1)
+        flat = flat if flat.is_contiguous() and flat.stride() == (1,) else flat.clone(memory_format=torch.contiguous_format)
         content: Any = flat.view(torch.uint8).numpy() if len(flat) else b""
         total.update(content)
     return total.hexdigest()

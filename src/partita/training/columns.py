@@ -3,6 +3,8 @@
 Letters: N rows, D columns, K categories.
 """
 
+from itertools import chain
+
 import numpy as np
 
 from partita.core.errors import invalid
@@ -14,11 +16,16 @@ Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
 BINS = 4  # of a real column that is cut
 MOST_STATES = 64  # distinct values of a column that may be categories without being asked for
 RANKED, RANK_KEY = 1 << 24, 50_50  # numbers of a table on disk that are ranked, and the key of the draw of its rows
+NUMBERS = ", or fit to numbers of any size, as with --column '*'=count or '*'=real"
 SHARED = 1.2  # columns share one list if it is no longer than this many times their longest
 
 
-def categories_of(rows: Rows) -> Lists:
+def categories_of(rows: Rows, *others: Rows) -> Lists:
     """The values of each column, rising; one list for all where the columns draw on one alphabet, as those of sequences do.
+
+    Arguments:
+        rows: To learn from.
+        others: Other parts of the same data: a word that is in one of them alone is a category too, never seen and so improbable.
 
     >>> categories_of(Rows([[1, 7], [2, 7], [1, 8]]))
     ((1.0, 2.0), (7.0, 8.0))
@@ -26,7 +33,7 @@ def categories_of(rows: Rows) -> Lists:
     ((0.0, 1.0, 2.0), (0.0, 1.0, 2.0))
     """
     own = [np.zeros(0)] * rows.width
-    for x in rows.parts():
+    for x in chain.from_iterable(part.parts() for part in (rows, *others)):
         there = [column[~np.isnan(column)] for column in x.astype(np.float64).T]
         own = [np.unique(np.concatenate(both)) for both in zip(own, there, strict=True)]
     union = np.unique(np.concatenate(own))
@@ -91,8 +98,8 @@ def check_known(x: np.ndarray, lists: Lists, labels: dict[float, str], owner: st
         row, column = np.argwhere(unknown)[0]
         value, known = float(x[row, column]), [labels.get(v, f"{v:g}") for v in lists[column][:8]]
         allowed = f"hold categories seen in training, in column {column}: {', '.join(known)}{', ...' if len(lists[column]) > 8 else ''}"
-        got, remedy = f"{labels.get(value, f'{value:g}')} at row {first + row}", "Map rare values to a category of their own."
-        raise invalid(owner, "X", allowed, got, remedy)
+        got, remedy = f"{labels.get(value, f'{value:g}')} at row {first + row}", "Map rare values to a category of their own"
+        raise invalid(owner, "X", allowed, got, f"{remedy}{'' if labels else NUMBERS}.")
 
 
 def common_deviation(rows: Rows, owner: str) -> float:

@@ -14,13 +14,13 @@ import torch
 from partita.core import capability
 from partita.core.checks import check_choice
 from partita.core.errors import PartitaError, invalid
-from partita.data import Dataset, Rows, Schema, Sequences
+from partita.data import Dataset, Rows
 from partita.models.directed.flow.columns import copying, repeating
-from partita.training.columns import looks_categorical, to_codes
-from partita.training.encoding import Encoding, Kind, infer_kind
+from partita.training.encoding import Encoding, Kind
 from partita.training.entries import Contender
 from partita.training.families import FAMILIES, Family, family_named
 from partita.training.families.by_gradient import NAMED, OBJECTIVES
+from partita.training.table_kind import check_held_out, numbers, settings_by_table, table_kind
 
 Measure = Literal["masses of discrete rows", "densities of real columns", "probabilities of sequences", "masses of cut columns",
                   "probabilities of mixed columns"]  # fmt: skip
@@ -33,17 +33,6 @@ MEASURES: dict[str, Measure] = {
     "mixed": "probabilities of mixed columns",
     **dict.fromkeys(("median", "median-signs", "quantile"), "masses of cut columns"),
 }  # fmt: skip
-COIN = {"mixture": {"component": "bernoulli"}}
-SETTINGS: dict[str, dict[str, dict[str, Any]]] = {  # what a family must be told to take a table as what it holds
-    "binary": COIN,
-    "spin": COIN,
-    "category": {
-        "mixture": {"component": "categorical"},
-        "rbm": {"visible_units": "categorical"},
-        "vae": {"likelihood": "categorical"},
-        "belief": {"likelihood": "categorical"},
-    },
-}
 FIRST = ("ppca", "mixture-ppca", "mixture")  # these stop when they are done, and leave the rest of their time to others
 BY_NAME = {  # families that add nothing to a comparison of all
     **dict.fromkeys(("hyena", "ssm", "attention", "conv", "lstm"), "it is the autoregressive family with a network for sequences"),
@@ -54,26 +43,6 @@ OF_SEQUENCES = {"autoregressive": "on sequences it is the model that hyena is"}
 EXACT_BITS = 16  # a comparison of all objectives sums at most 2^16 states at every step; more where exact is asked for by name
 ROWS_TO_CHECK, COLUMNS_TO_CHECK = 2048, 1000
 LADDER_CELLS, COMPONENTS = 300_000, 10  # of a table up to which the number of components is looked for, and what is taken beyond
-
-
-def table_kind(dataset: Dataset) -> Kind:
-    """What data hold: sequences; of tables columns of different sorts, zeros and ones, spins, categories (words, or whole numbers all of
-    which were seen in training), else reals.
-    """
-    if isinstance(dataset.train, Sequences):
-        return "steps"
-    if dataset.train.schema is not None and dataset.train.schema.by_column:
-        return _kind_asked(dataset.train.schema)
-    held = infer_kind(dataset.train)
-    if held == "real" and (dataset.train.labels or (looks_categorical(dataset.train) and _all_seen(dataset))):
-        return "category"
-    return held
-
-
-def _kind_asked(schema: Schema) -> Kind:
-    """What a table holds whose columns are read by their kinds; one kind of all is told as such, for families that take that alone."""
-    kinds = {column.kind for column in schema.used}
-    return "binary" if kinds == {"binary"} else "category" if kinds == {"category"} else "real" if kinds == {"real"} else "mixed"
 
 
 def contenders_by_family(
@@ -113,7 +82,7 @@ def degenerate_columns(dataset: Dataset) -> list[str]:
         return []
     columns = range(rows.width) if rows.schema is None else rows.schema.used
     real = [i for i, column in enumerate(columns) if kind == "real" or getattr(column, "kind", "") == "real"][:COLUMNS_TO_CHECK]
-    x = torch.from_numpy(_numbers(rows.take(np.linspace(0, len(rows) - 1, min(ROWS_TO_CHECK, len(rows))).astype(int)))[:, real])
+    x = torch.from_numpy(numbers(rows.take(np.linspace(0, len(rows) - 1, min(ROWS_TO_CHECK, len(rows))).astype(int)))[:, real])
     found = [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])]
     names = [repr(getattr(columns[i], "name", i)) for i in real]
     return [f"column {names[at[0]]} {at[1]}: densities of it grow without end where mass is squeezed onto it, and the best is who squeezes "
@@ -125,8 +94,7 @@ def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
     if kind == "steps":
         return {}
     many = {"components": COMPONENTS} if name == "mixture" and len(rows) * rows.width > LADDER_CELLS else {}
-    by_column = FAMILIES[name].missing == "mixed" and rows.schema is not None and not rows.complete()
-    return {**many, **({} if by_column else SETTINGS.get(kind, {}).get(name, {}))}
+    return {**many, **settings_by_table(name, kind, rows)}
 
 
 def _reason_against(family: Family, settings: dict[str, Any], dataset: Dataset, kind: Kind) -> str | None:
@@ -146,7 +114,9 @@ def _reason_against(family: Family, settings: dict[str, Any], dataset: Dataset, 
         if here != there:
             return f"its scores would be {here}, those of this table are {there}"
         some = rows.take(np.arange(min(ROWS_TO_CHECK, len(rows))))
-        Encoding.fit(rows, own, "compare").check(_numbers(some), "compare")
+        encoding = Encoding.fit(rows, own, "compare")
+        encoding.check(numbers(some), "compare")
+        check_held_out(dataset, encoding, "compare")
     except PartitaError as error:
         return str(error).rstrip(".")
     return None
@@ -199,14 +169,3 @@ def _odd_ones(rows: Rows) -> str:
     usual = max(dict.fromkeys(kinds), key=kinds.count)
     names = [f"{column.name!r} ({column.kind})" for column in rows.schema.used if column.kind != usual]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") + f" beside {usual} ones"
-
-
-def _all_seen(dataset: Dataset) -> bool:
-    """Whether held-out rows have no value that training rows do not have in the same column."""
-    lists = Encoding.fit(dataset.train, "category").lists
-    others = [part for part in (dataset.valid, dataset.test) if part is not None]
-    return all((to_codes(_numbers(part), lists) != -1).all() for part in others)
-
-
-def _numbers(rows: Rows) -> np.ndarray:
-    return rows.tensor(torch.Generator().manual_seed(0)).numpy().astype(np.float64)

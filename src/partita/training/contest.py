@@ -1,12 +1,12 @@
 """A contest: contenders fitted to the same rows from the same seed within one time, and scored by the same likelihood on the same rows.
 
-Every contender gets an even part of the time that is left. A recipe that needs less is carried out as it is, and what it does not use is
-left to those after it; one that needs more is cut to as many steps as fit. A contender that fails is an entry that says why, and the
-others finish. What is done is kept, so that an interrupted contest goes on.
+Every contender gets an even part of the time that is left, for all that it does: a search while it is built, its fit, its score. A recipe
+that needs less is carried out as it is, and what it does not use is left to those after it; one that needs more is cut to as many steps as
+fit. A contender that fails is an entry that says why, and the others finish. What is done is kept, so that an interrupted contest goes on.
 """
 
-import copy
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from partita.core import capability, rng
+from partita.core import capability, clock, descriptions, memory, rng
 from partita.core.errors import PartitaError, RunError
 from partita.core.files import write_whole
 from partita.core.foreign import check_like, inside, read_json
@@ -26,25 +26,20 @@ from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
 from partita.evaluators import Sandwich
 from partita.training import history
-from partita.training.budget import LEAST_STEPS
+from partita.training.affordable import TIMING, Plan, affordable
 from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding
 from partita.training.entries import NAME, Contender, Entry, read_entry, write_entry
-from partita.training.loop import PartitaWarning, fit, start_session
-from partita.training.recipes import resolve_settings
-from partita.training.run import Run, load, read_config
-from partita.training.saves import begun
-from partita.training.session import Session
+from partita.training.loop import PartitaWarning, fit
+from partita.training.run import Run, build_model, load, read_config
+from partita.training.saves import begun, numbers
 from partita.training.splits import encoded_parts, fingerprint
-from partita.training.validation import quick_score
 
 ROWS = "rows.json"  # which rows a contest is about, in its folder
-SCORING, TIMING = 1, 3  # what a stream of random numbers is for; scores draw as those of `partita fit` do
-TIMING_SECONDS = 0.3
-FIT_SHARE = 0.7  # of a contender's time; the rest is for building and scoring it
+SCORING = 1  # what a stream of random numbers is for; scores draw as those of `partita fit` do
+FIT_SHARE = 0.7  # of a contender's time, to build and fit it; the rest is for its score
 LEAST_MINUTES = 0.02  # of a fit, where the time is already up
-PATIENCE = 5  # validations without a better score before a fit by gradients stops
-VALIDATION_TIME = 0.2  # of a fit that is cut to its time, at most; one validation there is in any case
+SETTLED = {"fit": dict, "steps": int, "objective": dict}  # of a fit that was begun, which it goes on with
 TRIAL = 10  # temperatures of a trial that is timed
 USUAL = 1000  # temperatures, about, that an annealing takes where nothing is said
 LEAST = 30  # temperatures of an annealing that is cut to its time
@@ -57,7 +52,7 @@ class Contest:
     Arguments:
         dataset: Rows to learn from, to validate on and to score on.
         options: Of every fit: epochs, learning_rate, ...; what is not said is left to each contender's recipe.
-        limit: Minutes of one fit, where options do not say how long.
+        limit: Minutes to build and fit one contender, where options do not say how long.
         evaluator: Of log Z; chosen by the capability table if not given.
         seed: Of every contender alike: same first parameters, same order of rows, same draws.
         out: Folder in which every contender leaves a run; nothing is written without it.
@@ -103,8 +98,9 @@ class Contest:
         """Fit and score one contender; what is refused, and whatever it comes to but a disk that fails, becomes the entry's problem."""
         started, seconds, run = time.monotonic() - self._spent(contender), None, None
         try:
-            encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
-            run = self._fitted(contender, encoding, progress)
+            with clock.ending_within(math.inf if self.limit is None else 60 * self.limit), memory.named(contender.name):
+                encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
+                run = self._fitted(contender, encoding, progress)
             seconds = time.monotonic() - started
             score = None if run.stopped == "interrupted" else self.score(run.model, encoding)
             problem = "the fit was interrupted" if score is None else ""
@@ -147,44 +143,40 @@ class Contest:
     def _fit(self, contender: Contender, encoding: Encoding, progress: bool) -> Run:
         train, validation = encoded_parts(self.dataset, encoding, self.seed)
         generator = torch.Generator().manual_seed(self.seed)
-        model, objective = contender.family.build(train, contender.settings, generator=generator)
-        options = self._taken_up(contender) or self._budget(model, objective, train, validation)
+        plan = self._taken_up(contender) or self._planned(contender, train, validation, generator)
         family = {"name": contender.family.name, "settings": contender.family.resolve(contender.settings)}
-        about = {**self.about, "family": family, "encoding": encoding.as_json(), "seed": self.seed}
+        about = {**self.about, "family": family, "encoding": encoding.as_json(), "seed": self.seed, "remarks": [*plan.remarks],
+                 "cuts": [*plan.cuts], "validated": plan.validated}  # fmt: skip
+        validation = validation if plan.validated else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
-            return fit(model, train, objective, validation=validation, out=self.place(contender.name), about=about, progress=progress,
-                       log_jacobian=encoding.mean_log_jacobian(validation), generator=generator, **options)  # fmt: skip
+            run = fit(plan.model, train, plan.objective, validation=validation, out=self.place(contender.name), about=about,
+                      log_jacobian=encoding.mean_log_jacobian(validation), progress=progress, generator=generator,
+                      **plan.options)  # fmt: skip
+        return replace(run, cautions=[*plan.remarks, *plan.cuts, *run.cautions])
 
-    def _taken_up(self, contender: Contender) -> dict[str, Any]:
-        """The plan of a fit that was begun: as many steps as were fixed then; empty for a new one."""
+    def _planned(self, contender: Contender, train: Rows, validation: Rows | None, generator: torch.Generator) -> Plan:
+        """A new fit: the model that the family builds, and as many steps as there is time for."""
+        with clock.ending_within(math.inf) as limit:
+            model, objective = contender.family.build(train, contender.settings, generator=generator)
+            return affordable(model, objective, train, validation, self.options, self.seed)._replace(cuts=limit.cuts)
+
+    def _taken_up(self, contender: Contender) -> Plan | None:
+        """The plan of a fit that was begun, which goes on with what was found and fixed then; None for a new one."""
         folder = self.place(contender.name)
         if folder is None or not begun(folder):
-            return {}
+            return None
         config = read_config(folder)
-        check_like(config, {"fit": dict, "steps": int}, f"{folder / 'config.json'}", whole=True)
-        return {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"], "resume": True}
+        check_like(config, SETTLED, f"{folder / 'config.json'}", whole=True)
+        options = {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"], "resume": True}
+        model, objective = build_model(config, numbers(folder)), descriptions.build(config["objective"])
+        told = (config.get(name) or [] for name in ("remarks", "cuts"))
+        return Plan(model, objective, options, *told, validated=config.get("validated", True) is True)
 
     def _spent(self, contender: Contender) -> float:
         """Seconds of a fit that was begun before, by its last record."""
         folder = self.place(contender.name)
         return 0.0 if folder is None else history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
-
-    def _budget(self, model: Any, objective: Any, rows: Rows, validation: Rows | None) -> dict[str, Any]:
-        """The options of a new fit: as its recipe says where that takes no longer than there is time for, else cut to it.
-
-        Gradients stop early; closed-form updates know themselves when they are done.
-        """
-        options = self.options if hasattr(objective, "update") else {"patience": PATIENCE, **self.options}
-        if self.limit is None or any(options.get(name) is not None for name in ("epochs", "steps", "minutes")):
-            return options
-        settings = resolve_settings(model, objective, len(rows), options)
-        session = start_session(copy.deepcopy(model), rows, objective, settings, generator=rng.keyed(self.seed, TIMING))
-        each, look = _seconds_per_step(session), 0.0 if session.optimiser is None else _seconds_to_validate(session, validation)
-        if session.total * each + settings.validations * look <= 60 * self.limit:
-            return options
-        looks = max(1, min(settings.validations, int(VALIDATION_TIME * 60 * self.limit / look))) if look else settings.validations
-        return {**options, "steps": max(LEAST_STEPS, int((60 * self.limit - looks * look) / each)), "validations": looks}
 
     def _evaluator(self, model: Any) -> Any:
         """The evaluator of the capability table; an annealing that would take longer than there is time for is cut to it."""
@@ -195,8 +187,8 @@ class Contest:
         started = time.monotonic()
         Sandwich(temperatures=TRIAL, adaptive=False)(model, generator=rng.keyed(self.seed, TIMING, 1))
         each = (time.monotonic() - started) / TRIAL
-        affordable = int(60 * self.limit * (1 / FIT_SHARE - 1) / each)
-        return None if affordable >= USUAL else Sandwich(temperatures=max(LEAST, affordable), adaptive=False)
+        most = int(60 * self.limit * (1 / FIT_SHARE - 1) / each)
+        return None if most >= USUAL else Sandwich(temperatures=max(LEAST, most), adaptive=False)
 
     def _check_rows(self) -> None:
         """The rows of a contest that goes on are those it was begun with: scores of others could not be paired."""
@@ -229,23 +221,3 @@ class Contest:
 def _share(deadline: float, waiting: int) -> float:
     """Minutes of the next fit: its part of an even part of what is left."""
     return max(LEAST_MINUTES, FIT_SHARE * (deadline - time.monotonic()) / 60 / waiting)
-
-
-def _seconds_per_step(session: Session) -> float:
-    """Of a fit that is thrown away: the median of a few."""
-    times, started = [], time.monotonic()
-    while len(times) < 3 or time.monotonic() - started < TIMING_SECONDS:
-        begun = time.monotonic()
-        session.advance()
-        times.append(time.monotonic() - begun)
-    return sorted(times)[len(times) // 2]
-
-
-def _seconds_to_validate(session: Session, validation: Rows | None) -> float:
-    """Of one validation; none without rows for it."""
-    if validation is None:
-        return 0.0
-    x = validation.tensor(rng.keyed(0))
-    started = time.monotonic()
-    quick_score(session.bare, x, session.key, 0)
-    return time.monotonic() - started

@@ -79,7 +79,7 @@ class Encoding:
 
     @classmethod
     def fit(cls, rows: Rows, kind: Kind, owner: str = "fit") -> "Encoding":
-        """The encoding of one kind, with its numbers taken from training rows."""
+        """The encoding of one kind, with its numbers taken from training rows, and its categories from all parts of their data."""
         check_choice(owner, "support", kind, KINDS)
         if kind == "mixed":
             kinds = mixed.kinds_of(rows)
@@ -90,7 +90,7 @@ class Encoding:
         if kind == "scaled":
             return cls(kind, rows.mean().numpy(), np.full(rows.width, common_deviation(rows, owner)))
         if kind in ("category", "quantile"):
-            lists = categories_of(rows) if kind == "category" else quantile_cuts(rows)
+            lists = categories_of(rows, *rows.held_out) if kind == "category" else quantile_cuts(rows)
             return cls(kind, np.zeros(rows.width), np.ones(rows.width), lists, dict(rows.labels))
         if kind in CUT:
             return cls(kind, np.median(to_rank(rows), axis=0), np.ones(rows.width))
@@ -225,8 +225,10 @@ class Encoding:
         listed, mixes = self.kind in ("category", "quantile", "mixed"), self.kind == "mixed"
         lengths = len(self.shift), len(self.scale), len(self.lists), len(self.columns)
         whole = lengths == (width, width, width * listed, width * mixes) and np.isfinite([*self.shift, *self.scale]).all()
-        known = set(self.columns) <= set(mixed.SORTS) and all(self.lists[i] for i, sort in enumerate(self.columns) if sort == "category")
-        if not whole or not known or (self.scale <= 0).any() or _unordered(self.lists) or (self.kind == "category" and not all(self.lists)):
+        listed_well = not _unordered(self.lists) and (self.kind != "category" or all(self.lists))
+        known = set(self.columns) <= set(mixed.SORTS)
+        chosen = whole and all(values for sort, values in zip(self.columns, self.lists, strict=False) if sort == "category")
+        if not known or not chosen or not listed_well or (self.scale <= 0).any():
             raise RunError(f"load: config.json: encoding must say how each of {width} columns is encoded as {self.kind}; it does not.")
 
     @classmethod

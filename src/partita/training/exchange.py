@@ -1,7 +1,8 @@
 """What the processes of one fit hand to one another: gradients, running statistics, and chains that are dealt out anew."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,57 +20,62 @@ def own_gradients(team: Team, fabric: Any, *modules: Any) -> Iterator[None]:
             from lightning_fabric import is_wrapped
 
             for module in filter(is_wrapped, modules):
+                module._forward_module.broadcast_buffers = False  # which the first pass would otherwise do
                 stack.enter_context(fabric.no_backward_sync(module))
         yield
 
 
-@contextmanager
-def heard_by_all(team: Team, like: Tensor, length: int) -> Iterator[None]:
-    """What diverges inside in one process diverges in all: it takes part in their next message, of this length, with what is no number."""
-    try:
-        yield
-    except Diverged as error:
-        if team.size > 1 and not length:  # of the first message, which nobody knows yet
-            raise RunError(str(error)) from error
-        team.mean(like.new_full((length,), torch.nan))
-        raise
+@dataclass
+class Message:
+    """What the processes of a fit tell one another in a step, all at once: gradients, losses, running statistics, and wishes.
+
+    Running statistics are the buffers of the model that a step writes to: the same ones in every process and in every step.
+
+    Arguments:
+        wishes: What this process wishes for, one flag for each thing, asked when it speaks.
+    """
+
+    wishes: Callable[[], list[bool]] = list
+    _heard: list[bool] = field(default_factory=list)
+    _before: list[tuple[Tensor, int]] = field(default_factory=list)  # the buffers and their versions when the step began
+    _length: int = 0
+
+    @contextmanager
+    def begun(self, team: Team, model: Any) -> Iterator[None]:
+        """What diverges inside in one process diverges in all: it takes part in their message with what is no number."""
+        self._before = [(b, b._version) for b in _buffers(model)] if team.size > 1 else []
+        try:
+            yield
+        except Diverged as error:
+            if team.size > 1 and not self._length:  # of the first message, which nobody knows yet
+                raise RunError(str(error)) from error
+            team.mean(model.device_like.new_full((self._length,), torch.nan))
+            raise
+
+    def exchanged(self, team: Team, optimiser: Any, model: Any, loss: Tensor, *numbers: Tensor) -> list[Tensor]:
+        """Average all of it over processes, and return the loss and the numbers; what is no number leaves the statistics as they were."""
+        learned = [p for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
+        written = [b for b, (old, version) in zip(_buffers(model), self._before, strict=True) if b is not old or b._version != version]
+        beside = [x.to(learned[0]) for x in (loss.new_tensor(self.wishes()), *written, loss, *numbers)]
+        means = team.means([*(p.grad for p in learned), *beside])
+        self._length = sum(x.numel() for x in means)
+        gradients, (wished, *rest) = means[: len(learned)], means[len(learned) :]
+        statistics, common = rest[: len(written)], rest[len(written) :]
+        for p, gradient in zip(learned, gradients, strict=True):
+            p.grad = gradient
+        if common[0].isfinite():
+            for buffer, mean in zip(written, statistics, strict=True):
+                buffer.copy_(mean)
+        self._heard = (wished > 0).tolist()
+        return common
+
+    def wished(self, team: Team) -> list[bool]:
+        """What any process wished for when it last spoke; alone, what is wished for now."""
+        return self.wishes() if team.size == 1 else self._heard
 
 
-def message_length(optimiser: Any, numbers: list[Tensor]) -> int:
-    """How much :func:`average_gradients` sends."""
-    return len(numbers) + sum(p.grad.numel() for p in _learned(optimiser))
-
-
-def average_gradients(team: Team, optimiser: Any, numbers: list[Tensor]) -> list[Tensor]:
-    """Average the gradients over processes, and in the same message some numbers of the step, whose averages are returned."""
-    learned = _learned(optimiser)
-    beside = torch.stack([x.to(learned[0]) for x in numbers])
-    *gradients, common = team.means([*(p.grad for p in learned), beside])
-    for p, gradient in zip(learned, gradients, strict=True):
-        p.grad = gradient
-    return list(common)
-
-
-def _learned(optimiser: Any) -> list[Any]:
-    return [p for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
-
-
-class RunningStatistics:
-    """The buffers of a model that its steps change, averaged over processes where they did."""
-
-    def __init__(self) -> None:
-        self._versions: dict[int, int] = {}
-
-    @torch.no_grad()
-    def average(self, team: Team, model: nn.Module) -> None:
-        """Those that changed since the last call."""
-        if team.size == 1:
-            return
-        buffers = [b for b in model.buffers() if b.is_floating_point() and b.numel()]
-        changed = [b for b in buffers if self._versions.get(id(b)) != b._version]
-        for buffer, mean in zip(changed, team.means(changed), strict=True):
-            buffer.copy_(mean)
-        self._versions = {id(b): b._version for b in buffers}
+def _buffers(model: nn.Module) -> list[Tensor]:
+    return [b for b in model.buffers() if b.is_floating_point() and b.numel()]
 
 
 def redealt(template: Any, parts: list[Any], team: Team) -> Any:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.errors import Diverged
+from partita.core.foreign import check_like
 from partita.training.history import Record
 from partita.training.settings import Settings
 
@@ -24,6 +25,8 @@ MOST_MENDS = 2  # from ailments that were not there before; they may also belong
 PROBED = 256  # rows at which hidden units are looked at, where there are no chains
 STUCK = f"no chain has moved in {LEAST_MOVES} updates or more; lower learning_rate, or temper: PCD(Tempering(Gibbs()))."
 LOOK = 5  # what a stream of random numbers is for; training/session.py has the others
+COUNTED = {**dict.fromkeys(("returns", "mends", "looks", "marked", "far"), int), "ill": [str], "told": [str]}  # of a watch, always there
+OPTIONAL: dict[str, Any] = {"event": {"step": int, "event": str, "done": str}, "good": dict, "chains": Tensor}  # and what may be
 EARLY = 0.25  # share of a fit before which a model need not look well
 RUNAWAY_NATS_PER_COLUMN = 20.0  # a loss this far from zero, per coordinate, is no longer a learning signal
 FORGIVEN = 25  # such losses in a row where gradients are clipped: a few rows far out make single batches large
@@ -160,6 +163,14 @@ class Watch:
         session.cautions = [*cautions, f"{done}: {why}."]
         self.event = {"step": session.step, "event": f"{why}.", "done": done}
         return self.event
+
+    @classmethod
+    def taken_up(cls, tree: dict[str, Any], chains: Tensor | None) -> "Watch":
+        """The one that :meth:`tree` and the chains were of, from a file."""
+        check_like(tree, COUNTED, "last.safetensors: watch", whole=True)
+        check_like({**tree, "chains": chains}, OPTIONAL, "last.safetensors: watch")
+        event = tree["event"] and {name: tree["event"][name] for name in OPTIONAL["event"]}
+        return cls(**{**tree, "event": event}, chains=chains)
 
     def tree(self) -> dict[str, Any]:
         """All of it as nested values but the chains, which each process has for itself."""

@@ -1,5 +1,6 @@
 """What a fit recorded: one JSON object per line, rewound to the checkpoint when a run is resumed."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ class History:
         self.records = [record for record in (read(self.path) if self.path else self.records) if record["step"] <= step]
         if self.path is not None:
             files.write_whole(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
+
+    def digest(self, step: int) -> str:
+        """Of the records up to a step, without clocks, and without events, which may come after the save that they led to."""
+        told = (record for record in self.records if record["step"] <= step and "event" not in record)
+        timeless = [{name: value for name, value in record.items() if name != "seconds" and _plain(value)} for record in told]
+        return hashlib.blake2b(json.dumps(timeless).encode(), digest_size=16).hexdigest()
 
     def series(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one number."""

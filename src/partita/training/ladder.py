@@ -2,23 +2,33 @@ r"""How many components: a fit for each number, compared by the Bayesian informa
 
 .. math:: \mathrm{BIC} = -2 \sum_n \log p(x_n) + P \log N          (theory/mixtures.md, eq. 10.13)
 
+Where there is a time to end by (:mod:`partita.core.clock`), a number is tried only if there is time for as many updates as the one before
+it took, no fit takes more updates than there is time for, and numbers are passed over once a part of the time is gone.
+
 Letters: N rows, P free parameters, K components.
 """
 
+import copy
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 
-from partita.data import as_rows
+from partita.core import clock, rng
+from partita.data import Rows, as_rows
+from partita.objectives.base import Nothing
 from partita.objectives.closed_form import total_log_prob
 from partita.objectives.em import EM
 from partita.training.loop import PartitaWarning, fit
+from partita.training.recipes import UPDATES
 from partita.training.run import Run
 
 PATIENCE = 2  # rungs without a better criterion after which a ladder ends
+HASTE, GROWTH = 0.25, 1.5  # the part of a time after which the next number to try is so many times the last one
+LENGTHS = {"epochs", "steps", "minutes"}  # of a fit, which may be given
 
 
 class Rung(NamedTuple):
@@ -64,23 +74,63 @@ def ladder(
     >>> best(table).components
     2
     """
+    rows, objective = as_rows(data, missing=True), objective or EM(restarts=4)
     table: list[Rung] = []
-    rows = as_rows(data, missing=True)
-    for K in counts:
-        if len(rows) < K or (table and K - best(table).components > patience):
+    waiting, whole, passed_over = [count for count in counts if count <= len(rows)], clock.left(), False
+    while waiting and _since_best(table) < patience:
+        if table and clock.left() < (1 - HASTE) * whole:
+            following = [count for count in waiting if count >= GROWTH * table[-1].components]
+            passed_over, waiting = passed_over or len(following) < len(waiting), following or waiting[-1:]
+        model = make(waiting[0])
+        shorter, length = _affordable(model, rows, objective, table)
+        if shorter is None:
+            passed_over = True
             break
-        model = make(K)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # they stay in each run's cautions
-            run = fit(model, rows, objective or EM(restarts=4), generator=generator, **options)
-        table.append(Rung(K, *_scored(model, rows, generator), run))
+            run = fit(model, rows, shorter, generator=generator, **({} if LENGTHS & options.keys() else length), **options)
+        if run.stopped == "interrupted":
+            raise KeyboardInterrupt  # a search has nothing to go on from
+        table.append(Rung(waiting.pop(0), *_scored(model, rows, generator), run))
+    if passed_over:
+        tried = ", ".join(str(rung.components) for rung in table)
+        clock.cut(f"the search for the number of components was cut short by the clock: of {tried} the best is taken, and others may be "
+                  "better.")  # fmt: skip
     return table
+
+
+def _since_best(table: list[Rung]) -> int:
+    """Rungs after the best one."""
+    return len(table) - 1 - table.index(best(table)) if table else 0
 
 
 def best(table: list[Rung]) -> Rung:
     """The rung with the smallest BIC among those whose fit needed no holding back, else among all."""
     sound = [rung for rung in table if not rung.run.cautions]
     return min(sound or table, key=lambda rung: rung.bic)
+
+
+def _affordable(model: Any, rows: Rows, objective: EM, table: list[Rung]) -> tuple[EM | None, dict[str, int]]:
+    """How a rung is fitted within the time that is left; by nothing if it would likely have to end early, which the first one may."""
+    if clock.left() == math.inf:
+        return objective, {}
+    needed = objective.beforehand + table[-1].run.steps if table else 0
+    if needed and clock.left() <= 0:
+        return None, {}
+    updates = clock.left() / _seconds_of_update(model, rows)
+    if updates < needed:
+        return None, {}
+    shorter = objective.within(updates)
+    return shorter, {"epochs": max(1, min(UPDATES["epochs"], int(updates) - shorter.beforehand))}
+
+
+def _seconds_of_update(model: Any, rows: Rows) -> float:
+    """Of one update of a copy, which leaves the model and its draws as they are."""
+    thrown_away = copy.deepcopy(model)
+    thrown_away.initialise(rows, generator=rng.keyed(0))
+    started = time.monotonic()
+    EM().update(thrown_away, rows, Nothing(), generator=rng.keyed(0))
+    return time.monotonic() - started
 
 
 def _scored(model: Any, rows: Any, generator: torch.Generator) -> tuple[float, int, float]:

@@ -16,6 +16,7 @@ from partita.data import as_rows
 from partita.training import guard
 from partita.training.history import History, seconds_of
 from partita.training.interrupt import Interrupts
+from partita.training.looks import Looks, planned
 from partita.training.progress import Display
 from partita.training.recipes import resolve_settings
 from partita.training.run import Run, make_config
@@ -101,18 +102,19 @@ def fit(
 
 def _train(session: Session, history: History, held_out: Tensor | None, log_jacobian: float, saves: Saves, progress: bool) -> str:
     """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
-    every, look_every = _record_interval(session), _look_interval(session)
+    every, looks = _record_interval(session), planned(session)
     saved = time.monotonic()
     started = saved - seconds_of(history.records)  # the clock of a fit that is taken up goes on
     session.watch.begin(session)
     with Interrupts() as interrupts, Display(session.total, session.step, progress and saves.leads) as display:
+        session.message.wishes = lambda: [interrupts.asked, time.monotonic() - saved > SAVE_SECONDS]
         while session.step < session.total and not session.settled and not _out_of_patience(session):
             try:
                 record = session.advance()
                 step, session.settled = session.step, _settled(session)
-                looks = step % look_every == 0 or step == session.total or bool(session.settled)
-                score = _validate(session, held_out, log_jacobian) if looks and held_out is not None else None
-                events = session.watch.look(session) if looks else []
+                scores, watches = (due or bool(session.settled) for due in (looks.score(step), looks.health(step)))
+                score = _validate(session, held_out, looks, log_jacobian) if scores and held_out is not None else None
+                events = session.watch.look(session) if watches else []
             except (Diverged, guard.Unwell) as error:
                 _go_back(session, history, saves, error)
                 continue
@@ -123,13 +125,13 @@ def _train(session: Session, history: History, held_out: Tensor | None, log_jaco
             if score is not None:
                 history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                 display.show(score, distance="generates" in session.bare.offers)
-            if looks:
+            if watches:
                 session.watch.keep(session)
             display.advance(step, record)
             if session.settled:
                 break
-            asked, due = session.team.any(interrupts.asked, time.monotonic() - saved > SAVE_SECONDS)
-            if asked or due:
+            asked, unsaved = session.message.wished(session.team)
+            if asked or unsaved:
                 saves.save(session)
                 saved = time.monotonic()
             if asked:
@@ -161,7 +163,7 @@ def _settled(session: Session) -> str:
     return "stalled" if session.progress <= STALLED * max(1.0, abs(session.loss)) else ""
 
 
-def _validate(session: Session, held_out: Tensor, log_jacobian: float = 0.0) -> float:
+def _validate(session: Session, held_out: Tensor, looks: Looks, log_jacobian: float) -> float:
     """Score the averaged weights on held-out rows and remember them if they are the best."""
     model, best = session.bare, session.best
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -174,7 +176,7 @@ def _validate(session: Session, held_out: Tensor, log_jacobian: float = 0.0) -> 
     if score > best.score:
         best.score, best.step, best.misses, best.weights = score, session.step, 0, averaged
     else:
-        best.misses += 1
+        best.misses = looks.missed(session.step, best.step)
     return q.value
 
 
@@ -212,10 +214,3 @@ def _note(session: Session, cautions: list[str]) -> None:
 def _record_interval(session: Session) -> int:
     """Steps between records; a fit that may converge early records every one."""
     return 1 if session.optimiser is None and session.objective.converges else max(1, session.total // RECORDS)
-
-
-def _look_interval(session: Session) -> int:
-    """Steps between two looks at the fit: at its score, where rows are held out, and at its health."""
-    if session.settings.validate_every is not None:
-        return session.settings.validate_every * session.steps_per_epoch
-    return max(1, session.total // session.settings.validations)

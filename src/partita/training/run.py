@@ -16,7 +16,7 @@ import torch
 from partita.core import capability, descriptions
 from partita.core.errors import RunError, TooLarge
 from partita.core.files import write_whole
-from partita.core.foreign import check_like, inside, read_json
+from partita.core.foreign import check_like, inside, read_json, sealed, unsealed
 from partita.core.memory import Bounded
 from partita.core.protocols import Model
 from partita.training import checkpoint
@@ -35,10 +35,13 @@ SHAPE = {  # of what is read from config.json
         "reading": {"length": int, "tokens": str, "encoding": str, "symbols": str}, "schema": [dict],
     },
     "estimator": {"name": str, "parameters": dict, "key": int, "columns": [str], "schema": [dict]},
-    "rows": [int], "seed": int, "steps": int, "key": int, "command": str, "versions": dict,
+    "rows": [int], "seed": int, "steps": int, "key": int, "command": str, "versions": dict, "remarks": [str], "cuts": [str],
+    "validated": bool,
 }  # fmt: skip
 SAVED = {"weights": dict, "step": int, "stopped": str, "cautions": [str]}  # of what is read from a checkpoint of a model
 ROOM, SMALL = 16, 1 << 22  # numbers that building a model may take for each that is saved, and whatever is saved
+MEANT = "Restore it, or take its checksum out if the change is meant."
+CHANGED = f"config.json has changed since partita wrote it. {MEANT}"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -87,19 +90,18 @@ def check_new(folder: Path) -> None:
         raise RunError(f"fit: out must be a new folder; {folder} already holds a run. Choose another name, or resume it.")
 
 
-def prepare_folder(folder: Path, config: dict[str, Any]) -> None:
-    """Make a run's folder and write its config."""
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    write_config(folder, config)
-
-
 def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Write ``config.json``, whole or not at all."""
-    write_whole(folder / "config.json", json.dumps(config, indent=2) + "\n")
+    """Write ``config.json``, whole or not at all, with a checksum."""
+    write_whole(folder / "config.json", json.dumps(sealed(config), indent=2) + "\n")
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:
     """Read ``config.json``, or say in one sentence why it cannot be."""
+    return _read_config(folder)[0]
+
+
+def _read_config(folder: str | Path) -> tuple[dict[str, Any], bool]:
+    """The config, and whether it is as it was written."""
     if not isinstance(folder, str | Path):
         raise RunError(f"load: RUN must be the path of a run's folder; got {type(folder).__name__}. For data use partita.data.load.")
     path = inside(Path(folder), "config.json")
@@ -111,18 +113,23 @@ def read_config(folder: str | Path) -> dict[str, Any]:
         got = config.get("format") if isinstance(config, dict) else "no object"
         raise RunError(f"load: {path} must have format {FORMAT}; got {got}. It was made by another version of partita.")
     check_like(config, SHAPE, path.name)
-    return config
+    return unsealed(config)
 
 
 def check_resumable(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse to go on with a run by another objective, optimiser or batch, or on other rows: its state would not fit."""
-    made = read_config(folder)
+    """Refuse to go on with a run by another objective, optimiser or batch, or on other rows: its state would not fit.
+
+    A config that changed on the disk is refused too: the fit would silently end elsewhere.
+    """
+    made, whole = _read_config(folder)
     fit = made.get("fit", {}) if isinstance(made.get("fit"), dict) else {}
     asked = [("objective", config["objective"], made.get("objective")), ("rows", config["rows"], made.get("rows"))]
     asked += [(name, config["fit"][name], fit.get(name)) for name in ("optimizer", "batch_size")]
     for name, here, there in asked:
         if here != there:
             raise RunError(f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got {here}.")
+    if not whole:
+        raise RunError(f"fit: {folder / 'config.json'} must be as partita wrote it, to resume the run; got a changed one. {MEANT}")
 
 
 def build_model(config: dict[str, Any], saved: int = 0) -> Model:
@@ -165,7 +172,7 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
         model: Needed only where the model is made of functions, which are not saved.
         weights: ``"use"`` (the best validated, else averaged), ``"last"`` or ``"average"``.
     """
-    config, folder = read_config(folder), Path(folder)
+    (config, whole), folder = _read_config(folder), Path(folder)
     saved = checkpoint.load(folder / "checkpoints" / "model.safetensors")
     checkpoint.expect(saved, folder / "checkpoints" / "model.safetensors", "weights", "step", "stopped", "cautions")
     check_like(saved, SAVED, "model.safetensors", whole=True)
@@ -176,4 +183,5 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
     check_like(chosen, dict, "model.safetensors: weights")
     model = build_model(config, _numbers(chosen)) if model is None else model
     load_weights(model, chosen)
-    return Run(model, read(inside(folder, "metrics.jsonl")), config, saved["step"], saved["stopped"], saved["cautions"], folder)
+    cautions = [*([] if whole else [CHANGED]), *config.get("remarks", []), *config.get("cuts", []), *saved["cautions"]]
+    return Run(model, read(inside(folder, "metrics.jsonl")), config, saved["step"], saved["stopped"], cautions, folder)

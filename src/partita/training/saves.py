@@ -4,12 +4,14 @@ A folder holds a run from the moment its ``config.json`` is there, which is writ
 fit, to which the records are cut back.
 """
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from partita.core import files, processes
-from partita.core.errors import invalid
+from partita.core.checks import check_path
+from partita.core.errors import PartitaWarning
 from partita.core.foreign import check_like, inside
 from partita.training import checkpoint
 from partita.training.history import History
@@ -22,12 +24,7 @@ PLAN = ("epochs", "steps", "minutes", "validations")  # how long a fit takes is 
 
 def folder_of(out: str | Path | None) -> Path | None:
     """The folder of a run that is to be, looked at before anything is done."""
-    if out is None:
-        return None
-    why = files.unreachable(out) if isinstance(out, str | Path) else "no path"
-    if why:
-        raise invalid("fit", "out", "be the path of a folder", f"{out!r}, {why}")
-    return Path(out)
+    return None if out is None else check_path("fit", "out", out)
 
 
 class Saves:
@@ -40,6 +37,7 @@ class Saves:
         self.folder = folder
         self.leads = processes.current().leads
         self.remarks: list[str] = []  # what a user should know about the files, but is no part of the run
+        self._records = History()
 
     def check(self, config: dict[str, Any], resume: bool) -> None:
         """Refuse a folder that holds another run, before anything is done."""
@@ -49,14 +47,17 @@ class Saves:
 
     def history(self) -> History:
         """The records, on disk where there is a folder."""
-        return History(inside(self.folder, METRICS) if self.folder is not None and self.leads else None)
+        self._records = History(inside(self.folder, METRICS) if self.folder is not None and self.leads else None)
+        return self._records
 
     def take_up(self, session: Session, history: History, config: dict[str, Any]) -> dict[str, Any]:
         """Put a session where the last save left it; returns the config with what the run said of itself."""
         assert self.folder is not None
         made = read_config(self.folder)
-        session.restore(processes.current().told(self._last() if self.leads else None))
+        tree = processes.current().told(self._last() if self.leads else None)
+        session.restore(tree)
         history.rewind(session.step)
+        self._check_records(history.digest(session.step), tree)
         returned = session.watch.event
         if returned is not None and returned not in history.records:
             history.add(returned)
@@ -84,7 +85,7 @@ class Saves:
         if self.leads:
             if (records := self.folder / METRICS).exists():
                 files.to_disk(records)
-            checkpoint.save(self._path(LAST), tree, keep_previous=True)
+            checkpoint.save(self._path(LAST), {**tree, "records": self._records.digest(session.step)}, keep_previous=True)
 
     def finish(self, session: Session, saved: dict[str, Any]) -> None:
         """The weights to use; a fit that diverged leaves its last good save as it is."""
@@ -100,6 +101,13 @@ class Saves:
             self.remarks.append(remark)
             self._path(LAST).unlink(missing_ok=True)
         return tree
+
+    def _check_records(self, found: str, tree: dict[str, Any]) -> None:
+        """Say so where the records are others than when the save was written; the fit itself does not depend on them."""
+        if self.leads and tree.get("records", found) != found:
+            told = f"load: {self.folder}/{METRICS} must hold what was recorded up to step {tree['step']}; got other records."
+            self.remarks.append(f"{told} Weights do not depend on them; curves do.")
+            warnings.warn(self.remarks[-1], PartitaWarning, stacklevel=3)
 
     def _path(self, name: str) -> Path:
         assert self.folder is not None

@@ -25,7 +25,7 @@ ORDER, HELD_OUT, VALIDATION, CAUTIONS, REDEALT = range(5)  # what a stream of ra
 
 SHAPE = {"step": int, "total": int, "key": int, "loss": [float], "model": dict, "average": {"updates": int, "values": dict},
          "best": {"score": float, "step": int, "misses": int, "weights": dict}, "processes": [dict], "cautions": [str],
-         "rate_scale": float}  # fmt: skip
+         "rate_scale": float, "settled": str, "watch": dict, "watched": list}  # fmt: skip
 
 Terms = dict[str, Tensor]
 
@@ -64,9 +64,8 @@ class Session:
     rate_scale: float = 1.0  # of the learning rate, halved whenever the fit goes back
     settled: str = ""  # why a deterministic fit has nothing left to do
     watch: guard.Watch = field(default_factory=guard.Watch)
+    message: exchange.Message = field(default_factory=exchange.Message)
     _order: tuple[int, Tensor] | None = None
-    _sent: int = 0  # numbers in the last message of gradients
-    _statistics: exchange.RunningStatistics = field(default_factory=exchange.RunningStatistics)
 
     @property
     def bare(self) -> Any:
@@ -87,7 +86,6 @@ class Session:
         """One update; returns the losses and the objective's numbers."""
         loss, record = self._update_step() if self.optimiser is None else self._gradient_step()
         self.progress, self.loss = self.loss - loss, loss
-        self._statistics.average(self.team, self.bare)
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
             remedy = guard.remedy(self.settings) if self.optimiser is not None else guard.COLUMNS
@@ -106,7 +104,7 @@ class Session:
             nonlocal record, following, width
             self.optimiser.zero_grad()
             own = exchange.own_gradients(self.team, self.fabric, self.model, getattr(self.state, "module", None))
-            with own, exchange.heard_by_all(self.team, self.bare.device_like, self._sent):
+            with own, self.message.begun(self.team, self.bare):
                 losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
                 extra = penalty(self.bare, self.settings)
                 loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
@@ -128,9 +126,8 @@ class Session:
         """Average gradients and numbers over processes: the loss and what to record; raises where a term is not finite or ran away."""
         terms = [x.detach() for x in (*losses.values(), *info.values())]
         if self.team.size > 1:
-            numbers = [loss.detach(), *(self._portion(batch) * x for x in terms)]
-            self._sent = exchange.message_length(self.optimiser, numbers)
-            loss, *terms = exchange.average_gradients(self.team, self.optimiser, numbers)
+            terms = [self._portion(batch) * x for x in terms]
+            loss, *terms = self.message.exchanged(self.team, self.optimiser, self.bare, loss.detach(), *terms)
         record = guard.check_losses(dict(zip(losses, terms, strict=False)), self.step, width, self.settings, self.watch.far)
         self.watch.far = self.watch.far + 1 if guard.ran_away(record, width) else 0
         return loss, record | {name: float(x) for name, x in zip(info, terms[len(losses) :], strict=True)}
@@ -194,10 +191,12 @@ class Session:
         checkpoint.expect(tree, Path("last.safetensors"), *self.tree())
         check_like(tree, SHAPE, "last.safetensors")
         with checkpoint.of_this_fit():
-            self.return_to(tree)
-            checkpoint.expect(tree["watch"], Path("last.safetensors"), *self.watch.tree())
-            seen, chains = {name: tree["watch"][name] for name in self.watch.tree()}, tree["watched"]
-            self.watch = guard.Watch(**seen, chains=chains[self.team.rank] if len(chains) == self.team.size else None)
+            chains = tree["watched"]
+            self.watch = guard.Watch.taken_up(tree["watch"], chains[self.team.rank] if len(chains) == self.team.size else None)
+            for place in (self.watch.good, tree):  # where it may go back to is of this fit too
+                if place is not None:
+                    check_like(place, SHAPE, "last.safetensors")
+                    self.return_to(place)
 
     def return_to(self, tree: dict[str, Any]) -> None:
         """Go where :meth:`position` was, with all that was seen since."""

@@ -28,8 +28,8 @@ class Settings:
         clip: Largest 2-norm of the gradient, per column of the data; longer ones are shortened. 0 leaves them.
         average: Window of the weight average as a share of all steps; 0 keeps the last weights.
         l1, l2: Penalties l1 |W| + l2 W^2 / 2 on the parameters that the model names as penalised.
-        patience: Validations without a better score before an early stop; 0 never stops early.
-        validations: How many validations are spread over the fit; with ``minutes`` only as many as fit into a fifth of the time.
+        patience: Validations without a better score, counted as if they were evenly spread, before an early stop; 0 never stops early.
+        validations: How many there are, closer together at the beginning; with ``minutes`` only as many as fit into a fifth of the time.
         validate_every: Epochs between validations, in place of a number of them.
         tolerance: For ``"lbfgs"``: stop where no gradient is larger. For closed-form updates that converge, as EM: stop where the mean
             loss per row moves by no more.

@@ -27,7 +27,7 @@ def quick_score(model: Model, x: Tensor, key: int, step: int) -> Quantity:
     generator = rng.keyed(key, VALIDATION, step)
     if model.device_like.device.type != "cpu":
         generator = torch.Generator(model.device_like.device).manual_seed(generator.initial_seed())
-    q = evaluate(model, x.to(model.device_like.device), evaluator=_quick(model), generator=generator)
+    q = evaluate(model, x.to(model.device_like.device), evaluator=quick_evaluator(model), generator=generator)
     return -q if q.kind == "none" else q  # a distance, of which less is better
 
 
@@ -40,7 +40,7 @@ def pessimistic(q: Quantity) -> float:
     return -math.inf if failed else q.low
 
 
-def _quick(model: Model) -> Any:
+def quick_evaluator(model: Model) -> Any:
     """The cheap evaluator for this model; None leaves the choice to the capability table."""
     if "latent" in model.offers:
         return QUICK_BOUND

@@ -65,10 +65,14 @@ class LatentModel(DirectedModel):
         self.register_buffer("carried", torch.full((latent,), torch.nan, device=device))
 
     def watch(self, kl: Tensor) -> None:
-        """Take in what each latent variable carries about the rows of a batch, on average, ``(M,)``, while the model learns."""
-        if self.training and torch.is_grad_enabled() and torch.isfinite(kl).all():
+        """Take in what each latent variable carries about the rows of a batch, on average, ``(M,)``, while the model learns.
+
+        What is not finite is left out. The buffer is written to all the same, so that several processes know that they share it.
+        """
+        if self.training and torch.is_grad_enabled():
             kl = kl.detach()
-            self.carried.copy_(torch.where(self.carried.isnan(), kl, self.carried.lerp(kl, MEMORY)))
+            running = torch.where(self.carried.isnan(), kl, self.carried.lerp(kl, MEMORY))
+            self.carried.copy_(torch.where(kl.isfinite().all(), running, self.carried))
 
     def active_units(self) -> int:
         """Latent variables that carried anything of late."""

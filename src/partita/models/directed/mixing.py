@@ -115,6 +115,9 @@ class Mixing(DirectedModel):
                 out[index] = self._filled(part, how, generator)
         return out
 
+    def make_room(self, weights: dict[str, Tensor]) -> None:
+        self.component.make_room({name.removeprefix("component."): value for name, value in weights.items()})
+
     def log_prior(self) -> Tensor | float:
         """The log prior of the parameters, which is maximised with the likelihood; zero where there is none."""
         return self.component.prior()
@@ -153,7 +156,8 @@ class Mixing(DirectedModel):
 
     def _blocks(self, x: Tensor) -> Iterator[slice] | Iterator[Tensor]:
         """Rows, some at a time; where values are missing the complete rows first, then the others, which cost more."""
-        size, size_missing = (max(1, cells // self.component.cells(missing)) for cells, missing in ((CELLS, False), (MISSING_CELLS, True)))
+        component = self.component
+        size, size_missing = max(component.together, CELLS // component.cells(False)), max(1, MISSING_CELLS // component.cells(True))
         if not x.sum().isnan():
             return (slice(start, start + size) for start in range(0, max(1, len(x)), size))
         missing = x.isnan().any(1)

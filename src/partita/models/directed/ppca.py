@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_real
@@ -93,12 +94,12 @@ class PPCA(Mixing):
         """
         capability.require("ClosedForm", self)
         component, mean = self.component, data.mean().to(self.logits)
-        values, vectors = principal_axes(data, mean, generator)
         d = component.latent
+        values, vectors = principal_axes(data, mean, d, generator)
         noise = values[d:].mean().clamp_min(component.floor)
         component.origin.copy_(mean)
         component.location.copy_(mean[None])
-        component.loadings.copy_((vectors[:, :d] * (values[:d] - noise).clamp_min(0).sqrt())[None])
+        component.loadings.copy_((vectors * (values[:d] - noise).clamp_min(0).sqrt())[None])
         component.log_noise.fill_(noise.log())
         component.held.fill_(bool(values[d:].mean() < component.floor))
 
@@ -148,16 +149,34 @@ def _log_conditional(factor: Tensor, factor_free: Tensor, deviation: Tensor, kno
     return log_det - log_det_free - 0.5 * (misfit + known.sum(-1) * math.log(2 * math.pi))
 
 
-def principal_axes(data: Data, mean: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Eigenvalues, falling, and eigenvectors of the covariance of complete rows, ``(D,), (D, D)``; read in chunks."""
-    total = mean.new_zeros(len(mean), len(mean))
+def principal_axes(data: Data, mean: Tensor, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    r"""Eigenvalues, falling, and the first d eigenvectors of the covariance of complete rows, ``(D,), (D, d)``; read in chunks.
+
+    .. math:: X X^\top u = N \lambda u \;\Rightarrow\; X^\top X\, (X^\top u) = N \lambda\, (X^\top u)
+              (theory/mixtures.md, eq. 10.16)
+
+    so that of fewer rows than columns only the products with one another are needed, and the other eigenvalues are zero.
+    """
+    wide = len(data) < len(mean)
+    kept, total = [], mean.new_zeros(0 if wide else len(mean), len(mean))
     for index in stretches(len(data), max(1, (1 << 21) // len(mean))):
         batch = data.batch(index, generator=generator)
         x = batch.x.to(mean) - mean
-        total += x.mT @ (x if batch.weight is None else x * batch.weight.to(x)[:, None])
-    if not torch.isfinite(total).all():
+        x = x if batch.weight is None else x * batch.weight.to(x).sqrt()[:, None]
+        kept, total = ([*kept, x], total) if wide else (kept, total + x.mT @ x)
+    x = torch.cat(kept) if wide else total
+    values, vectors = _eigen((x @ x.mT if wide else total) / len(data))
+    if not wide:
+        return values, vectors[:, :d]
+    axes = x.mT @ vectors[:, :d] / (len(data) * values[:d]).sqrt().clamp_min(torch.finfo(x.dtype).tiny)
+    return functional.pad(values, (0, len(mean) - len(data))), functional.pad(axes, (0, max(0, d - len(data))))
+
+
+def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues of a covariance, falling, and its eigenvectors."""
+    if not torch.isfinite(matrix).all():
         raise invalid("PPCA.solve", "x", "be complete to be solved in closed form", "missing values", "Use EM().")
-    values, vectors = torch.linalg.eigh(total / len(data))
+    values, vectors = torch.linalg.eigh(matrix)
     return values.flip(0).clamp_min(0), vectors.flip(1)
 
 

@@ -54,7 +54,7 @@ def _model(rows: Any, settings: dict[str, Any], generator: torch.Generator) -> t
             return MixedAutoregressive(rows.laws, **made, generator=generator), ExactLikelihood()
         return MaskedAutoregressive(rows.width, element, **common, generator=generator), ExactLikelihood()
     shape = {"length": rows.longest, "size": rows.size} if streams else {"length": rows.width, "size": 1}
-    net = {name: settings[name] for name in ("width", "layers", "expand", "options")}
+    net = {name: settings[name] for name in ("width", "layers", "expand", "dropout", "options")}
     net |= {"backbone": backbone, "hidden": 128 if settings["hidden"] == "auto" else settings["hidden"], "positions": not streams}
     return Autoregressive(element=element, **shape, **common, **net, generator=generator), ExactLikelihood()
 
@@ -94,6 +94,7 @@ FAMILY = Family(
         "width": Setting(128, "channels of a sequence network"),
         "layers": Setting(4, "blocks of a sequence network"),
         "expand": Setting(4, "hidden units of each block's perceptron, as a multiple of width; 0 leaves it out"),
+        "dropout": Setting(0.0, "share of the numbers in a sequence network that are left out at random while it learns"),
         "options": Setting(None, 'settings of the mixer as JSON, such as {"order": 3}'),
         "hidden": Setting("auto", "hidden units of a masked network, and of the prediction of a step of bits or numbers"),
         "depth": Setting(1, "hidden layers of a masked network"),

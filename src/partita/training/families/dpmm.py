@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_choice
+from partita.core.errors import invalid
 from partita.core.protocols import Model, Update
 from partita.data import Rows
 from partita.models import DPMixture
@@ -14,6 +15,7 @@ from partita.training.families.base import Family, Setting
 
 SAMPLERS = {"collapsed": CollapsedGibbs, "instantiated": InstantiatedGibbs}
 MANY = 20_000  # rows above which auto draws weights and parameters instead of integrating them out
+MOST_COLUMNS = 512  # of which the clusters of all kept draws have covariances: a few thousand of them take some gigabytes
 GIVEN = ("alpha", "known_scale", "prior_mean", "prior_scale")
 
 
@@ -22,6 +24,9 @@ def _dpmm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> t
     kernel, sampler = settings["kernel"], settings["sampler"]
     kernel = ("gaussian" if infer_kind(rows) == "real" else "bernoulli") if kernel == "auto" else kernel
     sampler = ("collapsed" if len(rows) <= MANY else "instantiated") if sampler == "auto" else sampler
+    if kernel == "gaussian" and settings["known_scale"] is None and rows.width > MOST_COLUMNS:
+        allowed = f"be given for more than {MOST_COLUMNS} columns, where each cluster would need a covariance"
+        raise invalid("dpmm", "known_scale", allowed, f"none for {rows.width}", "As in --set known_scale=0.5.")
     model = DPMixture(rows.width, kernel, **{name: settings[name] for name in GIVEN}, generator=generator)
     return model, SAMPLERS[sampler](settings["chains"], settings["moves"], settings["keep"])
 

@@ -10,9 +10,12 @@ from partita.models import Flow
 from partita.objectives import ExactLikelihood
 from partita.training.encoding import Kind
 from partita.training.families.base import Family, Setting
+from partita.training.families.width import check_correlated
 
 
 def _flow(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+    if settings["mixing"] == "lu":
+        check_correlated("flow", "mixing", "lu", rows.width, ("permutation", "reverse", "none"))
     hidden, chosen = settings["hidden"], {name: settings[name] for name in ("layers", "coupling", "activation", "mixing", "bins", "bound")}
     return Flow(rows.width, widths=(hidden, hidden), **chosen, generator=generator), ExactLikelihood()
 

@@ -13,9 +13,12 @@ from partita.training.families.base import Family, Setting
 from partita.training.families.by_gradient import CHAINS
 from partita.training.families.networks import NETWORK, network
 from partita.training.families.neural_energy import OBJECTIVE, chosen_objective
+from partita.training.families.width import check_correlated
 
 
 def _latent_energy(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+    if settings["covariance"] == "full":
+        check_correlated("latent-energy", "covariance", "full", rows.width, ("diagonal",))
     f = network(settings, rows.width, settings["features"], generator)
     sizes = {"visible": rows.width, "hidden": settings["hidden"], "features": settings["features"]}
     model = LatentEnergy(f, **sizes, covariance=settings["covariance"], generator=generator)

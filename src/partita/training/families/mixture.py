@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from partita.core import clock
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import invalid
 from partita.core.protocols import Model, Update
 from partita.data import Rows
 from partita.models import Mixture
@@ -14,19 +14,21 @@ from partita.models.directed.mixture import COMPONENTS, COVARIANCES
 from partita.objectives import EM
 from partita.training.encoding import Kind, infer_kind
 from partita.training.families.base import Family, Setting
+from partita.training.families.width import check_correlated
 from partita.training.ladder import best, ladder
 
 RESTARTS = 4
 MOST_COMPONENTS = 20
-MOST_CORRELATED = 4096  # real columns: two covariances of more would not fit a gigabyte
+SEARCH_SHARE = 0.6  # of the time that is left, where there is a limit; the rest is for the fit of the number that was found
 
 
 def chosen_count(components: Any, make: Any, rows: Rows, most: int, restarts: int, generator: torch.Generator) -> int:
     """The number of components: as given, or for ``"auto"`` that of the smallest BIC on a ladder."""
     if components != "auto":
         return check_count("mixture", "components", components)
-    most = check_count("mixture", "max_components", most)
-    return best(ladder(make, rows, range(1, most + 1), objective=EM(restarts), tolerance=1e-4, generator=generator)).components
+    counts = range(1, check_count("mixture", "max_components", most) + 1)
+    with clock.ending_within(SEARCH_SHARE * clock.left()):
+        return best(ladder(make, rows, counts, objective=EM(restarts), tolerance=1e-4, generator=generator)).components
 
 
 def _mixture(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
@@ -59,9 +61,8 @@ def component_of(component: str, rows: Rows) -> str:
 def _check_room(rows: Rows, component: str, covariance: str) -> None:
     """Refuse covariances that no memory holds, before they are made."""
     real = rows.width if component == "gaussian" else (rows.laws or ()).count("real")
-    if covariance in ("full", "tied") and real > MOST_CORRELATED:
-        allowed = f"be diagonal or spherical for more than {MOST_CORRELATED} real columns"
-        raise invalid("mixture", "covariance", allowed, f"{covariance!r} for {real}", "As in --set covariance=diagonal.")
+    if covariance in ("full", "tied"):
+        check_correlated("mixture", "covariance", covariance, real, ("diagonal", "spherical"))
 
 
 def largest(rows: Rows) -> int:

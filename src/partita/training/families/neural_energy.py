@@ -15,6 +15,7 @@ from partita.training.encoding import Kind, infer_kind
 from partita.training.families.base import Family, Setting
 from partita.training.families.by_gradient import CHAINS, OBJECTIVES, named_objective
 from partita.training.families.networks import NETWORK, network
+from partita.training.families.width import check_correlated
 
 SUPPORTS = ("auto", "real", "binary")
 ALL = ", ".join(OBJECTIVES)
@@ -31,6 +32,8 @@ def chosen_objective(owner: str, model: Model, settings: dict[str, Any]) -> Obje
 
 def _neural_energy(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
     real = infer_kind(rows) == "real" if settings["support"] == "auto" else settings["support"] == "real"
+    if real and settings["covariance"] == "full":
+        check_correlated("neural-energy", "covariance", "full", rows.width, ("diagonal",))
     support: Support = Real(rows.width) if real else Binary(rows.width)
     model = NeuralEnergy(network(settings, rows.width, 1, generator), support, covariance=settings["covariance"])
     return model, chosen_objective("neural-energy", model, settings)

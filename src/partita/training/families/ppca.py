@@ -17,7 +17,8 @@ from partita.training.families.mixture import MOST_COMPONENTS, RESTARTS, chosen_
 from partita.training.families.scales import SCALES, asks_for_own_scales
 
 AUTO_DIMENSIONS = 30  # that ARD starts from, if the columns are more
-SOLVED_COLUMNS = 2000  # up to which the D x D covariance of the closed form is cheap
+SOLVED = 2000  # columns, or rows, up to which the matrix of the closed form is cheap
+SOLVED_CELLS = 1 << 26  # of a wide table, which the closed form holds in memory
 AUTO_DIMENSIONS_MIXED = 12  # the same for each component of a mixture
 
 
@@ -31,8 +32,9 @@ def dimensions(latent: Any, rows: Rows, most: int, owner: str) -> tuple[int, str
 def _ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
     latent, prior = dimensions(settings["latent"], rows, AUTO_DIMENSIONS, "ppca")
     model = PPCA(rows.width, latent, noise=settings["noise"], prior=prior, floor=settings["floor"], generator=generator)
-    solvable = "closed_form" in model.offers and rows.width <= SOLVED_COLUMNS and rows.complete()
-    return model, ClosedForm() if solvable else EM()
+    n, width = len(rows), rows.width
+    small = width <= SOLVED or (n <= SOLVED and n * width <= SOLVED_CELLS)
+    return model, ClosedForm() if small and "closed_form" in model.offers and rows.complete() else EM()
 
 
 def _mixture_ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:

@@ -34,7 +34,7 @@ class Autoregressive(DirectedModel):
         length: L, the longest row.
         element: Of one step: ``"categorical"`` (``states`` tokens), ``"binary"`` (``size`` bits) or ``"real"`` (``size`` numbers).
         backbone: What mixes along the sequence.
-        width, layers, expand, options: Of the :class:`partita.nets.SequenceNet`.
+        width, layers, expand, dropout, options: Of the :class:`partita.nets.SequenceNet`.
         hidden, components: Units, and normals of a mixture, that predict a step of bits or numbers.
         positions: Learn a vector for each place, for rows whose places mean something, as pixels do.
         generator: Source of the first weights.
@@ -50,8 +50,8 @@ class Autoregressive(DirectedModel):
 
     def __init__(
         self, length: int, element: str = "categorical", *, states: int = 2, size: int = 1, backbone: str = "hyena", width: int = 128,
-        layers: int = 4, expand: int = 4, options: dict[str, Any] | None = None, hidden: int = 128, components: int = 8,
-        positions: bool = False, generator: torch.Generator,
+        layers: int = 4, expand: int = 4, dropout: float = 0.0, options: dict[str, Any] | None = None, hidden: int = 128,
+        components: int = 8, positions: bool = False, generator: torch.Generator,
     ) -> None:  # fmt: skip
         super().__init__()
         check_choice("Autoregressive", "element", element, ELEMENTS)
@@ -59,9 +59,10 @@ class Autoregressive(DirectedModel):
             check_count("Autoregressive", name, value)
         check_count("Autoregressive", "states", states, 2)
         self._settings = {"length": length, "element": element, "states": states, "size": size, "backbone": backbone, "width": width,
-                          "layers": layers, "expand": expand, "options": _checked_options(options), "hidden": hidden,
-                          "components": components, "positions": positions}  # fmt: skip
-        self.net = SequenceNet(width, layers, backbone, options=options, expand=expand, generator=generator)
+                          "layers": layers, "expand": expand, "dropout": dropout, "options": _checked_options(options),
+                          "hidden": hidden, "components": components, "positions": positions}  # fmt: skip
+        self.net = SequenceNet(width, layers, backbone, options=options, expand=expand, dropout=dropout, generator=generator)
+        self.offers = self.offers | {"drops"} if dropout else self.offers
         self.one: Step = {
             "categorical": lambda: Token(width, states, generator=generator),
             "binary": lambda: Bits(width, size, hidden, generator=generator),

@@ -26,6 +26,14 @@ class Component(nn.Module, ABC):
     support: Support
     count: int  # K
 
+    @property
+    def together(self) -> int:
+        """Rows of a block at least, where a block costs much whatever its rows."""
+        return 1
+
+    def make_room(self, weights: dict[str, Tensor]) -> None:
+        """Before saved weights are taken in: resize what the data decided the size of; nothing by default."""
+
     def ready(self) -> Any:
         """What all blocks of rows share at these parameters, computed once for them."""
         return None

@@ -20,10 +20,21 @@ from torch import Tensor, nn
 from partita.core import rng
 from partita.core.support import Real
 from partita.models.directed.components.base import Component, Statistics, means_of, names_of, observed
-from partita.models.directed.components.linear import canonical, over, solve, times
+from partita.models.directed.components.linear import canonical, over, over_columns, solve, times, weighted
 
 LOCATION_PRECISION = 1e-6  # of the prior on mu where there is one: all but flat
 RELEVANT = 1e-2  # a direction counts if the variance along it exceeds this share of the noise's
+
+
+class Common(NamedTuple):
+    """What the scores of rows share in which the same values were observed."""
+
+    inverse: Tensor  # (K, D): 1 / Psi
+    scaled: Tensor  # (K, q, D): w / Psi
+    factor: Tensor  # (K, B or 1, d, d): Cholesky of G
+    cross: Tensor  # (K, B or 1, d): V' Psi^-1 mu
+    square: Tensor  # (K, B or 1): mu' Psi^-1 mu
+    log_det: Tensor  # (K, B or 1): log |2 pi C|
 
 
 class Latent(NamedTuple):
@@ -56,7 +67,8 @@ class Factors(Component):
         self.register_buffer("held", torch.zeros(count, dtype=torch.bool, device=device))
         if ard:
             self.precision = nn.Parameter(start.new_ones(count, latent), requires_grad=False)  # alpha
-            self.uncertainty = nn.Parameter(start.new_zeros(count, visible, latent + 1, latent + 1), requires_grad=False)  # S
+            # S, one for all columns until the data tell them apart: by a noise of each, or by what was observed
+            self.uncertainty = nn.Parameter(start.new_zeros(count, 1, latent + 1, latent + 1), requires_grad=False)
 
     def noise(self) -> Tensor:
         """Psi, ``(K, D)``."""
@@ -66,25 +78,46 @@ class Factors(Component):
         """w_j = (V_j, mu_j) about the origin, ``(K, D, q)``."""
         return torch.cat([self.loadings, (self.location - self.origin)[..., None]], -1)
 
+    @property
+    def together(self) -> int:
+        """K q: as many rows as make their block as large as the loadings, which are read for each block."""
+        return self.count * (self.latent + 1)
+
+    def make_room(self, weights: dict[str, Tensor]) -> None:
+        own, new = getattr(self, "uncertainty", None), weights.get("uncertainty")
+        if own is None or new is None or new.shape == own.shape:
+            return
+        if tuple(new.shape) in [(len(own), n, *own.shape[2:]) for n in (1, self.support.width)]:
+            self.uncertainty = nn.Parameter(own.new_zeros(new.shape), requires_grad=False)
+
+    def ready(self) -> dict[bool, Common]:
+        """For what complete rows share, found when the first of them come."""
+        return {}
+
     def scores(self, x: Tensor, ready: Any = None) -> tuple[Tensor, Any]:
-        return self._scores(x, exact=True)
+        return self._scores(x, {} if ready is None else ready, exact=True)
 
     def expected_scores(self, x: Tensor, ready: Any = None) -> tuple[Tensor, Any]:
         """Scores averaged over the posterior of the loadings, where there is one."""
-        return self._scores(x, exact=not self.ard)
+        return self._scores(x, {} if ready is None else ready, exact=not self.ard)
 
-    def _scores(self, x: Tensor, *, exact: bool) -> tuple[Tensor, Any]:
+    def _scores(self, x: Tensor, ready: dict[bool, Common], *, exact: bool) -> tuple[Tensor, Any]:
         """log p_k(x) by Woodbury's identity and the determinant lemma."""
         x = x - self.origin
         mask, x = observed(x) if x.isnan().any() else (None, x.mT.contiguous())
-        noise, G, cross, square = self.noise(), *self._gram(mask, exact)
-        scaled = self.weights().mT / noise[:, None]  # (K, q, D)
+        if mask is None and exact not in ready:
+            ready[exact] = self._common(None, exact)
+        inverse, scaled, factor, cross, square, log_det = ready[exact] if mask is None else self._common(mask, exact)
         drive = scaled[:, :-1] @ x - cross.mT  # (K, d, B): V' Psi^-1 (x - mu)
-        factor = torch.linalg.cholesky(G)  # (K, B or 1, d, d)
         half = solve(factor, drive)
-        log_det = (factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) * 2) + over(mask, (2 * math.pi * noise).log())
-        quadratic = (1 / noise) @ (x * x) - 2 * (scaled[:, -1] @ x) + square - half.square().sum(1)
+        quadratic = inverse @ (x * x) - 2 * (scaled[:, -1] @ x) + square - half.square().sum(1)
         return -0.5 * (log_det + quadratic), Latent(solve(factor, half, transpose=True), factor, mask, x)
+
+    def _common(self, mask: Tensor | None, exact: bool) -> Common:
+        noise, (G, cross, square) = self.noise(), self._gram(mask, exact)
+        factor = torch.linalg.cholesky(G)
+        log_det = (factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) * 2) + over(mask, (2 * math.pi * noise).log())
+        return Common(1 / noise, self.weights().mT / noise[:, None], factor, cross, square, log_det)
 
     def statistics(self, r: Tensor, kept: Any) -> Statistics:
         return self.sums(r, kept.mean, torch.cholesky_inverse(kept.factor), kept.mask, kept.x)
@@ -115,7 +148,7 @@ class Factors(Component):
             w = times(S, b) / noise[..., None]
         else:
             w = times(torch.cholesky_inverse(torch.linalg.cholesky(A)), b)
-        w = torch.where(seen[..., None], w, self.weights())
+        w = w if seen.all() else torch.where(seen[..., None], w, self.weights())
         self._set_noise(statistics, w, S)
         self._set_weights(w, S, statistics.get("zz"))
 
@@ -138,8 +171,9 @@ class Factors(Component):
         self.loadings.copy_(w[..., :-1])
         self.location.copy_(w[..., -1] + self.origin)
         if S is not None:
-            self.uncertainty.copy_(S.expand_as(self.uncertainty))
-            spread = self.loadings.square().sum(1) + self.uncertainty.diagonal(dim1=-2, dim2=-1)[..., :-1].sum(1)
+            self.make_room({"uncertainty": S})
+            self.uncertainty.copy_(S)
+            spread = self.loadings.square().sum(1) + over_columns(S.diagonal(dim1=-2, dim2=-1), w.shape[1])[..., :-1]
             self.precision.copy_(w.shape[1] / spread)
 
     def prior(self) -> Tensor | float:
@@ -147,9 +181,10 @@ class Factors(Component):
         if not self.ard:
             return 0.0
         w, S, precision = self.weights(), self.uncertainty, self._prior_precision()
-        size = w.square() + S.diagonal(dim1=-2, dim2=-1)
-        inside = (precision[:, None] * size).sum(-1) - w.shape[-1] - torch.linalg.slogdet(S)[1] - precision.log().sum(-1)[:, None]
-        return -0.5 * inside.sum()
+        columns = w.shape[1]
+        size = w.square().sum(1) + over_columns(S.diagonal(dim1=-2, dim2=-1), columns)  # (K, q)
+        log_det = over_columns(torch.linalg.slogdet(S)[1], columns)
+        return -0.5 * ((precision * size - columns * (1 + precision.log())).sum() - log_det.sum())
 
     def _prior_precision(self) -> Tensor:
         return torch.cat([self.precision, torch.full_like(self.precision[:, :1], LOCATION_PRECISION)], 1)
@@ -223,7 +258,7 @@ class Factors(Component):
         w, noise = self.weights(), self.noise()
         if mask is None:
             total = ((w / noise[..., None]).mT @ w)[:, None]
-            total = total if exact else total + (self.uncertainty / noise[..., None, None]).sum(1, keepdim=True)
+            total = total if exact else total + weighted(self.uncertainty, 1 / noise)[:, None]
         else:
             second = w[..., :, None] * w[..., None, :]
             second = (second if exact else second + self.uncertainty) / noise[..., None, None]

@@ -26,6 +26,17 @@ def over(mask: Tensor | None, values: Tensor) -> Tensor:
     return values.sum(-1, keepdim=True) if mask is None else values @ mask
 
 
+def over_columns(values: Tensor, columns: int) -> Tensor:
+    """Sums of what each column has, or all have alike, ``(K, D or 1, *) -> (K, *)``."""
+    return values.sum(1) if values.shape[1] > 1 else columns * values[:, 0]
+
+
+def weighted(S: Tensor, weight: Tensor) -> Tensor:
+    """The sum over columns of weights times matrices, ``(K, D or 1, q, q), (K, D) -> (K, q, q)``."""
+    weight = weight if S.shape[1] > 1 else weight.sum(1, keepdim=True)
+    return (S * weight[..., None, None]).sum(1)
+
+
 def whitener(zz: Tensor) -> Tensor:
     """Q with (z, 1) = Q (z', 1) for a z' of mean 0 and covariance I, from sums of E[(z, 1)(z, 1)'], ``(K, q, q)``."""
     eye = torch.eye(zz.shape[-1], dtype=zz.dtype, device=zz.device)
@@ -47,8 +58,8 @@ def canonical(w: Tensor, S: Tensor | None, zz: Tensor) -> tuple[Tensor, Tensor |
     w = w @ Q
     moments = w.mT @ w
     if S is not None:
-        S = (Q.mT[:, None] @ S @ Q[:, None]).expand(*w.shape, -1)
-        moments = moments + S.sum(1)
+        S = Q.mT[:, None] @ S @ Q[:, None]
+        moments = moments + over_columns(S, w.shape[1])
     turn = functional.pad(torch.linalg.eigh(moments[:, :-1, :-1])[1].flip(-1), (0, 1, 0, 1))
     turn[:, -1, -1] = 1.0
     return w @ turn, None if S is None else turn.mT[:, None] @ S @ turn[:, None]

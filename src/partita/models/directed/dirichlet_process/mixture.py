@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import rng
+from partita.core import memory, rng
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Data, DirectedModel
@@ -24,6 +24,8 @@ from partita.models.directed.dirichlet_process.kernels import KERNELS, Clusters,
 
 DISAGREE = ((10, 2.0), (50, 1.2))  # kept sweeps, and the R-hat above which chains then tell different stories: few draws leave it vague
 NUMBERS = 1 << 22  # rows x clusters x columns scored at once
+HELD = 3  # times that its samplers hold the rows
+STREAMS = "Its samplers hold all rows: fit some of them, or a mixture, which reads them from disk."
 GROWING = ("sweeps", "alphas", "partitions", "owner", "count", "mean", "scatter")
 
 
@@ -76,7 +78,7 @@ class DPMixture(DirectedModel):
         check_choice("DPMixture", "kernel", kernel, ("gaussian", "bernoulli", "multinomial"))
         for name, value in (("alpha", alpha), ("alpha_shape", alpha_shape), ("alpha_rate", alpha_rate)):
             if value is not None:
-                check_real("DPMixture", name, value, 0, open_low=True)
+                priors.check_size(name, check_real("DPMixture", name, value, 0, open_low=True))
         _check_prior(kernel, known_scale, prior_mean, prior_scale, visible)
         self.visible, self.kernel_name, self.alpha = visible, kernel, alpha
         self.given = {"known_scale": known_scale, "prior_mean": prior_mean, "prior_scale": prior_scale}
@@ -118,6 +120,7 @@ class DPMixture(DirectedModel):
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         """Set the prior from the data's scale, where it is not given, and forget earlier draws."""
+        memory.check_room("DPMixture", f"its {len(data)} rows", HELD * 8 * len(data) * self.visible, STREAMS)
         x = data.batch(torch.arange(len(data)), generator=generator).x.double().cpu()
         if self.kernel_name == "bernoulli":
             prior = torch.full_like(self.prior, priors.PSEUDO_COUNT)
@@ -195,7 +198,8 @@ class DPMixture(DirectedModel):
         report = summarise_partitions(self.partitions.cpu().numpy())
         if not report.rhat > limit:
             return []
-        return [f"the chains disagree about the clusters, R-hat {report.rhat:.3g}: averages over them are not yet "
+        how = f", R-hat {report.rhat:.3g}" if math.isfinite(report.rhat) else ", and each of them stays with those it has"
+        return [f"the chains disagree about the clusters{how}: averages over them are not yet "
                 "averages over the posterior; run more sweeps, or give a prior that says more."]  # fmt: skip
 
     def _check_draws(self, owner: str) -> None:

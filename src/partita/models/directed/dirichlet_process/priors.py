@@ -15,6 +15,7 @@ from partita.core.errors import invalid
 from partita.models.directed.dirichlet_process.kernels import TOTALS
 
 KAPPA = 0.01  # rows that the prior's mean is worth
+LARGEST = 1e100  # whose square is a number too
 PSEUDO_COUNT = 1.0  # of Beta and Dirichlet priors: uniform
 RIDGE = 1e-6  # of the mean variance, in every direction, so that columns that repeat one another still have a density
 
@@ -60,4 +61,11 @@ def per_column(name: str, value: Any, width: int, *, positive: bool = False) -> 
     if given.shape != (width,) or not torch.isfinite(given).all() or (positive and not (given > 0).all()):
         what = "a finite number" + (" above 0" if positive else "") + f", or {width} of them, one per column"
         raise invalid("DPMixture", name, f"be {what}", repr(value))
+    check_size(name, float(given.abs().max()))
     return given
+
+
+def check_size(name: str, value: float) -> None:
+    """Refuse a number with whose square nothing can be computed."""
+    if value > LARGEST:
+        raise invalid("DPMixture", name, f"be at most {LARGEST:g}", value)

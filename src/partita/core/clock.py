@@ -1,0 +1,54 @@
+"""A time to end by, for work whose length nobody knows beforehand; who cuts something short for it says what.
+
+Whoever has a time sets it; a search, which ends sooner where there is none left, looks at it. Nobody else needs to know of it.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+
+class Limit(NamedTuple):
+    """When to end, and what was cut short for it, one sentence each."""
+
+    moment: float
+    cuts: list[str]
+
+
+_LIMIT: ContextVar[Limit | None] = ContextVar("limit", default=None)
+
+
+@contextmanager
+def ending_within(seconds: float) -> Iterator[Limit]:
+    """Inside the block there are at most so many seconds, less where an outer one ends sooner, which hears of all cuts too.
+
+    >>> with ending_within(60) as limit, ending_within(600):
+    ...     59 < left() <= 60, cut("a search ended early.")
+    (True, None)
+    >>> limit.cuts, left()
+    (['a search ended early.'], inf)
+    """
+    outer = _LIMIT.get()
+    moment = time.monotonic() + seconds
+    limit = Limit(moment, []) if outer is None else Limit(min(moment, outer.moment), outer.cuts)
+    token = _LIMIT.set(limit)
+    try:
+        yield limit
+    finally:
+        _LIMIT.reset(token)
+
+
+def left() -> float:
+    """Seconds until the time is up, below zero when it is; infinite where nobody set one."""
+    limit = _LIMIT.get()
+    return math.inf if limit is None else limit.moment - time.monotonic()
+
+
+def cut(what: str) -> None:
+    """Say, in a sentence, what was cut short; nobody hears it where no time was set."""
+    limit = _LIMIT.get()
+    if limit is not None:
+        limit.cuts.append(what)

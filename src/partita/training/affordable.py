@@ -1,0 +1,155 @@
+"""What a fit may take that has to end by a time: all that its recipe says where there is time for it, else as much as there is time for.
+
+The time is that of :mod:`partita.core.clock`. Starts, steps and validations are settled here, before the fit begins, and saved with it: it
+depends on them alone, however fast the machine is then, and takes no others when it is taken up again.
+"""
+
+import copy
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from partita.core import clock, memory, rng
+from partita.core.protocols import Model
+from partita.data import Rows
+from partita.evaluators import evaluate
+from partita.training.budget import LEAST_STEPS
+from partita.training.recipes import OF_OPTIMISERS, resolve_settings
+from partita.training.session import Session
+from partita.training.settings import Settings
+from partita.training.start import start_session
+from partita.training.validation import quick_evaluator
+
+TIMING = 3  # what a stream of random numbers is for
+TIMING_SECONDS = 0.3  # of steps that are thrown away
+TIMING_SHARE = 0.25  # of the time that is left: a first step that takes no more is followed by another, which is not as slow
+LEAST_SECONDS = 1.0  # of the steps that are taken in any case, and of a validation that is not spared
+PATIENCE = 5  # validations without a better score before a fit by gradients stops
+VALIDATION_TIME = 0.2  # of a fit that is cut to its time, at most, but for one validation
+ONE_VALIDATION = 0.5  # of the time, at most; where one takes longer there is none
+TRIAL = 10  # temperatures of an annealing that is timed
+COPIES = 8  # of the parameters in a fit: gradients, two moments, averages, the best, what is timed and thrown away
+LENGTHS = ("epochs", "steps", "minutes")
+
+
+class Plan(NamedTuple):
+    """A model and how it is fitted.
+
+    Arguments:
+        options: Of the fit.
+        remarks: What is to be said about them, one sentence each.
+        cuts: What was cut short by the clock before the fit began, one sentence each.
+        validated: Whether the fit looks at held-out rows, which it does unless one look alone would take too long.
+    """
+
+    model: Model
+    objective: Any
+    options: dict[str, Any]
+    remarks: Sequence[str]
+    cuts: Sequence[str] = ()
+    validated: bool = True
+
+
+class Cost(NamedTuple):
+    """Seconds that the parts of a fit take."""
+
+    start: float
+    step: float
+    look: float  # at the held-out rows
+
+
+@memory.named("fit")
+def affordable(model: Model, objective: Any, rows: Rows, validation: Rows | None, options: dict[str, Any], seed: int = 0) -> Plan:
+    """The plan of a new fit: as the recipe and the options say if that ends in time, else cut to it.
+
+    Gradients stop early; closed-form updates know themselves when they are done, and are spared the options of optimisers.
+    """
+    memory.check_room("fit", model.title(), COPIES * _bytes(model), "Ask for fewer hidden units or layers.")
+    options, remarks = _taken(objective, options)
+    if clock.left() == math.inf or any(options.get(name) is not None for name in LENGTHS):
+        return Plan(model, objective, options, remarks)
+    settings = resolve_settings(model, objective, len(rows), options)
+    cost, total = _measured(model, objective, rows, validation, settings, seed)
+    seconds = clock.left() - cost.start
+    shorter = _fewer_starts(objective, seconds, cost)
+    seconds -= _seconds_of_starts(shorter, cost)
+    if total * cost.step + settings.validations * cost.look <= seconds:
+        return Plan(model, shorter, options, remarks)
+    least = max(1, min(LEAST_STEPS, int(LEAST_SECONDS / cost.step)))
+    if cost.look > max(LEAST_SECONDS, ONE_VALIDATION * seconds):
+        clock.cut("no validation: one alone would take more than half of the time.")
+        return Plan(model, shorter, {**options, "steps": max(least, int(seconds / cost.step))}, remarks, validated=False)
+    looks = max(1, min(settings.validations, int(VALIDATION_TIME * seconds / cost.look))) if cost.look else settings.validations
+    steps = max(least, int((seconds - looks * cost.look) / cost.step))
+    return Plan(model, shorter, {**options, "steps": steps, "validations": looks}, remarks)
+
+
+def _taken(objective: Any, options: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The options that go with an objective, and a remark about those that do not."""
+    if not hasattr(objective, "update"):
+        return {"patience": PATIENCE, **options}, []
+    idle = [name for name in options if name in OF_OPTIMISERS and options[name] is not None]
+    remark = f"fitted without {', '.join(idle)}: {type(objective).__name__} takes closed-form updates."
+    return {name: value for name, value in options.items() if name not in idle}, [remark] if idle else []
+
+
+def _bytes(model: Model) -> int:
+    """That a model's parameters and buffers take."""
+    return sum(value.numel() * value.element_size() for value in model.state_dict().values())
+
+
+def _seconds_of_starts(objective: Any, cost: Cost) -> float:
+    """Of those that are tried beside the first, and of the updates of all."""
+    return objective.beforehand * cost.step + (objective.restarts - 1) * cost.start if hasattr(objective, "beforehand") else 0.0
+
+
+def _fewer_starts(objective: Any, seconds: float, cost: Cost) -> Any:
+    """An objective that tries several starts first, with as many as there is time for."""
+    if not hasattr(objective, "within"):
+        return objective
+    shorter = objective.within(seconds / (cost.step + cost.start / objective.trial))
+    if shorter != objective:
+        clock.cut(f"{shorter.restarts} of {objective.restarts} starts tried: there was no time for more.")
+    return shorter
+
+
+def _measured(
+    model: Model, objective: Any, rows: Rows, validation: Rows | None, settings: Settings, seed: int
+) -> tuple[Cost, int]:  # fmt: skip
+    """What a fit costs and how many steps its recipe has, by a copy that is thrown away."""
+    alone, started = objective.within(0) if hasattr(objective, "within") else objective, time.monotonic()
+    session = start_session(copy.deepcopy(model), rows, alone, settings, generator=rng.keyed(seed, TIMING))
+    start = time.monotonic() - started
+    return Cost(start, _seconds_per_step(session), _seconds_to_validate(session, validation)), session.total
+
+
+def _seconds_per_step(session: Session) -> float:
+    """The median of some, without the first, which may have had to get ready."""
+    times: list[float] = []
+    while sum(times) < TIMING_SECONDS or (len(times) < 2 and sum(times) < TIMING_SHARE * clock.left()):
+        begun = time.monotonic()
+        session.advance()
+        times.append(time.monotonic() - begun)
+    return statistics.median(times[1:] or times)
+
+
+def _seconds_to_validate(session: Session, validation: Rows | None) -> float:
+    """Of one validation, by a part of it where it is an annealing; none without rows for it.
+
+    Draws of a posterior grow in number, and take as much longer when all are kept.
+    """
+    if validation is None:
+        return 0.0
+    model, evaluator, growth = session.bare, quick_evaluator(session.bare), 1.0
+    x = validation.tensor(rng.keyed(0)).to(model.device_like)
+    if "posterior_draws" in model.offers:
+        growth = session.objective.keep / len(model.sweeps)
+    if getattr(evaluator, "temperatures", None):
+        growth = evaluator.temperatures / TRIAL * (1 + evaluator.adaptive)  # a pilot run takes as long again
+        evaluator = replace(evaluator, temperatures=TRIAL, adaptive=False)
+    started = time.monotonic()
+    evaluate(model, x, evaluator=evaluator, generator=rng.keyed(session.key))
+    return growth * (time.monotonic() - started)

@@ -1,0 +1,128 @@
+"""What odd inputs have found, each by itself: faults that were, and the sentences that took their place."""
+
+import warnings
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tests.fuzz import subjects
+from tests.fuzz.commands import command
+from tests.fuzz.test_mixed_tables import fitted, usual
+
+from partita.core import rng
+from partita.core.errors import DataError, Diverged, InputError, RunError
+from partita.data.corpus import Reading
+from partita.data.text import Alphabet
+from partita.estimators import FlowDensity, MixtureDensity, PrototypeEncoder
+from partita.nets import SequenceNet
+from partita.training.encoding import Encoding
+from partita.training.guard import Watch
+
+WATCH = Watch().tree()
+
+
+@pytest.mark.parametrize(("symbols", "tokens"), [("ab", [-1, 0]), ("ab", [2]), (None, [256]), (None, [-1])])
+def test_tokens_outside_do_not_wrap_around(symbols: str | None, tokens: list[int]) -> None:
+    with pytest.raises(InputError, match="must be of the vocabulary"):
+        Alphabet(symbols).decode(tokens)
+
+
+@pytest.mark.parametrize("symbols", ["ba", "aa", 3])
+def test_a_vocabulary_is_in_order(symbols: Any) -> None:
+    """Characters are looked up by bisection: in another order they would be taken for others."""
+    with pytest.raises(DataError, match="each once and in order"):
+        Reading(symbols=symbols)
+
+
+def test_sequences_of_no_steps() -> None:
+    with pytest.raises(InputError, match="L of at least 1"):
+        SequenceNet(4, 1, generator=torch.Generator())(torch.zeros(2, 0, 4))
+
+
+def test_an_encoding_without_its_lists() -> None:
+    with pytest.raises(RunError, match="encoding must say how each of 1 columns"):
+        Encoding.from_json({"kind": "mixed", "columns": ["category"], "shift": [0.0], "scale": [1.0]}, 1)
+
+
+@pytest.mark.parametrize("other", [{"event": 1}, {"returns": None}, {"ill": [1]}, {"event": {"step": 1}}, {"good": 1}])
+def test_what_a_watch_saw_is_checked(other: dict[str, Any]) -> None:
+    with pytest.raises((RunError, KeyError)):  # the latter becomes one where a fit is taken up
+        Watch.taken_up({**WATCH, **other}, None)
+    assert Watch.taken_up(WATCH, None) == Watch()
+
+
+def test_an_error_is_one_line_whatever_the_name(tmp_path: Path) -> None:
+    """Nor does a file's name move the cursor or colour the screen."""
+    (path := tmp_path / "new\nline\x1b[31m\u2028.csv").touch()
+    told = command("schema", path)
+    assert told.exit_code == 1 and told.stderr.count("\n") == 1 and "new\\nline\\x1b[31m\\u2028.csv" in told.stderr
+
+
+@pytest.mark.parametrize("path", ["a" * 300, "x\x00", 3, None], ids=repr)
+@pytest.mark.parametrize("name", ["MixtureDensity", "PrototypeEncoder", "BayesianLinearRegression"])
+def test_estimators_are_saved_in_folders(name: str, path: Any) -> None:
+    with pytest.raises(InputError, match="save: path must be the path of a folder"):
+        subjects.fitted(name).save(path)
+
+
+def test_frames_in_another_order_are_filled_by_name() -> None:
+    frame: pd.DataFrame = usual()[["t", "w", "n", "a"]]
+    pd.testing.assert_frame_equal(fitted("MixtureDensity").impute(frame), frame)
+
+
+@pytest.mark.parametrize("columns", [3, [1], {0: "real"}, torch.ones(2)], ids=repr)
+def test_kinds_are_asked_for_by_name(columns: Any) -> None:
+    with pytest.raises(InputError, match="columns must say kinds by name"):
+        MixtureDensity(component="mixed", columns=columns).fit(usual())
+
+
+def test_a_flag_is_true_or_false() -> None:
+    with pytest.raises(InputError, match="verbose must be True or False"):
+        FlowDensity(**{**subjects.quick("FlowDensity"), "verbose": "x"}).fit(subjects.rows("FlowDensity")[0])
+
+
+@pytest.mark.parametrize("X", [np.zeros((2, 3), "i4,f8"), [["x"] * 3], [[1j] * 3], np.full((1, 3), np.nan), [1.0, 2.0], None], ids=repr)
+def test_normal_scores_are_numbers(X: Any) -> None:
+    with pytest.raises(InputError, match=r"FlowDensity\.inverse_transform"):
+        subjects.fitted("FlowDensity").inverse_transform(X)
+
+
+@pytest.mark.parametrize("setting", [{"shape": []}, {"shape": "auto"}, {"shape": range(3)}, {"shape": (1, 1, 3)}, {"n_prototypes": 1.5},
+                                     {"hidden": 3}, {"hidden": np.array(3)}, {"hidden": torch.ones(2)}], ids=repr)  # fmt: skip
+def test_sizes_are_whole_numbers(setting: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"PrototypeEncoder: {next(iter(setting))} must be"):
+        PrototypeEncoder(**subjects.quick("PrototypeEncoder") | setting).fit(subjects.rows("PrototypeEncoder")[0])
+
+
+@pytest.mark.parametrize(("name", "setting"), [
+    ("RBMDensity", {"optimizer": np.ones(2)}), ("MixtureDensity", {"component": np.ones(2)}), ("VAEDensity", {"n_hidden": torch.ones(2)}),
+    ("BayesianLinearRegression", {"ridge": np.ones(2)}), ("BayesianLogisticRegression", {"prior_precision": np.ones(2)}),
+    ("RBMDensity", {"l1": Fraction(1, 3)}), ("PPCADensity", {"floor": Fraction(1, 3)}), ("PrototypeEncoder", {"momentum": Fraction(1, 3)}),
+    ("DirichletProcessMixture", {"alpha": 1e308}), ("DirichletProcessMixture", {"prior_mean": 1e308}),
+])  # fmt: skip
+def test_settings_that_nothing_can_be_computed_with(name: str, setting: dict[str, Any]) -> None:
+    """Arrays where there is one truth, numbers that torch does not multiply by, or whose squares are none."""
+    (X, y), estimator = subjects.rows(name), subjects.kind_of(name)(**subjects.quick(name) | setting)
+    with pytest.raises(InputError, match=f"{next(iter(setting))} must "):
+        estimator.fit(X, y) if name.startswith("Bayes") else estimator.fit(X)
+
+
+@pytest.mark.parametrize("y", [-1, None, [[1, 2]], np.linspace(0, 1, 16), object()], ids=["number", "nothing", "matrix", "reals", "object"])
+@pytest.mark.parametrize("method", ["knn_score", "probe_score"])
+def test_probes_need_labels(method: str, y: Any) -> None:
+    with pytest.raises(InputError, match="PrototypeEncoder: "):
+        getattr(subjects.fitted("PrototypeEncoder"), method)(subjects.rows("PrototypeEncoder")[0], y)
+
+
+@pytest.mark.parametrize("setting", [{"temperature": 1e308}, {"learning_rate": 1e308}], ids=repr)
+def test_encoders_that_diverge_say_so(setting: dict[str, Any]) -> None:
+    with warnings.catch_warnings(action="ignore"), pytest.raises(Diverged, match="Lower"):
+        PrototypeEncoder(**subjects.quick("PrototypeEncoder") | setting).fit(subjects.rows("PrototypeEncoder")[0])
+
+
+def test_whole_numbers_of_numpy_are_keys_too() -> None:
+    assert rng.keyed(3, np.int64(2)).initial_seed() == rng.keyed(3, 2).initial_seed()  # type: ignore[arg-type]

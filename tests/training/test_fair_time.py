@@ -1,0 +1,146 @@
+"""Contenders end in time, whatever they do before their first step: searches are cut, told, and never made again.
+
+The clock is one that counts updates: a second for each component of a mixture, so that what is cut does not depend on the machine.
+"""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from partita.cli.leaderboard import Board
+from partita.core import clock
+from partita.data import Dataset, Rows
+from partita.models import Mixture
+from partita.objectives import EM
+from partita.training import contest, ladder
+from partita.training.contenders import contenders_by_family
+from partita.training.contest import Contest
+from partita.training.entries import Contender
+from partita.training.families import FAMILIES
+from partita.training.session import Session
+
+CENTRES = 7.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]])
+
+
+def clouds(n: int = 150, seed: int = 0) -> Dataset:
+    g = np.random.default_rng(seed)
+    x = CENTRES[g.integers(0, len(CENTRES), n)] + g.normal(size=(n, 2))
+    return Dataset("clouds", Rows(x.astype(np.float32)))
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of a clock that only updates move."""
+    seconds, update = [0.0], EM.update
+
+    def counted(self: EM, model: Any, *more: Any, **options: Any) -> Any:
+        seconds[0] += model.components
+        return update(self, model, *more, **options)
+
+    monkeypatch.setattr(EM, "update", counted)
+    monkeypatch.setattr(clock.time, "monotonic", lambda: seconds[0])
+    return seconds
+
+
+def climbed(seconds: float) -> tuple[list[ladder.Rung], list[str]]:
+    g = torch.Generator().manual_seed(0)
+    with clock.ending_within(seconds) as limit:
+        table = ladder.ladder(lambda K: Mixture(K, 2, generator=g), clouds().train, range(1, 9), objective=EM(2, 5), generator=g)
+    return table, limit.cuts
+
+
+def test_a_ladder_ends_in_time_and_passes_numbers_over_when_it_has_to(now: list[float]) -> None:
+    """As long as none is passed over, rungs are those of a ladder that has all the time; the last update may be one that is timed."""
+    whole, cuts = climbed(1e9)
+    assert ladder.best(whole).components == 6 and [rung.components for rung in whole] == list(range(1, 9)) and not cuts
+    now[0] = 0.0
+    short, cuts = climbed(600.0)
+    tried = [rung.components for rung in short]
+    assert now[0] <= 608 and tried[:2] == [1, 2] and 4 <= tried[-1] <= 8 and len(tried) < tried[-1]
+    assert [rung.bic for rung in short[:2]] == [rung.bic for rung in whole[:2]]
+    assert cuts == ["the search for the number of components was cut short by the clock: of "
+                    f"{', '.join(map(str, tried))} the best is taken, and others may be better."]  # fmt: skip
+    assert len(climbed(60.0)[0]) < len(short)
+
+
+def test_where_there_is_no_time_at_all_one_number_is_tried_by_one_update(now: list[float]) -> None:
+    table, cuts = climbed(0.0)
+    assert [(rung.components, rung.run.steps) for rung in table] == [(1, 1)] and len(cuts) == 1
+    assert now[0] == 2  # one that is timed, and one that counts
+
+
+def test_ctrl_c_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance = Session.advance
+    monkeypatch.setattr(Session, "advance", lambda self: os.kill(os.getpid(), signal.SIGINT) or advance(self))
+    with pytest.raises(KeyboardInterrupt):
+        climbed(1e9)
+
+
+def entered(settings: dict[str, Any], seconds: float, out: Path | None = None, **changes: Any) -> Any:
+    (contender,), _ = contenders_by_family(["mixture"], {"mixture": settings}, clouds())
+    own = replace(contender, family=replace(contender.family, **changes))
+    return Contest(clouds(), {"tolerance": 0.0}, limit=seconds / 60, out=out).enter(own)
+
+
+@pytest.mark.parametrize("slow", [0.0, 40.0, 1000.0])
+def test_what_building_takes_is_taken_from_the_fit(slow: float, now: list[float]) -> None:
+    """Of a minute; where building alone takes longer, the least number of steps is left."""
+
+    def make(*given: Any) -> Any:
+        now[0] += slow
+        return FAMILIES["mixture"].make(*given)
+
+    entry = entered({"components": 2, "restarts": 1}, 60.0, make=make)
+    timed, each = 2, 2.0  # updates that are thrown away, and what each takes
+    assert entry.score is not None and entry.run.config["fit"]["steps"] == max(1, int((60 - slow) / each) - timed)
+    assert entry.seconds <= max(60, slow + 2 * each)
+
+
+def test_starts_that_there_is_no_time_for_are_not_made(now: list[float]) -> None:
+    entry = entered({"components": 2, "restarts": 4}, 100.0)
+    assert now[0] <= 100 and entry.run.config["objective"]["restarts"] == 1
+    assert "1 of 4 starts tried: there was no time for more." in entry.run.cautions
+    assert Board("", timed=True).cut_short(entry)
+
+
+def test_a_search_that_was_cut_is_not_made_again(now: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the middle of the fit that follows, the contender goes on with what was found, however much time there is then."""
+    whole = entered({}, 900.0, tmp_path / "whole")
+    found = whole.run.model.components
+    assert 2 <= found < 6 and now[0] <= 900 and whole.run.steps > 1
+    advance, fit, begun = Session.advance, contest.fit, []
+
+    def killed(self: Session) -> Any:
+        if begun and self.step == 1:
+            raise KeyboardInterrupt
+        return advance(self)
+
+    now[0] = 0.0
+    with monkeypatch.context() as patch:
+        patch.setattr(contest, "fit", lambda *given, **options: begun.append(1) or fit(*given, **options))
+        patch.setattr(Session, "advance", killed)
+        with pytest.raises(KeyboardInterrupt):
+            entered({}, 900.0, tmp_path / "killed")
+    monkeypatch.setattr("partita.training.families.mixture.ladder", None)
+    resumed = entered({}, 1e9, tmp_path / "killed")
+    assert resumed.run.model.components == found and resumed.run.steps == whole.run.steps and resumed.score == whole.score
+    (told,) = [caution for caution in resumed.run.cautions if "cut short by the clock" in caution]
+    contender = Contender("mixture", FAMILIES["mixture"], {})
+    board, saved = Board("", timed=True), Contest(clouds(), limit=1.0, out=tmp_path / "killed").enter(contender)
+    assert saved.run is not None and told in saved.run.cautions and all(map(board.cut_short, (whole, resumed, saved)))
+
+
+def test_options_of_optimisers_are_for_those_who_have_one() -> None:
+    options = {"batch_size": 30, "learning_rate": 0.01, "epochs": 1}
+    data = clouds()
+    found, _ = contenders_by_family(["mixture", "flow"], {"mixture": {"components": 2}}, data)
+    mixture, flow = Contest(data, options).run(found)
+    assert mixture.run is not None and flow.run is not None and mixture.score is not None
+    assert mixture.run.cautions[0] == "fitted without batch_size, learning_rate: EM takes closed-form updates."
+    assert flow.run.config["fit"]["batch_size"] == 30 and not any("fitted without" in caution for caution in flow.run.cautions)
