@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from partita.cli.fit import planned, resumed, train
 from partita.cli.leaderboard import Board
 from partita.core import clock
 from partita.data import Dataset, Rows
@@ -23,6 +24,7 @@ from partita.training.contenders import contenders_by_family
 from partita.training.contest import Contest
 from partita.training.entries import Contender
 from partita.training.families import FAMILIES
+from partita.training.run import load
 from partita.training.session import Session
 
 CENTRES = 7.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]])
@@ -86,6 +88,17 @@ def entered(settings: dict[str, Any], seconds: float, out: Path | None = None, *
     (contender,), _ = contenders_by_family(["mixture"], {"mixture": settings}, clouds())
     own = replace(contender, family=replace(contender.family, **changes))
     return Contest(clouds(), {"tolerance": 0.0}, limit=seconds / 60, out=out).enter(own)
+
+
+def test_a_fit_of_so_many_minutes_searches_in_its_time_too_and_keeps_what_was_cut(now: list[float], tmp_path: Path) -> None:
+    """Ten minutes of the counted seconds, of which three fifths are for the search."""
+    np.savetxt(tmp_path / "clouds.csv", clouds().train.tensor(torch.Generator()).numpy(), delimiter=",", header="a,b", comments="")
+    plan = planned("mixture", str(tmp_path / "clouds.csv"), tmp_path / "run", ["restarts=2"], {"minutes": 10.0}, 0)
+    assert now[0] <= 0.6 * 600 + 8 and plan.options["minutes"] == round((600 - now[0]) / 60, 2)
+    (cut,) = plan.about["cuts"]
+    assert "cut short by the clock" in cut
+    run = train(replace(plan, options={"steps": 2}), talk=False)
+    assert cut in run.cautions and cut in load(tmp_path / "run").cautions and resumed(tmp_path / "run").about["cuts"] == [cut]
 
 
 @pytest.mark.parametrize("slow", [0.0, 40.0, 1000.0])

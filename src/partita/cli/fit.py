@@ -1,5 +1,6 @@
 """``partita fit``: plan, train, save, score; Ctrl-C saves, ``--resume`` goes on bit for bit."""
 
+import math
 import shlex
 import sys
 import warnings
@@ -13,7 +14,7 @@ import typer
 from partita.cli import show
 from partita.cli.runs import Opened, free_path, schema_of, short_name
 from partita.cli.values import sort_settings
-from partita.core import descriptions, processes, rng
+from partita.core import clock, descriptions, processes, rng
 from partita.core.checks import check_count
 from partita.core.errors import RunError
 from partita.core.foreign import check_like
@@ -42,6 +43,7 @@ KINDS_IN_WORDS = {
 }
 PLANNED = {"encoding": {"kind": str}, "seed": int, "family": {"name": str}, "command": str, "steps": int, "fit": dict, "objective": dict,
            "data": {"source": str, "rows": [int]}}  # of what a run is resumed from  # fmt: skip
+LEAST_MINUTES = 0.01  # of a fit after a search that took all the time
 
 
 @dataclass(frozen=True)
@@ -76,16 +78,30 @@ def planned(
     check_held_out(dataset, encoding, "fit")
     train, validation = encoded_parts(dataset, encoding, seed)
     generator = torch.Generator().manual_seed(seed)
-    built, objective = family.build(train, chosen, generator=generator)
+    built, objective, options, cuts = _built(family, train, chosen, {**said.fit, **budget}, generator)
     about = {
         "family": {"name": family.name, "settings": family.resolve(chosen)},
         "data": describe_data(source, dataset),
         "encoding": encoding.as_json(),
         "seed": seed,
         "command": shlex.join(["partita", *sys.argv[1:]]),
+        "cuts": cuts,
     }
     folder = free_path(Path("runs") / f"{family.name}-{short_name(source)}") if out is None else out
-    return Plan(built, objective, dataset, train, validation, encoding, {**said.fit, **budget}, about, folder, generator)
+    return Plan(built, objective, dataset, train, validation, encoding, options, about, folder, generator)
+
+
+def _built(
+    family: Family, rows: Rows, chosen: dict[str, Any], options: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Any, dict[str, Any], list[str]]:
+    """The model, its objective, the options of its fit, and what a search was cut short by; of minutes the fit has what a search leaves."""
+    minutes = options.get("minutes")
+    timed = isinstance(minutes, int | float) and math.isfinite(minutes) and minutes > 0  # others are refused with the options
+    with clock.ending_within(60 * minutes if timed else math.inf) as limit:
+        model, objective = family.build(rows, chosen, generator=generator)
+        if timed and hasattr(objective, "update"):
+            options = {**options, "minutes": max(LEAST_MINUTES, round(clock.left() / 60, 2))}
+    return model, objective, options, limit.cuts
 
 
 def by_table(family: Family, dataset: Dataset) -> dict[str, Any]:
@@ -112,7 +128,7 @@ def resumed(folder: Path) -> Plan:
     seed = check_count("fit", "the seed of the run", config["seed"], 0)
     train, validation = encoded_parts(dataset, encoding, seed)
     options = {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"]}
-    about = {name: config[name] for name in ("family", "data", "encoding", "seed", "command")}
+    about = {"cuts": config.get("cuts", []), **{name: config[name] for name in ("family", "data", "encoding", "seed", "command")}}
     generator = torch.Generator().manual_seed(seed)
     model, objective = build_model(config, numbers(folder)), descriptions.build(config["objective"])
     return Plan(model, objective, dataset, train, validation, encoding, options, about, folder, generator, resume=True)
@@ -156,8 +172,9 @@ def train(plan: Plan, talk: bool, fabric: Any = None) -> Run:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # shown below, as plain lines
-            return fit(plan.model, plan.train, plan.objective, validation=plan.validation, progress=talk, generator=plan.generator,
-                       log_jacobian=plan.encoding.mean_log_jacobian(plan.validation), fabric=fabric, **about, **plan.options)  # fmt: skip
+            run = fit(plan.model, plan.train, plan.objective, validation=plan.validation, progress=talk, generator=plan.generator,
+                      log_jacobian=plan.encoding.mean_log_jacobian(plan.validation), fabric=fabric, **about, **plan.options)  # fmt: skip
+            return replace(run, cautions=[*plan.about["cuts"], *run.cautions])
     except processes.LostProcess as error:
         error.args = (f"fit: {str(error).rstrip('.')}. {_way_on(plan.folder)}".rstrip(),)
         raise
