@@ -13,11 +13,12 @@ from tests.fuzz import subjects
 from tests.fuzz.commands import command
 from tests.fuzz.test_mixed_tables import fitted, usual
 
+import partita
 from partita.core import rng
 from partita.core.errors import DataError, Diverged, InputError, RunError
 from partita.data.corpus import Reading
 from partita.data.text import Alphabet
-from partita.estimators import FlowDensity, MixtureDensity, PrototypeEncoder
+from partita.estimators import DirichletProcessMixture, FlowDensity, MixtureDensity, PrototypeEncoder
 from partita.nets import SequenceNet
 from partita.training.encoding import Encoding
 from partita.training.guard import Watch
@@ -126,3 +127,67 @@ def test_encoders_that_diverge_say_so(setting: dict[str, Any]) -> None:
 
 def test_whole_numbers_of_numpy_are_keys_too() -> None:
     assert rng.keyed(3, np.int64(2)).initial_seed() == rng.keyed(3, 2).initial_seed()  # type: ignore[arg-type]
+
+
+def test_cells_that_hold_lists_are_no_numbers() -> None:
+    X = np.empty((4, 2), dtype=object)
+    for row in range(4):
+        X[row] = [float(row), [1]]
+    with pytest.raises(InputError, match="must be numeric; got text or other values in column 1"):
+        partita.data.as_rows(X)
+
+
+def test_tensors_that_are_not_dense_are_named() -> None:
+    with pytest.raises(InputError, match=r"must be a dense table; .*to_dense"):
+        partita.data.as_rows(torch.ones(2, 2).to_sparse())
+
+
+def test_truth_values_are_steps_too(generator: torch.Generator) -> None:
+    model = partita.models.Autoregressive(3, states=2, width=8, layers=1, generator=generator)
+    x = torch.tensor([[True, False, True]])
+    assert partita.evaluate(model, x, generator=generator).value == partita.evaluate(model, x.float(), generator=generator).value
+
+
+def test_an_array_as_an_option_of_closed_form_updates_is_named(generator: torch.Generator) -> None:
+    model = partita.models.Mixture(2, 2, generator=generator)
+    with pytest.raises(InputError, match="average must be left out with EM"):
+        partita.fit(model, torch.ones(4, 2), steps=1, average=np.array([1, 2]), generator=generator)
+
+
+def test_a_table_of_words_is_filled_though_a_frame_of_categories_was_fitted_and_none_is_no_table() -> None:
+    words = pd.DataFrame({"a": np.linspace(0, 1, 12), "w": ["x", "y", "z"] * 4})
+    model = MixtureDensity(2, component="mixed", random_state=0).fit(words.astype({"w": "category"}))
+    words.loc[0, "w"] = None
+    assert model.impute(words)["w"].isin(["x", "y", "z"]).all()
+    with pytest.raises(InputError, match="X must have at least one row; got 0"):
+        model.predict(words[:0])
+
+
+def test_a_prior_that_is_none_is_named(generator: torch.Generator) -> None:
+    """As a save that was changed may hold."""
+    x = torch.randn(16, 2, generator=generator, dtype=torch.float64)
+    model = DirichletProcessMixture(sweeps=3, random_state=0).fit(x.numpy())
+    model.model_.prior.zero_()
+    with pytest.raises(Diverged, match="positive definite"):
+        model.predict(x.numpy())
+
+
+def test_draws_of_other_clusters_are_named(tmp_path: Path) -> None:
+    model = DirichletProcessMixture(sweeps=3, random_state=0).fit(np.random.default_rng(0).normal(size=(16, 2)))
+    model.model_.partitions += 20
+    with pytest.raises(RunError, match="must be of the clusters saved with them"):
+        partita.estimators.load(model.save(tmp_path / "run"))
+
+
+def test_names_of_columns_are_a_list(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.array([-6, 42]), columns=np.array(3))
+    data = partita.data.load(tmp_path / "x.npz")
+    assert data.train.width == 1 and data.columns is None
+
+
+def test_a_flag_is_a_flag_and_an_encoder_no_density(generator: torch.Generator) -> None:
+    with pytest.raises(InputError, match="fit: resume must be True or False"):
+        partita.fit(partita.models.RBM(2, 2, generator=generator), torch.ones(4, 2), steps=1, resume=torch.ones(2), generator=generator)  # type: ignore[arg-type]
+    encoder = subjects.kind_of("PrototypeEncoder")
+    with pytest.raises(InputError, match="sample: model must be an object such as RBM"):
+        partita.sample(encoder, 2, sampler=partita.samplers.Gibbs(), generator=generator)  # type: ignore[arg-type]

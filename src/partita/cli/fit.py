@@ -96,10 +96,10 @@ def _built(
 ) -> tuple[Model, Any, dict[str, Any], list[str]]:
     """The model, its objective, the options of its fit, and what a search was cut short by; of minutes the fit has what a search leaves."""
     minutes = options.get("minutes")
-    timed = isinstance(minutes, int | float) and math.isfinite(minutes) and minutes > 0  # others are refused with the options
-    with clock.ending_within(60 * minutes if timed else math.inf) as limit:
+    seconds = 60 * minutes if isinstance(minutes, int | float) and minutes > 0 else math.inf  # others are refused with the options
+    with clock.ending_within(seconds) as limit:
         model, objective = family.build(rows, chosen, generator=generator)
-        if timed and hasattr(objective, "update"):
+        if seconds < math.inf and hasattr(objective, "update"):
             options = {**options, "minutes": max(LEAST_MINUTES, round(clock.left() / 60, 2))}
     return model, objective, options, limit.cuts
 

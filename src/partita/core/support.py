@@ -166,7 +166,7 @@ class Categorical(_Vector):
         return torch.arange(self.K, dtype=torch.get_default_dtype())
 
     def outside(self, x: Tensor) -> Tensor:
-        return (x < 0) | (x >= self.K) | (x != x.round())
+        return (x < 0) | (x >= self.K) | _broken(x)
 
     def in_words(self) -> str:
         return f"whole numbers from 0 to {self.K - 1}"
@@ -179,7 +179,7 @@ class Count(_Vector):
     discrete = True
 
     def outside(self, x: Tensor) -> Tensor:
-        return (x < 0) | (x != x.round())
+        return (x < 0) | _broken(x)
 
     def in_words(self) -> str:
         return "counts 0, 1, 2, ..."
@@ -273,6 +273,11 @@ class Product(Support):
 
     def in_words(self) -> str:
         return "; ".join(f"{part.in_words()} in {part.width} columns" for part in self.parts)
+
+
+def _broken(x: Tensor) -> Tensor:
+    """True where a number is not whole."""
+    return x != x.round() if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
 
 
 def infer(x: Tensor) -> Support:

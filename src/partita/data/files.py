@@ -180,7 +180,7 @@ def _check_room(path: Path, arrays: Iterable[tuple[tuple[int, ...], np.dtype]]) 
 
 def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:
     names = archive.get("columns")
-    if names is None or x.shape[1:] != names.shape:
+    if names is None or names.ndim != 1 or x.shape[1:] != names.shape:
         return None
     "".join(map(str, names)).encode()  # half a character is no part of a name
     return tuple(map(str, names))

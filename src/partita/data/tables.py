@@ -26,7 +26,7 @@ def as_table(x: Any, owner: str) -> tuple[np.ndarray, Columns]:
     if isinstance(x, OnDisk):
         table, columns = cast("np.ndarray", x), None  # indexed like one
     elif isinstance(x, Tensor):
-        table, columns = _of_array(_of_tensor(x), owner), None
+        table, columns = _of_array(_of_tensor(x, owner), owner), None
     elif hasattr(x, "columns") and hasattr(x, "to_numpy"):
         table, columns = _of_frame(x, owner)
     else:
@@ -83,7 +83,9 @@ def stack(series: Sequence[np.ndarray], columns: Columns, owner: str) -> np.ndar
     return np.stack([values for values in numbers if values is not None], axis=1)
 
 
-def _of_tensor(x: Tensor) -> np.ndarray:
+def _of_tensor(x: Tensor, owner: str) -> np.ndarray:
+    if x.layout is not torch.strided:
+        raise invalid(owner, "x", "be a dense table", f"a tensor of layout {x.layout}", "Call x.to_dense() first.")
     x = x.detach().cpu()
     return (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).numpy()
 
@@ -127,9 +129,10 @@ def _as_numbers(values: np.ndarray) -> np.ndarray | None:
     if values.dtype.kind != "O" or any(isinstance(value, (str, bytes)) for value in values):
         return None
     try:
-        return np.array([np.nan if value is None else value for value in values], dtype=float)
+        found = np.array([np.nan if value is None else value for value in values], dtype=float)
     except (TypeError, ValueError, OverflowError):
         return None
+    return found if found.ndim == 1 else None  # cells that hold lists are no numbers
 
 
 def _label(columns: Columns, column: int) -> str:

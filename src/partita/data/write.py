@@ -72,7 +72,8 @@ def filled_arrow(table: Any, schema: Schema, x: np.ndarray) -> Any:
         place = table.column_names.index(column.name)
         held = table.column(place)
         if held.null_count or _has_nan(held):
-            values = _dictionary(held, column, x[:, i]) if column.dtype == "category" else _plain(held, column, x[:, i])
+            fill = _dictionary if arrow().types.is_dictionary(held.type) else _plain  # as this table has it, not the one that was fitted
+            values = fill(held, column, x[:, i])
             table = table.set_column(place, table.field(place), values)
     return table
 

@@ -62,7 +62,12 @@ class MixedTables:
 
     def _seen(self, X: Any, finite: Any = None) -> np.ndarray:
         check_is_fitted(self, "model_")
-        return _numbers(X, self.schema_, type(self).__name__)[0] if self._mixes() else super()._seen(X, finite)  # type: ignore[misc]
+        if not self._mixes():
+            return super()._seen(X, finite)  # type: ignore[misc]
+        table, owner = _numbers(X, self.schema_, type(self).__name__)[0], type(self).__name__
+        if not len(table):
+            raise invalid(owner, "X", "have at least one row", len(table), "Check how the rows were selected.")
+        return table
 
     def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
         rows = super()._rows(X, sample_weight)  # type: ignore[misc]

@@ -44,17 +44,18 @@ def load_regression(estimator: SavedRegression, folder: Path) -> Any:
     saved = checkpoint.load(file)
     checkpoint.expect(saved, file, "fitted")
     check_like(saved["fitted"], dict, "model.safetensors: fitted")
-    for name, value in saved["fitted"].items():
+    for name in saved["fitted"]:
         if not str(name).strip("_") or str(name).startswith("__") or hasattr(kind, str(name)):
             raise RunError(f"load: {file} must hold what a fit of {kind.__name__} leaves; got {name!r}.")
-        setattr(estimator, str(name), from_tree(value))
-    _try(estimator, file)
+    _try(estimator, saved["fitted"], file)
     return estimator
 
 
-def _try(estimator: Any, file: Path) -> None:
-    """A prediction at the mean row: what is missing, or of another sort than a fit leaves, is found here and not later."""
+def _try(estimator: Any, fitted: dict[str, Any], file: Path) -> None:
+    """Take up what was fitted and predict at the mean row: what is missing, or of another sort, is found here and not later."""
     try:
+        for name, value in fitted.items():
+            setattr(estimator, str(name), from_tree(value))
         estimator.predict(estimator.shift_[None])
     except (TypeError, ValueError, AttributeError, LookupError, RuntimeError) as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0]

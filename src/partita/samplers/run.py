@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, memory
-from partita.core.checks import check_count, check_generator, check_kernel, check_rows
+from partita.core.checks import check_count, check_generator, check_kernel, check_role, check_rows
 from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler
 from partita.diagnostics.chains import ChainReport, summarise_chains
@@ -89,6 +89,7 @@ def sample(
         return model.draw(n, generator=generator)
     chosen: Sampler = capability.default("sampler", model) if sampler is None else sampler
     check_kernel("sample", "sampler", chosen)
+    check_role("sample", "model", model, ("reference",), "RBM(784, 500, ...)")
     start = model.reference().draw(n, generator=generator) if x is None else _states(x, n).to(model.device_like)
     return run(model, chosen, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, memory, processes, rng
-from partita.core.checks import check_generator, check_role
+from partita.core.checks import check_flag, check_generator, check_role
 from partita.core.errors import Diverged, PartitaWarning, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import as_rows
@@ -68,6 +68,7 @@ def fit(
         for methods in (("losses", "update"), ("init",)):
             check_role("fit", "objective", objective, methods, "PCD()")
     check_generator("fit", generator)
+    resume, progress = check_flag("fit", "resume", resume), check_flag("fit", "progress", progress)
     folder = folder_of(out)
     if resume and out is None:
         raise invalid("fit", "out", "be the folder of the run to resume", None)

@@ -4,6 +4,8 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel, Model
 from partita.training.settings import Settings
@@ -115,7 +117,7 @@ def _refuse_gradient_options(objective: Any, chosen: dict[str, Any], said: dict[
     """Closed-form updates have no optimiser; what only an optimiser would read is not passed over in silence."""
     usual = Settings(**chosen)
     for name in OF_OPTIMISERS:
-        if name in said and said[name] != getattr(usual, name):
+        if name in said and not np.array_equal(said[name], getattr(usual, name)):
             raise invalid("fit", name, f"be left out with {type(objective).__name__}, whose updates are closed-form", said[name])
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.distributions import Beta, Chi2, Dirichlet
 
 from partita.core import rng
+from partita.core.errors import Diverged
 from partita.core.support import Binary, Count, Real, Support
 
 
@@ -101,7 +102,10 @@ class Gaussian(Kernel):
         kappa, off = kappa0 + n, clusters.mean - m0
         m = m0 + (n / kappa)[:, None] * off
         S = S0 + clusters.scatter + (kappa0 * n / kappa)[:, None, None] * off[:, :, None] * off[:, None, :]
-        return kappa, self.prior[1] + n, m, torch.linalg.cholesky(S)
+        factor, wrong = torch.linalg.cholesky_ex(S)
+        if wrong.any():
+            raise Diverged("DPMixture: the scatter of every cluster must be positive definite; one is not. Give a larger prior scale.")
+        return kappa, self.prior[1] + n, m, factor
 
     def log_base(self, x: Tensor) -> Tensor:
         return x.new_zeros(len(x))
