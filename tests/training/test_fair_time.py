@@ -71,6 +71,15 @@ def test_a_ladder_ends_in_time_and_passes_numbers_over_when_it_has_to(now: list[
     assert len(climbed(60.0)[0]) < len(short)
 
 
+def test_a_ladder_that_has_time_left_goes_back_to_numbers_near_the_best(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the time is gone with 6: it passes over 7 on its way to 8, and then tries it."""
+    order, scored = [], ladder._scored
+    monkeypatch.setattr(ladder, "_scored", lambda model, *more: order.append(model.components) or scored(model, *more))
+    table, cuts = climbed(2000.0)
+    assert order == [1, 2, 3, 4, 5, 6, 8, 7] and [rung.components for rung in table] == list(range(1, 9))
+    assert ladder.best(table).components == 6 and not cuts and now[0] <= 2000
+
+
 def test_where_there_is_no_time_at_all_one_number_is_tried_by_one_update(now: list[float]) -> None:
     table, cuts = climbed(0.0)
     assert [(rung.components, rung.run.steps) for rung in table] == [(1, 1)] and len(cuts) == 1

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from partita.core.checks import check_count
 from partita.nets.base import Net, activation, linear
 
+SOFT = 0.1
+
 
 class MaskedLinear(nn.Module):
     """A linear layer whose weights are multiplied by a mask."""
@@ -30,6 +32,12 @@ class MaskedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.mask * self.layer.weight, self.layer.bias)
+
+    @torch.no_grad()
+    def soften(self) -> None:
+        """Begin with small numbers: what is a mean or a log deviation is far off in units of a narrow normal soon."""
+        for p in self.layer.parameters():
+            p.mul_(SOFT)
 
 
 class MaskedMLP(Net):

@@ -3,7 +3,8 @@ r"""How many components: a fit for each number, compared by the Bayesian informa
 .. math:: \mathrm{BIC} = -2 \sum_n \log p(x_n) + P \log N          (theory/mixtures.md, eq. 10.13)
 
 Where there is a time to end by (:mod:`partita.core.clock`), a number is tried only if there is time for as many updates as the one before
-it took, no fit takes more updates than there is time for, and numbers are passed over once a part of the time is gone.
+it took, no fit takes more updates than there is time for, and numbers are passed over once a part of the time is gone; those near the
+best one are tried afterwards.
 
 Letters: N rows, P free parameters, K components.
 """
@@ -74,27 +75,37 @@ def ladder(
     >>> best(table).components
     2
     """
-    rows, objective = as_rows(data, missing=True), objective or EM(restarts=4)
+    rows, objective, whole = as_rows(data, missing=True), objective or EM(restarts=4), clock.left()
     table: list[Rung] = []
-    waiting, whole, passed_over = [count for count in counts if count <= len(rows)], clock.left(), False
-    while waiting and _since_best(table) < patience:
-        if table and clock.left() < (1 - HASTE) * whole:
-            following = [count for count in waiting if count >= GROWTH * table[-1].components]
-            passed_over, waiting = passed_over or len(following) < len(waiting), following or waiting[-1:]
-        model = make(waiting[0])
+    waiting, skipped = [count for count in counts if count <= len(rows)], []
+
+    def tried(K: int) -> bool:
+        """Fit one number, unless there is no time for it."""
+        model = make(K)
         shorter, length = _affordable(model, rows, objective, table)
         if shorter is None:
-            passed_over = True
-            break
+            return False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # they stay in each run's cautions
             run = fit(model, rows, shorter, generator=generator, **({} if LENGTHS & options.keys() else length), **options)
         if run.stopped == "interrupted":
             raise KeyboardInterrupt  # a search has nothing to go on from
-        table.append(Rung(waiting.pop(0), *_scored(model, rows, generator), run))
-    if passed_over:
-        tried = ", ".join(str(rung.components) for rung in table)
-        clock.cut(f"the search for the number of components was cut short by the clock: of {tried} the best is taken, and others may be "
+        table.append(Rung(K, *_scored(model, rows, generator), run))
+        return True
+
+    in_time = True
+    while in_time and waiting and _since_best(table) < patience:
+        if table and clock.left() < (1 - HASTE) * whole:
+            near = [count for count in waiting[:-1] if count < GROWTH * table[-1].components]
+            skipped, waiting = skipped + near, waiting[len(near) :]
+        in_time = tried(waiting.pop(0))
+    while in_time and (near := [K for K in skipped if abs(K - best(table).components) <= patience]):
+        skipped.remove(nearest := min(near, key=lambda K: abs(K - best(table).components)))
+        in_time = tried(nearest)
+    table.sort(key=lambda rung: rung.components)
+    if not in_time:
+        numbers = ", ".join(str(rung.components) for rung in table)
+        clock.cut(f"the search for the number of components was cut short by the clock: of {numbers} the best is taken, and others may be "
                   "better.")  # fmt: skip
     return table
 

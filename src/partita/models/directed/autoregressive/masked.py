@@ -74,12 +74,14 @@ class MaskedAutoregressive(DirectedModel):
 
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
-        """Biases of binary columns at their base rates; means of mixtures spread over what columns hold."""
+        """Biases of binary columns at their base rates; means of mixtures spread over what columns hold, and hardly moved yet."""
         bias = self.net.last.layer.bias.view(self.support.width, -1)
         if self.element == "binary":
             p = (data.mean() * len(data) + 0.5) / (len(data) + 1)
             bias.copy_(p.logit().unsqueeze(-1))
         if self.element == "real":
+            self.net.last.soften()
+            self.net.direct.soften()
             spread = torch.linspace(-1.5, 1.5, self.components).to(bias) if self.components > 1 else bias.new_zeros(1)
             mean, deviation = data.mean().to(bias), data.variance().sqrt().to(bias)
             bias[:, : self.components] = 0

@@ -72,6 +72,8 @@ class MixedAutoregressive(DirectedModel):
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         """Biases at base rates; means of mixtures spread over what real columns hold."""
+        self.net.last.soften()
+        self.net.direct.soften()
         n, K, mean, deviation = len(data), self.components, data.mean(), data.variance().sqrt()
         spread = torch.linspace(-1.5, 1.5, K) if K > 1 else torch.zeros(1)
         for i, (law, bias) in enumerate(zip(self.laws, self.net.biases(), strict=True)):
