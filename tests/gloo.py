@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,17 @@ def in_two(script: str | None, folder: Path) -> list[dict[str, Any]]:
     said = [process.communicate(timeout=300)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], "\n".join(said)
     return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in (0, 1)]
+
+
+def one_of_two(work: Callable[[Path, Any], dict[str, Any]]) -> None:
+    """The script's part: what ``work`` makes of the folder and of the Fabric that joins the two is left there."""
+    from lightning_fabric import Fabric
+
+    torch.set_num_threads(1)
+    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")
+    fabric.launch()
+    folder = Path(sys.argv[1])
+    torch.save(work(folder, fabric), folder / f"rank-{fabric.global_rank}.pt")
 
 
 def _free_port() -> int:

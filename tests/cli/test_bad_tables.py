@@ -1,14 +1,12 @@
 """Tables that cannot be used and places that cannot be written to: one sentence, exit code 1, and what was there before stays whole."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.disks import full_disk
 
 
 def refused(result: Any) -> str:
@@ -16,17 +14,6 @@ def refused(result: Any) -> str:
     assert result.exit_code == 1, result.output
     assert result.stdout == "" and result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
     return result.stderr
-
-
-@contextmanager
-def full_disk(room: int) -> Iterator[None]:
-    """No file can grow beyond ``room`` bytes, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture

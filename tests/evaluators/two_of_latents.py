@@ -1,12 +1,12 @@
 """What two processes find together about latent-variable models, each running this file; see ``test_latent_processes.py``."""
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from tests.gloo import one_of_two
 from torch import Tensor
 
 import partita
@@ -81,11 +81,11 @@ def raised_by_one(fabric: Any) -> str:
     return ""
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")
-    fabric.launch()
+def run(_: Path, fabric: Fabric) -> dict[str, Any]:
     seen = {name: evaluated(name, fabric) for name in EVALUATORS}
     again = [evaluated("IWAE", fabric, seed) for seed in range(20)]
-    found = {"seen": seen, "again": again, "one row": one_row(fabric), "raised": raised_by_one(fabric)}
-    torch.save(found, Path(sys.argv[1]) / f"rank-{fabric.global_rank}.pt")
+    return {"seen": seen, "again": again, "one row": one_row(fabric), "raised": raised_by_one(fabric)}
+
+
+if __name__ == "__main__":
+    one_of_two(run)

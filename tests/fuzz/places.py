@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import os
-import resource
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,14 +100,3 @@ def without_overrides() -> Iterator[None]:
     finally:
         sets[0] = whole
         libc.capset(header, sets)
-
-
-@contextlib.contextmanager
-def room(size: int) -> Iterator[None]:
-    """No file grows beyond so many bytes, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.disks import full_disk
 from tests.fuzz.cases import cases
-from tests.fuzz.places import commands_at_odd_places, room, without_overrides
+from tests.fuzz.places import commands_at_odd_places, without_overrides
 from tests.fuzz.vocabulary import FITTED
 from tests.fuzz.workshop import carry_out, contents, workshop
 
@@ -33,7 +34,7 @@ def test_full_disks(verb: str, run: str, size: int) -> None:
     family, table = FITTED[run][:2]
     subject = {"fit": [family, table], "compare": [table], "sample": [run], "evaluate": [run], "report": [run]}.get(verb, [run, table])
     before = contents(Path(workshop().name))
-    after = carry_out([verb, *subject, *WRITERS[verb]], circumstances=functools.partial(room, size))
+    after = carry_out([verb, *subject, *WRITERS[verb]], circumstances=functools.partial(full_disk, size))
     if after:  # the command did not succeed
         assert before.items() <= after.items()
 

@@ -78,5 +78,5 @@ def test_a_loss_that_is_random_is_not_for_lbfgs() -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan"), "half"])
 def test_another_share_is_named(share: Any) -> None:
-    with pytest.raises(InputError, match=r"Dropout: share must .*; got"):
+    with pytest.raises(InputError, match=r"SequenceNet: dropout must .*; got"):
         small(share)

@@ -2,7 +2,6 @@
 
 import math
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
+from tests.gloo import one_of_two
 from tests.training.two_processes import FITS, fitted, seeded
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -153,8 +152,4 @@ def run(out: Path, fabric: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")
-    fabric.launch()
-    folder = Path(sys.argv[1])
-    torch.save(run(folder, fabric), folder / f"rank-{fabric.global_rank}.pt")
+    one_of_two(run)

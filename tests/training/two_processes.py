@@ -1,6 +1,5 @@
 """What two processes do together, each running this file; what they found goes to ``OUT/rank-R.pt``. See ``test_processes.py``."""
 
-import sys
 import warnings
 from collections.abc import Callable
 from itertools import product
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
+from tests.gloo import one_of_two
 from torch import Tensor
 
 import partita
@@ -215,8 +214,4 @@ def enumerated_log_z(model: RBM) -> float:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")
-    fabric.launch()
-    folder = Path(sys.argv[1])
-    torch.save(run(folder, fabric), folder / f"rank-{fabric.global_rank}.pt")
+    one_of_two(run)

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_choice, check_count, check_layers
+from partita.core.checks import check_choice, check_count, check_layers, check_real
 from partita.core.errors import invalid
 from partita.nets.attention import Attention
 from partita.nets.base import Net, linear
 from partita.nets.causal import CausalConv
-from partita.nets.dropout import Dropout
+from partita.nets.dropout import MOST, Dropout
 from partita.nets.h3 import H3
 from partita.nets.hyena import Hyena
 from partita.nets.mixer import Mixer
@@ -115,7 +115,7 @@ class SequenceNet(Net):
             mixers = [MIXERS[mixer](width, i, **self.options, generator=generator) for i in range(layers)]
         except TypeError as error:
             raise invalid("SequenceNet", "options", f"be settings of the {mixer} mixer", self.options, f"({error})") from None
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(check_real("SequenceNet", "dropout", dropout, 0, MOST))
         self.blocks = nn.ModuleList(Block(part, expand, layers, self.dropout, generator=generator) for part in mixers)
         self.norm = nn.LayerNorm(width, device=generator.device)
 
