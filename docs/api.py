@@ -86,7 +86,7 @@ def method_table(kind: type) -> str:
     found = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("partita"):
-            found |= {name: member for name, member in vars(base).items() if not name.startswith("_") and inspect.getdoc(member)}
+            found |= {name: member for name, member in vars(base).items() if not name.startswith("_") and member.__doc__}
     members = [(name, member) for name, member in found.items() if inspect.isfunction(member) or isinstance(member, property | classmethod)]
     rows = [f"| `{name}` | {first_sentence(inspect.getdoc(member) or '')} |" for name, member in members]
     return "\n".join(["| | |", "|---|---|", *rows, ""]) if rows else ""

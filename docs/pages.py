@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 FENCE = re.compile(r"^```(?P<head>[^\n`]*)\n(?P<body>.*?)^```$", re.M | re.S)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 REAL = "$PARTITA_DATA"
-HOW_TO = ("own_network", "own_part", "resume", "scores", "start")
+HOW_TO = ("devices", "large_data", "mixed_tables", "natural_gradient", "own_network", "own_part", "resume", "scores", "start")
 WIDTH = "110"  # of tables, in letters
 
 
@@ -59,6 +59,15 @@ def blocks(text: str) -> Iterator[Block]:
             continue
         manner = next((name for name in ("near", "varies") if name in following["head"]), "exact")
         yield Block(language, fence["body"], real, following["body"], manner, following.span("body"))
+
+
+def lines(code: str) -> list[str]:
+    r"""The lines of a block; one that ends in a backslash goes on in the next.
+
+    >>> lines("partita fit rbm digits \\\n    --quiet")
+    ['partita fit rbm digits     --quiet']
+    """
+    return code.replace("\\\n", "").splitlines()
 
 
 def carry_out(page: Path, real: bool) -> Iterator[tuple[Block, str]]:
@@ -105,7 +114,7 @@ def _run(block: Block, page: Path, names: dict[str, Any]) -> None:
 
     from partita.cli.app import app
 
-    for line in block.code.splitlines():
+    for line in lines(block.code):
         words = shlex.split(line, comments=True)
         if words and words[0] == "partita":
             done = CliRunner(env={"COLUMNS": WIDTH}).invoke(app, words[1:], catch_exceptions=False)

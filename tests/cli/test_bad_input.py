@@ -113,8 +113,8 @@ def fitted(call: Any, table: Path) -> Path:
 
 
 def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
-    assert "X must have shape (*, 5) to match RBM(5, 8); got (359, 64)" in sentence(call("evaluate", "run", "digits"))
-    assert "split must be one of test, train for" in sentence(call("evaluate", "run", "--split", "valid"))
+    assert "X must have shape (*, 5) to match RBM(5, 8); got (1797, 64)" in sentence(call("evaluate", "run", "digits"))
+    assert "split must be one of test, train, all for" in sentence(call("evaluate", "run", "--split", "valid"))
     assert "evaluator must be one of 'auto'" in sentence(call("evaluate", "run", "--evaluator", "guess"))
     assert "evaluator must be one of 'auto'" in sentence(call("evaluate", "run", "--evaluator", "iwae-" + "9" * 5000))
     assert "RUN must be a folder with a config.json" in sentence(call("evaluate", "nowhere", "digits"))

@@ -36,6 +36,8 @@ def run(call: Any) -> str:
         ("a,b\n0.5,1\n2,-inf\n", "must be finite; got -inf at row 1, column 'b'"),
         ("a,b\n" + "".join(f"{i % 7}.5,{'x' * i}{i}\n" for i in range(90)), "numbers or a few categories; got 90 different words"),
         ("a\n3.5\n3.5\n3.5\n", "must vary"),
+        ("a,pay\n0.5,\"1,200\"\n1.5,900\n", "column 'pay' must hold plain numbers or words; got numbers with marks in them, such as '1,2"),
+        ("a,w\n0.5,x\n2e200,y\n1e200,y\n0.1,x\n", "X must hold numbers that can be squared, below 1e154; got larger ones in column 'a'"),
     ],
 )  # fmt: skip
 def test_junk_is_refused_in_one_sentence(text: str, words: str, call: Any) -> None:
@@ -106,5 +108,9 @@ def test_questions_that_a_run_cannot_answer(call: Any, run: str) -> None:
         assert "column 'w' must hold categories of the run, x, y; got 'z'" in refused(call(verb, run, "new.csv"))
     pd.read_csv("good.csv").assign(cluster=1, tail_probability=0).to_csv("new.csv", index=False)
     assert "got one more, 'cluster'" in refused(call("cluster", run, "new.csv"))
+    for verb in ("anomalies", "cluster"):
+        assert "digits must be a file; got a path where there is none" in refused(call(verb, run, "digits"))
+    call("fit", "autoregressive", "good.csv", "--epochs", "1", "--out", "ar", "--quiet")
+    assert "be of a family that can fill in what is missing; got MixedAutoregressive" in refused(call("impute", "ar", "good.csv"))
     assert "--alpha must lie in (0, 1]" in refused(call("anomalies", run, "good.csv", "--alpha", "0"))
     assert "got a path where there is none" in refused(call("anomalies", run, "good.csv", "--normal", "missing.csv"))

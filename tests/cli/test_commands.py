@@ -22,6 +22,7 @@ def test_every_help_has_an_example(command: str, call: Any) -> None:
     result = call(command, "--help")
     assert result.exit_code == 0
     assert f"Example: partita {command}" in result.output
+    assert "<bool>" not in result.output  # a flag takes no value
 
 
 def test_version_and_bare_call(call: Any) -> None:
@@ -106,6 +107,35 @@ def test_evaluate_finds_the_data_of_the_run_from_anywhere(call: Any, fitted: Pat
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert call("evaluate", "../run", "--split", "train", "--bits").output.count("bits per dimension") == 1
+
+
+def test_all_rows_of_other_data_are_scored_and_what_was_held_out_of_its_own(call: Any, fitted: Path, table: Path) -> None:
+    """The mean over all rows is that of both parts of the run's own file; another file has no part that was learned from."""
+    copy = table.with_name("other.csv")
+    copy.write_text(table.read_text())
+    said = {split: json.loads(call("evaluate", fitted, table, "--split", split, "--json").stdout) for split in ("train", "test", "all")}
+    assert [said[split]["n"] for split in said] == [240, 60, 300]
+    assert 300 * said["all"]["value"] == pytest.approx(240 * said["train"]["value"] + 60 * said["test"]["value"])
+    for given in ((), (table,), ("spikes.csv",)):
+        assert json.loads(call("evaluate", fitted, *given, "--json").stdout)["value"] == said["test"]["value"]
+    other = json.loads(call("evaluate", fitted, copy, "--json").stdout)
+    assert other["split"] == "all" and (other["n"], other["value"]) == (300, pytest.approx(said["all"]["value"]))
+    assert "on all 300 rows of other.csv" in call("evaluate", fitted, "other.csv").output
+    assert "of these the run learned from some" in call("evaluate", fitted, "--split", "all").output
+
+
+def test_parts_of_its_own_are_scored_together(call: Any, fitted: Path, table: Path) -> None:
+    x = np.loadtxt(table, delimiter=",", skiprows=1)
+    np.savez("parts.npz", train=x[:100], valid=x[100:130], test=x[130:])
+    asked = ((table, "--split", "all"), ("parts.npz",))
+    whole, together = (json.loads(call("evaluate", fitted, *given, "--json").stdout) for given in asked)
+    assert together["n"] == 300 and together["value"] == pytest.approx(whole["value"])
+    assert json.loads(call("anomalies", fitted, "parts.npz", "--json").stdout)["rows"] == 300
+
+
+def test_rows_that_came_after_the_fit_are_cautioned_about(call: Any, fitted: Path, table: Path) -> None:
+    table.write_text(table.read_text() + "0,0,1,1,0\n" * 20)
+    assert "has other rows than when the run was fitted" in call("evaluate", fitted).stderr
 
 
 KINDS = {"enumeration": "exact", "ais": "upper", "reverse-ais": "estimate", "sandwich": "estimate", "bridge": "estimate"}

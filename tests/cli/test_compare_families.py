@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def test_a_leaderboard_in_the_terminal_as_json_and_as_csv(call: Any, table: Path
     text = call("compare", table, *QUICK, "--out", "board2", "--models", "mixture,rbm").output
     assert "★" in text and "mixture (1 of 2) ..." in text and "bits/dim" in text and "Runs and leaderboard.json" in text
     assert "Intervals cover: a difference's with 95 %, the spread over rows included." in text
+    assert "Models: mixture is Mixture(2, 5, bernoulli); rbm is RBM(5, 3)." in text and rows[0]["model"] == "Mixture(2, 5, bernoulli)"
 
 
 @pytest.mark.parametrize(("name", "more"), [("mixture", ("component=bernoulli", "components=2")), ("vae", ("hidden=8", "patience=5"))])
@@ -100,9 +102,17 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(call: Any, table: Path, m
         patch.setattr(Session, "advance", interrupted)
         result = call("compare", table, *QUICK, "--quiet", "--out", "board")
     assert result.exit_code == 130 and "partita compare --resume board" in result.stderr
+    line = next(line for line in result.output.splitlines() if line.split()[:1] == ["rbm"])
+    assert "interrupted" in line and "failed" not in result.output and "Not yet fitted: vae." in result.output
+    assert re.search(r"rbm: interrupted after 5 of \d+ steps, which are saved", result.output)
+    stopped = json.loads(Path("board/leaderboard.json").read_text())
+    assert stopped["waiting"] == ["vae"] and stopped["entries"][-1]["stopped"] == "interrupted"
+    assert call("report", "board").exit_code == 0
+    page = Path("board/report.html").read_text()
+    assert ">interrupted<" in page and ">failed<" not in page and "Not yet fitted: vae. Go on with: partita compare --resume board" in page
     assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
     assert fitted == [("Mixture", False), ("RBM", False), ("RBM", True), ("VAE", False)]
-    assert scores("board") == scores("whole")
+    assert scores("board") == scores("whole") and json.loads(Path("board/leaderboard.json").read_text())["waiting"] == []
     assert call("compare", table, *QUICK, "--quiet", "--out", "board").exit_code == 0  # the same again: nothing is left to do
     assert len(fitted) == 4
     other = call("compare", table, *QUICK, "--quiet", "--out", "board", "--seed", "1")

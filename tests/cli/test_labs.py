@@ -12,6 +12,7 @@ def test_labs_are_listed_in_one_line_each(call: Any) -> None:
     listed = json.loads(call("lab", "--json").stdout)
     assert {"memory", "partition", "no-free-lunch"} <= set(listed)
     assert all(lab["summary"] and "\n" not in lab["summary"] for lab in listed.values())
+    assert all(f"{key}={value}" in call("lab").output for lab in listed.values() for key, value in lab["settings"].items())
 
 
 def test_no_free_lunch_ties_and_a_prior_unties(call: Any) -> None:

@@ -30,6 +30,14 @@ def test_every_backbone_fits_a_text_file(model: str, call: Any, text: Path) -> N
     assert said["kind"] == "exact" and said["details"]["per_step"] == pytest.approx(said["value"] * said["n"] / said["details"]["steps"])
 
 
+def test_all_of_another_text_is_scored(call: Any, text: Path) -> None:
+    """In windows that leave no step out."""
+    call("fit", "hyena", text, *SMALL, "--out", "run")
+    text.with_name("other.txt").write_text("abra cadabra hokus" * 20)
+    said = json.loads(call("evaluate", "run", "other.txt", "--json").stdout)
+    assert said["split"] == "all" and said["details"]["steps"] == 18 * 20
+
+
 def test_a_prompt_is_continued_and_the_same_seed_gives_the_same_text(call: Any, text: Path) -> None:
     call("fit", "hyena", text, *SMALL, "--out", "run")
     said = json.loads(call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout)

@@ -125,6 +125,18 @@ def test_the_index_of_a_shuffled_frame_is_no_column_and_is_kept(call: Any, fitte
     assert pd.read_parquet("shuffled-anomalies.parquet").index.equals(shuffled.index)
 
 
+def test_draws_of_categories_alone_are_categories(call: Any) -> None:
+    """Also where all columns are words, and one has fewer of them than others."""
+    frame = people(200)[["town"]].assign(sex=pd.Categorical.from_codes(np.arange(200) % 2, ["m", "f"]))
+    frame.to_parquet("words.parquet")
+    told(call("fit", "mixture", "words.parquet", "--set", "components=2", "--json", "--out", "run"))
+    call("sample", "run", "-n", "20", "--out", "new.parquet")
+    new = pd.read_parquet("new.parquet")
+    assert [str(kind) for kind in new.dtypes] == ["category", "category"] and set(new["sex"]) <= {"m", "f"}
+    call("sample", "run", "-n", "20", "--out", "new.csv")
+    assert set(pd.read_csv("new.csv")["town"]) <= set(frame["town"])
+
+
 def test_clusters_of_a_dirichlet_process_are_those_of_its_estimator(call: Any) -> None:
     g = np.random.default_rng(0)
     x = np.concatenate([g.normal(0, 1, (30, 2)), g.normal(9, 1, (30, 2))])
@@ -167,6 +179,25 @@ def test_tail_probabilities_of_normal_rows_are_as_rare_as_they_say() -> None:
     g = np.random.default_rng(0)
     p = np.concatenate([tail_probabilities(row[:1], row[1:]) for row in g.normal(size=(20_000, 10))])
     assert stats.chisquare(np.bincount(np.round(10 * p).astype(int), minlength=11)[1:]).pvalue > 1e-3
+
+
+def test_impossible_rows_are_as_strange_as_one_another() -> None:
+    found = tail_probabilities(np.array([np.inf, 1.0, -np.inf]), np.array([np.inf, np.inf, 0.0, -np.inf]))
+    assert found.tolist() == [3 / 5, 3 / 5, 1.0]
+
+
+def test_a_row_too_far_to_be_scored_is_the_strangest(call: Any) -> None:
+    """The largest float, which files have where a sensor had no value, spoils neither its own score nor those of other rows."""
+    frame = people(200)[["age", "income", "visits"]].astype(float)
+    frame.to_csv("people.csv", index=False)
+    told(call("fit", "mixture", "people.csv", "--set", "components=1", "--json", "--out", "run"))
+    frame[:30].to_csv("near.csv", index=False)
+    pd.concat([frame[:30], frame[:1].assign(age=1.7976931348623157e308)]).to_csv("far.csv", index=False)
+    told(call("anomalies", "run", "near.csv", "--json"))
+    assert told(call("anomalies", "run", "far.csv", "--alpha", "0.03", "--json"))["anomalies"] == [30]
+    near, far = (pd.read_csv(f"{name}-anomalies.csv")["anomaly_score"] for name in ("near", "far"))
+    assert far[30] == np.inf
+    np.testing.assert_allclose(far[:30], near, rtol=1e-12)
 
 
 def test_rows_that_are_equal_rank_as_equal_however_they_are_scored(call: Any) -> None:

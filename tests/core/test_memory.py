@@ -13,7 +13,7 @@ import torch
 import partita
 from partita.core import memory
 from partita.core.errors import DataError, PartitaWarning, TooLarge
-from partita.data import delimited, files, on_disk
+from partita.data import archives, delimited, files, on_disk
 from partita.data.corpus import open_dataset
 from partita.estimators import SigmoidBeliefDensity, VAEDensity
 from partita.models import DPMixture
@@ -66,7 +66,7 @@ def test_an_archive_that_swells_is_not_read(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(TooLarge, match=r"what .*bomb\.npz holds must fit into the memory.*Save the array as \.npy, which stays on disk"):
         files.read(tmp_path / "bomb.npz")
     with pytest.raises(TooLarge, match=r"what .*parts\.npz holds must fit into the memory"):
-        files.read_arrays(tmp_path / "parts.npz", ["train", "train_lengths"])
+        archives.read_arrays(tmp_path / "parts.npz", ["train", "train_lengths"])
 
 
 @pytest.mark.parametrize("name", ["hole.txt", "hole.fasta"])

@@ -121,7 +121,7 @@ def test_what_lies_inside_comes_back_as_it_is() -> None:
         (lambda: Binary(0), r"Binary: D must be a whole number of at least 1; got 0\."),
         (lambda: Real(-1), r"Real: D must be a whole number of at least 1; got -1\."),
         (lambda: Spin(2.5), r"Spin: D must be a whole number of at least 1; got 2\.5\."),
-        (lambda: Categorical(2, 1), r"Categorical: K must be a whole number of at least 2; got 1\."),
+        (lambda: Categorical(2, 0), r"Categorical: K must be a whole number of at least 1; got 0\."),
         (lambda: Sequence(Binary(1), 0), r"Sequence: L must be a whole number of at least 1; got 0\."),
         (lambda: Product(()), r"Product: the number of parts must be a whole number of at least 1; got 0\."),
     ],

@@ -194,3 +194,23 @@ def test_a_table_on_disk_is_written_as_one_in_memory(ending: str, tmp_path: Path
     np.testing.assert_array_equal(one.train, x)
     np.testing.assert_array_equal(other.train, x)
     assert one.columns == other.columns and (one.schema == other.schema or not isinstance(one.schema, Schema))
+
+
+def test_gaps_are_filled_in_the_types_of_the_file(tmp_path: Path) -> None:
+    """Whole numbers stay whole where the run has others; a column of which nothing is there gets the type that the run has."""
+    words = Column("w", "category", "string", (120.0, 121.0), {120.0: "x", 121.0: "y"})
+    columns = (Column("x", "real"), words, Column("n", "count", "int16"))
+    held = {"x": pa.array([3, None, 5]), "w": pa.nulls(3), "n": pa.array([None, 2.0, None])}
+    filled = np.array([[3.0, 120.0, 1.0], [7.7, 121.0, 2.0], [5.0, 120.0, 4.0]])
+    for word in (pa.nulls(3), pa.nulls(3, pa.float64()), pa.nulls(3, pa.dictionary(pa.int8(), pa.float64()))):
+        pq.write_table(pa.table({**held, "w": word}), tmp_path / "t.parquet")
+        write_filled(tmp_path / "t.parquet", tmp_path / "out.parquet", Schema(columns), filled)
+        found = pq.read_table(tmp_path / "out.parquet")
+        assert found.to_pydict() == {"x": [3, 8, 5], "w": ["x", "y", "x"], "n": [1.0, 2.0, 4.0]}
+        assert [str(kind) for kind in found.schema.types] == ["int64", "string", "double"]
+
+
+def test_numbers_too_large_to_be_told_apart_are_no_categories(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [0.5, 1.5], "id": [2**60, 2**60 + 1]}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"whole numbers of column 'id' must lie below 2\^53; got .*\. Turn them into words, or leave it"):
+        read(tmp_path / "t.parquet", words=True, asked={"id": "category"})

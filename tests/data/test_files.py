@@ -111,10 +111,11 @@ def test_bad_csv_says_why(tmp_path: Path, text: str, message: str) -> None:
         read(write(tmp_path / "x.csv", text))
 
 
-def test_csv_that_is_no_text_is_damaged(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00\x81")
-    with pytest.raises(DataError, match=r"must be a whole \.csv file; got one that is cut short or damaged\. Copy or download it again\."):
-        read(tmp_path / "x.csv")
+@pytest.mark.parametrize("raw", [b"\xff\xfe\x00\x81", "a,b\n1,Köln\n".encode("latin-1"), "a,b\n1,2\n".encode("utf-16")])
+def test_csv_that_is_no_utf8_is_told_so(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "x.csv").write_bytes(raw)
+    with pytest.raises(DataError, match=r"must be a whole \.csv file, in UTF-8; got bytes that are no such text\. Save it as UTF-8"):
+        read(tmp_path / "x.csv", words=True)
 
 
 @pytest.mark.parametrize("in_memory", [1 << 30, 0])

@@ -1,5 +1,6 @@
 """What columns are taken for, from .csv, .parquet, pandas and polars alike, what can be said against it, and what is refused."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,19 @@ def test_tables_are_written_as_their_columns_say(frame: pd.DataFrame, tmp_path: 
     assert text(1 / 3) == repr(1 / 3)
     codes, grades = Column("code", "category", "category", (1.0, 2.0)), Column("grade", "category", "category", (1.0, 1.5))
     assert codes.words([2.0]) == [2] and grades.words([1.0]) == [1.0] and type(codes.words([2.0])[0]) is int
+
+
+def test_copies_of_very_wide_tables_take_time_in_proportion(tmp_path: Path) -> None:
+    """Columns are looked up by name, not searched for one by one: eight times as many take less than 24 times as long."""
+
+    def seconds(width: int) -> float:
+        names = [f"a column called {i}" for i in range(width)]
+        schema = Schema(tuple(Column(name, "binary", "int64") for name in names))
+        (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["1"] * width) + "\n")
+        start = time.process_time()
+        found = read(tmp_path / "t.csv", asked=schema)
+        write_filled(tmp_path / "t.csv", tmp_path / "out.csv", schema, found.train)
+        return time.process_time() - start
+
+    seconds(10)
+    assert seconds(16_000) < 24 * seconds(2000)

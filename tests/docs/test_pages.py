@@ -24,6 +24,12 @@ def test_a_page_runs_and_shows_what_it_prints(page: Path) -> None:
         assert PAGES["agree"](block.shown, printed, block.manner), f"{block.code}shows\n{block.shown}and prints\n{printed}"
 
 
+def test_the_python_of_the_readme_is_that_of_a_page_that_runs() -> None:
+    texts = ((ROOT / name).read_text() for name in ("README.md", "docs/how_to/start.md"))
+    readme, start = ([(block.code, block.shown) for block in PAGES["blocks"](text) if block.language == "python"] for text in texts)
+    assert len(readme) == 2 and readme == start
+
+
 @pytest.mark.parametrize(
     ("shown", "printed", "manner", "same"),
     [
@@ -102,17 +108,23 @@ def commands() -> list[str]:
     """Every line that begins with ``partita`` in a block of the README and the pages."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     bodies = [fence["body"] for page in pages for fence in PAGES["FENCE"].finditer(page.read_text()) if fence["head"].startswith("bash")]
-    return sorted({line.strip() for body in bodies for line in body.splitlines() if line.startswith("partita ")})
+    return sorted({line.strip() for body in bodies for line in PAGES["lines"](body) if line.startswith("partita ")})
 
 
-def test_every_command_of_the_pages_parses() -> None:
+def examples(group: Any) -> list[str]:
+    """Every command that a ``--help`` shows."""
+    told = [group.epilog, *(command.epilog for command in group.commands.values())]
+    return [line for text in told for line in re.split(", (?:or|then) ", text.removeprefix("Example: "))]
+
+
+def test_every_command_of_the_pages_and_of_help_parses() -> None:
     from typer.main import get_command
 
     from partita.cli.app import app
 
     group: Any = get_command(app)
-    assert len(commands()) > 40
-    for line in commands():
+    assert len(commands()) > 40 and len(examples(group)) > len(group.commands)
+    for line in commands() + examples(group):
         verb, *words = shlex.split(line, comments=True)[1:]
         assert verb in group.commands, line
         group.commands[verb].make_context(verb, words, resilient_parsing=False)

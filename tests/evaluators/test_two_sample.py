@@ -114,7 +114,7 @@ def test_a_gan_is_evaluated_by_two_samples_and_says_so(generator: torch.Generato
     q = partita.evaluate(model, x, generator=generator)
     assert (q.kind, q.unit, q.n) == ("none", "MMD^2", 100)
     assert q.value > 0 and q.details["p_value"] < 0.05 and 0 <= q.details["coverage"] <= 1
-    assert "no likelihood" in str(q)
+    assert "not a likelihood" in str(q)
     full = TwoSample(classifier=ClassifierTest("logistic"))(model, x, generator=generator)
     assert full.details["classifier"].unit == "accuracy"
 

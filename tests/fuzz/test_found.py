@@ -14,12 +14,14 @@ from tests.fuzz.commands import command
 from tests.fuzz.test_mixed_tables import fitted, usual
 
 import partita
-from partita.core import rng
-from partita.core.errors import DataError, Diverged, InputError, RunError
+from partita.core import capability, rng
+from partita.core.errors import DataError, Diverged, InputError, RunError, TooLarge
 from partita.data.corpus import Reading
 from partita.data.text import Alphabet
 from partita.estimators import DirichletProcessMixture, FlowDensity, MixtureDensity, PrototypeEncoder
 from partita.nets import SequenceNet
+from partita.report.standings import Standing, _line
+from partita.samplers import Gibbs, Tempering
 from partita.training.encoding import Encoding
 from partita.training.guard import Watch
 
@@ -104,6 +106,7 @@ def test_sizes_are_whole_numbers(setting: dict[str, Any]) -> None:
     ("BayesianLinearRegression", {"ridge": np.ones(2)}), ("BayesianLogisticRegression", {"prior_precision": np.ones(2)}),
     ("RBMDensity", {"l1": Fraction(1, 3)}), ("PPCADensity", {"floor": Fraction(1, 3)}), ("PrototypeEncoder", {"momentum": Fraction(1, 3)}),
     ("DirichletProcessMixture", {"alpha": 1e308}), ("DirichletProcessMixture", {"prior_mean": 1e308}),
+    ("DirichletProcessMixture", {"prior_mean": 1e12}), ("RBMDensity", {"l1": 10**30}),
 ])  # fmt: skip
 def test_settings_that_nothing_can_be_computed_with(name: str, setting: dict[str, Any]) -> None:
     """Arrays where there is one truth, numbers that torch does not multiply by, or whose squares are none."""
@@ -140,6 +143,12 @@ def test_cells_that_hold_lists_are_no_numbers() -> None:
 def test_tensors_that_are_not_dense_are_named() -> None:
     with pytest.raises(InputError, match=r"must be a dense table; .*to_dense"):
         partita.data.as_rows(torch.ones(2, 2).to_sparse())
+
+
+@pytest.mark.parametrize("betas", [torch.zeros(2, device="meta"), torch.eye(2).to_sparse()])
+def test_temperatures_are_numbers_that_are_there(betas: Any) -> None:
+    with pytest.raises(InputError, match="Tempering: betas must"):
+        Tempering(Gibbs(), betas=betas)
 
 
 def test_truth_values_are_steps_too(generator: torch.Generator) -> None:
@@ -191,3 +200,31 @@ def test_a_flag_is_a_flag_and_an_encoder_no_density(generator: torch.Generator) 
     encoder = subjects.kind_of("PrototypeEncoder")
     with pytest.raises(InputError, match="sample: model must be an object such as RBM"):
         partita.sample(encoder, 2, sampler=partita.samplers.Gibbs(), generator=generator)  # type: ignore[arg-type]
+
+
+def test_numbers_that_are_not_known_are_shown_as_such() -> None:
+    line = {"name": "x", "difference": {"value": None, "low": None, "high": 1.0}, "bits_per_dimension": {"value": None},
+            "log_likelihood": {"value": -1.0, "low": -1.0, "high": -1.0, "kind": "exact", "verdict": "tight"}}  # fmt: skip
+    assert "? (?\u00a0to\u00a01.000)" in _line(Standing(line), None)
+
+
+@pytest.mark.parametrize(("name", "flag"), [("AIS", "adaptive"), ("Sandwich", "adaptive"), ("LatentAIS", "adaptive"), ("IWAE", "by_row")])
+def test_flags_of_parts_are_true_or_false(name: str, flag: str) -> None:
+    with pytest.raises(InputError, match=f"{name}: {flag} must be True or False"):
+        capability.load(name)(**{flag: torch.ones(2)})
+
+
+@pytest.mark.parametrize(("part", "error", "said"), [
+    (partita.objectives.NCE(ratio=1e308), TooLarge, "more memory than there is"),
+    (partita.objectives.PCD(sampler=partita.samplers.Langevin(step_size=1e308)), Diverged, "Langevin"),
+], ids=["NCE", "Langevin"])  # fmt: skip
+def test_numbers_near_the_largest_there_is(part: Any, error: type, said: str, generator: torch.Generator) -> None:
+    model = partita.models.RBM(2, 2, visible_units="gaussian", generator=generator)
+    with pytest.raises(error, match=said):
+        partita.fit(model, torch.randn(8, 2, generator=generator), part, steps=1, generator=generator)
+
+
+def test_the_widths_of_a_critic_are_whole_numbers(generator: torch.Generator) -> None:
+    objective = partita.objectives.Adversarial(critic=0.5)
+    with pytest.raises(InputError, match="Adversarial: critic must be whole numbers"):
+        partita.fit(partita.models.GAN(2, generator=generator), torch.ones(8, 2), objective, steps=1, generator=generator)

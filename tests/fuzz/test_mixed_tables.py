@@ -42,7 +42,9 @@ def changed(draw: st.DrawFn) -> Any:
             values = sorts_of_columns()[draw(st.sampled_from(sorted(sorts_of_columns())))]
             frame[column if what == "sort" else "more"] = pd.Series(values)[: len(frame)]
         elif what == "gap":
-            frame[column] = frame[column].astype(object).where(frame.index % 3 > 0, None)
+            at = frame.columns.get_indexer_for([column])[0]  # of several of that name one
+            frame = frame.copy()
+            frame.isetitem(at, frame.iloc[:, at].astype(object).where(frame.index % 3 > 0, None))
         elif what == "leave out":
             frame = frame.drop(columns=column, errors="ignore")
         elif what == "rename":

@@ -29,7 +29,7 @@ QUICK: dict[str, Any] = {
 EFFORT = {*QUICK, "steps", "sweeps", "restarts", "trial", "samples", "slices", "critic_steps"}
 PLACES = ("objective", "evaluator", "sampler")
 NEEDED: dict[str, dict[str, Any]] = {"fit": {"steps": 1}, "sample": {"n": 2, "burn_in": 1}, "evaluate": {}}
-INNER = ("options", "fabric", "about", "progress", "log_jacobian")  # for what is built on these functions
+INNER = ("options", "fabric", "about", "progress", "log_jacobian", "since")  # for what is built on these functions
 TAKEN = {name: set(inspect.signature(getattr(partita, name)).parameters) - {"model", *INNER} for name in NEEDED}
 TAKEN["fit"] |= {field.name for field in fields(Settings)}
 LASTING = {"steps", "epochs", "n", "burn_in"}  # more of them is right, and takes long
@@ -84,7 +84,8 @@ def settings_of(draw: st.DrawFn, name: str) -> dict[str, Any]:
     if name == "Tempering":
         chosen["kernel"] = Gibbs()
     for field in draw(st.lists(st.sampled_from(fields), max_size=2)) if fields else []:
-        values = junk.values(huge=False).filter(lambda value: value is not None) if field in EFFORT else junk.values()
+        left_out = (None,) if field in EFFORT else (len,) if field == "augment" else ()  # any function may make a view of rows
+        values = junk.values(huge=field not in EFFORT).filter(lambda value, no=left_out: not any(value is one for one in no))
         chosen[field] = draw(values)
     return chosen
 
@@ -122,7 +123,8 @@ def arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     name = draw(st.sampled_from(sorted(NEEDED)))
     chosen = {**NEEDED[name], "generator": torch.Generator().manual_seed(0)}
     for argument in draw(st.lists(st.sampled_from(sorted(TAKEN[name])), min_size=1, max_size=2)):
-        odd = junk.values(huge=argument not in LASTING).filter(lambda value: value is not None and value is not junk.OUTSIDE)
+        left_out = (None, junk.OUTSIDE, *((len,) if argument == "evaluator" else ()))  # any function may be an evaluator
+        odd = junk.values(huge=argument not in LASTING).filter(lambda value, no=left_out: not any(value is one for one in no))
         chosen[argument] = draw(st.sampled_from(MINUTES) if argument == "minutes" else odd)
     return name, chosen
 

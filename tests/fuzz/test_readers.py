@@ -1,6 +1,7 @@
 """Readers of files: whatever the bytes are, rows come out, or an error of partita's; what a header claims is never believed."""
 
 import contextlib
+import os
 import struct
 import tempfile
 import zipfile
@@ -145,9 +146,18 @@ def test_an_archive_that_claims_more_than_it_can_hold(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_pipe_is_no_file(tmp_path: Path) -> None:
-    import os
+@pytest.mark.parametrize("name", ["table.csv", "table.npz", "table.txt", "table.npy", "table.parquet"])
+def test_a_pipe_is_no_file(name: str, tmp_path: Path) -> None:
+    """Nobody writes to it: whoever opened it would wait for ever."""
+    os.mkfifo(path := tmp_path / name)
+    for opener in (read, load, lambda path: open_dataset(str(path), reading={"length": 4})):
+        with bounded(), pytest.raises(PartitaError, match=r"must be a (file|whole)"):
+            opener(path)
 
-    os.mkfifo(tmp_path / "table.csv")
-    with bounded(), pytest.raises(PartitaError, match="got a pipe or a device"):
-        read(tmp_path / "table.csv")
+
+@pytest.mark.parametrize("held", [np.array("ACG"), np.zeros((2, 2), np.uint8), np.array([300, 1]), np.array(["a", "b"])], ids=repr)
+def test_bytes_are_bytes_in_a_row(held: np.ndarray, tmp_path: Path) -> None:
+    """Other arrays of that name are read as tables are, or refused."""
+    np.savez(path := tmp_path / "text.npz", bytes=held)
+    with only_named_errors():
+        assert open_dataset(str(path), reading={"length": 4}).reading is None

@@ -14,20 +14,23 @@ from tests.fuzz.audit import scratch
 from tests.fuzz.cases import bounded, cases
 from tests.fuzz.commands import command, explain
 from tests.fuzz.tensors import LAST, MODEL, other_tensors, parts, signed
+from tests.pressing import ctrl_c_after
 
 FIXED = {"total", "step", "steps", "epochs", "minutes", "models"}  # another number would only take longer
 COMPARED = ("comparison.json", "leaderboard.json", "rows.json", "mixture/config.json", "mixture/metrics.jsonl", "mixture/score.safetensors")
-FAMILIES = {"rbm": ("--guard", "rollback"), "mixture": (), "vae": ("--set", "latent=1"), "maxent": ("--set", "optimizer=lbfgs"),
-            "belief": (), "autoregressive": ("--set", "width=8"), "dpmm": ()}  # fmt: skip
+FAMILIES = {"rbm": ("--guard", "rollback"), "mixture": ("--set", "components=2"), "vae": ("--set", "latent=1"), "belief": (), "dpmm": (),
+            "maxent": ("--set", "optimizer=lbfgs"), "potts": ("--set", "objective=pcd", "--set", "optimizer=adam"),
+            "autoregressive": ("--set", "width=8"), "flow": ("--set", "layers=2", "--column", "*=real")}  # fmt: skip
+INTERRUPTED = 130  # the exit code
 TABLE = "a,b,c\n" + "0,1,1\n1,0,1\n1,1,0\n0,0,1\n" * 4
 
 
-def made(name: str, *words: str) -> Path:
+def made(name: str, *words: str, code: int = 0) -> Path:
     """What a command makes of a small table."""
     place = Path(subjects.home().name)
     (place / "binary.csv").write_text(TABLE)
-    told = command(*words, place / "binary.csv", "--epochs", "2", "--out", place / name, "--no-report")
-    assert told.exit_code == 0, told.output
+    told = command(*words, place / "binary.csv", "--epochs", "3", "--out", place / name, "--no-report")
+    assert told.exit_code == code, told.output
     return place / name
 
 
@@ -39,9 +42,10 @@ def finished(family: str) -> Path:
 
 @functools.cache
 def unfinished(family: str) -> Path:
-    """The same run as if it had been stopped: it has a last save, and no model to use."""
-    folder = shutil.copytree(finished(family), finished(family).with_name(f"unfinished-{family}"))
-    (folder / MODEL).unlink()
+    """The same run, stopped after its first update: what it is taken up with has to serve for more of them."""
+    with ctrl_c_after(1):
+        folder = made(f"unfinished-{family}", "fit", family, *FAMILIES[family], code=INTERRUPTED)
+    (folder / MODEL).unlink(missing_ok=True)
     return folder
 
 
@@ -61,9 +65,10 @@ def others(draw: st.DrawFn, path: Path) -> bytes:
     if path.suffix == ".json":
         unsealed = {name: value for name, value in json.loads(raw).items() if name != "checksum"}  # a forger would make it fit
         return junk.as_text(draw(_changed(unsealed))).encode()
-    if not draw(st.integers(0, 3)):
-        return draw(st.one_of(junk.changed_bytes(raw), other_tensors(*parts(raw))))
     header, rest = parts(raw)
+    what = draw(st.sampled_from(["structure", "structure", "tensor", "tensor", "bytes"]))
+    if what != "structure":
+        return draw(other_tensors(header, rest) if what == "tensor" else junk.changed_bytes(raw))
     skeleton = json.loads(header["__metadata__"]["partita"])
     skeleton["dict"] = [[key, value] for key, value in draw(_changed(dict(skeleton["dict"]))).items()]
     return signed(junk.as_text(skeleton), header, rest)

@@ -51,7 +51,7 @@ def by_hand(model: Mixture, x: np.ndarray) -> np.ndarray:
 def test_laws_and_their_support() -> None:
     assert places(LAWS) == {"real": [0, 4], "count": [1], 3: [2], "binary": [3]}
     assert support_of(LAWS).parts[:3] == (Real(1), Count(1), Categorical(1, 3)) and support_of(LAWS).width == 5
-    for wrong in (["string"], [1], [True], []):
+    for wrong in (["string"], [0], [True], []):
         with pytest.raises(InputError, match="must be"):
             check_laws("Mixture", wrong)
     with pytest.raises(InputError, match="laws must be given for component='mixed', and only for it, one for each of 2 columns; got None"):

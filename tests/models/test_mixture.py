@@ -277,7 +277,7 @@ def test_wrong_arguments_are_named() -> None:
         Mixture(2, 2, "categorical", generator=g)
     with pytest.raises(InputError, match=r"covariance must be one of 'full', 'tied'"):
         Mixture(2, 2, covariance="diag", generator=g)
-    with pytest.raises(InputError, match=r"have shape \(\*, 2\) to match Mixture\(2, 2, full\)"):
+    with pytest.raises(InputError, match=r"have shape \(\*, 2\) to match Mixture\(2, 2, gaussian full\)"):
         Mixture(2, 2, generator=g).log_prob(torch.zeros(3, 5))
     with pytest.raises(InputError, match="counts 0, 1, 2"):
         partita.fit(Mixture(2, 2, "poisson", generator=g), torch.tensor([[0.5, 1.0], [1.0, 2.0]]), generator=g)

@@ -16,7 +16,7 @@ from partita.core.errors import InputError, Unsupported
 from partita.data import Rows
 from partita.models import PPCA, MixturePPCA
 from partita.objectives import EM, ClosedForm
-from partita.training.session import load_weights
+from partita.training.checkpoint import load_weights
 
 IRIS = torch.from_numpy(load_iris().data)
 

@@ -72,6 +72,24 @@ def test_failures_and_ties_are_told(tmp_path: Path) -> None:
     assert "Left out e: too many." in text
 
 
+def test_what_the_terminal_says_of_a_comparison_stands_on_its_page(tmp_path: Path) -> None:
+    """Cautions about the data, which models were fitted, fits that ran out of time, and who is too far behind for the figure of scores."""
+
+    def line(name: str, value: float, **more: Any) -> dict[str, Any]:
+        q = {"value": value, "low": value, "high": value, "level": 1.0, "kind": "exact", "verdict": "tight", "se_data": 0.1}
+        return {"name": name, "log_likelihood": q, "seconds": 2.0, **more}
+
+    late = {"steps": 10, "planned_steps": 50, "stopped": "out of time", "cut_short": True, "model": "RBM(4, 2)"}
+    entries = [line("a", -1.0), line("b", -1.2), line("c", -1.3), line("far", -90.0, **late)]
+    board = {"title": "a board", "entries": entries, "cautions": ["column 'x' repeats."]}
+    (tmp_path / "leaderboard.json").write_text(json.dumps(board))
+    assert call("report", tmp_path).exit_code == 0
+    text = (tmp_path / "report.html").read_text()
+    assert "Caution: column &#x27;x&#x27; repeats." in text or "Caution: column &#39;x&#39; repeats." in text
+    assert "Models: far is RBM(4, 2)." in text and "far (10 of 50 steps, which took longer than planned)" in text
+    assert "Too far left to be seen: far (-90.00)." in text and ">2.0\N{NO-BREAK SPACE}cut<" in text
+
+
 def test_differences_and_ties_of_the_leaderboard_come_first(tmp_path: Path) -> None:
     score = {"low": -2.0, "high": -2.0, "value": -2.0, "kind": "exact", "verdict": "tight", "se_data": 0.1}
     behind = {"value": -0.25, "low": -0.5, "high": 0.01}
@@ -96,7 +114,8 @@ def test_doubts_levels_and_want_of_time_are_told(tmp_path: Path) -> None:
     (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "two", "entries": lines, "left_out": reasons}))
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
-    assert "The interval (95 %) is about computing" in text and "with an interval (85 %) that holds the spread over rows" in text
+    assert "An interval (95\xa0%) in brackets is about computing" in text
+    assert "with an interval (85\xa0%) that holds the spread over rows" in text
     assert text.index("★") < text.index('href="#b"') and text.count("★") == 1
     assert "Not to be published, and so below the others: b." in text and "more minutes: a (1,500 steps)." in text
     assert "Left out c, d, each because it takes no words." in text and "Left out e: too many." in text

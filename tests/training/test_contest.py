@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from partita.core import clock, rng
 from partita.core.errors import RunError
 from partita.data import Dataset, Rows, Sequences
 from partita.training import PartitaWarning, fit
-from partita.training.affordable import affordable
+from partita.training.affordable import affordable, annealing_cost
 from partita.training.budget import LEAST_STEPS
 from partita.training.contenders import contenders_by_family, table_kind
 from partita.training.contest import FIT_SHARE, Contest
@@ -71,7 +73,7 @@ def test_sequences_are_for_models_of_sequences() -> None:
     assert [c.name for c in found] == ["hyena", "ssm", "attention", "conv", "lstm"]
     assert left_out["rbm"] == "it takes tables, and these are sequences"
     assert left_out["autoregressive"] == "on sequences it is the model that hyena is; ask for it by name"
-    assert left_out["vrnn"].startswith("vrnn: DATA must be sequences of bits or numbers; got text or other tokens")
+    assert left_out["vrnn"].startswith("DATA must be sequences of bits or numbers; got text or other tokens")
     waves = Dataset("mine", Sequences.windows(np.sin(np.arange(400.0)), 16))  # type: ignore[arg-type]
     assert {c.name for c in contenders_by_family([], {}, waves)[0]} == {"hyena", "ssm", "attention", "conv", "lstm", "vrnn"}
 
@@ -134,7 +136,7 @@ def test_time_is_shared_evenly_and_what_is_not_used_goes_to_the_others(monkeypat
         return Entry(contender.name, None, 0.0, problem="none")
 
     monkeypatch.setattr(Contest, "enter", enter)
-    monkeypatch.setattr("partita.training.contest.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("partita.training.contest.clock.now", lambda: now[0])
     contenders = [Contender(name, FAMILIES[name]) for name in ("rbm", "vae", "belief")]
     contest = Contest(dataset(drawn(20, 0)), total=6.0, out=tmp_path)
     list(contest.run(contenders))
@@ -170,3 +172,37 @@ def test_a_score_is_kept_bit_for_bit(tmp_path: Path) -> None:
     for name, rows in (("rbm", 50), ("vae", 49)):
         with pytest.raises(RunError, match=f"must hold the score of {name} on {rows} rows; got another"):
             read_entry(tmp_path / "vae", name, rows)
+
+
+def test_an_annealing_is_timed_by_two_short_ones_after_a_first_that_had_to_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = [0.0], []
+
+    def anneal(temperatures: int) -> None:
+        now[0] += 0.5 * (not calls) + 0.2 + 0.01 * temperatures
+        calls.append(temperatures)
+
+    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
+    assert annealing_cost(anneal) == pytest.approx((0.2, 0.01)) and calls == [10, 10, 30]
+    with clock.ending_within(1.0):  # no time for another
+        assert annealing_cost(anneal) == pytest.approx((0.0, 0.03)) and calls[3:] == [10, 10]
+
+
+def test_whoever_comes_first_does_not_pay_for_the_imports_of_all() -> None:
+    """In a new process, a mixture and an RBM import hardly anything after the contest got ready: a few modules that take no time."""
+    code = """
+import sys
+import numpy as np
+from partita.data import Dataset, Rows
+from partita.training.contenders import contenders_by_family
+from partita.training.contest import Contest, get_ready
+get_ready()
+before = set(sys.modules)
+x = (np.random.default_rng(0).random((60, 5)) < 0.5).astype(np.float32)
+data = Dataset("mine", Rows(x))
+found, _ = contenders_by_family(["mixture", "rbm"], {"mixture": {"components": 2}}, data)
+entries = list(Contest(data, {"steps": 2}).run(found))
+assert all(entry.score is not None for entry in entries)
+print(sum(not name.startswith("partita") for name in set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 50

@@ -5,6 +5,8 @@ The clock is one that counts updates: a second for each component of a mixture, 
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.pressing import ctrl_c_after
 
 from partita.cli.fit import planned, resumed, train
 from partita.cli.leaderboard import Board
@@ -84,6 +87,7 @@ def test_where_there_is_no_time_at_all_one_number_is_tried_by_one_update(now: li
     table, cuts = climbed(0.0)
     assert [(rung.components, rung.run.steps) for rung in table] == [(1, 1)] and len(cuts) == 1
     assert now[0] == 2  # one that is timed, and one that counts
+    assert len(climbed(-5.0)[0]) == 1  # nor where it is over
 
 
 def test_ctrl_c_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,3 +170,77 @@ def test_options_of_optimisers_are_for_those_who_have_one() -> None:
     assert mixture.run is not None and flow.run is not None and mixture.score is not None
     assert mixture.run.cautions[0] == "fitted without batch_size, learning_rate: EM takes closed-form updates."
     assert flow.run.config["fit"]["batch_size"] == 30 and not any("fitted without" in caution for caution in flow.run.cautions)
+
+
+def entered_slowly(monkeypatch: pytest.MonkeyPatch, now: list[float], factor: float, out: Path) -> Any:
+    """A mixture of eight within 400 seconds, whose updates take so many times as long once its fit has begun."""
+    advance, own, begun = Session.advance, contest.fit, []
+
+    def slower(self: Session) -> Any:
+        now[0] += (factor - 1) * self.bare.components if begun else 0.0
+        return advance(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(contest, "fit", lambda *given, **options: begun.append(1) or own(*given, **options))
+        patch.setattr(Session, "advance", slower)
+        return entered({"components": 8, "restarts": 1}, 400.0, out)
+
+
+def test_a_fit_stops_where_the_machine_became_slower_than_it_was_planned_for(
+    now: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned are 48 updates of eight seconds, after two that are timed; at 64 seconds each the eighth ends after 1.3 times 400."""
+    entry = entered_slowly(monkeypatch, now, 8.0, tmp_path / "slow")
+    run = entry.run
+    assert run.config["steps"] == 48 and (run.steps, run.stopped) == (8, "out of time") and entry.seconds == 16 + 64 * 8
+    assert entry.score is not None and Board("", timed=True).cut_short(entry)
+    told = {"step": 8, "event": "the time was up: steps took longer than when their number was fixed.",
+            "done": "stopped after 8 of 48 steps"}  # fmt: skip
+    assert told in run.history
+    again = Contest(clouds(), {"tolerance": 0.0}, limit=1.0, out=tmp_path / "slow").enter(Contender("mixture", FAMILIES["mixture"], {}))
+    assert again.run is not None and again.run.steps == 8 and again.score == entry.score  # it is done, and not gone on with
+    little = entered_slowly(monkeypatch, now, 1.2, tmp_path / "a little")
+    assert (little.run.steps, little.run.stopped) == (48, "finished") and little.seconds <= 1.3 * 400
+
+
+def test_compiling_is_no_part_of_what_a_step_costs(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first update that compiles for 1,000 seconds leaves the plan, and the seconds, of one that need not."""
+    update, compiled = EM.update, []
+
+    def first(self: EM, *given: Any, **options: Any) -> Any:
+        if not compiled:
+            clock.PAUSES.begin()
+            now[0] += 1000.0
+            clock.PAUSES.end()
+            compiled.append(1)
+        return update(self, *given, **options)
+
+    plain = entered({"components": 2, "restarts": 1}, 60.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(EM, "update", first)
+        entry = entered({"components": 2, "restarts": 1}, 60.0)
+    assert compiled and entry.run.steps == plain.run.steps and entry.seconds == pytest.approx(plain.seconds)
+
+
+def test_seconds_of_a_search_count_after_an_interruption(now: list[float], tmp_path: Path) -> None:
+    """All of the counted seconds are there: those of the search, of the steps before Ctrl-C, and of those after it."""
+    with ctrl_c_after_fit_begins(2):
+        stopped = entered({}, 900.0, tmp_path)
+    assert stopped.interrupted and stopped.problem == f"interrupted after 2 of {stopped.run.config['steps']:,} steps, which are saved"
+    assert stopped.seconds == pytest.approx(now[0]) and stopped.run.history[0]["seconds"] > 100
+    resumed = entered({}, 900.0, tmp_path)
+    assert resumed.score is not None and resumed.seconds == pytest.approx(now[0])
+
+
+@contextmanager
+def ctrl_c_after_fit_begins(step: int) -> Iterator[None]:
+    """Ctrl-C in the fit itself, not in the search before it."""
+    own = contest.fit
+
+    def pressed(*given: Any, **options: Any) -> Any:
+        with ctrl_c_after(step):
+            return own(*given, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contest, "fit", pressed)
+        yield

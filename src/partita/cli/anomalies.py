@@ -28,6 +28,7 @@ from partita.training.encoded import evaluate_encoded
 
 COLUMNS = (Column("anomaly_score", "real"), Column("tail_probability", "real"), Column("anomaly", "binary", "bool"))
 SHOWN = 5  # of the strangest rows
+FARTHEST = 1e150  # of encoded numbers: beyond it they cannot be squared, and a row is stranger than any that can be scored
 ROUNDING = 1e-9  # by which scores of one and the same row may differ, relative to 1 + |s|: sums over other rows beside it round otherwise
 
 
@@ -35,8 +36,9 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
     """Score the rows of a file and of the calibration set together, rank, write, say which rows are strangest."""
     check_real("anomalies", "--alpha", alpha, 0, 1, open_low=True)
     opened = open_run(folder)
-    path = check_ending(suffixed(source, "anomalies") if out is None else out, "anomalies")
+    path = suffixed(source, "anomalies") if out is None else check_ending(out, "anomalies")
     tabled = read_tabled(opened, source, "anomalies")
+    check_ending(path, "anomalies")
     scores = scorer(opened, seed)
     own = np.concatenate([scores(x) for _, x in tabled.parts()])
     others = np.concatenate([scores(x) for x in calibration_parts(opened, normal)])
@@ -65,7 +67,8 @@ def tail_probabilities(scores: np.ndarray, calibration: np.ndarray) -> np.ndarra
     >>> tail_probabilities(np.array([5.0, 2.0, 0.0]), np.array([1.0, 2.0, 3.0])).tolist()
     [0.25, 0.75, 1.0]
     """
-    below = np.searchsorted(np.sort(calibration), scores - ROUNDING * (1 + np.abs(scores)), side="left")
+    slack = np.where(np.isfinite(scores), ROUNDING * (1 + np.abs(scores)), 0.0)  # impossible rows are as strange as one another
+    below = np.searchsorted(np.sort(calibration), scores - slack, side="left")
     return (1 + len(calibration) - below) / (len(calibration) + 1)
 
 
@@ -74,11 +77,18 @@ def scorer(opened: Opened, seed: int) -> Callable[[np.ndarray], np.ndarray]:
     model, generator = opened.run.model, rng.keyed(seed, 5)
     known = capability.default("partition", model)(model, generator=generator) if isinstance(model, EnergyModel) else None
 
-    def scores(x: np.ndarray) -> np.ndarray:
+    def finite(x: np.ndarray) -> np.ndarray:
         q = evaluate_encoded(model, opened.encoding, x, evaluator=known, owner="anomalies", generator=generator)
         if q.kind == "none":
             raise invalid("anomalies", "RUN", "be of a family with a likelihood", model.title(), "A mixture or a flow has one.")
         return -q.details["rows"].double().cpu().numpy()
+
+    def scores(x: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            near = ~(np.abs(opened.encoding.encode(opened.encoding.check(x, "anomalies"))) > FARTHEST).any(1)
+        out = np.full(len(x), np.inf)
+        out[near] = finite(x[near]) if near.any() else ()
+        return out
 
     return scores
 

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from partita.cli import tables
-from partita.cli.options import Json, Kinds, Run, Seed
+from partita.cli.help import Helpful
+from partita.cli.options import EVALUATORS, SETTING_OF_ONE, Data, Json, Kinds, Run, Seed, Settings
 from partita.cli.together import Devices, Nodes, Strategy, launched
 
 
-class Commands(TyperGroup):
+class Commands(Helpful):
     """Errors that partita raises on purpose become one line on stderr and exit code 1."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -79,16 +79,16 @@ def partita(
     """Fit, sample and honestly score probability models whose normaliser is intractable."""
 
 
-@app.command(epilog="Example: partita fit rbm digits --minutes 1 --set hidden=100 --set learning_rate=0.05 --devices 2")
+@app.command(epilog="Example: partita fit rbm digits --minutes 1 --set hidden=100 --set learning_rate=0.05")
 def fit(
-    model: Annotated[str | None, typer.Argument(help="A family: partita models lists them.")] = None,
-    data: Annotated[str | None, typer.Argument(help="A name (partita data lists them) or a file.")] = None,
+    model: Annotated[str | None, typer.Argument(help="A family: partita models lists them.", metavar="MODEL")] = None,
+    data: Data = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/MODEL-DATA-N if not given.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Time to spend, in place of epochs.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
     seed: Seed = 0,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run, bit for bit; needs nothing else.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; may be given often.", metavar="KEY=VALUE")] = None,
+    settings: Settings = None,
     column: Kinds = None,
     guard: Annotated[str | None, typer.Option(help="Where the fit diverges: stop, or rollback to go on with half the rate.")] = None,
     devices: Devices = None,
@@ -120,9 +120,9 @@ def fit(
 @app.command(epilog="Example: partita evaluate runs/rbm-digits-1 --evaluator sandwich")
 def evaluate(
     run: Run,
-    data: Annotated[str | None, typer.Argument(help="A name or a file; by default what the run was fitted to.")] = None,
-    split: Annotated[str, typer.Option(help="test, train or valid.")] = "test",
-    evaluator: Annotated[str, typer.Option(help="auto, enumeration, sandwich, bridge, ais, reverse-ais, iwae-K, filter-K, ...")] = "auto",
+    data: Annotated[str | None, typer.Argument(help="A name or a file; by default what the run was fitted to.", metavar="DATA")] = None,
+    split: Annotated[str | None, typer.Option(help="test, train, valid or all; else test of the run's own data, all of others.")] = None,
+    evaluator: Annotated[str, typer.Option(help=EVALUATORS)] = "auto",
     bits: Annotated[bool, typer.Option("--bits", help="Also in bits per dimension.")] = False,
     seed: Seed = 0,
     devices: Devices = None,
@@ -164,9 +164,9 @@ def sample(
 
 @app.command(epilog="Example: partita lab memory --set length=512 --out memory.html")
 def lab(
-    name: Annotated[str | None, typer.Argument(help="Which; all are listed if not given.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Which; all are listed if not given.", metavar="NAME")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the figure goes, .html.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; may be given often.", metavar="KEY=VALUE")] = None,
+    settings: Settings = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -178,14 +178,14 @@ def lab(
 
 @app.command(epilog="Example: partita compare digits --minutes 5, or partita compare digits --model rbm --objectives all")
 def compare(
-    data: Annotated[str | None, typer.Argument(help="A name (partita data lists them) or a file.")] = None,
+    data: Data = None,
     models: Annotated[str | None, typer.Option(help="Families with commas between; by default all that the data allow.")] = None,
     model: Annotated[str | None, typer.Option(help="One family, fitted by several objectives; rbm if only those are named.")] = None,
     objectives: Annotated[str | None, typer.Option(help="With --model: all that its support allows, or names with commas between.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of runs and tables; runs/compare-DATA-N if not given.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Time for all together; half a minute for each if not given.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data, for each, in place of minutes.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value for all or family.key=value.", metavar="KEY=VALUE")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help=SETTING_OF_ONE, metavar="KEY=VALUE")] = None,
     column: Kinds = None,
     evaluator: Annotated[str, typer.Option(help="How log Z is computed, the same way for all; as in partita evaluate.")] = "auto",
     resume: Annotated[Path | None, typer.Option(help="Go on with the comparison in this folder; needs nothing else.")] = None,
@@ -221,7 +221,7 @@ def _names(text: str) -> list[str]:
 
 @app.command(epilog="Example: partita report runs/rbm-digits-1 --out digits.html")
 def report(
-    folder: Annotated[Path, typer.Argument(help="A run, as partita fit made it, or a comparison, as partita compare made it.")],
+    folder: Annotated[Path, typer.Argument(help="A run or a comparison, as fit or compare made it.", metavar="FOLDER")],
     out: Annotated[Path | None, typer.Option(help="Where the page goes, .html; FOLDER/report.html if not given.")] = None,
     as_json: Json = False,
 ) -> None:

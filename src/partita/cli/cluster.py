@@ -22,8 +22,9 @@ def report(folder: Path, source: Path, out: Path | None, probabilities: bool, *,
     """Assign, write, count."""
     opened = open_run(folder)
     _check_mixture(opened)
-    path = check_ending(suffixed(source, "clusters") if out is None else out, "cluster")
+    path = suffixed(source, "clusters") if out is None else check_ending(out, "cluster")
     tabled = read_tabled(opened, source, "cluster")
+    check_ending(path, "cluster")
     results, sizes, sums = assigned(opened, tabled, probabilities)
     columns = [Column("cluster", "count", "int64"), Column("cluster_probability", "real")]
     columns += [Column(f"cluster_{k}", "real") for k in range(len(sizes))] if probabilities else []

@@ -16,6 +16,7 @@ from partita.cli.fit import describe_data
 from partita.cli.runs import free_path, short_name
 from partita.cli.values import parse_columns, sort_settings
 from partita.cli.watch import Watch
+from partita.core import clock
 from partita.core.errors import PartitaError, invalid
 from partita.data import Dataset, Sequences
 from partita.data.corpus import Reading, holds_sequences, open_dataset
@@ -40,6 +41,7 @@ class Field(NamedTuple):
 def report(asked: Asked, out: Path | None, *, page: bool = True, as_json: bool = False, quiet: bool = False) -> list[Entry]:
     """Fit all, score all on the same rows, show and save the leaderboard and the page about it."""
     asked.check_time()
+    still = clock.PAUSES.seconds
     evaluator, field = named_evaluator(asked.evaluator, "compare"), opened(asked)
     if not field.contenders:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in field.left_out.items())
@@ -52,14 +54,15 @@ def report(asked: Asked, out: Path | None, *, page: bool = True, as_json: bool =
     contest = Contest(field.dataset, options, None, evaluator, asked.seed, folder, about, total)
     what = "objective" if asked.model else "family"
     board = leaderboard.Board(_title(asked, contest), what, contest.scored.numbers_per_row(), field.left_out, field.dataset.entropy,
-                              timed=total is not None, cautions=degenerate_columns(field.dataset))  # fmt: skip
+                              timed=total is not None, cautions=degenerate_columns(field.dataset),
+                              names=[contender.name for contender in field.contenders])  # fmt: skip
     entries = _carry_out(contest, field.contenders, board, talk=not (as_json or quiet))
     interrupted = any(entry.interrupted for entry in entries)
     written = _write_page(folder) if page and not interrupted else None
     if as_json:
         show.print_json({**board.as_json(folder, ranking(entries)), "report": None if written is None else str(written)})
     else:
-        _print(contest, board, entries, written)
+        _print(contest, board, entries, written, clock.PAUSES.seconds - still)
     if interrupted:
         typer.echo(f"Interrupted; what is done is saved. Go on with: partita compare --resume {folder}", err=True)
         raise typer.Exit(130)
@@ -152,9 +155,11 @@ def _write_page(folder: Path) -> Path | None:
     return None
 
 
-def _print(contest: Contest, board: leaderboard.Board, entries: Sequence[Entry], page: Path | None) -> None:
+def _print(contest: Contest, board: leaderboard.Board, entries: Sequence[Entry], page: Path | None, compiled: float) -> None:
     leaderboard.print_board(board, entries)
     for entry in entries:
         for text in [] if entry.run is None else entry.run.cautions:
             show.caution(f"{entry.name}: {text}")
+    if compiled >= 1:
+        typer.echo(f"Beside these seconds, {compiled:.0f} went into compiling machine code, which is kept for the next time.")
     typer.echo(f"Runs and leaderboard.json, leaderboard.csv are in {contest.out}" + ("" if page is None else f"\nReport: {page}"))

@@ -28,18 +28,24 @@ DIAGNOSTICS = {
 }
 
 
-def report(folder: Path, data: str | None, split: str, evaluator: str, *, bits: bool, seed: int, as_json: bool) -> None:
-    """Score a split of the data and print the result."""
+def report(folder: Path, data: str | None, split: str | None, evaluator: str, *, bits: bool, seed: int, as_json: bool) -> None:
+    """Score a split of the data and print the result: if not said, what was held out of the run's own data, all rows of others."""
     opened = open_run(folder)
     chosen = named_evaluator(evaluator, bounds=True)
-    rows = pick_split(opened.dataset(data), split)
+    own, dataset = opened.learned_from(data), opened.dataset(data)
+    split = ("test" if own else "all") if split is None else split
+    rows = pick_split(dataset, split)
+    if own and split != "train" and len(dataset.train) != (opened.data.get("rows") or [len(dataset.train)])[0]:
+        show.caution(f"{opened.data['name']} has other rows than when the run was fitted: it may have learned from some of these.")
     q = opened.score(rows, chosen, rng.keyed(seed, 1))
     per_dimension = bits_per_dimension(q, rows.numbers_per_row()) if bits else None
     if as_json:
         extra = {} if per_dimension is None else {"bits_per_dimension": show.quantity_json(per_dimension)}
         show.print_json({"run": str(folder), "split": split, **show.quantity_json(q), **extra})
         return
-    typer.echo(f"{opened.run.model.title()} on {len(rows)} {split} rows of {data or opened.data.get('name')}")
+    which = f"all {len(rows)} rows" if split == "all" else f"{len(rows)} {split} rows"
+    note = "; of these the run learned from some: --split test leaves them out" if own and split == "all" else ""
+    typer.echo(f"{opened.run.model.title()} on {which} of {data or opened.data.get('name')}{note}")
     show.table(["", ""], _lines(q, per_dimension, opened.run.model.support.discrete))
     typer.echo(show.meaning(q))
 

@@ -12,7 +12,7 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import Opened, free_path, schema_of, short_name
+from partita.cli.runs import Opened, found_at, free_path, schema_of, short_name
 from partita.cli.values import sort_settings
 from partita.core import clock, descriptions, processes, rng
 from partita.core.checks import check_count
@@ -236,13 +236,10 @@ def _print_result(plan: Plan, run: Run, split: str, q: Quantity, page: Path | No
 
 def describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
     """What a run must know to find its data again, from any working directory."""
-    base, colon, array = source.rpartition(":")
-    path = Path(source) if not colon or Path(source).exists() else Path(base)
-    found = f"{path.resolve()}{colon + array if path != Path(source) else ''}" if path.is_file() else source
     schema = getattr(dataset.train, "schema", None)
     return {
         "name": dataset.name,
-        "source": found,
+        "source": found_at(source),
         "binarize": dataset.train.binarize,
         "rows": [len(dataset.train), dataset.train.width],
         "shape": None if dataset.shape is None else list(dataset.shape),

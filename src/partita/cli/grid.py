@@ -17,7 +17,12 @@ ROLES = {
     "likelihood": "Evaluators of log p(x)",
 }
 RUNS = "•"
-HEAD = """# The grid
+HEAD = """---
+hide:
+  - toc
+---
+
+# The grid
 
 Which part runs on which model. A dot runs; a letter refuses, with the reason below and the nearest part that works in the error message.
 `partita models --grid` prints the same, and every cell is a test (`tests/grid`). Made by `python -m partita.cli.grid > docs/grid.md`.

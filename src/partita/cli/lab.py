@@ -50,12 +50,18 @@ LABS: dict[str, Lab] = {
 
 
 def listing(as_json: bool) -> None:
-    """Every lab in one line."""
+    """Every lab: what it shows, and its settings with their defaults."""
     if as_json:
         show.print_json({name: {"summary": lab.summary, "settings": lab.settings} for name, lab in LABS.items()})
         return
-    show.table(["", ""], [[f"  {name}", lab.summary] for name, lab in LABS.items()], "labs")
+    rows = [row for name, lab in LABS.items() for row in ([f"  {name}", lab.summary], ["", _words(lab.settings)])]
+    show.table(["", ""], rows, "Small experiments, and what --set reaches in each:")
     typer.echo("Example: partita lab memory --set length=512 --out memory.html")
+
+
+def _words(settings: dict[str, Any]) -> str:
+    """Settings with their defaults, as ``--set`` takes them."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def run(name: str, pairs: list[str], out: Path | None, *, seed: int, as_json: bool) -> None:

@@ -14,7 +14,8 @@ import typer
 from partita.cli import show
 from partita.core.files import write_whole
 from partita.core.quantity import bits_per_dimension
-from partita.report.words import cut_short, left_out, percent
+from partita.report.words import cut_short, left_out, models, percent
+from partita.training.budget import OUT_OF_TIME
 from partita.training.entries import Entry
 from partita.training.paired import Place, ranking
 
@@ -36,6 +37,7 @@ class Board:
         cautions: About the data, one sentence each.
         entropy: Of the law behind the data in nats, where it is known.
         timed: Whether fits share a time, and may be cut to it.
+        names: Who takes part.
     """
 
     title: str
@@ -45,6 +47,7 @@ class Board:
     entropy: float | None = None
     timed: bool = False
     cautions: Sequence[str] = ()
+    names: Sequence[str] = ()
 
     def cut_short(self, entry: Entry) -> bool:
         """Whether the clock ended a search before the fit, or gave the fit fewer steps than its recipe has, and it took them all."""
@@ -52,13 +55,18 @@ class Board:
             return False
         config = entry.run.config
         fewer = entry.run.stopped == "finished" and (config.get("fit") or {}).get("steps") is not None
-        return fewer or bool(config.get("cuts"))
+        return fewer or entry.run.stopped == OUT_OF_TIME or bool(config.get("cuts"))
 
     def as_json(self, folder: Path, places: Sequence[Place]) -> dict[str, Any]:
-        """What ``leaderboard.json`` holds."""
+        """What ``leaderboard.json`` holds; who waits are those of ``names`` who have no place yet."""
         lines = [{**place_json(place, self.width), "cut_short": self.cut_short(place.entry)} for place in places]
         return {"title": self.title, "folder": str(folder), "entries": lines, "left_out": dict(self.left_out), "entropy": self.entropy,
-                "cautions": list(self.cautions)}  # fmt: skip
+                "cautions": list(self.cautions), "waiting": self.waiting([place.entry for place in places])}  # fmt: skip
+
+    def waiting(self, entries: Sequence[Entry]) -> list[str]:
+        """Who has not had a turn."""
+        done = {entry.name for entry in entries}
+        return [name for name in self.names if name not in done]
 
 
 def place_json(place: Place, width: float) -> dict[str, Any]:
@@ -66,7 +74,8 @@ def place_json(place: Place, width: float) -> dict[str, Any]:
     entry = place.entry
     q, run = entry.score, entry.run
     bits = None if q is None or q.kind == "none" else show.quantity_json(bits_per_dimension(q, width))
-    made = {} if run is None else {"run": str(run.folder), "steps": run.steps, "stopped": run.stopped, "cautions": run.cautions}
+    made = {} if run is None else {"run": str(run.folder), "model": run.model.title(), "steps": run.steps,
+                                   "planned_steps": run.config["steps"], "stopped": run.stopped, "cautions": run.cautions}  # fmt: skip
     return {
         "name": entry.name,
         "log_likelihood": None if q is None else show.quantity_json(q),
@@ -74,10 +83,15 @@ def place_json(place: Place, width: float) -> dict[str, Any]:
         "difference": None if place.difference is None else show.quantity_json(place.difference),
         "tied": place.tied,
         "seconds": round(entry.seconds, 3),
-        "parameters": None if run is None else sum(p.numel() for p in run.model.parameters()) or None,
+        "parameters": None if run is None else _parameters(run.model),
         "problem": entry.problem or None,
         **made,
     }
+
+
+def _parameters(model: Any) -> int | None:
+    """Those that are free, where a model counts them; None where it has draws in their place."""
+    return model.freedom() if hasattr(model, "freedom") else sum(p.numel() for p in model.parameters()) or None
 
 
 def save(folder: Path, board: Mapping[str, Any]) -> None:
@@ -90,14 +104,14 @@ def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
     """One line for each contender; what is unknown is empty."""
     out = io.StringIO()
     head = ["name", *(f"log_likelihood_{name}" for name in FLAT), "bits_per_dimension", "difference", "difference_low", "difference_high",
-            "difference_level", "tied", "parameters", "seconds", "problem"]  # fmt: skip
+            "difference_level", "tied", "parameters", "seconds", "model", "problem"]  # fmt: skip
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
     for line in lines:
         q, d, bits = (line[name] or {} for name in ("log_likelihood", "difference", "bits_per_dimension"))
         behind = [d.get(name) for name in ("value", "low", "high", "level")]
         writer.writerow([line["name"], *(q.get(name) for name in FLAT), bits.get("value"), *behind, line["tied"], line["parameters"],
-                         line["seconds"], line["problem"]])  # fmt: skip
+                         line["seconds"], line.get("model"), line["problem"]])  # fmt: skip
     return out.getvalue()
 
 
@@ -111,7 +125,7 @@ def _cells(place: Place, line: Mapping[str, Any], first: bool, cut: bool) -> lis
     q, seconds = place.entry.score, f"{place.entry.seconds:.1f}{' cut' * cut}"
     size = "" if line["parameters"] is None else f"{line['parameters']:,}"
     if q is None:
-        return ["", place.entry.name, "", "", "", "", "", "failed", "", size, seconds]
+        return ["", place.entry.name, "", "", "", "", "", "interrupted" if place.entry.interrupted else "failed", "", size, seconds]
     best = first and q.trusted
     d, mark = place.difference, "★" if best else "=" if place.tied else ""
     interval, verdict = ("", "") if q.kind == "exact" else (f"{_number(q.low)} to {_number(q.high)}", q.verdict)
@@ -157,9 +171,13 @@ def print_board(board: Board, entries: Sequence[Entry]) -> None:
     if board.entropy is not None:
         typer.echo(f"No model scores above {-board.entropy:.3f} on average: the data's negative entropy.")
     _print_apart([place.entry for place in places if place.group == 2])
+    if fitted := models([place_json(place, board.width) for place in places]):
+        typer.echo(fitted)
     for place in places:
         if place.entry.problem:
             typer.echo(f"{place.entry.name}: {place.entry.problem}")
+    if waiting := board.waiting(entries):
+        typer.echo(f"Not yet fitted: {', '.join(waiting)}.")
     for text in board.cautions:
         show.caution(text)
     for text in left_out(board.left_out):

@@ -24,9 +24,11 @@ from partita.training.encoding import Encoding
 NAME = "report.html"
 QUANTITY = {"value": float, "low": float, "high": float, "kind": str, "verdict": str, "se_data": float,
             "level": float, "details": {"p_value": float, "coverage": float, "per_step": float}}  # fmt: skip
-LINE = {"name": str, "problem": str, "seconds": float, "parameters": int, "steps": int,
+LINE = {"name": str, "problem": str, "seconds": float, "parameters": int, "steps": int, "planned_steps": int,
+        "model": str, "stopped": str, "cut_short": bool,
         "log_likelihood": QUANTITY, "difference": QUANTITY, "bits_per_dimension": QUANTITY}  # fmt: skip
-BOARD = {"title": str, "entries": [LINE], "left_out": dict, "entropy": float}  # of a saved leaderboard
+BOARD = {"title": str, "entries": [LINE], "left_out": dict, "entropy": float, "waiting": [str], "folder": str,
+         "cautions": [str]}  # of a saved leaderboard  # fmt: skip
 LEADERBOARD = "leaderboard.json"  # what a comparison leaves
 
 

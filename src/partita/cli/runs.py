@@ -21,7 +21,7 @@ from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding
 from partita.training.run import CHANGED
 
-SPLITS = ("test", "train", "valid")
+SPLITS = ("test", "train", "valid", "all")
 SPLIT_KEY = 7  # grey levels of a scored split are made binary by these draws, the same in every command
 
 
@@ -46,6 +46,10 @@ class Opened:
             raise DataError(f"load: {source} must be {then}; got {now}. Restore the file.")
         return found
 
+    def learned_from(self, name: str | None) -> bool:
+        """Whether data so called are those that the run was fitted to."""
+        return name is None or self.data.get("source") in (name, found_at(name))
+
     def score(self, rows: Rows, evaluator: Any, generator: Any) -> Quantity:
         """Mean log-likelihood per row in the units of the data."""
         if isinstance(rows, Rows) and len(rows) * rows.width > likelihood.CELLS_AT_ONCE:
@@ -55,6 +59,13 @@ class Opened:
 
     def _score(self, x: np.ndarray, evaluator: Any, generator: Any) -> Quantity:
         return evaluate_encoded(self.run.model, self.encoding, x, evaluator=evaluator, generator=generator)
+
+
+def found_at(source: str) -> str:
+    """A source by a name that finds it from any working directory; the name of an array in a file stays behind its colon."""
+    base, colon, array = source.rpartition(":")
+    path = Path(source) if not colon or Path(source).exists() else Path(base)
+    return f"{path.resolve()}{colon + array if path != Path(source) else ''}" if path.is_file() else source
 
 
 def schema_of(data: dict[str, Any]) -> Schema | None:
@@ -91,9 +102,9 @@ def _check_widths(data: dict[str, Any], width: int) -> None:
 def pick_split(dataset: Dataset, split: str) -> Rows:
     """The rows of a split, or one sentence about which splits there are."""
     check_choice("evaluate", "split", split, SPLITS)
-    rows = getattr(dataset, split)
+    rows = dataset.whole() if split == "all" else getattr(dataset, split)
     if rows is None:
-        there = ", ".join(name for name in SPLITS if getattr(dataset, name) is not None)
+        there = ", ".join(name for name in SPLITS if getattr(dataset, name, dataset) is not None)
         raise DataError(f"evaluate: split must be one of {there} for {dataset.name!r}; got {split!r}, which it does not have.")
     return rows
 

@@ -12,7 +12,7 @@ from partita.core import capability, rng
 from partita.core.checks import check_count
 from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, Model
-from partita.data.schema import Column, column_names
+from partita.data.schema import Column
 from partita.data.write import check_ending, plain_columns, write_columns
 from partita.diagnostics import ChainReport
 from partita.samplers import run as run_chains
@@ -68,10 +68,7 @@ def _shape(opened: Opened, owner: str) -> tuple[int, ...]:
 def _columns(opened: Opened, x: np.ndarray) -> list[Column]:
     """What draws are written as: as the run's table had them, where it is known."""
     schema, labels = schema_of(opened.data), opened.encoding.labels
-    if labels:
-        names = opened.data.get("columns") or column_names(x.shape[1])
-        worded = [True] * len(names) if schema is None else [bool(column.labels) for column in schema.used]
-        plain = plain_columns(names, x) if schema is None else schema.used
-        return [Column(name, "category", "string", labels=labels) if words else column
-                for name, words, column in zip(names, worded, plain, strict=True)]  # fmt: skip
-    return plain_columns(opened.data.get("columns"), x) if schema is None or opened.encoding.kind in CUT else list(schema.used)
+    if schema is not None and opened.encoding.kind not in CUT:
+        return list(schema.used)
+    columns = plain_columns(opened.data.get("columns"), x)
+    return [Column(column.name, "category", "string", labels=labels) for column in columns] if labels else columns

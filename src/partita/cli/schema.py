@@ -18,7 +18,8 @@ def report(source: str, asked: dict[str, str], *, as_json: bool) -> None:
     schema = data.train.schema
     if schema is None:
         allowed = "a .csv, .parquet, .arrow or .feather file"
-        raise DataError(f"schema: DATA must be {allowed}; got {source!r}, whose columns are numbers of one sort.")
+        held = "lines are read as sequences, a column for each letter" if data.train.labels else "columns are numbers of one sort"
+        raise DataError(f"schema: DATA must be {allowed}; got {source!r}, whose {held}.")
     if as_json:
         columns = [{key: value for key, value in column.as_json().items() if key not in ("levels", "labels")}
                    | ({"categories": column.words(column.levels)} if column.levels else {}) for column in schema.columns]  # fmt: skip

@@ -11,8 +11,8 @@ from partita.cli.runs import Opened, schema_of
 from partita.core.errors import DataError
 from partita.data import Schema, copies, read
 from partita.data.conversions import names_in
-from partita.data.files import Splits
 from partita.data.schema import Column
+from partita.data.splits import Splits
 from partita.data.tables import as_table, chunks
 from partita.data.write import TABLES, write_columns
 
@@ -50,10 +50,12 @@ class Tabled:
 
 
 def read_tabled(opened: Opened, path: Path, owner: str) -> Tabled:
-    """The columns of a run in a file: by name where both have names, else by place."""
+    """The columns of a run in all rows of a file, also of one that has parts: by name where both have names, else by place."""
     schema = schema_of(opened.data) if path.suffix.lower() in TABLES else None
     found = read(path, words=opened.encoding.kind in ("category", "mixed"), asked=schema)
-    table = found.train if found.train.ndim in (0, 2) else found.train.reshape(len(found.train), math.prod(found.train.shape[1:]))
+    parts = [part for part in (found.train, found.valid, found.test) if part is not None]
+    table = found.train if len(parts) == 1 else np.concatenate(parts)
+    table = table if table.ndim in (0, 2) else table.reshape(len(table), math.prod(table.shape[1:]))
     table, _ = as_table(table, owner)
     order = list(range(table.shape[1])) if schema is not None else column_order(opened, found, table.shape[1], owner)
     return Tabled(path, table, found.columns, order, schema or found.schema)
@@ -67,11 +69,13 @@ def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[
             raise DataError(f"{owner}: DATA must have {opened.run.model.support.width} columns, as the run has; got {width}.")
         return list(range(width))
     if sorted(wanted) != sorted(found.columns):
-        lost, more = [name for name in wanted if name not in found.columns], [name for name in found.columns if name not in wanted]
+        run, file = set(wanted), set(found.columns)
+        lost, more = [name for name in wanted if name not in file], [name for name in found.columns if name not in run]
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}" if more else "some of them twice"
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
         raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
-    return [found.columns.index(name) for name in wanted]
+    place_of = {name: place for place, name in enumerate(found.columns)}
+    return [place_of[name] for name in wanted]
 
 
 def suffixed(path: Path, word: str) -> Path:
@@ -97,5 +101,5 @@ def write_beside(tabled: Tabled, path: Path, columns: Sequence[Column], x: np.nd
 
 def in_files_order(tabled: Tabled, columns: Sequence[Column]) -> list[int]:
     """Places of columns as the file has them, who may have more and others in between."""
-    there = names_in(tabled.path)
-    return sorted(range(len(columns)), key=lambda i: there.index(columns[i].name))
+    place_of = {name: place for place, name in enumerate(names_in(tabled.path))}
+    return sorted(range(len(columns)), key=lambda i: place_of[columns[i].name])

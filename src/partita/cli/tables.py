@@ -12,7 +12,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: partita schema people.csv --column age=real --column id=ignore")
 def schema(
-    data: Annotated[str, typer.Argument(help="A .csv, .parquet, .arrow or .feather file.")],
+    data: Annotated[str, typer.Argument(help="A .csv, .parquet, .arrow or .feather file.", metavar="DATA")],
     column: Kinds = None,
     as_json: Json = False,
 ) -> None:
@@ -26,7 +26,7 @@ def schema(
 @app.command(epilog="Example: partita impute runs/mixture-people-1 people-with-gaps.csv --out filled.csv")
 def impute(
     run: Run,
-    data: Annotated[Path, typer.Argument(help="A file with missing values: empty cells or NaN.")],
+    data: Annotated[Path, typer.Argument(help="A file with missing values: empty cells or NaN.", metavar="DATA")],
     out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-imputed beside the file if not given.")] = None,
     how: Annotated[str, typer.Option(help="auto, mean, mode or draw.")] = "auto",
     seed: Seed = 0,
@@ -41,7 +41,7 @@ def impute(
 @app.command(epilog="Example: partita anomalies runs/mixture-people-1 new-people.csv --alpha 0.01")
 def anomalies(
     run: Run,
-    data: Annotated[Path, typer.Argument(help="A file of rows to look at.")],
+    data: Annotated[Path, typer.Argument(help="A file of rows to look at.", metavar="DATA")],
     normal: Annotated[Path | None, typer.Option(help="A file of normal rows to rank among; by default the run's own test rows.")] = None,
     alpha: Annotated[float, typer.Option(help="The tail probability up to which a row is called an anomaly.")] = 0.01,
     out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-anomalies beside the file if not given.")] = None,
@@ -57,7 +57,7 @@ def anomalies(
 @app.command(epilog="Example: partita cluster runs/mixture-people-1 people.csv --probabilities")
 def cluster(
     run: Run,
-    data: Annotated[Path, typer.Argument(help="A file of rows to assign.")],
+    data: Annotated[Path, typer.Argument(help="A file of rows to assign.", metavar="DATA")],
     out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-clusters beside the file if not given.")] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also a column with the probability of each cluster.")] = False,
     as_json: Json = False,

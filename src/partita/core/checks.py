@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from partita.core.errors import Diverged, invalid, sentence
 from partita.core.files import unreachable
 
 MOST = 2**63 - 1  # what a computer counts to
+LARGEST = 1e18  # numbers whose squares float32 holds too
 MOST_LAYERS = 1000  # beyond which building one after the other takes all memory, and no network learns
 
 
@@ -53,10 +54,7 @@ def check_real(
 
 
 def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond the largest float
-        return False
+    return abs(value) <= MOST if isinstance(value, int) else math.isfinite(value)  # torch multiplies by no larger whole number
 
 
 def check_level(owner: str, level: object) -> None:
@@ -79,6 +77,12 @@ def check_role(owner: str, parameter: str, value: object, methods: tuple[str, ..
     if isinstance(value, str | type) or not any(callable(getattr(value, method, None)) for method in methods):
         got = f"the class {value.__name__}" if isinstance(value, type) else " ".join(repr(value).split())
         raise invalid(owner, parameter, f"be an object such as {example}", got)
+
+
+def check_module(owner: str, parameter: str, f: object) -> None:
+    """A network whose parameters can be learned."""
+    if not isinstance(f, nn.Module):
+        raise invalid(owner, parameter, "be a torch.nn.Module", type(f).__name__, "Use partita.nets.MLP, or write a module with a forward.")
 
 
 def check_flag(owner: str, parameter: str, value: object) -> bool:
@@ -137,8 +141,19 @@ def check_parameters(owner: str, title: str, parameters: Iterable[tuple[str, Ten
             raise Diverged(sentence(owner, f"parameter {name!r} of {title}", "be finite", "nan or infinity", remedy))
 
 
+def check_tensor(owner: str, parameter: str, x: Tensor) -> None:
+    """A dense tensor whose real numbers are there."""
+    if x.layout is not torch.strided or x.is_nested:
+        raise invalid(owner, parameter, "be a dense table", f"a tensor of layout {x.layout}", "Call x.to_dense() first.")
+    if x.is_complex():
+        raise invalid(owner, parameter, "hold real numbers", "complex ones", "Give real and imaginary parts as columns of their own.")
+    if x.is_meta:
+        raise invalid(owner, parameter, "hold numbers", "a tensor on the meta device, which has none")
+
+
 def check_rows(owner: str, parameter: str, x: Tensor, least: int = 1) -> None:
     """At least ``least`` rows."""
+    check_tensor(owner, parameter, x)
     if x.dim() != 2:
         raise invalid(owner, parameter, "be a table of rows and columns", f"shape {tuple(x.shape)}", "Reshape it to (rows, columns).")
     if len(x) < least:

@@ -1,6 +1,7 @@
 """A time to end by, for work whose length nobody knows beforehand; who cuts something short for it says what.
 
-Whoever has a time sets it; a search, which ends sooner where there is none left, looks at it. Nobody else needs to know of it.
+Whoever has a time sets it; a search, which ends sooner where there is none left, looks at it. Nobody else needs to know of it. The clock
+stands still while machine code is compiled (:mod:`partita.core.machine_code`): that happens once on a machine and is nobody's work.
 """
 
 import math
@@ -18,7 +19,38 @@ class Limit(NamedTuple):
     cuts: list[str]
 
 
+class Pauses:
+    """When the clock stands still, and for how long it did; pauses within one another are one."""
+
+    def __init__(self) -> None:
+        self.seconds, self._since, self._depth = 0.0, 0.0, 0
+
+    def begin(self) -> None:
+        self._since = self._since if self._depth else time.monotonic()
+        self._depth += 1
+
+    def end(self) -> None:
+        self._depth -= 1
+        self.seconds += 0.0 if self._depth else time.monotonic() - self._since
+
+    def now(self) -> float:
+        """The seconds of the clock."""
+        return (self._since if self._depth else time.monotonic()) - self.seconds
+
+
 _LIMIT: ContextVar[Limit | None] = ContextVar("limit", default=None)
+PAUSES = Pauses()  # of this process
+
+
+def now() -> float:
+    """Seconds, of which differences count, without those for which the clock stood still.
+
+    >>> began = now()
+    >>> PAUSES.begin(); time.sleep(0.05); PAUSES.end()
+    >>> now() - began < 0.05
+    True
+    """
+    return PAUSES.now()
 
 
 @contextmanager
@@ -32,7 +64,7 @@ def ending_within(seconds: float) -> Iterator[Limit]:
     (['a search ended early.'], inf)
     """
     outer = _LIMIT.get()
-    moment = time.monotonic() + seconds
+    moment = now() + seconds
     limit = Limit(moment, []) if outer is None else Limit(min(moment, outer.moment), outer.cuts)
     token = _LIMIT.set(limit)
     try:
@@ -44,7 +76,7 @@ def ending_within(seconds: float) -> Iterator[Limit]:
 def left() -> float:
     """Seconds until the time is up, below zero when it is; infinite where nobody set one."""
     limit = _LIMIT.get()
-    return math.inf if limit is None else limit.moment - time.monotonic()
+    return math.inf if limit is None else limit.moment - now()
 
 
 def cut(what: str) -> None:

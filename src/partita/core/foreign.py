@@ -114,6 +114,8 @@ def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> No
         for name, inner in shape.items():
             if whole or value.get(name) is not None:
                 check_like(value.get(name), inner, f"{where}: {name}", whole=whole)
+            if whole and name not in value:
+                raise RunError(f"load: {where} must say {name}, if only that there is none. Restore the file as partita wrote it.")
 
 
 def _one_of(value: Any, kinds: tuple[type, ...]) -> bool:

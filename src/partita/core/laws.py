@@ -26,11 +26,13 @@ def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
     >>> check_laws("Mixture", ["real", 3])
     ('real', 3)
     """
+    if isinstance(laws, str) or not isinstance(laws, Iterable) or getattr(laws, "ndim", 1) == 0:
+        raise invalid(owner, "laws", "say what each column holds, such as ('real', 3)", " ".join(repr(laws).split()))
     laws = tuple(laws)
     check_count(owner, "the number of columns", len(laws))
     for law in laws:
-        if law not in NAMED and (isinstance(law, (str, bool)) or not isinstance(law, int) or law < 2):
-            raise invalid(owner, "a column", f"be one of {', '.join(map(repr, NAMED))} or a number of states of at least 2", repr(law))
+        if law not in NAMED and (isinstance(law, (str, bool)) or not isinstance(law, int) or law < 1):
+            raise invalid(owner, "a column", f"be one of {', '.join(map(repr, NAMED))} or a number of states", repr(law))
     return laws
 
 
@@ -64,8 +66,8 @@ def in_words(laws: Sequence[Law]) -> str:
     """How many columns there are of each sort.
 
     >>> in_words(("real", 3, "real", 5, "count"))
-    '2 real, 1 count, 2 categories'
+    '2 real, 1 count, 2 categorical'
     """
     counts = {name: sum(law == name for law in laws) for name in NAMED}
-    counts["categories"] = sum(isinstance(law, int) for law in laws)
+    counts["categorical"] = sum(isinstance(law, int) for law in laws)
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)

@@ -59,7 +59,7 @@ def named(owner: str) -> Iterator[None]:
     """Inside it, or in a function decorated by it, the many ways to say that memory ran out become one error."""
     try:
         yield
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, TypeError) as error:
         if isinstance(error, PartitaError) or not ran_out(error):
             raise
         raise TooLarge(f"{owner}: {SENTENCE}") from error
@@ -67,7 +67,7 @@ def named(owner: str) -> Iterator[None]:
 
 def ran_out(error: Exception) -> bool:
     """Whether an error says that there is not enough memory."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(text in str(error) for text in TORCH_SAYS))
+    return isinstance(error, MemoryError) or any(text in str(error) for text in TORCH_SAYS)
 
 
 def check_room(owner: str, what: str, needed: int, remedy: str) -> None:

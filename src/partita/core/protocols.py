@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from partita.core.building import Built
 from partita.core.checks import check_real
 from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
@@ -67,7 +68,7 @@ class Reference(Protocol):
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
 
 
-class Model(nn.Module, ABC):
+class Model(Built, ABC):
     """What the loop, the runs and the messages need of any model, energy or directed."""
 
     support: Support
@@ -143,7 +144,8 @@ class EnergyModel(Model):
         """``n`` of the remembered rows, repeated if need be; None where there are none."""
         if "anchors" not in self._buffers or not self.anchored:
             return None
-        return self.anchors[torch.arange(n, device=self.anchors.device) % len(self.anchors)]
+        anchors = self.support.check(self.anchors, self.title(), "anchors")  # of a file they may be anything
+        return anchors[torch.arange(n, device=anchors.device) % len(anchors)]
 
     def forward(self, x: Tensor, field: Field | None = None) -> Tensor:
         return self.free_energy(x) if field is None else self.free_energy(x, field=field)  # type: ignore[call-arg]
@@ -238,7 +240,8 @@ class Objective(Protocol):
 class Update(Protocol):
     """EM, coordinate ascent, Gibbs: closed-form steps without an optimiser.
 
-    ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it no longer does.
+    ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it no longer does. An update whose state
+    machine code looks things up by has ``check(model, data, state)`` too, which raises where a file held another.
     """
 
     converges: ClassVar[bool]

@@ -145,10 +145,10 @@ class Quantity:
     def __str__(self) -> str:
         interval = "" if self.kind == "exact" or self.low == self.high else f" [{self.low:.3f}, {self.high:.3f}]"
         data = f" (± {self.se_data:.3f} over {self.n} rows)" if self.n and self.se_data else ""
-        label = {"lower": "lower bound", "upper": "upper bound", "none": "no likelihood"}.get(self.kind, self.kind)
+        label = {"lower": "lower bound", "upper": "upper bound", "none": "" if self.method else "no likelihood"}.get(self.kind, self.kind)
         method = f" by {self.method}" if self.method else ""
         verdict = "" if self.kind == "exact" else f", {self.verdict}"
-        return f"{self.value:.3f} {self.unit}{interval}{data}, {label}{method}{verdict}"
+        return f"{self.value:.3f} {self.unit}{interval}{data}, {f'{label}{method}'.strip()}{verdict}"
 
 
 def half_width(se: float, level: float) -> float:

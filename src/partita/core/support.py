@@ -156,7 +156,7 @@ class Categorical(_Vector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Categorical", "K", self.K, 2)
+        check_count("Categorical", "K", self.K)
 
     @property
     def bits(self) -> float:

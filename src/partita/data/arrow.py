@@ -6,7 +6,7 @@ import numpy as np
 
 from partita.core.errors import DataError, invalid
 from partita.data.labels import numbered
-from partita.data.schema import Series
+from partita.data.schema import Series, check_names
 
 WIDE = {"large_string": "string", "string_view": "string", "double": "float64", "float": "float32", "halffloat": "float16"}
 
@@ -26,6 +26,7 @@ def of_frame(frame: Any, owner: str) -> Any:
     pa = arrow()
     if hasattr(frame, "to_arrow"):
         return frame.to_arrow()
+    check_names(list(map(str, frame.columns)), owner)
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

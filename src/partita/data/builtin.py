@@ -9,7 +9,7 @@ import torch
 
 from partita.core.rng import keyed
 from partita.data import toys
-from partita.data.files import Splits
+from partita.data.splits import Splits
 
 TOY_ROWS = 10_000
 TOY_KEY = 1

@@ -4,7 +4,6 @@ Text says no types. A column that is known gets its type where that holds every 
 whole numbers, numbers or words, by what all of their fields are. Rows are read and written some after the others.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,13 +14,14 @@ import numpy as np
 from partita.core.files import replacing
 from partita.data.arrow import arrow
 from partita.data.columnar import COLUMNAR, Columnar, open_columnar, open_writer
-from partita.data.delimited import TRUTH, is_missing, raw_records
+from partita.data.delimited import raw_records
+from partita.data.fields import PADDED, TRUTH, WHOLE, is_missing
 from partita.data.large_text import LargeText, open_text
 from partita.data.schema import Column
-from partita.data.write import FIELDS, text, write_csv
+from partita.data.write import FIELDS, places_of, text, write_csv
 
-WHOLE, PADDED = re.compile(r"[+-]?(0|[1-9]\d*)"), re.compile(r"[+-]?0\d+")  # 007 is a name, not a number
 LARGEST = 2**63
+WORDS = ("string", "category")  # types of them
 NARROW = {"float": np.float32, "halffloat": np.float16}  # Arrow's types whose numbers have fewer digits than Python's
 
 
@@ -66,13 +66,14 @@ def _write_columnar(source: LargeText, path: Path, ending: str, known: dict[str,
 
 
 def _array(fields: Sequence[str], kind: str, arrow_type: Any, column: Column | None) -> Any:
+    fields = fields if column is None else [field.strip() for field in fields]  # as a run knows its words
     values = [None if _is_gap(field, kind, column) else _value(field, kind) for field in fields]
     if kind != "category":
         return arrow().array(values, arrow_type)
     assert column is not None
-    levels = list(map(text, column.words(column.levels)))
-    places = [None if value is None else levels.index(value) for value in values]
-    return arrow().DictionaryArray.from_arrays(arrow().array(places, arrow().int32()), arrow().array(levels))
+    levels = places_of(map(text, column.words(column.levels)))
+    places = [None if value is None else levels[value] for value in values]
+    return arrow().DictionaryArray.from_arrays(arrow().array(places, arrow().int32()), arrow().array(list(levels)))
 
 
 def _is_gap(field: str, kind: str, column: Column | None) -> bool:
@@ -85,7 +86,7 @@ def _value(field: str, kind: str) -> Any:
         return TRUTH[field.strip().lower()] == 1.0
     if "int" in kind:
         return int(field) if WHOLE.fullmatch(field.strip()) else round(float(field))
-    return float(field) if "float" in kind else field.strip() if kind == "category" else field
+    return float(field) if "float" in kind else field
 
 
 def _raw_fields(source: LargeText) -> Iterator[list[tuple[str, ...]]]:
@@ -110,7 +111,7 @@ def _types(source: LargeText, known: dict[str, Column]) -> list[str]:
             there = [field for field in fields if not is_missing(field)]
             if source.sorts[i] == "number":
                 found[i] = max(found[i], _number_type(there), key=("int64", "float64", "string").index)
-                wanted[i] = wanted[i] if wanted[i] and _holds(wanted[i], there) else ""
+                wanted[i] = wanted[i] if wanted[i] in WORDS or (wanted[i] and _holds(wanted[i], there)) else ""
     return [one or other for one, other in zip(wanted, found, strict=True)]
 
 
@@ -119,8 +120,7 @@ def _wanted(column: Column | None, sort: str) -> str:
     if column is None:
         return ""
     numeric = "int" in column.dtype or "float" in column.dtype
-    fits = numeric if sort == "number" else column.dtype == sort or (column.dtype == "category" and bool(column.labels))
-    return column.dtype if fits else ""
+    return column.dtype if column.labels or (numeric if sort == "number" else column.dtype == sort) else ""
 
 
 def _number_type(fields: Sequence[str]) -> str:

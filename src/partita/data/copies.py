@@ -16,9 +16,10 @@ from partita.core.files import replacing
 from partita.data.arrow import arrow
 from partita.data.columnar import COLUMNAR, Columnar, open_columnar, open_writer
 from partita.data.conversions import convert
-from partita.data.delimited import delimiter_of, is_missing, raw_records
+from partita.data.delimited import delimiter_of, names_of, raw_records
+from partita.data.fields import is_missing
 from partita.data.schema import Column, Schema, column_names
-from partita.data.write import FIELDS, filled_arrow, text, write_csv
+from partita.data.write import FIELDS, filled_arrow, filled_type, text, write_csv
 
 
 def write_filled(source: Path, path: Path, schema: Schema, x: np.ndarray) -> None:
@@ -63,8 +64,9 @@ def _filled_cells(source: Path, schema: Schema, x: np.ndarray) -> Iterator[list[
     records = raw_records(source)
     if header:
         yield (first := next(records))
-    names = [field.strip() for field in first] if header else list(column_names(len(next(raw_records(source)))))
-    at = [names.index(column.name) for column in schema.used]
+    names = names_of([field.strip() for field in first]) if header else list(column_names(len(next(raw_records(source)))))
+    place_of = {name: place for place, name in enumerate(names)}
+    at = [place_of[column.name] for column in schema.used]
     for rows, part in in_step(records, x):
         filled = [column.words(part[:, i].tolist()) for i, column in enumerate(schema.used)]
         for row, record in enumerate(rows):
@@ -101,12 +103,21 @@ def _write_more_columns(source: Columnar, beside: Path, ending: str, columns: Se
 
 def _write_filled_columns(source: Columnar, beside: Path, ending: str, schema: Schema, x: np.ndarray) -> None:
     """A columnar file with its gaps filled; its categories are gathered first, for all parts of a file share one list of them."""
+    after = _filled_schema(source.schema, schema)
     lists, start = _categories(source, schema, x), 0
-    with open_writer(beside, ending, source.schema) as out:
+    lists = {name: words for name, words in lists.items() if after.field(name) == source.schema.field(name)}
+    with open_writer(beside, ending, after) as out:
         for piece in source.pieces():
             filled = filled_arrow(_with_lists(piece, lists), schema, x[start : start + len(piece)])
-            out.write_table(filled.cast(source.schema))
+            out.write_table(filled.cast(after))
             start += len(piece)
+
+
+def _filled_schema(before: Any, schema: Schema) -> Any:
+    """The types of a file once its gaps are filled."""
+    used = {column.name: column for column in schema.used}
+    types = [filled_type(field.type, used[field.name]) if field.name in used else field.type for field in before]
+    return arrow().schema([field.with_type(kind) for field, kind in zip(before, types, strict=True)], before.metadata)
 
 
 def _categories(source: Columnar, schema: Schema | None = None, x: Any = None) -> dict[str, list[Any]]:

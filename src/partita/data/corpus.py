@@ -10,7 +10,8 @@ import numpy as np
 from partita.core.checks import check_choice, check_count
 from partita.core.errors import DataError
 from partita.data import folder
-from partita.data.files import ENDINGS, check_reachable, headers, read, read_arrays
+from partita.data.archives import headers, read_arrays
+from partita.data.files import ENDINGS, check_reachable, read
 from partita.data.mixed import TABLES
 from partita.data.named import Dataset, load
 from partita.data.on_disk import OnDisk
@@ -85,7 +86,7 @@ def load_sequences(source: str, reading: Reading, *, binarize: Any = "auto", wor
         found = headers(path)
         if {"train", "train_lengths"} <= found.keys():
             return _archive(source, path, reading)
-        if set(found) == {"bytes"}:
+        if set(found) == {"bytes"} and len(found["bytes"][0]) == 1 and found["bytes"][1] == np.uint8:
             made = Reading(reading.length, "bytes", reading.encoding)
             return _stream(source, read_arrays(path, ["bytes"])["bytes"], made, 256)
     if path is not None and path.suffix.lower() in SERIES and reading.length is not None and not asked:
@@ -136,16 +137,17 @@ def _stream(name: str, stream: Any, reading: Reading, states: int | None = None)
     if first < reading.length:
         remedy = "Give a longer one, or a smaller --set length."
         raise DataError(f"load: {name} must have at least {reading.length} steps to learn from; got {first}. {remedy}")
-    ends = ((0, first), (first, second), (second, len(stream)))
+    ends = ((0, first), (first, second), (second, len(stream)), (0, len(stream)))
     parts = [stream.between(*end) if isinstance(stream, OnDisk) else stream[slice(*end)] for end in ends]
-    strides = max(1, reading.length // OVERLAP), reading.length, reading.length
+    strides = max(1, reading.length // OVERLAP), reading.length, reading.length, reading.length
     windows = [Sequences.windows(part, reading.length, stride=stride, owner="load") if len(part) else None
                for part, stride in zip(parts, strides, strict=True)]  # fmt: skip
     for rows in windows:
         if rows is not None:
             rows.states = states
-    train, valid, test = windows
-    return Dataset(name, train, valid, test, note="windows of one stream", reading=reading.as_json())  # type: ignore[arg-type]
+    train, valid, test, whole = windows
+    how = {"note": "windows of one stream", "reading": reading.as_json(), "undivided": whole}
+    return Dataset(name, train, valid, test, **how)  # type: ignore[arg-type]
 
 
 def _archive(name: str, path: Path, reading: Reading) -> Dataset:

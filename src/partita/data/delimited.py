@@ -2,15 +2,16 @@
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
 from partita.core.errors import DataError
+from partita.data.fields import DATE, TRUTH, is_lossy, is_missing, is_number, to_number
 from partita.data.labels import Labels, letters, numbered
 from partita.data.schema import Series, column_names, number_type
 from partita.data.sequences import looks_like_sequences
@@ -18,23 +19,27 @@ from partita.data.tables import Columns, not_numeric
 
 DELIMITERS = (";", "\t", ",")
 LONGEST = 1 << 26  # characters of a line
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-TRUTH = {"true": 1.0, "false": 0.0}
-DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?$")
+MOST_LINES = 20  # that names take beyond the first
+
+
+class Worded(NamedTuple):
+    """Which columns of a table are words, whatever their fields look like."""
+
+    always: Collection[str] = ()
+    codes: Collection[str] = ()  # those that are words where numbers would lose something of them
 
 
 def read_delimited(path: Path) -> tuple[np.ndarray, Columns]:
     """A table of float64 with the names in its first line, if that is not all numbers; missing values become NaN."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        first = next((line for line in _lines(stream) if line.strip()), "")
     delimiter = delimiter_of(path)
-    fields = next(_records([first.lstrip("# ")], delimiter), [])
+    fields = names_of(next(stream_records(path), [""]), delimiter)
     columns = None if all(map(is_number, fields)) else tuple(fields)
+    several = any("\n" in name for name in fields)  # lines that the names take
     try:
-        table = _quickly(path, delimiter, columns is not None)
+        table = None if several else _quickly(path, delimiter, columns is not None)
     except ValueError:
-        table = _carefully(path, delimiter, columns)
-    if columns is not None and table.shape[1] != len(columns):
+        table = None
+    if table is None or (columns is not None and table.shape[1] != len(columns)):
         table = _carefully(path, delimiter, columns)
     return table, columns
 
@@ -53,8 +58,7 @@ def read_words(path: Path) -> tuple[np.ndarray, Columns, Labels]:
 
 def holds_sequences(path: Path) -> bool:
     """Whether the lines are words of one length, without numbers among them or marks between."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        first = next((line.strip() for line in _lines(stream) if line.strip()), "")
+    first = _first_line(path).strip()
     alone = not any(mark in first for mark in (*DELIMITERS, " ")) and not is_number(first)
     if not alone:
         return False
@@ -62,44 +66,42 @@ def holds_sequences(path: Path) -> bool:
     return size > 1 and all(len(record) == 1 and len(record[0]) == size for record in stream_records(path))
 
 
-def read_series(path: Path) -> tuple[list[Series], Columns]:
-    """The columns of a table, numbers or words, and their names, if the first line gives them."""
-    return _columns_of(path, _all_records(path))
+def read_series(path: Path, worded: Callable[[Sequence[str]], Worded] | None = None) -> tuple[list[Series], Columns]:
+    """The columns of a table, numbers or words, and their names, if the first line gives them.
 
-
-def read_cells(path: Path) -> tuple[list[list[str]], bool]:
-    """The fields of a table as they are written, and whether the first line names columns."""
-    records = _all_records(path)
-    return records, _has_header(records)
+    ``worded`` tells by the names which columns are words, whatever they look like.
+    """
+    return _columns_of(path, _all_records(path), worded)
 
 
 def delimiter_of(path: Path) -> str | None:
-    """What parts the fields of a file; None for white space."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        first = next((line for line in _lines(stream) if line.strip()), "")
+    """What parts the fields of a file, outside quotes; None for white space."""
+    first = re.sub(r'"[^"]*("|$)', "", _first_line(path))
     return next((mark for mark in DELIMITERS if mark in first), "," if path.suffix.lower() == ".csv" else None)
 
 
-def is_missing(field: str) -> bool:
-    """Whether a field stands for no value.
+def names_of(first: Sequence[str], delimiter: str | None = ",") -> list[str]:
+    """The names in the fields of a first line, which a comment's mark may come before, as numpy.savetxt writes it.
 
-    >>> is_missing(""), is_missing("NaN"), is_missing("0")
-    (True, True, False)
+    >>> names_of(["# a", "b"]), names_of(["#", "a", "b"], None)
+    (['a', 'b'], ['a', 'b'])
     """
-    return field.lower() in MISSING
+    if delimiter is None and first[0] == "#":
+        return list(first[1:])
+    return [first[0].lstrip("# ") or first[0], *first[1:]]
 
 
 def stream_records(path: Path) -> Iterator[list[str]]:
     """The fields of each line that is not empty, without the space around them, as they are asked for."""
     delimiter = delimiter_of(path)
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        yield from (record for record in _records(_lines(stream), delimiter) if record)
+        yield from _records(_lines(stream), delimiter)
 
 
 def raw_records(path: Path) -> Iterator[list[str]]:
     """The fields of a .csv file as they are written, but for empty lines."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        yield from (record for record in csv.reader(stream, delimiter=delimiter_of(path) or ",") if record)
+        yield from _fields(stream, delimiter_of(path) or ",")
 
 
 def _all_records(path: Path) -> list[list[str]]:
@@ -109,8 +111,10 @@ def _all_records(path: Path) -> list[list[str]]:
     return records
 
 
-def _columns_of(path: Path, records: list[list[str]]) -> tuple[list[Series], Columns]:
-    columns = tuple(records.pop(0)) if _has_header(records) else None
+def _columns_of(
+    path: Path, records: list[list[str]], worded: Callable[[Sequence[str]], Worded] | None = None
+) -> tuple[list[Series], Columns]:
+    columns = tuple(names_of(records.pop(0), delimiter_of(path))) if _has_header(records) else None
     if not records:
         raise DataError(f"load: {path} must hold rows; got only a line of names. Write it again.")
     if columns is not None and len(columns) != len(records[0]):
@@ -118,22 +122,23 @@ def _columns_of(path: Path, records: list[list[str]]) -> tuple[list[Series], Col
         raise DataError(f"load: {path} must have {len(columns)} values in each row; got {len(records[0])} in row 0. {remedy}")
     _check_widths(path, records)
     names = columns or column_names(len(records[0]))
-    return [_series(name, fields) for name, fields in zip(names, zip(*records, strict=True), strict=True)], columns
+    told = Worded() if worded is None else worded(names)
+    return [_series(name, fields, told) for name, fields in zip(names, zip(*records, strict=True), strict=True)], columns
 
 
-def _series(name: str, fields: Sequence[str]) -> Series:
+def _series(name: str, fields: Sequence[str], told: Worded) -> Series:
     """One column: numbers where all of it are, truth values, dates, else words."""
-    if all(map(is_number, fields)):
+    words = [field for field in fields if not is_missing(field)]
+    as_words = name in told.always or (name in told.codes and any(map(is_lossy, words)))
+    if not as_words and all(map(is_number, fields)):
         values = np.array([to_number(field) for field in fields])
         return Series(name, values, number_type(values))
-    there = np.array([not is_missing(field) for field in fields])
-    words = [field for field in fields if not is_missing(field)]
-    values = np.full(len(fields), np.nan)
-    if {word.lower() for word in words} <= TRUTH.keys():
+    there, values = np.array([not is_missing(field) for field in fields]), np.full(len(fields), np.nan)
+    if not as_words and {word.lower() for word in words} <= TRUTH.keys():
         values[there] = [TRUTH[word.lower()] for word in words]
         return Series(name, values, "bool")
     values[there], labels = numbered(words)
-    return Series(name, values, "date" if all(map(DATE.match, words)) else "string", labels)
+    return Series(name, values, "date" if not as_words and all(map(DATE.match, words)) else "string", labels)
 
 
 def _has_header(records: list[list[str]]) -> bool:
@@ -156,7 +161,8 @@ def _check_widths(path: Path, records: list[list[str]]) -> None:
 
 def _quickly(path: Path, delimiter: str | None, header: bool) -> np.ndarray:
     with path.open(encoding="utf-8-sig") as stream:
-        lines = (line for line in _lines(stream) if line.strip())
+        around = None if delimiter is None else " \r\n"  # a line of tabs may be one of missing values
+        lines = (line for line in _lines(stream) if line.strip(around))
         if header:
             next(lines)
         first = next(lines, None)
@@ -169,7 +175,7 @@ def _carefully(path: Path, delimiter: str | None, columns: Columns) -> np.ndarra
     rows: list[list[float]] = []
     text: set[int] = set()
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        records = (record for record in _records(_lines(stream), delimiter) if record)
+        records = _records(_lines(stream), delimiter)
         width = len(columns) if columns is not None and next(records) else None
         for number, record in enumerate(records):  # rows are counted from 0, as in arrays
             width = len(record) if width is None else width
@@ -193,21 +199,24 @@ def _lines(stream: TextIO) -> Iterator[str]:
         yield line
 
 
+def _first_line(path: Path) -> str:
+    """The first that is not empty, with those that a name in quotes goes on in."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        lines = _lines(stream)
+        first = next((line for line in lines if line.strip()), "")
+        for line in islice(lines, MOST_LINES):
+            if first.count('"') % 2 == 0:
+                break
+            first += line
+    return first
+
+
 def _records(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
     if delimiter is None:
-        return (line.split() for line in lines)
-    return ([field.strip() for field in record] for record in csv.reader(lines, delimiter=delimiter))
+        return (fields for line in lines if (fields := line.split()))
+    return ([field.strip() for field in record] for record in _fields(lines, delimiter))
 
 
-def is_number(field: str) -> bool:
-    """Whether a field is a number, or stands for none."""
-    try:
-        to_number(field)
-    except ValueError:
-        return False
-    return True
-
-
-def to_number(field: str) -> float:
-    """The number in a field; NaN where it is missing."""
-    return float("nan") if field.lower() in MISSING else float(field)
+def _fields(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    """Fields as they are written; a line of nothing but space is empty, one of two quotes has a missing value."""
+    return (record for record in csv.reader(lines, delimiter=delimiter) if record and not (len(record) == 1 and record[0].isspace()))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import DataError
-from partita.data.files import Splits, choose, headers
+from partita.data.archives import choose, headers
+from partita.data.splits import Splits
 from partita.data.tables import NUMERIC
 
 NOTES = {

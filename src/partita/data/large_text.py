@@ -1,7 +1,7 @@
 """A .csv file that is too large to be held: looked through once for what its columns are, then read some rows after the others."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import DataError
-from partita.data.delimited import DATE, TRUTH, is_missing, is_number, stream_records, to_number
+from partita.data.delimited import Worded, names_of, stream_records
+from partita.data.fields import DATE, TRUTH, is_lossy, is_missing, is_number, to_number
 from partita.data.labels import numbered
 from partita.data.schema import Series, column_names
 from partita.data.tables import Columns, not_numeric
@@ -19,12 +20,15 @@ FIELDS = 1 << 18  # that are held together
 
 @dataclass
 class Sort:
-    """What the fields of a column below its first can be: all numbers, all truth values, all dates; and whether the first comes again."""
+    """What the fields of a column below its first can be: all numbers, all truth values, all dates; whether some of the numbers would lose
+    digits; and whether the first comes again.
+    """
 
     first: str
     number: bool = True
     truth: bool = True
     date: bool = True
+    lossy: bool = False
     again: bool = False
 
     def add(self, fields: Sequence[str]) -> None:
@@ -32,6 +36,7 @@ class Sort:
         self.again = self.again or self.first in fields
         self.number = self.number and all(map(is_number, fields))
         words = {field for field in fields if not is_missing(field)}
+        self.lossy = self.lossy or (self.number and any(map(is_lossy, words)))
         self.truth = self.truth and {word.lower() for word in words} <= TRUTH.keys()
         self.date = self.date and all(map(DATE.match, words))
 
@@ -43,13 +48,21 @@ class Sort:
 
 @dataclass(frozen=True)
 class LargeText:
-    """A table of text: where it is, its names (``columns`` None where its first line has none), and the sort of each column."""
+    """A table of text: where it is, its names (``columns`` None where its first line has none), the sort of each column, and which of them
+    would lose digits as numbers.
+    """
 
     path: Path
     columns: Columns
     names: tuple[str, ...]
     rows: int
     sorts: tuple[str, ...]
+    lossy: tuple[bool, ...]
+
+    def worded(self, told: Worded) -> "LargeText":
+        """The same, with some columns as words, whatever they look like."""
+        words = {*told.always, *(name for name, lossy in zip(self.names, self.lossy, strict=True) if lossy and name in told.codes)}
+        return replace(self, sorts=tuple("string" if name in words else sort for name, sort in zip(self.names, self.sorts, strict=True)))
 
     @property
     def types(self) -> list[str]:
@@ -77,7 +90,7 @@ class LargeText:
 
     def gaps(self, names: Collection[str]) -> dict[str, int]:
         """How many values of some columns are missing."""
-        count, at = dict.fromkeys(names, 0), {name: self.names.index(name) for name in names}
+        count, at = dict.fromkeys(names, 0), {name: i for i, name in enumerate(self.names) if name in names}
         for record in islice(stream_records(self.path), int(self.columns is not None), None) if names else ():
             for name, i in at.items():
                 count[name] += is_missing(record[i])
@@ -95,11 +108,13 @@ def open_text(path: Path) -> LargeText:
         rows += len(batch)
         for sort, fields in zip(sorts, zip(*batch, strict=True), strict=True):
             sort.add(fields)
-    if _names_columns(first, sorts, rows):
-        return LargeText(path, tuple(first), tuple(first), rows, tuple(sort.name for sort in sorts))
-    for sort, field in zip(sorts, first, strict=True):
-        sort.add([field])
-    return LargeText(path, None, column_names(len(first)), rows + 1, tuple(sort.name for sort in sorts))
+    if named := _names_columns(first, sorts, rows):
+        names = tuple(names_of(first))
+    else:
+        names, rows = column_names(len(first)), rows + 1
+        for sort, field in zip(sorts, first, strict=True):
+            sort.add([field])
+    return LargeText(path, names if named else None, names, rows, tuple(sort.name for sort in sorts), tuple(sort.lossy for sort in sorts))
 
 
 def _names_columns(first: list[str], sorts: list[Sort], rows: int) -> bool:

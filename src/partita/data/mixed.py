@@ -1,6 +1,6 @@
 """Tables of numbers and words as one array with a schema: .csv, .parquet, .arrow and .feather files, and frames of pandas and polars."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from partita.core.errors import DataError, InputError
 from partita.data import on_disk
 from partita.data.arrow import of_frame, series_of
 from partita.data.columnar import COLUMNAR, Columnar, open_columnar, read_numbers
-from partita.data.delimited import read_delimited, read_series
+from partita.data.delimited import Worded, read_delimited, read_series
 from partita.data.digest import Digest
 from partita.data.large_text import LargeText, open_text
 from partita.data.schema import INDEX, Asked, Schema, Series, check_names, column_names, infer, number_type, resolve
@@ -26,23 +26,26 @@ def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[n
         words: Whether columns may hold words; refused otherwise, except in those that are ignored.
         asked: Kinds by name; or the schema of another table, whose columns are looked for by name and whose categories are the only ones.
     """
-    source = open_columnar(path) if path.suffix.lower() in COLUMNAR else None
+    owner, source = f"load: {path}", open_columnar(path) if path.suffix.lower() in COLUMNAR else None
     if source is None and path.stat().st_size > on_disk.IN_MEMORY:
-        return _read_large(open_text(path), words, asked, f"load: {path}")
+        text = open_text(path)
+        return _read_large(text.worded(_worded(asked, text.names, owner)), words, asked, owner)
     if source is not None and source.rows * len(source.names) * 8 > on_disk.IN_MEMORY:
-        return _read_large(source, words, asked, f"load: {path}")
+        return _read_large(source, words, asked, owner)
+    if source is None and _names_words(asked):
+        return _of_series(*read_series(path, lambda names: _worded(asked, names, owner)), asked, owner)
     try:
         table, columns = read_delimited(path) if source is None else read_numbers(source)
     except InputError:
         if not words and not asked:
             raise
         series, columns = read_series(path) if source is None else (series_of(source.table()), source.names)
-        return _of_series(series, columns, asked, f"load: {path}")
+        return _of_series(series, columns, asked, owner)
     names = columns or column_names(table.shape[1])
     types = [None] * len(names) if source is None else source.types
     if isinstance(asked, Schema):
-        return _of_series(list(_series(names, table, types)), columns, asked, f"load: {path}")
-    schema = infer(names, _series(names, table, types), asked, f"load: {path}")
+        return _of_series(list(_series(names, table, types)), columns, asked, owner)
+    schema = infer(names, _series(names, table, types), asked, owner)
     kept = [i for i, column in enumerate(schema.columns) if column.kind != "ignore"]
     whole = len(kept) == len(names)
     return table if whole else table[:, kept], columns and tuple(columns[i] for i in kept), schema
@@ -68,13 +71,14 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
     names = [one.name for one in series]
     check_names(names, owner)
     wanted, known = [column.name for column in schema.used], {column.name for column in schema.columns}
-    lost = [name for name in wanted if name not in names]
+    there = dict(zip(names, series, strict=True))
+    lost = [name for name in wanted if name not in there]
     more = [name for name in names if name not in known and not INDEX.fullmatch(name)]  # an index is no column
     if lost or more:
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
         raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.{'' if lost else ' Take it out.'}")
-    found = [series[names.index(name)] for name in wanted]
+    found = [there[name] for name in wanted]
     for one, column in zip(found, schema.used, strict=True):
         _check_like(one, column, owner)
     return found
@@ -83,7 +87,7 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
 def _check_like(series: Series, column: Any, owner: str) -> None:
     """A column that can be what the schema says: no words where it has numbers, and no category that it does not know."""
     there = series.values[~np.isnan(series.values)]
-    if len(there) and (bool(series.labels) != bool(column.labels) or series.dtype in ("date", "other")):
+    if len(there) and (bool(series.labels) != bool(column.labels) or (series.dtype in ("date", "other") and not series.labels)):
         held, got = ("words", "numbers") if column.labels else ("numbers", "words" if series.labels else "other values")
         raise DataError(f"{owner}: column {series.name!r} must hold {held}, as the run's does; got {got}.")
     if column.kind == "category":
@@ -92,6 +96,20 @@ def _check_like(series: Series, column: Any, owner: str) -> None:
             value = series.labels.get(float(unknown[0]), f"{unknown[0]:g}")
             allowed, remedy = f"categories of the run, {column.in_words()}", "Map rare values to a category of their own before the fit."
             raise DataError(f"{owner}: column {series.name!r} must hold {allowed}; got {value!r}. {remedy}")
+
+
+def _names_words(asked: Asked | Schema | None) -> bool:
+    """Whether columns of text may be words although they look like numbers."""
+    if isinstance(asked, Schema):
+        return any(column.labels for column in asked.used)
+    return isinstance(asked, Mapping) and "category" in asked.values()
+
+
+def _worded(asked: Asked | Schema | None, names: Sequence[str], owner: str) -> Worded:
+    """Which columns of text are words: those that a run has as words; of those asked for as categories the ones that numbers spoil."""
+    if isinstance(asked, Schema):
+        return Worded(always={column.name for column in asked.used if column.labels})
+    return Worded(codes={name for name, kind in resolve(asked or {}, names, owner).items() if kind == "category"})
 
 
 def _of_series(series: list[Series], columns: Columns, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Columns, Schema]:
@@ -130,7 +148,7 @@ def _infer_in_parts(source: Columnar | LargeText, asked: Asked | None, owner: st
     kinds = resolve(asked or {}, source.names, owner)
     types = zip(source.names, source.types, strict=True)
     digests = {name: Digest(name, kinds.get(name) == "category", dtype) for name, dtype in types}
-    left_out = [name for name in source.names if kinds.get(name, "ignore" if INDEX.fullmatch(name) else "") == "ignore"]
+    left_out = {name for name in source.names if kinds.get(name, "ignore" if INDEX.fullmatch(name) else "") == "ignore"}
     for name, missing in source.gaps(left_out).items():
         digests[name].missing = missing
     for series in source.series(left_out):

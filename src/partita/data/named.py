@@ -15,6 +15,7 @@ from partita.core.rng import MOST_LISTED, keyed, permutation
 from partita.data import folder
 from partita.data.builtin import BUILTIN, Source
 from partita.data.files import ENDINGS, check_reachable, read
+from partita.data.joined import joined
 from partita.data.rows import Binarize, Rows
 from partita.data.schema import Asked, Schema
 from partita.data.tables import Columns
@@ -36,6 +37,7 @@ class Dataset:
         shape: How to draw a row as an image, such as (28, 28).
         entropy: The entropy in nats of the distribution behind it, where it is known; no model scores above its negative.
         reading: How sequences were read, from which more are read in the same way; None for tables.
+        undivided: All rows in their order, where the parts were made of them; None where the source has parts of its own.
     """
 
     name: str
@@ -47,6 +49,16 @@ class Dataset:
     shape: tuple[int, ...] | None = None
     entropy: float | None = None
     reading: dict[str, Any] | None = None
+    undivided: Rows | None = None
+
+    def whole(self) -> Rows:
+        """All rows: as they were before parts were made of them, else one part after the other.
+
+        >>> len(load("digits").whole()), len(load("digits").train)
+        (1797, 1438)
+        """
+        parts = [rows for rows in (self.train, self.valid, self.test) if rows is not None]
+        return joined(parts) if self.undivided is None else self.undivided
 
 
 class Entry(NamedTuple):
@@ -150,17 +162,19 @@ def _build(name: str, source: Source, binarize: Any, owner: str, missing: bool =
     train = Rows(_flat(splits.train), splits.weight, binarize, scale=source.scale, columns=splits.columns, missing=missing, owner=owner)
     train.labels, train.schema = splits.labels or {}, splits.schema
     valid, test = (None if x is None else _like(train, x, owner, missing) for x in (splits.valid, splits.test))
+    undivided = train if valid is None and test is None else None
     if test is None:
         train, test = hold_out(train)
     shape = source.shape or (splits.train.shape[1:] if splits.train.ndim > 2 else getattr(splits.train, "form", None))
-    return Dataset(name, _beside(train, valid, test), valid, test, train.columns, source.note, shape, source.entropy)
+    return Dataset(name, _beside(train, valid, test), valid, test, train.columns, source.note, shape, source.entropy,
+                   undivided=undivided)  # fmt: skip
 
 
 def _of_value(x: Any, binarize: Any, missing: bool = False) -> Dataset:
     shape = tuple(x.shape[1:]) if isinstance(x, (np.ndarray, Tensor)) and x.ndim > 2 else None
     rows = x if isinstance(x, Rows) else Rows(x if shape is None else _flat(x), missing=missing, owner="load")
     train, test = hold_out(rows)
-    data = Dataset("data", _beside(train, test), None, test, rows.columns, shape=shape)
+    data = Dataset("data", _beside(train, test), None, test, rows.columns, shape=shape, undivided=rows)
     return data if binarize == "auto" else _again(data, binarize)
 
 
@@ -181,5 +195,5 @@ def _again(data: Dataset, binarize: Any) -> Dataset:
     def change(rows: Rows) -> Rows:
         return rows.binarized(None if binarize == "none" else binarize, "load")
 
-    valid, test = (None if rows is None else change(rows) for rows in (data.valid, data.test))
-    return replace(data, train=change(data.train), valid=valid, test=test)
+    valid, test, undivided = (None if rows is None else change(rows) for rows in (data.valid, data.test, data.undivided))
+    return replace(data, train=change(data.train), valid=valid, test=test, undivided=undivided)

@@ -16,11 +16,12 @@ import numpy as np
 from partita.core.checks import check_choice
 from partita.core.errors import DataError, invalid
 from partita.data.column import KINDS, Column, Series
+from partita.data.fields import EXACT, MARKED, is_number
 from partita.data.labels import Labels
 
 MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
 ROWS_A_LEVEL = 10  # rows for each word where there are more of them; free text has fewer
-EXACT = 2.0**53  # whole numbers from here on are not all float64
+FEW_LEVELS = 10  # words that may be categories although most of them are seen but once
 INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps the index of a frame in a file
 UNREADABLE = {"date": "dates or times", "other": "lists, structures or other values that are no numbers"}
 REMEDIES = {"date": "Turn it into a number, such as days since a day", "other": "Turn it into numbers"}
@@ -149,10 +150,11 @@ def column_of(series: Series, asked: str | None, owner: str) -> Column:
     there = series.values[~lost]
     _check_readable(series, there, asked, owner)
     kind = asked or kind_of(series, there)
-    _check_kind(series, there, kind, owner)
+    if asked is not None:
+        _check_kind(series, there, kind, owner)
     levels = tuple(np.unique(there).tolist()) if kind == "category" else ()
-    return Column(series.name, kind, series.dtype, levels, series.labels if kind == "category" else {}, series.counts()[1],
-                  asked is not None)  # fmt: skip
+    dtype = "string" if series.labels and series.dtype == "date" else series.dtype  # dates that were asked for as words
+    return Column(series.name, kind, dtype, levels, series.labels if kind == "category" else {}, series.counts()[1], asked is not None)
 
 
 def kind_of(series: Series, there: np.ndarray) -> str:
@@ -173,21 +175,30 @@ def _check_readable(series: Series, there: np.ndarray, asked: str | None, owner:
         raise DataError(f"{owner}: column {name!r} must hold numbers or words; got {held}. {REMEDIES[series.dtype]}, {leave}")
     if len(there) == 0:
         raise DataError(f"{owner}: column {name!r} must have an observed value; got none. Fill it in, {leave}")
-    rows = series.counts()[0]
-    if series.labels and asked is None and len(series.labels) > max(MOST_LEVELS, rows / ROWS_A_LEVEL):
-        got = f"{len(series.labels)} different words in {rows} rows, as names or free text have"
-        remedy = f"Use --column {name!r}=category, {leave}"
-        raise DataError(f"{owner}: column {name!r} must hold numbers or a few categories; got {got}. {remedy}")
+    if series.labels and asked is None:
+        _check_words(series, leave, owner)
     huge = np.isfinite(there).all() and (np.abs(there) >= EXACT).any() and (there == np.round(there)).all()
-    if huge and not series.labels and asked is None:
+    if huge and not series.labels and asked in (None, "category"):
         largest = float(there[np.abs(there).argmax()])
         got = f"{f'{largest:.0f}' if abs(largest) < 1e21 else f'{largest:g}'}, whose last digits would be lost"
-        remedy = f"Read it as a real number with --column {name!r}=real,"
+        remedy = f"Read it as a real number with --column {name!r}=real," if asked is None else "Turn them into words,"
         raise DataError(f"{owner}: whole numbers of column {name!r} must lie below 2^53; got {got}. {remedy} {leave}")
 
 
+def _check_words(series: Series, leave: str, owner: str) -> None:
+    """Words that are no categories: those of names or free text, and numbers with marks in them."""
+    words, rows, name = series.labels.values(), series.counts()[0], series.name
+    if all(map(MARKED.fullmatch, words)) and (marked := [word for word in words if not is_number(word)]):
+        got = f"numbers with marks in them, such as {marked[0]!r}. Write them like 1234.5; or use --column {name!r}=category, {leave}"
+        raise DataError(f"{owner}: column {name!r} must hold plain numbers or words; got {got}")
+    once = rows < 2 * len(words) and series.dtype != "category"  # most are seen but once
+    if len(words) > (FEW_LEVELS if once else max(MOST_LEVELS, rows / ROWS_A_LEVEL)):
+        got = f"{len(words)} different words in {rows} rows, as names or free text have. Use --column {name!r}=category, {leave}"
+        raise DataError(f"{owner}: column {name!r} must hold numbers or a few categories; got {got}")
+
+
 def _check_kind(series: Series, there: np.ndarray, kind: str, owner: str) -> None:
-    """Values that a kind cannot have, where it was asked for."""
+    """Refuse values that a kind cannot have."""
     if kind == "category":
         return
     allowed = {"real": "numbers", "binary": "only 0 and 1", "count": "counts 0, 1, 2, ..."}[kind]

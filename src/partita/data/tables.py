@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from partita.core.checks import check_tensor
 from partita.core.errors import InputError, invalid
 from partita.data.on_disk import OnDisk
 
@@ -84,8 +85,7 @@ def stack(series: Sequence[np.ndarray], columns: Columns, owner: str) -> np.ndar
 
 
 def _of_tensor(x: Tensor, owner: str) -> np.ndarray:
-    if x.layout is not torch.strided:
-        raise invalid(owner, "x", "be a dense table", f"a tensor of layout {x.layout}", "Call x.to_dense() first.")
+    check_tensor(owner, "x", x)
     x = x.detach().cpu()
     return (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).numpy()
 

@@ -5,7 +5,8 @@ Rows are written some after the others, so that neither a table on disk nor the 
 
 import csv
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import numpy as np
 
 from partita.core.errors import invalid
 from partita.core.files import replacing
-from partita.data.arrow import arrow
+from partita.data.arrow import arrow, dtype_name, is_text
 from partita.data.columnar import COLUMNAR, open_writer
+from partita.data.delimited import DELIMITERS
 from partita.data.schema import Column, Schema, column_names
 from partita.data.tables import chunks
 
@@ -67,15 +69,24 @@ def arrow_table(columns: Sequence[Column], x: np.ndarray) -> Any:
 
 
 def filled_arrow(table: Any, schema: Schema, x: np.ndarray) -> Any:
-    """An Arrow table with the gaps of the columns that a schema uses filled, of the same types."""
-    for i, column in enumerate(schema.used):
-        place = table.column_names.index(column.name)
-        held = table.column(place)
-        if held.null_count or _has_nan(held):
-            fill = _dictionary if arrow().types.is_dictionary(held.type) else _plain  # as this table has it, not the one that was fitted
-            values = fill(held, column, x[:, i])
-            table = table.set_column(place, table.field(place), values)
-    return table
+    """An Arrow table with the gaps of the columns that a schema uses filled, of the same types (:func:`filled_type`)."""
+    used = {column.name: (i, column) for i, column in enumerate(schema.used)}
+    columns, fields = list(table.columns), list(table.schema)
+    for place, held in enumerate(table.columns):
+        if fields[place].name in used and (held.null_count or _has_nan(held)):
+            i, column = used[fields[place].name]
+            columns[place] = _filled(held, column, x[:, i])
+            fields[place] = fields[place].with_type(columns[place].type)
+    return arrow().table(columns, schema=arrow().schema(fields, table.schema.metadata))
+
+
+def filled_type(kind: Any, column: Column) -> Any:
+    """The Arrow type of a column once its gaps are filled: the one it has; the run's own where that cannot hold what the run has, words or
+    numbers, for then nothing is there that would have to be kept.
+    """
+    inner = kind.value_type if arrow().types.is_dictionary(kind) else kind
+    fits = is_text(inner) if column.labels else not is_text(inner) and not arrow().types.is_null(inner)
+    return kind if fits else _own_type(column)
 
 
 def text(value: Any) -> str:
@@ -97,8 +108,15 @@ def _cells(columns: Sequence[Column], x: np.ndarray, header: bool) -> Iterator[l
             yield [text(value) for value in row]
 
 
+def _filled(held: Any, column: Column, values: np.ndarray) -> Any:
+    """A column as this table has it, not the one that was fitted."""
+    if filled_type(held.type, column) != held.type:
+        return _array(column, values)
+    return (_dictionary if arrow().types.is_dictionary(held.type) else _plain)(held, column, values)
+
+
 def _plain(held: Any, column: Column, values: np.ndarray) -> Any:
-    pa = arrow()
+    pa, column = arrow(), replace(column, dtype=dtype_name(held.type))
     compute: Any = import_module("pyarrow.compute")  # whose functions are made when it is imported
     gap = compute.is_null(held, nan_is_null=True)
     kind = pa.large_string() if pa.types.is_string_view(held.type) else held.type  # views can be cast, and little else
@@ -109,12 +127,20 @@ def _plain(held: Any, column: Column, values: np.ndarray) -> Any:
 def _dictionary(held: Any, column: Column, values: np.ndarray) -> Any:
     """Categories keep the order they have in the file; those that only the run knows come after them."""
     pa, joined = arrow(), held.unify_dictionaries().combine_chunks()
-    known = joined.dictionary.to_pylist()
     words = column.words(values.tolist())
-    known += [word for word in dict.fromkeys(words) if word not in known]
-    indices = [known.index(word) if index is None else index for index, word in zip(joined.indices.to_pylist(), words, strict=True)]
-    levels = pa.array(known, type=joined.type.value_type)
+    known = places_of([*joined.dictionary.to_pylist(), *words])
+    indices = [known[word] if index is None else index for index, word in zip(joined.indices.to_pylist(), words, strict=True)]
+    levels = pa.array(list(known), type=joined.type.value_type)
     return pa.DictionaryArray.from_arrays(pa.array(indices, type=joined.type.index_type), levels, ordered=joined.type.ordered)
+
+
+def places_of(words: Iterable[Any]) -> dict[Any, int]:
+    """Different words by their place, each at its first.
+
+    >>> places_of(["b", "a", "b", "c"])
+    {'b': 0, 'a': 1, 'c': 2}
+    """
+    return {word: place for place, word in enumerate(dict.fromkeys(words))}
 
 
 def _has_nan(held: Any) -> bool:
@@ -123,15 +149,22 @@ def _has_nan(held: Any) -> bool:
 
 
 def _array(column: Column, values: np.ndarray) -> Any:
-    pa, words, levels = arrow(), column.words(values.tolist()), column.words(column.levels)
+    pa, words, levels = arrow(), column.words(values.tolist()), places_of(column.words(column.levels))
     try:
         if column.dtype == "category":
-            places = [None if word is None else levels.index(word) for word in words]
-            return pa.DictionaryArray.from_arrays(pa.array(places, type=pa.int32()), pa.array(levels))
-        return pa.array(words, type=pa.bool_() if column.dtype == "bool" else pa.type_for_alias(column.dtype))
+            places = [None if word is None else levels[word] for word in words]
+            return pa.DictionaryArray.from_arrays(pa.array(places, type=pa.int32()), pa.array(list(levels)))
+        return pa.array(words, type=_own_type(column))
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         reason = str(error).splitlines()[0]
-        raise invalid("write", f"column {column.name!r}", f"hold values of its type, {column.dtype}", reason) from None
+        allowed, remedy = f"hold values of its type, {column.dtype}", "A .csv file has no types." if "int" in column.dtype else ""
+        raise invalid("write", f"column {column.name!r}", allowed, reason, remedy) from None
+
+
+def _own_type(column: Column) -> Any:
+    pa = arrow()
+    levels = pa.string() if column.labels else pa.float64() if any(level != round(level) for level in column.levels) else pa.int64()
+    return pa.dictionary(pa.int32(), levels) if column.dtype == "category" else pa.type_for_alias(column.dtype)
 
 
 def _write_array(stream: Any, x: np.ndarray, parts: Iterator[np.ndarray]) -> None:
@@ -152,6 +185,11 @@ def _write_archive(path: Path, x: np.ndarray, parts: Iterator[np.ndarray], names
                 np.lib.format.write_array(stream, np.array(names), allow_pickle=False)
 
 
-def write_csv(path: Path, rows: Any, delimiter: str) -> None:
+def write_csv(path: Path, rows: Iterator[list[str]], delimiter: str) -> None:
+    """Fields of text, row by row; those of the first in quotes where one has a mark that could be taken for the one between fields."""
+    first = next(rows, [])
+    marked = any(mark in field for field in first for mark in DELIMITERS if mark != delimiter)
+    quoting = csv.QUOTE_ALL if marked else csv.QUOTE_MINIMAL
     with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(first)
         csv.writer(stream, delimiter=delimiter, lineterminator="\n").writerows(rows)

@@ -9,7 +9,8 @@ Letters: n rows, K clusters, S draws.
 """
 
 import numpy as np
-from numba import njit
+
+from partita.core.machine_code import njit
 
 SWEEPS = 20  # over the rows, or fewer where none moves
 

@@ -38,13 +38,16 @@ def impute_encoded(
 
     ``first`` is the number of its first row, where it is a part of a larger one, for error messages.
     """
+    own: Any = getattr(model, "fill", None)
+    if own is None and not isinstance(model, EnergyModel):
+        raise invalid(owner, "the model", "be of a family that can fill in what is missing", model.title(), "A mixture or a VAE can.")
     check_how(model, encoding, how, owner)
     z = torch.from_numpy(encoding.encode(encoding.check(x, owner, first)))
     if how == "auto":
         how = "likely" if encoding.kind == "mixed" else "mode" if model.support.discrete else "mean"
-    if hasattr(model, "fill") and not z.isnan().any():  # a part of a table may have no gaps
+    if own is not None and not z.isnan().any():  # a part of a table may have no gaps
         return x.copy()
-    filled = model.fill(z, how, generator=generator) if hasattr(model, "fill") else fill(model, z, how, generator=generator)
+    filled = fill(model, z, how, generator=generator) if own is None else own(z, how, generator=generator)
     return np.where(np.isnan(x), encoding.decode(filled.double().cpu().numpy()), x)
 
 

@@ -90,19 +90,28 @@ def filled_frame(frame: Any, schema: Schema, x: np.ndarray) -> Any:
     """A copy of a frame with its gaps filled; columns without gaps are those of the frame."""
     before = of_frame(frame, "impute")
     after = filled_arrow(before, schema, x)
-    changed = [name for name in before.column_names if after.column(name) is not before.column(name) and name in set(schema.names)]
+    changed = [name for name in schema.names if not after.column(name).equals(before.column(name))]
+    retyped = {name for name in changed if after.field(name).type != before.field(name).type}  # of which nothing was there
     if hasattr(frame, "get_columns"):
         import polars as pl
 
-        return frame.with_columns(pl.from_arrow(after)[name].cast(frame.schema[name]) for name in changed)  # type: ignore[index]
+        new: Any = pl.from_arrow(after)
+        return frame.with_columns(new[name] if name in retyped else new[name].cast(frame.schema[name]) for name in changed)
     out = frame.copy()
-    for name in changed:
-        gap, values = frame[name].isna(), after.column(name).to_pylist()
-        if not gap.any():
-            continue
-        if hasattr(frame[name], "cat"):
-            out[name] = frame[name].cat.add_categories([v for v in dict.fromkeys(values) if v not in frame[name].cat.categories])
-        out.loc[gap, name] = [value for value, lost in zip(values, gap, strict=True) if lost]
+    for label, name in zip(frame.columns, before.column_names, strict=True):  # labels of pandas may be other than words
+        if name in retyped:
+            out[label] = after.column(name).to_pandas().set_axis(frame.index)
+        elif name in changed:
+            out[label] = _filled_series(frame[label], after.column(name).to_pylist())
+    return out
+
+
+def _filled_series(series: Any, values: list[Any]) -> Any:
+    """A column of pandas with its gaps taken from a list of its length."""
+    out, gap = series.copy(), series.isna()
+    if hasattr(series, "cat"):
+        out = series.cat.add_categories([value for value in dict.fromkeys(values) if value not in series.cat.categories])
+    out.loc[gap] = [value for value, lost in zip(values, gap, strict=True) if lost]
     return out
 
 

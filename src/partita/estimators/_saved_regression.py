@@ -57,7 +57,7 @@ def _try(estimator: Any, fitted: dict[str, Any], file: Path) -> None:
         for name, value in fitted.items():
             setattr(estimator, str(name), from_tree(value))
         estimator.predict(estimator.shift_[None])
-    except (TypeError, ValueError, AttributeError, LookupError, RuntimeError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
         raise RunError(f"load: {file} must hold what a fit of {type(estimator).__name__} leaves; got something else ({reason}).") from error
 

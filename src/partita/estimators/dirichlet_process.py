@@ -4,7 +4,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -210,13 +209,8 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self._summary = Summary(self.model_.partitions.numpy())
 
     def _restore(self, kept: dict[str, Any]) -> None:
-        """Draws and clusters that do not belong together are found here, not when rows are put into them."""
-        owner, draws = self.model_.owner, self.model_.partitions.flatten(0, 1)
-        fine = bool((owner >= 0).all() and (owner.diff() >= 0).all() and (draws >= 0).all()) and draws.numel() > 0
-        clusters = torch.bincount(owner, minlength=len(draws)) if fine else owner
-        if not fine or len(clusters) != len(draws) or bool((draws.amax(1) >= clusters).any()):
-            raise RunError("load: the draws of a DirichletProcessMixture must be of the clusters saved with them; got others. "
-                           "Restore the file.")  # fmt: skip
+        if not self.model_.draws:
+            raise RunError("load: a DirichletProcessMixture must hold draws of its posterior; got none. Restore the file.")
 
     def _kind(self, rows: Rows) -> Kind:
         check_choice(type(self).__name__, "kernel", self.kernel, ("gaussian", "bernoulli", "multinomial"))

@@ -171,6 +171,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.labels_, self.uniformity_ = kept["labels"].numpy(), kept["uniformity"]
         self.ami_ = {int(k): value for k, value in kept["ami"]}
         self._n_features_out, self.n_features_in_ = self.n_components, len(self._center)
+        self.predict(self._center[None])  # what does not belong together is found here and not later
 
     def _find_clusters(self, v: Tensor, y: Any, generator: torch.Generator) -> None:
         """The last E-step, on the embeddings of the fitted encoder itself, and what there is to say about it."""

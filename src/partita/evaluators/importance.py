@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, processes, rng
-from partita.core.checks import check_count, check_level
+from partita.core.checks import check_count, check_flag, check_level
 from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import GAP_LOOSE, GAP_TIGHT, MIN_ESS
@@ -60,6 +60,7 @@ class IWAE:
     def __post_init__(self) -> None:
         check_count("IWAE", "k", self.k, 2)
         check_count("IWAE", "simulated", self.simulated, 0)
+        check_flag("IWAE", "by_row", self.by_row)
         check_level("IWAE", self.level)
 
     @torch.no_grad()

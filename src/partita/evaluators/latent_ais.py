@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, processes
-from partita.core.checks import check_choice, check_count
+from partita.core.checks import check_choice, check_count, check_flag
 from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
 from partita.core.support import Real
@@ -100,6 +100,7 @@ class LatentAIS:
 
     def __post_init__(self) -> None:
         check_annealing("LatentAIS", self.temperatures, self.chains, self.level)
+        check_flag("LatentAIS", "adaptive", self.adaptive)
         check_choice("LatentAIS", "reference", self.reference, REFERENCES)
         check_count("LatentAIS", "simulated", self.simulated, 0)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_count, check_width
+from partita.core.checks import check_count, check_counts, check_module, check_width
 from partita.core.errors import invalid
 from partita.core.protocols import Data, Model
 from partita.core.support import Real
@@ -55,13 +55,15 @@ class Encoder(Model):
         super().__init__()
         self.support = Real(check_count("Encoder", "visible", visible))
         self.embedding = check_count("Encoder", "embedding", embedding)
+        shape = None if shape is None else check_counts("Encoder", "shape", shape)
         if shape is not None and visible % prod(shape):
-            raise invalid("Encoder", "shape", f"divide the {visible} columns into channels", tuple(shape))
+            raise invalid("Encoder", "shape", f"divide the {visible} columns into channels", shape)
         if net is None and shape is None:
             net = MLP(visible, embedding, widths=widths, gain=6**0.5, generator=generator)
         elif net is None:
             assert shape is not None
             net = ConvNet(shape, embedding, depth=visible // prod(shape), channels=channels, pool="max", generator=generator)
+        check_module("Encoder", "net", net)
         self.net = net
         like = next(net.parameters())
         self.register_buffer("shift", like.new_zeros(()))

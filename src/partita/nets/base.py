@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from partita.core.building import Built
 from partita.core.errors import invalid
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -18,7 +19,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-class Net(nn.Module, ABC):
+class Net(Built, ABC):
     """A network that describes itself."""
 
     @abstractmethod
@@ -31,6 +32,13 @@ def activation(owner: str, name: str) -> nn.Module:
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise invalid(owner, "activation", "be one of " + ", ".join(ACTIVATIONS), repr(name))
     return ACTIVATIONS[name]()
+
+
+def check_options(owner: str, parameter: str, value: object) -> dict[str, Any]:
+    """Settings of a part by name, or none."""
+    if value is not None and not (isinstance(value, dict) and all(isinstance(name, str) for name in value)):
+        raise invalid(owner, parameter, "be settings by name, such as {'order': 3}", " ".join(repr(value).split()))
+    return dict(value or {})  # type: ignore[arg-type]
 
 
 def linear(inputs: int, outputs: int, *, gain: float = 1.0, generator: torch.Generator) -> nn.Linear:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_choice, check_count, check_width
+from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_width
 from partita.core.errors import invalid
 from partita.nets.base import Net, activation, linear
 
@@ -56,7 +56,7 @@ class ConvNet(Net):
     ) -> None:
         super().__init__()
         self.shape, self.depth = _check_shape("ConvNet", shape), check_count("ConvNet", "depth", depth)
-        _check_sizes("ConvNet", channels, kernel)
+        _check_sizes("ConvNet", channels, kernel, separable)
         check_count("ConvNet", "outputs", outputs)
         check_choice("ConvNet", "pool", pool, (*POOLS, "none"))
         self.channels, self.kernel, self.pool, self.separable, self.activation = tuple(channels), kernel, pool, separable, activation
@@ -109,7 +109,7 @@ class ConvDecoder(Net):
     ) -> None:
         super().__init__()
         self.shape, self.depth = _check_shape("ConvDecoder", shape), check_count("ConvDecoder", "depth", depth)
-        _check_sizes("ConvDecoder", channels, kernel)
+        _check_sizes("ConvDecoder", channels, kernel, separable)
         check_count("ConvDecoder", "inputs", inputs)
         self.channels, self.kernel, self.separable, self.activation = tuple(channels), kernel, separable, activation
         self.inputs, self.outputs = inputs, depth * prod(self.shape)
@@ -151,7 +151,7 @@ def separable_convolution(before: int, after: int, kernel: int, places: int, *, 
 
 
 def _check_shape(owner: str, shape: Sequence[int]) -> tuple[int, ...]:
-    sizes = tuple(check_count(owner, "shape", n) for n in shape)
+    sizes = check_counts(owner, "shape", shape)
     if len(sizes) not in (1, 2):
         raise invalid(owner, "shape", "be (length,) or (height, width)", sizes, "Channels are given as depth.")
     return sizes
@@ -164,9 +164,8 @@ def _block(before: int, after: int, places: int, settings: dict[str, Any], gener
     return layers if settings["pool"] == "none" else [*layers, POOLS[settings["pool"]][places - 1](2)]
 
 
-def _check_sizes(owner: str, channels: Sequence[int], kernel: int) -> None:
-    check_count(owner, "the number of channels", len(channels))
-    for count in channels:
-        check_count(owner, "channels", count)
+def _check_sizes(owner: str, channels: Sequence[int], kernel: int, separable: bool) -> None:
+    check_flag(owner, "separable", separable)
+    check_count(owner, "the number of channels", len(check_counts(owner, "channels", channels)))
     if check_count(owner, "kernel", kernel) % 2 == 0:
         raise invalid(owner, "kernel", "be odd, so that sizes stay", kernel)

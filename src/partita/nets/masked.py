@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count
+from partita.core.checks import check_count, check_counts
 from partita.nets.base import Net, activation, linear
 
 SOFT = 0.1
@@ -61,9 +61,10 @@ class MaskedMLP(Net):
         generator: torch.Generator,
     ) -> None:  # fmt: skip
         super().__init__()
-        for name, value in (("inputs", inputs), ("outputs", outputs), ("layers", len(widths)), *(("widths", w) for w in widths)):
+        self.widths = check_counts("MaskedMLP", "widths", widths)
+        for name, value in (("inputs", inputs), ("outputs", outputs), ("layers", len(self.widths))):
             check_count("MaskedMLP", name, value)
-        self.inputs, self.outputs, self.widths, self.activation = inputs, outputs, tuple(widths), activation
+        self.inputs, self.outputs, self.activation = inputs, outputs, activation
         self.context = check_count("MaskedMLP", "context", context, 0)
         degrees, masks = torch.arange(1, inputs + 1), []
         for width in self.widths:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count
+from partita.core.checks import check_count, check_counts
 from partita.nets.base import Net, activation
 from partita.nets.masked import MaskedLinear, degrees_of
 
@@ -31,8 +31,7 @@ class MaskedColumns(Net):
     ) -> None:  # fmt: skip
         super().__init__()
         for name, values in (("inputs", inputs), ("outputs", outputs), ("widths", widths)):
-            for value in (len(values), *values):
-                check_count("MaskedColumns", name, value)
+            check_count("MaskedColumns", name, len(check_counts("MaskedColumns", name, values)))
         self.inputs, self.outputs, self.widths, self.activation = list(inputs), list(outputs), tuple(widths), activation
         before, after = (torch.repeat_interleave(torch.arange(1, len(sizes) + 1), torch.tensor(sizes)) for sizes in (inputs, outputs))
         degrees, masks = before, []

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_count, check_real
+from partita.core.checks import LARGEST, check_count, check_counts, check_real
 from partita.nets.base import Net, activation, linear
 
 aten = torch.ops.aten
@@ -54,11 +54,10 @@ class MLP(Net):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        for name, value in (("inputs", inputs), ("outputs", outputs), *(("widths", width) for width in widths)):
-            check_count("MLP", name, value)
-        self.inputs, self.outputs, self.widths, self.activation = inputs, outputs, tuple(widths), activation
-        check_real("MLP", "gain", gain, 0, open_low=True)
-        self.layers = _layers((inputs, *widths, outputs), activation, gain, generator)
+        self.inputs, self.outputs = check_count("MLP", "inputs", inputs), check_count("MLP", "outputs", outputs)
+        self.widths, self.activation = check_counts("MLP", "widths", widths), activation
+        check_real("MLP", "gain", gain, 0, LARGEST, open_low=True)
+        self.layers = _layers((inputs, *self.widths, outputs), activation, gain, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x), ``(*, D) -> (*, K)``."""

@@ -30,7 +30,7 @@ class LSTM(Mixer):
         super().__init__()
         self.width = check_count("LSTM", "width", width)
         self.hidden = check_count("LSTM", "hidden", width if hidden is None else hidden)
-        self.lstm = nn.LSTM(width, self.hidden, batch_first=True, device=generator.device)
+        self.lstm = nn.LSTM(self.width, self.hidden, batch_first=True, device=generator.device)
         with torch.no_grad():
             for parameter in self.lstm.parameters():
                 nn.init.uniform_(parameter, -(self.hidden**-0.5), self.hidden**-0.5, generator=generator)

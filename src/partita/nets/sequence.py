@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from partita.core.checks import check_choice, check_count, check_layers, check_real
 from partita.core.errors import invalid
 from partita.nets.attention import Attention
-from partita.nets.base import Net, linear
+from partita.nets.base import Net, check_options, linear
 from partita.nets.causal import CausalConv
 from partita.nets.dropout import MOST, Dropout
 from partita.nets.h3 import H3
@@ -110,7 +110,8 @@ class SequenceNet(Net):
         super().__init__()
         check_choice("SequenceNet", "mixer", mixer, tuple(MIXERS))
         self.width, self.layers = check_count("SequenceNet", "width", width), check_layers("SequenceNet", "layers", layers)
-        self.mixer, self.options, self.expand = mixer, dict(options or {}), check_count("SequenceNet", "expand", expand, 0)
+        self.mixer, self.options = mixer, check_options("SequenceNet", "options", options)
+        self.expand = check_count("SequenceNet", "expand", expand, 0)
         try:
             mixers = [MIXERS[mixer](width, i, **self.options, generator=generator) for i in range(layers)]
         except TypeError as error:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.checks import LARGEST, check_choice, check_count, check_flag, check_real
 from partita.core.errors import invalid
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
@@ -92,7 +92,7 @@ class SSM(MatrixMixer):
         return Toeplitz(gates[0]).dense()[None]
 
     def _mixing(self, mix: bool, generator: torch.Generator) -> None:
-        self.mix = mix
+        self.mix = check_flag(type(self).__name__, "mix", mix)
         self.into = linear(self.width, self.width, generator=generator) if mix else nn.Identity()
         after = nn.Sequential(nn.GELU(), linear(self.width, 2 * self.width, generator=generator), nn.GLU(-1)) if mix else nn.Identity()
         self.out: nn.Module = after
@@ -213,6 +213,6 @@ def at_least_single(x: Tensor) -> Tensor:
 
 def log_spaced(owner: str, shortest: float, longest: float, like: Tensor) -> Tensor:
     """Logarithms of numbers spaced evenly between two on a logarithmic scale, one per channel."""
-    check_real(owner, "shortest", shortest, 0, longest, open_low=True)
-    ends = torch.tensor([shortest, check_real(owner, "longest", longest)], dtype=like.dtype).log().tolist()
+    longest = check_real(owner, "longest", longest, 0, LARGEST, open_low=True)
+    ends = torch.tensor([check_real(owner, "shortest", shortest, 0, longest, open_low=True), longest], dtype=like.dtype).log().tolist()
     return torch.linspace(ends[0], ends[1], len(like), dtype=like.dtype, device=like.device)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.checks import check_choice, check_count, check_counts, check_real
 from partita.core.errors import invalid
 from partita.core.protocols import Batch, Data, Model
 from partita.divergences.f_divergence import f_named, variational_objective
@@ -125,7 +125,7 @@ class Adversarial(GradientObjective):
     def _critic(self, width: int, generator: torch.Generator) -> nn.Module:
         if isinstance(self.critic, nn.Module):
             return self.critic
-        return MLP(width, 1, widths=tuple(self.critic), activation=self.activation, generator=generator)
+        return MLP(width, 1, widths=check_counts("Adversarial", "critic", self.critic), activation=self.activation, generator=generator)
 
     def _value(self, v_x: Tensor, v_y: Tensor, weight: Tensor | None) -> Tensor:
         """What the critic makes large: a lower bound on the divergence, or the dual of the Wasserstein distance."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core import capability, rng
-from partita.core.checks import check_real
+from partita.core.checks import MOST, check_real
 from partita.core.protocols import Batch, Data, EnergyModel
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 from partita.objectives.noise import as_noise, check_covers, check_noise, noise_title
@@ -74,7 +74,7 @@ class NCE(GradientObjective):
     def losses(
         self, model: Any, batch: Batch, state: Contrast, *, generator: torch.Generator
     ) -> tuple[dict[str, Tensor], Contrast, dict[str, Tensor]]:
-        count = max(1, round(self.ratio * len(batch.x)))
+        count = max(1, round(min(self.ratio * len(batch.x), MOST)))
         u, log_noise = with_noise(unwrapped(model), self.noise, batch.x, count, generator)
         nu, c = count / len(batch.x), state.module()
         log_odds = -model(u) - c - log_noise - math.log(nu)

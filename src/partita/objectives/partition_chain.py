@@ -9,8 +9,9 @@ Letters: n rows, D columns, C chains, S kept sweeps.
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,9 +21,11 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count
+from partita.core.errors import Diverged, RunError
 from partita.core.protocols import Data
 from partita.models.directed.dirichlet_process import DPMixture, draw_concentration, log_partition_prior
-from partita.models.directed.dirichlet_process.kernels import Clusters, Kernel
+from partita.models.directed.dirichlet_process.draws import check_draws
+from partita.models.directed.dirichlet_process.kernels import INDEFINITE, Clusters, Kernel
 from partita.models.directed.dirichlet_process.mixture import GROWING
 
 LEARN = 1000  # rows from which a split or merge proposal learns its two sides
@@ -58,6 +61,7 @@ class PartitionChain(ABC):
     start: str = "pieces"
     converges: ClassVar[bool] = False
     largest: ClassVar[int] = sys.maxsize  # rows of a cluster whose predictive is asked for
+    fewest: ClassVar[int] = 8  # sweeps, of whose second half every chain has the four draws that an interval takes
     fewest_moves: ClassVar[int] = 0  # below which a chain could not reach every partition
 
     def __post_init__(self) -> None:
@@ -78,7 +82,9 @@ class PartitionChain(ABC):
         if self.start == "pieces":
             from partita.models.directed.dirichlet_process.starts import first_partition
 
-            z = torch.stack([torch.from_numpy(first_partition(model.kernel, x, alpha, rng.seed(generator))) for _ in range(self.chains)])
+            with definite():
+                found = [first_partition(model.kernel, x, alpha, rng.seed(generator)) for _ in range(self.chains)]
+            z = torch.stack([torch.from_numpy(labels) for labels in found])
         clusters = tuple(_as_clusters(gather(model.kernel, x, labels.numpy())) for labels in z)
         return Chains(z, torch.full((self.chains,), alpha, dtype=torch.float64), clusters, torch.tensor(0), torch.tensor(1))
 
@@ -86,7 +92,8 @@ class PartitionChain(ABC):
         problem = Problem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
         held = [(chain.count.numpy(), chain.mean.numpy(), chain.scatter.numpy()) for chain in state.clusters]
-        found = self.advance(problem, Running(z, state.alpha.tolist(), held, _seeds(self.chains, generator)), generator=generator)
+        with definite():
+            found = self.advance(problem, Running(z, state.alpha.tolist(), held, _seeds(self.chains, generator)), generator=generator)
         counts = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(count) for count, *_ in found], batch_first=True)
         clusters, alpha = (counts > 0).sum(-1), state.alpha
         joint = log_partition_prior(counts, alpha) + torch.tensor([problem.log_evidence(one) for one in found], dtype=torch.float64)
@@ -96,6 +103,27 @@ class PartitionChain(ABC):
         state = Chains(torch.from_numpy(z), alpha, tuple(map(_as_clusters, found)), state.sweep + 1, state.stride)
         state = state._replace(stride=keep_draw(model, state, min(self.keep, max(4, LABELS // z.size))))
         return state, {"loss": loss, "clusters": clusters.double().mean(), "alpha": alpha.mean()}
+
+    def check(self, model: DPMixture, data: Data, state: Chains) -> None:
+        """Raise unless chains that a file held are of these rows and of the model's draws: machine code takes them as they are."""
+        rows = len(data)
+        shape, kept = (self.chains, rows), model.partitions.shape[1:]
+        clusters = Clusters(*map(torch.cat, zip(*state.clusters, strict=True)))
+        wide = clusters.mean.shape[1:] == model.mean.shape[1:] and clusters.scatter.shape[1:] == model.scatter.shape[1:]
+        if state.z.shape != shape or (model.draws and kept != shape) or not wide or int(state.stride) < 1:
+            raise RunError(f"load: chains must be {self.chains} of {rows} rows; got others. Restore the file as partita wrote it.")
+        owner = torch.arange(self.chains).repeat_interleave(torch.tensor([len(chain.count) for chain in state.clusters]))
+        check_draws(state.z, state.alpha, owner, clusters)
+
+
+@contextmanager
+def definite() -> Iterator[None]:
+    """Inside it, a pivot of zero that machine code met is said to be one."""
+    try:
+        yield
+    except ZeroDivisionError:
+        raise Diverged(INDEFINITE) from None
+
 
 class Running(NamedTuple):
     """The chains of one update, as numba reads them."""

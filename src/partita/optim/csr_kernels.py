@@ -8,8 +8,9 @@ Letters: n unknowns, A matrix (first, columns, values), x solution, p direction,
 """
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
 
+from partita.core.machine_code import njit
 from partita.optim.lanes import LANES, WIDTH, follow, multiply, retreat
 
 __all__ = ["WIDTH", "burst", "incomplete_cholesky", "substitute"]

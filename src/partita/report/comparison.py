@@ -56,13 +56,20 @@ def scores(scored: Sequence[Standing], entropy: float | None = None) -> Figure:
     trace = {"type": "scatter", "mode": "markers", "x": values, "y": [s.name for s in scored], "error_x": bars, "marker": marks}
     ends = f"from {values[-1]:.2f} ({scored[-1].name}) to {values[0]:.2f} ({scored[0].name}) nats per row"
     alt = f"Scores of {len(scored)} contenders with intervals, {ends}."
-    layout: dict[str, Any] = {"xaxis": plots.axis("nats per row"), "yaxis": {"autorange": "reversed", "type": "category"}}
+    seen = visible(values)
+    if seen is not None:  # no farther than the last that is
+        last = min(min(q["value"], _known_ends(q)[0]) for q in quantities if q["value"] >= seen[0])
+        seen = [max(seen[0], last - 0.05 * (seen[1] - last)), seen[1]]
+    layout: dict[str, Any] = {"xaxis": plots.axis("nats per row", range=seen), "yaxis": {"autorange": "reversed", "type": "category"}}
     if entropy is not None:
         line = {"color": plots.DATA, "width": 1, "dash": "dot"}
         layout["shapes"] = [{"type": "line", "x0": -entropy, "x1": -entropy, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
     exact = all(q["kind"] == "exact" for q in quantities)
     caption = "All are exact: computing them leaves no interval." if exact else (
         "Intervals of the computation. A cross marks a number that is not to be published.")  # fmt: skip
+    if seen is not None:
+        beyond = ", ".join(f"{s.name} ({q['value']:.2f})" for s, q in zip(scored, quantities, strict=True) if q["value"] < seen[0])
+        caption += f" Too far left to be seen: {beyond}."
     return Figure([trace], alt, layout, caption, 110 + 30 * len(scored))
 
 
@@ -73,12 +80,15 @@ def _curves(ranked: Sequence[Standing]) -> Iterator[Block]:
         points = [] if s.subject is None else timed(s.subject.run.history)
         if len(points) > 1:
             seconds, scores = zip(*points, strict=True)
-            traces.append(plots.line(np.maximum(seconds, 1e-2), scores, s.name, plots.colour(i)))
+            line = {"color": plots.colour(i), "width": 1.8, "dash": plots.dash(i)}
+            traces.append(plots.line(np.maximum(seconds, 1e-2), scores, s.name, plots.colour(i), line=line))
             values += scores
     if traces:
         layout = {"xaxis": plots.log_axis("seconds"), "yaxis": plots.axis("nats per row", range=visible(values))}
         alt = f"Validation scores of {len(traces)} contenders along their fits."
-        yield Figure(traces, alt, layout, "Validation rows along the fit of each.", 420)
+        lost = ", ".join(s.name for s in ranked if s.subject is not None and s.name not in {trace["name"] for trace in traces})
+        caption = "Validation rows along the fit of each, by the seconds since it began, its search included."
+        yield Figure(traces, alt, layout, f"{caption} With fewer than two validations, and so not here: {lost}." if lost else caption, 420)
 
 
 def _draws(opened: Sequence[Standing]) -> Iterator[Block]:
@@ -119,9 +129,9 @@ def _in_short(standing: Standing) -> Iterator[Block]:
     interval = "" if q is None or q["kind"] == "exact" else f" ({ends(q)}), {q['verdict']}"
     yield Table([
         *([] if q is None else [["score", f"{q['value']:.3f} nats per row, {q['kind']}{interval}"]]), ["model", run.model.title()],
-        ["stopped", f"{run.stopped} after {run.steps:,} steps"],
+        ["stopped", f"{run.stopped} after {run.steps:,} steps{', cut short by the clock' * bool(standing.line.get('cut_short'))}"],
         ["settings", ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None)],
-        ["its own page", Link(standing.page, standing.page) if standing.page else f"partita report {run.folder}"],
+        ["its own page", Link(standing.page, standing.page) if standing.page else f"made by: partita report {run.folder}"],
     ])  # fmt: skip
     for caution in run.cautions:
         yield Text(f"Caution: {caution}", "caution")

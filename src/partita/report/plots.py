@@ -18,6 +18,11 @@ def colour(i: int) -> str:
     return COLOURS[i % len(COLOURS)]
 
 
+def dash(i: int) -> str:
+    """The sort of line of the i-th of several things, of which more than there are colours share them."""
+    return ("solid", "dash", "dot", "dashdot")[i // len(COLOURS) % 4]
+
+
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
     """An axis with its title."""
     return {"title": {"text": title}, **more}

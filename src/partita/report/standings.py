@@ -65,9 +65,10 @@ def leaderboard(ranked: Sequence[Standing], board: Mapping[str, Any]) -> Iterato
     """The table, and what is to be said about it."""
     best = next((s for s in ranked if s.trusted), None)
     level = _level(s.score for s in ranked)
-    yield Text(f"Mean log-likelihood of the same rows, in nats per row; higher is better. The interval{level} is about computing the "
-               "number; ± is its standard error over the rows.", "lead")  # fmt: skip
-    head = ("", "contender", "nats", "interval", "± rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds")
+    about = f" An interval{level} in brackets is about computing the number;" if level else ""
+    yield Text(f"Mean log-likelihood of the same rows, in nats per row; higher is better.{about} ± is the standard error over the rows.",
+               "lead")  # fmt: skip
+    head = ("", "contender", "nats", f"±{NO_BREAK}rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds")
     lines = [_line(s, best) for s in ranked if not s.distance]
     told = [i for i in range(len(head)) if any(line[i] for line in lines)]
     yield Table([[line[i] for i in told] for line in lines], [head[i] for i in told])
@@ -76,8 +77,12 @@ def leaderboard(ranked: Sequence[Standing], board: Mapping[str, Any]) -> Iterato
         yield Text(f"Behind the best: the mean difference of paired rows, with an interval{_level(behind)} that holds the spread over rows "
                    "and the computing error of both. A lower bound may hide a model that is better than shown.", "small")  # fmt: skip
     yield from _remarks(ranked, best)
+    if waiting := board.get("waiting"):
+        yield Text(f"Not yet fitted: {', '.join(map(str, waiting))}. Go on with: partita compare --resume {board.get('folder')}", "caution")
     if board.get("entropy") is not None:
         yield Text(f"No model scores above {-board['entropy']:.3f} on average: the data's negative entropy.")
+    for text in board.get("cautions") or []:
+        yield Text(f"Caution: {text}", "caution")
     for text in words.left_out(board.get("left_out") or {}):
         yield Text(text, "small")
 
@@ -89,6 +94,8 @@ def _remarks(ranked: Sequence[Standing], best: Standing | None) -> Iterator[Bloc
         yield Text(f"Tied with {best.name}, for the interval of the paired difference covers zero: {', '.join(tied)}.")
     if doubtful := [s.name for s in ranked if s.score and not s.trusted]:
         yield Text(f"Not to be published, and so below the others: {', '.join(doubtful)}.")
+    if fitted := words.models([s.line for s in ranked]):
+        yield Text(fitted, "small")
     if cut := [s.line for s in ranked if s.line.get("cut_short") and s.line.get("steps")]:
         yield Text(words.cut_short(cut))
     for s in ranked:
@@ -99,7 +106,7 @@ def _remarks(ranked: Sequence[Standing], best: Standing | None) -> Iterator[Bloc
 def _level(quantities: Iterable[Mapping[str, Any] | None]) -> str:
     """The probability with which intervals cover, the least of all that have one."""
     levels = [q["level"] for q in quantities if q and q.get("level") is not None and q["low"] != q["high"]]
-    return f" ({'at least ' * (len(set(levels)) > 1)}{words.percent(min(levels))})" if levels else ""
+    return f" ({'at least ' * (len(set(levels)) > 1)}{words.percent(min(levels)).replace(' ', NO_BREAK)})" if levels else ""
 
 
 def meaning(scored: Sequence[Standing]) -> Iterator[Block]:
@@ -116,24 +123,28 @@ def meaning(scored: Sequence[Standing]) -> Iterator[Block]:
 
 
 def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
-    q, seconds = standing.score, f"{standing.line.get('seconds', 0.0):.1f}"
+    q, seconds = standing.score, f"{standing.line.get('seconds', 0.0):.1f}{f'{NO_BREAK}cut' * bool(standing.line.get('cut_short'))}"
     name = Link(standing.name, f"#{standing.anchor}")
     size = "" if standing.line.get("parameters") is None else f"{standing.line['parameters']:,}"
     if q is None:
-        return ["", name, "", "", "", "", "", "failed" if standing.line.get("problem") else "no likelihood", "", size, seconds]
+        failed = "interrupted" if standing.line.get("stopped") == "interrupted" else "failed"
+        return ["", name, "", "", "", "", failed if standing.line.get("problem") else "no likelihood", "", size, seconds]
     first = standing is best
     mark = "★" if first else "=" if standing.line.get("tied") else ""
-    interval, verdict = ("", "") if q["kind"] == "exact" else (ends(q), str(q["verdict"]))
+    interval, verdict = ("", "") if q["kind"] == "exact" else (f" ({ends(q)})", str(q["verdict"]))
     behind, bits = standing.line.get("difference"), standing.line.get("bits_per_dimension")
-    gap = "best" if first else "" if behind is None else f"{behind['value']:.3f} ({ends(behind)})"
-    spread, per_column = f"{q.get('se_data') or 0.0:.3f}", "" if bits is None else f"{bits['value']:.4f}"
-    return [mark, name, f"{q['value']:.3f}", interval, spread, per_column, gap, str(q["kind"]), verdict, size, seconds]
+    gap = "best" if first else "" if behind is None else f"{number(behind['value'])} ({ends(behind)})"
+    spread, per_column = f"{q.get('se_data') or 0.0:.3f}", "" if bits is None else number(bits["value"], 4)
+    return [mark, name, f"{q['value']:.3f}{interval}", spread, per_column, gap, str(q["kind"]), verdict, size, seconds]
 
 
 def ends(q: Mapping[str, Any]) -> str:
-    """Ends that are not known are infinite, and saved as null."""
-    low, high = ("?" if end is None else f"{end:.3f}" for end in (q["low"], q["high"]))
-    return f"{low}{NO_BREAK}to{NO_BREAK}{high}"
+    return f"{number(q['low'])}{NO_BREAK}to{NO_BREAK}{number(q['high'])}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """One that is not known is infinite, and saved as null."""
+    return "?" if value is None else f"{value:.{digits}f}"
 
 
 def apart(standings: Sequence[Standing]) -> Iterator[Block]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from partita.core.quantity import Quantity
+from partita.training.budget import OUT_OF_TIME
 
 KIND_IN_WORDS = {
     "exact": "Exact: computed without sampling; only rounding is left.",
@@ -86,10 +87,31 @@ def cut_short(lines: Sequence[Mapping[str, Any]]) -> str:
     >>> cut_short([{"name": "rbm", "steps": 1200, "stopped": "finished"}, {"name": "mixture", "steps": 30, "stopped": "converged"}])
     'Cut short by the clock, and perhaps better with more minutes: rbm (1,200 steps), mixture (its search).'
     """
-    counted = [f"{line['steps']:,} step{'s' * (line['steps'] != 1)}" for line in lines]
-    by = [steps if line.get("stopped", "finished") == "finished" else "its search" for line, steps in zip(lines, counted, strict=True)]
-    told = ", ".join(f"{line['name']} ({what})" for line, what in zip(lines, by, strict=True))
+    told = ", ".join(f"{line['name']} ({_cut(line)})" for line in lines)
     return f"Cut short by the clock, and perhaps better with more minutes: {told}."
+
+
+def _cut(line: Mapping[str, Any]) -> str:
+    """What the clock left of a fit: its steps, or those of the planned ones that it came to, or its search."""
+    steps, stopped = f"{line['steps']:,} step{'s' * (line['steps'] != 1)}", line.get("stopped", "finished")
+    if stopped == OUT_OF_TIME:
+        return f"{line['steps']:,} of {line.get('planned_steps', 0):,} steps, which took longer than planned"
+    return steps if stopped == "finished" else "its search"
+
+
+def models(lines: Sequence[Mapping[str, Any]]) -> str:
+    """What was fitted under each name, with its sizes and the law of its columns, once where all are alike; empty where nothing was.
+
+    >>> models([{"name": "mixture", "model": "Mixture(3, 13, gaussian full)"}, {"name": "gan", "problem": "diverged"}])
+    'Models: mixture is Mixture(3, 13, gaussian full).'
+    >>> models([{"name": name, "model": "RBM(64, 64)"} for name in ("cd", "pcd")])
+    'Models: all are RBM(64, 64).'
+    """
+    named = {line["name"]: line["model"] for line in lines if line.get("model")}
+    if len(named) > 1 and len({*named.values()}) == 1:
+        return f"Models: all are {next(iter(named.values()))}."
+    told = "; ".join(f"{name} is {model}" for name, model in named.items())
+    return f"Models: {told}." if told else ""
 
 
 def left_out(reasons: Mapping[str, str]) -> Iterator[str]:

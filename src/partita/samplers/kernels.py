@@ -10,8 +10,9 @@ Letters: C chains, D sites, E edges, K values, S sweeps.
 import math
 
 import numpy as np
-from numba import float32, int32, njit, uint32
+from numba import float32, int32, uint32
 
+from partita.core.machine_code import njit
 from partita.core.xoshiro import UNIT, _next
 
 LANES = 64  # chains side by side: several vector registers of them, so that finding a neighbour costs little beside the sums

@@ -63,7 +63,7 @@ class Langevin:
         require("Langevin", model)
         energy, gradient = energy_and_gradient("Langevin", model, x)
         check_start("Langevin", model, energy, gradient)
-        rise = float((model.free_energy(x - 0.5 * self.step_size**2 * gradient) - energy).mean())
+        rise = float((model.free_energy(x - 0.5 * self.step_size * self.step_size * gradient) - energy).mean())
         if not rise <= EXPLODED * x.shape[-1]:
             raise self._explosion(model, f"a first step downhill that climbs by {rise:.3g} nats")
         return Position(x)

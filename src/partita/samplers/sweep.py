@@ -19,6 +19,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.annealed import Annealed
+from partita.core.checks import check_categories, check_width
 from partita.core.protocols import EnergyModel
 from partita.models.energy.graphs import Graph
 from partita.models.energy.pairwise import Sites
@@ -55,6 +56,7 @@ def compiled_sweeps(tables: Sites, x: Tensor, beta: Tensor | None, orders: Tenso
     """Sweeps in machine code; the state handed in is left alone."""
     from partita.samplers.kernels import LANES, sweep_many_values, sweep_two_values
 
+    check_width("Gibbs", "x", x, len(tables.graph.starts) - 1, "the model's sites")
     rows = x.reshape(-1, x.shape[-1])
     work = orders.shape[0] * len(rows) * len(tables.weights.flatten())
     hot = torch.ones(x.shape[:-1]) if beta is None else beta.float().expand(x.shape[:-1])
@@ -67,7 +69,7 @@ def compiled_sweeps(tables: Sites, x: Tensor, beta: Tensor | None, orders: Tenso
         arguments = (out.numpy(), orders.numpy(), _plain(tables.values), _plain(tables.start), bias, *common, seeds)
         in_threads(sweep_two_values, len(seeds), work, arguments)
     else:
-        out = rows.int().contiguous()
+        out = check_categories("Gibbs", "x", rows, tables.bias.shape[1]).int().contiguous()  # by which machine code looks up couplings
         seeds = _seeds(len(rows), 1, generator)
         arguments = (out.numpy(), orders.numpy(), _plain(tables.start), _plain(tables.bias), *common, seeds)
         in_threads(sweep_many_values, len(seeds), work, arguments)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.capability import require
-from partita.core.checks import check_kernel, check_real
+from partita.core.checks import check_kernel, check_real, check_tensor
 from partita.core.errors import invalid
 from partita.core.kernels import placed
 from partita.core.protocols import EnergyModel, Sampler
@@ -57,7 +57,10 @@ class Tempering:
     kernel_on: ClassVar[str] = "ladder"
 
     def __post_init__(self) -> None:
-        given: Any = self.betas.tolist() if hasattr(self.betas, "tolist") else self.betas  # type: ignore[attr-defined]
+        given: Any = self.betas
+        if isinstance(given, Tensor):
+            check_tensor("Tempering", "betas", given)
+        given = given.tolist() if hasattr(given, "tolist") else given
         betas = tuple(check_real("Tempering", "betas", b) for b in given) if isinstance(given, tuple | list) else ()
         object.__setattr__(self, "betas", betas)
         rising = all(a < b for a, b in pairwise(betas))

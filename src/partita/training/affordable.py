@@ -7,16 +7,16 @@ depends on them alone, however fast the machine is then, and takes no others whe
 import copy
 import math
 import statistics
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from partita.core import clock, memory, rng
+from partita.core.errors import invalid
 from partita.core.protocols import Model
 from partita.data import Rows
 from partita.evaluators import evaluate
-from partita.training.budget import LEAST_STEPS
+from partita.training.budget import LEAST_SECONDS, LEAST_STEPS
 from partita.training.recipes import OF_OPTIMISERS, resolve_settings
 from partita.training.session import Session
 from partita.training.settings import Settings
@@ -24,13 +24,13 @@ from partita.training.start import start_session
 from partita.training.validation import quick_evaluator
 
 TIMING = 3  # what a stream of random numbers is for
-TIMING_SECONDS = 0.3  # of steps that are thrown away
+TIMING_SECONDS = 0.4  # of steps that are thrown away
 TIMING_SHARE = 0.25  # of the time that is left: a first step that takes no more is followed by another, which is not as slow
-LEAST_SECONDS = 1.0  # of the steps that are taken in any case, and of a validation that is not spared
 PATIENCE = 5  # validations without a better score before a fit by gradients stops
 VALIDATION_TIME = 0.2  # of a fit that is cut to its time, at most, but for one validation
 ONE_VALIDATION = 0.5  # of the time, at most; where one takes longer there is none
-TRIAL = 10  # temperatures of an annealing that is timed
+TRIALS = (10, 30)  # temperatures of annealings that are timed
+LEAST_GROWTH = 0.05  # of their time, however alike they seem on a busy machine
 COPIES = 8  # of the parameters in a fit: gradients, two moments, averages, the best, what is timed and thrown away
 LENGTHS = ("epochs", "steps", "minutes")
 
@@ -78,7 +78,7 @@ def affordable(model: Model, objective: Any, rows: Rows, validation: Rows | None
     seconds -= _seconds_of_starts(shorter, cost)
     if total * cost.step + settings.validations * cost.look <= seconds:
         return Plan(model, shorter, options, remarks)
-    least = max(1, min(LEAST_STEPS, int(LEAST_SECONDS / cost.step)))
+    least = _least_steps(objective, seconds, cost)
     if cost.look > max(LEAST_SECONDS, ONE_VALIDATION * seconds):
         clock.cut("no validation: one alone would take more than half of the time.")
         return Plan(model, shorter, {**options, "steps": max(least, int(seconds / cost.step))}, remarks, validated=False)
@@ -101,6 +101,15 @@ def _bytes(model: Model) -> int:
     return sum(value.numel() * value.element_size() for value in model.state_dict().values())
 
 
+def _least_steps(objective: Any, seconds: float, cost: Cost) -> int:
+    """Steps that are taken in any case; a sampler that would have no time for those of which its score needs draws takes none."""
+    fewest = getattr(objective, "fewest", 1)
+    if fewest > 1 and fewest * cost.step > max(seconds, LEAST_SECONDS):
+        allowed = f"be enough for {fewest} sweeps of {type(objective).__name__}, for of fewer draws nothing tells how far off a score is"
+        raise invalid("fit", "the time", allowed, f"{max(0.0, seconds):.1f} seconds, and each takes {cost.step:.1f}", "Give more minutes.")
+    return max(fewest, min(LEAST_STEPS, int(LEAST_SECONDS / cost.step)))
+
+
 def _seconds_of_starts(objective: Any, cost: Cost) -> float:
     """Of those that are tried beside the first, and of the updates of all."""
     return objective.beforehand * cost.step + (objective.restarts - 1) * cost.start if hasattr(objective, "beforehand") else 0.0
@@ -120,36 +129,68 @@ def _measured(
     model: Model, objective: Any, rows: Rows, validation: Rows | None, settings: Settings, seed: int
 ) -> tuple[Cost, int]:  # fmt: skip
     """What a fit costs and how many steps its recipe has, by a copy that is thrown away."""
-    alone, started = objective.within(0) if hasattr(objective, "within") else objective, time.monotonic()
+    alone, started = objective.within(0) if hasattr(objective, "within") else objective, clock.now()
     session = start_session(copy.deepcopy(model), rows, alone, settings, generator=rng.keyed(seed, TIMING))
-    start = time.monotonic() - started
+    start = clock.now() - started
     return Cost(start, _seconds_per_step(session), _seconds_to_validate(session, validation)), session.total
 
 
 def _seconds_per_step(session: Session) -> float:
-    """The median of some, without the first, which may have had to get ready."""
+    """The mean of some, without the first, which may have had to get ready; on a busy machine few steps take most of the time."""
     times: list[float] = []
     while sum(times) < TIMING_SECONDS or (len(times) < 2 and sum(times) < TIMING_SHARE * clock.left()):
-        begun = time.monotonic()
+        begun = clock.now()
         session.advance()
-        times.append(time.monotonic() - begun)
-    return statistics.median(times[1:] or times)
+        times.append(clock.now() - begun)
+    return statistics.fmean(times[1:] or times)
 
 
 def _seconds_to_validate(session: Session, validation: Rows | None) -> float:
-    """Of one validation, by a part of it where it is an annealing; none without rows for it.
+    """Of one validation, by short ones where it is an annealing; none without rows for it.
 
     Draws of a posterior grow in number, and take as much longer when all are kept.
     """
     if validation is None:
         return 0.0
-    model, evaluator, growth = session.bare, quick_evaluator(session.bare), 1.0
+    model, evaluator = session.bare, quick_evaluator(session.bare)
     x = validation.tensor(rng.keyed(0)).to(model.device_like)
-    if "posterior_draws" in model.offers:
-        growth = session.objective.keep / len(model.sweeps)
+
+    def look(evaluator: Any) -> None:
+        evaluate(model, x, evaluator=evaluator, generator=rng.keyed(session.key))
+
     if getattr(evaluator, "temperatures", None):
-        growth = evaluator.temperatures / TRIAL * (1 + evaluator.adaptive)  # a pilot run takes as long again
-        evaluator = replace(evaluator, temperatures=TRIAL, adaptive=False)
-    started = time.monotonic()
-    evaluate(model, x, evaluator=evaluator, generator=rng.keyed(session.key))
-    return growth * (time.monotonic() - started)
+        cost = annealing_cost(lambda temperatures: look(replace(evaluator, temperatures=temperatures, adaptive=False)))
+        return (1 + evaluator.adaptive) * (cost.start + evaluator.temperatures * cost.each)  # a pilot run takes up to as long again
+    growth = session.objective.keep / len(model.sweeps) if "posterior_draws" in model.offers else 1.0
+    return growth * _seconds_when_ready(lambda: look(evaluator))
+
+
+class AnnealingCost(NamedTuple):
+    """Seconds of an annealing: of all that its temperatures have in common, and of each of them."""
+
+    start: float
+    each: float
+
+
+def annealing_cost(anneal: Callable[[int], Any]) -> AnnealingCost:
+    """By two short ones, or by one where that takes so long that there is no time for another."""
+    short, longer = TRIALS
+    first = _seconds_when_ready(lambda: anneal(short))
+    if first > TIMING_SHARE * clock.left():
+        return AnnealingCost(0.0, first / short)
+    begun = clock.now()
+    anneal(longer)
+    each = max(LEAST_GROWTH * first, clock.now() - begun - first) / (longer - short)
+    return AnnealingCost(max(0.0, first - short * each), each)
+
+
+def _seconds_when_ready(work: Callable[[], Any]) -> float:
+    """Of a second call where the first was short, and so perhaps long for what it had to import."""
+    seconds = 0.0
+    for _ in range(2):
+        begun = clock.now()
+        work()
+        seconds = clock.now() - begun
+        if seconds > LEAST_SECONDS:
+            break
+    return seconds

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from partita.core.errors import PartitaError, PartitaWarning, RunError, TooLarge
 from partita.core.files import replacing
 from partita.core.foreign import inside, parse
-from partita.core.memory import check_room
+from partita.core.memory import check_room, ran_out
+from partita.core.protocols import Model
 
 Tree = Any  # dicts, lists, tuples, tensors, numbers, strings, None
 
@@ -111,11 +112,25 @@ def of_this_fit() -> Iterator[None]:
     """Inside it, a save whose parts do not fit the fit that takes it up is refused in one sentence."""
     try:
         yield
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        if isinstance(error, PartitaError):
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+        if isinstance(error, PartitaError) or ran_out(error):
             raise
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
         raise RunError(f"load: last.safetensors must hold the state of this fit; got another ({reason}).") from error
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Copy saved weights into a model; another model's are refused in one sentence."""
+    wrong = [str(name) for name, value in weights.items() if not isinstance(name, str) or not isinstance(value, Tensor)]
+    if isinstance(model, Model) and not wrong:
+        model.make_room(weights)
+    own = model.state_dict()
+    wrong += [name for name in own if name not in weights or own[name].shape != getattr(weights[name], "shape", None)]
+    if wrong := {*wrong, *(str(name) for name in weights if name not in own)}:
+        title, names = model.title() if isinstance(model, Model) else type(model).__name__, ", ".join(sorted(wrong))
+        raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {names}. "
+                       "It belongs to another model.")  # fmt: skip
+    model.load_state_dict(weights)
 
 
 def plain(tree: Tree) -> Tree:
@@ -127,22 +142,24 @@ def plain(tree: Tree) -> Tree:
     return [plain(value) for value in tree] if isinstance(tree, list | tuple) else tree
 
 
-def rebuild(template: Tree, saved: Tree) -> Tree:
+def rebuild(template: Tree, saved: Tree, *, sizes: bool = False) -> Tree:
     """``saved`` in the shape of ``template``: lists become the template's tuples and named tuples, tensors move to its device.
 
-    Modules stay the objects that an optimiser knows, and take the saved weights.
+    Modules stay the objects that an optimiser knows, and take the saved weights. Tensors have as many dimensions as the template's, and
+    the same ``sizes`` if those cannot differ.
     """
     if isinstance(template, Tensor):
-        if not isinstance(saved, Tensor) or saved.dtype != template.dtype or saved.dim() != template.dim():
+        alike = isinstance(saved, Tensor) and saved.dtype == template.dtype and saved.dim() == template.dim()
+        if not alike or (sizes and saved.shape != template.shape):
             raise ValueError("a tensor of another sort")
         return saved.to(template.device)
     if isinstance(template, nn.Module):
         template.load_state_dict(saved)
         return template
     if isinstance(template, dict):
-        return {key: rebuild(value, saved[key]) for key, value in template.items()}
+        return {key: rebuild(value, saved[key], sizes=sizes) for key, value in template.items()}
     if isinstance(template, tuple):
-        parts = [rebuild(t, s) for t, s in zip(template, saved, strict=True)]
+        parts = [rebuild(t, s, sizes=sizes) for t, s in zip(template, saved, strict=True)]
         return type(template)(*parts) if hasattr(template, "_fields") else tuple(parts)
     return saved
 

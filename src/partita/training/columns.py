@@ -104,7 +104,7 @@ def check_known(x: np.ndarray, lists: Lists, labels: dict[float, str], owner: st
 
 def common_deviation(rows: Rows, owner: str) -> float:
     """The root of the mean variance of all columns; a table that does not vary at all has no density."""
-    deviation = float(np.sqrt(_variances(rows, owner).mean()))
+    deviation = float(np.sqrt(variances(rows, owner).mean()))
     if deviation <= 1e-12 * float(rows.mean().abs().max()):  # of its own size: units may be small
         raise invalid(owner, "X", "vary to have a density", "one and the same row throughout")
     return deviation
@@ -112,7 +112,7 @@ def common_deviation(rows: Rows, owner: str) -> float:
 
 def deviations(rows: Rows, owner: str) -> np.ndarray:
     """Standard deviations; a column that does not vary has no density, and is named."""
-    found = np.sqrt(_variances(rows, owner))
+    found = np.sqrt(variances(rows, owner))
     flat = np.flatnonzero(found <= 1e-12 * np.abs(rows.mean().numpy()))
     if len(flat):
         raise invalid(owner, "X", "vary in every column to have a density", f"one value throughout column {_name(rows, flat[0])!r}",
@@ -120,7 +120,7 @@ def deviations(rows: Rows, owner: str) -> np.ndarray:
     return found
 
 
-def _variances(rows: Rows, owner: str) -> np.ndarray:
+def variances(rows: Rows, owner: str) -> np.ndarray:
     """Of the columns; one whose numbers are too large to be squared is named."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = rows.variance().numpy()

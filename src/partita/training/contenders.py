@@ -118,7 +118,7 @@ def _reason_against(family: Family, settings: dict[str, Any], dataset: Dataset, 
         encoding.check(numbers(some), "compare")
         check_held_out(dataset, encoding, "compare")
     except PartitaError as error:
-        return str(error).rstrip(".")
+        return _in_short(family, error)
     return None
 
 
@@ -128,8 +128,13 @@ def _reason_against_sequences(family: Family, settings: dict[str, Any], rows: An
     try:
         family.encoding_kind(rows, settings)
     except PartitaError as error:
-        return str(error).rstrip(".")
+        return _in_short(family, error)
     return None
+
+
+def _in_short(family: Family, error: PartitaError) -> str:
+    """A refusal as a reason beside the name of who refuses."""
+    return str(error).rstrip(".").removeprefix("family ").removeprefix(f"{family.name}: ").removeprefix("compare: ")
 
 
 def contenders_by_objective(

@@ -2,15 +2,16 @@
 
 Every contender gets an even part of the time that is left, for all that it does: a search while it is built, its fit, its score. A recipe
 that needs less is carried out as it is, and what it does not use is left to those after it; one that needs more is cut to as many steps as
-fit. A contender that fails is an entry that says why, and the others finish. What is done is kept, so that an interrupted contest goes on.
+fit, and stops sooner where the machine is slower then than when they were planned. A contender that fails is an entry that says why, and
+the others finish. What is done is kept, so that an interrupted contest goes on.
 """
 
 import json
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
 from partita.evaluators import Sandwich
 from partita.training import history
-from partita.training.affordable import TIMING, Plan, affordable
+from partita.training.affordable import TIMING, Plan, affordable, annealing_cost
 from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding
 from partita.training.entries import NAME, Contender, Entry, read_entry, write_entry
@@ -38,10 +39,11 @@ from partita.training.splits import encoded_parts, fingerprint
 ROWS = "rows.json"  # which rows a contest is about, in its folder
 SCORING = 1  # what a stream of random numbers is for; scores draw as those of `partita fit` do
 FIT_SHARE = 0.7  # of a contender's time, to build and fit it; the rest is for its score
+LATE = 1.3  # of the time to build and fit a contender, after which it has to stop
 LEAST_MINUTES = 0.02  # of a fit, where the time is already up
 SETTLED = {"fit": dict, "steps": int, "objective": dict}  # of a fit that was begun, which it goes on with
-TRIAL = 10  # temperatures of a trial that is timed
-USUAL = 1000  # temperatures, about, that an annealing takes where nothing is said
+USUAL = 2000  # temperatures, about, that an annealing takes where nothing is said, its pilot run included
+IMPORTED = ("torch._dynamo", "lightning_fabric", "sklearn.cluster", "arviz_stats.base.array", "partita.core.xoshiro")
 LEAST = 30  # temperatures of an annealing that is cut to its time
 
 
@@ -74,6 +76,11 @@ class Contest:
         """The rows that everyone is scored on: held out where there are such."""
         return self.dataset.train if self.dataset.test is None else self.dataset.test
 
+    @property
+    def _seconds(self) -> float:
+        """To build and fit one contender."""
+        return math.inf if self.limit is None else 60 * self.limit
+
     def run(self, contenders: Sequence[Contender], progress: Callable[[Contender], bool] = lambda _: False) -> Iterator[Entry]:
         """One entry after the other: those that are done as they were saved, the others with an even part of the time that is left.
 
@@ -81,8 +88,10 @@ class Contest:
         """
         self._check_rows()
         waiting = [contender for contender in contenders if self._saved(contender) is None]
+        if self.total is not None:
+            get_ready()
         share = None if self.total is None else self.total / max(1, len(contenders))
-        deadline = None if share is None else time.monotonic() + 60 * share * len(waiting)
+        deadline = None if share is None else clock.now() + 60 * share * len(waiting)
         for contender in contenders:
             entry = self._saved(contender)
             if entry is None:
@@ -96,21 +105,22 @@ class Contest:
 
     def enter(self, contender: Contender, progress: bool = False) -> Entry:
         """Fit and score one contender; what is refused, and whatever it comes to but a disk that fails, becomes the entry's problem."""
-        started, seconds, run = time.monotonic() - self._spent(contender), None, None
+        started, seconds, run = clock.now(), None, None
         try:
-            with clock.ending_within(math.inf if self.limit is None else 60 * self.limit), memory.named(contender.name):
+            started -= self._spent(contender)
+            with clock.ending_within(LATE * self._seconds), memory.named(contender.name):
                 encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
-                run = self._fitted(contender, encoding, progress)
-            seconds = time.monotonic() - started
+                run = self._fitted(contender, encoding, progress, started)
+            seconds = clock.now() - started
             score = None if run.stopped == "interrupted" else self.score(run.model, encoding)
-            problem = "the fit was interrupted" if score is None else ""
+            problem = "" if score is not None else f"interrupted after {run.steps:,} of {run.config['steps']:,} steps, which are saved"
         except PartitaError as error:
             score, problem = None, str(error)
         except OSError:
             raise  # a disk that is full is so for all
         except Exception as error:  # whatever a family comes to, the others finish
             score, problem = None, f"{type(error).__name__}: {error}".strip().split("\n")[0]
-        return Entry(contender.name, score, time.monotonic() - started if seconds is None else seconds, run, problem)
+        return Entry(contender.name, score, clock.now() - started if seconds is None else seconds, run, problem)
 
     def score(self, model: Any, encoding: Encoding) -> Quantity:
         """The mean log-likelihood of the scored rows, as the leaderboard has it; grey levels are drawn in the same way for everyone."""
@@ -122,14 +132,14 @@ class Contest:
         """The folder of a contender's run."""
         return None if self.out is None else self.out / name
 
-    def _fitted(self, contender: Contender, encoding: Encoding, progress: bool) -> Run:
+    def _fitted(self, contender: Contender, encoding: Encoding, progress: bool, started: float) -> Run:
         """A fit, unless it is done and only waits for its score."""
         folder = self.place(contender.name)
         if folder is not None and (folder / "checkpoints" / "model.safetensors").exists():
             run = self._done(folder)
             if run is not None:
                 return run
-        return self._fit(contender, encoding, progress)
+        return self._fit(contender, encoding, progress, started)
 
     def _done(self, folder: Path) -> Run | None:
         """A run of which nothing is left to do; a damaged one is made again from its last save, and one that diverged says so again."""
@@ -140,7 +150,7 @@ class Contest:
             return None
         return None if run.stopped in ("interrupted", "diverged") else run
 
-    def _fit(self, contender: Contender, encoding: Encoding, progress: bool) -> Run:
+    def _fit(self, contender: Contender, encoding: Encoding, progress: bool, started: float) -> Run:
         train, validation = encoded_parts(self.dataset, encoding, self.seed)
         generator = torch.Generator().manual_seed(self.seed)
         plan = self._taken_up(contender) or self._planned(contender, train, validation, generator)
@@ -152,12 +162,13 @@ class Contest:
             warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
             run = fit(plan.model, train, plan.objective, validation=validation, out=self.place(contender.name), about=about,
                       log_jacobian=encoding.mean_log_jacobian(validation), progress=progress, generator=generator,
-                      **plan.options)  # fmt: skip
+                      since=started, **plan.options)  # fmt: skip
         return replace(run, cautions=[*plan.remarks, *plan.cuts, *run.cautions])
 
     def _planned(self, contender: Contender, train: Rows, validation: Rows | None, generator: torch.Generator) -> Plan:
-        """A new fit: the model that the family builds, and as many steps as there is time for."""
-        with clock.ending_within(math.inf) as limit:
+        """A new fit: the model that the family builds, and as many steps as there is time for; some is kept for a slower machine."""
+        spare = 0.0 if self.limit is None else (LATE - 1) * self._seconds
+        with clock.ending_within(clock.left() - spare) as limit:
             model, objective = contender.family.build(train, contender.settings, generator=generator)
             return affordable(model, objective, train, validation, self.options, self.seed)._replace(cuts=limit.cuts)
 
@@ -174,7 +185,7 @@ class Contest:
         return Plan(model, objective, options, *told, validated=config.get("validated", True) is True)
 
     def _spent(self, contender: Contender) -> float:
-        """Seconds of a fit that was begun before, by its last record."""
+        """Seconds of a fit that was begun before, and of the search before it, by its last record."""
         folder = self.place(contender.name)
         return 0.0 if folder is None else history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
 
@@ -184,11 +195,15 @@ class Contest:
             return None  # what was asked for is about log Z
         if self.evaluator is not None or self.limit is None or not isinstance(capability.default("partition", model), Sandwich):
             return self.evaluator
-        started = time.monotonic()
-        Sandwich(temperatures=TRIAL, adaptive=False)(model, generator=rng.keyed(self.seed, TIMING, 1))
-        each = (time.monotonic() - started) / TRIAL
-        most = int(60 * self.limit * (1 / FIT_SHARE - 1) / each)
-        return None if most >= USUAL else Sandwich(temperatures=max(LEAST, most), adaptive=False)
+
+        def annealed(temperatures: int) -> Sandwich:
+            return Sandwich(temperatures=temperatures, adaptive=False)
+
+        seconds = self._seconds * (1 / FIT_SHARE - 1)
+        with clock.ending_within(seconds):
+            cost = annealing_cost(lambda temperatures: annealed(temperatures)(model, generator=rng.keyed(self.seed, TIMING, 1)))
+            most = int((clock.left() - cost.start) / cost.each)
+        return None if most >= USUAL else annealed(max(LEAST, most))
 
     def _check_rows(self) -> None:
         """The rows of a contest that goes on are those it was begun with: scores of others could not be paired."""
@@ -218,6 +233,12 @@ class Contest:
             write_entry(folder, entry)
 
 
+def get_ready() -> None:
+    """Import what fits import when they first run: a second or more, which is not the time of whoever comes first."""
+    for name in IMPORTED:
+        import_module(name)
+
+
 def _share(deadline: float, waiting: int) -> float:
     """Minutes of the next fit: its part of an even part of what is left."""
-    return max(LEAST_MINUTES, FIT_SHARE * (deadline - time.monotonic()) / 60 / waiting)
+    return max(LEAST_MINUTES, FIT_SHARE * (deadline - clock.now()) / 60 / waiting)

@@ -33,8 +33,8 @@ class History:
             files.write_whole(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
 
     def digest(self, step: int) -> str:
-        """Of the records up to a step, without clocks, and without events, which may come after the save that they led to."""
-        told = (record for record in self.records if record["step"] <= step and "event" not in record)
+        """Of the records of steps up to one, without clocks, and without events, which may come after the save that they led to."""
+        told = (record for record in self.records if 0 < record["step"] <= step and "event" not in record)
         timeless = [{name: value for name, value in record.items() if name != "seconds" and _plain(value)} for record in told]
         return hashlib.blake2b(json.dumps(timeless).encode(), digest_size=16).hexdigest()
 

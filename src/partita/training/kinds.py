@@ -16,7 +16,7 @@ from partita.core.errors import InputError, invalid
 from partita.core.laws import Law
 from partita.data import Rows
 from partita.data.schema import Schema
-from partita.training.columns import Lists, from_codes, to_codes
+from partita.training.columns import Lists, from_codes, to_codes, variances
 
 MIXED = "mixture, vae or autoregressive"
 SORTS = ("real", "binary", "count", "category")
@@ -44,7 +44,7 @@ def lists_of(schema: Schema) -> Lists:
 def moments_of(rows: Rows, kinds: Sequence[str], owner: str) -> tuple[np.ndarray, np.ndarray]:
     """m and s of the equation: means and deviations of real columns, 0 and 1 of the others."""
     real = np.array([kind == "real" for kind in kinds])
-    mean, deviation = rows.mean().numpy(), np.sqrt(rows.variance().numpy())
+    mean, deviation = rows.mean().numpy(), np.sqrt(variances(rows, owner))
     flat = np.flatnonzero(real & (deviation <= 1e-12 * np.abs(mean)))
     if len(flat):
         name = (rows.columns or range(rows.width))[flat[0]]
@@ -54,8 +54,8 @@ def moments_of(rows: Rows, kinds: Sequence[str], owner: str) -> tuple[np.ndarray
 
 
 def laws_of(kinds: Sequence[str], lists: Lists) -> tuple[Law, ...]:
-    """What each encoded column holds; a category with one value counts two, of which one is never seen."""
-    return tuple(max(2, len(values)) if kind == "category" else kind for kind, values in zip(kinds, lists, strict=True))
+    """What each encoded column holds; a category with one value is certain, and adds nothing to a score."""
+    return tuple(len(values) if kind == "category" else kind for kind, values in zip(kinds, lists, strict=True))
 
 
 def encode(x: np.ndarray, kinds: Sequence[str], shift: np.ndarray, scale: np.ndarray, lists: Lists) -> np.ndarray:

@@ -11,7 +11,6 @@ Letters: N rows, P free parameters, K components.
 
 import copy
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -128,7 +127,7 @@ def _affordable(model: Any, rows: Rows, objective: EM, table: list[Rung]) -> tup
     needed = objective.beforehand + table[-1].run.steps if table else 0
     if needed and clock.left() <= 0:
         return None, {}
-    updates = clock.left() / _seconds_of_update(model, rows)
+    updates = max(0.0, clock.left() / _seconds_of_update(model, rows))  # which may take all the time there was
     if updates < needed:
         return None, {}
     shorter = objective.within(updates)
@@ -139,9 +138,9 @@ def _seconds_of_update(model: Any, rows: Rows) -> float:
     """Of one update of a copy, which leaves the model and its draws as they are."""
     thrown_away = copy.deepcopy(model)
     thrown_away.initialise(rows, generator=rng.keyed(0))
-    started = time.monotonic()
+    started = clock.now()
     EM().update(thrown_away, rows, Nothing(), generator=rng.keyed(0))
-    return time.monotonic() - started
+    return clock.now() - started
 
 
 def _scored(model: Any, rows: Any, generator: torch.Generator) -> tuple[float, int, float]:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import capability, memory, processes, rng
+from partita.core import capability, clock, memory, processes, rng
 from partita.core.checks import check_flag, check_generator, check_role
 from partita.core.errors import Diverged, PartitaWarning, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import as_rows
-from partita.training import guard
+from partita.training import budget, guard
 from partita.training.history import History, seconds_of
 from partita.training.interrupt import Interrupts
 from partita.training.looks import Looks, planned
@@ -44,6 +44,7 @@ def fit(
     progress: bool = False,
     fabric: Any = None,
     log_jacobian: float = 0.0,
+    since: float | None = None,
     generator: torch.Generator,
     **options: Any,
 ) -> Run:
@@ -61,6 +62,7 @@ def fit(
         progress: Show a bar.
         fabric: A ``lightning_fabric.Fabric``, for other devices or many processes.
         log_jacobian: Added to validation scores, where rows were rescaled, so that they are in the data's own units.
+        since: The moment, by :func:`partita.core.clock.now`, from which the seconds of records count: work before the fit may belong to it.
         generator: Source of all randomness.
         options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes, batch_size, optimizer, ...
     """
@@ -89,10 +91,12 @@ def fit(
             config = saves.take_up(session, history, config)
         config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
         saves.begin(session, config, resume)
+        if since is not None and not resume:
+            history.add({"step": 0, "epoch": 0, "seconds": round(clock.now() - since, 3)})
         _note(session, _data_cautions(session))
         x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
         try:
-            stopped = _train(session, history, x_held_out, log_jacobian, saves, progress)
+            stopped = _train(session, history, x_held_out, log_jacobian, saves, progress, since)
         except Diverged as error:
             history.add(guard.ending(error, session.step))
             session.leave_finite()
@@ -101,28 +105,33 @@ def fit(
         return _finish(session, history, config, stopped, saves)
 
 
-def _train(session: Session, history: History, held_out: Tensor | None, log_jacobian: float, saves: Saves, progress: bool) -> str:
-    """Step until the plan is done, the fit converges, stops early or is interrupted; returns which."""
+def _train(
+    session: Session, history: History, held_out: Tensor | None, log_jacobian: float, saves: Saves, progress: bool, since: float | None
+) -> str:  # fmt: skip
+    """Step until the plan is done, the fit converges, stops early, runs out of time or is interrupted; returns which."""
     every, looks = _record_interval(session), planned(session)
-    saved = time.monotonic()
-    started = saved - seconds_of(history.records)  # the clock of a fit that is taken up goes on
+    saved, begun = time.monotonic(), clock.now()
+    started = begun - seconds_of(history.records) if since is None else since  # the clock of a fit that is taken up goes on
     session.watch.begin(session)
     with Interrupts() as interrupts, Display(session.total, session.step, progress and saves.leads) as display:
-        session.message.wishes = lambda: [interrupts.asked, time.monotonic() - saved > SAVE_SECONDS]
+        session.message.wishes = lambda: [
+            interrupts.asked, time.monotonic() - saved > SAVE_SECONDS, budget.out_of_time(session, clock.now() - begun),
+        ]  # fmt: skip
         while session.step < session.total and not session.settled and not _out_of_patience(session):
             try:
-                record = session.advance()
-                step, session.settled = session.step, _settled(session)
-                scores, watches = (due or bool(session.settled) for due in (looks.score(step), looks.health(step)))
-                score = _validate(session, held_out, looks, log_jacobian) if scores and held_out is not None else None
-                events = session.watch.look(session) if watches else []
+                with session.trying():
+                    record = session.advance()
+                    step, session.settled = session.step, _settled(session)
+                    scores, watches = (due or bool(session.settled) for due in (looks.score(step), looks.health(step)))
+                    score = _validate(session, held_out, looks, log_jacobian) if scores and held_out is not None else None
+                    events = session.watch.look(session) if watches else []
             except (Diverged, guard.Unwell) as error:
                 _go_back(session, history, saves, error)
                 continue
             for event in events:
                 history.add(event)
             if step % every == 0 or step == session.total:
-                history.add({"step": step, "epoch": session.epoch, "seconds": round(time.monotonic() - started, 3), **record})
+                history.add({"step": step, "epoch": session.epoch, "seconds": round(clock.now() - started, 3), **record})
             if score is not None:
                 history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                 display.show(score, distance="generates" in session.bare.offers)
@@ -131,12 +140,15 @@ def _train(session: Session, history: History, held_out: Tensor | None, log_jaco
             display.advance(step, record)
             if session.settled:
                 break
-            asked, unsaved = session.message.wished(session.team)
+            asked, unsaved, late = session.message.wished(session.team)
             if asked or unsaved:
                 saves.save(session)
                 saved = time.monotonic()
             if asked:
                 return "interrupted"
+            if late and step < session.total:
+                history.add(budget.ending(session))
+                return budget.OUT_OF_TIME
     return session.settled or ("early stop" if _out_of_patience(session) else "finished")
 
 

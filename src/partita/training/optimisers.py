@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,15 @@ def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> to
     optimiser = torch.optim.LBFGS(parameters, max_iter=20, history_size=50, tolerance_change=0.0, line_search_fn="strong_wolfe")
     optimiser.param_groups[0]["tolerance_grad"] = settings.tolerance
     return optimiser
+
+
+def take_up(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """What an optimiser remembered; averages that are not as large as their weights are a ``ValueError``: one pass goes over both."""
+    optimiser.load_state_dict(saved)
+    for weights, kept in optimiser.state.items() if not isinstance(optimiser, torch.optim.LBFGS) else ():
+        for name, value in kept.items():
+            if isinstance(value, Tensor) and value.shape != (() if name == "step" else weights.shape):
+                raise ValueError(f"{name} of other sizes than its weights")
 
 
 def learning_rate_at(step: int, total: int, settings: Settings) -> float:

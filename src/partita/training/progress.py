@@ -33,13 +33,13 @@ class Display:
         if self.bar is None or (now - self.shown < 0.1 and step < self.total):
             return
         self.shown = now
-        rate = (step - self.start) / max(now - self.begun, 1e-9)
+        rate = _rate((step - self.start) / max(now - self.begun, 1e-9))
         loss = "  ".join(f"{name} {value:.3g}" for name, value in record.items() if name == "model")
         note = f"{loss.replace('model', 'loss')}{self.validation}"
-        self.bar.update(self.task, completed=step, rate=f"{rate:.0f} steps/s", note=note)
+        self.bar.update(self.task, completed=step, rate=f"{rate} steps/s", note=note)
         if not self.bar.console.is_terminal and now - self.printed > SECONDS_BETWEEN_LINES:
             self.printed = now
-            self.bar.console.print(f"  {step} of {self.total} steps, {rate:.0f} a second  {note}", highlight=False)
+            self.bar.console.print(f"  {step} of {self.total} steps, {rate} a second  {note}", highlight=False)
 
     def show(self, validation: float, distance: bool = False) -> None:
         """Remember the latest validation: a log-likelihood, or minus a squared kernel distance for a model that has none."""
@@ -52,3 +52,12 @@ class Display:
             TextColumn("[bold]{task.description}"), BarColumn(bar_width=16), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
         )  # fmt: skip
+
+
+def _rate(steps: float) -> str:
+    """Steps a second, with a digit or two where they are few.
+
+    >>> _rate(1234.5), _rate(0.031)
+    ('1234', '0.031')
+    """
+    return f"{steps:.0f}" if steps >= 10 else f"{steps:.2g}"

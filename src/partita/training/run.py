@@ -21,7 +21,6 @@ from partita.core.memory import Bounded
 from partita.core.protocols import Model
 from partita.training import checkpoint
 from partita.training.history import Record, read
-from partita.training.session import load_weights
 
 FORMAT = 1
 SHAPE = {  # of what is read from config.json
@@ -54,7 +53,8 @@ class Run:
         history: Records by step.
         config: Model, objective, settings, data and versions as JSON.
         steps: Updates made.
-        stopped: Why it ended: ``finished``, ``converged``, ``stalled``, ``early stop``, ``interrupted`` or ``diverged``.
+        stopped: Why it ended: ``finished``, ``converged``, ``stalled``, ``early stop``, ``out of time``,
+            ``interrupted`` or ``diverged``.
         cautions: What looked wrong, one sentence each.
         folder: Where it is saved, if it is.
     """
@@ -182,6 +182,6 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
     chosen = saved["weights"][weights]
     check_like(chosen, dict, "model.safetensors: weights")
     model = build_model(config, _numbers(chosen)) if model is None else model
-    load_weights(model, chosen)
+    checkpoint.load_weights(model, chosen)
     cautions = [*([] if whole else [CHANGED]), *config.get("remarks", []), *config.get("cuts", []), *saved["cautions"]]
     return Run(model, read(inside(folder, "metrics.jsonl")), config, saved["step"], saved["stopped"], cautions, folder)

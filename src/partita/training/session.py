@@ -4,6 +4,7 @@ Of several processes each takes its share of every batch and of the chains, with
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,19 @@ from torch import Tensor
 
 from partita.core import processes, rng
 from partita.core.checks import check_parameters
-from partita.core.errors import RunError
 from partita.core.foreign import check_like
-from partita.core.protocols import Batch, Data, Model
+from partita.core.protocols import Batch, Data
 from partita.objectives.base import unwrapped
 from partita.training import checkpoint, exchange, guard
-from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty
+from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty, take_up
 from partita.training.settings import Settings
 
 ORDER, HELD_OUT, VALIDATION, CAUTIONS, REDEALT = range(5)  # what a stream of random numbers is for: rng.keyed(key, purpose, ...)
 
-SHAPE = {"step": int, "total": int, "key": int, "loss": [float], "model": dict, "average": {"updates": int, "values": dict},
-         "best": {"score": float, "step": int, "misses": int, "weights": dict}, "processes": [dict], "cautions": [str],
-         "rate_scale": float, "settled": str, "watch": dict, "watched": list}  # fmt: skip
+POSITION = {"step": int, "total": int, "key": int, "loss": [float], "model": dict, "average": {"updates": int, "values": dict},
+            "best": {"score": float, "step": int, "misses": int, "weights": dict}, "processes": [dict], "cautions": [str],
+            "rate_scale": float, "settled": str}  # fmt: skip
+SEEN = {"watch": dict, "watched": list}
 
 Terms = dict[str, Tensor]
 
@@ -65,6 +66,8 @@ class Session:
     settled: str = ""  # why a deterministic fit has nothing left to do
     watch: guard.Watch = field(default_factory=guard.Watch)
     message: exchange.Message = field(default_factory=exchange.Message)
+    trial: int = 0  # steps after which what was taken up has shown that it fits: an epoch, in which every part has its turn
+    _tried: int = 0  # the step up to which that is
     _order: tuple[int, Tensor] | None = None
 
     @property
@@ -161,7 +164,11 @@ class Session:
     def leave_finite(self) -> None:
         """Leave finite weights in a model that diverged: the best validated, else the averaged, else the first ones."""
         own = self.bare.state_dict()
-        load_weights(self.bare, {**own, **(self.best.weights or self.average.values)})
+        checkpoint.load_weights(self.bare, {**own, **(self.best.weights or self.average.values)})
+
+    def trying(self) -> AbstractContextManager[None]:
+        """Inside it, a step that fails by what was taken up says so: chains, and what an optimiser remembers, have sizes of their own."""
+        return checkpoint.of_this_fit() if self.step < self._tried else nullcontext()
 
     def tree(self) -> dict[str, Any]:
         """All of it as nested values; of several processes each must ask."""
@@ -189,27 +196,33 @@ class Session:
     def restore(self, tree: dict[str, Any]) -> None:
         """Take up where :meth:`tree` left off."""
         checkpoint.expect(tree, Path("last.safetensors"), *self.tree())
-        check_like(tree, SHAPE, "last.safetensors")
+        check_like(tree, POSITION | SEEN, "last.safetensors", whole=True)
+        self.trial = max(2, self.steps_per_epoch)
         with checkpoint.of_this_fit():
             chains = tree["watched"]
             self.watch = guard.Watch.taken_up(tree["watch"], chains[self.team.rank] if len(chains) == self.team.size else None)
             for place in (self.watch.good, tree):  # where it may go back to is of this fit too
                 if place is not None:
-                    check_like(place, SHAPE, "last.safetensors")
+                    check_like(place, POSITION, "last.safetensors", whole=True)
                     self.return_to(place)
 
     def return_to(self, tree: dict[str, Any]) -> None:
         """Go where :meth:`position` was, with all that was seen since."""
-        load_weights(self.bare, tree["model"])
+        checkpoint.load_weights(self.bare, tree["model"])
         self.step, self.total, self.key = tree["step"], tree["total"], tree["key"]
+        self._tried = self.step + self.trial
         self.loss, self.progress = tree["loss"]
         self.average.updates = tree["average"]["updates"]
         self.average.window = self.settings.average * self.total
-        self.average.values = checkpoint.rebuild(self.average.values, tree["average"]["values"])
+        self.average.values = checkpoint.rebuild(self.average.values, tree["average"]["values"], sizes=True)
         if self.optimiser is not None:
-            self.optimiser.load_state_dict(tree["optimiser"])
+            take_up(self.optimiser, tree["optimiser"])
         self._restore_own(tree["processes"])
+        if hasattr(self.objective, "check"):
+            self.objective.check(self.bare, self.data, self.state)
         self.best, self.cautions = Best(**tree["best"]), list(tree["cautions"])
+        if self.best.weights:
+            self.best.weights = checkpoint.rebuild(dict(self.bare.named_parameters()), self.best.weights, sizes=True)
         self.rate_scale, self.settled = tree["rate_scale"], tree["settled"]
 
     def _restore_own(self, parts: list[dict[str, Any]]) -> None:
@@ -243,17 +256,3 @@ class Session:
         rate = self.rate_scale * learning_rate_at(self.step, self.total, self.settings)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-
-
-def load_weights(model: torch.nn.Module, weights: dict[str, Tensor]) -> None:
-    """Copy saved weights into a model; another model's are refused in one sentence."""
-    if isinstance(model, Model):
-        model.make_room(weights)
-    own = model.state_dict()
-    names = own.keys() | weights.keys()
-    wrong = [str(name) for name in names if name not in own or own[name].shape != getattr(weights.get(name), "shape", None)]
-    if wrong:
-        title = model.title() if isinstance(model, Model) else type(model).__name__
-        raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {', '.join(sorted(wrong))}. "
-                       "It belongs to another model.")  # fmt: skip
-    model.load_state_dict(weights)

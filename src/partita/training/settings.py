@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.checks import check_choice, check_count, check_flag, check_real
 from partita.core.errors import invalid
 
 OPTIMIZERS = ("sgd", "adam", "lbfgs", "natural")
@@ -72,6 +72,7 @@ class Settings:
         check_choice("fit", "optimizer", self.optimizer, OPTIMIZERS)
         check_choice("fit", "schedule", self.schedule, SCHEDULES)
         check_choice("fit", "guard", self.guard, ("stop", "rollback"))
+        check_flag("fit", "initialise", self.initialise)
         check_real("fit", "learning_rate", self.learning_rate, 0, open_low=True)
         check_real("fit", "momentum", self.momentum, 0, 1)
         check_real("fit", "average", self.average, 0, 1)

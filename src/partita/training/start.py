@@ -1,12 +1,11 @@
 """What a fit needs before its first step: rows that were checked, a model that begins at the data, an optimiser, a number of steps."""
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from partita.core import memory, processes, rng
+from partita.core import clock, memory, processes, rng
 from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Model
 from partita.data import Rows
@@ -79,9 +78,9 @@ def _affordable_validations(model: Model, held_out: Rows | None, key: int, setti
     """How many validations fit into a fifth of the time, judged by one, and the seconds they take."""
     if held_out is None or settings.minutes is None or "posterior_draws" in model.offers:  # none before the first sweep
         return settings.validations, 0.0
-    x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), time.monotonic()
+    x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), clock.now()
     quick_score(model, x, key, 0)
-    cost = time.monotonic() - started
+    cost = clock.now() - started
     count = max(1, min(settings.validations, int(VALIDATION_SHARE * 60 * settings.minutes / max(cost, 1e-9))))
     return count, count * cost
 

@@ -110,7 +110,9 @@ class LinearRegression:
         X = torch.as_tensor(X, dtype=self.m.dtype, device=self.m.device)
         check_width("LinearRegression.predictive", "X", X, len(self.m), "m")
         spread = 1 + (X * torch.linalg.solve(self.K, X.mT).mT).sum(-1)
-        return StudentT(2 * self.a, X @ self.m, torch.sqrt(self.b / self.a * spread))
+        for what, value in (("the mean at X", mean := X @ self.m), ("the variance at X", spread)):
+            check_finite("LinearRegression.predictive", what, value, "Rows lie too far out to be computed with.")
+        return StudentT(2 * self.a, mean, torch.sqrt(self.b / self.a * spread))
 
     def _log_normaliser(self) -> Tensor:
         return gamma_normaliser(self.a, self.b) - half_log_det(torch.linalg.cholesky(self.K))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, processes, rng
-from partita.core.checks import check_count, check_kernel, check_level, check_parameters
+from partita.core.checks import check_count, check_flag, check_kernel, check_level, check_parameters
 from partita.core.errors import Diverged, Unsupported
 from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
@@ -57,6 +57,7 @@ class AnnealingEvaluator(ABC):
 
     def __post_init__(self) -> None:
         check_annealing(type(self).__name__, self.temperatures, self.chains, self.level)
+        check_flag(type(self).__name__, "adaptive", self.adaptive)
 
     @abstractmethod
     def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:

@@ -18,7 +18,7 @@ from torch.distributions import Distribution, constraints
 from torch.func import functional_call
 
 from partita.core import rng
-from partita.core.checks import check_count, check_width
+from partita.core.checks import check_count, check_counts, check_width
 from partita.core.protocols import Data
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
@@ -89,7 +89,7 @@ class SigmoidBelief(LatentModel):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.hidden = tuple(check_count("SigmoidBelief", "hidden", units) for units in hidden)
+        self.hidden, widths = check_counts("SigmoidBelief", "hidden", hidden), check_counts("SigmoidBelief", "widths", widths)
         check_count("SigmoidBelief", "the number of hidden layers", len(self.hidden))
         self._made = {"visible": visible, "widths": list(widths), "activation": activation, "likelihood": likelihood, "states": states}
         self.output = make_output("SigmoidBelief", likelihood, visible, states, "column", generator.device)

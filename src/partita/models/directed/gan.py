@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_count
+from partita.core.checks import check_count, check_module
 from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel
 from partita.core.support import Real
@@ -54,6 +54,7 @@ class GAN(DirectedModel):
         self.visible, self.latent = check_count("GAN", "visible", visible), check_count("GAN", "latent", latent)
         self.support = Real(visible)
         self.net = MLP(latent, visible, widths=widths, activation=activation, generator=generator) if net is None else net
+        check_module("GAN", "net", self.net)
         with torch.no_grad():
             shape = deepcopy(self.net).eval()(self.device_like.new_zeros(2, latent)).shape  # of a copy: a look moves nothing
         if shape != (2, visible):

@@ -12,7 +12,7 @@ import torch
 
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.errors import invalid
-from partita.core.laws import Law, check_laws, places
+from partita.core.laws import Law, check_laws, in_words, places
 from partita.models.directed.components.base import Component
 from partita.models.directed.components.diagonal import DiagonalGaussian
 from partita.models.directed.components.discrete import BernoulliComponent, CategoricalComponent, PoissonComponent
@@ -64,11 +64,12 @@ class Mixture(Mixing):
         check_real("Mixture", "floor", floor, 0, open_low=True)
         if (component == "categorical") != (states is not None):
             raise invalid("Mixture", "states", "be given for categorical components, and only for them", states)
+        laws = None if laws is None else check_laws("Mixture", laws)
         if (component == "mixed") != (laws is not None) or (laws is not None and len(laws) != visible):
             got = laws if laws is None else f"{len(laws)} for component={component!r}"
             raise invalid("Mixture", "laws", f"be given for component='mixed', and only for it, one for each of {visible} columns", got)
         if laws is not None:
-            made = _mixed(components, check_laws("Mixture", laws), covariance, floor, generator.device)
+            made = _mixed(components, laws, covariance, floor, generator.device)
         else:
             made = _component(components, visible, component, covariance, states, floor, generator.device)
         self.hold(made, generator.device)
@@ -77,8 +78,10 @@ class Mixture(Mixing):
         return {"components": self.components, "visible": self.support.width, **self.component.settings()}
 
     def title(self) -> str:
-        kind = self.component.settings()
-        return f"Mixture({self.components}, {self.support.width}, {kind.get('covariance', kind['component'])})"
+        made = self.component.settings()
+        law = " ".join(made[name] for name in ("component", "covariance") if name in made)
+        law = f"mixed: {in_words(made['laws'])}" if "laws" in made else law
+        return f"Mixture({self.components}, {self.support.width}, {law})"
 
 
 def _component(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_count, check_width
+from partita.core.checks import check_count, check_counts, check_width
 from partita.core.errors import invalid
 from partita.core.laws import Law, check_laws
 from partita.core.protocols import Data
@@ -76,7 +76,8 @@ class VAE(GaussianLatents):
     ) -> None:
         super().__init__()
         self.watch_latents(check_count("VAE", "latent", latent), generator.device)
-        if likelihood == "mixed":
+        laws = None if laws is None else check_laws("VAE", laws)
+        if isinstance(likelihood, str) and likelihood == "mixed":
             self.output: Output = MixedOutput(_check_laws(laws, visible), variance, device=generator.device)
             self.offers = self.offers | {"missing"}
         else:
@@ -165,10 +166,10 @@ class VAE(GaussianLatents):
         return cls(**{**settings, **nets}, generator=generator)
 
 
-def _check_laws(laws: Sequence[Law] | None, visible: int) -> tuple[Law, ...]:
+def _check_laws(laws: tuple[Law, ...] | None, visible: int) -> tuple[Law, ...]:
     if laws is None or len(laws) != visible:
         raise invalid("VAE", "laws", f"say what each of {visible} columns holds for likelihood='mixed'", laws)
-    return check_laws("VAE", laws)
+    return laws
 
 
 def _draw(mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -176,7 +177,7 @@ def _draw(mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: torc
 
 
 def _perceptrons(output: Output, latent: int, widths: Sequence[int], activation: str, generator: torch.Generator) -> tuple[MLP, MLP]:
-    inwards = tuple(widths)
+    inwards = check_counts("VAE", "widths", widths)
     encoder = MLP(output.inputs, 2 * latent, widths=inwards, activation=activation, generator=generator)
     return encoder, MLP(latent, output.outputs, widths=inwards[::-1], activation=activation, generator=generator)
 
@@ -184,7 +185,7 @@ def _perceptrons(output: Output, latent: int, widths: Sequence[int], activation:
 def _convolutions(
     output: Output, latent: int, image: Sequence[int], channels: Sequence[int], generator: torch.Generator
 ) -> tuple[ConvNet, ConvDecoder]:
-    inwards, depth = tuple(channels), output.inputs // output.support.width
+    inwards, depth = check_counts("VAE", "channels", channels), output.inputs // output.support.width
     encoder = ConvNet(image, 2 * latent, depth=depth, channels=inwards, generator=generator)
     return encoder, ConvDecoder(latent, image, depth=output.blocks, channels=inwards[::-1], generator=generator)
 

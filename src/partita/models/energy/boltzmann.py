@@ -57,7 +57,7 @@ class Boltzmann(TwoValuedPairs):
     ) -> None:
         super().__init__()
         check_count("Boltzmann", "visible", visible)
-        check_real("Boltzmann", "scale", scale, 0.0)
+        scale = check_real("Boltzmann", "scale", scale, 0.0)
         if check_count("Boltzmann", "hidden", hidden, 0) > MOST_HIDDEN:
             allowed = f"be at most {MOST_HIDDEN}, for the states of hidden units that see one another are summed one by one"
             raise invalid("Boltzmann", "hidden", allowed, hidden, "Use an RBM, whose hidden units do not.")

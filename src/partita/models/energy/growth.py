@@ -9,7 +9,7 @@ No finite number of points can prove it; far points along random directions refu
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from partita.core import rng
 from partita.core.errors import invalid
@@ -41,12 +41,6 @@ def called(owner: str, parameter: str, f: Callable[[Tensor], Tensor], x: Tensor)
     except RuntimeError as error:
         got = f"an error for {tuple(x.shape)}: {str(error).strip().splitlines()[0]}"
         raise invalid(owner, parameter, f"take rows of {x.shape[-1]} columns", got, "Look at the size of its first layer.") from None
-
-
-def check_module(owner: str, parameter: str, f: object) -> None:
-    """A network whose parameters can be learned."""
-    if not isinstance(f, nn.Module):
-        raise invalid(owner, parameter, "be a torch.nn.Module", type(f).__name__, "Use partita.nets.MLP, or write a module with a forward.")
 
 
 REMEDY = "Bound it, for example by a last activation such as tanh, or use partita.nets.MLP, which grows linearly."

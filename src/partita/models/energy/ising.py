@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count, check_real
+from partita.core.checks import LARGEST, check_count, check_real
 from partita.core.support import Spin
 from partita.models.energy.graphs import Graph, as_edges, edge_list
 from partita.models.energy.two_valued import TwoValuedPairs
@@ -48,8 +48,8 @@ class Ising(TwoValuedPairs):
     ) -> None:
         super().__init__()
         check_count("Ising", "visible", visible)
-        check_real("Ising", "couplings", couplings)
-        check_real("Ising", "fields", fields)
+        for name, value in (("couplings", couplings), ("fields", fields)):
+            check_real("Ising", name, value, -LARGEST, LARGEST)
         self.support = Spin(visible)
         self.graph = Graph(visible, as_edges("Ising", edges, visible))
         self.h = nn.Parameter(torch.full((visible,), float(fields), device=generator.device))

@@ -50,6 +50,9 @@ class MaxEnt(EnergyModel):
         self, features: str | Feature | Sequence[Feature], support: Support, *, hidden: Support | None = None, generator: torch.Generator
     ) -> None:
         super().__init__()
+        for name, value in (("support", support), ("hidden", hidden)):
+            if not isinstance(value, Support) and not (name == "hidden" and value is None):
+                raise invalid("MaxEnt", name, "be a support such as Binary(3)", " ".join(repr(value).split()))
         if not support.countable_sites:
             raise Unsupported(f"MaxEnt cannot live on {support}: its coordinates must have finitely many values, as those of Binary have.")
         if hidden is not None and hidden.bits > HIDDEN_BITS:
@@ -57,7 +60,7 @@ class MaxEnt(EnergyModel):
             raise invalid("MaxEnt", "hidden", allowed, f"{hidden.bits:g} bits")
         if hidden is not None and isinstance(features, str):
             raise invalid("MaxEnt", "features", "be functions of (x, h) when there are hidden variables", repr(features))
-        if features == "k-pairwise" and not isinstance(support, Binary):
+        if isinstance(features, str) and features == "k-pairwise" and not isinstance(support, Binary):
             raise Unsupported(f"MaxEnt('k-pairwise') cannot live on {support}: it counts ones. Use Binary, or 'pairwise'.")
         self.name = features if isinstance(features, str) else None
         self.support, self.hidden = support, hidden

@@ -129,7 +129,7 @@ class RBM(EnergyModel):
         super().__init__()
         check_count("RBM", "visible", visible)
         check_count("RBM", "hidden", hidden)
-        check_real("RBM", "scale", scale, 0.0)
+        scale = check_real("RBM", "scale", scale, 0.0)
         self.units = units_named(visible_units, states)
         self.support = self.units.support(visible)
         self.W = nn.Parameter(scale * torch.randn(visible * self.units.states, hidden, generator=generator, device=generator.device))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_count, check_layers, check_real
+from partita.core.checks import LARGEST, check_count, check_layers, check_real
 from partita.core.errors import invalid
 from partita.nets.base import Net, linear
 from partita.nets.ssm import log_spaced
@@ -62,10 +62,11 @@ class ImplicitFilter(Net):
         self.hidden, self.encoding = check_count("ImplicitFilter", "hidden", hidden), check_count("ImplicitFilter", "encoding", encoding, 3)
         if encoding % 2 == 0:
             raise invalid("ImplicitFilter", "encoding", "be odd: a logarithm, and pairs of waves", encoding)
-        self.frequency, self.shortest, self.longest = check_real("ImplicitFilter", "frequency", frequency), shortest, longest
+        self.frequency = check_real("ImplicitFilter", "frequency", frequency, -LARGEST, LARGEST)
+        self.shortest, self.longest = shortest, longest
         device, sizes = generator.device, (encoding, hidden, hidden)
         layers = [part for a, b in pairwise(sizes)
-                  for part in (linear(a, b, generator=generator), Sine(b, frequency, device=device))]  # fmt: skip
+                  for part in (linear(a, b, generator=generator), Sine(b, self.frequency, device=device))]  # fmt: skip
         self.network = nn.Sequential(*layers, linear(hidden, order * width, generator=generator))
         self.log_decay = nn.Parameter(-log_spaced("ImplicitFilter", shortest, longest, torch.zeros(width, device=device)).repeat(order))
         self.floor = nn.Parameter(torch.full((order * width,), 0.01, device=device))

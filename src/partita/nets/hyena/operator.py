@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from partita.core.checks import check_count, check_layers
 from partita.core.errors import invalid
-from partita.nets.base import linear
+from partita.nets.base import check_options, linear
 from partita.nets.fftconv import Toeplitz, causal_convolution, spectrum
 from partita.nets.hyena.filters import ImplicitFilter
 from partita.nets.mixer import MatrixMixer, channels_first, room
@@ -55,7 +55,10 @@ class Hyena(MatrixMixer):
         self.max_length = max_length if max_length is None else check_count("Hyena", "max_length", max_length)
         self.into = linear(width, (order + 1) * width, generator=generator)
         self.short = nn.Parameter(short_filters((order + 1) * width, kernel, generator))
-        self.filters = ImplicitFilter(width, order, **(filter or {}), generator=generator)
+        try:
+            self.filters = ImplicitFilter(width, order, **check_options("Hyena", "filter", filter), generator=generator)
+        except TypeError as error:
+            raise invalid("Hyena", "filter", "be settings of ImplicitFilter", filter, f"({error})") from None
         self.out = linear(width, width, generator=generator)
         self._kept: tuple[list[Tensor], Tensor, Tensor] | None = None  # parameters of the filters, and what they made
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_choice, check_count
+from partita.core.checks import check_choice, check_count, check_counts
 from partita.core.protocols import Data, DirectedModel
 from partita.core.support import Binary, Categorical, Real
 from partita.models.directed.autoregressive import emissions
@@ -45,7 +45,8 @@ class MaskedAutoregressive(DirectedModel):
         super().__init__()
         check_choice("MaskedAutoregressive", "element", element, ELEMENTS)
         self.element, self.states = element, check_count("MaskedAutoregressive", "states", states, 2)
-        self.components, self.widths = check_count("MaskedAutoregressive", "components", components), tuple(widths)
+        self.components = check_count("MaskedAutoregressive", "components", components)
+        self.widths = check_counts("MaskedAutoregressive", "widths", widths)
         self.support = Categorical(visible, states) if element == "categorical" else {"binary": Binary, "real": Real}[element](visible)
         outputs = {"binary": 1, "categorical": states, "real": 3 * components}[element]
         self.net = MaskedMLP(visible, outputs, widths=widths, generator=generator)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_count
+from partita.core.checks import check_count, check_counts
 from partita.core.laws import Law, check_laws, in_words, support_of
 from partita.core.protocols import Data, DirectedModel
 from partita.models.directed.autoregressive import emissions
@@ -45,7 +45,8 @@ class MixedAutoregressive(DirectedModel):
     def __init__(self, laws: Sequence[Law], *, components: int = 8, widths: Sequence[int] = (512,), generator: torch.Generator) -> None:
         super().__init__()
         self.laws = check_laws("MixedAutoregressive", laws)
-        self.components, self.widths = check_count("MixedAutoregressive", "components", components), tuple(widths)
+        self.components = check_count("MixedAutoregressive", "components", components)
+        self.widths = check_counts("MixedAutoregressive", "widths", widths)
         self.support = support_of(self.laws)
         numbers = {"real": 3 * components, "count": 2 * components, "binary": 1}
         given = [law if isinstance(law, int) else numbers[law] for law in self.laws]

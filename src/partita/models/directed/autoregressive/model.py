@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count
+from partita.core.checks import check_choice, check_count, check_flag
 from partita.core.errors import invalid
 from partita.core.protocols import Data, DirectedModel
 from partita.core.support import Sequence
 from partita.models.directed.autoregressive import emissions
 from partita.models.directed.autoregressive.steps import Bits, Step, Token, Values
+from partita.nets.base import check_options
 from partita.nets.sequence import SequenceNet
 
 ELEMENTS = ("categorical", "binary", "real")
@@ -58,9 +59,11 @@ class Autoregressive(DirectedModel):
         for name, value in (("length", length), ("size", size), ("hidden", hidden), ("components", components)):
             check_count("Autoregressive", name, value)
         check_count("Autoregressive", "states", states, 2)
+        check_flag("Autoregressive", "positions", positions)
         self._settings = {"length": length, "element": element, "states": states, "size": size, "backbone": backbone, "width": width,
-                          "layers": layers, "expand": expand, "dropout": dropout, "options": _checked_options(options),
-                          "hidden": hidden, "components": components, "positions": positions}  # fmt: skip
+                          "layers": layers, "expand": expand, "dropout": dropout,
+                          "options": check_options("Autoregressive", "options", options), "hidden": hidden, "components": components,
+                          "positions": positions}  # fmt: skip
         self.net = SequenceNet(width, layers, backbone, options=options, expand=expand, dropout=dropout, generator=generator)
         self.offers = self.offers | {"drops"} if dropout else self.offers
         self.one: Step = {
@@ -191,10 +194,3 @@ def row_ends(steps: Tensor, owner: str = "Autoregressive") -> Tensor:
         remedy = "Only the end of a row can be left out of a sequence."
         raise invalid(owner, "x", "be finite up to the end of each row", "nan before it, or an empty row", remedy)
     return ends
-
-
-def _checked_options(options: Any) -> dict[str, Any]:
-    """Settings of the mixer by name."""
-    if options is not None and not isinstance(options, dict):
-        raise invalid("Autoregressive", "options", "be settings of the mixer by name, such as {'order': 3}", repr(options))
-    return dict(options or {})

@@ -89,7 +89,7 @@ class CategoricalComponent(Discrete):
 
     def __init__(self, count: int, visible: int, states: int, *, device: torch.device) -> None:
         super().__init__()
-        check_count("Mixture", "states", states, 2)
+        check_count("Mixture", "states", states)
         self.count, self.support = count, Categorical(visible, states)
         self.logits = nn.Parameter(torch.zeros(count, visible, states, dtype=torch.float64, device=device))
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
+from partita.core.errors import Diverged
 from partita.core.support import Real
 from partita.models.directed.components.base import Component, Statistics, means_of, names_of, observed
 from partita.models.directed.components.linear import canonical, over, over_columns, solve, times, weighted
@@ -115,7 +116,9 @@ class Factors(Component):
 
     def _common(self, mask: Tensor | None, exact: bool) -> Common:
         noise, (G, cross, square) = self.noise(), self._gram(mask, exact)
-        factor = torch.linalg.cholesky(G)
+        factor, wrong = torch.linalg.cholesky_ex(G)
+        if wrong.any():  # G is at least the identity
+            raise Diverged("PPCA: loadings and noise must be finite; got others. Fit it again, or restore the file it was saved in.")
         log_det = (factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) * 2) + over(mask, (2 * math.pi * noise).log())
         return Common(1 / noise, self.weights().mT / noise[:, None], factor, cross, square, log_det)
 

@@ -6,8 +6,8 @@ Letters: D columns, B rows of a block; a block is ``(D, B)``.
 import math
 
 import numpy as np
-from numba import njit
 
+from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.incremental import BERNOULLI, GAUSSIAN, KNOWN_SCALE
 
 BLOCK = 256  # rows scored together, few enough to stay in the nearest cache

@@ -9,8 +9,8 @@ Letters: n rows, D columns, K clusters, G numbers in a cluster's row.
 import math
 
 import numpy as np
-from numba import njit
 
+from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN, log_marginal, log_predictive, move_row, settle, stat_size
 
 ROOM = 16  # clusters that fit before the arrays grow

@@ -16,7 +16,8 @@ Terms of x alone (``log_base`` of the kernel) are the same in all clusters and l
 import math
 
 import numpy as np
-from numba import njit
+
+from partita.core.machine_code import njit
 
 GAUSSIAN, KNOWN_SCALE, BERNOULLI, MULTINOMIAL = range(4)
 UNSAFE = 1e-8  # a downdate that leaves less than this share of a squared pivot has lost its digits

@@ -10,8 +10,9 @@ Letters: n rows, D columns, K clusters.
 """
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
 
+from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.blocks import BLOCK, exponentials, parameter_scores
 
 CHUNK = 1 << 15  # rows of one task; sums do not depend on the number of threads

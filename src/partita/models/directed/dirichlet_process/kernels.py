@@ -20,6 +20,8 @@ from partita.core import rng
 from partita.core.errors import Diverged
 from partita.core.support import Binary, Count, Real, Support
 
+INDEFINITE = "DPMixture: the scatter of every cluster must be positive definite; one is not. Give a larger prior scale."
+
 
 class Clusters(NamedTuple):
     """Sufficient statistics of P clusters."""
@@ -104,7 +106,7 @@ class Gaussian(Kernel):
         S = S0 + clusters.scatter + (kappa0 * n / kappa)[:, None, None] * off[:, :, None] * off[:, None, :]
         factor, wrong = torch.linalg.cholesky_ex(S)
         if wrong.any():
-            raise Diverged("DPMixture: the scatter of every cluster must be positive definite; one is not. Give a larger prior scale.")
+            raise Diverged(INDEFINITE)
         return kappa, self.prior[1] + n, m, factor
 
     def log_base(self, x: Tensor) -> Tensor:

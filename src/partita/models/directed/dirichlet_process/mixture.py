@@ -15,10 +15,11 @@ from torch import Tensor
 
 from partita.core import memory, rng
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.errors import Unsupported, invalid
+from partita.core.errors import RunError, Unsupported, invalid
 from partita.core.protocols import Data, DirectedModel
 from partita.diagnostics.partitions import summarise_partitions
 from partita.models.directed.dirichlet_process import priors
+from partita.models.directed.dirichlet_process.draws import check_draws
 from partita.models.directed.dirichlet_process.fill import filled, taking_part
 from partita.models.directed.dirichlet_process.kernels import KERNELS, Clusters, Kernel
 
@@ -94,6 +95,7 @@ class DPMixture(DirectedModel):
         self.register_buffer("owner", torch.zeros(0, dtype=torch.int64, device=generator.device))
         for name, shape in (("count", (0,)), ("mean", (0, visible)), ("scatter", (0, square, square))):
             self.register_buffer(name, torch.zeros(shape, **zeros))
+        self.register_load_state_dict_post_hook(_check_loaded)
 
     @property
     def kernel(self) -> Kernel:
@@ -139,7 +141,7 @@ class DPMixture(DirectedModel):
         for name in GROWING:
             own, new = getattr(self, name), weights.get(name)
             if new is not None and new.dim() == own.dim() and (name in ("alphas", "partitions") or new.shape[1:] == own.shape[1:]):
-                setattr(self, name, torch.zeros_like(new, device=self.prior.device))
+                setattr(self, name, own.new_zeros(new.shape))
 
     def clusters(self, chosen: Tensor | None = None) -> Clusters:
         """The clusters of all draws, or the chosen ones."""
@@ -205,6 +207,14 @@ class DPMixture(DirectedModel):
     def _check_draws(self, owner: str) -> None:
         if not self.draws:
             raise Unsupported(f"{self.title()}.{owner} cannot run: no posterior draw is kept yet. Fit it by CollapsedGibbs first.")
+
+
+def _check_loaded(model: DPMixture, _: Any) -> None:
+    """What does not belong together is found here, not when rows are put into it."""
+    if model.partitions.shape[:2] != model.alphas.shape or len(model.sweeps) != len(model.alphas):
+        raise RunError("load: a DPMixture must hold one alpha for each of its draws; got others. Restore the file.")
+    held = Clusters(model.count, model.mean, model.scatter)
+    check_draws(model.partitions.flatten(0, 1), model.alphas.flatten(), model.owner, held)
 
 
 def _check_prior(kernel: str, known_scale: Any, prior_mean: Any, prior_scale: Any, width: int) -> None:

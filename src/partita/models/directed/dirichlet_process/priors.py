@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from partita.core.checks import check_tensor
 from partita.core.errors import invalid
 from partita.models.directed.dirichlet_process.kernels import TOTALS
 
 KAPPA = 0.01  # rows that the prior's mean is worth
+FARTHEST = 1e6  # deviations between the rows and the prior's mean, whose square leaves digits for the rows' own scatter
 LARGEST = 1e100  # whose square is a number too
 PSEUDO_COUNT = 1.0  # of Beta and Dirichlet priors: uniform
 RIDGE = 1e-6  # of the mean variance, in every direction, so that columns that repeat one another still have a density
@@ -32,6 +34,8 @@ def gaussian_prior(x: Tensor, prior_mean: Any = None, *, alpha: float) -> Tensor
     if not covariance.diagonal().min() > 0:
         raise invalid("DPMixture", "x", "vary to have a density", "one value throughout")
     m = x.mean(0) if prior_mean is None else per_column("prior_mean", prior_mean, D)
+    if ((m - x.mean(0)).abs() > FARTHEST * covariance.diagonal().sqrt()).any():
+        raise invalid("DPMixture", "prior_mean", f"lie within {FARTHEST:g} standard deviations of the rows", repr(prior_mean))
     return torch.cat([x.new_tensor([KAPPA, nu]), m, (D * covariance / (1 + alpha) ** (2 / D)).flatten()])
 
 
@@ -54,9 +58,9 @@ def multinomial_prior(x: Tensor, generator: torch.Generator) -> Tensor:
 def per_column(name: str, value: Any, width: int, *, positive: bool = False) -> Tensor:
     """One number for all columns, or one for each, as ``(D,)``."""
     try:
-        given = torch.as_tensor(value, dtype=torch.float64)
+        check_tensor("DPMixture", name, given := torch.as_tensor(value, dtype=torch.float64))
         given = given.expand(width) if given.dim() == 0 else given
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         given = torch.empty(0)
     if given.shape != (width,) or not torch.isfinite(given).all() or (positive and not (given > 0).all()):
         what = "a finite number" + (" above 0" if positive else "") + f", or {width} of them, one per column"

@@ -14,8 +14,8 @@ Letters: n rows, D columns, K clusters.
 import math
 
 import numpy as np
-from numba import njit
 
+from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.blocks import BLOCK, cluster_scores, exponentials
 from partita.models.directed.dirichlet_process.collapsed import settle_all
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN, log_marginal, log_predictive, move_row, settle

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 
+from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.collapsed import accumulate, settle_all
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN
 from partita.models.directed.dirichlet_process.kernels import Clusters, Kernel

@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from partita.models.directed.flow.layers import Layer, Mapped
+from partita.models.directed.flow.layers import Layer, Mapped, Ordered
 from partita.models.directed.flow.splines import Knots, inverse_spline, knots, parameters_per_coordinate, spline
 from partita.nets.base import activation
 from partita.nets.conv import convolution
@@ -55,8 +55,8 @@ class ImageConditioner(nn.Module):
     ) -> None:
         super().__init__()
         self.shape, self.per, self.context = tuple(shape), per, context
-        self.register_buffer("kept", mask.nonzero().flatten())
-        self.register_buffer("moved", (~mask).nonzero().flatten())
+        self.register_buffer("kept", mask.nonzero().flatten(), persistent=False)
+        self.register_buffer("moved", (~mask).nonzero().flatten(), persistent=False)
         sizes, layers = [shape[0] + 1 + context, *widths, shape[0] * per], []
         for before, after in pairwise(sizes):
             layers += [convolution(before, after, 3, 2, generator=generator), activation("Flow", name)]
@@ -73,8 +73,8 @@ class ImageConditioner(nn.Module):
         return out.index_select(1, self.moved).flatten(1).mT
 
 
-class Coupling(Layer, ABC):
-    """What couplings share: the split into A and B, and a network from A to the parameters of B's map.
+class Coupling(Ordered, ABC):
+    """What couplings share: the split into A and B, in this order, and a network from A to the parameters of B's map.
 
     Arguments:
         mask: True for the columns A that are kept, ``(D,)``.
@@ -82,20 +82,18 @@ class Coupling(Layer, ABC):
         per: P.
     """
 
-    kept: Tensor
-    moved: Tensor
-    order: Tensor  # the columns kept, then those moved
-    back: Tensor
     conditioner: nn.Module
 
     def __init__(self, mask: Tensor, conditioner: nn.Module, per: int) -> None:
-        super().__init__()
-        self.per, self.conditioner = per, conditioner
         kept, moved = mask.nonzero().flatten(), (~mask).nonzero().flatten()
-        order = torch.cat([kept, moved])
-        for name, index in (("kept", kept), ("moved", moved), ("order", order), ("back", order.argsort())):
-            self.register_buffer(name, index)
+        super().__init__(torch.cat([kept, moved]))
+        self.sizes, self.per, self.conditioner = (len(kept), len(moved)), per, conditioner
         _work_in_place(conditioner)
+
+    @property
+    def sides(self) -> tuple[Tensor, Tensor]:
+        """The columns A and the columns B."""
+        return self.order.split(self.sizes)  # type: ignore[return-value]
 
     @abstractmethod
     def move(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,10 +114,10 @@ class Coupling(Layer, ABC):
 
     def _read(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """A, B, and the numbers for B's map, ``(|B|, P, n)``."""
-        kept, moved = x.index_select(0, self.order).tensor_split([len(self.kept)])
+        kept, moved = x.index_select(0, self.order).split(self.sizes)
         near = kept.clamp(-FARTHEST, FARTHEST)
         given = near if context is None else torch.cat([near, context])
-        return kept, moved, self.conditioner(given).unflatten(0, (len(self.moved), self.per))
+        return kept, moved, self.conditioner(given).unflatten(0, (self.sizes[1], self.per))
 
 
 class AffineCoupling(Coupling):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributions import Independent, Normal, TransformedDistribution
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_layers, check_real, check_width
+from partita.core.checks import check_choice, check_count, check_counts, check_layers, check_real, check_width
 from partita.core.errors import invalid
 from partita.core.protocols import Data, DirectedModel
 from partita.core.support import Real
@@ -29,6 +29,7 @@ from partita.models.directed.flow.splines import MOST_BINS, parameters_per_coord
 COUPLINGS = ("affine", "spline")
 MIXINGS = ("none", "reverse", "permutation", "lu")
 INITIAL_ROWS = 4096  # rows of data that the scales are first taken from
+FOLLOW = ("kept", "moved", "back", "inverse")  # names of indices that follow from an order or a mask
 
 
 class Flow(DirectedModel):
@@ -80,8 +81,8 @@ class Flow(DirectedModel):
         self.visible, self.context = visible, context
         self.support = Real(visible + context)
         self._settings = {
-            "visible": visible, "layers": layers, "coupling": coupling, "widths": list(widths), "activation": activation,
-            "context": context,
+            "visible": visible, "layers": layers, "coupling": coupling, "activation": activation,
+            "widths": list(check_counts("Flow", "widths", widths)), "context": context,
             "mixing": mixing, "bins": bins, "bound": bound, "image": None if image is None else list(image), "levels": levels,
             "alpha": alpha,
         }  # fmt: skip
@@ -137,6 +138,11 @@ class Flow(DirectedModel):
         for layer in self.chain:
             layer.fit_to(x)  # type: ignore[operator]
             x, _ = layer.to_latent(x, context)  # type: ignore[operator]
+
+    def make_room(self, weights: dict[str, Tensor]) -> None:
+        """Nothing grows; indices that follow from others, which earlier saves hold, are left out."""
+        for name in [name for name in weights if name.rpartition(".")[2] in FOLLOW]:
+            del weights[name]
 
     def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
         return flow_cautions(data, self.visible, generator=generator)

@@ -10,13 +10,14 @@ Letters: B batch, D width, C context.
 """
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Transform, constraints
 
 from partita.core import rng
-from partita.core.errors import invalid
+from partita.core.errors import RunError, invalid
 
 Mapped = tuple[Tensor, Tensor]  # values (D, B), and log |det| of the map that made them, (B) or a number for all
 
@@ -92,25 +93,38 @@ class LayerTransform(Transform):
         return self
 
 
-class Permutation(Layer):
-    """Columns in another, fixed order; volume stays."""
+class Ordered(Layer):
+    """A layer that takes the columns in an order of its own, which is saved; the way back follows from it."""
 
     order: Tensor
-    inverse: Tensor
+    back: Tensor
 
     def __init__(self, order: Tensor) -> None:
         super().__init__()
         self.register_buffer("order", order)
-        self.register_buffer("inverse", order.argsort())
+        self.register_buffer("back", order.argsort(), persistent=False)
+        self.register_load_state_dict_post_hook(_find_the_way_back)
+
+
+def _find_the_way_back(layer: Ordered, _: Any) -> None:
+    """From an order that was loaded; by what is none, columns would be taken that are not there."""
+    columns, layer.back = layer.order.sort()
+    if not torch.equal(columns, torch.arange(len(columns), device=columns.device)):
+        raise RunError(f"load: the order of {len(columns)} columns must hold each of 0 to {len(columns) - 1} once; got another. "
+                       "Restore the file as partita wrote it.")  # fmt: skip
+
+
+class Permutation(Ordered):
+    """Columns in another, fixed order; volume stays."""
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         return x.index_select(0, self.order), x.new_zeros(())
 
     def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
-        return z.index_select(0, self.inverse)
+        return z.index_select(0, self.back)
 
 
-class Mixing(Layer):
+class Mixing(Ordered):
     r"""A learned linear map x -> P L U x, with a fixed permutation P (Kingma and Dhariwal 2018).
 
     .. math:: \log|\det P L U| = \textstyle\sum_i \log |U_{ii}|          (theory/flows.md, eq. 14.6)
@@ -118,11 +132,8 @@ class Mixing(Layer):
     It starts as the permutation alone.
     """
 
-    order: Tensor
-
     def __init__(self, width: int, *, generator: torch.Generator) -> None:
-        super().__init__()
-        self.register_buffer("order", rng.permutation(width, generator))
+        super().__init__(rng.permutation(width, generator))
         empty = torch.zeros(width, width, device=generator.device)
         self.lower, self.upper = nn.Parameter(empty.clone()), nn.Parameter(empty.clone())  # only the parts off the diagonal count
         self.log_diagonal = nn.Parameter(empty.new_zeros(width))
@@ -138,7 +149,7 @@ class Mixing(Layer):
 
     def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         lower, upper = self.factors()
-        z = z.index_select(0, self.order.argsort())
+        z = z.index_select(0, self.back)
         z = torch.linalg.solve_triangular(lower, z, upper=False, unitriangular=True)
         return torch.linalg.solve_triangular(upper, z, upper=True)
 

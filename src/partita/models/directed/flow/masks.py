@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count
+from partita.core.checks import check_counts
 from partita.core.errors import invalid
 
 
@@ -41,9 +41,10 @@ def image_mask(shape: Sequence[int], layer: int) -> Tensor:
 
 def check_image(shape: Sequence[int]) -> tuple[int, int, int]:
     """(channels, height, width) with at least two rows and columns."""
-    if len(shape) != 3:
-        raise invalid("Flow", "image", "be (channels, height, width)", tuple(shape))
-    channels, height, width = (check_count("Flow", "image", size) for size in shape)
+    sizes = check_counts("Flow", "image", shape)
+    if len(sizes) != 3:
+        raise invalid("Flow", "image", "be (channels, height, width)", sizes)
+    channels, height, width = sizes
     if min(height, width) < 2:
         raise invalid("Flow", "image", "have at least 2 rows and 2 columns", tuple(shape))
     return channels, height, width

@@ -69,8 +69,9 @@ def coverage_of_masks(flow: Any) -> tuple[bool, bool]:
         elif isinstance(layer, Mixing):
             came_from = came_from[layer.order.cpu()]  # where a mix starts; it may spread them further
         elif isinstance(layer, Coupling):
-            moved |= came_from[layer.moved.cpu()].any(0)
-            heard |= came_from[layer.kept.cpu()].any(0)
+            kept, changed = layer.sides
+            moved |= came_from[changed.cpu()].any(0)
+            heard |= came_from[kept.cpu()].any(0)
     return bool(moved.all()), bool(heard.all())
 
 
