@@ -2,6 +2,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 CASES ?= 10000
+ROUNDS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -9,7 +10,7 @@ DOCS := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: demo test fuzz lint types bench bench-quick bench-check docs clean help
+.PHONY: demo test fuzz coverage lint types bench bench-quick bench-check docs clean help
 
 demo: $(STAMP) ## compare nine families on the digits within five minutes: a leaderboard and a page
 	@$(BIN)/python -m partita.cli.demo
@@ -20,6 +21,9 @@ test: $(STAMP) ## run all tests and doctests
 
 fuzz: $(STAMP) ## every night: 10,000 odd inputs (CASES=...) to estimators, commands, readers, run folders and places
 	@OMP_NUM_THREADS=1 PARTITA_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) -q --hypothesis-show-statistics tests/fuzz
+
+coverage: $(STAMP) ## every night: whether intervals of log Z cover, by 200 of each evaluator (ROUNDS=...)
+	@OMP_NUM_THREADS=1 PARTITA_COVERAGE_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -n $(WORKERS) -q tests/truth/test_coverage.py
 
 lint: $(STAMP) ## check the style
 	@$(BIN)/ruff check .

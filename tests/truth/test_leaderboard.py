@@ -31,7 +31,7 @@ CENTRES = np.array([[0.9, 0.8, 0.9, 0.7, 0.2, 0.1], [0.1, 0.3, 0.2, 0.2, 0.9, 0.
 LAW = torch.from_numpy(np.array([0.6, 0.4]) @ np.prod(np.where(STATES[None] == 1, CENTRES[:, None], 1 - CENTRES[:, None]), 2))
 SETTINGS = {"mixture": {"components": 2}, "rbm": {"hidden": 2, "chains": 64}, "ising": {"edges": [[0, 1], [4, 5]]}, "vae": {"latent": 1},
             "autoregressive": {"hidden": 16}}  # fmt: skip
-TABLES, ROWS, LEVEL = 100, 80, 0.95
+TABLES, ROWS, LEVEL = 60, 80, 0.95
 RARE = 5e-4  # false alarm of one count; there are about twenty
 
 
@@ -103,7 +103,7 @@ def hits(fitted: Fitted, covers: Callable[[Scored], bool]) -> int:
 
 
 def test_intervals_of_scores_cover_what_enumeration_gives_on_the_same_rows(fitted: Fitted) -> None:
-    """Exact numbers are exact; of 100 estimates as many cover as their level says; lower bounds are below on average and seldom above.
+    """Exact numbers are exact; of 60 estimates as many cover as their level says; lower bounds are below on average and seldom above.
 
     One count for each estimate and bound, each with a false-alarm rate of 5e-4.
     """

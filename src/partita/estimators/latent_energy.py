@@ -3,18 +3,14 @@
 from dataclasses import KW_ONLY
 from typing import Any
 
-import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-
-from partita.core.annealed import in_double
 from partita.data import Rows
-from partita.estimators._base import EnergyDensity
+from partita.estimators._hidden import HiddenUnits
 from partita.estimators._parameters import ChainParameters, parameters
 from partita.training.encoding import Kind
 
 
 @parameters
-class LatentEnergyDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainParameters, EnergyDensity):
+class LatentEnergyDensity(ChainParameters, HiddenUnits):
     """Density, features, anomalies, imputation and new samples of real columns that binary hidden units see through a network.
 
     Arguments:
@@ -64,16 +60,6 @@ class LatentEnergyDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cha
     depth: int = 2
     activation: str = "silu"
     covariance: str = "full"
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Probability of each hidden unit given each row, (N, H)."""
-        z = self._encoded(X, "transform")
-        model: Any = in_double(self.model_)
-        return model.hidden_given_visible(z).probs.detach().numpy()
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.model_.hidden  # type: ignore[return-value]
 
     def _kind(self, rows: Rows) -> Kind:
         super()._kind(rows)

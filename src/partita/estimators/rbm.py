@@ -2,16 +2,12 @@
 
 from typing import Any
 
-import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-
-from partita.core.annealed import in_double
-from partita.estimators._base import EnergyDensity
+from partita.estimators._hidden import HiddenUnits
 from partita.estimators._parameters import ChainParameters, parameters
 
 
 @parameters
-class RBMDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainParameters, EnergyDensity):
+class RBMDensity(ChainParameters, HiddenUnits):
     """Density, features, anomalies, imputation and new samples from a restricted Boltzmann machine.
 
     Arguments:
@@ -41,6 +37,7 @@ class RBMDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainParamet
         score_kind_: ``exact`` or ``estimate``: what ``score`` returns.
         n_features_in_, feature_names_in_: Columns seen in ``fit``.
 
+    >>> import numpy as np
     >>> X = (np.random.default_rng(0).random((80, 6)) < 0.3).astype(int)
     >>> model = RBMDensity(n_hidden=4, epochs=2, random_state=0).fit(X)
     >>> model.transform(X).shape, model.sample(3).shape, model.evaluate(X).kind
@@ -52,16 +49,6 @@ class RBMDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainParamet
 
     n_hidden: int | str = "auto"
     objective: str = "pcd"
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Probability of each hidden unit given each row, (N, H)."""
-        z = self._encoded(X, "transform")
-        model: Any = in_double(self.model_)
-        return model.hidden_given_visible(z).probs.detach().numpy()
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.model_.hidden  # type: ignore[return-value]
 
     def _settings(self) -> dict[str, Any]:
         units = "gaussian" if self.encoding_.kind == "real" else "bernoulli"
