@@ -102,11 +102,12 @@ def test_parts_draw_different_numbers(folder: Path, tmp_path: Path, in_parts: No
     assert (drawn[0] != drawn[1]).any()
 
 
-@pytest.mark.parametrize(("verb", "more"), [("cluster", ["--probabilities"]), ("anomalies", ["--alpha", "0.1"])])
+@pytest.mark.parametrize(("verb", "more"), [("cluster", ["--probabilities"]), ("anomalies", ["--normal", "people.parquet"])])
 @pytest.mark.parametrize("ending", [".csv", ".feather"])
 def test_results_in_parts_are_those_of_the_whole_table(
-    verb: str, more: list[str], ending: str, folder: Path, tmp_path: Path, request: Any
+    verb: str, more: list[str], ending: str, folder: Path, tmp_path: Path, request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(folder)
     out = [tmp_path / f"{name}{ending}" for name in ("whole", "parts")]
     for path in out:
         if path is out[1]:

@@ -12,6 +12,7 @@ from scipy import stats
 
 from partita.cli.anomalies import scorer, tail_probabilities
 from partita.cli.runs import open_run
+from partita.cli.tabled import read_tabled
 
 GAPS = 0.1
 
@@ -179,6 +180,42 @@ def test_tail_probabilities_of_normal_rows_are_as_rare_as_they_say() -> None:
     g = np.random.default_rng(0)
     p = np.concatenate([tail_probabilities(row[:1], row[1:]) for row in g.normal(size=(20_000, 10))])
     assert stats.chisquare(np.bincount(np.round(10 * p).astype(int), minlength=11)[1:]).pvalue > 1e-3
+
+
+def test_a_gap_by_itself_is_no_anomaly(call: Any) -> None:
+    """Normal rows rank alike whichever column they lack, also where its units are small or large: of 250 such rows about 12 have a tail
+    probability of 0.05 or less; none, or 34 and more, one time in 3500 by the beta-binomial law of ranks among 300, for either column.
+    """
+    g, unit = np.random.default_rng(3), {"a": 1.0, "b": 1e-3, "c": 100.0}
+    table = pd.DataFrame(g.normal(size=(2000, 3)) + g.normal(size=(2000, 1)), columns=list(unit)) * pd.Series(unit)
+    table[:1500].to_csv("normal.csv", index=False)
+    told(call("fit", "mixture", "normal.csv", "--set", "components=1", "--json", "--no-report", "--out", "run"))
+    new = table[1500:].reset_index(drop=True)
+    new.loc[:249, "b"], new.loc[250:, "c"] = np.nan, np.nan
+    new.to_csv("new.csv", index=False)
+    found = told(call("anomalies", "run", "new.csv", "--alpha", "0.05", "--json"))
+    counts = np.histogram(found["anomalies"], [0, 250, 500])[0]
+    assert found["calibration_rows"] == 300 and (counts > 0).all() and (counts < 34).all()
+
+
+@pytest.mark.parametrize(("lacking", "among"), [(150, 250), (350, 400)])
+def test_rows_rank_among_normal_rows_seen_in_the_same_columns(lacking: int, among: int, call: Any, fitted: dict[str, Path]) -> None:
+    """Those that hold all that the row holds; all of them, with draws for what they lack, where fewer than 99 do."""
+    normal = people(400, seed=6)
+    normal.assign(age=normal["age"].where(normal.index >= lacking)).to_csv("normal.csv", index_label="id")
+    new = people(9, seed=5).astype(object)
+    new.loc[0, ["smokes", "income"]] = None
+    new.to_csv("new.csv", index_label="id")
+    found = told(call("anomalies", "run-csv", "new.csv", "--normal", "normal.csv", "--json"))
+    table, score = pd.read_csv("new-anomalies.csv"), scorer(open_run(fitted["csv"]), 0)
+    normal.to_csv("whole.csv", index_label="id")
+    whole = next(read_tabled(open_run(fitted["csv"]), Path("whole.csv"), "anomalies").parts())[1]
+    assert found["calibration_rows"] == among
+    whole = whole[lacking if among < 400 else 0 :]
+    seen = [np.where(np.isin(np.arange(5), (1, 4)), np.nan, whole), whole]
+    own = table["anomaly_score"].to_numpy()
+    exact = np.concatenate([tail_probabilities(*pair) for pair in ((own[:1], score(seen[0])), (own[1:], score(seen[1])))])
+    np.testing.assert_allclose(table["tail_probability"], exact, rtol=0, atol=1e-12 if among < 400 else 0.05)
 
 
 def test_impossible_rows_are_as_strange_as_one_another() -> None:

@@ -1,28 +1,26 @@
 r"""``partita anomalies``: how strange each row is, and how seldom normal rows are as strange.
 
-.. math:: s(x) = -\log p(x), \qquad p(x) = \frac{1 + \#\{j : s(x_j) \ge s(x)\}}{n + 1}          (theory/mixed_tables.md, eq. 45.4)
+.. math:: s(x) = -\log p(x), \qquad p(x_o) = \frac{1 + \#\{j : s(x_{jo}) \ge s(x_o)\}}{n + 1}          (theory/mixed_tables.md, eq. 45.4)
 
-Over n calibration rows, normal ones that the fit has not seen: a normal row is then as likely to rank in any place among them, so that
-p is at most a with probability at most a, however good the model is.
+Over n calibration rows, normal ones that the fit has not seen, in the columns o that the row holds: a normal row is then as likely to rank
+in any place among them, so that p is at most a with probability at most a, however good the model is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import SPLIT_KEY, Opened, open_run, split_table
-from partita.cli.tabled import read_tabled, suffixed, write_beside
+from partita.cli.normal import held_in, normal_rows
+from partita.cli.runs import Opened, open_run
+from partita.cli.tabled import Tabled, read_tabled, suffixed, write_beside
 from partita.core import capability, rng
 from partita.core.checks import check_real
-from partita.core.errors import DataError, invalid
+from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel
-from partita.data import Rows
 from partita.data.schema import Column
-from partita.data.tables import chunks
 from partita.data.write import check_ending
 from partita.training.encoded import evaluate_encoded
 
@@ -39,26 +37,43 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
     path = suffixed(source, "anomalies") if out is None else check_ending(out, "anomalies")
     tabled = read_tabled(opened, source, "anomalies")
     check_ending(path, "anomalies")
-    scores = scorer(opened, seed)
-    own = np.concatenate([scores(x) for _, x in tabled.parts()])
-    others = np.concatenate([scores(x) for x in calibration_parts(opened, normal)])
-    tail = tail_probabilities(own, others)
+    own, tail, others = ranked(opened, tabled, normal, seed)
     found = tail <= alpha
     write_beside(tabled, path, COLUMNS, np.stack([own, tail, found], 1))
-    least = 1 / (len(others) + 1)
+    most = int(others.max())
+    least = 1 / (most + 1)
     if alpha < least:
-        show.caution(f"no row can be called an anomaly: {len(others)} normal rows allow no tail probability below {least:.2g}, and "
+        show.caution(f"no row can be called an anomaly: {most} normal rows allow no tail probability below {least:.2g}, and "
                      f"--alpha is {alpha:g}. Give more normal rows with --normal, or a larger --alpha.")  # fmt: skip
     if as_json:
-        show.print_json({"run": str(folder), "out": str(path), "rows": len(own), "calibration_rows": len(others), "alpha": alpha,
+        show.print_json({"run": str(folder), "out": str(path), "rows": len(own), "calibration_rows": most, "alpha": alpha,
                          "anomalies": np.flatnonzero(found).tolist(), "least_tail_probability": least})  # fmt: skip
         return
-    strangest = np.argsort(-own, kind="stable")[:SHOWN]  # by score, for many share the least tail probability
+    strangest = np.lexsort((-own, tail))[:SHOWN]  # by score too, for many share the least tail probability
     show.table(["row", "score", "tail probability"], [[str(row), f"{own[row]:.4g}", f"{tail[row]:.4g}"] for row in strangest])
     typer.echo(f"{int(found.sum())} of {len(own)} rows have a tail probability of at most {alpha:g}; among normal rows at most "
                f"{alpha * len(own):.3g} would, on average.")  # fmt: skip
-    typer.echo(f"Ranked among {len(others)} normal rows, so no tail probability is below {least:.2g}. Rows are counted "
+    fewest = f"{others.min()} to " * (int(others.min()) < most)  # where normal rows have gaps
+    typer.echo(f"Ranked among {fewest}{most} normal rows, so no tail probability is below {least:.2g}. Rows are counted "
                f"from 0. Written to {path}")  # fmt: skip
+
+
+def ranked(opened: Opened, tabled: Tabled, normal: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The score of each row, its tail probability, and among how many normal rows it ranks, ``(N,)``.
+
+    A gap drops out of a score, and with it the units of its column: rows are ranked among normal rows seen in the columns that they hold.
+    """
+    scores, own, held = scorer(opened, seed), [], []
+    for _, x in tabled.parts():
+        own.append(scores(x))
+        held.append(held_in(opened, x))
+    others, (patterns, which) = normal_rows(opened, normal, seed), np.unique(np.concatenate(held), axis=0, return_inverse=True)
+    groups = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(np.bincount(which.ravel()))[:-1])
+    strange, tail, count = np.concatenate(own), np.empty(len(tabled)), np.empty(len(tabled), dtype=int)
+    for pattern, rows in zip(patterns, groups, strict=True):
+        known = np.concatenate([scores(x) for x in others.seen_in(pattern, len(patterns))])
+        tail[rows], count[rows] = tail_probabilities(strange[rows], known), len(known)
+    return strange, tail, count
 
 
 def tail_probabilities(scores: np.ndarray, calibration: np.ndarray) -> np.ndarray:
@@ -91,19 +106,3 @@ def scorer(opened: Opened, seed: int) -> Callable[[np.ndarray], np.ndarray]:
         return out
 
     return scores
-
-
-def calibration_parts(opened: Opened, normal: Path | None) -> Iterator[np.ndarray]:
-    """Normal rows that the fit has not seen, some after the others: a file of them, else the run's own test rows."""
-    if normal is not None:
-        yield from (x for _, x in read_tabled(opened, normal, "anomalies --normal").parts())
-        return
-    test = opened.dataset(None).test if opened.data.get("source") else None
-    if test is None:
-        raise DataError("anomalies: --normal must be given for a run whose data have no test rows; got none. Give a file of normal rows.")
-    if not isinstance(test, Rows):
-        yield split_table(test)
-        return
-    generator = rng.keyed(SPLIT_KEY, len(test))
-    for part in chunks(len(test), test.width):
-        yield test.batch(torch.arange(part.start, part.stop), generator=generator).x.double().numpy()
