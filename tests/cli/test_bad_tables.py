@@ -33,7 +33,7 @@ def run(call: Any) -> str:
         ("a,id\n0.5,12345678901234567890\n2,12345678901234567891\n", "whole numbers of column 'id' must lie below 2^53"),
         ("a,b\n1.5,\n2.5,NA\n", "column 'b' must have an observed value; got none"),
         ("a,b\n1,x\n2\n3,y,z\n", "must have 2 values in each row; got 1 in row 1"),
-        ("a,b\n0.5,1\n2,-inf\n", "must be finite; got -inf at row 1, column 'b'"),
+        ("a,b\n0.5,1\n2,-inf\n", "must be finite; got -inf at row 1, column 'b'. Replace it."),
         ("a,b\n" + "".join(f"{i % 7}.5,{'x' * i}{i}\n" for i in range(90)), "numbers or a few categories; got 90 different words"),
         ("a\n3.5\n3.5\n3.5\n", "must vary"),
         ("a,pay\n0.5,\"1,200\"\n1.5,900\n", "column 'pay' must hold plain numbers or words; got numbers with marks in them, such as '1,2"),

@@ -19,6 +19,7 @@ ODD = {
     "a mark in quotes": ('"a;b",c\n1.5,2\n3,\n', ("a;b", "c")),
     "lines of space": ("a,b\n   \n1.5,2\n  \n3,\n \n", ("a", "b")),
     "lines of space and no names": ("1.5,2\n3,\n   \n", None),
+    "bars": ("a|b\n1.5|2\n3|\n", ("a", "b")),
     "tabs that part nothing": ("a\tb\n1.5\t2\n3\t\n\t\n", ("a", "b")),
 }
 
@@ -102,8 +103,11 @@ def test_one_column_of_words_of_one_length_is_sequences_unless_its_kind_is_said(
         (["0,5", "1,25"], "got numbers with marks in them, such as '0,5'"),
         (["12%", "7 %"], "got numbers with marks in them, such as '12%'"),
         (["$3", "€1.234"], "got numbers with marks in them, such as '$3'"),
+        (["\u22120.5", "1e-3"], "got numbers with marks in them, such as '\u22120.5'"),
+        (["1\u00a0200", "950"], "got numbers with marks in them, such as '1\\xa0200'"),
         (["3 Jan 2020", "14 March 2021"], "got dates or times"),
         (["Jan 3, 2020", "March 14, 2021 10:00"], "got dates or times"),
+        ([*(f"{i}.25" for i in range(20)), "-"], "got numbers with words among them, such as '-'. Leave fields empty where a number"),
         ([f"name {i}" for i in range(20)], "got 20 different words in 20 rows, as names or free text have"),
     ],
 )
@@ -115,6 +119,12 @@ def test_words_that_are_no_categories_are_refused(cells: list[str], words: str, 
     assert words in str(caught.value)
     asked = read(path, words=True, asked={"m": "category"})
     assert sorted((asked.labels or {}).values()) == sorted(cells) and asked.schema is not None and asked.schema.columns[1].dtype == "string"
+
+
+def test_what_is_no_number_is_named_where_numbers_are_asked_for(size: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", "a,m\n" + "".join(f"{i}.5,{i if i != 7 else 'off'}\n" for i in range(20)))
+    with pytest.raises(DataError, match="column 'm' must hold numbers to be real; got 'off'"):
+        read(path, words=True, asked={"m": "real"})
 
 
 @pytest.mark.parametrize("cells", [["3.1.2", "10.0"], ["1,2,3", "1"], ["18-25", "26-40"], [f"{i % 9}a" for i in range(12)]])

@@ -191,6 +191,8 @@ def test_paths_that_are_no_data_file_say_why(tmp_path: Path) -> None:
         read(tmp_path / "none.csv")
     with pytest.raises(DataError, match=r"must end in one of \.npz \.npy \.csv .*; got \.xlsx\. Convert it"):
         read(write(tmp_path / "x.xlsx", "1"))
+    with pytest.raises(DataError, match=r"got \.tsv\. Rename it to \.csv, where tabs part fields too"):
+        read(write(tmp_path / "x.tsv", "1"))
     with pytest.raises(DataError, match=r"got no ending\."):
         read(write(tmp_path / "numbers", "1"))
     with pytest.raises(DataError, match=r"only an \.npz file holds named arrays; got 'a' with .*x\.csv\. Leave out ':a'\."):

@@ -17,7 +17,7 @@ from partita.data.schema import Series, column_names, number_type
 from partita.data.sequences import looks_like_sequences
 from partita.data.tables import Columns, not_numeric
 
-DELIMITERS = (";", "\t", ",")
+DELIMITERS = (";", "\t", ",", "|")
 LONGEST = 1 << 26  # characters of a line
 MOST_LINES = 20  # that names take beyond the first
 

@@ -10,7 +10,9 @@ DATE = re.compile(
     rf"|\d{{1,2}}[ -]{MONTH},?[ -]\d{{2,4}}( .*)?$|{MONTH} \d{{1,2}},? \d{{4}}( .*)?$",
     re.IGNORECASE,
 )
-MARKED = re.compile(r"[+-]?[$€£]?(\d{1,3}([,.' ]\d{3})+|\d+)([.,]\d+)?\s?[%€$£]?")  # 1,234.5 and 12 %
+MARKED = re.compile(  # 1,234.5 and 12 %; also with the typographic minus sign, and with spaces that do not break
+    r"[+\-\u2212]?[$€£]?(\d{1,3}([,.' \u00a0\u202f]\d{3})+|\d+)([.,]\d+)?\s?[%€$£]?"
+)
 WHOLE, PADDED = re.compile(r"[+-]?(0|[1-9]\d*)"), re.compile(r"[+-]?0\d+")  # 007 is a name, not a number
 EXACT = 2.0**53  # whole numbers from here on are not all float64
 

@@ -1,6 +1,7 @@
 """Files of numbers: .npz, .npy (memory-mapped), .csv, .txt, .parquet, .arrow and .feather, with column names where the file has them.
 
-A .txt file is read like a .csv file of numbers that are parted by white space, commas, semicolons or tabs. Nothing is unpickled.
+A .txt file is read like a .csv file of numbers that are parted by white space, commas, semicolons, tabs or bars.
+Nothing is unpickled.
 """
 
 import csv
@@ -58,7 +59,8 @@ def _check_file(path: Path) -> None:
         raise DataError(f"load: {path} must be a file; got a path where there is none. Check the spelling and the working directory.")
     if path.suffix.lower() not in ENDINGS:
         came = path.suffix or "no ending"
-        raise DataError(f"load: {path} must end in one of {' '.join(ENDINGS)}; got {came}. Convert it to one of these.")
+        remedy = "Rename it to .csv, where tabs part fields too." if came.lower() in TABBED else "Convert it to one of these."
+        raise DataError(f"load: {path} must end in one of {' '.join(ENDINGS)}; got {came}. {remedy}")
     if not stat.S_ISREG(path.stat().st_mode):
         raise DataError(f"load: {path} must be a file; got a pipe or a device. Write its contents to a file.")
     if path.stat().st_size == 0:
@@ -116,3 +118,4 @@ READERS: dict[str, Callable[[Path], Splits]] = {
     **dict.fromkeys(FASTA, _read_fasta),
 }
 ENDINGS = (".npz", ".npy", *TABLES, ".txt", *FASTA)
+TABBED = (".tsv", ".tab")

@@ -186,14 +186,17 @@ def _check_readable(series: Series, there: np.ndarray, asked: str | None, owner:
 
 
 def _check_words(series: Series, leave: str, owner: str) -> None:
-    """Words that are no categories: those of names or free text, and numbers with marks in them."""
+    """Words that are no categories: those of names or free text, and numbers with marks in them or with words among them."""
     words, rows, name = series.labels.values(), series.counts()[0], series.name
-    if all(map(MARKED.fullmatch, words)) and (marked := [word for word in words if not is_number(word)]):
-        got = f"numbers with marks in them, such as {marked[0]!r}. Write them like 1234.5; or use --column {name!r}=category, {leave}"
+    others, use = [word for word in words if not is_number(word)], f"use --column {name!r}=category, {leave}"
+    if others and all(map(MARKED.fullmatch, others)):
+        got = f"numbers with marks in them, such as {others[0]!r}. Write them like 1234.5; or {use}"
         raise DataError(f"{owner}: column {name!r} must hold plain numbers or words; got {got}")
     once = rows < 2 * len(words) and series.dtype != "category"  # most are seen but once
     if len(words) > (FEW_LEVELS if once else max(MOST_LEVELS, rows / ROWS_A_LEVEL)):
-        got = f"{len(words)} different words in {rows} rows, as names or free text have. Use --column {name!r}=category, {leave}"
+        got = f"{len(words)} different words in {rows} rows, as names or free text have. {use[0].upper()}{use[1:]}"
+        if 0 < len(others) < len(words) / 2:
+            got = f"numbers with words among them, such as {others[0]!r}. Leave fields empty where a number is missing; or {use}"
         raise DataError(f"{owner}: column {name!r} must hold numbers or a few categories; got {got}")
 
 
@@ -203,7 +206,7 @@ def _check_kind(series: Series, there: np.ndarray, kind: str, owner: str) -> Non
         return
     allowed = {"real": "numbers", "binary": "only 0 and 1", "count": "counts 0, 1, 2, ..."}[kind]
     if series.labels:
-        wrong: Any = next(iter(series.labels.values()))
+        wrong: Any = next((word for word in series.labels.values() if not is_number(word)), next(iter(series.labels.values())))
     else:
         bad = {"real": there != there, "binary": (there != 0) & (there != 1), "count": (there < 0) | (there != np.round(there))}[kind]
         if not bad.any():

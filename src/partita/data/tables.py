@@ -54,8 +54,9 @@ def check_finite_table(table: np.ndarray, columns: Columns, owner: str, missing:
         bad = np.isinf(table[part]) if missing else ~np.isfinite(table[part])
         if bad.any():
             row, column = np.argwhere(bad)[0]
-            where = f"{table[part.start + row, column]} at row {part.start + row}, column {_label(columns, column)}"
-            raise invalid(owner, "x", "be finite", where, "Remove or impute the missing values first.")
+            value = table[part.start + row, column]
+            where = f"{value} at row {part.start + row}, column {_label(columns, column)}"
+            raise invalid(owner, "x", "be finite", where, "Remove or impute the missing values first." if value != value else "Replace it.")
 
 
 def chunks(rows: int, width: int) -> Iterator[slice]:
