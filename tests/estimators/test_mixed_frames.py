@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from partita.core.errors import DataError, InputError
-from partita.estimators import AutoregressiveDensity, MixtureDensity, VAEDensity, load
+from partita.estimators import AutoregressiveDensity, MixtureDensity, PPCADensity, VAEDensity, load
 
 
 def frame(n: int = 120, gaps: bool = True) -> pd.DataFrame:
@@ -131,6 +132,47 @@ def test_kinds_can_be_said_and_arrays_have_them_too() -> None:
         ESTIMATORS["autoregressive"]().fit(frame())
     with pytest.raises(DataError, match="got 'Paris'"):
         ESTIMATORS["mixture"]().fit(frame()).score(frame().assign(town="Paris"))
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (frame().assign(id=[f"no. {i}" for i in range(120)]), r"Use columns=\{'id': 'category'\}, or .* with columns=\{'id': 'ignore'\}"),
+        (frame().rename(columns={"town": "land"}), r"MixtureDensity\.fit: columns must name one of the columns .*; got 'town'"),
+        (pl.from_pandas(frame()).lazy(), r"MixtureDensity\.fit: X must be a table in memory; got LazyFrame\. Call its collect\(\) first"),
+    ],
+)
+def test_what_is_wrong_with_a_frame_is_said_in_words_of_python(X: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        MixtureDensity(1, "mixed", columns={"town": "category"}).fit(X)
+
+
+def test_other_frames_are_compared_with_that_of_the_fit() -> None:
+    model = ESTIMATORS["mixture"]().fit(frame())
+    with pytest.raises(DataError, match=r"MixtureDensity: X must have the columns of the fit, .*; got none called 'town'"):
+        model.score(frame().drop(columns="town"))
+    with pytest.raises(DataError, match=r"column 'town' must hold categories of the fit, .*; got 'Paris'"):
+        model.score(frame().assign(town="Paris"))
+
+
+DAYS = pd.date_range("2020-01-01", periods=40)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (pd.DataFrame({"a": np.arange(40.0), "day": DAYS}), "X must hold numbers; got dates or times in column 'day'. Turn them into"),
+        (pd.DataFrame({"day": DAYS.tz_localize("UTC")}), "X must hold numbers; got dates or times in column 'day'"),
+        (pl.DataFrame({"a": np.arange(40.0), "day": pl.Series(DAYS)}), "X must hold numbers; got dates or times in column 'day'"),
+        (pd.DataFrame({"wait": DAYS - DAYS[0]}), "X must hold numbers; got dates or times in column 'wait'"),
+        (DAYS.to_numpy()[:, None], "X must hold numbers; got dates or times. Turn them into"),
+        (pd.DataFrame({"a": np.arange(40.0), "w": ["x", "y"] * 20}), "float: 'x'. Encode words as numbers, or use MixtureDensity"),
+        (pl.DataFrame({"a": np.arange(40.0)}).lazy(), "X must be a table in memory; got LazyFrame"),
+    ],
+)
+def test_an_estimator_of_numbers_takes_no_dates_or_words(X: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        PPCADensity(1).fit(X)
 
 
 def test_rows_can_be_weighed_and_scores_cross_validated() -> None:

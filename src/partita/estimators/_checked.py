@@ -13,6 +13,8 @@ from partita.core.errors import InputError, PartitaError, WrongType, invalid
 
 MISSING = "does not accept missing values"  # with which scikit-learn's advice begins, about classifiers that do
 REMEDY = " Impute them first, or use MixtureDensity or PPCADensity, which take them."
+WORDS = "could not convert string to float"  # with which NumPy refuses a column of words
+MIXED = ". Encode words as numbers, or use MixtureDensity(component='mixed'), which takes columns of words in a frame."
 
 
 @contextmanager
@@ -31,7 +33,7 @@ def by_scikit_learn(owner: str) -> Iterator[None]:
 def _in_one_line(error: Exception, owner: str) -> str:
     """What was said, with partita's advice on missing values in place of another."""
     said, advice, _ = " ".join(str(error).split()).partition(f" {owner} {MISSING}")
-    return said + REMEDY if advice else said
+    return said + REMEDY if advice else said + MIXED if said.startswith(WORDS) else said
 
 
 def check_plain(estimator: Any) -> None:
@@ -42,9 +44,26 @@ def check_plain(estimator: Any) -> None:
             raise invalid(type(estimator).__name__, name, "be a number, a word or a tuple", f"an array of shape {tuple(value.shape)}")
 
 
+def check_held(owner: str, X: Any) -> None:
+    """Refuse a frame that is still to be computed."""
+    if hasattr(X, "collect") and not hasattr(X, "to_numpy"):
+        raise invalid(owner, "X", "be a table in memory", type(X).__name__, "Call its collect() first.")
+
+
+def check_no_dates(owner: str, X: Any) -> None:
+    """Refuse dates and times, which NumPy would take for nanoseconds, or whatever their unit is, since 1970."""
+    types = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ())) if hasattr(X, "columns") else []
+    for i, kind in enumerate(types):
+        if getattr(kind, "kind", "") in ("M", "m") or getattr(kind, "is_temporal", bool)():
+            where = f" in column {X.columns[i]!r}" if hasattr(X, "columns") else ""
+            raise invalid(owner, "X", "hold numbers", f"dates or times{where}", "Turn them into numbers, such as days since a day.")
+
+
 def checked(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
     """Rows, and targets where they are given, as scikit-learn's ``validate_data`` reads and checks them."""
     check_plain(estimator)
+    check_held(type(estimator).__name__, X)
+    check_no_dates(type(estimator).__name__, X)
     with by_scikit_learn(type(estimator).__name__):
         return validate_data(estimator, X, *y, **how)
 

@@ -1,15 +1,27 @@
 """Frames with columns of different sorts in and out of estimators: words, counts, truth values, numbers, and gaps in any of them."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.errors import Unsupported, invalid
+from partita.core.errors import DataError, InputError, Unsupported, invalid
 from partita.data import Rows, Schema
 from partita.data.arrow import of_frame
 from partita.data.mixed import array_table, frame_table
 from partita.data.write import arrow_table, filled_arrow
+from partita.estimators._checked import check_held
+
+IN_PYTHON = {  # what the command line calls them, and what they are here
+    r"--column ('[^']*'|\"[^\"]*\")=(\w+)": r"columns={\1: '\2'}",
+    r"--column must": "columns must",
+    r"DATA must have the columns of the run": "X must have the columns of the fit",
+    r"categories of the run": "categories of the fit",
+    r"as the run's does": "as in the fit",
+}
 
 
 class MixedTables:
@@ -116,8 +128,22 @@ def _filled_series(series: Any, values: list[Any]) -> Any:
 
 
 def _numbers(X: Any, asked: Any, owner: str) -> tuple[np.ndarray, Schema]:
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        table, _, schema = frame_table(X, asked, owner)
-    else:
-        table, schema = array_table(X, asked, owner)
+    check_held(owner, X)
+    with _in_python():
+        if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+            table, _, schema = frame_table(X, asked, owner)
+        else:
+            table, schema = array_table(X, asked, owner)
     return table, schema
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    """Inside it, what is wrong with a table is said in the words of an estimator, not in those of the command line."""
+    try:
+        yield
+    except (DataError, InputError) as error:
+        said = str(error)
+        for pattern, words in IN_PYTHON.items():
+            said = re.sub(pattern, words, said)
+        raise type(error)(said) from error
