@@ -185,6 +185,13 @@ def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPa
     assert fitting(lines)[0] == [name for name in COLUMNS if name not in ("± rows", "parameters", "verdict", "bits/dim", "interval")]
 
 
+def test_one_row_has_no_spread(call: Any) -> None:
+    Path("three.csv").write_text("a,b\n0.5,1.5\n1.5,0.25\n-1.25,2.5\n")
+    done = call("compare", "three.csv", "--models", "ppca", "--out", "board", "--epochs", "2")
+    line = next(line for line in done.stdout.splitlines() if line.startswith("★"))
+    assert "1 test row" in done.stdout and "0.000" not in line and "0.000" not in call("evaluate", "board/ppca").stdout
+
+
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "words.txt"

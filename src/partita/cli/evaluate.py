@@ -58,7 +58,8 @@ def _lines(q: Quantity, per_dimension: Quantity | None, discrete: bool) -> list[
     lines = [what, ["kind", q.kind], ["by", q.method]]
     if q.kind != "exact":
         lines.append(["interval", show.interval(q)])
-    lines.append(["se over rows", f"{q.se_data:.3f}"])
+    if q.se_data:  # one row has none
+        lines.append(["se over rows", f"{q.se_data:.3f}"])
     if per_dimension is not None:
         lines.append(["bits per dimension", f"{per_dimension.value:.4f} {show.interval(per_dimension)}".rstrip()])
     if log_z is not None:

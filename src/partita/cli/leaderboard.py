@@ -130,7 +130,8 @@ def _cells(place: Place, line: Mapping[str, Any], first: bool, cut: bool) -> lis
     d, mark = place.difference, "★" if best else "=" if place.tied else ""
     interval, verdict = ("", "") if q.kind == "exact" else (f"{_number(q.low)} to {_number(q.high)}", q.verdict)
     behind = "best" if best else "" if d is None else f"{d.value:.3f} ({_number(d.low)} to {_number(d.high)})"
-    return [mark, place.entry.name, f"{q.value:.3f}", interval, f"{q.se_data:.3f}", f"{line['bits_per_dimension']['value']:.4f}", behind,
+    spread = f"{q.se_data:.3f}" if q.se_data else ""  # of one row there is none
+    return [mark, place.entry.name, f"{q.value:.3f}", interval, spread, f"{line['bits_per_dimension']['value']:.4f}", behind,
             q.kind, verdict, size, seconds]  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
     interval, verdict = ("", "") if q["kind"] == "exact" else (f" ({ends(q)})", str(q["verdict"]))
     behind, bits = standing.line.get("difference"), standing.line.get("bits_per_dimension")
     gap = "best" if first else "" if behind is None else f"{number(behind['value'])} ({ends(behind)})"
-    spread, per_column = f"{q.get('se_data') or 0.0:.3f}", "" if bits is None else number(bits["value"], 4)
+    spread, per_column = f"{q['se_data']:.3f}" if q.get("se_data") else "", "" if bits is None else number(bits["value"], 4)
     return [mark, name, f"{q['value']:.3f}{interval}", spread, per_column, gap, str(q["kind"]), verdict, size, seconds]
 
 
