@@ -155,6 +155,21 @@ def test_other_frames_are_compared_with_that_of_the_fit() -> None:
         model.score(frame().assign(town="Paris"))
 
 
+@pytest.mark.parametrize("sort", ["pandas", "polars"])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_words_that_a_type_declares_may_be_in_rows_to_be_scored(name: str, sort: str) -> None:
+    """One of 120 rows has a word of its own: the folds without it know it by the type, and think it improbable."""
+    X = frame(gaps=False).assign(town=lambda x: x["town"].cat.add_categories("Lima"))
+    X.loc[7, "town"] = "Lima"
+    P = pl.from_pandas(X).with_columns(pl.col("town").cast(pl.String).cast(pl.Enum(["Rome", "Oslo", "Lima"])))
+    table = X if sort == "pandas" else P
+    assert np.isfinite(cross_val_score(ESTIMATORS[name](), table, cv=3)).all()
+    model = ESTIMATORS[name]().fit(table[8:])
+    rows = table[20:21], table[7:8]
+    assert model.score(rows[0]) > model.score(rows[1]) > -np.inf and model.schema_.used[3].in_words().count("Lima") == 1
+    assert set(model.sample(3)["town"]) <= {"Rome", "Oslo", "Lima"}
+
+
 DAYS = pd.date_range("2020-01-01", periods=40)
 
 

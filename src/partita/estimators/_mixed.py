@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from partita.core.errors import DataError, InputError, Unsupported, invalid
 from partita.data import Rows, Schema
 from partita.data.arrow import of_frame
+from partita.data.labels import numbered
 from partita.data.mixed import array_table, frame_table
+from partita.data.schema import MOST_LEVELS, Column
 from partita.data.write import arrow_table, filled_arrow
 from partita.estimators._checked import check_held
 
+DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say which words may be
 IN_PYTHON = {  # what the command line calls them, and what they are here
     r"--column ('[^']*'|\"[^\"]*\")=(\w+)": r"columns={\1: '\2'}",
     r"--column must": "columns must",
@@ -68,7 +72,7 @@ class MixedTables:
         if len(table) < least:
             raise invalid(owner, "X", f"have at least {least} rows", len(table))
         if reset:
-            self.schema_, self.n_features_in_, self._polars = schema, table.shape[1], hasattr(X, "get_columns")
+            self.schema_, self.n_features_in_, self._polars = with_declared(schema, X), table.shape[1], hasattr(X, "get_columns")
             self.feature_names_in_ = np.array([column.name for column in schema.used], dtype=object)
         return table
 
@@ -86,6 +90,23 @@ class MixedTables:
         if self._mixes():
             rows.schema, rows.labels = self.schema_, self.schema_.labels
         return rows
+
+
+def with_declared(schema: Schema, X: Any) -> Schema:
+    """The schema with all words that the types of a frame's columns allow: those that no row of it has may be in rows to be scored."""
+    if not hasattr(X, "columns"):
+        return schema
+    types = {str(name): kind for name, kind in zip(X.columns, X.dtypes, strict=True) if type(kind).__name__ in DECLARING}
+    return Schema(tuple(_allowing(column, list(types[column.name].categories)) if column.name in types else column
+                        for column in schema.columns))  # fmt: skip
+
+
+def _allowing(column: Column, words: list[Any]) -> Column:
+    """A category with more words; too many of them are those of a larger table, not of this one."""
+    if not column.labels or len(words) > MOST_LEVELS or not all(isinstance(word, str) for word in words):
+        return column
+    numbers, labels = numbered(words)
+    return replace(column, levels=tuple(sorted({*column.levels, *numbers.tolist()})), labels={**column.labels, **labels})
 
 
 def frame_of(x: np.ndarray, schema: Schema, polars: bool) -> Any:
