@@ -218,6 +218,18 @@ def test_rows_rank_among_normal_rows_seen_in_the_same_columns(lacking: int, amon
     np.testing.assert_allclose(table["tail_probability"], exact, rtol=0, atol=1e-12 if among < 400 else 0.05)
 
 
+def test_normal_rows_of_a_file_that_has_grown_are_doubtful(call: Any, fitted: dict[str, Path]) -> None:
+    """Rows that the fit has learned from may be among those that are held out of the longer file."""
+    new = people(20, seed=5)
+    new.to_csv("new.csv", index_label="id")
+    assert "other rows" not in call("anomalies", "run-csv", "new.csv", "--alpha", "0.05").stderr
+    new.to_csv("people.csv", mode="a", header=False)
+    done = call("anomalies", "run-csv", "new.csv", "--alpha", "0.05")
+    assert done.exit_code == 0 and "Caution: people.csv has other rows than when the run was fitted" in done.stderr
+    new.to_csv("normal.csv", index_label="id")
+    assert "other rows" not in call("anomalies", "run-csv", "new.csv", "--normal", "normal.csv", "--alpha", "0.1").stderr
+
+
 def test_impossible_rows_are_as_strange_as_one_another() -> None:
     found = tail_probabilities(np.array([np.inf, 1.0, -np.inf]), np.array([np.inf, np.inf, 0.0, -np.inf]))
     assert found.tolist() == [3 / 5, 3 / 5, 1.0]

@@ -35,7 +35,7 @@ def report(folder: Path, data: str | None, split: str | None, evaluator: str, *,
     own, dataset = opened.learned_from(data), opened.dataset(data)
     split = ("test" if own else "all") if split is None else split
     rows = pick_split(dataset, split)
-    if own and split != "train" and len(dataset.train) != (opened.data.get("rows") or [len(dataset.train)])[0]:
+    if own and split != "train" and opened.has_changed(dataset):
         show.caution(f"{opened.data['name']} has other rows than when the run was fitted: it may have learned from some of these.")
     q = opened.score(rows, chosen, rng.keyed(seed, 1))
     per_dimension = bits_per_dimension(q, rows.numbers_per_row()) if bits else None

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from partita.cli import show
 from partita.cli.runs import SPLIT_KEY, Opened, split_table
 from partita.cli.tabled import read_tabled
 from partita.core import rng
@@ -81,9 +82,13 @@ def normal_rows(opened: Opened, normal: Path | None, seed: int) -> Normal:
         tabled = read_tabled(opened, normal, "anomalies --normal")
         parts: Iterator[np.ndarray] = (x for _, x in tabled.parts())
         return Normal(opened, gathered(parts, tabled.shape, np.float64), seed)
-    test = opened.dataset(None).test if opened.data.get("source") else None
-    if test is None:
+    dataset = opened.dataset(None) if opened.data.get("source") else None
+    test = None if dataset is None else dataset.test
+    if dataset is None or test is None:
         raise DataError("anomalies: --normal must be given for a run whose data have no test rows; got none. Give a file of normal rows.")
+    if opened.has_changed(dataset):
+        show.caution(f"{opened.data['name']} has other rows than when the run was fitted: it may have learned from some normal rows, and "
+                     "tail probabilities be too small. Give others with --normal.")  # fmt: skip
     table = gathered(_test_parts(test), (len(test), test.width), np.float64) if isinstance(test, Rows) else split_table(test)
     return Normal(opened, table, seed)
 

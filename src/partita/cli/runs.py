@@ -50,6 +50,10 @@ class Opened:
         """Whether data so called are those that the run was fitted to."""
         return name is None or self.data.get("source") in (name, found_at(name))
 
+    def has_changed(self, dataset: Dataset) -> bool:
+        """Whether the run's own data have more or fewer rows now: those that are held out may then be among those that it learned from."""
+        return len(dataset.train) != (self.data.get("rows") or [len(dataset.train)])[0]
+
     def score(self, rows: Rows, evaluator: Any, generator: Any) -> Quantity:
         """Mean log-likelihood per row in the units of the data."""
         if isinstance(rows, Rows) and len(rows) * rows.width > likelihood.CELLS_AT_ONCE:
