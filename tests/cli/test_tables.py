@@ -149,6 +149,16 @@ def test_clusters_of_a_dirichlet_process_are_those_of_its_estimator(call: Any) -
     assert (found["cluster_probability"] > 0.9).all()
 
 
+@pytest.mark.parametrize("verb", ["impute", "anomalies", "cluster"])
+def test_the_table_itself_is_never_written_over(verb: str, call: Any, fitted: dict[str, Path]) -> None:
+    before = Path("people.csv").read_bytes()
+    Path("same.csv").symlink_to("people.csv")
+    for out in ("people.csv", "./people.csv", "same.csv"):
+        refused = call(verb, "run-csv", "people.csv", "--out", out)
+        assert refused.exit_code == 1 and f"{verb}: --out must be another file than DATA" in refused.output
+    assert Path("people.csv").read_bytes() == before and Path("same.csv").is_symlink()
+
+
 def test_tail_probabilities_are_those_of_held_out_normal_rows(call: Any, fitted: dict[str, Path]) -> None:
     """Scores of 300 new normal rows and of the 60 calibration rows by a two-sample KS test, which raises a false alarm once in a
     thousand seeds; rows that no normal person is get the least tail probability there is.

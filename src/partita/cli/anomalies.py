@@ -15,7 +15,7 @@ import typer
 from partita.cli import show
 from partita.cli.normal import held_in, normal_rows
 from partita.cli.runs import Opened, open_run
-from partita.cli.tabled import Tabled, read_tabled, suffixed, write_beside
+from partita.cli.tabled import Tabled, destination, read_tabled, write_beside
 from partita.core import capability, rng
 from partita.core.checks import check_real
 from partita.core.errors import invalid
@@ -34,7 +34,7 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
     """Score the rows of a file and of the calibration set together, rank, write, say which rows are strangest."""
     check_real("anomalies", "--alpha", alpha, 0, 1, open_low=True)
     opened = open_run(folder)
-    path = suffixed(source, "anomalies") if out is None else check_ending(out, "anomalies")
+    path = destination(source, out, "anomalies", "anomalies")
     tabled = read_tabled(opened, source, "anomalies")
     check_ending(path, "anomalies")
     own, tail, others = ranked(opened, tabled, normal, seed)

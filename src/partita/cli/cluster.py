@@ -11,7 +11,7 @@ import typer
 
 from partita.cli import show
 from partita.cli.runs import Opened, open_run
-from partita.cli.tabled import Tabled, read_tabled, suffixed, write_beside
+from partita.cli.tabled import Tabled, destination, read_tabled, write_beside
 from partita.core.errors import invalid
 from partita.data.on_disk import gathered
 from partita.data.schema import Column
@@ -22,7 +22,7 @@ def report(folder: Path, source: Path, out: Path | None, probabilities: bool, *,
     """Assign, write, count."""
     opened = open_run(folder)
     _check_mixture(opened)
-    path = suffixed(source, "clusters") if out is None else check_ending(out, "cluster")
+    path = destination(source, out, "cluster", "clusters")
     tabled = read_tabled(opened, source, "cluster")
     check_ending(path, "cluster")
     results, sizes, sums = assigned(opened, tabled, probabilities)

@@ -13,7 +13,7 @@ import typer
 
 from partita.cli import show
 from partita.cli.runs import Opened, open_run
-from partita.cli.tabled import Tabled, in_files_order, read_tabled, suffixed
+from partita.cli.tabled import Tabled, destination, in_files_order, read_tabled
 from partita.core import rng
 from partita.data.copies import write_filled
 from partita.data.labels import Labels
@@ -27,7 +27,7 @@ from partita.estimators._impute import impute_encoded
 def report(folder: Path, source: Path, out: Path | None, how: str, *, seed: int, as_json: bool) -> None:
     """Read, fill, write, say how many values were missing."""
     opened = open_run(folder)
-    path = suffixed(source, "imputed") if out is None else check_ending(out, "impute")
+    path = destination(source, out, "impute", "imputed")
     tabled = read_tabled(opened, source, "impute")
     if out is not None and tabled.schema is not None:
         check_ending(path, "impute", tabled.schema.used)

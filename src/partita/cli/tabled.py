@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from partita.cli.runs import Opened, schema_of
-from partita.core.errors import DataError
+from partita.core.errors import DataError, invalid
 from partita.data import Schema, copies, read
 from partita.data.conversions import names_in
 from partita.data.schema import Column
 from partita.data.splits import Splits
 from partita.data.tables import as_table, chunks
-from partita.data.write import TABLES, write_columns
+from partita.data.write import TABLES, check_ending, write_columns
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,16 @@ def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[
     return [place_of[name] for name in wanted]
 
 
-def suffixed(path: Path, word: str) -> Path:
-    """A path beside a file, for what was made of it.
+def destination(source: Path, out: Path | None, owner: str, word: str) -> Path:
+    """Where what was made of a file is written: where it was asked for, but not over the file itself, or else beside it.
 
-    >>> suffixed(Path("a/table.csv"), "imputed").as_posix()
+    >>> destination(Path("a/table.csv"), None, "impute", "imputed").as_posix()
     'a/table-imputed.csv'
     """
-    return path.parent / f"{path.stem}-{word}{path.suffix}"
+    path = source.parent / f"{source.stem}-{word}{source.suffix}" if out is None else check_ending(out, owner)
+    if path.exists() and source.exists() and path.samefile(source):
+        raise invalid(owner, "--out", "be another file than DATA, which would be lost", str(path), f"Try --out {source.stem}-{word}.csv.")
+    return path
 
 
 def write_beside(tabled: Tabled, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
