@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from partita.core import memory
 from partita.core.errors import DataError
 from partita.data import Rows, columnar, files, load, on_disk
 from partita.data.on_disk import OnDisk
@@ -91,6 +94,39 @@ def test_large_files_stay_on_disk_and_a_short_one_is_named(tmp_path: Path, monke
     (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-8])
     with pytest.raises(DataError, match=r"must be a whole \.npy file; got one that is cut short"):
         files.read(tmp_path / "x.npy")
+
+
+def test_a_small_container_holds_small_tables_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "x.npy", x := np.ones((100, 4)))
+    for there, kind in ((on_disk.SHARE * 4000, np.ndarray), (on_disk.SHARE * 3000, OnDisk)):
+        monkeypatch.setattr(memory, "machine", lambda there=there: there)
+        assert isinstance(files.read(tmp_path / "x.npy").train, kind)
+        assert isinstance(on_disk.gathered(iter([x]), x.shape, float), kind)
+
+
+def test_pieces_are_never_all_there_beside_the_whole() -> None:
+    there: list[weakref.ref[np.ndarray]] = []
+
+    def pieces() -> Iterator[np.ndarray]:
+        for i in range(5):
+            assert sum(piece() is not None for piece in there) <= 1
+            piece = np.full((2, 3), i)
+            there.append(weakref.ref(piece))
+            yield piece
+            del piece
+
+    assert on_disk.gathered(pieces(), (10, 3), np.uint8)[:, 0].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert len(on_disk.gathered(pieces(), (9, 3), np.uint8)) == 9  # where a file says that there are fewer
+
+
+def test_rows_that_lie_apart_are_read_some_after_the_others(table: tuple[np.ndarray, OnDisk], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row of five, as is held out for testing, is not read as all rows."""
+    x, opened = table
+    row, spans, between = x[0].nbytes, [], OnDisk._between
+    monkeypatch.setattr(on_disk, "SPAN", 4 * on_disk.CLOSE * row)
+    monkeypatch.setattr(OnDisk, "_between", lambda self, start, stop: spans.append(stop - start) or between(self, start, stop))
+    np.testing.assert_array_equal(opened[::5], x[::5])
+    assert len(spans) == 10 and max(spans) == 16  # four rows at a time, and those between them
 
 
 def test_a_large_parquet_file_goes_to_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

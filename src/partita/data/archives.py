@@ -30,7 +30,7 @@ def read_npy(path: Path) -> Splits:
     """An array, which stays on disk until its rows are asked for."""
     try:
         table: Any = OnDisk.npy(path)  # which also looks whether the file holds what it says
-        if path.stat().st_size > on_disk.IN_MEMORY:
+        if path.stat().st_size > on_disk.most_held():
             table = on_disk.from_columns(path) if table is None else table
             return Splits(np.lib.format.open_memmap(path, mode="r") if table is None else table)
         return Splits(np.lib.format.open_memmap(path, mode="r"))

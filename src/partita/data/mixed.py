@@ -27,10 +27,10 @@ def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[n
         asked: Kinds by name; or the schema of another table, whose columns are looked for by name and whose categories are the only ones.
     """
     owner, source = f"load: {path}", open_columnar(path) if path.suffix.lower() in COLUMNAR else None
-    if source is None and path.stat().st_size > on_disk.IN_MEMORY:
+    if source is None and path.stat().st_size > on_disk.most_held():
         text = open_text(path)
         return _read_large(text.worded(_worded(asked, text.names, owner)), words, asked, owner)
-    if source is not None and source.rows * len(source.names) * 8 > on_disk.IN_MEMORY:
+    if source is not None and source.rows * len(source.names) * 8 > on_disk.most_held():
         return _read_large(source, words, asked, owner)
     if source is None and _names_words(asked):
         return _of_series(*read_series(path, lambda names: _worded(asked, names, owner)), asked, owner)

@@ -14,11 +14,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from partita.core import memory
 from partita.core.errors import DataError
 
-IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory
+IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory, and ...
+SHARE = 8  # ... the part of what this process may have that it takes at most: reading it and working on it take as much again and more
 TURNED = 1 << 21  # numbers that are turned from columns to rows together
 CLOSE = 16  # rows apart up to which two are read in one go
+SPAN = 1 << 24  # bytes, about, up to which that is done: of rows that lie apart far more are read than are asked for
 
 
 class OnDisk:
@@ -104,7 +107,7 @@ class OnDisk:
             return self._between(int(rows[0]), int(rows[-1]) + 1)
         out = np.empty((len(rows), self.shape[1]), self.dtype)
         order = np.argsort(rows, kind="stable")
-        for run in _runs(rows[order]):
+        for run in _runs(rows[order], max(1, SPAN // (CLOSE * max(1, self._row)))):
             first, last = int(rows[order[run.start]]), int(rows[order[run.stop - 1]])
             out[order[run]] = self._between(first, last + 1)[rows[order[run]] - first]
         return out
@@ -121,6 +124,11 @@ class OnDisk:
     def __del__(self) -> None:
         if hasattr(self, "_handle"):
             os.close(self._handle)
+
+
+def most_held() -> int:
+    """Bytes up to which a table is held in memory; fewer in a small container, or below a limit on address space."""
+    return min(IN_MEMORY, memory.machine() // SHARE)
 
 
 def from_columns(path: Path) -> Any:
@@ -144,20 +152,30 @@ def _by_rows(file: BinaryIO, shape: tuple[int, int], dtype: np.dtype, offset: in
 
 
 def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -> Any:
-    """Pieces of a table one below the other: an array up to ``IN_MEMORY`` bytes, else an :class:`OnDisk` in a temporary file.
+    """Pieces of a table one below the other: an array up to :func:`most_held` bytes, else an :class:`OnDisk` in a temporary file.
 
     >>> gathered(iter([np.zeros((2, 1)), np.ones((1, 1))]), (3, 1), np.uint8).tolist()
     [[0], [0], [1]]
     """
     dtype = np.dtype(dtype)
-    if shape[0] * shape[1] * dtype.itemsize <= IN_MEMORY:
-        return np.concatenate([np.empty((0, shape[1]), dtype), *(piece.astype(dtype, copy=False) for piece in pieces)])
+    if shape[0] * shape[1] * dtype.itemsize <= most_held():
+        return _joined(pieces, np.empty(shape, dtype))
     if shape[0] * shape[1] * dtype.itemsize > shutil.disk_usage(tempfile.gettempdir()).free:  # a file of a few bytes can stand for any
         raise _no_room("less than it needs")
     with tempfile.TemporaryFile(buffering=0) as file:  # its space is freed with the last that reads it
         for piece in pieces:
             _write(file, piece.astype(dtype, copy=False))
         return OnDisk(file.fileno(), shape, dtype)
+
+
+def _joined(pieces: Iterable[np.ndarray], out: np.ndarray) -> np.ndarray:
+    """Pieces copied to their place one after the other, so that they are never all there beside the whole."""
+    start = 0
+    for piece in pieces:
+        place = out[start : start + len(piece)]
+        place[:] = piece[: len(place)]  # a file may hold more rows than it says
+        start += len(place)
+    return out[:start]
 
 
 def _write(file: Any, piece: np.ndarray) -> None:
@@ -188,9 +206,9 @@ def read_header(file: BinaryIO | Any, size: int) -> tuple[tuple[int, ...], bool,
     return shape, by_columns, dtype
 
 
-def _runs(rows: np.ndarray) -> Iterator[slice]:
-    """Stretches of sorted row numbers that lie close enough to be read in one go."""
+def _runs(rows: np.ndarray, most: int) -> Iterator[slice]:
+    """Stretches of sorted row numbers, at most so many, that lie close enough to be read in one go."""
     edges = np.flatnonzero(np.diff(rows) > CLOSE) + 1
     for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
-        if stop > start:
-            yield slice(start, stop)
+        for first in range(start, stop, most):
+            yield slice(first, min(first + most, stop))
