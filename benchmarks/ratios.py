@@ -89,18 +89,23 @@ def _mark(line: dict[str, Any], key: str) -> float | None:
     return float(said[2]) if said and said[1] == sense and (said[3] or "") in line["what"] else None
 
 
-def regressions(lines: Lines, recorded: Lines) -> dict[tuple[str, str], str]:
+def regressions(lines: Lines, recorded: Lines, *, whole: bool = False) -> dict[tuple[str, str], str]:
     """What is worse than recorded under the same words: a sentence for each line and column.
+
+    A ratio that is no number any more is worse too, and so is one that is not shown any more where the ``whole`` benchmark ran.
 
     >>> regressions([{"what": "a", "ratio": 1.5}], [{"what": "a", "ratio": 1.0}])
     {('a', 'ratio'): 'a: ratio 1.5, recorded 1'}
     """
-    known = {(ratio.what, ratio.key): ratio for ratio in ratios_of(recorded)}
+    now = {(ratio.what, ratio.key): ratio for ratio in ratios_of(lines)}
+    said = {(line["what"], key): str(value) for line in lines for key, value in line.items()}
     found = {}
-    for ratio in ratios_of(lines):
-        then = known.get((ratio.what, ratio.key))
-        if then and then.speed / ratio.speed > SLACK:
-            found[ratio.what, ratio.key] = f"{ratio.what}: {ratio.key.replace('_', ' ')} {ratio.value:.3g}, recorded {then.value:.3g}"
+    for then in ratios_of(recorded):
+        ratio = now.get(place := (then.what, then.key))
+        gone = ratio is None and (whole or place in said)
+        if gone or (ratio and then.speed / ratio.speed > SLACK):
+            got = f"{ratio.value:.3g}" if ratio else said.get(place, "not shown")
+            found[place] = f"{then.what}: {then.key.replace('_', ' ')} {got}, recorded {then.value:.3g}"
     return found | _steeper(lines, {line["what"]: line for line in recorded if "exponent" in line})
 
 

@@ -118,14 +118,22 @@ def _carry_out(name: str, module: Any, told: dict[str, bool]) -> None:
 
 def _worse(name: str, recorded: Record, quick: bool) -> list[str]:
     """Sentences about what is worse than recorded, in two runs: one may be disturbed by other work on the machine."""
-    record = _run(name, quick)
-    found = regressions(record.lines, recorded.lines) if record else {}
+    found = _found(record := _run(name, quick), recorded)
+    if record and not recorded.lines:
+        print(f"{name}: nothing is recorded to check against", flush=True)
     if found:
         print(f"{name}: worse than recorded, so once more", flush=True)
-        again = _run(name, quick)
-        still = regressions(again.lines, recorded.lines) if again else {}
+        still = _found(_run(name, quick), recorded)
         found = {key: sentence for key, sentence in still.items() if key in found}
     return [f"benchmarks: worse than recorded: {name}, {sentence}" for sentence in found.values()]
+
+
+def _found(record: Record | None, recorded: Record) -> dict[tuple[str, str], str]:
+    """What is worse in a run; one as long as the recorded one, in which nothing was left out, shows all that was shown then."""
+    if record is None:
+        return {}
+    whole = not record.notes and record.command == recorded.command
+    return regressions(record.lines, recorded.lines, whole=whole)
 
 
 if __name__ == "__main__":

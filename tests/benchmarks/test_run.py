@@ -115,6 +115,22 @@ def test_an_environment_that_cannot_make_the_page_still_records(
     assert not (folder / "results.html").exists()
 
 
+@pytest.mark.parametrize(("now", "got"), [("nan", "nan"), ("inf", "inf"), (None, "not shown")])
+def test_a_ratio_that_is_no_number_or_is_gone_fails_the_check(folder: Path, now: str | None, got: str) -> None:
+    known = [{"what": "x" if now else "gone", "ratio": 1.0}]
+    records.write({"fine": Record(known, command="python benchmarks/run.py fine")}, folder / "results.json")
+    (folder / "ratio").write_text(now or "1.0")
+    with pytest.raises(SystemExit, match=rf"^benchmarks: worse than recorded: fine, {known[0]['what']}: ratio {got}, recorded 1$"):
+        run.main(["fine", "--check"], folder)
+
+
+def test_what_a_shorter_run_does_not_show_passes_the_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = {name: Record([{"what": "w", "ratio": 1.0}], command=f"python benchmarks/run.py {name}") for name in ("told", "real")}
+    records.write(known, folder / "results.json")
+    run.main(["told", "real", "fine", "--quick", "--check"], folder)
+    assert "fine: nothing is recorded to check against" in capsys.readouterr().out
+
+
 def test_a_check_against_nothing_is_refused(folder: Path) -> None:
     with pytest.raises(SystemExit, match="nothing is recorded to check against; run make bench first"):
         run.main(["--check"], folder)
