@@ -14,6 +14,7 @@ import typer
 
 OBSERVER = "child-process-observer"  # Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
 ENDING = 3.0  # seconds that a process which was killed may take to end
+STARTED_BY = "PARTITA_STARTED_BY"  # the process that started others, as they are told
 
 Devices = Annotated[int | None, typer.Option(help="Processes on this machine that work together.", min=1)]
 Nodes = Annotated[int, typer.Option(help="Machines: run the command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set.", min=1)]
@@ -47,11 +48,31 @@ def _start(devices: int, nodes: int, strategy: str) -> Any:
     for name in ("lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     fabric = Fabric(accelerator="cpu", devices=devices, num_nodes=nodes, strategy=strategy)
-    fabric.launch()
+    with _meeting():
+        fabric.launch()
     for thread in threading.enumerate():
         if thread.name == OBSERVER:
             vars(thread)["_child_processes"] = []
     return fabric
+
+
+@contextlib.contextmanager
+def _meeting() -> Iterator[None]:
+    """While processes start one another and meet, one whose starter has ended ends too: it would wait for it for half an hour."""
+    starter, met = os.environ.setdefault(STARTED_BY, str(os.getpid())), threading.Event()
+
+    def watch() -> None:
+        while not met.wait(0.2):
+            if str(os.getppid()) != starter:
+                os._exit(1)
+
+    if starter != str(os.getpid()):
+        threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        met.set()
+        del os.environ[STARTED_BY]
 
 
 class Leader(NamedTuple):
