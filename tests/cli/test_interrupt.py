@@ -31,6 +31,18 @@ main()
 """
 
 
+AT_ONCE = """
+import sys
+class Pressed:
+    def find_spec(self, name, *where):
+        if name == "partita.cli.app":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Pressed())
+from partita.cli import main
+main()
+"""
+
+
 def equal(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
@@ -55,6 +67,11 @@ def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(tmp_path: Path, call: Any) 
         a, b = (checkpoint.load(tmp_path / run / "checkpoints" / f"{name}.safetensors") for run in ("stopped", "whole"))
         assert equal(a, b)
     assert partita.load(tmp_path / "stopped").stopped == "finished"
+
+
+def test_ctrl_c_before_there_are_commands_is_named_too() -> None:
+    done = subprocess.run([sys.executable, "-c", AT_ONCE, "models"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
 
 
 def test_a_finished_run_is_scored_again_not_trained_again(call: Any) -> None:
