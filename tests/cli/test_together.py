@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import partita
+from partita.cli import together
 from partita.training import checkpoint
 
 pytestmark = pytest.mark.slow
@@ -78,14 +79,17 @@ def test_a_lost_process_ends_the_run_with_a_sentence_and_leaves_it_resumable(los
     assert len(checkpoint.load(saved)["processes"]) == 2
 
 
-def test_a_process_whose_starter_is_lost_before_they_meet_ends_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", ["leader", "follower"])
+def test_a_process_that_is_lost_before_they_meet_ends_all(lost: str, tmp_path: Path) -> None:
     running = subprocess.Popen([*FIT, "--out", "run"], cwd=tmp_path, env=ALONE, stderr=subprocess.PIPE, text=True)
     listed, until = Path(f"/proc/{running.pid}/task/{running.pid}/children"), time.monotonic() + 60
     while not (followers := listed.read_text().split()) and time.monotonic() < until:
         time.sleep(0.02)
-    os.kill(running.pid, signal.SIGKILL)
-    assert running.communicate(timeout=60)[1] == ""  # when both have closed what they write to
-    assert followers and not (tmp_path / "run").exists()
+    os.kill(running.pid if lost == "leader" else int(followers[0]), signal.SIGKILL)
+    said = running.communicate(timeout=60)[1]  # when both have closed what they write to
+    assert running.returncode == (-signal.SIGKILL if lost == "leader" else 1)
+    assert said == ("" if lost == "leader" else f"{together.LOST}\n")
+    assert not (tmp_path / "run").exists()
 
 
 def test_torchrun_starts_it_too(tmp_path: Path) -> None:

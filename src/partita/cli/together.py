@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import platform
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import typer
 
 OBSERVER = "child-process-observer"  # Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
 ENDING = 3.0  # seconds that a process which was killed may take to end
+LOST = "Error: a process of several was lost before all had started; nothing was begun. Free some memory, or ask for fewer --devices."
 STARTED_BY = "PARTITA_STARTED_BY"  # the process that started others, as they are told
 
 Devices = Annotated[int | None, typer.Option(help="Processes on this machine that work together.", min=1)]
@@ -58,21 +60,29 @@ def _start(devices: int, nodes: int, strategy: str) -> Any:
 
 @contextlib.contextmanager
 def _meeting() -> Iterator[None]:
-    """While processes start one another and meet, one whose starter has ended ends too: it would wait for it for half an hour."""
+    """While processes start one another and meet, the loss of one ends all: they would wait for it for half an hour."""
     starter, met = os.environ.setdefault(STARTED_BY, str(os.getpid())), threading.Event()
+    starts = starter == str(os.getpid())
 
     def watch() -> None:
         while not met.wait(0.2):
-            if str(os.getppid()) != starter:
-                os._exit(1)
+            if _started_is_lost() if starts else str(os.getppid()) != starter:
+                if starts:
+                    print(LOST, file=sys.stderr, flush=True)
+                os._exit(1)  # this thread is not the one that waits
 
-    if starter != str(os.getpid()):
-        threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
         met.set()
         del os.environ[STARTED_BY]
+
+
+def _started_is_lost() -> bool:
+    """Whether a process that this one started has ended by an error."""
+    started = [child for thread in threading.enumerate() if thread.name == OBSERVER for child in vars(thread)["_child_processes"]]
+    return any(child.poll() not in (None, 0) for child in started)
 
 
 class Leader(NamedTuple):
