@@ -205,3 +205,10 @@ def test_numbers_of_a_row_are_those_that_are_there() -> None:
 def test_column_names_must_fit() -> None:
     with pytest.raises(InputError, match=r"Rows: columns must name 2 columns; got 1 names\."):
         Rows(np.eye(2), columns=["a"])
+
+
+def test_batches_lie_in_memory_as_new_tensors_do(generator: torch.Generator) -> None:
+    """Otherwise the bits of a fit would depend on where NumPy found room for its rows, which is by chance."""
+    rows = Rows(np.random.default_rng(0).normal(size=(50, 3)))
+    held = [rows.batch(torch.arange(n), generator=generator).x for n in range(1, 50)]  # all at once, so that each is somewhere else
+    assert {x.data_ptr() % 64 for x in held} == {torch.empty(1).data_ptr() % 64}

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from partita.core.alignment import aligned
 from partita.core.errors import invalid
 from partita.core.laws import Law
 from partita.core.orders import OneIn, Within, row_numbers
@@ -212,7 +213,7 @@ class Rows:
         return values.astype(self._type, copy=False)
 
     def _draw(self, index: np.ndarray, generator: torch.Generator) -> Tensor:
-        x = torch.from_numpy(self._read(index)).to(generator.device)
+        x = aligned(torch.from_numpy(self._read(index))).to(generator.device)
         if self.binarize is None:
             return x
         grey = x / (self.scale or 1.0)

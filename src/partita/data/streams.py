@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from partita.core.alignment import aligned
 from partita.core.checks import check_count
 from partita.core.errors import invalid
 from partita.core.orders import Spaced, row_numbers
@@ -120,14 +121,14 @@ class Sequences:
         """The rows numbered ``index``, on the generator's device; lengths only where some row ends early."""
         rows = index.cpu().numpy()
         lengths = torch.from_numpy(self.lengths[rows])
-        x = torch.from_numpy(self._read(rows, 0.0)).to(generator.device)
+        x = aligned(torch.from_numpy(self._read(rows, 0.0))).to(generator.device)
         weight = None if self.weight is None else self.weight[index.cpu()].to(x)
         full = bool((lengths == self.longest).all())
         return Batch(x=x, weight=weight, lengths=None if full else lengths.to(generator.device), index=index)
 
     def tensor(self, generator: torch.Generator | None = None) -> Tensor:
         """All rows, (N, L E), with NaN from the end of a row on."""
-        x = torch.from_numpy(self._read(np.arange(len(self)), np.nan))
+        x = aligned(torch.from_numpy(self._read(np.arange(len(self)), np.nan)))
         return x if generator is None else x.to(generator.device)
 
     def mean(self) -> Tensor:

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from partita.core.alignment import aligned
 from partita.core.errors import PartitaError, PartitaWarning, RunError, TooLarge
 from partita.core.files import replacing
 from partita.core.foreign import inside, parse
@@ -63,8 +64,7 @@ def load(path: Path) -> Tree:
         check_room("load", str(path), path.stat().st_size, "Restore the file as partita wrote it.")
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            # copied to where torch puts its own: products of numbers that lie as in the file are rounded otherwise by some processors
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            tensors = {name: aligned(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
         if header.get("checksum", whole := _checksum(header["partita"], tensors)) != whole:  # files of earlier versions have none
             raise ValueError("its checksum differs")
         return _unpack(parse(header["partita"]), tensors)
