@@ -1,6 +1,7 @@
 """Tables as they are, through every verb: fit, evaluate, sample, impute, anomalies, cluster, compare."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,17 @@ def test_tail_probabilities_of_normal_rows_are_as_rare_as_they_say() -> None:
     g = np.random.default_rng(0)
     p = np.concatenate([tail_probabilities(row[:1], row[1:]) for row in g.normal(size=(20_000, 10))])
     assert stats.chisquare(np.bincount(np.round(10 * p).astype(int), minlength=11)[1:]).pvalue > 1e-3
+
+
+def test_gaps_that_a_family_cannot_take_are_named(call: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    pd.DataFrame(x, columns=["a", "b", "c"]).to_csv("whole.csv", index=False)
+    x[4, 1] = np.nan
+    pd.DataFrame(x[:, ::-1], columns=["c", "b", "a"]).to_csv("gappy.csv", index=False)
+    call("fit", "flow", "whole.csv", "--epochs", "1", "--out", "run", "--quiet", "--no-report")
+    said = call("anomalies", "run", "gappy.csv")
+    assert said.exit_code == 1
+    assert re.search(r"anomalies: DATA must hold no gaps for Flow\(.*\); got one at row 4, column 'b'\.", said.output)
 
 
 def test_a_gap_by_itself_is_no_anomaly(call: Any) -> None:

@@ -64,7 +64,8 @@ def ranked(opened: Opened, tabled: Tabled, normal: Path | None, seed: int) -> tu
     A gap drops out of a score, and with it the units of its column: rows are ranked among normal rows seen in the columns that they hold.
     """
     scores, own, held = scorer(opened, seed), [], []
-    for _, x in tabled.parts():
+    for part, x in tabled.parts():
+        check_gaps(opened, tabled, part, x)
         own.append(scores(x))
         held.append(held_in(opened, x))
     others, (patterns, which) = normal_rows(opened, normal, seed), np.unique(np.concatenate(held), axis=0, return_inverse=True)
@@ -74,6 +75,16 @@ def ranked(opened: Opened, tabled: Tabled, normal: Path | None, seed: int) -> tu
         known = np.concatenate([scores(x) for x in others.seen_in(pattern, len(patterns))])
         tail[rows], count[rows] = tail_probabilities(strange[rows], known), len(known)
     return strange, tail, count
+
+
+def check_gaps(opened: Opened, tabled: Tabled, part: slice, x: np.ndarray) -> None:
+    """Refuse rows with gaps where the family takes none; sequences have NaN where they have ended."""
+    if "missing" in opened.run.model.offers or opened.encoding.kind == "steps" or not (gaps := np.isnan(x)).any():
+        return
+    row, column = np.argwhere(gaps)[0]
+    name = repr(tabled.names[tabled.order[column]]) if tabled.names else str(column)
+    allowed, got = f"hold no gaps for {opened.run.model.title()}", f"one at row {part.start + row}, column {name}"
+    raise invalid("anomalies", "DATA", allowed, got, "Fit a mixture, which scores rows by what they hold, or impute them first.")
 
 
 def tail_probabilities(scores: np.ndarray, calibration: np.ndarray) -> np.ndarray:
