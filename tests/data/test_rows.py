@@ -168,7 +168,7 @@ def test_repr_says_what_it_is() -> None:
         ([math.nan, 1], r"got nan at row 0"),
         ([1, math.inf], r"got inf at row 1"),
         ([0, 0], r"fit: weight must have a sum above 0; got only zeros\. Leave weight out"),
-        (["a", "b"], r"fit: weight must be numeric; got list\."),
+        (["a", "b"], r"fit: weight must be numbers that float64 holds; got \['a', 'b'\]\."),
     ],
 )
 def test_bad_weights_are_refused(weight: list, message: str) -> None:

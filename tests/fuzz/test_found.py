@@ -14,11 +14,13 @@ from tests.fuzz.commands import command
 from tests.fuzz.test_mixed_tables import fitted, usual
 
 import partita
+from partita.bayes.conjugate import PoissonGamma
 from partita.core import capability, rng
 from partita.core.errors import DataError, Diverged, InputError, RunError, TooLarge
 from partita.data.corpus import Reading
 from partita.data.text import Alphabet
 from partita.estimators import DirichletProcessMixture, FlowDensity, MixtureDensity, PrototypeEncoder
+from partita.models import RBM
 from partita.nets import SequenceNet
 from partita.report.standings import Standing, _line
 from partita.samplers import Gibbs, Tempering
@@ -228,3 +230,14 @@ def test_the_widths_of_a_critic_are_whole_numbers(generator: torch.Generator) ->
     objective = partita.objectives.Adversarial(critic=0.5)
     with pytest.raises(InputError, match="Adversarial: critic must be whole numbers"):
         partita.fit(partita.models.GAN(2, generator=generator), torch.ones(8, 2), objective, steps=1, generator=generator)
+
+
+@pytest.mark.parametrize("weight", [10**400, [10**400] * 4, "heavy"])
+def test_weights_that_float64_cannot_hold_are_named(weight: Any, generator: torch.Generator) -> None:
+    with pytest.raises(InputError, match=r"^fit: weight must be numbers that float64 holds; got "):
+        partita.fit(RBM(3, 2, generator=generator), torch.ones(4, 3), sample_weight=weight, steps=1, generator=generator)
+
+
+def test_hyper_parameters_that_float64_cannot_hold_are_named() -> None:
+    with pytest.raises(InputError, match=r"PoissonGamma: a must be numbers; got 1000"):
+        PoissonGamma(a=10**400, b=1.0)

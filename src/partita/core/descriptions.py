@@ -46,7 +46,7 @@ def build(description: Any) -> Any:
         return load(name)(**settings)
     except PartitaError:
         raise
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise RunError(f"load: {name} has no such settings ({error}). The run was made by another version of partita.") from None
 
 
@@ -58,5 +58,5 @@ def _build_law(description: dict[str, Any]) -> Distribution:
     dtypes = {str(dtype): dtype for dtype in (torch.float32, torch.float64)}
     try:
         return law(**{name: torch.tensor(value, dtype=dtypes[dtype]) for name, (value, dtype) in description["by"].items()})
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
         raise RunError(f"load: {description['law']} has no such settings ({error}). Hand the prior over again, in Python.") from None

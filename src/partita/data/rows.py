@@ -250,8 +250,8 @@ def check_weight(weight: Any, n: int, owner: str) -> Tensor:
     """One nonnegative number per row, with mean one."""
     try:
         mass = torch.as_tensor(np.asarray(weight, dtype=np.float64)).clone()
-    except (TypeError, ValueError) as error:
-        raise invalid(owner, "weight", "be numeric", type(weight).__name__) from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise invalid(owner, "weight", "be numbers that float64 holds", " ".join(repr(weight)[:60].split())) from error
     if mass.shape != (n,):
         raise invalid(owner, "weight", f"have shape ({n},), one number per row", f"shape {tuple(mass.shape)}")
     bad = (~torch.isfinite(mass) | (mass < 0)).nonzero()

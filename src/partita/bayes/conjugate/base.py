@@ -193,7 +193,7 @@ def as_numbers(owner: str, parameter: str, value: Any, like: Tensor) -> Tensor:
     """A tensor with the device and dtype of ``like``; what holds no numbers is named."""
     try:
         return torch.as_tensor(value, dtype=like.dtype, device=like.device)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise invalid(owner, parameter, "be numbers", repr(value)[:60]) from None
 
 
