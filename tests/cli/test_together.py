@@ -79,17 +79,32 @@ def test_a_lost_process_ends_the_run_with_a_sentence_and_leaves_it_resumable(los
     assert len(checkpoint.load(saved)["processes"]) == 2
 
 
+def first_started(running: subprocess.Popen[str]) -> int:
+    """The number of the first process that one has started, as soon as there is one."""
+    listed, until = Path(f"/proc/{running.pid}/task/{running.pid}/children"), time.monotonic() + 60
+    while not (started := listed.read_text().split()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return int(started[0])
+
+
 @pytest.mark.parametrize("lost", ["leader", "follower"])
 def test_a_process_that_is_lost_before_they_meet_ends_all(lost: str, tmp_path: Path) -> None:
     running = subprocess.Popen([*FIT, "--out", "run"], cwd=tmp_path, env=ALONE, stderr=subprocess.PIPE, text=True)
-    listed, until = Path(f"/proc/{running.pid}/task/{running.pid}/children"), time.monotonic() + 60
-    while not (followers := listed.read_text().split()) and time.monotonic() < until:
-        time.sleep(0.02)
-    os.kill(running.pid if lost == "leader" else int(followers[0]), signal.SIGKILL)
+    follower = first_started(running)
+    os.kill(running.pid if lost == "leader" else follower, signal.SIGKILL)
     said = running.communicate(timeout=60)[1]  # when both have closed what they write to
     assert running.returncode == (-signal.SIGKILL if lost == "leader" else 1)
     assert said == ("" if lost == "leader" else f"{together.LOST}\n")
     assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_that_a_follower_met_before_they_meet_is_no_loss(tmp_path: Path) -> None:
+    running = subprocess.Popen([*FIT, "--out", "run"], cwd=tmp_path, env=ALONE, stderr=subprocess.PIPE, text=True)
+    follower = first_started(running)
+    time.sleep(1)  # it has begun to import
+    os.kill(follower, signal.SIGINT)
+    assert "lost" not in running.communicate(timeout=60)[1]
+    assert running.returncode == 130 and not (tmp_path / "run").exists()
 
 
 def test_torchrun_starts_it_too(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import platform
+import signal
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ import typer
 OBSERVER = "child-process-observer"  # Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
 ENDING = 3.0  # seconds that a process which was killed may take to end
 LOST = "Error: a process of several was lost before all had started; nothing was begun. Free some memory, or ask for fewer --devices."
+INTERRUPTED = (130, -signal.SIGINT)  # exit codes of Ctrl-C, which meets all processes of a terminal, and of which the first has told
 STARTED_BY = "PARTITA_STARTED_BY"  # the process that started others, as they are told
 
 Devices = Annotated[int | None, typer.Option(help="Processes on this machine that work together.", min=1)]
@@ -66,10 +68,11 @@ def _meeting() -> Iterator[None]:
 
     def watch() -> None:
         while not met.wait(0.2):
-            if _started_is_lost() if starts else str(os.getppid()) != starter:
-                if starts:
-                    print(LOST, file=sys.stderr, flush=True)
-                os._exit(1)  # this thread is not the one that waits
+            code = _code_of_lost() if starts else int(str(os.getppid()) != starter)
+            if starts and code not in (0, *INTERRUPTED):
+                print(LOST, file=sys.stderr, flush=True)
+            if code:
+                os._exit(130 if code in INTERRUPTED else 1)  # this thread is not the one that waits
 
     threading.Thread(target=watch, daemon=True).start()
     try:
@@ -79,10 +82,10 @@ def _meeting() -> Iterator[None]:
         del os.environ[STARTED_BY]
 
 
-def _started_is_lost() -> bool:
-    """Whether a process that this one started has ended by an error."""
+def _code_of_lost() -> int:
+    """Of a process that this one started and that has ended by an error or by Ctrl-C; 0 where there is none."""
     started = [child for thread in threading.enumerate() if thread.name == OBSERVER for child in vars(thread)["_child_processes"]]
-    return any(child.poll() not in (None, 0) for child in started)
+    return next((code for child in started if (code := child.poll())), 0)
 
 
 class Leader(NamedTuple):
