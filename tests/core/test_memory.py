@@ -29,6 +29,7 @@ def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(memory, "CONTAINERS", (tmp_path / "none", tmp_path / "limit"))
     for said, found in (("max\n", physical), ("12345\n", 12345), (f"{1 << 62}\n", physical)):
         (tmp_path / "limit").write_text(said)
+        memory._told_by.cache_clear()
         assert memory.machine() == found
 
 

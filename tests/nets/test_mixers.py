@@ -1,5 +1,7 @@
 """The views agree: matrix with its gates held = all steps at once = step by step = Jacobian with respect to v; and all are causal."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,22 +16,22 @@ LENGTHS = (1, 2, 7, 64, 100, 1000)
 D = 4
 
 
-def matrix_mixers(g: torch.Generator) -> dict[str, MatrixMixer]:
-    mixers: dict[str, MatrixMixer] = {f"hyena {order}": Hyena(D, order, generator=g) for order in (1, 2, 3, 4)}
-    mixers |= {"dense ssm": DenseSSM(D, 6, generator=g), "diagonal ssm": DiagonalSSM(D, 6, generator=g)}
-    mixers |= {"mixing ssm": DiagonalSSM(D, 6, rule="bilinear", mix=True, generator=g), "h3": H3(D, 6, generator=g)}
-    return {**mixers, "attention": Attention(D, 2, generator=g)}
-
-
-def all_mixers(g: torch.Generator) -> dict[str, Any]:
-    more: dict[str, Any] = {"lstm": LSTM(D, generator=g), "conv": CausalConv(D, 3, 2, generator=g)}
-    nets = {f"net of {name}": SequenceNet(D, 2, name, options={"heads": 2} if name == "attention" else None, generator=g)
-            for name in ("hyena", "h3", "ssm", "attention", "conv", "lstm")}  # fmt: skip
-    return {**matrix_mixers(g), **more, **nets}
-
-
-MATRICES = list(matrix_mixers(torch.Generator()))
-ALL = list(all_mixers(torch.Generator()))
+MATRICES: dict[str, Callable[..., MatrixMixer]] = {
+    **{f"hyena {order}": partial(Hyena, D, order) for order in (1, 2, 3, 4)},
+    "dense ssm": partial(DenseSSM, D, 6),
+    "diagonal ssm": partial(DiagonalSSM, D, 6),
+    "mixing ssm": partial(DiagonalSSM, D, 6, rule="bilinear", mix=True),
+    "h3": partial(H3, D, 6),
+    "attention": partial(Attention, D, 2),
+}
+OPTIONS = {"attention": {"heads": 2}}
+ALL: dict[str, Callable[..., Any]] = {
+    **MATRICES,
+    "lstm": partial(LSTM, D),
+    "conv": partial(CausalConv, D, 3, 2),
+    **{f"net of {name}": partial(SequenceNet, D, 2, name, options=OPTIONS.get(name))
+       for name in ("hyena", "h3", "ssm", "attention", "conv", "lstm")},
+}  # fmt: skip
 
 
 def inputs(L: int, generator: torch.Generator) -> Tensor:
@@ -48,7 +50,7 @@ def steps_of(mixer: Any, u: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", MATRICES)
 @torch.no_grad()
 def test_matrix_is_the_operator(name: str, L: int, generator: torch.Generator) -> None:
-    mixer, u = matrix_mixers(generator)[name].double(), inputs(L, generator)
+    mixer, u = MATRICES[name](generator=generator).double(), inputs(L, generator)
     v, _ = mixer.project(u)
     by_matrix = mixer.out((mixer.dense(u) @ v.unsqueeze(-1)).squeeze(-1).mT)
     torch.testing.assert_close(mixer(u), by_matrix, rtol=0, atol=1e-10)
@@ -58,14 +60,14 @@ def test_matrix_is_the_operator(name: str, L: int, generator: torch.Generator) -
 @pytest.mark.parametrize("name", ALL)
 @torch.no_grad()
 def test_step_by_step_is_all_at_once(name: str, L: int, generator: torch.Generator) -> None:
-    mixer, u = all_mixers(generator)[name].double(), inputs(L, generator)
+    mixer, u = ALL[name](generator=generator).double(), inputs(L, generator)
     torch.testing.assert_close(steps_of(mixer, u), mixer(u), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("L", [1, 2, 7, 64])
 @pytest.mark.parametrize("name", MATRICES)
 def test_matrix_is_the_jacobian_with_respect_to_v(name: str, L: int, generator: torch.Generator) -> None:
-    mixer, u = matrix_mixers(generator)[name].double(), inputs(L, generator)[:1]
+    mixer, u = MATRICES[name](generator=generator).double(), inputs(L, generator)[:1]
     v, gates = mixer.project(u)
     jacobian = torch.autograd.functional.jacobian(lambda v: mixer.operate(v, gates)[0], v.detach())[:, :, 0]  # (D, L, D, L)
     own = torch.stack([jacobian[d, :, d] for d in range(D)])
@@ -77,7 +79,7 @@ def test_matrix_is_the_jacobian_with_respect_to_v(name: str, L: int, generator: 
 @pytest.mark.parametrize("L", [100, 1000])
 @pytest.mark.parametrize("name", MATRICES)
 def test_matrix_is_the_jacobian_at_random_directions_of_long_inputs(name: str, L: int, generator: torch.Generator) -> None:
-    mixer, u = matrix_mixers(generator)[name].double(), inputs(L, generator)[:1]
+    mixer, u = MATRICES[name](generator=generator).double(), inputs(L, generator)[:1]
     v, gates = (x.detach() if isinstance(x, Tensor) else tuple(y.detach() for y in x) for x in mixer.project(u))
     direction = torch.randn(v.shape, dtype=v.dtype, generator=generator)
     _, pulled = torch.autograd.functional.vjp(lambda v: mixer.operate(v, gates), v, direction)
@@ -88,7 +90,7 @@ def test_matrix_is_the_jacobian_at_random_directions_of_long_inputs(name: str, L
 @pytest.mark.parametrize("name", ALL)
 @torch.no_grad()
 def test_nothing_depends_on_the_future(name: str, generator: torch.Generator) -> None:
-    mixer, u = all_mixers(generator)[name].double(), inputs(60, generator)
+    mixer, u = ALL[name](generator=generator).double(), inputs(60, generator)
     changed = u.clone()
     changed[:, 31:] += torch.randn(2, 29, D, dtype=u.dtype, generator=generator)
     before, after = mixer(u), mixer(changed)
@@ -98,7 +100,7 @@ def test_nothing_depends_on_the_future(name: str, generator: torch.Generator) ->
 
 @pytest.mark.parametrize("name", [*MATRICES, "lstm", "conv", "net of hyena"])
 def test_networks_are_rebuilt_from_json(name: str, generator: torch.Generator) -> None:
-    mixer, u = all_mixers(generator)[name], inputs(9, generator).float()
+    mixer, u = ALL[name](generator=generator), inputs(9, generator).float()
     again = build(describe(mixer), "test", generator=generator)
     again.load_state_dict(mixer.state_dict())
     torch.testing.assert_close(again(u), mixer(u), rtol=0, atol=0)
@@ -107,7 +109,7 @@ def test_networks_are_rebuilt_from_json(name: str, generator: torch.Generator) -
 @pytest.mark.parametrize("name", MATRICES)
 @torch.no_grad()
 def test_bfloat16_follows_float32(name: str, generator: torch.Generator) -> None:
-    mixer, u = matrix_mixers(generator)[name], inputs(100, generator).float()
+    mixer, u = MATRICES[name](generator=generator), inputs(100, generator).float()
     full, half = mixer(u), mixer.bfloat16()(u.bfloat16())
     assert half.dtype == torch.bfloat16
     assert (half.float() - full).abs().max() < 0.05 * full.abs().max()
@@ -135,4 +137,4 @@ def test_bad_input_is_named(generator: torch.Generator) -> None:
 
 
 def test_every_mixer_is_a_mixer() -> None:
-    assert all(isinstance(mixer, Mixer | SequenceNet) for mixer in all_mixers(torch.Generator()).values())
+    assert all(isinstance(make(generator=torch.Generator()), Mixer | SequenceNet) for make in ALL.values())

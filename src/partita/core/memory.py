@@ -3,19 +3,22 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from math import prod
+from functools import cache
+from math import inf, prod
 from pathlib import Path
+from threading import local
 from typing import Any
 
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from partita.core.errors import PartitaError, TooLarge
 
 SENTENCE = "this needs more memory than there is. Ask for fewer hidden units, chains or rows at once."
 TORCH_SAYS = ("not enough memory", "allocate memory", "Storage size calculation overflowed", "Overflow when unpacking long")
-LIKE = frozenset({"clone", "_to_copy", "empty_like", "zeros_like", "ones_like", "rand_like", "randn_like", "full_like"})
-BY_SIZE = frozenset({"empty", "zeros", "ones", "full", "rand", "randn", "randint", "new_empty", "new_zeros", "new_ones", "new_full"})
+COPIES = frozenset({"clone", "contiguous", "to", "double", "float"})
+LIKE = COPIES | {"empty_like", "zeros_like", "ones_like", "rand_like", "randn_like", "full_like"}
+BY_SIZE = frozenset({"empty", "zeros", "ones", "rand", "randn", "new_empty", "new_zeros", "new_ones", "repeat"})  # listed, or one by one
+BY_LIST = frozenset({"full", "randint", "new_full"})  # with other numbers beside it
 BY_PRODUCT = frozenset({"eye", "tril_indices", "triu_indices"})  # of their first numbers
 BY_LENGTH = frozenset({"arange", "linspace", "randperm"})
 CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))  # where a container's limit is told
@@ -23,7 +26,7 @@ GIB = 1 << 30
 LEAST = 64  # numbers that the smallest tensor counts as, so that endlessly many of them are refused too
 
 
-class Bounded(TorchDispatchMode):
+class Bounded(TorchFunctionMode):
     """Inside it, a new tensor that holds more than ``most`` numbers is refused, before memory is asked for.
 
     Arguments:
@@ -41,17 +44,39 @@ class Bounded(TorchDispatchMode):
         super().__init__()
         self.left, self.refusal, self.together = most, refusal, together
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        numbers = asked_for(func.overloadpacket.__name__, args)
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        numbers = asked_for(func.__name__, (*args, *kwargs.values()))
         if numbers > self.left:
             raise TooLarge(self.refusal)
         self.left -= numbers * self.together
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
-def within_machine(owner: str) -> Bounded:
-    """Inside it, a tensor beyond the memory of this machine is refused."""
-    return Bounded(machine() // 4, f"{owner}: {SENTENCE}")
+class _Watch(local):
+    bound: Bounded | None = None  # of this thread
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def within_machine(owner: str) -> Iterator[None]:
+    """Inside it, a tensor beyond the memory of this machine is refused; one within another watches once, and the inner one is named."""
+    refusal = f"{owner}: {SENTENCE}"
+    if (bound := _watch.bound) is not None:
+        outer, bound.refusal = bound.refusal, refusal
+        try:
+            yield
+        finally:
+            bound.refusal = outer
+        return
+    _watch.bound = Bounded(machine() // 4, refusal)
+    try:
+        with _watch.bound:
+            yield
+    finally:
+        _watch.bound = None
 
 
 @contextmanager
@@ -84,7 +109,7 @@ def check_room(owner: str, what: str, needed: int, remedy: str) -> None:
 
 def machine() -> int:
     """Bytes of memory that this process may have: the machine's, or less in a container or below a limit on address space."""
-    return min([_physical(), *_limits()])
+    return int(min([_physical(), *_limits()]))
 
 
 def _physical() -> int:
@@ -95,11 +120,9 @@ def _physical() -> int:
         return 1 << 40
 
 
-def _limits() -> Iterator[int]:
+def _limits() -> Iterator[float]:
     """Those that were set, as far as the system has such."""
-    for path in CONTAINERS:
-        with suppress(OSError, ValueError):
-            yield int(path.read_text())
+    yield from map(_told_by, CONTAINERS)
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -108,16 +131,31 @@ def _limits() -> Iterator[int]:
             yield limit
 
 
+@cache
+def _told_by(path: Path) -> float:
+    """A container's limit, which stays while it runs; none where the file is not there or says so."""
+    with suppress(OSError, ValueError):
+        return int(path.read_text())
+    return inf
+
+
 def asked_for(operation: str, arguments: tuple[Any, ...]) -> int:
-    """The numbers that a new tensor will hold, as the arguments of what makes it say; 0 for what makes none."""
-    whole = [value for value in arguments if type(value) is int]
+    """The numbers that a new tensor will hold, as the arguments of what makes it say; 0 for what makes none.
+
+    >>> asked_for("randn", (1000, 20)), asked_for("full", ([1000, 20], 7)), asked_for("add", (1000, 20))
+    (20000, 20000, 0)
+    """
     if operation in LIKE:
         return max(LEAST, arguments[0].numel())
-    if operation == "repeat":
-        return max(LEAST, arguments[0].numel() * prod(arguments[1]))
-    if operation in BY_SIZE:
-        sizes = [prod(value) for value in arguments if isinstance(value, list | tuple) and not any(isinstance(v, Tensor) for v in value)]
-        return max(LEAST, *sizes, 0)
+    if operation in BY_SIZE or operation in BY_LIST:
+        own = arguments[0].numel() if operation == "repeat" else 1
+        listed = [prod(value) for value in arguments if isinstance(value, list | tuple) and all(type(n) is int for n in value)]
+        return max(LEAST, *(own * size for size in listed), own * prod(_whole(arguments)) * (operation in BY_SIZE))
     if operation in BY_PRODUCT:
-        return max(LEAST, prod(whole[:2]) * (whole[0] if len(whole) == 1 else 1))
-    return max(LEAST, *whole, 0) if operation in BY_LENGTH else 0
+        whole = _whole(arguments)[:2]
+        return max(LEAST, prod(whole) * (whole[0] if len(whole) == 1 else 1))
+    return max(LEAST, *_whole(arguments), 0) if operation in BY_LENGTH else 0
+
+
+def _whole(arguments: tuple[Any, ...]) -> list[int]:
+    return [value for value in arguments if type(value) is int]

@@ -41,9 +41,14 @@ def check_options(owner: str, parameter: str, value: object) -> dict[str, Any]:
     return dict(value or {})  # type: ignore[arg-type]
 
 
+class _Unset(nn.Linear):
+    def reset_parameters(self) -> None:
+        """No weights from anywhere else; torch's ``skip_init`` takes eight times as long."""
+
+
 def linear(inputs: int, outputs: int, *, gain: float = 1.0, generator: torch.Generator) -> nn.Linear:
     """A linear layer whose first weights come from ``generator``: uniform with variance gain^2 / (3 inputs), torch's own at gain 1."""
-    layer: Any = nn.utils.skip_init(nn.Linear, inputs, outputs, device=generator.device)
+    layer = _Unset(inputs, outputs, device=generator.device)
     bound = inputs**-0.5
     nn.init.uniform_(layer.weight, -gain * bound, gain * bound, generator=generator)
     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)

@@ -1,5 +1,6 @@
 """What a fit needs before its first step: rows that were checked, a model that begins at the data, an optimiser, a number of steps."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +30,9 @@ def start_session(
     if settings.initialise:
         model.initialise(rows, generator=generator)
     objective, generator = _shared(objective, settings, len(rows), team), team.generator(generator)
-    with memory.within_machine("fit"):
+    closed_form = hasattr(objective, "update")  # whose first state may be the best of many trials, and holds no chains
+    with nullcontext() if closed_form else memory.within_machine("fit"):
         state = objective.init(model, rows, generator=generator)
-    closed_form = hasattr(objective, "update")
     wrapped, state, optimiser = (model, state, None) if closed_form else _wrapped(model, state, settings, fabric)
 
     def session(total: int) -> Session:

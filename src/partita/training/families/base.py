@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import torch
 
-from partita.core import memory
 from partita.core.errors import InputError, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import Rows
@@ -57,8 +56,7 @@ class Family:
 
     def build(self, rows: Rows, settings: dict[str, Any], *, generator: torch.Generator) -> tuple[Model, Objective | Update]:
         """A model for encoded rows, with fresh parameters, and the objective to fit it by."""
-        with memory.within_machine(f"family {self.name}"):
-            return self.make(rows, self.resolve(settings), generator)
+        return self.make(rows, self.resolve(settings), generator)
 
     def takes_words(self, settings: dict[str, Any]) -> bool:
         """Whether columns of a file may hold words: where columns may be categories."""
