@@ -11,6 +11,7 @@ from partita.data.conversions import convert, names_in
 from partita.data.copies import write_beside, write_filled
 from partita.data.mixed import frame_table
 from partita.data.schema import Column
+from partita.data.voice import Voice
 
 TEXT = ("id,whole,big,mixed,truth,day,word,price,few\n007,1,9007199254740993,1,True,2020-01-01,Bonn,0.1,1\n"
         "008,,-5,2.5,false,2020-01-02,,1e3,2\n")  # fmt: skip
@@ -55,7 +56,7 @@ def test_copies_keep_every_column_whatever_the_sort_of_file(frame: pd.DataFrame,
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     ignored: dict[str, str] = dict.fromkeys(("day", "name", "big", "real"), "ignore")
-    table, _, schema = frame_table(frame[list(reversed(frame.columns))], ignored, "fit")  # a run has an order of its own
+    table, _, schema = frame_table(frame[list(reversed(frame.columns))], ignored, Voice("fit"))  # a run has an order of its own
     filled = np.where(np.isnan(table), np.nanmax(table, 0), table)
     write_filled(tmp_path / source, tmp_path / path, schema, filled)
     after = _read(tmp_path / path)

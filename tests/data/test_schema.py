@@ -14,6 +14,7 @@ from partita.data import Schema, load, read
 from partita.data.copies import write_filled
 from partita.data.mixed import array_table, frame_table
 from partita.data.schema import Column, Series, column_of, infer
+from partita.data.voice import Voice
 from partita.data.write import text, write_columns
 
 KINDS = {"height": "real", "smokes": "binary", "visits": "count", "town": "category", "left": "binary"}
@@ -38,7 +39,7 @@ def test_all_sources_of_a_table_agree(frame: pd.DataFrame, tmp_path: Path) -> No
     frame.to_parquet(tmp_path / "t.parquet")
     found = [read(tmp_path / "t.csv", words=True), read(tmp_path / "t.parquet", words=True)]
     tables = [(one.train, one.columns, one.schema) for one in found]
-    tables += [frame_table(frame, None, "fit"), frame_table(pl.read_parquet(tmp_path / "t.parquet"), None, "fit")]
+    tables += [frame_table(frame, None, Voice("fit")), frame_table(pl.read_parquet(tmp_path / "t.parquet"), None, Voice("fit"))]
     for table, columns, schema in tables:
         assert kinds(schema) == KINDS and columns == tuple(KINDS) and schema is not None and schema.mixed
         np.testing.assert_array_equal(table, tables[0][0])
@@ -53,14 +54,14 @@ def test_all_sources_of_a_table_agree(frame: pd.DataFrame, tmp_path: Path) -> No
      ([np.nan, 1], "binary")],
 )  # fmt: skip
 def test_numbers_are_taken_for_what_they_can_be(values: list[float], kind: str) -> None:
-    assert column_of(Series("a", np.array(values, dtype=float)), None, "load").kind == kind
+    assert column_of(Series("a", np.array(values, dtype=float)), None, Voice("load")).kind == kind
 
 
 def test_kinds_can_be_said_by_name_and_by_pattern(frame: pd.DataFrame) -> None:
-    _, columns, schema = frame_table(frame, {"*t*": "ignore", "town": "category", "left": "count"}, "fit")
+    _, columns, schema = frame_table(frame, {"*t*": "ignore", "town": "category", "left": "count"}, Voice("fit"))
     assert kinds(schema) == {**KINDS, "height": "ignore", "visits": "ignore", "left": "count"}  # what is said later counts
     assert columns == ("smokes", "town", "left")
-    table, schema = array_table([[0.5, 1], [2, 0]], {"x2": "real"}, "fit")
+    table, schema = array_table([[0.5, 1], [2, 0]], {"x2": "real"}, Voice("fit"))
     assert kinds(schema) == {"x1": "real", "x2": "real"} and not schema.mixed and table.shape == (2, 2)
 
 
@@ -83,7 +84,7 @@ def test_what_no_kind_can_take_is_one_sentence(column: list[Any], asked: str | N
     if asked is None and isinstance(column[0], str):
         frame["a"] = pd.to_datetime(frame["a"])
     with pytest.raises((DataError, InputError)) as error:
-        frame_table(frame, None if asked is None else {"a": asked}, "load")
+        frame_table(frame, None if asked is None else {"a": asked}, Voice("load"))
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
@@ -104,17 +105,17 @@ def test_names_free_text_and_unknown_columns(tmp_path: Path) -> None:
 
 
 def test_another_table_is_read_by_the_schema_of_the_first(frame: pd.DataFrame) -> None:
-    table, _, schema = frame_table(frame, {"left": "ignore"}, "fit")
+    table, _, schema = frame_table(frame, {"left": "ignore"}, Voice("fit"))
     turned = frame[["town", "visits", "left", "smokes", "height"]]
-    np.testing.assert_array_equal(frame_table(turned, schema, "evaluate")[0], table)
+    np.testing.assert_array_equal(frame_table(turned, schema, Voice("evaluate"))[0], table)
     for changed, words in (
         (frame.drop(columns="town"), "must have the columns of the run, height, smokes, visits, town; got none called 'town'"),
         (frame.assign(more=1), "got one more, 'more'"),
         (frame.assign(town=["Bonn", "Paris", "Bonn", "Bonn"]), "must hold categories of the run, Bonn, Aachen; got 'Paris'"),
-        (frame.assign(town=[1, 2, 3, 4]), "column 'town' must hold words, as the run's does; got numbers"),
+        (frame.assign(town=[1, 2, 3, 4]), "column 'town' must hold words, as that of the run does; got numbers"),
     ):
         with pytest.raises(DataError, match=words):
-            frame_table(changed, schema, "evaluate")
+            frame_table(changed, schema, Voice("evaluate"))
 
 
 def test_a_filled_copy_changes_gaps_alone(frame: pd.DataFrame, tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_a_filled_copy_changes_gaps_alone(frame: pd.DataFrame, tmp_path: Path) -
     write_filled(tmp_path / "t.csv", tmp_path / "o.csv", schema, np.array([[0, 1], [0.1, 2], [3.0, 1]]))
     assert (tmp_path / "o.csv").read_text() == 'n;  a ;b\n007; 1.50;"x; y"\n8;0.1;  z\n9;3.0;q\n'
     frame.to_parquet(tmp_path / "t.parquet")
-    table, _, schema = frame_table(frame, None, "fit")
+    table, _, schema = frame_table(frame, None, Voice("fit"))
     filled = np.where(np.isnan(table), np.nanmax(table, 0), table)
     write_filled(tmp_path / "t.parquet", tmp_path / "o.parquet", schema, filled)
     after = pd.read_parquet(tmp_path / "o.parquet")
@@ -134,7 +135,7 @@ def test_a_filled_copy_changes_gaps_alone(frame: pd.DataFrame, tmp_path: Path) -
 
 
 def test_tables_are_written_as_their_columns_say(frame: pd.DataFrame, tmp_path: Path) -> None:
-    table, _, schema = frame_table(frame, None, "fit")
+    table, _, schema = frame_table(frame, None, Voice("fit"))
     write_columns(tmp_path / "o.parquet", schema.used, table[[0, 3]])
     found = pd.read_parquet(tmp_path / "o.parquet")
     assert [str(kind) for kind in found.dtypes] == ["float64", "bool", "int32", "category", "int64"]

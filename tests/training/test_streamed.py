@@ -15,6 +15,7 @@ from partita.core.support import Binary
 from partita.data import Rows, on_disk
 from partita.data.mixed import array_table
 from partita.data.on_disk import OnDisk, gathered
+from partita.data.voice import Voice
 from partita.estimators import BayesianLinearRegression, MixtureDensity
 from partita.models import PPCA, MaxEnt, Mixture, MixturePPCA
 from partita.objectives import EM, ClosedForm, ExactLikelihood, OnlineEM
@@ -128,7 +129,7 @@ def test_a_conjugate_pair_takes_in_rows_from_disk(case: Any, stored: Any) -> Non
 )
 def test_rows_are_encoded_on_their_way_from_disk(kind: Kind, source: str, stored: Any) -> None:
     x = columns(source) if kind in ("median", "quantile") else gappy(columns(source))
-    _, schema = array_table(x, {"x4": "category"} if source == "mixed" else None, "fit")
+    _, schema = array_table(x, {"x4": "category"} if source == "mixed" else None, Voice("fit"))
     here = Rows(x, missing=True)
     here.schema = schema
     encoding = Encoding.fit(here, kind)

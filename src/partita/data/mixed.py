@@ -9,14 +9,17 @@ import numpy as np
 from partita.core.errors import DataError, InputError
 from partita.data import on_disk
 from partita.data.arrow import of_frame, series_of
+from partita.data.column import Column
 from partita.data.columnar import COLUMNAR, Columnar, open_columnar, read_numbers
 from partita.data.delimited import Worded, read_delimited, read_series
 from partita.data.digest import Digest
 from partita.data.large_text import LargeText, open_text
 from partita.data.schema import INDEX, Asked, Schema, Series, check_names, column_names, infer, number_type, resolve
 from partita.data.tables import Columns, as_table
+from partita.data.voice import Voice
 
 TABLES = (".csv", *COLUMNAR)
+RARE = "Map rare values to a category of their own before the fit."
 
 
 def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[np.ndarray, Columns, Schema | None]:
@@ -26,7 +29,7 @@ def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[n
         words: Whether columns may hold words; refused otherwise, except in those that are ignored.
         asked: Kinds by name; or the schema of another table, whose columns are looked for by name and whose categories are the only ones.
     """
-    owner, source = f"load: {path}", open_columnar(path) if path.suffix.lower() in COLUMNAR else None
+    owner, source = Voice(f"load: {path}"), open_columnar(path) if path.suffix.lower() in COLUMNAR else None
     if source is None and path.stat().st_size > on_disk.most_held():
         text = open_text(path)
         return _read_large(text.worded(_worded(asked, text.names, owner)), words, asked, owner)
@@ -51,14 +54,14 @@ def read_table(path: Path, words: bool, asked: Asked | Schema | None) -> tuple[n
     return table if whole else table[:, kept], columns and tuple(columns[i] for i in kept), schema
 
 
-def frame_table(frame: Any, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Columns, Schema]:
+def frame_table(frame: Any, asked: Asked | Schema | None, owner: Voice) -> tuple[np.ndarray, Columns, Schema]:
     """The numbers of a frame, the names of its columns, and what they hold, as :func:`read_table`."""
     series = series_of(of_frame(frame, owner))
     table, columns, schema = _of_series(series, tuple(one.name for one in series), asked, owner)
     return table, columns, schema
 
 
-def array_table(x: Any, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Schema]:
+def array_table(x: Any, asked: Asked | Schema | None, owner: Voice) -> tuple[np.ndarray, Schema]:
     """Numbers without names or types, and what they hold; columns are called x1, x2, ..."""
     table, _ = as_table(x, owner)
     names = column_names(table.shape[1])
@@ -66,8 +69,8 @@ def array_table(x: Any, asked: Asked | Schema | None, owner: str) -> tuple[np.nd
     return table, schema
 
 
-def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]:
-    """The columns of another table that a schema uses, in its order; a word that it does not know is refused."""
+def impose(series: Sequence[Series], schema: Schema, owner: Voice) -> list[Series]:
+    """The columns of another table that a schema uses, in its order; a word that it does not know is refused, if it is closed."""
     names = [one.name for one in series]
     check_names(names, owner)
     wanted, known = [column.name for column in schema.used], {column.name for column in schema.columns}
@@ -77,25 +80,30 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
     if lost or more:
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
-        raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.{'' if lost else ' Take it out.'}")
+        wanted_of, remedy = f"{owner.data} must have the columns of the {owner.fitted}, {shown}", "" if lost else " Take it out."
+        raise DataError(f"{owner}: {wanted_of}; got {got}.{remedy}")
     found = [there[name] for name in wanted]
     for one, column in zip(found, schema.used, strict=True):
-        _check_like(one, column, owner)
+        _check_sort(one, column, owner)
+        if schema.closed:
+            _check_known(one, column, owner)
     return found
 
 
-def _check_like(series: Series, column: Any, owner: str) -> None:
-    """A column that can be what the schema says: no words where it has numbers, and no category that it does not know."""
+def _check_sort(series: Series, column: Column, owner: Voice) -> None:
+    """No words where the schema has numbers, and no numbers where it has words."""
     there = series.values[~np.isnan(series.values)]
     if len(there) and (bool(series.labels) != bool(column.labels) or (series.dtype in ("date", "other") and not series.labels)):
         held, got = ("words", "numbers") if column.labels else ("numbers", "words" if series.labels else "other values")
-        raise DataError(f"{owner}: column {series.name!r} must hold {held}, as the run's does; got {got}.")
-    if column.kind == "category":
-        unknown = there[~np.isin(there, column.levels)]
-        if len(unknown):
-            value = series.labels.get(float(unknown[0]), f"{unknown[0]:g}")
-            allowed, remedy = f"categories of the run, {column.in_words()}", "Map rare values to a category of their own before the fit."
-            raise DataError(f"{owner}: column {series.name!r} must hold {allowed}; got {value!r}. {remedy}")
+        raise DataError(f"{owner}: column {series.name!r} must hold {held}, as that of the {owner.fitted} does; got {got}.")
+
+
+def _check_known(series: Series, column: Column, owner: Voice) -> None:
+    """No category that the schema does not know."""
+    there = series.values[~np.isnan(series.values)]
+    if column.kind == "category" and len(unknown := there[~np.isin(there, column.levels)]):
+        allowed, value = f"categories of the {owner.fitted}, {column.in_words()}", series.labels.get(unknown[0], f"{unknown[0]:g}")
+        raise DataError(f"{owner}: column {series.name!r} must hold {allowed}; got {value!r}. {RARE}")
 
 
 def _names_words(asked: Asked | Schema | None) -> bool:
@@ -105,14 +113,14 @@ def _names_words(asked: Asked | Schema | None) -> bool:
     return isinstance(asked, Mapping) and "category" in asked.values()
 
 
-def _worded(asked: Asked | Schema | None, names: Sequence[str], owner: str) -> Worded:
+def _worded(asked: Asked | Schema | None, names: Sequence[str], owner: Voice) -> Worded:
     """Which columns of text are words: those that a run has as words; of those asked for as categories the ones that numbers spoil."""
     if isinstance(asked, Schema):
         return Worded(always={column.name for column in asked.used if column.labels})
     return Worded(codes={name for name, kind in resolve(asked or {}, names, owner).items() if kind == "category"})
 
 
-def _of_series(series: list[Series], columns: Columns, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Columns, Schema]:
+def _of_series(series: list[Series], columns: Columns, asked: Asked | Schema | None, owner: Voice) -> tuple[np.ndarray, Columns, Schema]:
     if isinstance(asked, Schema):
         schema, used = asked, impose(series, asked, owner)
     else:
@@ -121,7 +129,9 @@ def _of_series(series: list[Series], columns: Columns, asked: Asked | Schema | N
     return np.stack([one.values for one in used], 1), None if columns is None else tuple(one.name for one in used), schema
 
 
-def _read_large(source: Columnar | LargeText, words: bool, asked: Asked | Schema | None, owner: str) -> tuple[np.ndarray, Columns, Schema]:
+def _read_large(
+    source: Columnar | LargeText, words: bool, asked: Asked | Schema | None, owner: Voice
+) -> tuple[np.ndarray, Columns, Schema]:
     """The same as for small tables, in two passes over the file: what the columns hold, then their numbers into a temporary file."""
     dtype = np.dtype(float) if isinstance(asked, Schema) else _stored_dtype(source, words or bool(asked))
     schema = asked if isinstance(asked, Schema) else _infer_in_parts(source, asked, owner)
@@ -142,7 +152,7 @@ def _stored_dtype(source: Columnar | LargeText, words: bool) -> np.dtype:
         return np.dtype(float)
 
 
-def _infer_in_parts(source: Columnar | LargeText, asked: Asked | None, owner: str) -> Schema:
+def _infer_in_parts(source: Columnar | LargeText, asked: Asked | None, owner: Voice) -> Schema:
     """The schema of a table that is too large to be held."""
     check_names(source.names, owner)
     kinds = resolve(asked or {}, source.names, owner)

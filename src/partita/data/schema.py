@@ -18,6 +18,7 @@ from partita.core.errors import DataError, invalid
 from partita.data.column import KINDS, Column, Series
 from partita.data.fields import EXACT, MARKED, is_number
 from partita.data.labels import Labels
+from partita.data.voice import Voice
 
 MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
 ROWS_A_LEVEL = 10  # rows for each word where there are more of them; free text has fewer
@@ -26,14 +27,21 @@ INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps the index of a 
 UNREADABLE = {"date": "dates or times", "other": "lists, structures or other values that are no numbers"}
 REMEDIES = {"date": "Turn it into a number, such as days since a day", "other": "Turn it into numbers"}
 
+LOAD = Voice("load")
 Asked = Mapping[str, str]  # kinds by name; * and ? in a name stand for any letters
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, in its order."""
+    """The columns of a table, in its order.
+
+    Arguments:
+        columns: What they hold.
+        closed: Whether another table that is read by it may hold no other categories.
+    """
 
     columns: tuple[Column, ...]
+    closed: bool = True
 
     @property
     def used(self) -> tuple[Column, ...]:
@@ -72,7 +80,7 @@ class Schema:
         return cls(tuple(map(Column.from_json, value)))
 
 
-def infer(names: Sequence[str], series: Iterable[Series], asked: Asked | None = None, owner: str = "load") -> Schema:
+def infer(names: Sequence[str], series: Iterable[Series], asked: Asked | None = None, owner: Voice = LOAD) -> Schema:
     """The schema of columns, which are read one at a time, with what was asked for in place of what their values say.
 
     >>> columns = [Series("age", np.array([31.0, 4.0])), Series("sex", np.array([0.0, 1.0]))]
@@ -116,7 +124,7 @@ def number_type(values: np.ndarray) -> str:
     return "int64" if len(there) and np.isfinite(there).all() and (there == np.round(there)).all() else "float64"
 
 
-def resolve(asked: Asked, names: Sequence[str], owner: str) -> dict[str, str]:
+def resolve(asked: Asked, names: Sequence[str], owner: Voice) -> dict[str, str]:
     """The kind asked for of each column that one was asked for; a name or pattern that meets no column is refused."""
     if not isinstance(asked, Mapping) or not all(isinstance(pattern, str) for pattern in asked):
         raise invalid(owner, "columns", "say kinds by name, as {'age': 'count'} does", " ".join(repr(asked).split()))
@@ -128,7 +136,7 @@ def resolve(asked: Asked, names: Sequence[str], owner: str) -> dict[str, str]:
             close = get_close_matches(pattern, names, 1, 0.5)
             hint = f"Did you mean {close[0]!r}?" if close else ""
             shown = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
-            raise invalid(owner, "--column", f"name one of the columns {shown}", repr(pattern), hint)
+            raise invalid(owner, owner.columns, f"name one of the columns {shown}", repr(pattern), hint)
         found |= dict.fromkeys(met, kind)
     return found
 
@@ -142,7 +150,7 @@ def check_names(names: Sequence[str], owner: str) -> None:
         seen.add(name)
 
 
-def column_of(series: Series, asked: str | None, owner: str) -> Column:
+def column_of(series: Series, asked: str | None, owner: Voice) -> Column:
     """The column of a schema: of the kind asked for, else of the kind that its values have."""
     lost = np.isnan(series.values)
     if asked == "ignore" or (asked is None and INDEX.fullmatch(series.name)):
@@ -167,9 +175,9 @@ def kind_of(series: Series, there: np.ndarray) -> str:
     return "count" if whole.all() and 0 <= there.min() <= 1 else "real"
 
 
-def _check_readable(series: Series, there: np.ndarray, asked: str | None, owner: str) -> None:
+def _check_readable(series: Series, there: np.ndarray, asked: str | None, owner: Voice) -> None:
     """What no kind can take, in one sentence that says how to go on."""
-    name, leave = series.name, f"or leave it out with --column {series.name!r}=ignore."
+    name, leave = series.name, f"or leave it out with {owner.reading(series.name, 'ignore')}."
     if series.dtype in UNREADABLE and not (series.labels and asked == "category"):
         held = UNREADABLE[series.dtype]
         raise DataError(f"{owner}: column {name!r} must hold numbers or words; got {held}. {REMEDIES[series.dtype]}, {leave}")
@@ -181,14 +189,14 @@ def _check_readable(series: Series, there: np.ndarray, asked: str | None, owner:
     if huge and not series.labels and asked in (None, "category"):
         largest = float(there[np.abs(there).argmax()])
         got = f"{f'{largest:.0f}' if abs(largest) < 1e21 else f'{largest:g}'}, whose last digits would be lost"
-        remedy = f"Read it as a real number with --column {name!r}=real," if asked is None else "Turn them into words,"
+        remedy = f"Read it as a real number with {owner.reading(name, 'real')}," if asked is None else "Turn them into words,"
         raise DataError(f"{owner}: whole numbers of column {name!r} must lie below 2^53; got {got}. {remedy} {leave}")
 
 
-def _check_words(series: Series, leave: str, owner: str) -> None:
+def _check_words(series: Series, leave: str, owner: Voice) -> None:
     """Words that are no categories: those of names or free text, and numbers with marks in them or with words among them."""
     words, rows, name = series.labels.values(), series.counts()[0], series.name
-    others, use = [word for word in words if not is_number(word)], f"use --column {name!r}=category, {leave}"
+    others, use = [word for word in words if not is_number(word)], f"use {owner.reading(name, 'category')}, {leave}"
     if others and all(map(MARKED.fullmatch, others)):
         got = f"numbers with marks in them, such as {others[0]!r}. Write them like 1234.5; or {use}"
         raise DataError(f"{owner}: column {name!r} must hold plain numbers or words; got {got}")

@@ -1,31 +1,22 @@
 """Frames with columns of different sorts in and out of estimators: words, counts, truth values, numbers, and gaps in any of them."""
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.errors import DataError, InputError, Unsupported, invalid
+from partita.core.errors import Unsupported, invalid
 from partita.data import Rows, Schema
 from partita.data.arrow import of_frame
 from partita.data.labels import numbered
 from partita.data.mixed import array_table, frame_table
 from partita.data.schema import MOST_LEVELS, Column
+from partita.data.voice import PythonVoice
 from partita.data.write import arrow_table, filled_arrow
 from partita.estimators._checked import check_held
 
 DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say which words may be
-IN_PYTHON = {  # what the command line calls them, and what they are here
-    r"--column ('[^']*'|\"[^\"]*\")=(\w+)": r"columns={\1: '\2'}",
-    r"--column must": "columns must",
-    r"DATA must have the columns of the run": "X must have the columns of the fit",
-    r"categories of the run": "categories of the fit",
-    r"as the run's does": "as in the fit",
-}
 
 
 class MixedTables:
@@ -150,21 +141,8 @@ def _filled_series(series: Any, values: list[Any]) -> Any:
 
 def _numbers(X: Any, asked: Any, owner: str) -> tuple[np.ndarray, Schema]:
     check_held(owner, X)
-    with _in_python():
-        if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-            table, _, schema = frame_table(X, asked, owner)
-        else:
-            table, schema = array_table(X, asked, owner)
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        table, _, schema = frame_table(X, asked, PythonVoice(owner))
+    else:
+        table, schema = array_table(X, asked, PythonVoice(owner))
     return table, schema
-
-
-@contextmanager
-def _in_python() -> Iterator[None]:
-    """Inside it, what is wrong with a table is said in the words of an estimator, not in those of the command line."""
-    try:
-        yield
-    except (DataError, InputError) as error:
-        said = str(error)
-        for pattern, words in IN_PYTHON.items():
-            said = re.sub(pattern, words, said)
-        raise type(error)(said) from error
