@@ -100,6 +100,8 @@ def test_missing_values_arrive_as_nan_and_load_names_their_place(tmp_path: Path)
         ("1,Rome,x\n2,Oslo,y\n", r"x\.csv must be numeric; got text or other values in columns 'Rome', 'x'"),
         ("a,b\n1,2\n3\n", r"x\.csv must have 2 values in each row; got 1 in row 1\. Give all rows"),
         ("a,b\n1,2,3\n4,5,6\n", r"x\.csv must have 2 values in each row; got 3 in row 0\."),
+        ("# by hand\na,b\n1,2\n", r"got 2 in row 0\. Take out its first line, '# by hand', if that is no row\."),
+        ("sep=;\na;b\n1;2\n", r"x\.csv must begin with names or numbers; got 'sep=;', which is for Excel alone\. Take that line out\."),
         ("1,2\n3,4,5\n", r"x\.csv must have 2 values in each row; got 3 in row 1\."),
         ("a,b\n", r"x\.csv must hold rows; got only a line of names\. Write it again\."),
         ("\n\n", r"x\.csv must hold rows; got none\."),

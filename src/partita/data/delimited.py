@@ -18,6 +18,7 @@ from partita.data.sequences import looks_like_sequences
 from partita.data.tables import Columns, not_numeric
 
 DELIMITERS = (";", "\t", ",", "|")
+EXCELS = re.compile(r"sep=.", re.IGNORECASE)  # a line above the names that says what parts fields
 LONGEST = 1 << 26  # characters of a line
 MOST_LINES = 20  # that names take beyond the first
 
@@ -77,6 +78,9 @@ def read_series(path: Path, worded: Callable[[Sequence[str]], Worded] | None = N
 def delimiter_of(path: Path) -> str | None:
     """What parts the fields of a file, outside quotes; None for white space."""
     first = re.sub(r'"[^"]*("|$)', "", _first_line(path))
+    if EXCELS.fullmatch(first.strip("\r\n")):
+        got = f"{first.strip()!r}, which is for Excel alone. Take that line out."
+        raise DataError(f"load: {path} must begin with names or numbers; got {got}")
     return next((mark for mark in DELIMITERS if mark in first), "," if path.suffix.lower() == ".csv" else None)
 
 
@@ -117,10 +121,7 @@ def _columns_of(
     columns = tuple(names_of(records.pop(0), delimiter_of(path))) if _has_header(records) else None
     if not records:
         raise DataError(f"load: {path} must hold rows; got only a line of names. Write it again.")
-    if columns is not None and len(columns) != len(records[0]):
-        remedy = "Give all rows the same number of values."
-        raise DataError(f"load: {path} must have {len(columns)} values in each row; got {len(records[0])} in row 0. {remedy}")
-    _check_widths(path, records)
+    _check_widths(path, records, columns)
     names = columns or column_names(len(records[0]))
     told = Worded() if worded is None else worded(names)
     return [_series(name, fields, told) for name, fields in zip(names, zip(*records, strict=True), strict=True)], columns
@@ -152,11 +153,18 @@ def _has_header(records: list[list[str]]) -> bool:
     return not any(name in column for name, column in zip(first, below, strict=False))
 
 
-def _check_widths(path: Path, records: list[list[str]]) -> None:
+def _check_widths(path: Path, records: list[list[str]], columns: Columns) -> None:
     for number, record in enumerate(records):
-        if len(record) != len(records[0]):
-            remedy = "Give all rows the same number of values."
-            raise DataError(f"load: {path} must have {len(records[0])} values in each row; got {len(record)} in row {number}. {remedy}")
+        if len(record) != len(columns or records[0]):
+            raise uneven(path, len(columns or records[0]), len(record), number)
+
+
+def uneven(path: Path, width: int, got: int, row: int) -> DataError:
+    """The error for a row that has more or fewer values than those before; where that is a remark above the table, it is the remark's."""
+    first = _first_line(path).strip()
+    remark = first.startswith("#") or (width == 1 and row < 2)
+    remedy = f"Take out its first line, {first[:60]!r}, if that is no row." if remark else "Give all rows the same number of values."
+    return DataError(f"load: {path} must have {width} values in each row; got {got} in row {row}. {remedy}")
 
 
 def _quickly(path: Path, delimiter: str | None, header: bool) -> np.ndarray:
@@ -180,8 +188,7 @@ def _carefully(path: Path, delimiter: str | None, columns: Columns) -> np.ndarra
         for number, record in enumerate(records):  # rows are counted from 0, as in arrays
             width = len(record) if width is None else width
             if len(record) != width:
-                remedy = "Give all rows the same number of values."
-                raise DataError(f"load: {path} must have {width} values in each row; got {len(record)} in row {number}. {remedy}")
+                raise uneven(path, width, len(record), number)
             text.update(i for i, field in enumerate(record) if not is_number(field))
             rows.append([] if text else [to_number(field) for field in record])
     if text:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from partita.core.errors import DataError
-from partita.data.delimited import Worded, names_of, stream_records
+from partita.data.delimited import Worded, names_of, stream_records, uneven
 from partita.data.fields import DATE, TRUTH, is_lossy, is_missing, is_number, to_number
 from partita.data.labels import numbered
 from partita.data.schema import Series, column_names
@@ -129,10 +129,9 @@ def _batches(records: Iterator[list[str]], width: int, *, skip: bool = False, pa
     size, start = max(1, FIELDS // width), 0
     records = islice(records, 1, None) if skip else chain(records)
     while batch := list(islice(records, size)):
-        for number, record in enumerate(batch if path is not None else ()):
-            if len(record) != width:
-                remedy = "Give all rows the same number of values."
-                raise DataError(f"load: {path} must have {width} values in each row; got {len(record)} in row {start + number}. {remedy}")
+        odd = next((number for number, record in enumerate(batch) if len(record) != width), None)
+        if path is not None and odd is not None:
+            raise uneven(path, width, len(batch[odd]), start + odd)
         yield batch
         start += len(batch)
 
