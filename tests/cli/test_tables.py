@@ -257,6 +257,25 @@ def test_impossible_rows_are_as_strange_as_one_another() -> None:
     assert found.tolist() == [3 / 5, 3 / 5, 1.0]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_category_that_was_never_seen_is_an_anomaly(ending: str, call: Any, fitted: dict[str, Path]) -> None:
+    """Its rows are impossible under the model, the others keep their scores; verbs that need its number refuse it."""
+    new = people(30, seed=5).astype({"town": str})
+    new.to_csv("seen.csv", index_label="id")
+    new.loc[[3, 8], "town"] = "Atlantis"
+    new.to_csv("new.csv", index_label="id")
+    told(call("anomalies", "run-csv", "seen.csv", "--json"))
+    done = call("anomalies", "run-csv", "new.csv", "--alpha", "0.017", "--out", f"found.{ending}", "--json")
+    assert {3, 8} <= set(told(done)["anomalies"]) and "Caution: 2 of 30 rows cannot be under the model" in done.stderr
+    table = pd.read_csv("found.csv") if ending == "csv" else pd.read_parquet("found.parquet")
+    assert table["town"].astype(str).tolist() == new["town"].tolist() and table["anomaly_score"][[3, 8]].tolist() == [np.inf, np.inf]
+    scores = pd.read_csv("seen-anomalies.csv")["anomaly_score"]
+    np.testing.assert_allclose(table["anomaly_score"].drop([3, 8]), scores.drop([3, 8]), rtol=1e-12)
+    for verb in ("impute", "cluster"):
+        said = call(verb, "run-csv", "new.csv").stderr
+        assert "column 'town' must hold categories of the run, Bonn, Lima, Oslo, Rome; got 'Atlantis'" in said
+
+
 def test_a_row_too_far_to_be_scored_is_the_strangest(call: Any) -> None:
     """The largest float, which files have where a sensor had no value, spoils neither its own score nor those of other rows."""
     frame = people(200)[["age", "income", "visits"]].astype(float)

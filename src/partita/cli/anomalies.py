@@ -3,7 +3,8 @@ r"""``partita anomalies``: how strange each row is, and how seldom normal rows a
 .. math:: s(x) = -\log p(x), \qquad p(x_o) = \frac{1 + \#\{j : s(x_{jo}) \ge s(x_o)\}}{n + 1}          (theory/mixed_tables.md, eq. 45.4)
 
 Over n calibration rows, normal ones that the fit has not seen, in the columns o that the row holds: a normal row is then as likely to rank
-in any place among them, so that p is at most a with probability at most a, however good the model is.
+in any place among them, so that p is at most a with probability at most a, however good the model is. A row with a category that the
+fit never saw is impossible, and as strange as can be.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
     check_real("anomalies", "--alpha", alpha, 0, 1, open_low=True)
     opened = open_run(folder)
     path = destination(source, out, "anomalies", "anomalies")
-    tabled = read_tabled(opened, source, "anomalies")
+    tabled = read_tabled(opened, source, "anomalies", closed=False)
     check_ending(path, "anomalies")
     own, tail, others = ranked(opened, tabled, normal, seed)
     found = tail <= alpha
@@ -45,6 +46,9 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
     if alpha < least:
         show.caution(f"no row can be called an anomaly: {most} normal rows allow no tail probability below {least:.2g}, and "
                      f"--alpha is {alpha:g}. Give more normal rows with --normal, or a larger --alpha.")  # fmt: skip
+    if impossible := int(np.isposinf(own).sum()):
+        show.caution(f"{impossible} of {len(own)} rows cannot be under the model: they hold a category that it never saw, or a number "
+                     "beyond any that can be scored.")  # fmt: skip
     if as_json:
         show.print_json({"run": str(folder), "out": str(path), "rows": len(own), "calibration_rows": most, "alpha": alpha,
                          "anomalies": np.flatnonzero(found).tolist(), "least_tail_probability": least})  # fmt: skip
@@ -110,10 +114,11 @@ def scorer(opened: Opened, seed: int) -> Callable[[np.ndarray], np.ndarray]:
         return -q.details["rows"].double().cpu().numpy()
 
     def scores(x: np.ndarray) -> np.ndarray:
+        possible = np.flatnonzero(~opened.encoding.unseen(x))
         with np.errstate(over="ignore"):
-            near = ~(np.abs(opened.encoding.encode(opened.encoding.check(x, "anomalies"))) > FARTHEST).any(1)
-        out = np.full(len(x), np.inf)
-        out[near] = finite(x[near]) if near.any() else ()
+            far = (np.abs(opened.encoding.encode(opened.encoding.check(x[possible], "anomalies"))) > FARTHEST).any(1)
+        out, near = np.full(len(x), np.inf), possible[~far]
+        out[near] = finite(x[near]) if len(near) else ()
         return out
 
     return scores

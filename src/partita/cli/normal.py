@@ -79,7 +79,7 @@ def held_in(opened: Opened, x: np.ndarray) -> np.ndarray:
 def normal_rows(opened: Opened, normal: Path | None, seed: int) -> Normal:
     """Normal rows that the fit has not seen: a file of them, else the run's own test rows."""
     if normal is not None:
-        tabled = read_tabled(opened, normal, "anomalies --normal")
+        tabled = read_tabled(opened, normal, "anomalies --normal", closed=False)
         parts: Iterator[np.ndarray] = (x for _, x in tabled.parts())
         return Normal(opened, gathered(parts, tabled.shape, np.float64), seed)
     dataset = opened.dataset(None) if opened.data.get("source") else None

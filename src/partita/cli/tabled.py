@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -49,10 +49,14 @@ class Tabled:
             yield part, np.asarray(self.table[part], dtype=np.float64)[:, self.order]
 
 
-def read_tabled(opened: Opened, path: Path, owner: str) -> Tabled:
-    """The columns of a run in all rows of a file, also of one that has parts: by name where both have names, else by place."""
+def read_tabled(opened: Opened, path: Path, owner: str, *, closed: bool = True) -> Tabled:
+    """The columns of a run in all rows of a file, also of one that has parts: by name where both have names, else by place.
+
+    A category that the run does not know is refused where ``closed``.
+    """
     schema = schema_of(opened.data) if path.suffix.lower() in TABLES else None
-    found = read(path, words=opened.encoding.kind in ("category", "mixed"), asked=schema)
+    asked = None if schema is None else replace(schema, closed=closed)
+    found = read(path, words=opened.encoding.kind in ("category", "mixed"), asked=asked)
     parts = [part for part in (found.train, found.valid, found.test) if part is not None]
     table = found.train if len(parts) == 1 else np.concatenate(parts)
     table = table if table.ndim in (0, 2) else table.reshape(len(table), math.prod(table.shape[1:]))

@@ -58,6 +58,12 @@ def laws_of(kinds: Sequence[str], lists: Lists) -> tuple[Law, ...]:
     return tuple(len(values) if kind == "category" else kind for kind, values in zip(kinds, lists, strict=True))
 
 
+def unseen(x: np.ndarray, kinds: Sequence[str], lists: Lists) -> np.ndarray:
+    """Which values are categories that are in no list, ``(N, C)`` for C columns of categories."""
+    at = _categories(kinds)
+    return np.equal(to_codes(x[:, at], tuple(lists[i] for i in at)), -1)
+
+
 def encode(x: np.ndarray, kinds: Sequence[str], shift: np.ndarray, scale: np.ndarray, lists: Lists) -> np.ndarray:
     """Rows in the model's units, float64; NaN stays NaN, and a category that is in no list becomes -1."""
     z = (np.asarray(x, dtype=np.float64) - shift) / scale
