@@ -14,13 +14,16 @@ from partita.data import Rows
 from partita.data import load as load_data
 from partita.data.labels import label_number
 from partita.estimators import IsingDensity, PottsDensity, load
+from partita.evaluators import AIS
 from partita.training import PartitaWarning
 from partita.training.encoding import Encoding
 from partita.training.families import FAMILIES
 
+SHORT = AIS(temperatures=20, chains=30, adaptive=False)
+
 
 @pytest.mark.filterwarnings("ignore:(Ising|Potts)Density. columns that are not")
-@parametrize_with_checks([IsingDensity(epochs=3, chains=16, l2=1e-2), PottsDensity(epochs=3, chains=16, l2=1e-2)])
+@parametrize_with_checks([IsingDensity(epochs=3, chains=16, l2=1e-2), PottsDensity(epochs=3, chains=16, l2=1e-2, evaluator=SHORT)])
 def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)

@@ -39,6 +39,8 @@ from partita.samplers import Gibbs, Tempering
 from partita.training import Settings, checkpoint
 from partita.training.start import start_session
 
+Gradient = dict[str, Tensor]
+
 warnings.simplefilter("ignore")
 ROWS = 41  # odd, so that the shares differ
 
@@ -63,13 +65,20 @@ def machine(seed: int = 0, scale: float = 0.7) -> RBM:
     return model
 
 
-def gradient(objective: Any, model: Any, x: Any, fabric: Any = None, seed: int = 5, batch_size: int = 0) -> dict[str, Tensor]:
-    """The gradient of the first step, after the exchange; the step itself is too small to matter."""
-    settings = Settings(steps=1, optimizer="sgd", learning_rate=1e-300, batch_size=batch_size, initialise=False)
+def gradients(objective: Any, model: Any, x: Any, count: int, fabric: Any = None, seed: int = 5, batch_size: int = 0) -> list[Gradient]:
+    """The gradients of the first steps, after the exchange; the steps themselves are too small to change anything."""
+    settings = Settings(steps=count, optimizer="sgd", learning_rate=1e-300, batch_size=batch_size, initialise=False)
+    seen = []
     with processes.together(fabric):
         session = start_session(model, as_rows(x), objective, settings, fabric=fabric, generator=seeded(seed))
-        session.advance()
-    return {name: p.grad.clone() for name, p in session.bare.named_parameters() if p.grad is not None}
+        for _ in range(count):
+            session.advance()
+            seen.append({name: p.grad.clone() for name, p in session.bare.named_parameters() if p.grad is not None})
+    return seen
+
+
+def gradient(objective: Any, model: Any, x: Any, fabric: Any = None, **options: Any) -> Gradient:
+    return gradients(objective, model, x, 1, fabric, **options)[0]
 
 
 EXACT: dict[str, tuple[Callable[[], Any], Callable[[], Any], Any]] = {
@@ -92,9 +101,12 @@ SAMPLED: dict[str, tuple[Callable[[], Any], Any, int]] = {
 
 
 def sampled(name: str, fabric: Any = None, seed: int = 0) -> Tensor:
-    """Many draws of a random gradient, one below the other."""
+    """Many independent draws of a random gradient, one below the other; chains that go on are begun anew for each."""
     make, objective, count = SAMPLED[name]
-    drawn = [gradient(objective, make(), binary(), fabric, seed + i) for i in range(count)]
+    if isinstance(objective, PCD):
+        drawn = [gradient(objective, make(), binary(), fabric, seed=seed + i) for i in range(count)]
+    else:
+        drawn = gradients(objective, make(), binary(), count, fabric, seed)
     return torch.stack([torch.cat([value.flatten() for value in each.values()]) for each in drawn])
 
 

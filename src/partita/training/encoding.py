@@ -143,8 +143,8 @@ class Encoding:
     def unseen(self, x: np.ndarray) -> np.ndarray:
         """Rows with a category that training never saw, ``(N, D) -> (N,)``: no model of categories gives them any probability."""
         if self.columns:
-            return mixed.unseen(x, self.columns, self.lists).any(1)
-        return (to_codes(x, self.lists) == -1).any(1) if self.kind == "category" else np.zeros(len(x), dtype=bool)
+            return np.asarray(mixed.unseen(x, self.columns, self.lists).any(axis=1))
+        return np.asarray((to_codes(x, self.lists) == -1).any(axis=1)) if self.kind == "category" else np.zeros(len(x), dtype=bool)
 
     def decode(self, z: np.ndarray) -> np.ndarray:
         """Rows in the table's units; the number of the part itself where the table was cut."""

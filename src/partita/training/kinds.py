@@ -61,7 +61,7 @@ def laws_of(kinds: Sequence[str], lists: Lists) -> tuple[Law, ...]:
 def unseen(x: np.ndarray, kinds: Sequence[str], lists: Lists) -> np.ndarray:
     """Which values are categories that are in no list, ``(N, C)`` for C columns of categories."""
     at = _categories(kinds)
-    return np.equal(to_codes(x[:, at], tuple(lists[i] for i in at)), -1)
+    return to_codes(x[:, at], tuple(lists[i] for i in at)) == -1
 
 
 def encode(x: np.ndarray, kinds: Sequence[str], shift: np.ndarray, scale: np.ndarray, lists: Lists) -> np.ndarray:
