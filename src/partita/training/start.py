@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -111,8 +112,9 @@ def check_lbfgs(settings: Settings, objective: Any, model: Model) -> None:
                       f"{type(objective).__name__}{random} and batch_size={settings.batch_size}", "Use 'sgd' or 'adam'.")  # fmt: skip
 
 
+@cache
 def one_process() -> Any:
-    """The Fabric of a fit that was given none."""
+    """The Fabric of all fits that were given none: it holds nothing of them, and to make one takes a look at every package there is."""
     from lightning_fabric import Fabric
 
     return Fabric(accelerator="cpu", devices=1)

@@ -8,7 +8,6 @@ positive probability has them.
 """
 
 import numpy as np
-from scipy.optimize import linprog
 from torch import Tensor
 
 LEAST_SHARE = 1e-9  # of a state's probability, relative to uniform, below which it counts as zero
@@ -16,6 +15,8 @@ LEAST_SHARE = 1e-9  # of a state's probability, relative to uniform, below which
 
 def inside_hull(features: Tensor, mean: Tensor) -> bool:
     """Whether ``mean`` (K,) is in the relative interior of the hull of ``features`` (S, K), by a linear program."""
+    from scipy.optimize import linprog  # a third of a second that no other model needs
+
     phi, m = features.double().cpu().numpy(), mean.double().cpu().numpy()
     n = len(phi)
     columns = np.vstack([phi.T, np.ones(n)])  # with p = q + t, q >= 0
