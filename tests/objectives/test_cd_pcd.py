@@ -230,13 +230,13 @@ def exact_log_likelihood(model: RBM, x: Tensor) -> float:
 @pytest.mark.parametrize(
     ("objective", "learning_rate", "steps"),
     [
-        (PCD(Gibbs(), chains=200, steps=5), 0.3, 4000),
-        (PCD(Tempering(Gibbs(), betas=(0.0, 0.3, 0.6, 0.8, 1.0)), chains=64), 0.5, 2500),
+        (PCD(Gibbs(), chains=200, steps=5), 0.6, 2000),
+        (PCD(Tempering(Gibbs(), betas=(0.0, 0.4, 0.7, 1.0)), chains=64), 0.8, 1500),
     ],
     ids=["PCD-5", "tempered PCD"],
 )
 def test_bars_and_stripes_are_learned_to_a_twentieth_of_a_nat(objective: PCD, learning_rate: float, steps: int) -> None:
-    """The best log-likelihood is the negative entropy, at infinite weights; at seeds 0 to 2 both ended 0.024 to 0.030 nats below it."""
+    """The best log-likelihood is the negative entropy, at infinite weights; at seeds 0 to 2 both ended 0.025 to 0.041 nats below it."""
     x, g = bars_and_stripes(3), torch.Generator().manual_seed(0)
     model = RBM(9, 16, scale=0.1, generator=g)
     partita.fit(model, x, objective, learning_rate=learning_rate, steps=steps, batch_size=0, average=0.2, generator=g)

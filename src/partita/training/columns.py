@@ -48,8 +48,10 @@ def looks_categorical(rows: Rows) -> bool:
         return True
     seen: list[np.ndarray] = [np.zeros(0)] * rows.width
     for x in rows.parts():
+        if (x != np.round(x)).any():
+            return False
         seen = [np.unique(np.concatenate([values, column])) for values, column in zip(seen, x.T, strict=True)]
-        if any((values != np.round(values)).any() or len(values) > MOST_STATES for values in seen):
+        if any(len(values) > MOST_STATES for values in seen):
             return False
     return True
 
