@@ -15,9 +15,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 demo: $(STAMP) ## compare nine families on the digits within five minutes: a leaderboard and a page
 	@$(BIN)/python -m partita.cli.demo
 
-# A file stays with one worker: what its tests share is made once.
+# A file stays with one worker: what its tests share is made once. Bytecode is kept: many tests start processes, which import it all.
 test: $(STAMP) ## run all tests and doctests
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
 
 fuzz: $(STAMP) ## every night: 10,000 odd inputs (CASES=...) to estimators, commands, readers, run folders and places
 	@OMP_NUM_THREADS=1 PARTITA_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) -q --hypothesis-show-statistics tests/fuzz

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import partita
+from partita.data import Rows
 from partita.nets import ConvNet
+from partita.training.families import FAMILIES
 from partita.training.session import Session
 
 SMALL = ["--set", "length=16", "--set", "width=8", "--set", "layers=1", "--set", "steps=6", "--quiet"]
@@ -93,14 +96,18 @@ def test_a_series_of_numbers_is_fitted_and_continued(call: Any, tmp_path: Path) 
     assert np.load(said["out"])["x"].shape == (2, 5, 1)
 
 
-@pytest.mark.parametrize("model", ["neural-energy", "latent-energy", "vae"])
-def test_convolutions_are_taken_by_name(model: str, call: Any, tmp_path: Path) -> None:
-    np.save(tmp_path / "images.npy", np.random.default_rng(0).normal(size=(60, 16)))
-    settings = ["network=conv", *([] if model == "vae" else ["objective=pcd", "chains=8"])]
-    pairs = [word for pair in (*settings, "channels=[3]", "steps=4") for word in ("--set", pair)]
-    assert call("fit", model, tmp_path / "images.npy", *pairs, "--quiet", "--no-report", "--out", "run").exit_code == 0
-    net = next(part for part in partita.load(Path("run")).model.modules() if isinstance(part, ConvNet))
-    assert net.shape == (4, 4) and net.channels == (3,)
+CONVOLVED = {"network": "conv", "channels": [3]}
+
+
+def test_convolutions_are_taken_by_name(call: Any, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 16))
+    np.save(tmp_path / "images.npy", x)
+    pairs = [word for name, value in CONVOLVED.items() for word in ("--set", f"{name}={value}")]
+    assert call("fit", "vae", tmp_path / "images.npy", *pairs, "--set", "steps=4", "--quiet", "--out", "run").exit_code == 0
+    built = [FAMILIES[name].build(Rows(x), CONVOLVED, generator=torch.Generator())[0] for name in ("neural-energy", "latent-energy")]
+    for model in (partita.load(Path("run")).model, *built):
+        net = next(part for part in model.modules() if isinstance(part, ConvNet))
+        assert net.shape == (4, 4) and net.channels == (3,)
 
 
 def test_a_table_is_read_column_by_column(call: Any, table: Path) -> None:

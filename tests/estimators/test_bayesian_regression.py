@@ -18,7 +18,7 @@ from partita.estimators import BayesianLinearRegression, BayesianLogisticRegress
 FALSE_ALARM = 1e-4  # of each coverage test
 
 
-@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(1.0, draws=200)])
+@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(1.0, draws=1000)])
 def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)

@@ -1,4 +1,4 @@
-"""What two processes tell one another in a step, each running this file; what they saw goes to ``OUT/rank-R.pt``."""
+"""What two processes tell one another in a step; each runs ``together.py``."""
 
 import math
 import signal
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.gloo import one_of_two
 from tests.training.two_processes import FITS, fitted, seeded
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -149,7 +148,3 @@ def run(out: Path, fabric: Any) -> dict[str, Any]:
         "diverged": diverged(fabric),
         "saved": saved(fabric, out),
     }
-
-
-if __name__ == "__main__":
-    one_of_two(run)

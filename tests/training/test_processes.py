@@ -1,4 +1,4 @@
-"""Two processes against one: the same gradients, the same expectations, saves that either can take up, one log Z from shared chains."""
+"""Two processes against one: the same gradients and expectations, saves that either can take up, one log Z, one message a step."""
 
 import copy
 import json
@@ -10,10 +10,12 @@ import pytest
 import torch
 from scipy import stats
 from tests.gloo import in_two
+from tests.training import one_message, together
 from tests.training import two_processes as both
 
 from partita.core.errors import InputError, Unsupported
 from partita.core.processes import Team
+from partita.models.directed.latent import MEMORY
 from partita.objectives import PCD, PseudoLikelihood
 from partita.training import checkpoint
 
@@ -25,7 +27,7 @@ Seen = tuple[Path, list[dict[str, Any]]]
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What two processes that talk by gloo saw, each for itself."""
     folder = tmp_path_factory.mktemp("together")
-    return folder, in_two(both.__file__, folder)
+    return folder, in_two(together.__file__, folder)
 
 
 def assert_equal(a: dict[str, Any], b: dict[str, Any]) -> None:
@@ -169,3 +171,58 @@ def test_a_batch_that_leaves_a_process_without_rows_is_refused(rows: int, batch_
 
     with pytest.raises(InputError, match=r"^fit: a batch must have at least one row for each of the 3 processes; got 2\. Raise"):
         _shared(PseudoLikelihood(), Settings(steps=1, batch_size=batch_size), rows, Team(0, 3))
+
+
+@pytest.fixture(scope="module")
+def told(seen: Seen) -> list[dict[str, Any]]:
+    """What each saw of the one message of a step, with which they stay alike, stop together and save together."""
+    return [rank["one message"] for rank in seen[1]]
+
+
+def assert_alike(a: dict[str, Any], b: dict[str, Any]) -> None:
+    assert [a[key] for key in ("stopped", "steps", "events")] == [b[key] for key in ("stopped", "steps", "events")]
+    for name, value in a["weights"].items():
+        assert torch.isfinite(value).all(), name
+        assert torch.equal(value, b["weights"][name]), name
+
+
+@pytest.mark.parametrize("name", one_message.NAMES)
+def test_a_step_sends_one_message(name: str, told: list[dict[str, Any]]) -> None:
+    for rank in told:
+        assert rank["messages"][name] == [1] * 11
+
+
+def test_running_statistics_are_the_mean_over_processes_where_one_has_none(told: list[dict[str, Any]]) -> None:
+    """A process without a finite number stays where both were; what was never known by both is not known."""
+    mine, theirs = (rank["statistics"] for rank in told)
+    running = torch.full_like(mine["own"][0], torch.nan)
+    for step, (one, other) in enumerate(zip(mine["own"], theirs["own"], strict=True)):
+        following = [torch.where(running.isnan(), kl, running.lerp(kl, MEMORY)) if kl.isfinite().all() else running for kl in (one, other)]
+        running = (following[0] + following[1]) / 2
+        assert bool(running.isnan().all()) == (step == 0)
+        for rank in (mine, theirs):
+            torch.testing.assert_close(rank["running"][step], running, rtol=0, atol=1e-15, equal_nan=True)
+    assert not torch.equal(mine["own"][1], theirs["own"][1])
+
+
+def test_all_stop_after_the_step_in_which_one_said_that_it_was_asked_to(told: list[dict[str, Any]]) -> None:
+    mine, theirs = (rank["interrupted"] for rank in told)
+    for when, steps in (("before", 5), ("after", 6)):
+        assert (mine[when]["stopped"], mine[when]["steps"]) == ("interrupted", steps)
+        assert_alike(mine[when], theirs[when])
+        assert_alike(mine[f"{when}, resumed"], mine["whole"])
+        assert_alike(theirs[f"{when}, resumed"], mine["whole"])
+
+
+def test_a_process_that_diverges_takes_part_in_the_message_of_its_step(told: list[dict[str, Any]]) -> None:
+    mine, theirs = (rank["diverged"] for rank in told)
+    for name in mine:
+        assert_alike(mine[name], theirs[name])
+    scaled = "to go on with 0.5 of the learning rate"
+    assert mine["second"]["events"] == [f"went back from step 1 to 0, {scaled}"]
+    assert mine["sixth"]["events"] == mine["interrupted"]["events"] == [f"went back from step 5 to 4, {scaled}"]
+    assert (mine["interrupted"]["stopped"], mine["interrupted"]["steps"]) == ("interrupted", 5)  # the first one after it
+
+
+def test_all_save_when_one_thinks_that_it_is_time(told: list[dict[str, Any]]) -> None:
+    assert [rank["saved"] for rank in told] == [[0, 1, 2, 3, 4, 4]] * 2  # before the first, after each, and at the end

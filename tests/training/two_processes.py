@@ -1,4 +1,4 @@
-"""What two processes do together, each running this file; what they found goes to ``OUT/rank-R.pt``. See ``test_processes.py``."""
+"""What two processes do together; each runs ``together.py``."""
 
 import warnings
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.gloo import one_of_two
 from torch import Tensor
 
 import partita
@@ -223,7 +222,3 @@ def enumerated_log_z(model: RBM) -> float:
     states = torch.tensor(list(product([0.0, 1.0], repeat=5)), dtype=torch.float64)
     with torch.no_grad():
         return float(torch.logsumexp(-model(states), 0))
-
-
-if __name__ == "__main__":
-    one_of_two(run)
