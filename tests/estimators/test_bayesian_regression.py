@@ -31,9 +31,9 @@ def covers(hits: int, n: int, level: float) -> bool:
 
 @pytest.mark.parametrize("ridge", ["auto", 0.5])
 def test_linear_intervals_cover_at_their_level(ridge: Any) -> None:
-    """One new point in each of 300 data sets of 14 rows, weights drawn from the prior with ridge 0.5, known or not."""
+    """One new point in each of 200 data sets of 14 rows, weights drawn from the prior with ridge 0.5, known or not."""
     rng, hits = np.random.default_rng(0), {0.5: 0, 0.95: 0}
-    for _ in range(300):
+    for _ in range(200):
         X = rng.normal(size=(15, 4)) * [1, 10, 0.1, 3] + 5
         Z = (X - X[:-1].mean(0)) / X[:-1].std(0)
         y = 2 + 1.5 * (Z @ rng.normal(size=4) / np.sqrt(0.5) + rng.normal(size=15))
@@ -41,7 +41,7 @@ def test_linear_intervals_cover_at_their_level(ridge: Any) -> None:
         for level in hits:
             low, high = model.predict_interval(X[-1:], level)[0]
             hits[level] += low <= y[-1] <= high
-    assert all(covers(count, 300, level) for level, count in hits.items()), hits
+    assert all(covers(count, 200, level) for level, count in hits.items()), hits
 
 
 def test_logistic_intervals_cover_at_their_level() -> None:
