@@ -266,7 +266,7 @@ def test_a_category_that_was_never_seen_is_an_anomaly(ending: str, call: Any, fi
     new.to_csv("new.csv", index_label="id")
     told(call("anomalies", "run-csv", "seen.csv", "--json"))
     done = call("anomalies", "run-csv", "new.csv", "--alpha", "0.017", "--out", f"found.{ending}", "--json")
-    assert {3, 8} <= set(told(done)["anomalies"]) and "Caution: 2 of 30 rows cannot be under the model" in done.stderr
+    assert {3, 8} <= set(told(done)["anomalies"]) and "Caution: 2 of 30 rows are impossible under the model" in done.stderr
     table = pd.read_csv("found.csv") if ending == "csv" else pd.read_parquet("found.parquet")
     assert table["town"].astype(str).tolist() == new["town"].tolist() and table["anomaly_score"][[3, 8]].tolist() == [np.inf, np.inf]
     scores = pd.read_csv("seen-anomalies.csv")["anomaly_score"]

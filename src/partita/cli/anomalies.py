@@ -47,7 +47,7 @@ def report(folder: Path, source: Path, normal: Path | None, alpha: float, out: P
         show.caution(f"no row can be called an anomaly: {most} normal rows allow no tail probability below {least:.2g}, and "
                      f"--alpha is {alpha:g}. Give more normal rows with --normal, or a larger --alpha.")  # fmt: skip
     if impossible := int(np.isposinf(own).sum()):
-        show.caution(f"{impossible} of {len(own)} rows cannot be under the model: they hold a category that it never saw, or a number "
+        show.caution(f"{impossible} of {len(own)} rows are impossible under the model: they hold a category that it never saw, or a number "
                      "beyond any that can be scored.")  # fmt: skip
     if as_json:
         show.print_json({"run": str(folder), "out": str(path), "rows": len(own), "calibration_rows": most, "alpha": alpha,
