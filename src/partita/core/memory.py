@@ -1,10 +1,11 @@
 """Memory that is not there: a size beyond it is refused before anything is asked for, and a no from the system becomes one sentence."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from math import inf, prod
+from numbers import Integral
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -144,12 +145,15 @@ def asked_for(operation: str, arguments: tuple[Any, ...]) -> int:
 
     >>> asked_for("randn", (1000, 20)), asked_for("full", ([1000, 20], 7)), asked_for("add", (1000, 20))
     (20000, 20000, 0)
+    >>> import numpy as np
+    >>> asked_for("zeros", (np.int64(2**40), np.int64(2**40))) == 2**80
+    True
     """
     if operation in LIKE:
         return max(LEAST, arguments[0].numel())
     if operation in BY_SIZE or operation in BY_LIST:
         own = arguments[0].numel() if operation == "repeat" else 1
-        listed = [prod(value) for value in arguments if isinstance(value, list | tuple) and all(type(n) is int for n in value)]
+        listed = [prod(value) for value in arguments if isinstance(value, list | tuple) and len(_whole(value)) == len(value)]
         return max(LEAST, *(own * size for size in listed), own * prod(_whole(arguments)) * (operation in BY_SIZE))
     if operation in BY_PRODUCT:
         whole = _whole(arguments)[:2]
@@ -157,5 +161,6 @@ def asked_for(operation: str, arguments: tuple[Any, ...]) -> int:
     return max(LEAST, *_whole(arguments), 0) if operation in BY_LENGTH else 0
 
 
-def _whole(arguments: tuple[Any, ...]) -> list[int]:
-    return [value for value in arguments if type(value) is int]
+def _whole(arguments: Sequence[Any]) -> list[int]:
+    """Those that are whole numbers, NumPy's too, none of which may overflow."""
+    return [int(value) for value in arguments if isinstance(value, Integral) and not isinstance(value, bool)]
