@@ -11,7 +11,7 @@ from tests.training.small_fits import OBJECTIVES, machine, rows, same
 import partita
 from partita.core.errors import DataError, InputError
 from partita.models import RBM
-from partita.objectives import CD, PCD, ExactLikelihood
+from partita.objectives import CD, PCD, ExactLikelihood, negative_phase, positive_phase
 
 
 @pytest.mark.parametrize("model_type", [torch.float32, torch.float64])
@@ -76,6 +76,29 @@ def test_lbfgs_refuses_a_random_loss(objective: Any, generator: torch.Generator)
     words = rf"fit: optimizer='lbfgs' must go with ExactLikelihood and batch_size=0, .*; got {type(objective).__name__} and batch_size=0\."
     with pytest.raises(InputError, match=words):
         partita.fit(machine(), rows(), objective, optimizer="lbfgs", generator=generator)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-8])  # the smaller is below what float32 resolves
+@pytest.mark.parametrize("seed", range(4))
+def test_lbfgs_has_converged_where_the_gradient_at_the_weights_it_leaves_is_that_of_rounding(
+    seed: int, tolerance: float, dtype: torch.dtype
+) -> None:
+    g = torch.Generator().manual_seed(seed)
+    model, x = RBM(4, 2, generator=g).to(dtype), rows().to(dtype)
+    run = partita.fit(model, x, ExactLikelihood(), steps=500, tolerance=tolerance, optimizer="lbfgs", l2=0.01, generator=g)
+    assert run.stopped == "converged" and run.steps < 20
+    phases = [positive_phase(model, x), negative_phase(model, exact=True)]
+    gap = {name: phases[0][name] - phases[1][name] - (0.01 * p.detach() if name == "W" else 0.0) for name, p in model.named_parameters()}
+    assert max(float(value.abs().max()) for value in gap.values()) < max(2 * tolerance, 10 * torch.finfo(dtype).eps ** 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lbfgs_has_stalled_where_the_loss_does_not_fall_under_a_large_gradient(dtype: torch.dtype) -> None:
+    """An absolute value has a kink where it is least: the slope beside it stays as large as the penalty."""
+    g = torch.Generator().manual_seed(0)
+    run = partita.fit(RBM(4, 2, generator=g).to(dtype), rows().to(dtype), ExactLikelihood(), steps=500, optimizer="lbfgs", l1=0.1, generator=g)
+    assert run.stopped == "stalled"
 
 
 def test_lbfgs_refuses_batches(generator: torch.Generator) -> None:

@@ -1,5 +1,6 @@
 """The one training loop, on Lightning Fabric: ``fit`` reads from top to bottom."""
 
+import math
 import time
 import warnings
 from pathlib import Path
@@ -21,13 +22,12 @@ from partita.training.progress import Display
 from partita.training.recipes import resolve_settings
 from partita.training.run import Run, make_config
 from partita.training.saves import Saves, folder_of
-from partita.training.session import CAUTIONS, HELD_OUT, Session
+from partita.training.session import CAUTIONS, DESCENTS, HELD_OUT, Session
 from partita.training.start import check_lbfgs, checked_rows, one_process, start_session
 from partita.training.validation import pessimistic, quick_score
 
 SAVE_SECONDS = 20.0
 RECORDS = 200  # about this many lines of metrics in a fit
-STALLED = 1e-12  # relative progress of a step below which rounding has the last word
 
 
 @memory.named("fit")
@@ -165,15 +165,23 @@ def _out_of_patience(session: Session) -> bool:
 
 
 def _settled(session: Session) -> str:
-    """Why a deterministic fit has nothing left to do; empty while it has."""
+    """Why a deterministic fit has nothing left to do; empty while it has.
+
+    A minimum is where no gradient is above the tolerance, or where the loss, whose rounding is eps |loss|, no longer falls and the gradient
+    is what that rounding leaves of it, sqrt(eps) |loss| (Gill, Murray and Wright 1981, section 8.2.3). A fit that does not fall any more
+    under a larger gradient has stalled.
+    """
     if session.optimiser is None:
         falls = session.objective.converges and session.step > 1
         return "converged" if falls and abs(session.progress) <= session.settings.tolerance else ""
-    if session.settings.optimizer not in ("lbfgs", "natural") or not session.settings.exactly_minimises(session.objective, session.bare):
+    if session.settings.optimizer not in DESCENTS or not session.settings.exactly_minimises(session.objective, session.bare):
         return ""
-    if session.gradient_size() <= session.settings.tolerance:
+    if session.gradient <= session.settings.tolerance:
         return "converged"
-    return "stalled" if session.progress <= STALLED * max(1.0, abs(session.loss)) else ""
+    size, precision = max(1.0, abs(session.loss)), torch.finfo(session.bare.device_like.dtype).eps
+    if session.progress > precision * size:
+        return ""
+    return "converged" if session.gradient <= math.sqrt(precision) * size else "stalled"
 
 
 def _validate(session: Session, held_out: Tensor, looks: Looks, log_jacobian: float) -> float:

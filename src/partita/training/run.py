@@ -53,8 +53,8 @@ class Run:
         history: Records by step.
         config: Model, objective, settings, data and versions as JSON.
         steps: Updates made.
-        stopped: Why it ended: ``finished``, ``converged``, ``stalled``, ``early stop``, ``out of time``,
-            ``interrupted`` or ``diverged``.
+        stopped: Why it ended: ``finished``, ``converged`` (at a minimum, as far as rounding lets one see), ``stalled`` (the loss falls no
+            further though its gradient is not small), ``early stop``, ``out of time``, ``interrupted`` or ``diverged``.
         cautions: What looked wrong, one sentence each.
         folder: Where it is saved, if it is.
     """

@@ -29,6 +29,7 @@ POSITION = {"step": int, "total": int, "key": int, "loss": [float], "model": dic
 SEEN = {"watch": dict, "watched": list}
 
 Terms = dict[str, Tensor]
+DESCENTS = ("lbfgs", "natural")  # optimizers that may reach a minimum and then know it
 
 
 @dataclass
@@ -60,6 +61,7 @@ class Session:
     step: int = 0
     loss: float = float("inf")  # of the last step, penalty included
     progress: float = float("inf")  # by how much the last step lowered it
+    gradient: float = float("inf")  # the largest in absolute value where the last step began, at which the loss was taken too
     best: Best = field(default_factory=Best)
     cautions: list[str] = field(default_factory=list)
     rate_scale: float = 1.0  # of the learning rate, halved whenever the fit goes back
@@ -100,11 +102,11 @@ class Session:
 
     def _gradient_step(self) -> tuple[float, dict[str, float]]:
         """One step of the optimiser on a batch: its loss, penalty included, and the numbers to record."""
-        batch, record, following = self._batch(), {}, self.state
+        batch, record, following, gradient = self._batch(), {}, self.state, None
         width = self.data.width if getattr(self.objective, "in_nats", True) else math.inf
 
         def closure() -> Tensor:
-            nonlocal record, following, width
+            nonlocal record, following, width, gradient
             self.optimiser.zero_grad()
             own = exchange.own_gradients(self.team, self.fabric, self.model, getattr(self.state, "module", None))
             with own, self.message.begun(self.team, self.bare):
@@ -118,11 +120,12 @@ class Session:
             self._precondition(following, batch)
             if self.settings.clip:
                 torch.nn.utils.clip_grad_norm_(self.bare.parameters(), self.settings.clip * self.data.width)
+            gradient = largest_gradient(self.bare) if gradient is None and self.settings.optimizer in DESCENTS else gradient
             return loss
 
         self._set_learning_rate()
         loss = float(self.optimiser.step(closure).detach())
-        self.state = following
+        self.state, self.gradient = following, math.inf if gradient is None else gradient
         return loss, record
 
     def _exchange(self, loss: Tensor, losses: Terms, info: Terms, batch: Batch, width: float) -> tuple[Tensor, dict[str, float]]:
@@ -156,10 +159,6 @@ class Session:
         record = {name: float(value) for name, value in info.items()}
         guard.check_finite(record, self.step)
         return record["loss"], record
-
-    def gradient_size(self) -> float:
-        """The largest gradient in absolute value."""
-        return max(float(p.grad.abs().max()) for p in self.bare.parameters() if p.grad is not None and p.grad.numel())
 
     def leave_finite(self) -> None:
         """Leave finite weights in a model that diverged: the best validated, else the averaged, else the first ones."""
@@ -256,3 +255,8 @@ class Session:
         rate = self.rate_scale * learning_rate_at(self.step, self.total, self.settings)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
+
+
+def largest_gradient(model: torch.nn.Module) -> float:
+    """Of all weights, in absolute value."""
+    return max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None and p.grad.numel())

@@ -31,8 +31,8 @@ class Settings:
         patience: Validations without a better score, counted as if they were evenly spread, before an early stop; 0 never stops early.
         validations: How many there are, closer together at the beginning; with ``minutes`` only as many as fit into a fifth of the time.
         validate_every: Epochs between validations, in place of a number of them.
-        tolerance: For ``"lbfgs"``: stop where no gradient is larger. For closed-form updates that converge, as EM: stop where the mean
-            loss per row moves by no more.
+        tolerance: For ``"lbfgs"``: stop where no gradient is larger, or where rounding leaves nothing to gain. For closed-form updates
+            that converge, as EM: stop where the mean loss per row moves by no more.
         guard: What to do where a fit diverges: ``"stop"``, or ``"rollback"`` to its last good state, to go on with half the learning rate.
         initialise: Set the reference and the biases from the data's base rates.
     """
