@@ -1,6 +1,12 @@
-"""What all tests share: a seeded generator, and one thread per worker when they run side by side."""
+"""What all tests share: a seeded generator, one thread per worker when they run side by side, and no matrix tiles.
+
+Some virtual machines announce Intel's matrix tiles (AMX) and then refuse them: torch's bfloat16 products end there with an illegal
+instruction. oneDNN reads the variable when torch is imported.
+"""
 
 import os
+
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import pytest
 import torch

@@ -14,6 +14,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from partita.cli import INTERRUPTED as PRESSED
+
 OBSERVER = "child-process-observer"  # Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
 ENDING = 3.0  # seconds that a process which was killed may take to end
 LOST = "Error: a process of several was lost before all had started; nothing was begun. Free some memory, or ask for fewer --devices."
@@ -68,7 +70,7 @@ def _meeting() -> Iterator[None]:
 
     def watch() -> None:
         while not met.wait(0.2):
-            code = _code_of_lost() if starts else int(str(os.getppid()) != starter)
+            code = INTERRUPTED[0] if PRESSED.is_set() else _code_of_lost() if starts else int(str(os.getppid()) != starter)
             if starts and code not in (0, *INTERRUPTED):
                 print(LOST, file=sys.stderr, flush=True)
             if code:
