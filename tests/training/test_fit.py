@@ -97,7 +97,8 @@ def test_lbfgs_has_converged_where_the_gradient_at_the_weights_it_leaves_is_that
 def test_lbfgs_has_stalled_where_the_loss_does_not_fall_under_a_large_gradient(dtype: torch.dtype) -> None:
     """An absolute value has a kink where it is least: the slope beside it stays as large as the penalty."""
     g = torch.Generator().manual_seed(0)
-    run = partita.fit(RBM(4, 2, generator=g).to(dtype), rows().to(dtype), ExactLikelihood(), steps=500, optimizer="lbfgs", l1=0.1, generator=g)
+    model, x = RBM(4, 2, generator=g).to(dtype), rows().to(dtype)
+    run = partita.fit(model, x, ExactLikelihood(), steps=500, optimizer="lbfgs", l1=0.1, generator=g)
     assert run.stopped == "stalled"
 
 

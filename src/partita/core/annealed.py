@@ -74,6 +74,9 @@ class Annealed(EnergyModel):
     def annealed(self, beta: Tensor | float) -> EnergyModel:
         return Annealed(self.base, self.beta * beta)
 
+    def given_component(self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator) -> EnergyModel:
+        return self.base.given_component(x, self.beta if beta is None else self.beta * beta, generator=generator)
+
     def anchor_rows(self, n: int) -> Tensor | None:
         return self.base.anchor_rows(n)
 

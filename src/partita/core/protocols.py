@@ -10,6 +10,7 @@ units the joint is annealed, and because every temperature can be had from one m
 Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from partita.core.building import Built
 from partita.core.checks import check_real
 from partita.core.enumeration import Side
+from partita.core.errors import invalid
 from partita.core.quantity import Quantity
 from partita.core.support import Support
 
@@ -140,12 +142,23 @@ class EnergyModel(Model):
         self.anchors.copy_(data.batch(index, generator=generator).x)
         self.anchored.fill_(True)
 
+    def remembering(self, rows: Tensor | None, owner: str) -> "EnergyModel":
+        """A view that knows these rows in place of those of its training data; itself where there are none."""
+        if rows is None:
+            return self
+        rows = torch.as_tensor(rows).to(self.device_like)
+        if rows.dim() != 2 or not len(rows):
+            raise invalid(owner, "rows", f"have shape (N, {self.support.width}) with N of at least 1", tuple(rows.shape))
+        rows = self.support.check(rows, owner, "rows")
+        return self.viewed(anchors=rows, anchored=torch.tensor(True))
+
     def anchor_rows(self, n: int) -> Tensor | None:
-        """``n`` of the remembered rows, repeated if need be; None where there are none."""
+        """``n`` of the remembered rows, spread over all of them, repeated if need be; None where there are none."""
         if "anchors" not in self._buffers or not self.anchored:
             return None
         anchors = self.support.check(self.anchors, self.title(), "anchors")  # of a file they may be anything
-        return anchors[torch.arange(n, device=anchors.device) % len(anchors)]
+        step = max(1, len(anchors) // n)
+        return anchors[torch.arange(n, device=anchors.device) * step % len(anchors)]
 
     def forward(self, x: Tensor, field: Field | None = None) -> Tensor:
         return self.free_energy(x) if field is None else self.free_energy(x, field=field)  # type: ignore[call-arg]
@@ -181,6 +194,30 @@ class EnergyModel(Model):
         """log p(x_i = v | the others) up to a constant of each site, for all sites and values, ``(*, D) -> (*, D, K)``."""
         values = self.support.values().to(x)
         return -torch.stack([self.site_energies(x, i, values, beta).movedim(0, -1) for i in range(x.shape[-1])], -2)
+
+    def begun_at(self, table: Tensor) -> "EnergyModel":
+        """A view whose path begins at a product of each chain: log-probabilities ``(C, D, K)``, or means and variances ``(C, D, 2)``."""
+        return self.viewed(reference_logits=table)
+
+    def landmarks(self, n: int) -> Tensor | None:
+        """At most ``n`` states that the parameters point to, where chains that seek modes begin; None where they point nowhere.
+
+        By default the states whose coordinates are all alike.
+        """
+        if not self.support.countable_sites:
+            return None
+        values = self.support.values().to(self.device_like)[:n]
+        return values[:, None].expand(-1, self.support.width).clone()
+
+    def viewed(self, **buffers: Tensor) -> Self:
+        """A shallow copy with other buffers."""
+        view = copy.copy(self)
+        object.__setattr__(view, "_buffers", {**self._buffers, **buffers})
+        return view
+
+    def given_component(self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator) -> "EnergyModel":
+        """The model, at ``beta``, given the component of a mixed reference that each chain at ``x`` belongs to, which is drawn."""
+        return self if beta is None else self.annealed(beta)
 
     def annealed(self, beta: Tensor | float) -> "EnergyModel":
         """The model at ``beta``, a number or a tensor that broadcasts against batch dimensions; composes."""

@@ -18,6 +18,7 @@ from partita.core.quantity import Verdict, worst
 ESS_TIGHT, ESS_LOOSE = 0.10, 0.02  # share of the chains that carry the weight
 KHAT_TIGHT, KHAT_LOOSE = 0.7, 1.0
 GAP_TIGHT, GAP_LOOSE = 1.0, 4.0  # nats between forward and reverse annealing
+ADDED_TIGHT, ADDED_LOOSE = 0.3, 0.7  # nats that modes which the forward side may have missed can add
 KHAT_NORMAL = 0.5  # tail index of what is averaged above which its variance is infinite
 LEAST_FOR_TAIL = 25
 MIN_ESS = 5.0  # below this a standard error means nothing
@@ -70,6 +71,32 @@ def verdict_on_sandwich(forward: WeightReport, reverse: WeightReport, gap: float
     tails = max(forward.khat, reverse.khat, key=lambda khat: -math.inf if math.isnan(khat) else khat)
     verdict = worst(verdict_on_ess(forward.ess, forward.n), verdict_on_ess(reverse.ess, reverse.n), _below(abs(gap), GAP_TIGHT, GAP_LOOSE))
     return worst(verdict, _below(tails, KHAT_TIGHT, math.inf))
+
+
+class Reach(NamedTuple):
+    """How much of Z the forward side may not have seen."""
+
+    log_mass: float  # an upper limit on the log of what lies beyond; minus infinity where no chain does
+    beyond: Tensor  # (m,), which of the witnesses lie beyond the largest forward weight
+
+
+def unseen(forward: Tensor, witnesses: Tensor) -> Reach:
+    r"""What chains begun elsewhere show beyond the largest of C forward weights (theory/scoring.md, eq. 5.16).
+
+    .. math:: Z_A = f_A \, \Big( E_{A}\big[ 1 / w \big] \Big)^{-1} \le \tfrac3C \, \max_{j \in A} w_j
+
+    f_A is the share of forward annealings that end in A with such a weight; none of C did, so it is at most 3 / C with 95 % confidence.
+    Both are log weights in the forward sense, ``(C,)`` and ``(m,)``.
+    """
+    beyond = witnesses > forward.max()
+    if not bool(beyond.any()):
+        return Reach(-math.inf, beyond)
+    return Reach(float(witnesses.max()) + math.log(3 / len(forward)), beyond)
+
+
+def verdict_on_reach(added: float) -> Verdict:
+    """From the nats that what was not seen may add."""
+    return _below(added, ADDED_TIGHT, ADDED_LOOSE)
 
 
 def tail_indices(terms: Tensor) -> tuple[float, float]:

@@ -66,6 +66,7 @@ def evaluate(
     x: Any,
     *,
     evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None,
+    rows: Any = None,
     fabric: Any = None,
     generator: torch.Generator,
 ) -> Quantity:
@@ -75,12 +76,15 @@ def evaluate(
         x: Rows in the model's support, ``(N, D)``: tensor, array, frame, or :class:`partita.data.Rows`.
         evaluator: How to compute it; by default exact where the model has ``log_prob`` or its smaller side at most 2^20 states, else
             a sandwich of annealings. An evaluator of log Z, or a log Z computed before, serves too.
+        rows: Rows that show where the modes of an energy model are, such as its training data, where it was not fitted here and so
+            remembers none; without any, log Z is never called tight.
         fabric: A launched ``lightning_fabric.Fabric`` whose processes, all of them here with the same arguments, share out the chains.
     """
     check_generator("evaluate", generator)
     if fabric is not None:
         with processes.together(fabric):
-            return evaluate(model, x, evaluator=evaluator, generator=generator)
+            return evaluate(model, x, evaluator=evaluator, rows=rows, generator=generator)
+    model = _remembering(model, rows)
     missing = bool({"missing", "ends"} & model.offers)
     if not isinstance(x, Tensor):
         rows = as_rows(x, owner="evaluate", missing=missing)
@@ -96,6 +100,13 @@ def evaluate(
     chosen: Any = capability.default(role, model) if evaluator is None else evaluator
     likelihood: LikelihoodEvaluator = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
     return likelihood(model, x, generator=generator)
+
+
+def _remembering(model: Model, rows: Any) -> Model:
+    """An energy model that knows where its modes are; other models need no rows."""
+    if rows is None or not isinstance(model, EnergyModel):
+        return model
+    return model.remembering(as_rows(rows, owner="evaluate").tensor(torch.Generator()), "evaluate")
 
 
 def in_parts(model: Model, rows: Rows, evaluator: Any, score: Callable[[Tensor, Any], Quantity], *, generator: torch.Generator) -> Quantity:

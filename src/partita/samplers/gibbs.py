@@ -61,6 +61,7 @@ class Gibbs:
     @torch.no_grad()
     def step(self, model: EnergyModel, state: State, *, generator: torch.Generator) -> tuple[State, Info]:
         x, field = state
+        model = model.given_component(x, generator=generator)
         if "pairs" in model.offers:
             x = pair_sweeps(model, x, self.sweeps, self.order, generator)
             return State(x), Info(state.x, x)

@@ -47,9 +47,12 @@ def sweep_two_values(
     weights: np.ndarray,
     seeds: np.ndarray,
 ) -> None:
-    """Move some blocks of ``x`` (C, D) in place through the sites of every order (S, D); ``bias`` is (1, D), or (C, D) if chains differ."""
+    """Move some blocks of ``x`` (C, D) in place through the sites of every order (S, D).
+
+    ``start`` and ``bias`` are (1, D), or (C, D) where chains differ.
+    """
     chains, sites = x.shape
-    own = bias.shape[0] > 1
+    own, away = bias.shape[0] > 1, start.shape[0] > 1
     low, high = np.int8(values[0]), np.int8(values[1])
     for block in range(from_block, to_block):
         begin = block * LANES
@@ -57,11 +60,14 @@ def sweep_two_values(
         state = seeds[block].copy()
         local = np.zeros((sites, LANES), np.int8)  # this block's chains side by side
         field = np.zeros((sites, LANES) if own else (1, 1), np.float32)
+        begun = np.zeros((sites, LANES) if away else (1, 1), np.float32)
         for lane in range(width):
             for i in range(sites):
                 local[i, lane] = np.int8(x[begin + lane, i])
                 if own:
                     field[i, lane] = bias[begin + lane, i]
+                if away:
+                    begun[i, lane] = start[begin + lane, i]
         hot = np.zeros(LANES, np.float32)
         for lane in range(width):
             hot[lane] = beta[begin + lane]
@@ -79,7 +85,8 @@ def sweep_two_values(
                 for lane in range(LANES):
                     bits[lane] = float32(int32(_next(state, lane) >> uint32(8)))
                 for lane in range(LANES):
-                    odds = (float32(1.0) - hot[lane]) * start[i] + hot[lane] * total[lane]
+                    first_odds = begun[i, lane] if away else start[0, i]
+                    odds = (float32(1.0) - hot[lane]) * first_odds + hot[lane] * total[lane]
                     local[i, lane] = high if bits[lane] * (float32(1.0) + _exp(-odds)) < UNIT else low
         for lane in range(width):
             for i in range(sites):
@@ -100,10 +107,14 @@ def sweep_many_values(
     weights: np.ndarray,
     seeds: np.ndarray,
 ) -> None:
-    """Move some chains of ``x`` (C, D), whole numbers, in place; ``weights`` (2 E, K, K) has the neighbour's state first."""
+    """Move some chains of ``x`` (C, D), whole numbers, in place; ``weights`` (2 E, K, K) has the neighbour's state first.
+
+    ``start`` is (1, D, K), or (C, D, K) where chains differ.
+    """
     sites, states = bias.shape
     for c in range(from_chain, to_chain):
         state = seeds[c].copy()
+        begun = start[c if start.shape[0] > 1 else 0]
         hot = beta[c]
         logits = np.empty(states, np.float32)
         for s in range(orders.shape[0]):
@@ -117,7 +128,7 @@ def sweep_many_values(
                         logits[v] += row[v]
                 top = float32(-np.inf)
                 for v in range(states):
-                    logits[v] = (float32(1.0) - hot) * start[i, v] + hot * logits[v]
+                    logits[v] = (float32(1.0) - hot) * begun[i, v] + hot * logits[v]
                     top = max(top, logits[v])
                 for v in range(states):
                     logits[v] = _exp(logits[v] - top)

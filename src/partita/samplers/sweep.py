@@ -63,15 +63,16 @@ def compiled_sweeps(tables: Sites, x: Tensor, beta: Tensor | None, orders: Tenso
     graph = (tables.graph.starts.numpy(), tables.graph.neighbours.numpy(), _plain(tables.weights))
     common = (_plain(hot.reshape(-1)), *graph)
     if tables.weights.dim() == 1:
-        bias = _plain(tables.bias.reshape(-1, x.shape[-1]))
+        start, bias = (_plain(table.reshape(-1, x.shape[-1])) for table in (tables.start, tables.bias))
         out = torch.empty(rows.shape).copy_(rows)
         seeds = _seeds((len(rows) + LANES - 1) // LANES, LANES, generator)
-        arguments = (out.numpy(), orders.numpy(), _plain(tables.values), _plain(tables.start), bias, *common, seeds)
+        arguments = (out.numpy(), orders.numpy(), _plain(tables.values), start, bias, *common, seeds)
         in_threads(sweep_two_values, len(seeds), work, arguments)
     else:
         out = check_categories("Gibbs", "x", rows, tables.bias.shape[1]).int().contiguous()  # by which machine code looks up couplings
         seeds = _seeds(len(rows), 1, generator)
-        arguments = (out.numpy(), orders.numpy(), _plain(tables.start), _plain(tables.bias), *common, seeds)
+        start = _plain(tables.start.reshape(-1, *tables.bias.shape))
+        arguments = (out.numpy(), orders.numpy(), start, _plain(tables.bias), *common, seeds)
         in_threads(sweep_many_values, len(seeds), work, arguments)
     return out.view(x.shape).to(x)
 

@@ -113,20 +113,36 @@ def resample(x: Tensor, log_w: Tensor, n: int, generator: torch.Generator) -> Te
 def temperatures_for(
     model: EnergyModel, kernel: Sampler, temperatures: int | None, *, adaptive: bool = True, generator: torch.Generator
 ) -> Tensor:
-    """Temperatures at equal thermodynamic length, dense where the energy fluctuates, as many as asked for or needed.
-
-    A pilot measures the length: the deviations of its increments sum to Lambda, and T perfect steps would leave the log weights
-    a variance of Lambda^2 / T. It only places temperatures; its draws are thrown away, so the estimate stays unbiased.
-    """
+    """Temperatures at equal thermodynamic length, dense where the energy fluctuates, as many as asked for or needed."""
     if not adaptive:
-        return torch.linspace(0, 1, temperatures or LEAST_TEMPERATURES, dtype=torch.float64)
-    pilot = torch.linspace(0, 1, PILOT_TEMPERATURES, dtype=torch.float64)
-    spread = anneal(model, kernel, pilot, from_reference(model, PILOT_CHAINS, generator), generator=generator).spread.cpu()
+        return even_temperatures(temperatures)
+    return placed_by(pilot_run(model, kernel, generator), temperatures)
+
+
+def even_temperatures(temperatures: int | None) -> Tensor:
+    """Evenly spaced from 0 to 1."""
+    return torch.linspace(0, 1, temperatures or LEAST_TEMPERATURES, dtype=torch.float64)
+
+
+def pilot_run(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> Annealing:
+    """A short annealing, which shows where the energy fluctuates and what it reaches."""
+    betas = torch.linspace(0, 1, PILOT_TEMPERATURES, dtype=torch.float64)
+    return anneal(model, kernel, betas, from_reference(model, PILOT_CHAINS, generator), generator=generator)
+
+
+def placed_by(pilot: Annealing, temperatures: int | None) -> Tensor:
+    """Temperatures from a pilot run over evenly spaced ones.
+
+    The deviations of its increments sum to the length Lambda, and T perfect steps would leave the log weights a variance of Lambda^2 / T.
+    Its draws only place temperatures and are thrown away, so the estimate stays unbiased.
+    """
+    spread = pilot.spread.cpu()
     if temperatures is None:
         temperatures = int(min(MOST_TEMPERATURES, max(LEAST_TEMPERATURES, float(spread.sum()) ** 2 / TARGET_VARIANCE)))
     density = spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE / len(spread)
     length = torch.cat([torch.zeros(1, dtype=torch.float64), density.cumsum(0)])
-    return _interpolate(torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], pilot)
+    even = torch.linspace(0, 1, len(length), dtype=torch.float64)
+    return _interpolate(torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], even)
 
 
 def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel, *, generator: torch.Generator) -> Sampler:

@@ -25,7 +25,7 @@ from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
 from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.between import Between
-from partita.evaluators.partition.reverse_ais import settle
+from partita.evaluators.partition.modes import settle
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
 RHAT_PUBLISH = 1.2

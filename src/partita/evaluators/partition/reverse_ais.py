@@ -22,8 +22,7 @@ from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
-
-SETTLING_STEPS = 50  # of the kernel, after resampling the ends of a forward annealing
+from partita.evaluators.partition.modes import settle
 
 Start = Literal["annealed", "data", "exact"]
 STARTS: tuple[Start, ...] = ("annealed", "data", "exact")
@@ -70,7 +69,8 @@ class FromBothEnds(AnnealingEvaluator):
 class ReverseAIS(FromBothEnds):
     """log Z by annealing from the model to the reference: an upper bound in expectation from exact draws, else an estimate."""
 
-    def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
+    def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+        model = model.remembering(rows, "ReverseAIS")
         kernel, betas = self._prepare(model, generator)
         return self._descend(model, kernel, betas, self.start, None, generator)
 
@@ -98,15 +98,6 @@ def reverse_quantity(log_z0: float, log_w: Tensor, climb: WeightReport | None, l
         direction="high",
         details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": se, "start": start, "log_w": log_w},
     )
-
-
-@torch.no_grad()
-def settle(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator, steps: int = SETTLING_STEPS) -> Tensor:
-    """Move chains at beta = 1, so that copies made by resampling part ways."""
-    state = kernel.init(model, x, generator=generator)
-    for _ in range(steps):
-        state, _ = kernel.step(model, state, generator=generator)
-    return state.x
 
 
 @torch.no_grad()

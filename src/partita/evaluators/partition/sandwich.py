@@ -3,74 +3,184 @@ r"""log Z between forward and reverse annealing, with Bennett's ratio of the two
 .. math:: \log \hat Z_{\mathrm{AIS}} \lesssim \log Z \lesssim \log \hat Z_{\mathrm{reverse}}          (theory/scoring.md, eq. 5.7)
 
 The interval reaches from the lower end of the forward side to the upper end of the reverse side, so a gap between them, the mark
-of annealing that was too fast, widens it.
+of annealing that was too fast, widens it. Chains begun at rows, at modes that were sought and at the ends of other paths are witnesses:
+where one of them is heavier than all that the forward side saw, the interval reaches to it.
 """
 
+import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.protocols import EnergyModel
-from partita.core.quantity import Quantity, Verdict, half_width, worst
-from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_sandwich
-from partita.evaluators.partition.ais import forward_quantity
+from partita.core.protocols import EnergyModel, Sampler
+from partita.core.quantity import Quantity, half_width, worst
+from partita.diagnostics.weights import ADDED_TIGHT, Reach, summarise_weights, unseen, verdict_on_reach, verdict_on_sandwich
+from partita.evaluators.partition.annealing import (
+    Annealing,
+    anneal,
+    even_temperatures,
+    pilot_run,
+    placed_by,
+    resample,
+    resolve_kernel,
+    temperatures_for,
+)
 from partita.evaluators.partition.bridge import acceptance_ratio
-from partita.evaluators.partition.reverse_ais import FromBothEnds, Start
+from partita.evaluators.partition.modes import mixture_at, settle, sought, weighed
+from partita.evaluators.partition.reverse_ais import FromBothEnds
+from partita.models.energy.guided import Guided
+
+COMPONENTS = 32  # of the mixture, doubled with every round
+ROUNDS = 3  # of mixtures, each of which knows what the one before had missed
+SAME = 1.0  # nats within which two pilots reached the same; then the shorter path is taken
+CHANCE = 3.0  # nats by which an unbiased estimate of Z is too high with a probability of at most 5 %
+
+
+class Path(NamedTuple):
+    """A way from a distribution that is known to the model, with a short run along it."""
+
+    begins: str
+    model: EnergyModel
+    kernel: Sampler
+    pilot: Annealing
+
+    @property
+    def bound(self) -> float:
+        """What the pilot found, a lower bound on log Z but for chance."""
+        return float(self.model.reference().log_z) + summarise_weights(self.pilot.log_w).log_mean
+
+    @property
+    def length(self) -> float:
+        """Thermodynamic length."""
+        return float(self.pilot.spread.sum())
+
+
+class Sides(NamedTuple):
+    """Log weights along one path, all in the forward sense and with the log Z that it begins with."""
+
+    forward: Tensor  # (C,)
+    reverse: Tensor  # (C,), from ends of the forward side
+    witnesses: Tensor  # (m,)
+    temperatures: int
 
 
 @dataclass(frozen=True)
 class Sandwich(FromBothEnds):
     """log Z from both sides. Arguments as for :class:`FromBothEnds`; each side uses them.
 
-    With ``start="annealed"`` a fitted model's reverse side begins a second time, at training rows: a mode that the forward side
-    never visited shows there. Where no rows are known the verdict is at best ``loose``.
+    With ``start="annealed"`` short runs try two references, the model's own and a mixture at its modes, and the better is taken. Rows show
+    where modes are: those that a fitted model remembers, or ``rows``. Without any, modes are only sought, and the verdict is at best
+    ``loose``.
     """
 
-    def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
-        kernel, betas = self._prepare(model, generator)
+    def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+        model = model.remembering(rows, "Sandwich")
+        kernel, known = resolve_kernel("Sandwich", self.kernel, model, generator=generator), model.anchor_rows(self.chains)
+        if self.start != "annealed":
+            return self._from_start(model, kernel, generator)
+        starts = {} if known is None else {"rows": settle(model, kernel, known, generator)}
+        starts["sought"] = sought(model, kernel, generator)
+        paths = [self._path(model, "base rates", generator, kernel), self._guided(model, torch.cat(list(starts.values())), 1, generator)]
+        starts |= {f"from {path.begins}": ends_of(path.pilot, model, kernel, generator) for path in paths}
+        x, path = torch.cat(list(starts.values())), better(paths)
+        for attempt in range(1, ROUNDS + 1):
+            sides = self._sides(path, x, generator)
+            q = self._quantity(sides, unseen(sides.forward, sides.witnesses))
+            if q.details["added"] <= ADDED_TIGHT or attempt == ROUNDS:
+                break
+            path = self._guided(model, foremost(x, sides), 2**attempt, generator)
+        q = heard(q, paths)
+        about = {"reference": path.begins, "rounds": attempt, "witnesses": {name: len(states) for name, states in starts.items()}}
+        return replace(q, verdict=worst(q.verdict, "tight" if known is not None else "loose"), details={**q.details, **about})
+
+    def _path(self, model: EnergyModel, begins: str, generator: torch.Generator, kernel: Sampler | None = None) -> Path:
+        kernel = resolve_kernel("Sandwich", self.kernel, model, generator=generator) if kernel is None else kernel
+        return Path(begins, model, kernel, pilot_run(model, kernel, generator))
+
+    def _guided(self, model: EnergyModel, x: Tensor, more: int, generator: torch.Generator) -> Path:
+        mixture = mixture_at(model, x, more * COMPONENTS, generator=generator)
+        first = self._path(Guided(model, mixture), "", generator).pilot
+        return self._path(Guided(model, weighed(mixture, first.x, first.log_w)), f"a mixture of {mixture.size}", generator)
+
+    def _sides(self, path: Path, x: Tensor, generator: torch.Generator) -> Sides:
+        """Up from the reference, and down from where that ended and from ``x``."""
+        model, kernel, log_z0 = path.model, path.kernel, float(path.model.reference().log_z)
+        betas = placed_by(path.pilot, self.temperatures) if self.adaptive else even_temperatures(self.temperatures)
         up = self._climb(model, kernel, betas, generator)
-        report = summarise_weights(up.log_w)
-        forward = forward_quantity(float(model.reference().log_z), report, self.level)
-        starts: list[Start] = [self.start]
-        if self.start == "annealed" and model.anchor_rows(1) is not None:
-            starts.append("data")
-        reverses = [self._descend(model, kernel, betas, start, up, generator) for start in starts]
-        verdicts: list[Verdict] = [judge(report, forward, reverse) for reverse in reverses]
-        verdict = worst(*verdicts) if len(starts) > 1 or self.start != "annealed" else worst("loose", *verdicts)
-        return replace(combine(forward, up.log_w, reverses, self.level, len(betas)), verdict=verdict)
+        starts = torch.cat([ends_of(up, model, kernel, generator), x])
+        down = log_z0 - anneal(model, kernel, betas.flip(0), starts, generator=generator).log_w
+        return Sides(log_z0 + up.log_w, down[: self.chains], down[self.chains :], len(betas))
+
+    def _from_start(self, model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> Quantity:
+        """Along the model's own path, and down from exact draws or from rows alone."""
+        betas = temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
+        up, log_z0 = self._climb(model, kernel, betas, generator), float(model.reference().log_z)
+        x, _ = self._begin(model, kernel, betas, self.start, up, generator)
+        down = log_z0 - anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
+        sides = Sides(log_z0 + up.log_w, down, down, len(betas))
+        q = self._quantity(sides, unseen(sides.forward, down))
+        return replace(q, details={**q.details, "reference": "base rates", "start": self.start})
+
+    def _quantity(self, sides: Sides, reach: Reach) -> Quantity:
+        """Bennett's ratio as the value, and an interval that reaches over both sides and to what neither saw."""
+        ratio = acceptance_ratio(sides.forward, -sides.reverse)
+        up, down = summarise_weights(sides.forward), summarise_weights(-sides.reverse)
+        gap, half = -down.log_mean - up.log_mean, half_width(ratio.se, self.level)
+        low = min(ratio.value - half, up.log_mean - half_width(up.se, self.level))
+        high = max(ratio.value + half, up.log_mean, -down.log_mean + half_width(math.hypot(down.se, up.se), self.level))
+        reached = float(np.logaddexp(high, reach.log_mass))
+        return Quantity(
+            ratio.value,
+            low,
+            reached,
+            level=self.level,
+            kind="estimate",
+            method="sandwich of AIS and reverse AIS",
+            verdict=worst(verdict_on_sandwich(up, down, gap), verdict_on_reach(reached - high)),
+            details={
+                "forward": up.log_mean,
+                "reverse": -down.log_mean,
+                "gap": gap,
+                "overlap": ratio.overlap,
+                "ess": up.ess,
+                "ess_reverse": down.ess,
+                "khat": up.khat,
+                "khat_reverse": down.khat,
+                "chains": up.n,
+                "temperatures": sides.temperatures,
+                "start": "annealed",
+                "se": ratio.se,
+                "beyond": int(reach.beyond.sum()),
+                "added": reached - high,
+            },
+        )
 
 
-def judge(report: WeightReport, forward: Quantity, reverse: Quantity) -> Verdict:
-    """One pair of sides."""
-    return verdict_on_sandwich(report, summarise_weights(reverse.details["log_w"]), reverse.value - forward.value)
+def ends_of(run: Annealing, model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> Tensor:
+    """The ends of an annealing, resampled by weight and settled."""
+    return settle(model, kernel, resample(run.x, run.log_w, len(run.x), generator), generator)
 
 
-def combine(forward: Quantity, log_w: Tensor, reverses: list[Quantity], level: float, temperatures: int) -> Quantity:
-    """One Quantity from all sides: Bennett's ratio as the value, an interval that reaches over them."""
-    ratio = acceptance_ratio(log_w, torch.cat([reverse.details["log_w"] for reverse in reverses]))
-    log_z0 = forward.value - summarise_weights(log_w).log_mean
-    value, half = log_z0 + ratio.value, half_width(ratio.se, level)
-    reverse = max(reverses, key=lambda side: abs(side.value - forward.value))
-    return Quantity(
-        value,
-        min(value - half, forward.low),
-        max(value + half, forward.value, *(side.high for side in reverses)),  # the forward side is a lower bound, whatever came back
-        level=level,
-        kind="estimate",
-        method="sandwich of AIS and reverse AIS",
-        details={
-            "forward": forward.value,
-            "reverse": reverse.value,
-            "gap": reverse.value - forward.value,
-            "overlap": ratio.overlap,
-            "ess": forward.details["ess"],
-            "ess_reverse": min(side.details["ess"] for side in reverses),
-            "khat": forward.details["khat"],
-            "khat_reverse": reverse.details["khat"],
-            "chains": forward.details["chains"],
-            "temperatures": temperatures,
-            "start": " and ".join(side.details["start"] for side in reverses),
-            "se": ratio.se,
-        },
-    )
+def better(paths: list[Path]) -> Path:
+    """Of those whose pilots reached the most, the shortest."""
+    best = max(path.bound for path in paths)
+    return min((path for path in paths if path.bound > best - SAME), key=lambda path: path.length)
+
+
+def foremost(x: Tensor, sides: Sides) -> Tensor:
+    """The witnesses beyond the forward side, and as many of the others."""
+    order = sides.witnesses.argsort(descending=True)
+    beyond = int((sides.witnesses > sides.forward.max()).sum())
+    return x[order[: max(2 * beyond, len(x) // 2)]]
+
+
+def heard(q: Quantity, paths: list[Path]) -> Quantity:
+    """The quantity after all pilots were heard: one that reached more than the interval, beyond chance, takes its verdict away."""
+    most = max(path.bound for path in paths)
+    details = {**q.details, "pilots": {path.begins: round(path.bound, 3) for path in paths}}
+    if most - CHANCE <= q.high:
+        return replace(q, details=details)
+    return replace(q, high=most, verdict="do not publish", details=details)

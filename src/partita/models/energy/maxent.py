@@ -91,7 +91,8 @@ class MaxEnt(EnergyModel):
         own = -columns * self.features.slope(x, i, self.theta)
         if beta is None:
             return own
-        return torch.lerp(-self.reference_logits[i].view(columns.shape).expand_as(own), own, beta)
+        start = self.reference_logits[..., i, :].movedim(-1, 0)  # of each value, and perhaps of each chain
+        return torch.lerp(-(start.view(columns.shape) if start.dim() == 1 else start).expand_as(own), own, beta)
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
         if self.hidden is not None or not hasattr(self.features, "slopes"):

@@ -32,7 +32,7 @@ class Sites(NamedTuple):
     values: Tensor  # (K,)
     weights: Tensor  # (2 E,) or (2 E, K, K), in the order of graph.neighbours
     bias: Tensor  # (D,), or (*, D) where each chain has its own; (D, K)
-    start: Tensor  # (D,) or (D, K)
+    start: Tensor  # (D,) or (D, K), or one for each chain
 
 
 class PairwiseModel(EnergyModel):

@@ -80,7 +80,7 @@ class Potts(PairwiseModel):
         code = x[..., self.graph.neighbours[a:b]].long()
         logits = self.h[i] + felt[torch.arange(b - a, device=x.device), code].sum(-2)
         if beta is not None:
-            logits = torch.lerp(self.reference_logits[i].expand_as(logits), logits, beta[..., None].to(logits))
+            logits = torch.lerp(self.reference_logits[..., i, :].expand_as(logits), logits, beta[..., None].to(logits))
         return -logits[..., values.long()].movedim(-1, 0)
 
     def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:

@@ -200,6 +200,16 @@ class RBM(EnergyModel):
     def reference(self) -> Reference:
         return UnitsReference(self.units, tuple(self.reference_natural), self.hidden * math.log(2))
 
+    def begun_at(self, table: Tensor) -> "RBM":
+        return self.viewed(reference_natural=torch.stack(list(self.units.from_product(table))))
+
+    @torch.no_grad()
+    def landmarks(self, n: int) -> Tensor:
+        """The likeliest x given no hidden unit, all of them, or one alone, those with the longest weights first."""
+        strongest = self.W.norm(dim=0).argsort(descending=True)[: max(0, n - 2)]
+        h = torch.cat([self.W.new_zeros(1, self.hidden), self.W.new_ones(1, self.hidden), torch.eye(self.hidden).to(self.W)[strongest]])
+        return self.units.mode(self._visible_natural(h, None))
+
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         self.set_anchors(data, generator=generator)

@@ -15,6 +15,11 @@ from partita.models.energy.units import Natural, Units
 MOMENT_ROWS = 10_000  # rows drawn to estimate base rates
 
 
+def weighted_sum(x: Tensor, weights: Tensor) -> Tensor:
+    """x . w, ``(*, D), (D,) -> (*)``; weights ``(C, D)`` are those of each chain."""
+    return x @ weights if weights.dim() == 1 else torch.linalg.vecdot(x, weights)
+
+
 @dataclass(frozen=True)
 class UnitsReference:
     """Independent visible units, with ``offset`` nats of hidden states that see no input (log 2 for each)."""
@@ -39,7 +44,7 @@ class FactorisedReference:
     """Independent coordinates over a finite list of values, with ``offset`` nats of hidden states that see no input."""
 
     values: Tensor  # (K,)
-    logits: Tensor  # (D, K)
+    logits: Tensor  # (D, K), or (C, D, K) where each chain has its own
     offset: float = 0.0
 
     @property
@@ -49,8 +54,8 @@ class FactorisedReference:
     def free_energy(self, x: Tensor) -> Tensor:
         if len(self.values) == 2:  # linear in x, so that it has a slope
             low, high = self.values
-            slope = (self.logits[:, 1] - self.logits[:, 0]) / (high - low)
-            return -((x - low) @ slope) - self.logits[:, 0].sum() - self.offset
+            first, second = self.logits.unbind(-1)
+            return -weighted_sum(x - low, (second - first) / (high - low)) - first.sum(-1) - self.offset
         return -(self._one_hot(x) * self.logits).sum((-2, -1)) - self.offset
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:

@@ -17,6 +17,8 @@ from torch.nn import functional
 
 from partita.models.energy.pairwise import PairwiseModel, Sites
 
+MOST_FOR_EIGENVECTORS = 2048  # sites
+
 
 class TwoValuedPairs(PairwiseModel):
     """Biases and couplings of sites whose value enters the energy as a number."""
@@ -61,12 +63,23 @@ class TwoValuedPairs(PairwiseModel):
     def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
         values = self.support.values().to(x)
         step = values[1] - values[0]
-        start = self.reference_logits[:, 1] - self.reference_logits[:, 0]
+        start = self.reference_logits[..., 1] - self.reference_logits[..., 0]
         return Sites(self.graph, values, step * self.J[self.graph.bonds], step * self.bias, start)
+
+    @torch.no_grad()
+    def landmarks(self, n: int) -> Tensor:
+        """All sites alike, and the signs of the couplings' leading eigenvectors, both ways: the patterns that a memory stores."""
+        values, even = self.support.values().to(self.J), super().landmarks(n)
+        assert even is not None
+        if self.support.width > MOST_FOR_EIGENVECTORS:
+            return even
+        leading = torch.linalg.eigh(self.couplings().double()).eigenvectors.flip(-1).mT[: max(0, (n - len(even)) // 2)]
+        return torch.cat([even, values[(torch.cat([leading, -leading]) > 0).long()]])
 
     def _upper(self) -> Tensor:
         return self.J.new_zeros(self.support.width, self.support.width).index_put(tuple(self.graph.edges.unbind(1)), self.J)
 
     def _reference_column(self, i: int, values: Tensor, columns: Tensor) -> Tensor:
-        """The reference's logits of the values asked for, in the shape of ``columns``."""
-        return self.reference_logits[i][torch.bucketize(values, self.support.values().to(values))].view(columns.shape)
+        """The reference's logits of the values asked for, which broadcast with ``columns``."""
+        logits = self.reference_logits[..., i, :][..., torch.bucketize(values, self.support.values().to(values))].movedim(-1, 0)
+        return logits.view(columns.shape) if logits.dim() == 1 else logits

@@ -40,11 +40,15 @@ class Units(Protocol):
 
     def from_moments(self, mean: Tensor, variance: Tensor) -> Natural: ...
 
+    def from_product(self, table: Tensor) -> Natural: ...  # log-probabilities of the values, or mean and variance, (*, D, 2 or K)
+
     def pairing(self, x: Tensor, eta: Natural) -> Tensor: ...
 
     def log_normaliser(self, eta: Natural) -> Tensor: ...
 
     def distribution(self, eta: Natural) -> Distribution: ...
+
+    def mode(self, eta: Natural) -> Tensor: ...  # the likeliest x, (*, D)
 
 
 class BernoulliUnits:
@@ -65,6 +69,9 @@ class BernoulliUnits:
     def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
         return (torch.logit(mean),)
 
+    def from_product(self, table: Tensor) -> Natural:
+        return (table[..., 1] - table[..., 0],)
+
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
         return x @ eta[0]
 
@@ -73,6 +80,9 @@ class BernoulliUnits:
 
     def distribution(self, eta: Natural) -> Distribution:
         return Bernoulli(probs=torch.sigmoid(eta[0]), validate_args=False)
+
+    def mode(self, eta: Natural) -> Tensor:
+        return (eta[0] > 0).to(eta[0])
 
 
 class GaussianUnits:
@@ -95,6 +105,9 @@ class GaussianUnits:
     def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
         return mean / variance, -0.5 / variance
 
+    def from_product(self, table: Tensor) -> Natural:
+        return self.from_moments(table[..., 0], table[..., 1])
+
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
         return x @ eta[0] + x.square() @ eta[1]
 
@@ -104,6 +117,9 @@ class GaussianUnits:
     def distribution(self, eta: Natural) -> Distribution:
         variance = -0.5 / eta[1]
         return Normal(eta[0] * variance, variance.sqrt(), validate_args=False)
+
+    def mode(self, eta: Natural) -> Tensor:
+        return -0.5 * eta[0] / eta[1]
 
 
 class CategoricalUnits:
@@ -127,6 +143,9 @@ class CategoricalUnits:
     def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
         return (torch.log(mean),)
 
+    def from_product(self, table: Tensor) -> Natural:
+        return (table.flatten(-2),)
+
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
         return self.statistic(x) @ eta[0]
 
@@ -135,6 +154,9 @@ class CategoricalUnits:
 
     def distribution(self, eta: Natural) -> Distribution:
         return Categorical(logits=self._by_site(eta), validate_args=False)
+
+    def mode(self, eta: Natural) -> Tensor:
+        return self._by_site(eta).argmax(-1).to(eta[0])
 
     def _by_site(self, eta: Natural) -> Tensor:
         return eta[0].unflatten(-1, (-1, self.states))

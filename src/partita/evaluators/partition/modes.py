@@ -1,0 +1,149 @@
+r"""Where a model's modes are, and a mixture whose components begin in them.
+
+States come from rows, from what the parameters point to, and from random states that are cooled; then all settle at the model's own
+temperature, so that what is no mode there flows away. On finite supports the mixture grows greedily: its next component is the product p_s
+of the state s that it explains worst,
+
+.. math:: s = \arg\max_s \; \log p_s(s) - \log \textstyle\sum_z \pi_z\, p_z(s), \qquad
+          p_s(x) = \prod_i p(x_i \mid s_{\setminus i}),          (theory/scoring.md, eq. 5.15)
+
+and a few rounds of EM follow. On real supports it is a mixture of normals fitted to the states, its size chosen by BIC.
+
+Letters: N states, D visible, K components, V values of a coordinate.
+"""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Normal
+
+from partita.core import rng
+from partita.core.protocols import EnergyModel, Sampler
+from partita.models.energy.guided import Components, NormalMixture, ProductMixture
+from partita.models.energy.reference import whitening_of
+
+SETTLING_STEPS = 50  # of the kernel at beta = 1
+COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
+COOLING_STEPS = 15  # at each of them
+DESCENT_STEPS = 100  # on real supports
+SOUGHT = 64  # chains of each kind of start
+EXPLAINED = 3.0  # nats by which a product at a state may explain it better than the mixture does
+SHARED = 0.05  # of every component is the average of all, so that none forbids what another allows
+ROUNDS = 4  # of EM
+EVEN = 0.3  # share of the weights that is dealt out evenly
+MOST_FULL = 20  # coordinates up to which normals have full covariances
+SIZES = (1, 2, 4, 8, 16)  # mixtures of normals that are tried
+
+
+@torch.no_grad()
+def settle(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator, steps: int = SETTLING_STEPS) -> Tensor:
+    """Chains moved at beta = 1."""
+    state = kernel.init(model, x, generator=generator)
+    for _ in range(steps):
+        state, _ = kernel.step(model, state, generator=generator)
+    return state.x
+
+
+@torch.no_grad()
+def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> Tensor:
+    """States of modes that no row need have shown, settled."""
+    drawn = model.reference().draw(SOUGHT, generator=generator)
+    if model.support.countable_sites:
+        values = model.support.values().to(drawn)
+        anywhere = values[rng.categories(drawn.new_zeros(*drawn.shape, len(values)), generator)]
+        starts = [_cooled(model, kernel, torch.cat([drawn, anywhere]), generator)]
+    else:
+        starts = [_descended(model, torch.cat([drawn, drawn.mean(0) + 3 * (drawn.flip(0) - drawn.mean(0))]))]
+    pointed = model.landmarks(SOUGHT)
+    return settle(model, kernel, torch.cat([*starts, *([] if pointed is None else [pointed])]), generator)
+
+
+def _cooled(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator) -> Tensor:
+    for beta in COLD:
+        x = settle(model.annealed(beta), kernel, x, generator, COOLING_STEPS)
+    return x
+
+
+def _descended(model: EnergyModel, x: Tensor) -> Tensor:
+    """Minima of the energy near ``x``, by steps whose length every coordinate finds for itself; those that are not finite stay."""
+    lowest = x.clone().requires_grad_()
+    optimizer = torch.optim.Rprop([lowest], lr=0.1 * float(x.std()))
+    with torch.enable_grad():
+        for _ in range(DESCENT_STEPS):
+            optimizer.zero_grad()
+            model.free_energy(lowest).sum().backward()
+            optimizer.step()
+    found = lowest.detach()
+    return torch.where(torch.isfinite(found).all(-1, keepdim=True) & torch.isfinite(model.free_energy(found))[:, None], found, x)
+
+
+def mixture_at(model: EnergyModel, x: Tensor, most: int, *, generator: torch.Generator) -> Components:
+    """A mixture of at most ``most`` components in which every state of ``x`` is likely."""
+    return _products_at(model, x, most) if model.support.countable_sites else _normals_at(model, x, most, generator)
+
+
+@torch.no_grad()
+def _products_at(model: EnergyModel, x: Tensor, most: int) -> ProductMixture:
+    values, tables = model.support.values().to(x), site_products(model, x)
+    average = tables.exp().mean(0)
+
+    def mixed(probabilities: Tensor, counts: Tensor) -> ProductMixture:
+        broad = torch.lerp(probabilities, average, SHARED)
+        return ProductMixture(values, torch.log_softmax((counts + 1).log(), 0), (broad / broad.sum(-1, keepdim=True)).log())
+
+    own = torch.where(x[..., None] == values, tables, 0.0).sum((-2, -1))  # log p_s(s)
+    chosen, mixture = average[None], mixed(average[None], x.new_ones(1))
+    while mixture.size < most:
+        lack = own + mixture.free_energy(x)
+        if float(lack.max()) < EXPLAINED:
+            break
+        chosen = torch.cat([chosen, tables[lack.argmax()].exp()[None]])
+        mixture = mixed(chosen, x.new_ones(len(chosen)))
+    for _ in range(ROUNDS):
+        member = torch.softmax(mixture.log_parts(x), -1)  # (N, K)
+        counts = member.sum(0)
+        mixture = mixed(torch.einsum("nk,ndv->kdv", member, tables.exp()) / counts.clamp_min(1e-6)[:, None, None], counts)
+    return mixture
+
+
+def weighed(mixture: Components, x: Tensor, log_w: Tensor) -> Components:
+    """The mixture with weights that follow the mass of each component at weighted draws, none of them far below an even one."""
+    member = torch.softmax(mixture.log_parts(x), -1)
+    share = torch.softmax(log_w, 0).to(member) @ member
+    return mixture.weighing(torch.lerp(share, torch.full_like(share, 1 / mixture.size), EVEN).log())
+
+
+@torch.no_grad()
+def site_products(model: Any, x: Tensor) -> Tensor:
+    """The product that the model makes of each state, log-probabilities ``(N, D) -> (N, D, V)``."""
+    if "conditionals" not in model.offers:
+        return torch.log_softmax(model.conditional_logits(x), -1)
+    p = model.visible_given_hidden(model.hidden_given_visible(x).probs).probs
+    p = torch.stack([1 - p, p], -1) if p.dim() == x.dim() else p
+    return p.clamp_min(1e-6).log()
+
+
+@torch.no_grad()
+def _normals_at(model: Any, x: Tensor, most: int, generator: torch.Generator) -> NormalMixture:
+    """Normals fitted to the states; where x given h is a normal, its variance is part of every component's, and no coordinates covary."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    blocks = "conditionals" in model.offers
+    diagonal, seed = blocks or x.shape[-1] > MOST_FULL, rng.seed(generator)
+    table, floor = x.double().cpu().numpy(), 1e-4 * float(x.double().var(0).min())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fits = [GaussianMixture(k, covariance_type="diag" if diagonal else "full", reg_covar=floor, random_state=seed).fit(table)
+                for k in SIZES if k <= min(most, len(x) // 4)]  # fmt: skip
+    best = min(fits, key=lambda fit: fit.bic(table))
+    covariance = torch.as_tensor(best.covariances_)
+    covariance = torch.diag_embed(covariance) if diagonal else covariance
+    if blocks:
+        given: Normal = model.visible_given_hidden(model.hidden_given_visible(x[:1]).probs)
+        covariance = covariance + torch.diag_embed(given.variance[0].double().cpu())
+    whitening = torch.stack([whitening_of(c) for c in covariance])
+    weights, means = (torch.as_tensor(part) for part in (best.weights_, best.means_))
+    return NormalMixture(weights.log().to(x), means.to(x), whitening.to(x))

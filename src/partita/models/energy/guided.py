@@ -1,0 +1,167 @@
+r"""A path to a model from a mixture that knows its modes, in place of the model's own reference.
+
+.. math:: F_\beta(x) = \big[F_\beta(x)\big]_{\text{own}} - (1 - \beta)\, F_0(x)
+          - \log \sum_z \big(\pi_z\, p_z(x)\big)^{1 - \beta} + \beta \log K          (theory/scoring.md, eq. 5.14)
+
+The component z is one more hidden variable: given z the path is the model's own, begun at the product p_z, so every kernel of the model
+serves. At 0 the path is the mixture, whose log Z is 0; at 1 it is the model, whose log Z is its own.
+
+Letters: C chains, D visible, K components, V values of a coordinate.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from partita.core import rng
+from partita.core.annealed import Annealed
+from partita.core.protocols import Data, EnergyModel, Field, Reference
+
+
+class Components(Protocol):
+    """A normalized mixture of K distributions that a model's path can begin at."""
+
+    @property
+    def log_z(self) -> Tensor: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def log_parts(self, x: Tensor) -> Tensor: ...  # log pi_z + log p_z(x), (*, D) -> (*, K)
+
+    def free_energy(self, x: Tensor) -> Tensor: ...
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
+
+    def begun(self, model: Any, z: Tensor) -> EnergyModel: ...  # the model with p_z as the reference of each chain
+
+    def weighing(self, log_weights: Tensor) -> "Components": ...  # with other weights
+
+
+@dataclass(frozen=True)
+class ProductMixture:
+    """Products over a finite list of values, mixed."""
+
+    values: Tensor  # (V,)
+    log_weights: Tensor  # (K,)
+    logits: Tensor  # (K, D, V), log-probabilities
+
+    @property
+    def log_z(self) -> Tensor:
+        return self.log_weights.new_zeros(())
+
+    @property
+    def size(self) -> int:
+        return len(self.log_weights)
+
+    def log_parts(self, x: Tensor) -> Tensor:
+        if len(self.values) == 2:
+            first, second = self.logits.unbind(-1)
+            hot = (x - self.values[0]) / (self.values[1] - self.values[0])
+            return functional.linear(hot, second - first, first.sum(-1) + self.log_weights)
+        hot = (x[..., None] == self.values).to(self.logits.dtype).flatten(-2)
+        return functional.linear(hot, self.logits.flatten(1), self.log_weights)
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        return -torch.logsumexp(self.log_parts(x), -1)
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+        z = rng.categories(self.log_weights.expand(n, -1), generator)
+        return self.values[rng.categories(self.logits[z], generator)]
+
+    def begun(self, model: Any, z: Tensor) -> EnergyModel:
+        return model.begun_at(self.logits[z])
+
+    def weighing(self, log_weights: Tensor) -> "ProductMixture":
+        return replace(self, log_weights=log_weights)
+
+
+@dataclass(frozen=True)
+class NormalMixture:
+    """Normal distributions, mixed."""
+
+    log_weights: Tensor  # (K,)
+    mean: Tensor  # (K, D)
+    whitening: Tensor  # (K, D, D), lower triangular: R with R covariance R' = I
+
+    @property
+    def log_z(self) -> Tensor:
+        return self.log_weights.new_zeros(())
+
+    @property
+    def size(self) -> int:
+        return len(self.log_weights)
+
+    def log_parts(self, x: Tensor) -> Tensor:
+        u = torch.einsum("kij,...kj->...ki", self.whitening, x[..., None, :] - self.mean)
+        scale = self.whitening.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * x.shape[-1] * math.log(2 * math.pi)
+        return self.log_weights + scale - 0.5 * u.square().sum(-1)
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        return -torch.logsumexp(self.log_parts(x), -1)
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+        z = rng.categories(self.log_weights.expand(n, -1), generator)
+        u = rng.normal((n, self.mean.shape[1], 1), self.mean, generator)
+        return self.mean[z] + torch.linalg.solve_triangular(self.whitening[z], u, upper=False)[..., 0]
+
+    def begun(self, model: Any, z: Tensor) -> EnergyModel:
+        variance = self.whitening.diagonal(dim1=-2, dim2=-1).pow(-2)
+        return model.begun_at(torch.stack([self.mean[z], variance[z]], -1))
+
+    def weighing(self, log_weights: Tensor) -> "NormalMixture":
+        return replace(self, log_weights=log_weights)
+
+
+class Guided(EnergyModel):
+    """A view of a model whose path begins at a mixture."""
+
+    base: Any  # an EnergyModel, perhaps with conditionals
+
+    def __init__(self, base: EnergyModel, mixture: Components) -> None:
+        super().__init__()
+        object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
+        self.mixture, self.support, self.offers = mixture, base.support, base.offers
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        return self.base.free_energy(x)
+
+    def field(self, x: Tensor) -> Field:
+        return self.base.field(x)
+
+    def energy_along(self, field: Field, beta: Tensor) -> Tensor:
+        parts = self.mixture.log_parts(field.x)
+        own = self.base.energy_along(field, beta) - (1 - beta) * self.base.reference().free_energy(field.x)
+        return own - torch.logsumexp((1 - beta)[..., None] * parts, -1) + beta * math.log(self.mixture.size)
+
+    def given_component(self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator) -> EnergyModel:
+        if beta is None:
+            return self.base
+        z = rng.categories((1 - beta)[..., None] * self.mixture.log_parts(x), generator)
+        return Annealed(self.mixture.begun(self.base, z), beta)
+
+    def reference(self) -> Reference:
+        return self.mixture
+
+    def landmarks(self, n: int) -> Tensor | None:
+        return self.base.landmarks(n)
+
+    def anchor_rows(self, n: int) -> Tensor | None:
+        return self.base.anchor_rows(n)
+
+    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+        self.base.initialise(data, generator=generator)
+
+    def settings(self) -> dict[str, Any]:
+        return self.base.settings()
+
+    def title(self) -> str:
+        return self.base.title()
+
+    @property
+    def device_like(self) -> Tensor:
+        return self.base.device_like

@@ -1,0 +1,85 @@
+"""log Z of models whose modes are far apart: no trusted number is wrong, and few are not trusted.
+
+``make test`` takes one seed of some families, ``make coverage`` ten seeds a round of all, with rows of the model, with skewed rows and with
+none. The bound on coverage is binomial with a false-alarm rate of 1e-3; seeds are fixed.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+import torch
+from scipy.stats import binom
+from tests.truth.hard_models import FAMILIES, RowsKind
+
+from partita.core.quantity import Quantity
+from partita.evaluators import Sandwich
+
+ROUNDS = int(os.environ.get("PARTITA_COVERAGE_ROUNDS", "0"))
+LEVEL, FALSE_ALARM = 0.95, 1e-3
+QUICK: dict[str, RowsKind] = {
+    "templates 100, half": "fair",
+    "templates 100, most": "skewed",
+    "templates 200, little": "none",
+    "far products 2": "skewed",
+    "RBM 3": "fair",
+    "Gaussian RBM": "fair",
+    "categorical RBM": "skewed",
+    "Curie-Weiss": "skewed",
+    "Curie-Weiss in a field": "none",
+    "Hopfield": "skewed",
+    "spin glass": "fair",
+    "wells": "fair",
+}
+KINDS: tuple[RowsKind, ...] = ("fair", "skewed", "none")
+
+
+class Said(NamedTuple):
+    """What was said of a model, and the truth."""
+
+    family: str
+    rows: RowsKind
+    q: Quantity
+    truth: float
+
+    @property
+    def covers(self) -> bool:
+        return self.q.low <= self.truth <= self.q.high
+
+    @property
+    def miss(self) -> float:
+        """How far the truth lies outside the interval, in half-widths."""
+        outside = max(self.q.low - self.truth, self.truth - self.q.high, 0.0)
+        return outside / (0.5 * self.q.width)
+
+
+def said_of(family: str, rows: RowsKind, seed: int) -> Said:
+    model, truth = FAMILIES[family](seed, rows)
+    return Said(family, rows, Sandwich()(model, generator=torch.Generator().manual_seed(1000 + seed)), truth)
+
+
+def judged(said: list[Said]) -> None:
+    """None misses by more than its half-width, enough cover, and rows of the model allow most to be trusted."""
+    trusted = [s for s in said if s.q.trusted]
+    assert max(s.miss for s in trusted) <= 1, max(trusted, key=lambda s: s.miss)
+    assert sum(s.covers for s in trusted) >= binom.ppf(FALSE_ALARM, len(trusted), LEVEL), [s for s in trusted if not s.covers]
+    with_rows = [s for s in said if s.rows == "fair"]
+    assert sum(s.q.trusted for s in with_rows) >= 0.7 * len(with_rows)
+    half_widths = torch.tensor([0.5 * s.q.width for s in trusted])
+    assert float(half_widths.median()) <= 0.3
+    assert all(s.q.verdict != "tight" for s in said if s.rows == "none")
+
+
+def short() -> Iterator[tuple[str, RowsKind, int]]:
+    yield from ((family, rows, 0) for family, rows in QUICK.items())
+
+
+def test_no_trusted_number_is_wrong_where_modes_are_far_apart() -> None:
+    judged([said_of(*case) for case in short()])
+
+
+@pytest.mark.parametrize("rows", KINDS)
+@pytest.mark.parametrize("family", FAMILIES if ROUNDS else [])
+def test_every_family_over_many_seeds(family: str, rows: RowsKind) -> None:
+    judged([said_of(family, rows, seed) for seed in range(10 * ROUNDS)])
