@@ -1,6 +1,7 @@
 # partita: make help lists the targets. The first one that needs it makes .venv from pyproject.toml and constraints.txt.
 PYTHON ?= python3
 WORKERS ?= 2
+THREADS ?= 1
 CASES ?= 10000
 ROUNDS ?= 2
 VENV := .venv
@@ -10,14 +11,22 @@ DOCS := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: demo test fuzz coverage lint types bench bench-quick bench-check docs clean help
+.PHONY: demo test test-portable fuzz coverage lint types bench bench-quick bench-check docs clean help
 
 demo: $(STAMP) ## compare nine families on the digits within five minutes: a leaderboard and a page
 	@$(BIN)/python -m partita.cli.demo
 
 # A file stays with one worker: what its tests share is made once. Bytecode is kept: many tests start processes, which import it all.
+# TESTS="tests/training tests/truth" names some.
 test: $(STAMP) ## run all tests and doctests
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
+	@OMP_NUM_THREADS=$(THREADS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q $(TESTS)
+
+# Processors round differently. torch, OpenBLAS and NumPy each have a variable that makes them compute as on another, lesser one.
+WIDEST := import numpy._core._multiarray_umath as m; print(*(f for f in ("X86_V4", "AVX512_ICL", "AVX512_SPR") if m.__cpu_features__.get(f)))
+test-portable: $(STAMP) ## the tests as on three other processors, one after the other
+	@ATEN_CPU_CAPABILITY=default $(MAKE) test
+	@ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python -c '$(WIDEST)')" $(MAKE) test
+	@OPENBLAS_CORETYPE=Zen THREADS=2 $(MAKE) test
 
 fuzz: $(STAMP) ## every night: 10,000 odd inputs (CASES=...) to estimators, commands, readers, run folders and places
 	@OMP_NUM_THREADS=1 PARTITA_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) -q --hypothesis-show-statistics tests/fuzz
@@ -52,7 +61,7 @@ clean: ## remove the environment, caches and built files
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
 
 # torch goes first, alone: resolved together with the rest it can come as a far larger build.
 $(STAMP): pyproject.toml constraints.txt
