@@ -73,25 +73,16 @@ def verdict_on_sandwich(forward: WeightReport, reverse: WeightReport, gap: float
     return worst(verdict, _below(tails, KHAT_TIGHT, math.inf))
 
 
-class Reach(NamedTuple):
-    """How much of Z the forward side may not have seen."""
-
-    log_mass: float  # an upper limit on the log of what lies beyond; minus infinity where no chain does
-    beyond: Tensor  # (m,), which of the witnesses lie beyond the largest forward weight
-
-
-def unseen(forward: Tensor, witnesses: Tensor) -> Reach:
-    r"""What chains begun elsewhere show beyond the largest of C forward weights (theory/scoring.md, eq. 5.16).
+def unseen(forward: Tensor, witnesses: Tensor) -> float:
+    r"""log of what chains begun elsewhere show beyond the largest of C forward weights (theory/scoring.md, eq. 5.16).
 
     .. math:: Z_A = f_A \, \Big( E_{A}\big[ 1 / w \big] \Big)^{-1} \le \tfrac3C \, \max_{j \in A} w_j
 
     f_A is the share of forward annealings that end in A with such a weight; none of C did, so it is at most 3 / C with 95 % confidence.
-    Both are log weights in the forward sense, ``(C,)`` and ``(m,)``.
+    Both are log weights in the forward sense, ``(C,)`` and ``(m,)``. Minus infinity where no witness lies beyond.
     """
-    beyond = witnesses > forward.max()
-    if not bool(beyond.any()):
-        return Reach(-math.inf, beyond)
-    return Reach(float(witnesses.max()) + math.log(3 / len(forward)), beyond)
+    highest = float(witnesses.max()) if len(witnesses) else -math.inf
+    return highest + math.log(3 / len(forward)) if highest > float(forward.max()) else -math.inf
 
 
 def verdict_on_reach(added: float) -> Verdict:

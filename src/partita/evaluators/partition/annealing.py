@@ -25,7 +25,7 @@ from partita.core.quantity import Quantity
 PILOT_TEMPERATURES = 200
 PILOT_CHAINS = 64
 LEAST_TEMPERATURES, MOST_TEMPERATURES = 200, 40_000
-TARGET_VARIANCE = 0.03  # of the log weights, if every step mixed perfectly
+TARGET_VARIANCE = 0.1  # of the log weights, if every step mixed perfectly
 UNIFORM_SHARE = 0.2  # of the schedule, so that no stretch is left without temperatures
 
 
@@ -75,7 +75,7 @@ class AnnealingEvaluator(ABC):
 
 def anneal(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
     """Move ``x`` along ``betas`` (rising or falling), weighing as it goes; processes that work together share out the chains."""
-    parts = processes.shared_out(len(x), lambda part, own: _annealed(model, kernel, betas, x[part], generator=own), generator)
+    parts = processes.shared_out(len(x), lambda part, own: anneal_here(model, kernel, betas, x[part], generator=own), generator)
     if len(parts) == 1:
         return parts[0]
     spread = torch.stack([part.spread.square() for part in parts]).nanmean(0).sqrt()  # a chain alone has none
@@ -83,8 +83,8 @@ def anneal(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, gen
 
 
 @torch.no_grad()
-def _annealed(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
-    """The chains that fall to this process."""
+def anneal_here(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
+    """The chains that fall to this process; or all, where each has a reference of its own."""
     state: Any = kernel.init(model, x, generator=generator)
     log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     spreads = []

@@ -12,6 +12,7 @@ and a few rounds of EM follow. On real supports it is a mixture of normals fitte
 Letters: N states, D visible, K components, V values of a coordinate.
 """
 
+import math
 import warnings
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch.distributions import Normal
 
 from partita.core import rng
 from partita.core.protocols import EnergyModel, Sampler
+from partita.evaluators.partition.annealing import anneal_here
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
 from partita.models.energy.reference import whitening_of
 
@@ -31,6 +33,9 @@ DESCENT_STEPS = 100  # on real supports
 SOUGHT = 64  # chains of each kind of start
 EXPLAINED = 3.0  # nats by which a product at a state may explain it better than the mixture does
 SHARED = 0.05  # of every component is the average of all, so that none forbids what another allows
+LOCAL_SHARE = 0.02  # of the product at a state is even over all values
+COPIES = 4  # chains from one state, over which 1 / w is averaged
+CHANCE = 1.0  # nats by which that average may be too large
 ROUNDS = 4  # of EM
 EVEN = 0.3  # share of the weights that is dealt out evenly
 MOST_FULL = 20  # coordinates up to which normals have full covariances
@@ -113,6 +118,22 @@ def weighed(mixture: Components, x: Tensor, log_w: Tensor) -> Components:
     member = torch.softmax(mixture.log_parts(x), -1)
     share = torch.softmax(log_w, 0).to(member) @ member
     return mixture.weighing(torch.lerp(share, torch.full_like(share, 1 / mixture.size), EVEN).log())
+
+
+@torch.no_grad()
+def local_mass(model: EnergyModel, kernel: Sampler, x: Tensor, temperatures: int, *, generator: torch.Generator) -> Tensor:
+    """Upper limits on log Z of the regions that chains at ``x`` have settled in, ``(N,)``: copies go down to a product at each state.
+
+    (5.16) with a share f_A of at most one; the limit is close, for the path is short. Infinite on real supports.
+    """
+    if not model.support.countable_sites:
+        return x.new_full((len(x),), torch.inf, dtype=torch.float64)
+    own = site_products(model, x).exp()
+    table = torch.lerp(own, torch.full_like(own, 1 / own.shape[-1]), LOCAL_SHARE).log().repeat_interleave(COPIES, 0)
+    view, betas = model.begun_at(table), torch.linspace(1, 0, temperatures, dtype=torch.float64)
+    log_w = anneal_here(view, kernel, betas, x.repeat_interleave(COPIES, 0), generator=generator).log_w
+    inverse = (log_w - view.reference().log_z.double()).view(len(x), COPIES)
+    return CHANCE - torch.logsumexp(inverse, -1) + math.log(COPIES)
 
 
 @torch.no_grad()

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from partita.core.protocols import EnergyModel, Sampler
-from partita.core.quantity import Quantity, half_width, worst
-from partita.diagnostics.weights import ADDED_TIGHT, Reach, summarise_weights, unseen, verdict_on_reach, verdict_on_sandwich
+from partita.core.quantity import VERDICTS, Quantity, half_width, worst
+from partita.diagnostics.weights import ADDED_LOOSE, ADDED_TIGHT, summarise_weights, unseen, verdict_on_reach, verdict_on_sandwich
 from partita.evaluators.partition.annealing import (
+    PILOT_TEMPERATURES,
     Annealing,
     anneal,
     even_temperatures,
@@ -29,13 +30,15 @@ from partita.evaluators.partition.annealing import (
     temperatures_for,
 )
 from partita.evaluators.partition.bridge import acceptance_ratio
-from partita.evaluators.partition.modes import mixture_at, settle, sought, weighed
+from partita.evaluators.partition.modes import local_mass, mixture_at, settle, sought, weighed
 from partita.evaluators.partition.reverse_ais import FromBothEnds
 from partita.models.energy.guided import Guided
 
 COMPONENTS = 32  # of the mixture, doubled with every round
 ROUNDS = 3  # of mixtures, each of which knows what the one before had missed
 SAME = 1.0  # nats within which two pilots reached the same; then the shorter path is taken
+WITNESSES = 96  # that go down all temperatures
+LOCAL_TEMPERATURES = 1000  # from a state's region to a product at it
 CHANCE = 3.0  # nats by which an unbiased estimate of Z is too high with a probability of at most 5 %
 
 
@@ -66,6 +69,11 @@ class Sides(NamedTuple):
     witnesses: Tensor  # (m,)
     temperatures: int
 
+    @property
+    def beyond(self) -> Tensor:
+        """Which witnesses are heavier than all of the forward side."""
+        return self.witnesses > self.forward.max()
+
 
 @dataclass(frozen=True)
 class Sandwich(FromBothEnds):
@@ -85,16 +93,28 @@ class Sandwich(FromBothEnds):
         starts["sought"] = sought(model, kernel, generator)
         paths = [self._path(model, "base rates", generator, kernel), self._guided(model, torch.cat(list(starts.values())), 1, generator)]
         starts |= {f"from {path.begins}": ends_of(path.pilot, model, kernel, generator) for path in paths}
-        x, path = torch.cat(list(starts.values())), better(paths)
-        for attempt in range(1, ROUNDS + 1):
-            sides = self._sides(path, x, generator)
-            q = self._quantity(sides, unseen(sides.forward, sides.witnesses))
-            if q.details["added"] <= ADDED_TIGHT or attempt == ROUNDS:
+        x, path, found = torch.cat(list(starts.values())), better(paths), []
+        for attempt in range(ROUNDS):
+            suspects = heaviest(path, x, generator)
+            sides = self._sides(path, suspects, generator)
+            beyond = suspects[sides.beyond]
+            found.append(self._judged(sides, model, kernel, beyond, path.begins, generator))
+            if found[-1].details["added"] <= ADDED_LOOSE or attempt + 1 == ROUNDS:
                 break
-            path = self._guided(model, foremost(x, sides), 2**attempt, generator)
-        q = heard(q, paths)
-        about = {"reference": path.begins, "rounds": attempt, "witnesses": {name: len(states) for name, states in starts.items()}}
-        return replace(q, verdict=worst(q.verdict, "tight" if known is not None else "loose"), details={**q.details, **about})
+            path = self._guided(model, torch.cat([beyond, x[::2]]), 2 ** (attempt + 1), generator)
+        q = heard(min(found, key=lambda each: (VERDICTS.index(each.verdict), each.width)), paths, found)
+        details = {**q.details, "rounds": len(found), "witnesses": {name: len(states) for name, states in starts.items()}}
+        return replace(q, verdict=worst(q.verdict, "tight" if known is not None else "loose"), details=details)
+
+    def _judged(
+        self, sides: Sides, model: EnergyModel, kernel: Sampler, beyond: Tensor, begins: str, generator: torch.Generator
+    ) -> Quantity:  # fmt: skip
+        """Both sides and what witnesses add; where that is much, the regions of those beyond are measured one by one."""
+        q = self._quantity(sides, unseen(sides.forward, sides.witnesses))
+        if q.details["added"] > ADDED_TIGHT:
+            local = local_mass(model, kernel, beyond, LOCAL_TEMPERATURES, generator=generator)
+            q = min(q, self._quantity(sides, float(torch.logsumexp(local, 0))), key=lambda each: each.high)
+        return replace(q, details={**q.details, "reference": begins})
 
     def _path(self, model: EnergyModel, begins: str, generator: torch.Generator, kernel: Sampler | None = None) -> Path:
         kernel = resolve_kernel("Sandwich", self.kernel, model, generator=generator) if kernel is None else kernel
@@ -124,14 +144,14 @@ class Sandwich(FromBothEnds):
         q = self._quantity(sides, unseen(sides.forward, down))
         return replace(q, details={**q.details, "reference": "base rates", "start": self.start})
 
-    def _quantity(self, sides: Sides, reach: Reach) -> Quantity:
+    def _quantity(self, sides: Sides, reach: float) -> Quantity:
         """Bennett's ratio as the value, and an interval that reaches over both sides and to what neither saw."""
         ratio = acceptance_ratio(sides.forward, -sides.reverse)
         up, down = summarise_weights(sides.forward), summarise_weights(-sides.reverse)
         gap, half = -down.log_mean - up.log_mean, half_width(ratio.se, self.level)
         low = min(ratio.value - half, up.log_mean - half_width(up.se, self.level))
         high = max(ratio.value + half, up.log_mean, -down.log_mean + half_width(math.hypot(down.se, up.se), self.level))
-        reached = float(np.logaddexp(high, reach.log_mass))
+        reached = float(np.logaddexp(high, reach))
         return Quantity(
             ratio.value,
             low,
@@ -153,7 +173,7 @@ class Sandwich(FromBothEnds):
                 "temperatures": sides.temperatures,
                 "start": "annealed",
                 "se": ratio.se,
-                "beyond": int(reach.beyond.sum()),
+                "beyond": int(sides.beyond.sum()),
                 "added": reached - high,
             },
         )
@@ -170,16 +190,18 @@ def better(paths: list[Path]) -> Path:
     return min((path for path in paths if path.bound > best - SAME), key=lambda path: path.length)
 
 
-def foremost(x: Tensor, sides: Sides) -> Tensor:
-    """The witnesses beyond the forward side, and as many of the others."""
-    order = sides.witnesses.argsort(descending=True)
-    beyond = int((sides.witnesses > sides.forward.max()).sum())
-    return x[order[: max(2 * beyond, len(x) // 2)]]
+def heaviest(path: Path, x: Tensor, generator: torch.Generator) -> Tensor:
+    """The states whose chains come out heaviest in a short run down the path: fast annealing exaggerates, but in the same order."""
+    if len(x) <= WITNESSES:
+        return x
+    betas = placed_by(path.pilot, PILOT_TEMPERATURES)
+    log_w = anneal(path.model, path.kernel, betas.flip(0), x, generator=generator).log_w
+    return x[log_w.argsort()[:WITNESSES]]
 
 
-def heard(q: Quantity, paths: list[Path]) -> Quantity:
-    """The quantity after all pilots were heard: one that reached more than the interval, beyond chance, takes its verdict away."""
-    most = max(path.bound for path in paths)
+def heard(q: Quantity, paths: list[Path], found: list[Quantity]) -> Quantity:
+    """The quantity after all runs were heard: one that reached more than its interval, beyond chance, takes its verdict away."""
+    most = max(*(path.bound for path in paths), *(other.details["forward"] for other in found))
     details = {**q.details, "pilots": {path.begins: round(path.bound, 3) for path in paths}}
     if most - CHANCE <= q.high:
         return replace(q, details=details)

@@ -10,14 +10,9 @@ from torch.nn import functional
 from partita.core import rng
 from partita.core.errors import invalid
 from partita.core.protocols import Data
-from partita.models.energy.units import Natural, Units
+from partita.models.energy.units import Natural, Units, weighted_sum
 
 MOMENT_ROWS = 10_000  # rows drawn to estimate base rates
-
-
-def weighted_sum(x: Tensor, weights: Tensor) -> Tensor:
-    """x . w, ``(*, D), (D,) -> (*)``; weights ``(C, D)`` are those of each chain."""
-    return x @ weights if weights.dim() == 1 else torch.linalg.vecdot(x, weights)
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ class FactorisedReference:
 
     @property
     def log_z(self) -> Tensor:
-        return torch.logsumexp(self.logits, -1).sum() + self.offset
+        return torch.logsumexp(self.logits, -1).sum(-1) + self.offset
 
     def free_energy(self, x: Tensor) -> Tensor:
         if len(self.values) == 2:  # linear in x, so that it has a slope

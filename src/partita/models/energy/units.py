@@ -25,6 +25,11 @@ from partita.core.support import Binary, Real, Support
 Natural = Sequence[Tensor]
 
 
+def weighted_sum(x: Tensor, weights: Tensor) -> Tensor:
+    """x . w, ``(*, D), (D,) -> (*)``; weights ``(C, D)`` are those of each chain."""
+    return x @ weights if weights.dim() == 1 else torch.linalg.vecdot(x, weights)
+
+
 class Units(Protocol):
     """One kind of visible unit; natural parameters are R tensors that broadcast to ``(*, P)`` with P = D, or D K for categories."""
 
@@ -73,7 +78,7 @@ class BernoulliUnits:
         return (table[..., 1] - table[..., 0],)
 
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
-        return x @ eta[0]
+        return weighted_sum(x, eta[0])
 
     def log_normaliser(self, eta: Natural) -> Tensor:
         return functional.softplus(eta[0]).sum(-1)
@@ -109,7 +114,7 @@ class GaussianUnits:
         return self.from_moments(table[..., 0], table[..., 1])
 
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
-        return x @ eta[0] + x.square() @ eta[1]
+        return weighted_sum(x, eta[0]) + weighted_sum(x.square(), eta[1])
 
     def log_normaliser(self, eta: Natural) -> Tensor:
         return (0.5 * math.log(2 * math.pi) - 0.5 * torch.log(-2 * eta[1]) - eta[0].square() / (4 * eta[1])).sum(-1)
@@ -147,7 +152,7 @@ class CategoricalUnits:
         return (table.flatten(-2),)
 
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
-        return self.statistic(x) @ eta[0]
+        return weighted_sum(self.statistic(x), eta[0])
 
     def log_normaliser(self, eta: Natural) -> Tensor:
         return self._by_site(eta).logsumexp(-1).sum(-1)
