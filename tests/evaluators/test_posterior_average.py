@@ -9,12 +9,16 @@ import torch
 from scipy.stats import norm
 
 import partita
-from partita.core.errors import Unsupported
+from partita.core.errors import PartitaWarning, Unsupported
+from partita.core.quantity import VERDICTS
+from partita.data import Rows
 from partita.diagnostics.partitions import enumerate_posterior
 from partita.evaluators import PosteriorAverage
 from partita.models import RBM, DPMixture
 from partita.models.directed.dirichlet_process import log_partition_prior
+from partita.models.directed.dirichlet_process.kernels import Clusters
 from partita.objectives import CollapsedGibbs
+from partita.objectives.partition_chain import Chains, gather, keep_draw
 
 X = np.array([-2.0, -1.6, 0.2, 0.3, 1.9, 2.4])
 NOISE, SPREAD, ALPHA = 0.4, 4.0, 0.8
@@ -73,3 +77,65 @@ def test_too_few_draws_are_not_to_be_published() -> None:
 def test_other_models_are_refused(generator: torch.Generator) -> None:
     with pytest.raises(Unsupported, match="PosteriorAverage cannot run on RBM"):
         PosteriorAverage()(RBM(2, 2, generator=generator), torch.zeros(1, 2), generator=generator)
+
+
+def held(labels: np.ndarray) -> DPMixture:
+    """A model with these partitions of the rows X as its draws, ``(S, C, 6)``, alpha fixed."""
+    g = torch.Generator().manual_seed(0)
+    model = DPMixture(1, alpha=ALPHA, known_scale=math.sqrt(NOISE), prior_mean=0.0, prior_scale=math.sqrt(SPREAD), generator=g)
+    model.initialise(Rows(X[:, None]), generator=g)
+    for sweep, z in enumerate(labels.astype(np.int32)):
+        clusters = tuple(Clusters(*map(torch.from_numpy, gather(model.kernel, X[:, None], chain))) for chain in z)
+        alpha = torch.full((len(z),), ALPHA, dtype=torch.float64)
+        keep_draw(model, Chains(torch.from_numpy(z), alpha, clusters, torch.tensor(10_000 + sweep), torch.tensor(1)), 10_000)
+    return model
+
+
+ONE, THREE, SIX = np.zeros(6, int), np.array([0, 0, 1, 1, 2, 2]), np.arange(6)
+ROWS = torch.tensor([[-1.0], [0.5], [3.0]], dtype=torch.float64)
+
+
+def switching(C: int, S: int, p: float, seed: int = 0) -> np.ndarray:
+    """Chains that leave one partition for the other with probability p at every sweep."""
+    g = np.random.default_rng(seed)
+    state = (np.arange(C) + (g.random((S, C)) < p).cumsum(0)) % 2
+    return np.where(state[..., None] == 1, THREE, SIX)
+
+
+CHAINS = {
+    "four that mix": switching(4, 250, 0.5), "two that mix": switching(2, 100, 0.5), "slow": switching(4, 100, 0.1),
+    "slower": switching(4, 100, 0.02), "stuck": switching(4, 100, 0.0), "one": switching(1, 100, 0.5),
+    "three draws": switching(4, 3, 0.5), "still": switching(4, 100, 0.0) * 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chains", CHAINS)
+def test_the_warning_of_fit_mixing_and_the_verdict_cannot_disagree(chains: str) -> None:
+    """One report behind all three: warned if and only if not mixed, no score trusted then, and none tighter than the chains."""
+    model = held(CHAINS[chains])
+    report, q, warned = model.mixing(), PosteriorAverage()(model, ROWS, generator=torch.Generator()), model.ailments()
+    assert bool(warned) == (not report.mixed) == (chains in ("slower", "stuck", "one", "three draws"))
+    assert not warned or report.finding in warned[0]
+    assert report.finding in str(report)
+    assert VERDICTS.index(q.verdict) >= VERDICTS.index(report.verdict)
+    assert (q.verdict == "tight") == (chains == "four that mix")
+    assert report.mixed or q.details["mixing"].startswith("not mixed, ")
+    assert q.width > 0  # even where nothing moved
+
+
+def test_the_interval_reaches_over_chains_that_disagree() -> None:
+    """Two chains that stay apart: what each of them says alone lies within the interval, which is not trusted."""
+    rows = torch.from_numpy(X[:, None])
+    q = PosteriorAverage()(held(np.tile(np.stack([ONE, SIX]), (100, 1, 1))), rows, generator=torch.Generator())
+    alone = [PosteriorAverage()(held(np.tile(z, (100, 2, 1))), rows, generator=torch.Generator()) for z in (ONE, SIX)]
+    assert abs(alone[0].value - alone[1].value) > 0.1
+    assert q.verdict == "do not publish" and "none of them moves" in q.details["mixing"]
+    assert all(q.low <= one.value <= q.high for one in alone)
+    assert [one.verdict for one in alone] == ["loose", "loose"] and all(one.width == pytest.approx(2 * math.log(20) / 200) for one in alone)
+
+
+def test_a_fit_warns_in_the_words_of_mixing() -> None:
+    g = torch.Generator().manual_seed(0)
+    model = DPMixture(1, alpha=ALPHA, known_scale=math.sqrt(NOISE), generator=g)
+    with pytest.warns(PartitaWarning, match="fit: the chains are not mixed, one chain has no other to agree with: averages"):
+        partita.fit(model, X[:, None], CollapsedGibbs(chains=1), steps=40, generator=g)

@@ -128,7 +128,7 @@ def test_exchanges_are_accepted_with_the_metropolis_probability(make, log_phi, p
     energy = [-log_phi(model, beta) for beta in BETAS]
     places = [6, 1, 3, 5]
     ladder = STATES[places][:, None].expand(-1, CHAINS, -1).clone()
-    swapped, share = exchange(model, ladder, torch.tensor(BETAS, dtype=torch.float64), parity, generator)
+    swapped, share, origin = exchange(model, ladder, torch.tensor(BETAS, dtype=torch.float64), parity, generator)
     offered, accepted = range(parity, 3, 2), []
     for i in offered:
         x, y = places[i], places[i + 1]
@@ -139,6 +139,7 @@ def test_exchanges_are_accepted_with_the_metropolis_probability(make, log_phi, p
         accepted.append(did.double().mean().item())
         assert abs(accepted[-1] - a) <= norm.isf(FAMILY / 6 / 2) * np.sqrt(a * (1 - a) / CHAINS)
     assert share.item() == pytest.approx(np.mean(accepted))
+    assert torch.equal(index(swapped), torch.tensor(places)[origin])
     idle = set(range(4)) - {i for pair in offered for i in (pair, pair + 1)}
     assert all(torch.equal(swapped[i], ladder[i]) for i in idle)
 

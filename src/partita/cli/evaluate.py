@@ -19,6 +19,7 @@ DIAGNOSTICS = {
     "gap": "gap, reverse minus forward",
     "overlap": "overlap",
     "rhat": "R-hat",
+    "round_trips": "round trips of the ladders",
     "ess_of_rows": "effective draws of a row, median",
     "chains": "chains",
     "per_step": "log-likelihood per step",
@@ -65,5 +66,6 @@ def _lines(q: Quantity, per_dimension: Quantity | None, discrete: bool) -> list[
     if log_z is not None:
         lines.append(["log Z", f"{log_z.value:.3f} {show.interval(log_z)}".rstrip()])
     lines += [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if name in q.details]
+    lines += [["chains are", q.details["mixing"]]] if "mixing" in q.details else []
     use = show.latent_use(q)
     return [*lines, *([["latent dimensions", use]] if use else []), ["verdict", show.verdict(q)]]

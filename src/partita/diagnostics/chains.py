@@ -1,12 +1,29 @@
-"""Have the chains mixed? R-hat and effective sample size, from arviz-stats."""
+r"""Have the chains mixed? R-hat and effective sample sizes from arviz-stats, and the one place where verdicts on chains are made.
 
+.. math:: \bar g \pm t_{\mathrm{ESS} / 10}\, \frac{\mathrm{sd}(g)}{\sqrt{\mathrm{ESS}}}          (theory/scoring.md, eq. 5.14)
+
+R-hat is rank-normalized and split (Vehtari et al. 2021). Chains that are many are short: from eight on, they are read as four families,
+or the short average of each would pass for disagreement (Margossian et al. 2024). tests/truth/test_chains.py calibrates the thresholds.
+
+Letters: C chains, n draws of each, K summaries.
+"""
+
+import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 from torch import Tensor
 
-RHAT_FINE = 1.01
-RHAT_LOOSE = 1.05
+from partita.core.quantity import VERDICTS, Verdict
+
+RHAT_TIGHT, RHAT_LOOSE = 1.01, 1.1  # Vehtari et al. (2021); Gelman and Rubin's
+ESS_TIGHT, ESS_LOOSE = 100.0, 12.5  # effective draws of each chain, of four at most
+EACH_TIGHT, EACH_LOOSE = 10.0, 5.0  # of each chain, however many there are: chains that stay in one mode have one
+CHAINS_TIGHT, CHAINS_LOOSE = 4, 2
+FAMILIES = 4
+LEAST_DRAWS = 4
+DRAWS_PER_DEGREE = 10.0  # effective draws for each degree of freedom of an interval: few draws know their own number badly
 RHAT_INFINITE = 1e6  # above which the variance within chains is rounding
 
 
@@ -18,30 +35,120 @@ class ChainReport(NamedTuple):
     ess_tail: float
     chains: int
     draws: int
+    redrawn: bool = False  # whether every step draws all of the state anew, so that chains which stand still and agree are an answer
+
+    @property
+    def ess(self) -> float:
+        """The smaller of the two effective sample sizes."""
+        return min(self.ess_bulk, self.ess_tail)
+
+    @property
+    def verdict(self) -> Verdict:
+        """How far an average over the draws, with its interval, can be trusted."""
+        if self.still:
+            return "loose" if self.redrawn else "do not publish"
+        if self._reaches(CHAINS_TIGHT, RHAT_TIGHT, self._enough(ESS_TIGHT, EACH_TIGHT)):
+            return "tight"
+        return "loose" if self._reaches(CHAINS_LOOSE, RHAT_LOOSE, self._enough(ESS_LOOSE, EACH_LOOSE)) else "do not publish"
 
     @property
     def mixed(self) -> bool:
-        """Whether the chains agree as well as independent ones would."""
-        return self.rhat < RHAT_LOOSE
+        """Whether averages over the draws can be trusted with their intervals."""
+        return self.verdict != "do not publish"
+
+    @property
+    def finding(self) -> str:
+        """The verdict on the chains and what it rests on; every warning and every report says it in these words."""
+        word = {"tight": "mixed", "loose": "nearly mixed", "do not publish": "not mixed"}[self.verdict]
+        return f"{word}, {self._reason()}"
+
+    def _reason(self) -> str:
+        if self.draws < LEAST_DRAWS:
+            return f"fewer than {LEAST_DRAWS} draws of a chain show nothing"
+        if self.chains < CHAINS_LOOSE:
+            return "one chain has no other to agree with"
+        if self.still:
+            return "no chain moved, and all are alike"
+        if self.ess == 0:
+            return "a summary of the chains is not finite"
+        if math.isinf(self.rhat):
+            return "the chains disagree, and none of them moves"
+        if not self.rhat <= RHAT_LOOSE:
+            return f"the chains disagree, R-hat {self.rhat:.3g}"
+        if not self.mixed:
+            return f"{self.ess:.0f} effective draws where {self._enough(ESS_LOOSE, EACH_LOOSE):.0f} are needed"
+        return "the chains agree" if self.verdict == "tight" else self._not_tight()
 
     def __str__(self) -> str:
-        why = "" if np.isnan(self.rhat) else "the chains disagree, "
-        word = "mixed" if self.mixed else f"{why}not mixed: run longer, or temper"
-        ess = f"ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail)"
-        return f"R-hat {self.rhat:.3f}, {ess}, {self.chains} chains x {self.draws} draws: {word}"
+        ess, remedy = f"ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail)", "" if self.mixed else ": run longer, or temper"
+        return f"R-hat {self.rhat:.3f}, {ess}, {self.chains} chains x {self.draws} draws: {self.finding}{remedy}"
+
+    @property
+    def still(self) -> bool:
+        """Whether no summary differs from draw to draw, nor from chain to chain."""
+        return self.chains >= CHAINS_LOOSE and self.draws >= LEAST_DRAWS and math.isnan(self.rhat)
+
+    def _reaches(self, chains: int, rhat: float, ess: float) -> bool:
+        return self.draws >= LEAST_DRAWS and self.chains >= chains and self.rhat <= rhat and self.ess >= ess
+
+    def _enough(self, of_four: float, of_each: float) -> float:
+        return max(of_four * min(self.chains, FAMILIES), of_each * self.chains)
+
+    def _not_tight(self) -> str:
+        if self.chains < CHAINS_TIGHT:
+            return f"the {self.chains} chains agree as far as fewer than {CHAINS_TIGHT} can show"
+        if self.rhat > RHAT_TIGHT:
+            return f"the chains nearly agree, R-hat {self.rhat:.3g}"
+        return f"{self.ess:.0f} effective draws where {self._enough(ESS_TIGHT, EACH_TIGHT):.0f} would do"
 
 
-def summarise_chains(values: Tensor) -> ChainReport:
-    """R-hat and ESS of scalar summaries, ``(C, n, K)``; the worst of the K is reported."""
+def summarise_chains(values: Tensor, *, redrawn: bool = False) -> ChainReport:
+    """R-hat and ESS of scalar summaries, ``(C, n, K)``; the worst of the K is reported.
+
+    Arguments:
+        values: Of every chain at every step; of many chains, those that began alike stand next to each other.
+        redrawn: Whether each step draws all of the state anew, as Gibbs sampling does.
+    """
     from arviz_stats.base.array import array_stats
 
-    table = values.detach().double().cpu().movedim(-1, 0).numpy()  # (K, C, n)
-    moving = table.std(axis=(1, 2)) > 0
-    if not moving.any() or table.shape[-1] < 4:
-        return ChainReport(float("nan"), float("nan"), float("nan"), *values.shape[:2])
-    table = table[moving]
+    C, n, _ = values.shape
+    table = values[:, n % 2 :].detach().double().cpu().movedim(-1, 0).numpy()  # (K, C, n), in two halves
+    if not np.isfinite(table).all():
+        return ChainReport(math.inf, 0.0, 0.0, C, n, redrawn)
+    table = table[np.ptp(table, axis=(1, 2)) > 0] if n >= LEAST_DRAWS else table[:0]  # what moves
+    if not len(table):
+        return ChainReport(math.nan, math.nan, math.nan, C, n, redrawn)
     with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have no variance within
-        rhat = np.asarray(array_stats.rhat(table)).max() if values.shape[0] > 1 else float("nan")
-        rhat = rhat if np.isnan(rhat) or rhat < RHAT_INFINITE else np.inf  # rounding of a variance that is zero
+        rhat = max((float(np.nanmax(np.asarray(array_stats.rhat(part)))) for part in _families(table)), default=math.nan)
+        rhat = rhat if math.isnan(rhat) or rhat < RHAT_INFINITE else math.inf  # rounding of a variance that is zero
         bulk, tail = (np.asarray(array_stats.ess(table, method=how, prob=prob)).min() for how, prob in (("bulk", None), ("tail", 0.9)))
-    return ChainReport(float(rhat), float(bulk), float(tail), *values.shape[:2])
+    return ChainReport(rhat, float(bulk), float(tail), C, n, redrawn)
+
+
+def worst_of(*reports: ChainReport) -> ChainReport:
+    """The report that trusts the chains least; of equal ones that of the largest R-hat."""
+    return max(reports, key=lambda report: (VERDICTS.index(report.verdict), not math.isnan(report.rhat), report.rhat))
+
+
+def mean_half_width(values: Tensor, report: ChainReport, level: float) -> float:
+    """Half the interval of the mean of ``values``, ``(C, n)``; where ``report`` says not mixed it reaches to the mean of every chain."""
+    from arviz_stats.base.array import array_stats
+
+    if values.shape[1] < LEAST_DRAWS:
+        return math.inf
+    ess = float(np.asarray(array_stats.ess(values.double().cpu().numpy(), method="mean")))
+    ess = max(1.0, min(number for number in (ess, report.ess_bulk, values.numel()) if not math.isnan(number)))
+    half = float(values.std() * stdtrit(max(2.0, ess / DRAWS_PER_DEGREE), 0.5 + level / 2)) / math.sqrt(ess)
+    return half if report.mixed else max(half, float((values.mean(1) - values.mean()).abs().max()))
+
+
+def _families(table: np.ndarray) -> list[np.ndarray]:
+    """The chains, ``(K, C, n)``; many of them as four families, each read step by step, and those left over in a second reading."""
+    K, C, n = table.shape
+    if C < CHAINS_LOOSE:
+        return []
+    if C < 2 * FAMILIES:
+        return [table]
+    whole = C - C % FAMILIES
+    parts = [table[:, :whole], table[:, C - whole :]][: 1 + (whole < C)]
+    return [part.reshape(K, FAMILIES, -1, n).swapaxes(2, 3).reshape(K, FAMILIES, -1) for part in parts]

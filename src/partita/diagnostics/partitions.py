@@ -182,7 +182,7 @@ def functionals(partitions: np.ndarray) -> np.ndarray:
 
 def summarise_partitions(partitions: np.ndarray) -> ChainReport:
     """R-hat and effective sample size of label-free functionals, the worst of them, ``(S, C, n)``."""
-    return summarise_chains(torch.from_numpy(functionals(partitions)).transpose(0, 1))
+    return summarise_chains(torch.from_numpy(functionals(partitions)).transpose(0, 1), redrawn=True)
 
 
 def canonical(partitions: np.ndarray) -> np.ndarray:

@@ -1,11 +1,11 @@
 r"""The posterior predictive density of rows, averaged over kept draws of the posterior.
 
 .. math:: \log p(x) \approx \log \frac1S \sum_s p(x \mid \text{draw } s), \qquad
-          \mathrm{se} = \frac{\mathrm{sd}(g)}{\sqrt{\mathrm{ESS}(g)}}, \quad
           g_s = \frac1N \sum_i \frac{p(x_i \mid s)}{\bar p(x_i)}          (theory/dirichlet.md, eq. 20.16)
 
-g is how the mean log density of the N rows moves with the weight of draw s: its spread, at its effective sample size, is the Monte Carlo
-error. The logarithm of an average errs low.
+g is how the mean log density of the N rows moves with the weight of draw s: the interval of its mean (theory/scoring.md, eq. 5.14) is that
+of the score. It reaches over what each chain says alone where the chains have not mixed; where they never move, over what may have a
+weight of 3 / (S C) and yet not be among the draws. The logarithm of an average errs low.
 
 Letters: N rows, S draws of each of C chains.
 """
@@ -20,10 +20,8 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.checks import check_level
 from partita.core.errors import Diverged
-from partita.core.quantity import Quantity, Verdict, half_width
-from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
-
-TIGHT, LOOSE = (RHAT_LOOSE, 100.0), (1.2, 20.0)  # R-hat at most, effective sample size at least
+from partita.core.quantity import Quantity
+from partita.diagnostics.chains import mean_half_width, summarise_chains, worst_of
 
 
 @dataclass(frozen=True)
@@ -47,29 +45,14 @@ class PosteriorAverage:
         if not torch.isfinite(rows).all():
             raise Diverged(f"evaluate: the predictive density of {model.title()} must be finite; it is not for some rows.")
         value, spread = float(rows.mean()), float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0
-        g = (each - rows).exp().mean(-1).view(model.alphas.shape).T  # (C, S)
-        report = summarise_chains(g[..., None])
-        half = half_width(_standard_error(g, report), self.level)
-        details = {"rows": rows, "rhat": report.rhat, "ess": report.ess_bulk, "draws": len(each)}
-        return Quantity(value, value - half, value + half, self.level, "estimate", "nats", f"average over {len(each)} posterior draws",
-                        len(rows), spread, _verdict(g, report), "low", details)  # fmt: skip
-
-
-def _standard_error(g: Tensor, report: ChainReport) -> float:
-    """Of the mean of g; infinite where there are too few draws to tell."""
-    if math.isfinite(report.ess_bulk):
-        return float(g.std()) / math.sqrt(max(1.0, min(report.ess_bulk, g.numel())))
-    return 0.0 if g.numel() > 1 and float(g.std()) == 0 else math.inf
-
-
-def _verdict(g: Tensor, report: ChainReport) -> Verdict:
-    """By R-hat, where there are several chains, and effective sample size."""
-    if g.shape[1] >= 4 and float(g.std()) == 0:  # every draw agrees
-        return "tight" if len(g) > 1 else "loose"
-    if _reaches(report, TIGHT, len(g)):
-        return "tight"
-    return "loose" if _reaches(report, LOOSE, len(g)) else "do not publish"
-
-
-def _reaches(report: ChainReport, marks: tuple[float, float], chains: int) -> bool:
-    return report.ess_bulk >= marks[1] and (chains == 1 or report.rhat <= marks[0])
+        S, C = model.alphas.shape
+        g = (each - rows).exp().mean(-1).view(S, C).T
+        clusters, own = model.mixing(), summarise_chains(g[..., None], redrawn=True)
+        report = worst_of(clusters, own)
+        unseen = -math.log1p(-self.level) / len(each) if clusters.still or own.still else 0.0  # the rule of three
+        half = max(mean_half_width(g, report, self.level), unseen)
+        alone = [] if report.mixed else (torch.logsumexp(each.view(S, C, -1), 0) - math.log(S)).mean(-1).tolist()  # each chain's own score
+        low, high = min(value - half, *alone, math.inf), max(value + half, *alone, -math.inf)
+        details = {"rows": rows, "rhat": report.rhat, "ess": report.ess, "chains": C, "draws": len(each), "mixing": report.finding}
+        return Quantity(value, low, high, self.level, "estimate", "nats", f"average over {len(each)} posterior draws",
+                        len(rows), spread, report.verdict, "low", details)  # fmt: skip

@@ -32,10 +32,11 @@ class LadderState(NamedTuple):
 
 
 class LadderInfo(NamedTuple):
-    """What the kernel did on every rung, and the share of accepted exchanges."""
+    """What the kernel did on every rung, the share of accepted exchanges, and the rung from which each rung's state came."""
 
     kernel: Any
     swapped: Tensor  # ()
+    origin: Tensor  # (T, C)
 
     def numbers(self) -> dict[str, Tensor]:
         """``swapped``, and the kernel's numbers on the model's own rung."""
@@ -81,8 +82,8 @@ class Tempering:
         rungs = self._rungs(model, state.ladder)
         inner = placed(self.kernel, rungs, state.kernel, state.ladder, generator=generator)
         inner, info = self.kernel.step(rungs, inner, generator=generator)
-        ladder, swapped = exchange(model, inner.x, self._betas(state.ladder), int(state.parity), generator)
-        return LadderState(ladder, 1 - state.parity, self._remembered(inner)), LadderInfo(info, swapped)
+        ladder, swapped, origin = exchange(model, inner.x, self._betas(state.ladder), int(state.parity), generator)
+        return LadderState(ladder, 1 - state.parity, self._remembered(inner)), LadderInfo(info, swapped, origin)
 
     def place(self, model: EnergyModel, state: LadderState, x: Tensor) -> LadderState:
         """The ladder with its top rung at ``x``; the others go on where they are, or at ``x`` too where the number of chains is another."""
@@ -104,15 +105,16 @@ class Tempering:
         return model.annealed(self._betas(like)[:, None])
 
 
-def exchange(model: EnergyModel, ladder: Tensor, betas: Tensor, parity: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Offer an exchange to every second pair of neighbours; returns the ladder and the share accepted."""
+def exchange(model: EnergyModel, ladder: Tensor, betas: Tensor, parity: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Offer an exchange to every second pair of neighbours; the ladder, the share accepted, the rung each state came from, ``(T, C)``."""
     low = torch.arange(parity % (len(betas) - 1), len(betas) - 1, 2, device=ladder.device)  # two rungs are offered theirs every time
     here = model.field(ladder)
     own = model.energy_along(here, betas[:, None])
     up, down = (model.energy_along(here, betas.roll(-shift)[:, None]) for shift in (1, -1))
     log_accept = own[low] + own[low + 1] - up[low] - down[low + 1]
     accept = rng.uniform(log_accept.shape, log_accept, generator).log() < log_accept
-    swapped = ladder.clone()
-    swapped[low] = torch.where(accept[..., None], ladder[low + 1], ladder[low])
-    swapped[low + 1] = torch.where(accept[..., None], ladder[low], ladder[low + 1])
-    return swapped, accept.to(log_accept.dtype).mean()
+    origin = torch.arange(len(betas), device=ladder.device)[:, None].repeat(1, ladder.shape[1])
+    origin[low] += accept.long()
+    origin[low + 1] -= accept.long()
+    swapped = ladder.gather(0, origin[..., None].expand_as(ladder))
+    return swapped, accept.to(log_accept.dtype).mean(), origin

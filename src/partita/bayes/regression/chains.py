@@ -18,7 +18,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.quantity import Verdict
-from partita.diagnostics.chains import RHAT_FINE, ChainReport, summarise_chains
+from partita.diagnostics.chains import ChainReport, summarise_chains
 
 Target = Callable[[Tensor], tuple[Tensor, Tensor]]  # (C, P) -> (C,), (C, P): log posterior and its gradient
 
@@ -27,7 +27,6 @@ ROUNDS, WARM_UP = 5, 60  # the metric follows the chains for five rounds of sixt
 TARGET, RATE = 0.8, 0.3  # acceptance aimed at, and how fast the step follows
 FEWEST, MOST = 3, 30  # leapfrog steps of a path
 LONGEST = 16  # times the draws asked for
-ENOUGH = 400.0  # effective draws of a tight average
 
 
 class State(NamedTuple):
@@ -49,8 +48,7 @@ class Chains:
     @property
     def verdict(self) -> Verdict:
         """Tight where the chains agree and are worth enough independent draws."""
-        fine = self.report.rhat < RHAT_FINE and self.report.ess_bulk >= ENOUGH
-        return "tight" if fine else "loose" if self.report.mixed else "do not publish"
+        return self.report.verdict
 
 
 def hamiltonian(target: Target, mode: Tensor, covariance: Tensor, draws: int, *, generator: torch.Generator) -> Chains:
@@ -74,18 +72,9 @@ def hamiltonian(target: Target, mode: Tensor, covariance: Tensor, draws: int, *,
     while True:
         more, _, accepted, at = _run(target, at, B, size, max(steps, len(kept)), False, generator)
         kept = torch.cat([kept, more])
-        found = Chains(kept[..., :-1].flatten(0, 1), agreement(kept), accepted)
+        found = Chains(kept[..., :-1].flatten(0, 1), summarise_chains(kept.movedim(0, 1)), accepted)
         if found.verdict == "tight" or len(kept) >= LONGEST * steps:
             return found
-
-
-def agreement(values: Tensor) -> ChainReport:
-    """Effective sample size of all chains, and the nested R-hat of many short ones (Margossian et al. 2024), ``(steps, C, K)``.
-
-    Chains of one start count as one, read step by step: were each to stand for itself, its short average would pass for disagreement.
-    """
-    families = values.unflatten(1, (STARTS, -1)).movedim(1, 0).flatten(1, 2)  # (STARTS, steps C / STARTS, K)
-    return summarise_chains(values.movedim(0, 1))._replace(rhat=summarise_chains(families).rhat)
 
 
 def _run(

@@ -46,7 +46,7 @@ class Draws:
         method: ``"importance sampling"`` or ``"Hamiltonian Monte Carlo"``.
         ess: Effective number of draws.
         verdict: From k-hat or R-hat, and the effective number.
-        details: ``khat``, or ``rhat`` and ``accepted``.
+        details: ``khat``, or ``rhat``, ``mixing`` (what the verdict rests on) and ``accepted``.
     """
 
     w: Tensor
@@ -133,8 +133,8 @@ class LogisticPosterior:
         data = self.X, self.y, self.weight, self.A
         found = hamiltonian(lambda w: height_and_slope(w, *data), self.map, torch.linalg.inv(self.hessian), draws, generator=generator)
         alike = found.w.new_full((len(found.w),), 1 / len(found.w))
-        details = {"rhat": found.report.rhat, "accepted": found.accepted}
-        return Draws(found.w, alike, "Hamiltonian Monte Carlo", found.report.ess_bulk, found.verdict, details)
+        details = {"rhat": found.report.rhat, "mixing": found.report.finding, "accepted": found.accepted}
+        return Draws(found.w, alike, "Hamiltonian Monte Carlo", found.report.ess, found.verdict, details)
 
     @property
     def classes(self) -> int:

@@ -22,14 +22,15 @@ from partita.core import capability, processes
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
-from partita.diagnostics.chains import RHAT_LOOSE, ChainReport, summarise_chains
+from partita.diagnostics.chains import summarise_chains
+from partita.diagnostics.round_trips import RoundTrips
 from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.between import Between
 from partita.evaluators.partition.modes import settle
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
-RHAT_PUBLISH = 1.2
-DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the first half of the draws and the second
+DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the halves of the run, and between ladders from both ends
+TRAVELLED = 0.5  # share of the ladders in which a replica has made a round trip
 SE_TIGHT, SE_LOOSE = 0.5, 1.0  # nats; the error is linear in the chains' influence, which holds only where it is small
 STEPS_ON_A_RUNG = 10  # of the kernel, on the way to where the ladders begin
 
@@ -65,11 +66,13 @@ def _relative_variance(values: Tensor) -> float:
 
 
 class Seen(NamedTuple):
-    """What C ladders show in n steps: energy differences of each rung to the one above and below, and what must have mixed."""
+    """What C ladders show in n steps: energy differences to the rung above and below, what must have mixed, and how states travelled."""
 
     up: Tensor  # (T - 1, C, n)
     down: Tensor  # (T - 1, C, n)
     energies: Tensor  # (T, C, n)
+    trips: Tensor  # (T, C), round trips of each replica
+    from_rows: Tensor  # (1, C), whether a ladder was annealed down from a training row
 
 
 @dataclass(frozen=True)
@@ -105,14 +108,14 @@ class Bridge:
         """log Z_a - log Z_b of two models on one support, along the path (1 - beta) F_b + beta F_a between them."""
         return self(Between(b, a), generator=generator)
 
-    def _starts(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Tensor:
+    def _starts(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Where the rungs begin, ``(T, C, D)``: annealed up from the reference; every second ladder down from a training row, if known."""
         up = climb(model, kernel, betas, from_reference(model, self.chains, generator), generator)
-        rows = model.anchor_rows(self.chains)
+        rows, second = model.anchor_rows(self.chains), (torch.arange(self.chains) % 2 == 1).to(up.device)
         if rows is None:
-            return up
+            return up, torch.zeros_like(second)[None]
         down = climb(model, kernel, betas.flip(0), rows, generator).flip(0)
-        return torch.where((torch.arange(self.chains) % 2 == 0)[:, None].to(up.device), up, down)
+        return torch.where(second[:, None], down, up), second[None]
 
     @torch.no_grad()
     def look(self, model: EnergyModel, *, generator: torch.Generator) -> Seen:
@@ -120,48 +123,57 @@ class Bridge:
         kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
         betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
         ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
-        starts = self._starts(model, kernel, betas, generator)
+        starts, from_rows = self._starts(model, kernel, betas, generator)
         shown = processes.shared_out(self.chains, lambda part, own: self._shown(model, ladder, betas, starts[:, part], own), generator)
-        return Seen(*(torch.cat(parts, 1) for parts in zip(*shown, strict=True)))
+        up, down, energies, trips = (torch.cat(parts, 1) for parts in zip(*shown, strict=True))
+        return Seen(up, down, energies, trips, from_rows.cpu())
 
-    def _shown(self, model: EnergyModel, ladder: Any, betas: Tensor, starts: Tensor, generator: torch.Generator) -> Seen:
-        """What the ladders of one process show."""
+    def _shown(self, model: EnergyModel, ladder: Any, betas: Tensor, starts: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """What the ladders of one process show; round trips count from the first step."""
         state: Any = ladder.init(model, starts[-1], generator=generator)._replace(ladder=starts)
+        trips = RoundTrips.begin(*starts.shape[:2], device=starts.device)
         up, down, energies = [], [], []
         for step in range(self.burn_in + self.draws):
-            state, _ = ladder.step(model, state, generator=generator)
+            state, info = ladder.step(model, state, generator=generator)
+            trips = trips.after(info.origin)
             if step >= self.burn_in:
                 above, below, own = neighbour_differences(model, state.ladder, betas)
                 up.append(above)
                 down.append(below)
                 energies.append(torch.cat([above, own[None].double()]))
-        return Seen(torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, -1))
+        return torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, -1), trips.made.cpu()
 
 
 def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:
-    """log Z from what independent ladders show."""
-    report = summarise_chains(seen.energies.movedim(0, -1))
-    delta, se, overlap = ladder_ratio(seen.up, seen.down)
-    drift, (rungs, chains, _) = drift_between_halves(seen.up, seen.down), seen.energies.shape
-    value, half = log_z0 + delta, float(stdtrit(chains - 1, 0.5 + level / 2)) * se  # Student's, for the error comes from few ladders
-    return Quantity(
-        value,
-        value - half,
-        value + half,
-        level=level,
-        kind="estimate",
-        method="Bennett's ratio on a tempered ladder",
-        verdict=_verdict(overlap, report, drift, se),
-        details={
-            "overlap": overlap,
-            "drift": drift,
-            "rhat": report.rhat,
-            "ess": report.ess_bulk,
-            "chains": chains,
-            "temperatures": rungs,
-            "se": se,
-        },
-    )
+    """log Z from what independent ladders show; the interval reaches over both ends where ladders that began there disagree."""
+    travelled = float((seen.trips.sum(0) > 0).double().mean()) >= TRAVELLED
+    together = seen.from_rows[0].long().argsort(stable=True)  # ladders that began alike
+    report = summarise_chains(seen.energies[:, together].movedim(0, -1), redrawn=travelled)
+    (delta, se, overlap), drift, ends = ladder_ratio(seen.up, seen.down), drift_between_halves(seen.up, seen.down), both_ends(seen)
+    rungs, chains, _ = seen.energies.shape
+    half = float(stdtrit(chains - 1, 0.5 + level / 2)) * se  # Student's, for the error comes from few ladders
+    reach = [delta - half, delta + half, *(ends.values if ends.apart >= DRIFT_LOOSE else ())]
+    verdict = worst(report.verdict, _verdict(overlap, drift, se), _verdict_on_travel(travelled, ends.apart))
+    details = {"overlap": overlap, "drift": drift, "ends": ends.apart, "round_trips": int(seen.trips.sum()), "rhat": report.rhat,
+               "ess": report.ess, "mixing": report.finding, "chains": chains, "temperatures": rungs, "se": se}  # fmt: skip
+    return Quantity(log_z0 + delta, log_z0 + min(reach), log_z0 + max(reach), level=level, kind="estimate",
+                    method="Bennett's ratio on a tempered ladder", verdict=verdict, details=details)  # fmt: skip
+
+
+class Ends(NamedTuple):
+    """What ladders from the reference and ladders from rows say, and how many standard errors lie between; nan without one of them."""
+
+    values: tuple[float, ...]
+    apart: float
+
+
+def both_ends(seen: Seen) -> Ends:
+    """The ratios of the two kinds of ladders, where there are two of each."""
+    kinds = [seen.from_rows[0] == kind for kind in (False, True)]
+    if min(int(kind.sum()) for kind in kinds) < 2:
+        return Ends((), math.nan)
+    up, down = (ladder_ratio(seen.up[:, kind], seen.down[:, kind]) for kind in kinds)
+    return Ends((up.value, down.value), _apart(up, down))
 
 
 def climb(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -195,7 +207,11 @@ def drift_between_halves(up: Tensor, down: Tensor) -> float:
     """How far the ratio of the first half of the draws is from that of the second, in standard errors: near one in equilibrium."""
     half = up.shape[-1] // 2
     first, second = ladder_ratio(up[..., :half], down[..., :half]), ladder_ratio(up[..., half:], down[..., half:])
-    return abs(second.value - first.value) / max(math.hypot(first.se, second.se), 1e-12)
+    return _apart(first, second)
+
+
+def _apart(a: Ratio, b: Ratio) -> float:
+    return abs(a.value - b.value) / max(math.hypot(a.se, b.se), 1e-12)
 
 
 def _influence(up: Tensor, down: Tensor, delta: float) -> Tensor:
@@ -205,10 +221,15 @@ def _influence(up: Tensor, down: Tensor, delta: float) -> Tensor:
     return (f.sum(1) - r.sum(1)) / slope.clamp_min(1e-300)
 
 
-def _verdict(overlap: float, report: ChainReport, drift: float, se: float) -> Verdict:
-    """Neighbours must overlap, every rung must have mixed, the two halves of the run must agree, and the error must be small."""
-    rhat = math.inf if math.isnan(report.rhat) else report.rhat  # nan: no chain moved
-    if overlap >= OVERLAP_TIGHT and rhat < RHAT_LOOSE and drift < DRIFT_TIGHT and se < SE_TIGHT:
+def _verdict(overlap: float, drift: float, se: float) -> Verdict:
+    """Neighbours must overlap, the two halves of the run must agree, and the error must be small."""
+    if overlap >= OVERLAP_TIGHT and drift < DRIFT_TIGHT and se < SE_TIGHT:
         return "tight"
-    fair = overlap >= OVERLAP_LOOSE and rhat < RHAT_PUBLISH and drift < DRIFT_LOOSE and se < SE_LOOSE
-    return "loose" if fair else "do not publish"
+    return "loose" if overlap >= OVERLAP_LOOSE and drift < DRIFT_LOOSE and se < SE_LOOSE else "do not publish"
+
+
+def _verdict_on_travel(travelled: bool, apart: float) -> Verdict:
+    """States must travel between the ends of the ladder, or else ladders that began at both must agree; they may never contradict."""
+    if apart >= DRIFT_LOOSE or (not travelled and math.isnan(apart)):
+        return "do not publish"
+    return "tight" if travelled and not apart >= DRIFT_TIGHT else "loose"

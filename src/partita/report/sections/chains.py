@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from partita.diagnostics.chains import RHAT_LOOSE, RHAT_TIGHT
 from partita.report import plots
 from partita.report.blocks import Block, Figure, Table, Text
 from partita.report.subject import BURN_IN, Subject
@@ -19,12 +20,11 @@ def chains(subject: Subject) -> Iterator[Block]:
     if drawn is None:
         return
     report = drawn.report
-    verdict = "The chains agree as well as independent ones would." if report.mixed else (
-        f"In the {report.draws} steps that were watched the chains do not agree: take the draws, and what follows from them, with care. "
-        "Run longer, or temper.")  # fmt: skip
-    yield Text(verdict, "plain" if report.mixed else "caution")
+    care = "" if report.mixed else " Take the draws, and what follows from them, with care: run longer, or temper."
+    said = f"In the {report.draws} steps that were watched the chains are {report.finding}.{care}"
+    yield Text(said, "plain" if report.mixed else "caution")
     yield Table([
-        ["R-hat of the free energy", f"{report.rhat:.3f}", "near 1 where chains agree; above 1.05 they do not"],
+        ["R-hat of the free energy", f"{report.rhat:.3f}", f"at most {RHAT_TIGHT} where chains agree; above {RHAT_LOOSE} they do not"],
         ["effective sample size, bulk", f"{report.ess_bulk:.0f}", f"of {report.chains * report.draws} draws"],
         ["effective sample size, tail", f"{report.ess_tail:.0f}", "for the ends of the distribution"],
         ["chains", f"{report.chains}", f"{report.draws} draws of each, after {BURN_IN} steps"],

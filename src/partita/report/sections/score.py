@@ -12,8 +12,9 @@ from partita.report.subject import Subject
 TONES = {"tight": "good", "loose": "fair", "do not publish": "bad"}
 DIAGNOSTICS = {
     "ess": "effective sample size", "ess_reverse": "effective sample size, reverse", "khat": "Pareto k-hat",
-    "khat_reverse": "Pareto k-hat, reverse", "gap": "gap, reverse minus forward", "overlap": "overlap", "rhat": "R-hat", "chains": "chains",
-    "temperatures": "temperatures", "per_step": "log-likelihood per step", "steps": "steps", "p_value": "p-value by permutation",
+    "khat_reverse": "Pareto k-hat, reverse", "gap": "gap, reverse minus forward", "overlap": "overlap", "rhat": "R-hat",
+    "round_trips": "round trips of the ladders", "chains": "chains", "temperatures": "temperatures",
+    "per_step": "log-likelihood per step", "steps": "steps", "p_value": "p-value by permutation",
     "coverage": "coverage of these rows by draws",
 }  # fmt: skip
 
@@ -55,6 +56,7 @@ def facts(q: Quantity, subject: Subject) -> list[list[str]]:
         rows.append(["log Z", f"{log_z.value:.3f} {words.interval(log_z)}".rstrip()])
     if use := words.latent_use(q):
         rows.append(["latent dimensions", use])
+    rows += [["chains are", q.details["mixing"]]] if "mixing" in q.details else []
     return rows + [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if isinstance(q.details.get(name), int | float)]
 
 

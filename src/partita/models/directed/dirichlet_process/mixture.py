@@ -7,7 +7,6 @@ r"""The Dirichlet process mixture, as draws from its posterior.
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -17,13 +16,13 @@ from partita.core import memory, rng
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.errors import RunError, Unsupported, invalid
 from partita.core.protocols import Data, DirectedModel
+from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import summarise_partitions
 from partita.models.directed.dirichlet_process import priors
 from partita.models.directed.dirichlet_process.draws import check_draws
 from partita.models.directed.dirichlet_process.fill import filled, taking_part
 from partita.models.directed.dirichlet_process.kernels import KERNELS, Clusters, Kernel
 
-DISAGREE = ((10, 2.0), (50, 1.2))  # kept sweeps, and the R-hat above which chains then tell different stories: few draws leave it vague
 NUMBERS = 1 << 22  # rows x clusters x columns scored at once
 HELD = 3  # times that its samplers hold the rows
 STREAMS = "Its samplers hold all rows: fit some of them, or a mixture, which reads them from disk."
@@ -191,18 +190,17 @@ class DPMixture(DirectedModel):
         mixed = taking_part(self.clusters(), self.owner, self.alphas.flatten(), self.partitions.shape[-1], self.kernel)
         return filled(self.kernel, mixed, x.to(self.prior), how, generator=generator)
 
+    def mixing(self) -> ChainReport:
+        """Have the chains mixed, by what no relabelling changes of their partitions?"""
+        return summarise_partitions(self.partitions.cpu().numpy())
+
     def ailments(self) -> list[str]:
-        """Whether the chains tell different stories, in one sentence."""
-        sweeps, chains = self.alphas.shape
-        limit = min((rhat for least, rhat in DISAGREE if sweeps >= least), default=math.inf)
-        if chains < 2 or limit == math.inf:
+        """Why averages over the chains cannot be trusted, in one sentence, as :meth:`mixing` has it."""
+        report = self.mixing()
+        if report.mixed or not self.draws:
             return []
-        report = summarise_partitions(self.partitions.cpu().numpy())
-        if not report.rhat > limit:
-            return []
-        how = f", R-hat {report.rhat:.3g}" if math.isfinite(report.rhat) else ", and each of them stays with those it has"
-        return [f"the chains disagree about the clusters{how}: averages over them are not yet "
-                "averages over the posterior; run more sweeps, or give a prior that says more."]  # fmt: skip
+        return [f"the chains are {report.finding}: averages over the clusters are not yet averages over the posterior; "
+                "run more sweeps or chains, or give a prior that says more."]  # fmt: skip
 
     def _check_draws(self, owner: str) -> None:
         if not self.draws:
