@@ -216,7 +216,9 @@ def test_nonsense_is_refused(settings: dict, words: str) -> None:
 @pytest.mark.parametrize(
     ("q", "text"),
     [
-        (Quantity(-1.23456), "-1.235 nats, exact"),
+        (Quantity(-1.23456), "-1.235 nats, exact, tight"),
+            (Quantity(-1.0, method="enumeration", verdict="do not publish"), "-1.000 nats, exact by enumeration, do not publish"),
+            (Quantity(1.0, 1 - 1e-7, 1 + 2e-7, 0.99, "estimate", method="quadrature"), "1.000 nats ± 2e-07, estimate by quadrature, tight"),
         (Quantity(1.0, 0.5, 1.5, 0.95, "lower", method="IWAE", n=10, se_data=0.25, verdict="loose"),
          "1.000 nats [0.500, 1.500] (± 0.250 over 10 rows), lower bound by IWAE, loose"),
         (Quantity(0.1, kind="upper", unit="bits", verdict="do not publish"), "0.100 bits, upper bound, do not publish"),

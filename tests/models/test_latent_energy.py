@@ -222,13 +222,20 @@ def test_initialise_fits_the_reference_to_training_data(generator: torch.Generat
     torch.testing.assert_close(diagonal.reference_whitening.diagonal(), data.var(0, correction=0).rsqrt(), rtol=1e-4, atol=0)
 
 
-def test_f_must_grow_slower_than_the_quadratic(generator: torch.Generator) -> None:
-    class Cube(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x**3
+def test_f_may_not_lower_the_energy_faster_than_the_quadratic_raises_it(generator: torch.Generator) -> None:
+    class Power(nn.Module):
+        def __init__(self, p: int) -> None:
+            super().__init__()
+            self.p = p
 
-    with pytest.raises(InputError, match=r"LatentEnergy: f must grow slower than x'x, else Z is infinite; got growth like \|x\|\^3"):
-        LatentEnergy(Cube(), 2, 4, 2, generator=generator)
+        def forward(self, x: Tensor) -> Tensor:
+            return x**self.p
+
+    words = r"LatentEnergy: f must not lower the energy faster than x'x raises it, else Z is infinite; "
+    with pytest.raises(InputError, match=words + r"got an energy that falls like -\|x\|\^3"):
+        LatentEnergy(Power(3), 2, 4, 2, generator=generator)
+    model = LatentEnergy(Power(2), 2, 4, 2, generator=generator)  # of small weights, so that x'x rises faster
+    assert Quadrature()(model).verdict == "tight"
 
 
 def test_f_must_have_the_declared_shape(generator: torch.Generator) -> None:

@@ -76,7 +76,7 @@ def rows(found: Found) -> list[list[str]]:
     for name, (q, seconds) in found.items():
         off = "" if q.kind == "exact" else f"{q.value - truth:+.4f}"
         covers = "" if q.kind == "exact" else ("yes" if q.low <= truth <= q.high else "no")
-        table.append([name, f"{q.value:.4f}", show.interval(q), off, covers, "exact" if q.kind == "exact" else q.verdict, f"{seconds:.2f}"])
+        table.append([name, f"{q.value:.4f}", show.interval(q), off, covers, q.verdict, f"{seconds:.2f}"])
     return table
 
 

@@ -128,11 +128,11 @@ def _cells(place: Place, line: Mapping[str, Any], first: bool, cut: bool) -> lis
         return ["", place.entry.name, "", "", "", "", "", "interrupted" if place.entry.interrupted else "failed", "", size, seconds]
     best = first and q.trusted
     d, mark = place.difference, "★" if best else "=" if place.tied else ""
-    interval, verdict = ("", "") if q.kind == "exact" else (f"{_number(q.low)} to {_number(q.high)}", q.verdict)
+    interval = "" if q.kind == "exact" else f"{_number(q.low)} to {_number(q.high)}"
     behind = "best" if best else "" if d is None else f"{d.value:.3f} ({_number(d.low)} to {_number(d.high)})"
     spread = f"{q.se_data:.3f}" if q.se_data else ""  # of one row there is none
     return [mark, place.entry.name, f"{q.value:.3f}", interval, spread, f"{line['bits_per_dimension']['value']:.4f}", behind,
-            q.kind, verdict, size, seconds]  # fmt: skip
+            q.kind, q.verdict, size, seconds]  # fmt: skip
 
 
 def _number(value: float) -> str:

@@ -1,10 +1,11 @@
 r"""Integrals that look closer where it matters: boxes are halved until each agrees with the sum of its parts.
 
-.. math:: I(B) = \sum_j w_j\, e^{-F(x_j)}, \qquad \textstyle\sum_B \Big| I(B) - \sum_{b \subset B} I(b) \Big| \le \tau Z
-          (theory/scoring.md, eq. 5.12)
+.. math:: I(B) = \sum_j w_j\, e^{-F(x_j)}, \qquad \textstyle\sum_B \max\Big( \Big| I(B) - \sum_{b \subset B} I(b) \Big|,
+          \sum_{b \subset B} N(b) \Big) \le \tau Z          (theory/scoring.md, eq. 5.12)
 
-x_j and w_j are Gauss and Legendre's, a tensor product in each box. A box in which some known point lies far above all x_j is halved
-whatever its parts say: it has a peak between them.
+x_j and w_j are Lobatto's, a tensor product in each box, corners and all; N(b) is what null rules see, the highest degrees of the same nodes
+(Berntsen and Espelid 1991): two rules that err alike by chance do not fool the third. A box is halved, whatever they say, where a known
+point lies far above all x_j: it has a peak between them.
 
 Letters: D coordinates, M boxes, n nodes of each coordinate, N known points.
 """
@@ -24,21 +25,26 @@ from partita.core.errors import Diverged
 NODES = {1: 16, 2: 8, 3: 6}  # n, by the number of coordinates
 FIRST = {1: 25, 2: 12, 3: 6}  # boxes along each coordinate at the start
 CHUNK = 1 << 17  # points at once
-NEGLIGIBLE = 1e-4  # of the tolerance: what all boxes together may hold that nobody looks into
+NEGLIGIBLE = 1e-4  # of the tolerance: what all boxes together may hold that no box is halved for
 NOT_A_NUMBER = "quadrature: the free energy must be a number everywhere; got nan or minus infinity. Look at the model's parameters."
 SLACK, SLACK_BESIDE = 2.0, 8.0  # nats by which a known point may lie above the highest node of its box, or of the box beside it
 BESIDE = 0.25  # of a box's width
+PEAKS = 256  # points that show another partition where the mass is
+ROUGH = 1e-3  # of Z: the tolerance with which everything is found before it is refined
+FEWEST = 16  # boxes that are worth another round
 
 Energy = Callable[[Tensor], Tensor]
 
 
 class Boxes(NamedTuple):
-    """Boxes with the log of their integrals and the greatest log density at their nodes."""
+    """Boxes with the log of their integrals and the highest of their nodes."""
 
     low: Tensor  # (M, D)
     high: Tensor  # (M, D)
     value: Tensor  # (M,)
-    top: Tensor  # (M,)
+    top: Tensor  # (M,), the greatest log density at the nodes
+    at: Tensor  # (M, D), where it is
+    error: Tensor  # (M,), of the integral, as a share of it
 
     def where(self, kept: Tensor) -> "Boxes":
         """Some of them."""
@@ -46,16 +52,21 @@ class Boxes(NamedTuple):
 
 
 class Total(NamedTuple):
-    """log of an integral, by how many nats its parts disagree at most, and how many points it took."""
+    """log of an integral, its error as a share of it, how many points it took, and the boxes that it is the sum of."""
 
     value: float
     error: float
     points: int
+    boxes: Boxes
+
+
+Look = Callable[[Boxes, float], Tensor]  # boxes and log of the total so far -> which of them hide something, (M,)
 
 
 @torch.no_grad()
-def adaptive(energy: Energy, low: Tensor, high: Tensor, rows: Tensor, known: Tensor, tolerance: float, most_points: int) -> Total:
-    """log of the integral of exp(-F) over a box.
+def adaptive(energy: Energy, low: Tensor, high: Tensor, rows: Tensor, known: Tensor, tolerance: float, most_points: int,
+             look: Look | None = None) -> Total:  # fmt: skip
+    """log of the integral of exp(-F) over a box; the error is infinite where what is known to be there is not resolved when points run out.
 
     Arguments:
         energy: F, ``(m, D) -> (m,)``.
@@ -63,28 +74,88 @@ def adaptive(energy: Energy, low: Tensor, high: Tensor, rows: Tensor, known: Ten
         rows: Points ``(N, D)`` whose log densities ``known`` ``(N,)`` no box may overlook.
         tolerance: In nats.
         most_points: After which boxes stay as they are.
+        look: Says of boxes that are done which of them hide something between their nodes; those are halved further.
     """
+    share, nodes, rough = 1 << len(low), NODES[len(low)] ** len(low), max(tolerance, ROUGH)
     boxes = measured(energy, *split(low[None], high[None], FIRST[len(low)]))
-    settled, error, doubt, points = [boxes.value[:0]], 0.0, math.inf, len(boxes.value) * _nodes(len(low))
+    clear, error, points = boxes.where(boxes.top > math.inf), 0.0, len(boxes.value) * nodes
+    while len(boxes.value):  # find everything first, roughly
+        fresh, off, spent = settle(energy, boxes, clear.value, rows, known, rough, most_points - points)
+        error, points = error + off, points + spent
+        hides = torch.zeros_like(fresh.top, dtype=torch.bool) if look is None else look(fresh, joined_value(clear, fresh))
+        clear, boxes = _joined(clear, fresh.where(~hides)), fresh.where(hides)
+        if points + len(boxes.value) * share * nodes > most_points:
+            return Total(joined_value(clear, boxes), math.inf, points, _joined(clear, boxes))
+        if len(boxes.value):
+            boxes = measured(energy, *split(boxes.low, boxes.high, 2))
+            points += len(boxes.value) * nodes
+    if rough == tolerance or math.isinf(error):
+        return Total(joined_value(clear), error, points, clear)
+    off = (clear.value - joined_value(clear)).exp() * clear.error
+    fine = smallest(off, 0.5 * tolerance)
+    fresh, error, spent = settle(energy, clear.where(~fine), clear.value[fine], rows, known, tolerance, most_points - points)
+    clear = _joined(clear.where(fine), fresh)
+    return Total(joined_value(clear), float(off[fine].sum()) + error, points + spent, clear)
+
+
+def joined_value(*parts: Boxes) -> float:
+    """log of the integral over all of them."""
+    return float(torch.logsumexp(torch.cat([boxes.value for boxes in parts]), 0))
+
+
+def _joined(a: Boxes, b: Boxes) -> Boxes:
+    return Boxes(*(torch.cat(pair) for pair in zip(a, b, strict=True)))
+
+
+def settle(energy: Energy, boxes: Boxes, beside: Tensor, rows: Tensor, known: Tensor, tolerance: float,
+           most_points: int) -> tuple[Boxes, float, int]:  # fmt: skip
+    """Boxes halved until the rules agree, their error and the points that it took; ``beside`` are log integrals of others."""
+    share, nodes = 1 << boxes.low.shape[1], NODES[boxes.low.shape[1]] ** boxes.low.shape[1]
+    done, error, points = [boxes.where(boxes.top > math.inf)], 0.0, 0
     while True:
-        total = torch.logsumexp(torch.cat([*settled, boxes.value]), 0)
+        total = torch.logsumexp(torch.cat([beside, *(part.value for part in (*done, boxes))]), 0)
         missed = overlooks(boxes, rows, known)
         small = (boxes.value < total + math.log(tolerance * NEGLIGIBLE / max(1, len(missed)))) & ~missed
-        settled.append(boxes.value[small])
+        done.append(boxes.where(small))
         boxes, missed = boxes.where(~small), missed[~small]
-        cost = (len(missed) << len(low)) * _nodes(len(low))
-        if not cost or points + cost > most_points:
+        room = (most_points - points) // (share * nodes)
+        if room < min(FEWEST, len(missed)) or not len(missed):
             break
+        if room < len(missed):  # the worst first
+            chosen = greatest(torch.where(missed, math.inf, boxes.value + boxes.error.log()), room)
+            error += _left(boxes.where(~chosen), missed[~chosen], total)
+            done.append(boxes.where(~chosen))
+            boxes, missed = boxes.where(chosen), missed[chosen]
         halves = measured(energy, *split(boxes.low, boxes.high, 2))
-        points += cost
-        sums = torch.logsumexp(halves.value.view(len(missed), -1), 1)
-        off = ((boxes.value - total).exp() - (sums - total).exp()).abs()
+        points += len(halves.value) * nodes
+        shares = (halves.value - total).exp().view(len(missed), -1)
+        off = torch.maximum(((boxes.value - total).exp() - shares.sum(1)).abs(), (shares * halves.error.view_as(shares)).sum(1))
         agrees = smallest(off, 0.5 * (tolerance - error)) & ~missed
-        settled.append(sums[agrees])
-        error, doubt = error + float(off[agrees].sum()), float(off[~agrees].sum())
-        boxes = halves.where(~agrees.repeat_interleave(1 << len(low)))
-    value = float(torch.logsumexp(torch.cat([*settled, boxes.value]), 0))
-    return Total(value, error if not len(missed) else math.inf if bool(missed.any()) else error + doubt, points)
+        error += float(off[agrees].sum())
+        parts = agrees.repeat_interleave(share)
+        done.append(halves.where(parts))
+        boxes = halves.where(~parts)
+    error += _left(boxes, missed, total)
+    return Boxes(*(torch.cat(parts) for parts in zip(*done, boxes, strict=True))), error, points
+
+
+def _left(boxes: Boxes, missed: Tensor, total: Tensor) -> float:
+    """The error of boxes that stay as they are."""
+    return math.inf if bool(missed.any()) else float(((boxes.value - total).exp() * boxes.error).sum())
+
+
+def greatest(values: Tensor, k: int) -> Tensor:
+    """Which are the k greatest."""
+    kept = torch.zeros_like(values, dtype=torch.bool)
+    kept[values.topk(min(k, len(values))).indices] = True
+    return kept
+
+
+def peaks(boxes: Boxes) -> Tensor:
+    """The highest nodes of PEAKS boxes, each box as often as it has mass, ``(k, D)``."""
+    share = torch.softmax(boxes.value, 0).cumsum(0)
+    places = torch.searchsorted(share, (torch.arange(PEAKS, dtype=share.dtype, device=share.device) + 0.5) / PEAKS)
+    return boxes.at[places.clamp_max(len(share) - 1).unique()]
 
 
 def split(low: Tensor, high: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -96,22 +167,32 @@ def split(low: Tensor, high: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 def measured(energy: Energy, low: Tensor, high: Tensor) -> Boxes:
     """Every box with its integral, some boxes at a time."""
-    nodes, log_weights = (table.to(low) for table in _rule(low.shape[1]))
-    values, tops = [], []
-    for a, b in zip(low.split(CHUNK // len(nodes)), high.split(CHUNK // len(nodes)), strict=True):
-        x = a[:, None] + nodes * (b - a)[:, None]
+    rule = _rule(low.shape[1])
+    found = []
+    for a, b in zip(*(ends.split(CHUNK // len(rule.nodes)) for ends in (low, high)), strict=True):
+        x = a[:, None] + rule.nodes.to(low) * (b - a)[:, None]
         log_p = -energy(x.flatten(0, 1)).view(len(a), -1)
         if bool((torch.isnan(log_p) | (log_p == math.inf)).any()):
             raise Diverged(NOT_A_NUMBER)
-        values.append(torch.logsumexp(log_p + log_weights, 1) + (b - a).log().sum(1))
-        tops.append(log_p.amax(1))
-    return Boxes(low, high, torch.cat(values), torch.cat(tops))
+        top, best = log_p.max(1)
+        p = (log_p - top.clamp_min(-1e300)[:, None]).exp()
+        mean = p @ rule.weights.to(low)
+        at = x[torch.arange(len(a), device=a.device), best]
+        found.append((mean.log() + top + (b - a).log().sum(1), top, at, null_error(p, rule) / mean.clamp_min(1e-300)))
+    return Boxes(low, high, *(torch.cat(parts) for parts in zip(*found, strict=True)))
+
+
+def null_error(p: Tensor, rule: "Rule") -> Tensor:
+    """What the highest degrees of densities ``(M, n^D)`` at the nodes say of the error, ``(M,)``: small where they fall off."""
+    seen = (p @ rule.null.to(p)).abs().view(len(p), -1, 2, 2).amax(-1)  # (M, D, two pairs of degrees), the higher pair first
+    ratio = (seen[..., 0] / seen[..., 1].clamp_min(1e-300)).clamp_max(1.0)
+    return (seen[..., 0] * ratio ** (0.25 * (rule.n + 1))).sum(1)
 
 
 def overlooks(boxes: Boxes, rows: Tensor, known: Tensor) -> Tensor:
     """Which boxes hold a known point far above all of their nodes, or have one close beside them, ``(M,)``."""
     found = []
-    for low, high, _, top in zip(*(part.split(max(1, CHUNK // len(rows))) for part in boxes), strict=True):
+    for low, high, top in zip(*(part.split(max(1, CHUNK // len(rows))) for part in (boxes.low, boxes.high, boxes.top)), strict=True):
         away = (torch.maximum(low[:, None] - rows, rows - high[:, None]) / (high - low)[:, None]).amax(-1)  # negative inside
         above = known - top[:, None]
         found.append((((away <= 0) & (above > SLACK)) | ((away <= BESIDE) & (above > SLACK_BESIDE))).any(1))
@@ -124,14 +205,24 @@ def smallest(values: Tensor, budget: float) -> Tensor:
     return torch.zeros_like(values, dtype=torch.bool).index_copy_(0, order, values[order].cumsum(0) <= budget)
 
 
-def _nodes(width: int) -> int:
-    return NODES[width] ** width
+class Rule(NamedTuple):
+    """n^D nodes in the unit box, their weights, and the null rules of the highest degrees of each coordinate."""
+
+    n: int
+    nodes: Tensor  # (n^D, D)
+    weights: Tensor  # (n^D,)
+    null: Tensor  # (n^D, 4 D): degrees n-1, n-2, n-3, n-4 of the first coordinate, then of the next
 
 
 @cache
-def _rule(width: int) -> tuple[Tensor, Tensor]:
-    """Nodes in the unit box and the logs of their weights, ``(n^D, D)`` and ``(n^D,)``."""
-    x, w = np.polynomial.legendre.leggauss(NODES[width])
-    nodes = torch.tensor(list(product(0.5 + 0.5 * x, repeat=width)), dtype=torch.float64)
-    weights = torch.tensor(list(product(0.5 * w, repeat=width)), dtype=torch.float64)
-    return nodes, weights.log().sum(1)
+def _rule(width: int) -> Rule:
+    n = NODES[width]
+    legendre = np.polynomial.legendre.Legendre.basis(n - 1)
+    x = np.concatenate([[-1.0], np.sort(legendre.deriv().roots().real), [1.0]])
+    w = 2 / (n * (n - 1) * legendre(x) ** 2)
+    nodes = torch.tensor(list(product(x, repeat=width)), dtype=torch.float64)
+    weights = torch.tensor(list(product(0.5 * w, repeat=width)), dtype=torch.float64).prod(1)
+    degrees = [np.polynomial.legendre.Legendre.basis(n - k, domain=[-1, 1]) for k in (1, 2, 3, 4)]
+    null = torch.stack([weights * math.sqrt(2 * d.degree() + 1) * torch.from_numpy(d(nodes[:, i].numpy()))
+                        for i in range(width) for d in degrees], -1)  # fmt: skip
+    return Rule(n, 0.5 + 0.5 * nodes, weights, null)

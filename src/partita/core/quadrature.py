@@ -11,6 +11,7 @@ Letters: D coordinates, n cells of each.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,8 +19,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from partita.core import rng
-from partita.core.cubature import NOT_A_NUMBER, Energy, adaptive
-from partita.core.errors import Diverged
+from partita.core.cubature import FIRST, NOT_A_NUMBER, Boxes, Energy, adaptive, peaks
+from partita.core.errors import Diverged, invalid
+from partita.core.unseen import search, shells
 
 CHUNK = 1 << 17  # points at once
 DROP = 36.0  # nats below the top at which a density counts as fallen off: rounding of float64
@@ -28,6 +30,9 @@ MOST_POINTS = 1 << 22
 MARGIN = 10.0  # deviations of the known points by which the first grid reaches beyond them; it sees a peak eight of its widths away
 EXPANSIONS = 60
 DESCENTS, DESCENT_STEPS = 48, 40  # points that roll downhill from the known ones, as many from far away, and their steps
+SHELLS = 7  # around the box that are searched, each four times as far out as the last
+ROUNDS = 5  # of finding mass outside of the box
+WITNESS = 100.0  # tolerances of a second partition, whose edges lie elsewhere
 KEY = 413
 
 
@@ -39,10 +44,11 @@ class Box(NamedTuple):
 
 
 class Integral(NamedTuple):
-    """log of an integral, by how much its parts disagree, how many points it took, and the box that it was taken over."""
+    """log of an integral, its error and the most that it may have missed, as shares of it, how many points it took, and over which box."""
 
     value: float
     error: float
+    unseen: float
     points: int
     box: Box
 
@@ -79,24 +85,51 @@ def around(rows: Tensor, margin: float) -> Box:
 
 
 @torch.no_grad()
-def integrate(energy: Energy, rows: Tensor, tolerance: float) -> Integral:
+def integrate(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -> Integral:
     """log of the integral of exp(-F) over all of space, in boxes that are halved until they agree with their parts.
 
     Arguments:
         energy: F, ``(m, D) -> (m,)``.
         rows: Points that say where to look, ``(N, D)``: the box begins around them, and no peak at them, or downhill from them, is missed.
         tolerance: Largest disagreement, in nats.
+        most_boxes: How many may be bounded to see what could hide between the points.
     """
+    if energy(rows).shape != rows.shape[:1]:
+        raise invalid("quadrature", "the free energy", f"map {tuple(rows.shape)} to ({len(rows)},)", tuple(energy(rows).shape))
     starts = torch.cat([rows[:: max(1, len(rows) // DESCENTS)], far_points(rows)])
     modes = descend(energy, starts, rows.std(0).mean())
     heights = -energy(modes)
     rows = torch.cat([rows, modes[heights > heights.max() - DROP]])
-    known = -energy(rows)
-    if bool((torch.isnan(known) | (known == math.inf)).any()):
-        raise Diverged(NOT_A_NUMBER)
-    box = mass_box(energy, around(rows, MARGIN), COARSE[rows.shape[1]], rows, known)
-    found = adaptive(energy, *box, rows, known, tolerance, MOST_POINTS)
-    return Integral(found.value, found.error, found.points, box)
+    for _ in range(ROUNDS):
+        known = -energy(rows)
+        if bool((torch.isnan(known) | (known == math.inf)).any()):
+            raise Diverged(NOT_A_NUMBER)
+        box, left = mass_box(energy, around(rows, MARGIN), COARSE[rows.shape[1]], rows, known), [-math.inf]
+        found = adaptive(energy, *box, rows, known, tolerance, MOST_POINTS, partial(hiding, energy, math.log(tolerance), most_boxes, left))
+        low, high = shells(*box, SHELLS)
+        outside = search(energy, low, high, low.new_full((len(low),), -math.inf), found.value + math.log(tolerance), most_boxes)
+        if not len(outside.points):
+            break
+        rows = torch.cat([rows, outside.points[:DESCENTS], descend(energy, outside.points[:DESCENTS], (box.high - box.low).mean() / 100)])
+    rows = torch.cat([rows, peaks(found.boxes)])
+    other = adaptive(energy, *_shifted(box), rows, -energy(rows), WITNESS * tolerance, MOST_POINTS // 4)
+    off = abs(math.expm1(max(-50.0, min(50.0, other.value - found.value))))
+    error = max(found.error, off if other.error <= found.error else off - other.error, math.inf if len(outside.points) else 0.0)
+    unknown = max([*left, outside.log_mass]) - found.value
+    return Integral(found.value, error, math.exp(unknown) if unknown < 700 else math.inf, found.points + other.points, box)
+
+
+def hiding(energy: Energy, log_tolerance: float, most_boxes: int, left: list[float], boxes: Boxes, total: float) -> Tensor:
+    """Which boxes hide something between their nodes, ``(M,)``; the log of the most that bounds cannot exclude is noted in ``left``."""
+    unseen = search(energy, boxes.low, boxes.high, boxes.top, total + log_tolerance, most_boxes)
+    left.append(unseen.log_mass)
+    return unseen.hides
+
+
+def _shifted(box: Box) -> Box:
+    """The same box, a little larger, so that the edges of its parts lie elsewhere."""
+    cell = (box.high - box.low) / FIRST[len(box.low)]
+    return Box(box.low - 0.382 * cell, box.high + 0.236 * cell)
 
 
 def descend(energy: Energy, x: Tensor, size: Tensor) -> Tensor:
@@ -143,8 +176,8 @@ def mass_box(energy: Energy, box: Box, n: int, rows: Tensor, known: Tensor) -> B
         if (first > 0).all() and (last < n - 1).all():
             return _holding(Box(box.low + (first - 1) * delta, box.low + (last + 2) * delta), rows[known > top - DROP], delta)
         box = Box(torch.where(first == 0, box.low - reach, box.low), torch.where(last == n - 1, box.high + reach, box.high))
-    raise Diverged("quadrature: exp(-F) must fall off far from the data, so that Z is finite; it does not. Let the network grow slower "
-                   "than x'x.")  # fmt: skip
+    raise Diverged("quadrature: exp(-F) must fall off far from the data, so that Z is finite; it does not. Let the energy rise "
+                   "far out, faster than the network lowers it.")  # fmt: skip
 
 
 def _holding(box: Box, rows: Tensor, margin: Tensor) -> Box:

@@ -23,6 +23,7 @@ Direction = Literal["low", "high", "none"]
 KINDS = ("exact", "lower", "upper", "estimate", "none")
 VERDICTS = ("tight", "loose", "do not publish")  # from best to worst
 DIRECTIONS = ("low", "high", "none")
+DETERMINISTIC = 0.99  # level of an interval from a rule's own error: no chance is in it, but rules can err alike; of 100 integrals 99 hold
 _MIRROR = {"lower": "upper", "upper": "lower", "low": "high", "high": "low"}
 
 
@@ -33,7 +34,8 @@ class Quantity:
     Arguments:
         value: The number.
         low, high: Ends of the interval for the computing error; equal to ``value`` when exact.
-        level: Probability with which the interval covers; 1 when exact.
+        level: Probability with which the interval covers; 1 when exact. Of a deterministic error, as quadrature's, the share of
+            integrals that it is calibrated to cover.
         kind: ``exact``, ``lower`` or ``upper`` (a bound in expectation), ``estimate``, or ``none`` (no likelihood exists).
         unit: For example ``nats``.
         method: How it was computed, in a few words.
@@ -46,6 +48,8 @@ class Quantity:
     >>> log_z = Quantity(10.0, 9.5, 10.5, level=0.95, kind="estimate", method="AIS", direction="low")
     >>> print(-log_z)
     -10.000 nats [-10.500, -9.500], estimate by AIS, tight
+    >>> print(Quantity(2.0, method="enumeration"))
+    2.000 nats, exact by enumeration, tight
     >>> (3.0 - log_z).direction
     'high'
     """
@@ -143,12 +147,17 @@ class Quantity:
         return self * (1.0 / divisor)
 
     def __str__(self) -> str:
-        interval = "" if self.kind == "exact" or self.low == self.high else f" [{self.low:.3f}, {self.high:.3f}]"
         data = f" (± {self.se_data:.3f} over {self.n} rows)" if self.n and self.se_data else ""
         label = {"lower": "lower bound", "upper": "upper bound", "none": "" if self.method else "no likelihood"}.get(self.kind, self.kind)
         method = f" by {self.method}" if self.method else ""
-        verdict = "" if self.kind == "exact" else f", {self.verdict}"
-        return f"{self.value:.3f} {self.unit}{interval}{data}, {f'{label}{method}'.strip()}{verdict}"
+        return f"{self.value:.3f} {self.unit}{self._interval()}{data}, {f'{label}{method}'.strip()}, {self.verdict}"
+
+    def _interval(self) -> str:
+        """Nothing if it has no length; its half if three decimals do not show it."""
+        if self.kind == "exact" or self.low == self.high:
+            return ""
+        half = max(self.high - self.value, self.value - self.low)
+        return f" ± {half:.0e}" if half < 5e-4 else f" [{self.low:.3f}, {self.high:.3f}]"
 
 
 def half_width(se: float, level: float) -> float:

@@ -21,7 +21,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Multivaria
 
 from partita.core import rng
 from partita.core.checks import check_count, check_level
-from partita.core.quantity import Quantity, half_width
+from partita.core.quantity import DETERMINISTIC, Quantity, half_width
 from partita.divergences.f_divergence import FDivergence, f_named, finite_divergence
 from partita.divergences.intervals import tail_verdict
 from partita.divergences.kl import check_single, closed_form_kl, log_prob_anywhere
@@ -43,7 +43,7 @@ def f_divergence(
 
     >>> from torch.distributions import Bernoulli
     >>> print(f_divergence("total-variation", Bernoulli(0.2), Bernoulli(0.5), generator=torch.Generator()))
-    0.300 total variation, exact by sum over 2 states
+    0.300 total variation, exact by sum over 2 states, tight
     """
     check_single("f_divergence", p, q)
     chosen = f_named(f, "f_divergence")
@@ -173,7 +173,9 @@ def _by_quadrature(f: FDivergence, p: Distribution, q: Distribution) -> Quantity
     found = _integral(lambda x: float(finite_divergence(f, *log_masses(x))), edges)
     if found is None or any(mass is None or abs(mass[0] - 1) > LOST_MASS for mass in masses):
         return None
-    return Quantity(found[0], unit=f.unit, method="quadrature", details={"quadrature_error": found[1]})
+    reach = found[1] + 1e-15 * (1 + abs(found[0])) if math.isfinite(found[0]) else 0.0
+    return Quantity(found[0], found[0] - reach, found[0] + reach, level=DETERMINISTIC, kind="estimate", unit=f.unit, method="quadrature",
+                    details={"quadrature_error": found[1]})  # fmt: skip
 
 
 def _integral(function: Callable[[float], float], edges: list[float]) -> tuple[float, float] | None:

@@ -46,7 +46,7 @@ class LatentEnergyDensity(ChainParameters, HiddenUnits):
     >>> X = np.random.default_rng(0).normal(size=(80, 2))
     >>> model = LatentEnergyDensity(width=8, epochs=20, random_state=0).fit(X)
     >>> model.sample(3).shape, model.evaluate(X).kind
-    ((3, 2), 'exact')
+    ((3, 2), 'estimate')
     """
 
     family = "latent-energy"

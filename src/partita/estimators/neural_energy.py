@@ -43,7 +43,7 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     >>> X = np.random.default_rng(0).normal(size=(80, 2))
     >>> model = NeuralEnergyDensity(width=8, epochs=20, random_state=0).fit(X)
     >>> model.sample(3).shape, model.evaluate(X).kind
-    ((3, 2), 'exact')
+    ((3, 2), 'estimate')
     """
 
     family = "neural-energy"

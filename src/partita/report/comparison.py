@@ -126,7 +126,7 @@ def _in_short(standing: Standing) -> Iterator[Block]:
     if run is None or standing.subject is None:
         return
     settings, q = (run.config.get("family") or {}).get("settings") or {}, standing.score
-    interval = "" if q is None or q["kind"] == "exact" else f" ({ends(q)}), {q['verdict']}"
+    interval = "" if q is None else f"{'' if q['kind'] == 'exact' else f' ({ends(q)})'}, {q['verdict']}"
     yield Table([
         *([] if q is None else [["score", f"{q['value']:.3f} nats per row, {q['kind']}{interval}"]]), ["model", run.model.title()],
         ["stopped", f"{run.stopped} after {run.steps:,} steps{', cut short by the clock' * bool(standing.line.get('cut_short'))}"],

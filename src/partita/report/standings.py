@@ -131,7 +131,7 @@ def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
         return ["", name, "", "", "", "", failed if standing.line.get("problem") else "no likelihood", "", size, seconds]
     first = standing is best
     mark = "★" if first else "=" if standing.line.get("tied") else ""
-    interval, verdict = ("", "") if q["kind"] == "exact" else (f" ({ends(q)})", str(q["verdict"]))
+    interval, verdict = "" if q["kind"] == "exact" else f" ({ends(q)})", str(q["verdict"])
     behind, bits = standing.line.get("difference"), standing.line.get("bits_per_dimension")
     gap = "best" if first else "" if behind is None else f"{number(behind['value'])} ({ends(behind)})"
     spread, per_column = f"{q['se_data']:.3f}" if q.get("se_data") else "", "" if bits is None else number(bits["value"], 4)

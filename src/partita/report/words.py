@@ -20,6 +20,7 @@ VERDICT_IN_WORDS = {
     "loose": "publish it with its interval, or compute longer for a shorter one",
     "do not publish": "the computation did not settle; compute longer or try another evaluator",
 }
+EXACT_IN_WORDS = "publish it; it has no interval"
 
 RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -36,7 +37,7 @@ def meaning(q: Quantity) -> str:
 
 def verdict(q: Quantity) -> str:
     """The verdict with what to do about it."""
-    return "exact" if q.kind == "exact" else f"{q.verdict}: {VERDICT_IN_WORDS[q.verdict]}"
+    return f"{q.verdict}: {EXACT_IN_WORDS if q.kind == 'exact' and q.verdict == 'tight' else VERDICT_IN_WORDS[q.verdict]}"
 
 
 def interval(q: Quantity, digits: int = 3) -> str:

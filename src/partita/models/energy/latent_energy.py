@@ -4,8 +4,8 @@ r"""An energy of deep features and binary hidden units, which are summed out exa
           F(x) = x^\top x - b^\top x - \textstyle\sum_k \mathrm{softplus}(-\alpha_k), \quad \alpha = W f(x) - c
           (theory/latent.md, eq. 30.1, 30.4)
 
-Z is finite if f grows slower than x'x. Along the path the joint is annealed: W and c are scaled by beta, x'x - b'x is interpolated
-from the energy of a fitted normal distribution.
+Z is finite if f lowers the energy slower than x'x raises it. Along the path the joint is annealed: W and c are scaled by beta,
+x'x - b'x is interpolated from the energy of a fitted normal distribution.
 
 Letters: N data, C chains, T temperatures, D visible, H hidden, K features.
 """
@@ -35,7 +35,7 @@ class LatentEnergy(EnergyModel):
     """Hidden units ``h`` in {0, 1}^H that see x through any network f.
 
     Arguments:
-        f: Module from ``(N, D)`` to ``(N, K)``; it must grow slower than x'x.
+        f: Module from ``(N, D)`` to ``(N, K)``; it may not lower the energy faster than x'x raises it.
         visible: Number of real coordinates D.
         hidden: Number of binary hidden units H.
         features: Number of outputs K of f.
@@ -70,7 +70,7 @@ class LatentEnergy(EnergyModel):
         self.keep_anchors(visible, self.W)
         self.register_buffer("reference_mean", self.W.new_zeros(visible))
         self.register_buffer("reference_whitening", math.sqrt(2) * torch.eye(visible, device=generator.device))  # of exp(-x'x)
-        check_growth("LatentEnergy", "f", self.features, visible, self._like_f())
+        check_growth("LatentEnergy", "f", self._bent, lambda x: self._quadratic(x.to(self.W)), visible, self._like_f())
 
     @property
     def visible(self) -> int:
@@ -171,6 +171,10 @@ class LatentEnergy(EnergyModel):
 
     def title(self) -> str:
         return f"LatentEnergy({self.visible}, {self.hidden})"
+
+    def _bent(self, x: Tensor) -> Tensor:
+        """What f adds, whatever its dtype."""
+        return functional.logsigmoid(functional.linear(self.features(x).to(self.W), self.W, -self.c)).sum(-1)
 
     def _quadratic(self, x: Tensor) -> Tensor:
         return x.square().sum(-1) - x @ self.b

@@ -2,7 +2,7 @@ r"""Any network as an energy.
 
 .. math:: F(x) = g(x) + F_0(x) \;\text{on real supports}, \qquad F(x) = g(x) \;\text{on finite ones}          (theory/latent.md, eq. 30.8)
 
-F_0 is the energy of the reference, a fitted normal distribution, which keeps Z finite where g grows slower than x'x.
+F_0 is the energy of the reference, a fitted normal distribution, which keeps Z finite where g does not fall faster than x'x grows.
 
 Letters: N data, C chains, T temperatures, D visible, K states of one coordinate.
 """
@@ -30,8 +30,8 @@ class NeuralEnergy(EnergyModel):
     """The energy g(x) of a network, added to the reference's on real supports.
 
     Arguments:
-        net: Module from rows to one number each, ``(N, D)`` to ``(N,)`` or ``(N, 1)``. On a real support it must grow slower than x'x;
-            categories come to it one-hot, ``(N, D K)``.
+        net: Module from rows to one number each, ``(N, D)`` to ``(N,)`` or ``(N, 1)``. On a real support it may not fall faster than
+            x'x grows; categories come to it one-hot, ``(N, D K)``.
         support: ``Real``, ``Binary``, ``Spin`` or ``Categorical``.
         covariance: Of the normal reference on a real support, ``"full"`` or ``"diagonal"``.
 
@@ -60,7 +60,7 @@ class NeuralEnergy(EnergyModel):
         if self.real:
             self.register_buffer("reference_mean", like.new_zeros(support.width))
             self.register_buffer("reference_whitening", torch.eye(support.width, dtype=like.dtype, device=like.device))
-            check_growth("NeuralEnergy", "net", lambda x: self.net_energy(x)[:, None], support.width, like)
+            check_growth("NeuralEnergy", "net", self.net_energy, self.reference().free_energy, support.width, like)
         else:
             self.register_buffer("reference_logits", like.new_zeros(support.width, len(support.values())))
             called("NeuralEnergy", "net", self.net_energy, support.values()[0].to(like).expand(2, support.width))

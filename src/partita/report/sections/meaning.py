@@ -25,8 +25,7 @@ def meaning(subject: Subject) -> Iterator[Block]:
     else:
         yield from in_words(q, subject)
         yield Text(words.meaning(q))
-    if q.kind != "exact":
-        yield Text(f"Verdict {words.verdict(q)}.")
+    yield Text(f"Verdict {words.verdict(q)}.")
     if q.se_data:
         both = "" if q.kind == "exact" else "Two errors are kept apart. The interval is about computing this number on these rows. "
         yield Text(f"{both}The ± is about the rows: another set of as many would move the number by about that much.")

@@ -36,7 +36,7 @@ def headline(q: Quantity, split: str) -> Big:
     if q.kind == "none":
         below = f"interval [{q.low:.5f}, {q.high:.5f}] ({100 * q.level:g} %)"
         return Big(f"{q.value:.5f}", q.unit.replace("^2", "²"), "no likelihood", "fair", below)
-    badge = "exact" if q.kind == "exact" else f"{_kind(q)}, {q.verdict}"
+    badge = f"{_kind(q)}, {q.verdict}"
     interval = "" if q.kind == "exact" else f"interval {words.interval(q)}"
     spread = f"± {q.se_data:.3f} standard error over {q.n} {split} rows" if q.se_data else ""
     below = "; ".join(part for part in (interval, spread) if part)
@@ -46,7 +46,7 @@ def headline(q: Quantity, split: str) -> Big:
 def facts(q: Quantity, subject: Subject) -> list[list[str]]:
     """What was found, how, and how far to trust it, as a table of two columns."""
     log_z = q.details.get("log_z")
-    rows = [["kind", _kind(q)], ["by", q.method]] + ([] if q.kind == "exact" else [["verdict", words.verdict(q)]])
+    rows = [["kind", _kind(q)], ["by", q.method], ["verdict", words.verdict(q)]]
     if q.kind != "none":
         rows.append(["measure", "mass: a probability of each row" if subject.discrete else "density, in the units of the table"])
         if not subject.sequential:
