@@ -18,6 +18,7 @@ from partita.core.quantity import Verdict, worst
 ESS_TIGHT, ESS_LOOSE = 0.10, 0.02  # share of the chains that carry the weight
 KHAT_TIGHT, KHAT_LOOSE = 0.7, 1.0
 GAP_TIGHT, GAP_LOOSE = 1.0, 4.0  # nats between forward and reverse annealing
+REACH_TIGHT, REACH_LOOSE = 0.25, 1.0  # nats from a lower bound of log p(x) to the upper end of its interval
 KHAT_NORMAL = 0.5  # tail index of what is averaged above which its variance is infinite
 LEAST_FOR_TAIL = 25
 MIN_ESS = 5.0  # below this a standard error means nothing
@@ -70,6 +71,11 @@ def verdict_on_sandwich(forward: WeightReport, reverse: WeightReport, gap: float
     tails = max(forward.khat, reverse.khat, key=lambda khat: -math.inf if math.isnan(khat) else khat)
     verdict = worst(verdict_on_ess(forward.ess, forward.n), verdict_on_ess(reverse.ess, reverse.n), _below(abs(gap), GAP_TIGHT, GAP_LOOSE))
     return worst(verdict, _below(tails, KHAT_TIGHT, math.inf))
+
+
+def verdict_on_reach(reach: float, cap: Verdict) -> Verdict:
+    """A lower bound of log p(x), by how far above it log p(x) may lie; no better than ``cap``, which its own draws allow."""
+    return worst(cap, _below(reach, REACH_TIGHT, REACH_LOOSE))
 
 
 def tail_indices(terms: Tensor) -> tuple[float, float]:
