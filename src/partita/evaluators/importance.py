@@ -12,7 +12,6 @@ Letters: N rows, k draws for each, w weights.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -25,6 +24,7 @@ from partita.core.checks import check_count, check_flag, check_level
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import MIN_ESS, REACH_LOOSE, REACH_TIGHT
 from partita.evaluators.latent_gaps import (
+    Above,
     Bound,
     Gap,
     auto_simulated,
@@ -32,12 +32,15 @@ from partita.evaluators.latent_gaps import (
     check_weights,
     conclude,
     searched_gap,
+    searched_gaps,
     simulated_gap,
+    simulated_gaps,
 )
 from partita.evaluators.latent_proposals import Encoder, Mixture, Proposal
 
 CELLS = 1 << 22  # rows x draws x columns at once
 TRIED = 64  # simulated rows on which a mixture is tried where the encoder's two sides are far apart
+FEW = 500  # rows, whose places are soon sought
 SIMULATED_BY_ROW = 200  # where each row is scored by itself
 Law = type[Encoder] | type[Mixture]
 Gaps = dict[str, Gap]
@@ -61,8 +64,9 @@ class IWAE:
 
     The value errs low. The interval reaches down by the noise of the draws, and up by the larger of two gaps: of rows that the model draws
     (``details["gap"]``), and of some of the rows themselves (``details["gap_of_search"]``), whose posterior is sought by restarts.
-    "tight" says that log p(x) lies at most a quarter of a nat above the value, "loose" a nat. Where the first gap says more, k draws of a
-    mixture of the encoder, the prior and the places found are taken instead, if they leave less than half of it.
+    "tight" says that log p(x) lies at most a quarter of a nat above the value, "loose" a nat. Where a gap says more (of at most 500 rows,
+    where it is not tight), k draws of a mixture of the encoder, the prior and the places that restarts find in each row are taken instead,
+    if they leave less than half of it; a row then costs about ten times as much.
 
     Arguments:
         k: Draws for each row.
@@ -100,48 +104,52 @@ class IWAE:
     def _choose(self, model: Any, x: Tensor, generator: torch.Generator) -> tuple[Law, Gaps]:
         """What to draw from, by rows of the model alone, and its gap on them."""
         n = auto_simulated(self.simulated, SIMULATED_BY_ROW if self.by_row else len(x))
-        like = None if self.by_row else x  # or the choice, and with it the score of a row, would hang on the others
-
-        def gap_on(rows: int, low: Law, high: Law) -> Gap:
-            return simulated_gap(model, rows, like, self._gaps(model, low, high), generator)
-
         if not n:
             return Encoder, {}
-        gap = gap_on(n, Encoder, Encoder)
-        if self._reach(gap) > REACH_TIGHT:
-            gap = min(gap, gap_on(min(n, TRIED), Encoder, Mixture), key=self._reach)
-        return self._better(gap, lambda: gap_on(min(n, TRIED), Mixture, Mixture), "gap")
+        like = None if self.by_row else x  # or the choice, and with it the score of a row, would hang on the others
+        gap = simulated_gap(model, n, like, self._sides(model, Encoder), generator)
+        if self._reach(gap) <= REACH_TIGHT:
+            return Encoder, {"gap": gap}
+        law, gap = self._better(gap, simulated_gaps(model, min(n, TRIED), like, self._three(model), generator), len(x))
+        return law, {"gap": gap}
 
     def _look(self, model: Any, x: Tensor, law: Law, gaps: Gaps, generator: torch.Generator) -> tuple[Law, Gaps]:
         """The gap on some of the rows themselves, which may change what is drawn from too."""
+        gap = searched_gap(model, x, self.k, self._sides(model, law), generator)
+        if law is Encoder and self._reach(gap) > REACH_TIGHT:
+            law, gap = self._better(gap, searched_gaps(model, x, self.k, self._three(model), generator), len(x), fixed=self.by_row)
+            if law is Mixture:
+                gaps = {"gap": simulated_gap(model, TRIED, x, self._sides(model, Mixture), generator)}
+        return law, {**gaps, "gap_of_search": gap}
 
-        def gap_on(low: Law, high: Law) -> Gap:
-            return searched_gap(model, x, self.k, self._gaps(model, low, high), generator)
+    def _better(self, gap: Gap, tried: list[Gap], n: int, fixed: bool = False) -> tuple[Law, Gap]:
+        """The encoder and the smaller of its gaps; a mixture, where that is much, and the mixture's own is less than half of it.
 
-        gap = gap_on(law, law)
-        if law is Mixture or self._reach(gap) <= REACH_TIGHT:
-            return law, {**gaps, "gap_of_search": gap}
-        gap = min(gap, gap_on(law, Mixture), key=self._reach)
-        if self.by_row:  # what a row is scored by must not hang on the others
-            return law, {**gaps, "gap_of_search": gap}
-        law, seen = self._better(gap, lambda: gap_on(Mixture, Mixture), "gap_of_search")
-        if law is Mixture:
-            gaps = {"gap": simulated_gap(model, TRIED, x, self._gaps(model, Mixture, Mixture), generator)}
-        return law, {**gaps, **seen}
-
-    def _better(self, gap: Gap, other: Callable[[], Gap], name: str) -> tuple[Law, Gaps]:
-        """The encoder with its gap; a mixture, where that is more than loose and the mixture's is less than half of it."""
-        if self._reach(gap) > REACH_LOOSE:
-            mixed = other()
-            if self._reach(mixed) < self._reach(gap) / 2:
-                return Mixture, {name: mixed}
-        return Encoder, {name: gap}
+        Much is more than loose; where few rows are to be searched, more than tight.
+        """
+        gap, much = min(gap, tried[0], key=self._reach), REACH_TIGHT if n <= FEW and not self.by_row else REACH_LOOSE
+        if not fixed and self._reach(gap) > much and self._reach(tried[1]) < self._reach(gap) / 2:
+            return Mixture, tried[1]
+        return Encoder, gap
 
     def _reach(self, gap: Gap) -> float:
         return gap.reach(0.0, self.level)
 
-    def _gaps(self, model: Any, low: Law, high: Law) -> Any:
-        return lambda x, z, generator: gaps_at(model, x, z, self.k, generator, low, high)
+    def _sides(self, model: Any, law: Law) -> Above:
+        def gaps(x: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+            low, high = sides_at(model, x, z, self.k, generator, law)
+            return high - low
+
+        return gaps
+
+    def _three(self, model: Any) -> Above:
+        """From a mixture's upper side to the encoder's lower one, and to its own, one after the other ``(2 R, B)``."""
+
+        def gaps(x: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+            low, high = sides_at(model, x, z, self.k, generator, Mixture)
+            return torch.cat([high - weigh(model, x, self.k, generator).log_mean, high - low])
+
+        return gaps
 
     def _by_row(self, model: Any, x: Tensor, law: Law, generator: torch.Generator) -> Sums:
         key = rng.seed(generator)
@@ -187,15 +195,6 @@ def sums_of(log_w: Tensor) -> Sums:
     ess = torch.exp(2 * total - torch.logsumexp(2 * log_w, 0))
     half = max(1, len(log_w) // 2)
     return Sums(total - math.log(len(log_w)), ess, torch.logsumexp(log_w[:half], 0) - math.log(half))
-
-
-@torch.no_grad()
-def gaps_at(
-    model: Any, x: Tensor, z: Tensor, k: int, generator: torch.Generator, below: Law = Encoder, above: Law = Encoder
-) -> Tensor:
-    """Upper side by draws of one law less lower side by those of another, at posterior draws, ``(B, D), (R, B, M) -> (R, B)``."""
-    low, high = sides_at(model, x, z, k, generator, above)
-    return high - (low if below is above else weigh(model, x, k, generator, below).log_mean)
 
 
 @torch.no_grad()

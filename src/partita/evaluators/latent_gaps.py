@@ -81,13 +81,23 @@ def check_simulated(owner: str, simulated: int | None) -> None:
 
 def simulated_gap(model: Any, n: int, like: Tensor | None, above: Above, generator: torch.Generator) -> Gap:
     """Of rows that the model draws, whose posterior draw is known."""
+    return simulated_gaps(model, n, like, above, generator)[0]
+
+
+def simulated_gaps(model: Any, n: int, like: Tensor | None, above: Above, generator: torch.Generator) -> list[Gap]:
+    """The same where ``above`` gives several, one after the other."""
     x, z = simulated_rows(model, n, like, generator)
-    each = processes.shared_out(n, lambda part, own: above(x[part], z[None, part], own), generator)
-    return gap_of(torch.cat(each, 1))
+    each = torch.cat(processes.shared_out(n, lambda part, own: above(x[part], z[None, part], own), generator), 1)
+    return [gap_of(one[None]) for one in each]
 
 
 def searched_gap(model: Any, x: Tensor, draws: int, above: Above, generator: torch.Generator) -> Gap:
-    """Of some of the rows themselves, whose posterior draws are sought; as many as cost what ``draws`` for every row do, within limits."""
+    """Of some of the rows themselves, whose posterior draws are sought."""
+    return searched_gaps(model, x, draws, above, generator, 1)[0]
+
+
+def searched_gaps(model: Any, x: Tensor, draws: int, above: Above, generator: torch.Generator, parts: int = 2) -> list[Gap]:
+    """The same where ``above`` gives several; of as many rows as cost what ``draws`` for every row do, within limits."""
     n = min(len(x), max(LEAST_SEARCHED, min(MOST_SEARCHED, len(x) * draws // SEARCH)))
     rows = x[rng.permutation(len(x), generator)[:n].to(x.device)]
     size = max(1, CELLS // (DRAWS_OF_SEARCH * (x.shape[1] + model.live(x[:1]).shape[1])))
@@ -96,7 +106,7 @@ def searched_gap(model: Any, x: Tensor, draws: int, above: Above, generator: tor
         each = [above(some, posterior_draws(model, some, POSTERIOR_DRAWS, DRAWS_OF_SEARCH, own), own) for some in rows[part].split(size)]
         return torch.cat(each, 1)
 
-    return gap_of(torch.cat(processes.shared_out(n, of, generator), 1), n / len(x))
+    return [gap_of(each, n / len(x)) for each in torch.cat(processes.shared_out(n, of, generator), 1).chunk(parts)]
 
 
 class Bound(NamedTuple):
