@@ -137,7 +137,7 @@ CASES: dict[str, tuple[Callable[[int], Case], Any]] = {
     "belief net, never fitted": (lambda seed: of_belief((7, 5), 0, seed), IWAE()),
     "belief net, fitted": (lambda seed: of_belief((11,), 100, seed), IWAE()),
     "VRNN, never fitted": (lambda seed: of_vrnn("binary", 0, seed), IWAE()),
-    "VRNN, fitted, by a filter": (lambda seed: of_vrnn("binary", 30, seed), ParticleFilter(64)),
+    "VRNN, fitted, by a filter": (lambda seed: of_vrnn("binary", 100, seed), ParticleFilter(64)),
 }
 
 

@@ -91,10 +91,11 @@ class IWAE:
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("IWAE", model)
         x = x.to(model.device_like)
+        key = rng.seed(generator) if self.by_row else 0  # before anything that the rows have a say in
         law, gaps = self._choose(model, x, generator)
         if gaps:
             law, gaps = self._look(model, x, law, gaps, generator)
-        sums = self._by_row(model, x, law, generator) if self.by_row else weigh(model, x, self.k, generator, law)
+        sums = self._by_row(model, x, law, key, generator) if self.by_row else weigh(model, x, self.k, generator, law)
         check_weights(model, sums.log_mean)
         bound = Bound(sums.log_mean, math.sqrt(float(sums.variance(self.k).sum())) / len(x), cap(sums))
         drawn = "" if law is Encoder else " of a mixture found by restarts"
@@ -151,8 +152,7 @@ class IWAE:
 
         return gaps
 
-    def _by_row(self, model: Any, x: Tensor, law: Law, generator: torch.Generator) -> Sums:
-        key = rng.seed(generator)
+    def _by_row(self, model: Any, x: Tensor, law: Law, key: int, generator: torch.Generator) -> Sums:
         seeds = [rng.keyed(key, crc32(row.double().cpu().numpy().tobytes())) for row in x]
 
         def of(part: slice, _: torch.Generator) -> Sums:
