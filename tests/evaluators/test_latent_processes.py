@@ -19,7 +19,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def standard_error(q: Any) -> float:
-    return (q.high - q.value) / 1.96
+    return (q.value - q.low) / 1.96
 
 
 @pytest.mark.parametrize("name", list(both.EVALUATORS))
@@ -37,9 +37,6 @@ def test_their_value_is_that_of_one_process_within_the_stated_errors(name: str, 
     mine, alone = found[0]["seen"][name], both.evaluated(name, seed=77)
     assert abs(mine.value - alone.value) < 4.1 * math.hypot(standard_error(mine), standard_error(alone))
     assert mine.value != alone.value
-    for side in {"simulated_lower", "simulated_upper"} & mine.details.keys():
-        one, other = mine.details[side], alone.details[side]
-        assert one.n == other.n and abs(one.value - other.value) < 4.1 * math.hypot(one.se_data, other.se_data)
 
 
 def test_draws_that_each_row_seeds_give_the_same_bits_in_any_number_of_processes(found: Found) -> None:

@@ -116,6 +116,16 @@ def test_the_bound_grows_with_k_and_stays_below_the_likelihood(ppca: PPCA, table
     assert -2e-3 < truth - bounds[-1] < 0.15 * (truth - bounds[0])
 
 
+@pytest.mark.parametrize("k", [1, 2, 7])
+def test_with_the_exact_posterior_both_sides_are_the_likelihood_itself(ppca: PPCA, k: int) -> None:
+    """Every weight is p(x), the known draw's too: any other count of them than k and k + 1 would show."""
+    model, rows = as_vae(ppca), as_vae(ppca).draw_joint(20, generator=torch.Generator().manual_seed(5))[0]
+    for side in simulated_bounds(model, 20, k, generator=torch.Generator().manual_seed(5)):
+        torch.testing.assert_close(side.details["rows"], ppca.log_prob(rows).detach(), atol=1e-9, rtol=0)
+    q = partita.evaluate(model, rows, generator=torch.Generator().manual_seed(6))
+    assert q.verdict == "tight" and q.width < 1e-6
+
+
 def test_both_sides_of_simulated_rows_enclose_their_likelihood(ppca: PPCA, generator: torch.Generator) -> None:
     """On the same rows the lower side is below and the upper above; with k the gap closes. Errors of the means are about 0.01."""
     model = as_vae(ppca)

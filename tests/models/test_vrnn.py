@@ -243,14 +243,18 @@ def test_a_filter_scores_from_below_with_an_interval(walk: VRNN) -> None:
 
 
 def test_a_few_rows_that_the_filter_loses_are_not_called_tight(walk: VRNN) -> None:
-    """Twelve of forty rows far from all particles: the bound is more than a hundred nats below the truth, and the typical row is fine."""
+    """Twelve of forty rows far from all particles: the bound is more than a hundred nats below the truth, and the typical row is fine.
+
+    The interval of a mixture that restarts found holds the truth, and is at most 0.3 nat wide.
+    """
     rows = walk.draw(40, generator=torch.Generator().manual_seed(6))
     plain = partita.evaluate(walk, rows, evaluator=ParticleFilter(64), generator=torch.Generator().manual_seed(0))
     rows[:12] *= 20
     lost = partita.evaluate(walk, rows, evaluator=ParticleFilter(64), generator=torch.Generator().manual_seed(0))
-    weighed = partita.evaluate(walk, rows, evaluator=IWAE(64), generator=torch.Generator().manual_seed(0))
-    assert lost.value < weighed.value + 20 < kalman(rows).mean().item() - 50
-    assert (plain.verdict, lost.verdict) == ("tight", "do not publish") and weighed.verdict != "tight"
+    weighed, sought = (partita.evaluate(walk, rows, evaluator=IWAE(64, n), generator=torch.Generator().manual_seed(0)) for n in (0, None))
+    truth = kalman(rows).mean().item()
+    assert lost.value < weighed.value + 20 < truth - 50 and sought.low < truth < sought.high < sought.low + 0.3
+    assert (plain.verdict, lost.verdict, sought.verdict) == ("tight", "do not publish", "tight")
     assert plain.details["active_units"] == 2 and plain.details["kl_per_dimension"].shape == (2,)
 
 

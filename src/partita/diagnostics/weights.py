@@ -19,6 +19,7 @@ ESS_TIGHT, ESS_LOOSE = 0.10, 0.02  # share of the chains that carry the weight
 KHAT_TIGHT, KHAT_LOOSE = 0.7, 1.0
 GAP_TIGHT, GAP_LOOSE = 1.0, 4.0  # nats between forward and reverse annealing
 ADDED_TIGHT, ADDED_LOOSE = 0.3, 0.7  # nats that modes which the forward side may have missed can add
+REACH_TIGHT, REACH_LOOSE = 0.25, 1.0  # nats from a lower bound of log p(x) to the upper end of its interval
 KHAT_NORMAL = 0.5  # tail index of what is averaged above which its variance is infinite
 LEAST_FOR_TAIL = 25
 MIN_ESS = 5.0  # below this a standard error means nothing
@@ -74,7 +75,7 @@ def verdict_on_sandwich(forward: WeightReport, reverse: WeightReport, gap: float
 
 
 def unseen(forward: Tensor, witnesses: Tensor) -> float:
-    r"""log of what chains begun elsewhere show beyond the largest of C forward weights (theory/scoring.md, eq. 5.16).
+    r"""log of what chains begun elsewhere show beyond the largest of C forward weights (theory/scoring.md, eq. 5.23).
 
     .. math:: Z_A = f_A \, \Big( E_{A}\big[ 1 / w \big] \Big)^{-1} \le \tfrac3C \, \max_{j \in A} w_j
 
@@ -85,9 +86,14 @@ def unseen(forward: Tensor, witnesses: Tensor) -> float:
     return highest + math.log(3 / len(forward)) if highest > float(forward.max()) else -math.inf
 
 
-def verdict_on_reach(added: float) -> Verdict:
+def verdict_on_unseen(added: float) -> Verdict:
     """From the nats that what was not seen may add."""
     return _below(added, ADDED_TIGHT, ADDED_LOOSE)
+
+
+def verdict_on_reach(reach: float, cap: Verdict) -> Verdict:
+    """A lower bound of log p(x), by how far above it log p(x) may lie; no better than ``cap``, which its own draws allow."""
+    return worst(cap, _below(reach, REACH_TIGHT, REACH_LOOSE))
 
 
 def tail_indices(terms: Tensor) -> tuple[float, float]:

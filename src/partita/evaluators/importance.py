@@ -3,8 +3,9 @@ r"""log p(x) of latent-variable models by importance sampling from the encoder: 
 .. math:: \log \hat p_k(x) = \log \frac1k \sum_{i=1}^k w_i, \qquad E[\log \hat p_k(x)] \le \log p(x)
           (theory/latent_variables.md, eq. 41.6)
 
-For rows that the model itself draws, the z behind each is a draw from the exact posterior: with it as one of the k the same average errs
-high (41.10). The two sides of simulated rows enclose their log-likelihood, and the gap between them says how loose the bound can be.
+With a draw of the exact posterior beside the k, the average of all errs high (41.10). The two sides of rows that the model draws, where
+that draw is known, and of rows on which it was sought, say how far log p(x) lies above the bound. Where the encoder is too poor
+for that to be little, the draws are taken from a mixture with the prior and with what restarts found (41.16), if its gap is smaller.
 Processes that work together share out the rows.
 
 Letters: N rows, k draws for each, w weights.
@@ -20,13 +21,29 @@ from torch import Tensor
 
 from partita.core import capability, processes, rng
 from partita.core.checks import check_count, check_flag, check_level
-from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
-from partita.diagnostics.weights import GAP_LOOSE, GAP_TIGHT, MIN_ESS
-from partita.evaluators.likelihood import per_step
-from partita.models.directed.latent import ACTIVE
+from partita.diagnostics.weights import MIN_ESS, REACH_LOOSE, REACH_TIGHT
+from partita.evaluators.latent_gaps import (
+    Above,
+    Bound,
+    Gap,
+    auto_simulated,
+    check_simulated,
+    check_weights,
+    conclude,
+    searched_gap,
+    searched_gaps,
+    simulated_gap,
+    simulated_gaps,
+)
+from partita.evaluators.latent_proposals import Encoder, Mixture, Proposal
 
 CELLS = 1 << 22  # rows x draws x columns at once
+TRIED = 64  # simulated rows on which a mixture is tried where the encoder's two sides are far apart
+FEW = 500  # rows, whose places are soon sought
+SIMULATED_BY_ROW = 200  # where each row is scored by itself
+Law = type[Encoder] | type[Mixture]
+Gaps = dict[str, Gap]
 
 
 class Sums(NamedTuple):
@@ -43,23 +60,30 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class IWAE:
-    """Mean lower bound per row from k draws of q(z | x), with an interval for the finite number of draws.
+    """Mean lower bound per row from k draws of q(z | x), with an interval that is about log p(x) itself.
+
+    The value errs low. The interval reaches down by the noise of the draws, and up by the larger of two gaps: of rows that the model draws
+    (``details["gap"]``), and of some of the rows themselves (``details["gap_of_search"]``), whose posterior is sought by restarts.
+    "tight" says that log p(x) lies at most a quarter of a nat above the value, "loose" a nat. Where a gap says more (of at most 500 rows,
+    where it is not tight), k draws of a mixture of the encoder, the prior and the places that restarts find in each row are taken instead,
+    if they leave less than half of it; a row then costs about ten times as much.
 
     Arguments:
         k: Draws for each row.
-        simulated: Rows drawn from the model on which both sides are computed; their gap goes into ``details["gap"]``. 0 leaves it out.
+        simulated: Rows drawn from the model on which both sides are computed; by default as many as are scored, from 100 to 2,000, so
+            that it costs as much as the bound. 0 leaves both gaps out; the interval is then the bound's own, and not to be published.
         by_row: Seed the draws of each row by the row itself, so that its score does not depend on which rows stand beside it; slower.
         level: Of the interval.
     """
 
     k: int = 128
-    simulated: int = 0
+    simulated: int | None = None
     by_row: bool = False
     level: float = 0.95
 
     def __post_init__(self) -> None:
         check_count("IWAE", "k", self.k, 2)
-        check_count("IWAE", "simulated", self.simulated, 0)
+        check_simulated("IWAE", self.simulated)
         check_flag("IWAE", "by_row", self.by_row)
         check_level("IWAE", self.level)
 
@@ -67,36 +91,93 @@ class IWAE:
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("IWAE", model)
         x = x.to(model.device_like)
-        sums = self._by_row(model, x, generator) if self.by_row else weigh(model, x, self.k, generator)
-        check_weights(model, sums)
-        details = {"k": self.k, **per_step(model, x, sums.log_mean), **latent_use(model, x)}
-        if self.simulated:
-            low, high = simulated_bounds(model, self.simulated, self.k, level=self.level, generator=generator)
-            details |= {"simulated_lower": low, "simulated_upper": high, "gap": high.value - low.value}
-        return bound_quantity(sums, self.k, self.level, f"IWAE with {self.k} draws", details)
+        key = rng.seed(generator) if self.by_row else 0  # before anything that the rows have a say in
+        law, gaps = self._choose(model, x, generator)
+        if gaps:
+            law, gaps = self._look(model, x, law, gaps, generator)
+        sums = self._by_row(model, x, law, key, generator) if self.by_row else weigh(model, x, self.k, generator, law)
+        check_weights(model, sums.log_mean)
+        bound = Bound(sums.log_mean, math.sqrt(float(sums.variance(self.k).sum())) / len(x), cap(sums))
+        drawn = "" if law is Encoder else " of a mixture found by restarts"
+        details = {"k": self.k, "ess_of_rows": float(sums.ess.median())}
+        return conclude(model, x, bound, gaps, self.level, f"IWAE with {self.k} draws{drawn}", details)
 
-    def _by_row(self, model: Any, x: Tensor, generator: torch.Generator) -> Sums:
-        key = rng.seed(generator)
+    def _choose(self, model: Any, x: Tensor, generator: torch.Generator) -> tuple[Law, Gaps]:
+        """What to draw from, by rows of the model alone, and its gap on them."""
+        n = auto_simulated(self.simulated, SIMULATED_BY_ROW if self.by_row else len(x))
+        if not n:
+            return Encoder, {}
+        like = None if self.by_row else x  # or the choice, and with it the score of a row, would hang on the others
+        gap = simulated_gap(model, n, like, self._sides(model, Encoder), generator)
+        if self._reach(gap) <= REACH_TIGHT:
+            return Encoder, {"gap": gap}
+        law, gap = self._better(gap, simulated_gaps(model, min(n, TRIED), like, self._three(model), generator), len(x))
+        return law, {"gap": gap}
+
+    def _look(self, model: Any, x: Tensor, law: Law, gaps: Gaps, generator: torch.Generator) -> tuple[Law, Gaps]:
+        """The gap on some of the rows themselves, which may change what is drawn from too."""
+        gap = searched_gap(model, x, self.k, self._sides(model, law), generator)
+        if law is Encoder and self._reach(gap) > REACH_TIGHT:
+            law, gap = self._better(gap, searched_gaps(model, x, self.k, self._three(model), generator), len(x), fixed=self.by_row)
+            if law is Mixture:
+                gaps = {"gap": simulated_gap(model, TRIED, x, self._sides(model, Mixture), generator)}
+        return law, {**gaps, "gap_of_search": gap}
+
+    def _better(self, gap: Gap, tried: list[Gap], n: int, fixed: bool = False) -> tuple[Law, Gap]:
+        """The encoder and the smaller of its gaps; a mixture, where that is much, and the mixture's own is less than half of it.
+
+        Much is more than loose; where few rows are to be searched, more than tight.
+        """
+        gap, much = min(gap, tried[0], key=self._reach), REACH_TIGHT if n <= FEW and not self.by_row else REACH_LOOSE
+        if not fixed and self._reach(gap) > much and self._reach(tried[1]) < self._reach(gap) / 2:
+            return Mixture, tried[1]
+        return Encoder, gap
+
+    def _reach(self, gap: Gap) -> float:
+        return gap.reach(0.0, self.level)
+
+    def _sides(self, model: Any, law: Law) -> Above:
+        def gaps(x: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+            low, high = sides_at(model, x, z, self.k, generator, law)
+            return high - low
+
+        return gaps
+
+    def _three(self, model: Any) -> Above:
+        """From a mixture's upper side to the encoder's lower one, and to its own, one after the other ``(2 R, B)``."""
+
+        def gaps(x: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+            low, high = sides_at(model, x, z, self.k, generator, Mixture)
+            return torch.cat([high - weigh(model, x, self.k, generator).log_mean, high - low])
+
+        return gaps
+
+    def _by_row(self, model: Any, x: Tensor, law: Law, key: int, generator: torch.Generator) -> Sums:
         seeds = [rng.keyed(key, crc32(row.double().cpu().numpy().tobytes())) for row in x]
 
         def of(part: slice, _: torch.Generator) -> Sums:
             each = zip(x[part], seeds[part], strict=True)
-            return joined([weigh(model, row[None], self.k, _on(row, seed)) for row, seed in each])
+            return joined([weigh(model, row[None], self.k, _on(row, seed), law) for row, seed in each])
 
         return joined(processes.shared_out(len(x), of, generator))
 
 
 @torch.no_grad()
-def weigh(model: Any, x: Tensor, k: int, generator: torch.Generator) -> Sums:
+def weigh(model: Any, x: Tensor, k: int, generator: torch.Generator, law: Law = Encoder) -> Sums:
     """The weights of k draws for each row, a few rows or draws at a time, ``(N, D)``; processes that work together share out the rows."""
-    width = int((~x.isnan()).sum(-1).max())  # of the longest row, where rows end early
-    draws = max(1, min(k, CELLS // width))
-    size = max(1, CELLS // (draws * width))
+    draws, size = _at_once(x, k)
 
     def of(part: slice, own: torch.Generator) -> Sums:
-        return joined([_weighed(model, rows, k, draws, own) for rows in x[part].split(size)])
+        return joined([_weighed(law.of(model, rows, own), k, draws, own) for rows in x[part].split(size)])
 
     return joined(processes.shared_out(len(x), of, generator))
+
+
+def _at_once(x: Tensor, k: int) -> tuple[int, int]:
+    """How many of k draws, for how many rows, are held at a time."""
+    width = max(1, int((~x.isnan()).sum(-1).max()))  # of the longest row, where rows end early
+    draws = max(1, min(k, CELLS // width))
+    return draws, max(1, CELLS // (draws * width))
 
 
 def joined(parts: list[Sums]) -> Sums:
@@ -104,9 +185,8 @@ def joined(parts: list[Sums]) -> Sums:
     return Sums(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
-def _weighed(model: Any, x: Tensor, k: int, draws: int, generator: torch.Generator) -> Sums:
-    log_w = torch.cat([model.log_weights(x, min(draws, k - done), generator=generator).double() for done in range(0, k, draws)])
-    return sums_of(log_w)
+def _weighed(made: Proposal, k: int, draws: int, generator: torch.Generator) -> Sums:
+    return sums_of(torch.cat([made.log_weights(min(draws, k - done), generator) for done in range(0, k, draws)]))
 
 
 def sums_of(log_w: Tensor) -> Sums:
@@ -117,34 +197,25 @@ def sums_of(log_w: Tensor) -> Sums:
     return Sums(total - math.log(len(log_w)), ess, torch.logsumexp(log_w[:half], 0) - math.log(half))
 
 
-def check_weights(model: Any, sums: Sums) -> None:
-    """Raise :class:`Diverged` where a weight is not finite."""
-    lost = int((~torch.isfinite(sums.log_mean)).sum())
-    if lost:
-        remedy = "Fit it again with a lower learning_rate."
-        raise Diverged(f"evaluate: the weights of {model.title()} must be finite; they are not at {lost} rows. {remedy}")
-
-
-def bound_quantity(sums: Sums, k: int, level: float, method: str, details: dict[str, Any]) -> Quantity:
-    """The mean over rows of log means of k weights each, as a lower bound."""
-    n, rows = len(sums.log_mean), sums.log_mean
-    half = half_width(math.sqrt(float(sums.variance(k).sum())) / n, level)
-    value, spread = float(rows.mean()), float(rows.std()) / math.sqrt(n) if n > 1 else 0.0
-    details = {"rows": rows, "ess_of_rows": float(sums.ess.median()), **details}
-    return Quantity(value, value - half, value + half, level, "lower", "nats", method, n, spread, _verdict(sums, details.get("gap")), "low",
-                    details)  # fmt: skip
+@torch.no_grad()
+def sides_at(model: Any, x: Tensor, z: Tensor, k: int, generator: torch.Generator, law: Law = Encoder) -> tuple[Tensor, Tensor]:
+    """The log mean of k weights, ``(B,)``, and that of the same k with one of a posterior draw beside them, ``(R, B)``."""
+    parts, (draws, size) = [], _at_once(x, k)
+    for rows, known in zip(x.split(size), z.split(size, 1), strict=True):
+        made = law.of(model, rows, generator)
+        low = _weighed(made, k, draws, generator).log_mean
+        parts.append((low, torch.logaddexp(made.log_weight(known), low + math.log(k)) - math.log(k + 1)))
+    check_weights(model, low := torch.cat([part[0] for part in parts]))
+    return low, torch.cat([part[1] for part in parts], 1)
 
 
 @torch.no_grad()
 def simulated_bounds(model: Any, n: int, k: int, *, level: float = 0.95, generator: torch.Generator) -> tuple[Quantity, Quantity]:
-    """The mean log-likelihood of ``n`` rows drawn from the model, from below and from above, with the same k."""
+    """The mean log-likelihood of ``n`` rows drawn from the model, from below with k draws, and from above with the known z beside them."""
     x, z = model.draw_joint(n, generator=generator)
-    low = weigh(model, x, k, generator)
-    exact = model.log_weight(x, z).double()  # of a draw from p(z | x)
-    if k > 1:
-        others = weigh(model, x, k - 1, generator).log_mean + math.log(k - 1)
-        exact = torch.logaddexp(exact, others) - math.log(k)
-    return one_side(low.log_mean, "lower", k, level), one_side(exact, "upper", k, level)
+    sides = processes.shared_out(n, lambda part, own: sides_at(model, x[part], z[None, part], k, own), generator)
+    low, high = torch.cat([side[0] for side in sides]), torch.cat([side[1][0] for side in sides])
+    return one_side(low, "lower", k, level), one_side(high, "upper", k, level)
 
 
 def one_side(rows: Tensor, kind: Any, k: int, level: float) -> Quantity:
@@ -155,24 +226,11 @@ def one_side(rows: Tensor, kind: Any, k: int, level: float) -> Quantity:
                     direction="low" if kind == "lower" else "high", details={"rows": rows})  # fmt: skip
 
 
-def _verdict(sums: Sums, gap: float | None) -> Verdict:
-    """Tight where the bound has come to rest: by what twice the draws still gained, and by the gap of simulated rows where it is known.
-
-    Where most rows hang on a few draws the interval means nothing, though the bound still holds in expectation.
-    """
-    gained, gap = float((sums.log_mean - sums.log_half).mean()), 0.0 if gap is None else gap
-    if gained > GAP_TIGHT or gap > GAP_LOOSE:
+def cap(sums: Sums) -> Verdict:
+    """The best verdict that the draws allow: where few of them count, or their second half still gained a nat, the error means little."""
+    if float((sums.log_mean - sums.log_half).mean()) > REACH_LOOSE:
         return "do not publish"
-    return "tight" if float(sums.ess.median()) >= MIN_ESS and max(gained, gap) <= GAP_TIGHT / 4 else "loose"
-
-
-@torch.no_grad()
-def latent_use(model: Any, x: Tensor) -> dict[str, Any]:
-    """Which latent dimensions carry anything about these rows, where the model can say."""
-    if not hasattr(model, "kl_per_dimension"):
-        return {}
-    kl = model.kl_per_dimension(x).double().mean(0)
-    return {"kl_per_dimension": kl, "active_units": int((kl.abs() > ACTIVE).sum())}
+    return "tight" if float(sums.ess.median()) >= MIN_ESS else "loose"
 
 
 def _on(like: Tensor, generator: torch.Generator) -> torch.Generator:

@@ -3,30 +3,49 @@ r"""log p(x) of a latent-variable model by annealing its latent variables, one s
 .. math:: F_\beta(z) = -(1 - \beta) \log r(z) - \beta \log p(x, z), \qquad \log \hat p(x) = \log \frac1C \sum_c w_c
           (theory/latent_variables.md, eq. 41.9)
 
-With x held, -log p(x, z) is an energy of z whose Z is p(x); r is the prior or the encoder's q(z | x), whose log Z is zero. From r upwards
-the estimate errs low, so that it is conservative for the model. For rows that the model draws, the z behind them is an exact draw at
-beta = 1: annealed downwards it gives an upper side. Processes that work together share out the rows, each with all of its chains.
+With x held, -log p(x, z) is an energy of z whose Z is p(x); r is the prior, the encoder's q(z | x) or half of each, and its log Z is zero.
+From r upwards the estimate errs low, so that it is conservative for the model. For rows that the model draws, the z behind them is an exact
+draw at beta = 1: annealed downwards it gives an upper side, as posterior draws that were sought do on the rows themselves.
+Processes that work together share out the rows, each with all of its chains.
 
 Letters: N rows, C chains for each row, T temperatures, M latent dimensions.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from partita.core import capability, processes
-from partita.core.checks import check_choice, check_count, check_flag
+from partita.core import capability, processes, rng
+from partita.core.checks import check_choice, check_flag
 from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
 from partita.core.support import Real
-from partita.evaluators.importance import Sums, bound_quantity, check_weights, joined, latent_use, one_side, sums_of
+from partita.evaluators.importance import Sums, cap, joined, sums_of
+from partita.evaluators.latent_gaps import Bound, auto_simulated, check_simulated, check_weights, conclude, searched_gap, simulated_gap
 from partita.evaluators.partition.annealing import anneal, check_annealing, resolve_kernel, temperatures_for
 from partita.models.directed.latent import LatentModel, draw_latent
 
 CELLS = 1 << 21  # rows x chains x columns at once
-REFERENCES = ("posterior", "prior")
+REFERENCES = ("both", "posterior", "prior")
+COST = 2  # of a simulated row, which is annealed both ways
+
+
+class Either(NamedTuple):
+    """Half of one law and half of another, over the same rows."""
+
+    one: Any
+    other: Any
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return torch.logaddexp(self.one.log_prob(z), self.other.log_prob(z)) - math.log(2)
+
+    def draw(self, k: int, generator: torch.Generator) -> Tensor:
+        """``(k, N, M)``."""
+        one, other = (draw_latent(law, k, generator) for law in self)
+        return torch.where(rng.uniform((*one.shape[:-1], 1), one, generator) < 0.5, one, other)
 
 
 class Start(NamedTuple):
@@ -43,7 +62,8 @@ class Start(NamedTuple):
         return -self.law.log_prob(x.view(-1, self.rows, x.shape[-1])).view(x.shape[:-1])
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
-        return draw_latent(self.law, n // self.rows, generator).flatten(0, 1).detach()
+        k, either = n // self.rows, isinstance(self.law, Either)
+        return (self.law.draw(k, generator) if either else draw_latent(self.law, k, generator)).flatten(0, 1).detach()
 
 
 class GivenRows(EnergyModel):
@@ -53,7 +73,7 @@ class GivenRows(EnergyModel):
         super().__init__()
         object.__setattr__(self, "model", model)  # not a submodule: a view owns no parameters
         self.x, self.kind, self.support = x, reference, Real(model.latent)  # type: ignore[arg-type]
-        self.law = model.posterior(x) if reference == "posterior" else _standard(model, len(x))
+        self.law = _reference(model, x, reference)
 
     def free_energy(self, x: Tensor) -> Tensor:
         z = x.view(-1, len(self.x), x.shape[-1])
@@ -78,14 +98,18 @@ class GivenRows(EnergyModel):
 
 @dataclass(frozen=True)
 class LatentAIS:
-    """Mean lower bound per row by annealing C chains for each row from the encoder, or the prior, to the posterior.
+    """Mean lower bound per row by annealing C chains for each row from the encoder and the prior to the posterior.
+
+    The interval is about log p(x), and the verdict is as of :class:`IWAE`: by gaps between annealing up and annealing down.
 
     Arguments:
         temperatures: Inverse temperatures, 0 and 1 included.
         chains: C, for each row.
         kernel: Leaves each temperature invariant; Hamiltonian Monte Carlo if not given.
-        reference: ``"posterior"`` starts from the encoder's q(z | x), ``"prior"`` from p(z).
-        simulated: Rows drawn from the model on which both sides are computed; their gap goes into ``details["gap"]``. 0 leaves it out.
+        reference: ``"posterior"`` starts from the encoder's q(z | x), ``"prior"`` from p(z), ``"both"`` from half of each, so that what
+            the encoder does not know is reached too.
+        simulated: Rows drawn from the model on which both sides are computed; by default half as many as are scored, from 50 to 2,000,
+            so that it costs as much as the bound. 0 leaves the gaps out; the interval is then the bound's own, and not to be published.
         adaptive: Place temperatures by a pilot run; evenly if False.
         level: Of the interval.
     """
@@ -93,8 +117,8 @@ class LatentAIS:
     temperatures: int = 200
     chains: int = 16
     kernel: Sampler | None = None
-    reference: str = "posterior"
-    simulated: int = 0
+    reference: str = "both"
+    simulated: int | None = None
     adaptive: bool = True
     level: float = 0.95
 
@@ -102,7 +126,7 @@ class LatentAIS:
         check_annealing("LatentAIS", self.temperatures, self.chains, self.level)
         check_flag("LatentAIS", "adaptive", self.adaptive)
         check_choice("LatentAIS", "reference", self.reference, REFERENCES)
-        check_count("LatentAIS", "simulated", self.simulated, 0)
+        check_simulated("LatentAIS", self.simulated)
 
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
@@ -110,12 +134,20 @@ class LatentAIS:
         x = x.to(model.device_like)
         kernel, betas = self._prepare(model, x, generator)
         sums = self._weighed(model, x, kernel, betas, generator)
-        check_weights(model, sums)
-        details: dict[str, Any] = {"chains": self.chains, **latent_use(model, x)}
-        if self.simulated:
-            low, high = self._both_sides(model, kernel, betas, generator)
-            details |= {"simulated_lower": low, "simulated_upper": high, "gap": high.value - low.value}
-        return bound_quantity(sums, self.chains, self.level, f"latent AIS from the {self.reference}, {self.chains} chains", details)
+        check_weights(model, sums.log_mean)
+        gaps, n = {}, auto_simulated(self.simulated, len(x), COST)
+
+        def above(rows: Tensor, z: Tensor, own: torch.Generator) -> Tensor:
+            low = self._weighed(model, rows, kernel, betas, own).log_mean
+            return (self._from_above(model, rows, z, kernel, betas, own) - low)[None]
+
+        if n:
+            gaps["gap"] = simulated_gap(model, n, x, above, generator)
+            gaps["gap_of_search"] = searched_gap(model, x, self.chains, above, generator)
+        bound = Bound(sums.log_mean, math.sqrt(float(sums.variance(self.chains).sum())) / len(x), cap(sums))
+        details = {"chains": self.chains, "ess_of_rows": float(sums.ess.median())}
+        start = "encoder and prior" if self.reference == "both" else self.reference
+        return conclude(model, x, bound, gaps, self.level, f"latent AIS from the {start}, {self.chains} chains", details)
 
     def _prepare(self, model: Any, x: Tensor, generator: torch.Generator) -> tuple[Sampler, Tensor]:
         """Step sizes and temperatures, found on one row and kept for all."""
@@ -125,34 +157,31 @@ class LatentAIS:
         return kernel, temperatures_for(one, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
 
     def _weighed(self, model: Any, x: Tensor, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Sums:
-        size = max(1, CELLS // (self.chains * x.shape[-1]))
-
         def climbed(rows: Tensor, own: torch.Generator) -> Sums:
             given = GivenRows(model, rows, self.reference)
             start = given.reference().draw(self.chains * len(rows), generator=own)
             return sums_of(anneal(given, kernel, betas, start, generator=own).log_w.view(self.chains, len(rows)))
 
         def of(part: slice, own: torch.Generator) -> Sums:
-            return joined([climbed(rows, own) for rows in x[part].split(size)])
+            return joined([climbed(rows, own) for rows in x[part].split(self._size(x))])
 
         return joined(processes.shared_out(len(x), of, generator))
 
-    def _both_sides(self, model: Any, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> tuple[Quantity, Quantity]:
-        """Rows that the model draws, from below, and from above by annealing downwards from the z behind them."""
-        x, z = model.draw_joint(self.simulated, generator=generator)
-        low = self._weighed(model, x, kernel, betas, generator).log_mean
+    def _from_above(self, model: Any, x: Tensor, z: Tensor, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Tensor:
+        """Annealed downwards from posterior draws ``(R, B, M)``, which the chains take in turn, ``(B,)``."""
+        parts, turns = [], torch.arange(self.chains, device=z.device) % len(z)
+        for rows, known in zip(x.split(self._size(x)), z.split(self._size(x), 1), strict=True):
+            down = anneal(GivenRows(model, rows, self.reference), kernel, betas.flip(0), known[turns].flatten(0, 1), generator=generator)
+            parts.append(-sums_of(down.log_w.view(self.chains, len(rows))).log_mean)
+        return torch.cat(parts)
 
-        def of(part: slice, own: torch.Generator) -> Tensor:
-            given = GivenRows(model, x[part], self.reference)
-            down = anneal(given, kernel, betas.flip(0), z[part].repeat(self.chains, 1), generator=own).log_w
-            return -sums_of(down.view(self.chains, len(given.x))).log_mean
-
-        high = torch.cat(processes.shared_out(len(x), of, generator))
-        return one_side(low, "lower", self.chains, self.level), one_side(high, "upper", self.chains, self.level)
+    def _size(self, x: Tensor) -> int:
+        return max(1, CELLS // (self.chains * x.shape[-1]))
 
 
-def _standard(model: Any, rows: int) -> Any:
+def _reference(model: Any, x: Tensor, kind: str) -> Any:
     from torch.distributions import Independent, Normal
 
-    zeros = model.device_like.new_zeros(rows, model.latent)
-    return Independent(Normal(zeros, torch.ones_like(zeros), validate_args=False), 1, validate_args=False)
+    zeros = model.device_like.new_zeros(len(x), model.latent)
+    standard = Independent(Normal(zeros, torch.ones_like(zeros), validate_args=False), 1, validate_args=False)
+    return standard if kind == "prior" else model.posterior(x) if kind == "posterior" else Either(model.posterior(x), standard)

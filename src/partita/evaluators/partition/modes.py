@@ -5,7 +5,7 @@ temperature, so that what is no mode there flows away. On finite supports the mi
 of the state s that it explains worst,
 
 .. math:: s = \arg\max_s \; \log p_s(s) - \log \textstyle\sum_z \pi_z\, p_z(s), \qquad
-          p_s(x) = \prod_i p(x_i \mid s_{\setminus i}),          (theory/scoring.md, eq. 5.15)
+          p_s(x) = \prod_i p(x_i \mid s_{\setminus i}),          (theory/scoring.md, eq. 5.22)
 
 and a few rounds of EM follow. On real supports it is a mixture of normals fitted to the states, its size chosen by BIC.
 
@@ -124,7 +124,7 @@ def weighed(mixture: Components, x: Tensor, log_w: Tensor) -> Components:
 def local_mass(model: EnergyModel, kernel: Sampler, x: Tensor, temperatures: int, *, generator: torch.Generator) -> Tensor:
     """Upper limits on log Z of the regions that chains at ``x`` have settled in, ``(N,)``: copies go down to a product at each state.
 
-    (5.16) with a share f_A of at most one; the limit is close, for the path is short. Infinite on real supports.
+    (5.23) with a share f_A of at most one; the limit is close, for the path is short. Infinite on real supports.
     """
     if not model.support.countable_sites:
         return x.new_full((len(x),), torch.inf, dtype=torch.float64)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import VERDICTS, Quantity, half_width, worst
-from partita.diagnostics.weights import ADDED_LOOSE, ADDED_TIGHT, summarise_weights, unseen, verdict_on_reach, verdict_on_sandwich
+from partita.diagnostics.weights import ADDED_LOOSE, ADDED_TIGHT, summarise_weights, unseen, verdict_on_unseen, verdict_on_sandwich
 from partita.evaluators.partition.annealing import (
     PILOT_TEMPERATURES,
     Annealing,
@@ -159,7 +159,7 @@ class Sandwich(FromBothEnds):
             level=self.level,
             kind="estimate",
             method="sandwich of AIS and reverse AIS",
-            verdict=worst(verdict_on_sandwich(up, down, gap), verdict_on_reach(reached - high)),
+            verdict=worst(verdict_on_sandwich(up, down, gap), verdict_on_unseen(reached - high)),
             details={
                 "forward": up.log_mean,
                 "reverse": -down.log_mean,

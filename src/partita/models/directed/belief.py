@@ -23,7 +23,7 @@ from partita.core.protocols import Data
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
-from partita.models.directed.latent import LatentModel
+from partita.models.directed.latent import LatentModel, LogTerms
 from partita.models.directed.outputs import make_output
 from partita.models.directed.vae_fill import fill
 from partita.nets.mlp import MLP
@@ -129,13 +129,23 @@ class SigmoidBelief(LatentModel):
 
     def log_joint_of(self, x: Tensor, draws: Draws) -> Tensor:
         """log p(x, z) with z layer by layer, relaxed or not, ``(*)``."""
-        total = self.output.log_prob(self.decoders[0](_signs(draws[0])), x).sum(-1) + Bits(self.prior).log_prob(draws[-1])
+        return self._fit(x, draws) + self._log_prior(draws)
+
+    def _fit(self, x: Tensor, draws: Draws) -> Tensor:
+        return self.output.log_prob(self.decoders[0](_signs(draws[0])), x).sum(-1)
+
+    def _log_prior(self, draws: Draws) -> Tensor:
+        total = Bits(self.prior).log_prob(draws[-1])
         for i, net in enumerate(list(self.decoders)[1:]):
             total = total + Bits(net(_signs(draws[i + 1]))).log_prob(draws[i])
         return total
 
     def log_joint(self, x: Tensor, z: Tensor) -> Tensor:
         return self.log_joint_of(x, z.split(self.hidden, -1))
+
+    def log_terms(self, x: Tensor, z: Tensor) -> LogTerms:
+        draws = z.split(self.hidden, -1)
+        return LogTerms(self._fit(x, draws), self._log_prior(draws), log_prob(self.proposal(x), draws))
 
     def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
         q = self.proposal(x)
@@ -168,11 +178,19 @@ class SigmoidBelief(LatentModel):
 
     @torch.no_grad()
     def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        layers = [Bits(self.prior).draw(generator, (check_count("draw", "n", n),))]
+        z = self._downwards((check_count("draw", "n", n),), generator)
+        return rng.draw(self.output.distribution(self.decoder(z)), generator), z
+
+    @torch.no_grad()
+    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+        return self._downwards((k, len(x)), generator)
+
+    def _downwards(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Exact draws of all layers, from the uppermost down."""
+        layers = [Bits(self.prior).draw(generator, shape)]
         for net in reversed(list(self.decoders)[1:]):
             layers.insert(0, Bits(net(_signs(layers[0]))).draw(generator))
-        z = torch.cat(layers, -1)
-        return rng.draw(self.output.distribution(self.decoder(z)), generator), z
+        return torch.cat(layers, -1)
 
     @torch.no_grad()
     def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,7 @@ Letters: B rows, D columns, M latent dimensions, k draws for each row.
 """
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,14 @@ from partita.core.protocols import DirectedModel
 ACTIVE = 0.01  # nats, on average over rows (and steps), that an active latent variable carries at least
 FEW = 0.1  # share of active ones at or below which a fit is cautioned
 MEMORY = 0.02  # share of each batch in the running mean
+
+
+class LogTerms(NamedTuple):
+    """The three parts of a weight at given latent values, each ``(k, B)``: log w is the first plus the second less the third."""
+
+    fit: Tensor  # log p(x | z)
+    prior: Tensor  # log p(z)
+    proposal: Tensor  # log q(z | x)
 
 
 class LatentModel(DirectedModel):
@@ -37,6 +45,7 @@ class LatentModel(DirectedModel):
     units: ClassVar[str]  # what its latent variables are called, and what helps where they carry nothing
     against_collapse: ClassVar[str]
     carried: Tensor
+    latent: int  # M
 
     @abstractmethod
     def log_joint(self, x: Tensor, z: Tensor) -> Tensor:
@@ -49,6 +58,18 @@ class LatentModel(DirectedModel):
     @abstractmethod
     def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """``n`` exact draws of x and the z behind them, ``(n, D), (n, M)``."""
+
+    @abstractmethod
+    def log_terms(self, x: Tensor, z: Tensor) -> LogTerms:
+        """log p(x | z), log p(z) and log q(z | x) at k given values for each row, ``(B, D), (k, B, M) -> (k, B)`` each."""
+
+    @abstractmethod
+    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+        """``k`` draws of the law whose density is ``log_terms(x, z).prior``, for each row, ``(k, B, M)``."""
+
+    def live(self, x: Tensor) -> Tensor:
+        """Which latent values count in each row, ``(B, D) -> (B, M)``: all, where rows do not end early."""
+        return torch.ones(len(x), self.latent, dtype=torch.bool, device=x.device)
 
     def log_weight(self, x: Tensor, z: Tensor) -> Tensor:
         """log p(x, z) - log q(z | x) at latent values that are given, ``(*, D), (*, M) -> (*)``."""

@@ -26,6 +26,7 @@ from partita.models.directed.gaussian_latents import (
     normal_log_prob,
     standard_log_prob,
 )
+from partita.models.directed.latent import LogTerms
 from partita.models.directed.mixed_output import MixedOutput
 from partita.models.directed.outputs import Output, make_output
 from partita.models.directed.vae_fill import fill
@@ -108,6 +109,13 @@ class VAE(GaussianLatents):
 
     def log_joint(self, x: Tensor, z: Tensor) -> Tensor:
         return self.log_likelihood(x, z) + standard_log_prob(z)
+
+    def log_terms(self, x: Tensor, z: Tensor) -> LogTerms:
+        return LogTerms(self.log_likelihood(x, z), standard_log_prob(z), normal_log_prob(z, *self.encode(x)))
+
+    @torch.no_grad()
+    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+        return rng.normal((k, len(x), self.latent), self.device_like, generator)
 
     def elbo_terms(self, x: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and KL(q(z | x) || p(z)) of each dimension, exact, ``(B, M)``."""

@@ -12,8 +12,10 @@ from partita.report.subject import Subject
 TONES = {"tight": "good", "loose": "fair", "do not publish": "bad"}
 DIAGNOSTICS = {
     "ess": "effective sample size", "ess_reverse": "effective sample size, reverse", "khat": "Pareto k-hat",
-    "khat_reverse": "Pareto k-hat, reverse", "gap": "gap, reverse minus forward", "overlap": "overlap", "rhat": "R-hat",
+    "khat_reverse": "Pareto k-hat, reverse", "gap": "gap, upper minus lower side",
+    "gap_of_search": "gap on rows whose posterior was sought", "overlap": "overlap", "rhat": "R-hat",
     "round_trips": "round trips of the ladders", "chains": "chains", "temperatures": "temperatures",
+    "reference": "annealed from", "beyond": "witnesses beyond the forward side", "added": "nats that they may add",
     "per_step": "log-likelihood per step", "steps": "steps", "p_value": "p-value by permutation",
     "coverage": "coverage of these rows by draws",
 }  # fmt: skip

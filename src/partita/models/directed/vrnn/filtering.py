@@ -26,18 +26,20 @@ class Filtered(NamedTuple):
 
 
 def filtered(
-    model: Any, steps: Tensor, there: Tensor, k: int, threshold: float, every: int = 1, *, generator: torch.Generator
-) -> Filtered:
+    model: Any, steps: Tensor, there: Tensor, k: int, threshold: float, every: int = 1, kept: Tensor | None = None, *,
+    generator: torch.Generator,
+) -> Filtered:  # fmt: skip
     """Follow the rows with k particles each; those of a row are resampled where their effective number falls below threshold k.
 
-    Rows are looked at before every step, or every few: what lies between is computed at once, which is faster.
+    Rows are looked at before every step, or every few: what lies between is computed at once, which is faster. The first particle
+    holds to ``kept`` latent values (B, T, M), if given; where they are a draw of the posterior, E[1 / estimate] = 1 / p(x).
     """
     state, log_w, log_p = None, steps.new_zeros(k, len(steps)), steps.new_zeros(len(steps))
     for t in range(0, steps.shape[1], every):
         if state is not None:
-            state, log_w, log_p = _resampled(state, log_w, log_p, there[:, t], threshold, generator)
+            state, log_w, log_p = _resampled(state, log_w, log_p, there[:, t], threshold, kept is not None, generator)
         now, real = steps[:, t : t + every], there[:, t : t + every]
-        path = model.follow(now, k, state=state, generator=generator)
+        path = model.follow(now, k, state=state, first=None if kept is None else kept[:, t : t + every], generator=generator)
         terms, state = model.terms_along(path, now, real), path.state
         log_w = log_w + terms.log_weights()
     assert state is not None  # there is at least one step
@@ -45,9 +47,12 @@ def filtered(
 
 
 def _resampled(
-    state: Tensor, log_w: Tensor, log_p: Tensor, there: Tensor, threshold: float, generator: torch.Generator
+    state: Tensor, log_w: Tensor, log_p: Tensor, there: Tensor, threshold: float, first_stays: bool, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows with few effective particles draw them anew in proportion to their weights, whose mean moves into the estimate."""
+    """Rows with few effective particles draw them anew in proportion to their weights, whose mean moves into the estimate.
+
+    Beside a particle that stays, the others are drawn one by one: at even distances they would have to make room for it.
+    """
     if not threshold:
         return state, log_w, log_p
     k, known = len(log_w), log_w.detach()
@@ -55,7 +60,10 @@ def _resampled(
     if not bool(poor.any()):
         return state, log_w, log_p
     own = torch.arange(k, device=log_w.device)[:, None]
-    parent = torch.where(poor, systematic(known, generator), own)
+    drawn = independent(known, k, generator) if first_stays else systematic(known, generator)
+    if first_stays:
+        drawn[0] = 0
+    parent = torch.where(poor, drawn, own)
     log_p = log_p + torch.where(poor, torch.logsumexp(log_w, 0) - math.log(k), 0.0)
     return pick(state, parent), log_w.where(~poor, 0.0), log_p
 

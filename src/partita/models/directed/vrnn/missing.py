@@ -48,6 +48,15 @@ def fill(model: Any, x: Tensor, how: str, *, generator: torch.Generator) -> Tens
     return out
 
 
+def smoothed(model: Any, steps: Tensor, generator: torch.Generator) -> Tensor:
+    """Latent values of each row after some sweeps, ``(B, T, E) -> (B, T, M)``; steps beyond the end of a row are NaN."""
+    kept, k = None, particles(steps.shape[1])
+    for _ in range(BURN_IN):
+        kept, _ = conditional_sweep(model, steps, kept, generator, k)
+    assert kept is not None
+    return kept.z
+
+
 def particles(length: int) -> int:
     """k for sequences of so many steps.
 

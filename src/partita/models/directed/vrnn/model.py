@@ -20,9 +20,10 @@ from partita.core.errors import invalid
 from partita.core.protocols import Data
 from partita.core.support import Sequence
 from partita.models.directed.gaussian_latents import GaussianLatents, kl_between, normal_log_prob
+from partita.models.directed.latent import LogTerms
 from partita.models.directed.outputs import make_output
 from partita.models.directed.vrnn.filtering import choose, filtered, go_on
-from partita.models.directed.vrnn.missing import fill
+from partita.models.directed.vrnn.missing import fill, smoothed
 from partita.models.directed.vrnn.parts import Parts
 from partita.models.directed.vrnn.paths import Path, PathPosterior, as_steps
 
@@ -94,10 +95,15 @@ class VRNN(GaussianLatents):
         return terms.fit.sum((0, 1)), terms.kl.sum((0, 1))
 
     def filtered(
-        self, x: Tensor, k: int, lengths: Tensor | None = None, *, threshold: float = 0.5, every: int = 1, generator: torch.Generator
-    ) -> Tensor:
-        """log of the particle filter's estimate of p(x), ``(B, l E) -> (B,)``: exp of it is unbiased (theory, eq. 41.14)."""
-        return filtered(self, *as_steps(self, x, lengths), k, threshold, every, generator=generator).log_p
+        self, x: Tensor, k: int, lengths: Tensor | None = None, *, threshold: float = 0.5, every: int = 1, kept: Tensor | None = None,
+        generator: torch.Generator,
+    ) -> Tensor:  # fmt: skip
+        """log of the particle filter's estimate of p(x), ``(B, l E) -> (B,)``: exp of it is unbiased (theory, eq. 41.14).
+
+        With ``kept`` latent values (B, l M) of a posterior draw as one of the particles, exp of minus it is unbiased of 1 / p(x).
+        """
+        held = None if kept is None else kept.unflatten(-1, (-1, self.latent))
+        return filtered(self, *as_steps(self, x, lengths), k, threshold, every, held, generator=generator).log_p
 
     def terms(
         self, x: Tensor, k: int, lengths: Tensor | None = None, z: Tensor | None = None, *, generator: torch.Generator | None
@@ -108,19 +114,24 @@ class VRNN(GaussianLatents):
 
     def terms_along(self, path: Path, steps: Tensor, there: Tensor) -> Terms:
         """The terms of a path, for all its steps at once."""
+        terms = self._along(path, steps, there)
+        self.watch(terms.kl.sum((0, 1, 2)) / (terms.kl.shape[1] * there.sum()))
+        return terms
+
+    def _along(self, path: Path, steps: Tensor, there: Tensor) -> Terms:
         mask, prior = there.mT[:, None], self.parts.prior_of(path.h)  # (T, 1, B)
         numbers = self.parts.numbers_of(path.felt, path.h)
         fit = self.output.log_prob(numbers, steps.transpose(0, 1)[:, None]).sum(-1)
         log_p, log_q = normal_log_prob(path.z, *prior), normal_log_prob(path.z, path.mean, path.log_scale)
         kl = kl_between(path.mean, path.log_scale, *prior).where(mask[..., None], 0.0)
-        self.watch(kl.sum((0, 1, 2)) / (kl.shape[1] * there.sum()))
         return Terms(fit.where(mask, 0.0), log_p.where(mask, 0.0), log_q.where(mask, 0.0), kl)
 
     def follow(
-        self, steps: Tensor, k: int, given: Tensor | None = None, state: Tensor | None = None, *, generator: torch.Generator | None
-    ) -> Path:
-        """The recurrence, from its start or from ``state``, along k draws from q, along ``given`` z ``(B, T, M)``, or, without a
-        generator, along the means of q.
+        self, steps: Tensor, k: int, given: Tensor | None = None, state: Tensor | None = None, blind: bool = False,
+        first: Tensor | None = None, *, generator: torch.Generator | None,
+    ) -> Path:  # fmt: skip
+        """The recurrence, from its start or from ``state``, along k draws from q, or ``blind`` to the step itself from the prior, along
+        ``given`` z ``(B, T, M)``, or, without a generator, along the means of q; the first of k along values ``first`` (B, T, M).
         """
         parts, (B, T, _) = self.parts, steps.shape
         seen = parts.phi_x(self.output.encode(steps)).expand(k, -1, -1, -1).flatten(0, 1)  # (k B, T, F)
@@ -131,7 +142,9 @@ class VRNN(GaussianLatents):
             if given is not None:
                 now = given[:, t].expand(k, -1, -1).flatten(0, 1)
             else:
-                now = mean if generator is None else mean + log_scale.exp() * rng.normal(mean.shape, mean, generator)
+                at, log_spread = parts.prior_of(h) if blind else (mean, log_scale)
+                now = at if generator is None else at + log_spread.exp() * rng.normal(at.shape, at, generator)
+            now = now if first is None else torch.cat([first[:, t], now[B:]])
             felt = parts.phi_z(now)
             found.append((now, felt, h, mean, log_scale))
             state = parts.advance(seen[:, t], felt, state)
@@ -145,6 +158,28 @@ class VRNN(GaussianLatents):
 
     def log_weight(self, x: Tensor, z: Tensor, lengths: Tensor | None = None) -> Tensor:
         return self._terms_at(x, z, lengths).log_weights()[0]
+
+    def log_terms(self, x: Tensor, z: Tensor) -> LogTerms:
+        steps, there = as_steps(self, x.repeat(len(z), 1), None)
+        path = self.follow(steps, 1, z.flatten(0, 1).unflatten(-1, (-1, self.latent)), generator=None)
+        terms = self._along(path, steps, there)
+        return LogTerms(*(part.sum((0, 1)).view(z.shape[:2]) for part in terms[:3]))
+
+    @torch.no_grad()
+    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+        """Of the latent values of each step given the steps before it, ``(k, B, T M)``."""
+        path = self.follow(as_steps(self, x, None)[0], k, blind=True, generator=generator)
+        return path.z.movedim(0, 2).flatten(2)
+
+    @torch.no_grad()
+    def draw_posterior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+        """``k`` draws of p(z | x) for each row, ``(k, B, T M)``, as nearly as some sweeps of particle Gibbs come to it."""
+        steps, there = as_steps(self, x.repeat(k, 1), None)
+        z = smoothed(self, steps.masked_fill(~there[..., None], torch.nan), generator)
+        return z.flatten(1).unflatten(0, (k, -1))
+
+    def live(self, x: Tensor) -> Tensor:
+        return as_steps(self, x, None)[1].repeat_interleave(self.latent, 1)
 
     def posterior(self, x: Tensor, lengths: Tensor | None = None) -> Distribution:
         return PathPosterior(self, *as_steps(self, x, lengths))

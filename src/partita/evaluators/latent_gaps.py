@@ -1,0 +1,144 @@
+r"""How far below log p(x) a bound with latent variables lies: gaps between its two sides, and the interval and verdict they allow.
+
+.. math:: E[\log \hat p(x)] \le \log p(x) \le E[\log \hat p(x) \text{ with a posterior draw among its own}]
+          (theory/latent_variables.md, eq. 41.10)
+
+The upper side needs a draw z of p(z | x). Rows that the model draws come with one: their gap is sure, but they lie where the model's draws
+do. On the rows themselves it is sought by restarts (:func:`posterior_draws`): that gap is about the right rows, but as good as the search.
+The interval reaches from the lower end of the bound up to the larger of the two, and is about log p(x) itself.
+
+Letters: N rows, R posterior draws for each row.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from partita.core import processes, rng
+from partita.core.checks import check_count
+from partita.core.errors import Diverged
+from partita.core.quantity import Quantity, Verdict, half_width
+from partita.diagnostics.weights import verdict_on_reach
+from partita.evaluators.latent_proposals import posterior_draws
+from partita.evaluators.likelihood import per_step
+from partita.models.directed.latent import ACTIVE
+
+LEAST_SIMULATED, MOST_SIMULATED = 100, 2000  # rows; between them as many as are scored
+LEAST_SEARCHED, MOST_SEARCHED = 16, 64  # rows whose posterior is sought
+SEARCH = 1200  # passes through the decoder that the search of a row is worth
+DRAWS_OF_SEARCH = 128  # of the mixture that posterior draws are chosen from
+POSTERIOR_DRAWS = 4  # R
+CELLS = 1 << 21  # rows x draws x numbers at once
+Above = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # (B, D) and (R, B, M) -> upper less lower side, (R, B)
+
+
+class Gap(NamedTuple):
+    """Upper less lower side, on average over rows, with its standard error."""
+
+    mean: float
+    se: float
+
+    def reach(self, se: float, level: float) -> float:
+        """How far above the bound log p(x) may lie, at this level, with ``se`` the bound's own error."""
+        found = max(self.mean, 0.0) + half_width(math.hypot(self.se, se), level)
+        return math.inf if math.isnan(found) else found
+
+
+def gap_of(each: Tensor, share: float = 0.0) -> Gap:
+    """Of gaps ``(R, B)``; the rows are this ``share`` of those asked about, so that their own spread counts less, or not at all."""
+    r, n = each.shape
+    within = float(each.var(0).mean()) / r if r > 1 else 0.0
+    between = float(each.mean(0).var()) if n > 1 else math.inf if share < 1 else 0.0
+    scaled = between * (1 - share) if share < 1 else 0.0
+    return Gap(float(each.mean()), math.sqrt((scaled + within) / n))
+
+
+def simulated_rows(model: Any, n: int, like: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """``n`` rows of the model with the z behind them; they end, and have holes, where rows of ``like``, if given, do."""
+    x, z = model.draw_joint(n, generator=generator)
+    if like is None or (like.shape[1] == x.shape[1] and not like.isnan().any()):
+        return x, z
+    picked = like[(rng.uniform((n,), like, generator) * len(like)).long().clamp_max(len(like) - 1)]
+    return x[:, : like.shape[1]].masked_fill(picked.isnan(), torch.nan), z
+
+
+def auto_simulated(asked: int | None, n: int, cost: int = 1) -> int:
+    """As many rows as cost what the bound on ``n`` rows does, where one costs as much as ``cost`` of them; within limits.
+
+    >>> auto_simulated(None, 359), auto_simulated(None, 10), auto_simulated(None, 359, cost=2), auto_simulated(7, 359)
+    (359, 100, 179, 7)
+    """
+    return max(LEAST_SIMULATED // cost, min(MOST_SIMULATED, n // cost)) if asked is None else asked
+
+
+def check_simulated(owner: str, simulated: int | None) -> None:
+    if simulated is not None:
+        check_count(owner, "simulated", simulated, 0)
+
+
+def simulated_gap(model: Any, n: int, like: Tensor | None, above: Above, generator: torch.Generator) -> Gap:
+    """Of rows that the model draws, whose posterior draw is known."""
+    return simulated_gaps(model, n, like, above, generator)[0]
+
+
+def simulated_gaps(model: Any, n: int, like: Tensor | None, above: Above, generator: torch.Generator) -> list[Gap]:
+    """The same where ``above`` gives several, one after the other."""
+    x, z = simulated_rows(model, n, like, generator)
+    each = torch.cat(processes.shared_out(n, lambda part, own: above(x[part], z[None, part], own), generator), 1)
+    return [gap_of(one[None]) for one in each]
+
+
+def searched_gap(model: Any, x: Tensor, draws: int, above: Above, generator: torch.Generator) -> Gap:
+    """Of some of the rows themselves, whose posterior draws are sought."""
+    return searched_gaps(model, x, draws, above, generator, 1)[0]
+
+
+def searched_gaps(model: Any, x: Tensor, draws: int, above: Above, generator: torch.Generator, parts: int = 2) -> list[Gap]:
+    """The same where ``above`` gives several; of as many rows as cost what ``draws`` for every row do, within limits."""
+    n = min(len(x), max(LEAST_SEARCHED, min(MOST_SEARCHED, len(x) * draws // SEARCH)))
+    rows = x[rng.permutation(len(x), generator)[:n].to(x.device)]
+    size = max(1, CELLS // (DRAWS_OF_SEARCH * (x.shape[1] + model.live(x[:1]).shape[1])))
+
+    def of(part: slice, own: torch.Generator) -> Tensor:
+        each = [above(some, posterior_draws(model, some, POSTERIOR_DRAWS, DRAWS_OF_SEARCH, own), own) for some in rows[part].split(size)]
+        return torch.cat(each, 1)
+
+    return [gap_of(each, n / len(x)) for each in torch.cat(processes.shared_out(n, of, generator), 1).chunk(parts)]
+
+
+class Bound(NamedTuple):
+    """A mean over rows that errs low: its rows, the error of the mean, and what caps the verdict."""
+
+    rows: Tensor  # (N,), float64
+    se: float
+    cap: Verdict
+
+
+def conclude(model: Any, x: Tensor, bound: Bound, gaps: dict[str, Gap], level: float, method: str, details: dict[str, Any]) -> Quantity:
+    """The bound with an interval for log p(x), and the verdict on it; without gaps the interval is the bound's own, and not trusted."""
+    rows, n = bound.rows, len(bound.rows)
+    value, spread, half = float(rows.mean()), float(rows.std()) / math.sqrt(n) if n > 1 else 0.0, half_width(bound.se, level)
+    high = max([half, *(gap.reach(bound.se, level) for gap in gaps.values())])
+    verdict = verdict_on_reach(high, bound.cap) if gaps else "do not publish"
+    said = {"rows": rows, **per_step(model, x, rows), **latent_use(model, x), **details, **{name: gap.mean for name, gap in gaps.items()}}
+    return Quantity(value, value - half, value + high, level, "lower", "nats", method, n, spread, verdict, "low", said)
+
+
+def check_weights(model: Any, rows: Tensor) -> None:
+    """Raise :class:`Diverged` where the logarithm of a row is not finite."""
+    lost = int((~torch.isfinite(rows)).sum())
+    if lost:
+        remedy = "Fit it again with a lower learning_rate."
+        raise Diverged(f"evaluate: the weights of {model.title()} must be finite; they are not at {lost} rows. {remedy}")
+
+
+@torch.no_grad()
+def latent_use(model: Any, x: Tensor) -> dict[str, Any]:
+    """Which latent dimensions carry anything about these rows, where the model can say."""
+    if not hasattr(model, "kl_per_dimension"):
+        return {}
+    kl = model.kl_per_dimension(x).double().mean(0)
+    return {"kl_per_dimension": kl, "active_units": int((kl.abs() > ACTIVE).sum())}
