@@ -1,6 +1,6 @@
 r"""Have the chains mixed? R-hat and effective sample sizes from arviz-stats, and the one place where verdicts on chains are made.
 
-.. math:: \bar g \pm t_{\mathrm{ESS} / 10}\, \frac{\mathrm{sd}(g)}{\sqrt{\mathrm{ESS}}}          (theory/scoring.md, eq. 5.14)
+.. math:: \bar g \pm t_{\mathrm{ESS} / 10}\, \frac{\mathrm{sd}(g)}{\sqrt{\mathrm{ESS}}}          (theory/scoring.md, eq. 5.20)
 
 R-hat is rank-normalized and split (Vehtari et al. 2021). Chains that are many are short: from eight on, they are read as four families,
 or the short average of each would pass for disagreement (Margossian et al. 2024). tests/truth/test_chains.py calibrates the thresholds.

@@ -3,7 +3,7 @@ r"""The posterior predictive density of rows, averaged over kept draws of the po
 .. math:: \log p(x) \approx \log \frac1S \sum_s p(x \mid \text{draw } s), \qquad
           g_s = \frac1N \sum_i \frac{p(x_i \mid s)}{\bar p(x_i)}          (theory/dirichlet.md, eq. 20.16)
 
-g is how the mean log density of the N rows moves with the weight of draw s: the interval of its mean (theory/scoring.md, eq. 5.14) is that
+g is how the mean log density of the N rows moves with the weight of draw s: the interval of its mean (theory/scoring.md, eq. 5.20) is that
 of the score. It reaches over what each chain says alone where the chains have not mixed; where they never move, over what may have a
 weight of 3 / (S C) and yet not be among the draws. The logarithm of an average errs low.
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import VERDICTS, Quantity, half_width, worst
-from partita.diagnostics.weights import ADDED_LOOSE, ADDED_TIGHT, summarise_weights, unseen, verdict_on_unseen, verdict_on_sandwich
+from partita.diagnostics.weights import ADDED_LOOSE, ADDED_TIGHT, summarise_weights, unseen, verdict_on_sandwich, verdict_on_unseen
 from partita.evaluators.partition.annealing import (
     PILOT_TEMPERATURES,
     Annealing,
