@@ -190,7 +190,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(InputError, match=r"f\(x\) must be finite"):
         expectation(torch.log, STANDARD, 50, generator=g)
     for draws in (0, 1):
-        with pytest.raises(InputError, match=rf"from_draws: f must hold at least two values, .* got shape \({draws},\)\. Take more draws\."):
+        with pytest.raises(InputError, match=rf"from_draws: f must hold at least two values.* \({draws},\)\. Take more draws\."):
             from_draws(torch.ones(draws))
     with pytest.raises(InputError, match=r"n must be a whole number of at least 2; got 0"):
         expectation(same, STANDARD, 0, generator=g)

@@ -89,9 +89,8 @@ def from_draws(f: Tensor, log_w: Tensor | None = None, *, self_normalised: bool 
         q = mean_quantity("from_draws", f, level, "Monte Carlo", unit="")
         return replace(q, details={**q.details, "ess": float(len(f)), "khat_weights": -math.inf})
     log_w = log_w.detach().double()
-    peak = float(log_w.max())
-    w = torch.exp(log_w - peak)  # relative to the largest
-    q = mean_quantity("from_draws", _terms(f, w, peak, self_normalised), level, "importance sampling", unit="")
+    w = torch.exp(log_w - log_w.max())  # relative to the largest
+    q = mean_quantity("from_draws", _terms(f, log_w, self_normalised), level, "importance sampling", unit="")
     details = {**q.details, "ess": float(w.sum() ** 2 / w.square().sum()), "khat_weights": tail_indices(w)[1]}
     q = replace(q, details=details)
     return _of_ratio(q, f, w, level) if self_normalised else q
@@ -122,10 +121,10 @@ def control_variates(
               \mathrm{Var}^* = \mathrm{Var} f - \mathrm{Cov}(f, g)^2 / \mathrm{Var}\, g
 
     Each fifth of the draws takes its beta from the other four, so that the estimate is unbiased. What is judged is what the control
-    variates leave, f - beta' g, whose tail may be heavier than that of f: where it earns a worse verdict than f alone, f alone is averaged,
-    and ``details["controlled"]`` is False. ``details`` also has ``variance_ratio`` (plain over controlled, per draw), ``cost_ratio``
-    (seconds a draw, controlled over plain) and ``gain``, the first over the second: how many times the plain draws of the same time one
-    controlled draw is worth.
+    variates leave, f - beta' g, whose tail may be heavier than that of f: where it earns a worse verdict than f alone and no narrower
+    interval to trust, f alone is averaged, and ``details["controlled"]`` is False. ``details`` also has ``variance_ratio`` (plain over
+    controlled, per draw), ``cost_ratio`` (seconds a draw, controlled over plain) and ``gain``, the first over the second: how many times
+    the plain draws of the same time one controlled draw is worth.
 
     Arguments:
         f: What is averaged.
@@ -149,7 +148,7 @@ def control_variates(
     cost = (time.perf_counter() - started) / max(plain - started, 1e-9)
     alone = mean_quantity("control_variates", values, level, "Monte Carlo, control variates left out", unit="")
     q = mean_quantity("control_variates", residual, level, "Monte Carlo with control variates", unit="", scale=float(values.std()))
-    kept = worst(alone.verdict, q.verdict) == alone.verdict
+    kept = worst(alone.verdict, q.verdict) == alone.verdict or (q.trusted and q.width < alone.width)
     ratio = float(values.var() / residual.var())
     best = q if kept else alone
     return replace(best, details={**best.details, "variance_ratio": ratio, "cost_ratio": cost, "gain": ratio / cost, "controlled": kept})
@@ -177,12 +176,13 @@ def _of_ratio(q: Quantity, f: Tensor, w: Tensor, level: float) -> Quantity:
     return replace(q, verdict=worst(q.verdict, judge(w.cpu().numpy(), level).verdict, verdict_on_ess(ess, len(f))))
 
 
-def _terms(f: Tensor, w: Tensor, peak: float, self_normalised: bool) -> Tensor:
+def _terms(f: Tensor, log_w: Tensor, self_normalised: bool) -> Tensor:
     """What is averaged, one term a draw; the self-normalised ratio is linearised about itself."""
     if not self_normalised:
-        return f if bool((w == 1).all()) and peak == 0 else w * f * math.exp(peak)
-    mean = (w * f).sum() / w.sum()
-    return mean + w * (f - mean) / w.mean()
+        return f if bool((log_w == 0).all()) else f * torch.exp(log_w)
+    share, f = len(f) * torch.softmax(log_w, 0), f.double()
+    mean = (share * f).mean()
+    return mean + share * (f - mean)
 
 
 def _check_draws(f: Tensor, log_w: Tensor | None) -> None:

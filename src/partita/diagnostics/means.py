@@ -30,7 +30,7 @@ SURE, FEW = 2.25, 15.0  # deviations of the likelihood up to which a tail is all
 FURTHER = {"tight": 1.2, "loose": 1.3, "do not publish": 1.0}  # how much further than Student's t the search for heavy tails goes
 WIDEST = 4.0  # times Student's half-width: beyond it the tail is not known
 LEAST_IN_TAIL, LEAST_HIGHER = 10, 20  # terms beyond the threshold; beyond one that was raised
-KOLMOGOROV = 1.1  # about the 1 % point of the distance times sqrt M, both parameters fitted
+KOLMOGOROV, SHORT = 1.1, -0.2  # about the 1 % point of the distance times sqrt M, both parameters fitted; shape of a tail that ends
 SLOPES = np.concatenate([np.linspace(-1, 0, 12)[:-1], np.linspace(0.02, 2.0, 40)])  # k / sigma, over the median; below 0 of the steepest
 EXCESSES = np.geomspace(0.6, 25, 100)  # mean excess over the median one: from a shape of about -1 to 0.95
 ROUNDING = 1e-12  # spread of terms over their size, at which they are all alike
@@ -220,14 +220,14 @@ def _slopes(x: np.ndarray) -> np.ndarray:
 
 
 def _fits(x: np.ndarray) -> bool:
-    """Whether sorted excesses ``(M,)`` may be draws of the generalised Pareto law that is likeliest for them."""
+    """Whether sorted excesses ``(M,)`` may be draws of the generalised Pareto law that is likeliest for them, or have a near end."""
     slope = _slopes(x)
     logs = np.log1p(slope[:, None] * x)
     k = logs.mean(1)
     best = int(np.argmin(np.log(k / slope) + k))
     below = -np.expm1(-logs[best] / k[best])
     seen = (np.searchsorted(x, x, "left") + np.searchsorted(x, x, "right")) / (2 * len(x))
-    return bool(np.abs(below - seen).max() * math.sqrt(len(x)) < KOLMOGOROV)
+    return bool(k[best] < SHORT or np.abs(below - seen).max() * math.sqrt(len(x)) < KOLMOGOROV)
 
 
 def _on_a_grid(t: np.ndarray, u: float, x: np.ndarray) -> Tail:
