@@ -4,8 +4,8 @@ r"""Expectations and integrals by sampling, each as a Quantity that knows how fa
           \hat I_{\mathrm{sn}} = \frac{\sum_i w_i f(x_i)}{\sum_i w_i}, \qquad w = p / q, \quad x_i \sim q
           (theory/bayes.md, eqs. 7.1 to 7.4)
 
-The verdict is about the function, not the weights alone: k-hat is fitted to both tails of what is averaged, for weights that are fine
-for one function may be hopeless for another. The interval reaches further on the side of a heavy tail, by what lies beyond the draws.
+The verdict is about the function, not the weights alone: what is averaged is judged, for weights that are fine for one function may be
+hopeless for another. :mod:`partita.diagnostics.means` does it, for these and all other means of independent draws.
 
 Letters: n draws, p target, q proposal, w weights, f function, g control variates, beta their coefficients.
 """
@@ -13,24 +13,25 @@ Letters: n draws, p target, q proposal, w weights, f function, g control variate
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_level, check_real
+from partita.core.checks import check_count, check_finite, check_real
 from partita.core.errors import invalid
-from partita.core.quantity import Quantity, Verdict, worst
-from partita.diagnostics.weights import KHAT_NORMAL, tail_indices, verdict_on_ess, verdict_on_mean
+from partita.core.quantity import Quantity, worst
+from partita.diagnostics.means import judge, mean_quantity
+from partita.diagnostics.weights import KHAT_NORMAL, tail_indices, verdict_on_ess
 
 Function = Callable[[Tensor], Tensor]  # (n, *event) -> (n,)
 LogDensity = Callable[[Tensor], Tensor]
 
 FOLDS = 5
-STEEPEST = 0.9  # k-hat up to which the unseen part of a tail is reckoned with
 
 
 def expectation(f: Function, p: Distribution, n: int, *, level: float = 0.95, generator: torch.Generator) -> Quantity:
@@ -80,39 +81,19 @@ def importance(
 def from_draws(f: Tensor, log_w: Tensor | None = None, *, self_normalised: bool = False, level: float = 0.95) -> Quantity:
     """The estimate from values ``(n,)`` of f, and log weights ``(n,)`` if the draws are a proposal's.
 
-    ``details`` has the standard error ``se``, the effective sample size ``ess`` and ``khat_weights`` of the weights, and ``khat`` of the
-    function.
+    ``details`` has the standard error ``se``, the effective sample size ``ess`` and ``khat_weights`` of the weights, and of the function
+    ``khat`` and ``carriers``, the number of draws that carry the deviation from the mean.
     """
-    check_level("from_draws", level)
-    f, log_w = f.detach().double(), torch.zeros_like(f, dtype=torch.float64) if log_w is None else log_w.detach().double()
-    if bool((log_w.isnan() | (log_w == math.inf)).any()):
-        remedy = "The proposal must have mass wherever the target has."
-        raise invalid("importance", "log weights", "be below infinity", "nan or inf", remedy)
-    peak = log_w.max()
-    if peak == -math.inf:
-        remedy = "The proposal must reach where the target has mass."
-        raise invalid("importance", "log weights", "be above minus infinity for some draws", "none", remedy)
-    w = torch.exp(log_w - peak)  # relative to the largest
-    terms, value = _terms(f, w, float(peak), self_normalised)
-    n, ess = len(f), float(w.sum() ** 2 / w.square().sum())
-    se, tails = float(terms.std()) / math.sqrt(n), tail_indices(terms)
-    below, above = unseen(terms, tails)
-    effective = ess if self_normalised else float(n)  # a known normaliser leaves w f alone, whose tails are looked at themselves
-    half = se * float(special.stdtrit(max(1.0, effective - 1), 0.5 + level / 2))  # Student's t
-    details = {"se": se, "ess": ess, "khat": max(tails), "khat_weights": tail_indices(w)[1], "draws": n}
-    method = "Monte Carlo" if bool((w == 1).all()) else "importance sampling"
-    return Quantity(value, value - half - below, value + half + above, level, "estimate", "", method,
-                    verdict=_verdict(max(tails), effective, n, se), details=details)  # fmt: skip
-
-
-def unseen(terms: Tensor, tails: tuple[float, float]) -> tuple[float, float]:
-    r"""What the tails beyond the smallest and the largest term may add to the mean, which no standard error sees (eq. 7.5).
-
-    .. math:: \frac1n E[t \mid t > t_{\max}] \approx \frac{t_{\max}}{n\,(1 - k)}
-    """
-    away, n = terms - terms.mean(), len(terms)
-    left, right = (min(max(k, 0.0), STEEPEST) if math.isfinite(k) else 0.0 for k in tails)
-    return -float(away.min()) / (n * (1 - left)), float(away.max()) / (n * (1 - right))
+    _check_draws(f, log_w)
+    if log_w is None:
+        q = mean_quantity("from_draws", f, level, "Monte Carlo", unit="")
+        return replace(q, details={**q.details, "ess": float(len(f)), "khat_weights": -math.inf})
+    log_w = log_w.detach().double()
+    w = torch.exp(log_w - log_w.max())  # relative to the largest
+    q = mean_quantity("from_draws", _terms(f, log_w, self_normalised), level, "importance sampling", unit="")
+    details = {**q.details, "ess": float(w.sum() ** 2 / w.square().sum()), "khat_weights": tail_indices(w)[1]}
+    q = replace(q, details=details)
+    return _of_ratio(q, f, w, level) if self_normalised else q
 
 
 def draws_needed(q: Quantity, error: float) -> float:
@@ -139,9 +120,11 @@ def control_variates(
     .. math:: \hat I = \frac1n \sum_i f(x_i) - \beta^\top (g(x_i) - E[g]), \qquad \beta^* = \mathrm{Cov}(g)^{-1} \mathrm{Cov}(g, f), \qquad
               \mathrm{Var}^* = \mathrm{Var} f - \mathrm{Cov}(f, g)^2 / \mathrm{Var}\, g
 
-    Each fifth of the draws takes its beta from the other four, so that the estimate is unbiased. ``details`` has ``variance_ratio``
-    (plain over controlled, per draw), ``cost_ratio`` (seconds a draw, controlled over plain) and ``gain``, the first over the second: how
-    many times the plain draws of the same time one controlled draw is worth.
+    Each fifth of the draws takes its beta from the other four, so that the estimate is unbiased. What is judged is what the control
+    variates leave, f - beta' g, whose tail may be heavier than that of f: where it earns a worse verdict than f alone and no narrower
+    interval to trust, f alone is averaged, and ``details["controlled"]`` is False. ``details`` also has ``variance_ratio`` (plain over
+    controlled, per draw), ``cost_ratio`` (seconds a draw, controlled over plain) and ``gain``, the first over the second: how many times
+    the plain draws of the same time one controlled draw is worth.
 
     Arguments:
         f: What is averaged.
@@ -154,7 +137,7 @@ def control_variates(
     """
     started = time.perf_counter()
     x = _draws("control_variates", p, n, generator)
-    values = _values("control_variates", f, x)
+    values = _values("control_variates", f, x).double()
     plain = time.perf_counter()
     controls = g(x).detach().double().reshape(n, -1)
     check_finite("control_variates", "g(x)", controls)
@@ -163,10 +146,12 @@ def control_variates(
         raise invalid("control_variates", "n", f"be at least 20 for each of {centred.shape[1]} control variates", n)
     residual = cross_fitted(values, centred)
     cost = (time.perf_counter() - started) / max(plain - started, 1e-9)
-    q = from_draws(residual, level=level)
+    alone = mean_quantity("control_variates", values, level, "Monte Carlo, control variates left out", unit="")
+    q = mean_quantity("control_variates", residual, level, "Monte Carlo with control variates", unit="", scale=float(values.std()))
+    kept = worst(alone.verdict, q.verdict) == alone.verdict or (q.trusted and q.width < alone.width)
     ratio = float(values.var() / residual.var())
-    return Quantity(q.value, q.low, q.high, level, "estimate", "", "Monte Carlo with control variates", verdict=q.verdict,
-                    details={**q.details, "variance_ratio": ratio, "cost_ratio": cost, "gain": ratio / cost})  # fmt: skip
+    best = q if kept else alone
+    return replace(best, details={**best.details, "variance_ratio": ratio, "cost_ratio": cost, "gain": ratio / cost, "controlled": kept})
 
 
 def cross_fitted(f: Tensor, g: Tensor) -> Tensor:
@@ -181,18 +166,39 @@ def cross_fitted(f: Tensor, g: Tensor) -> Tensor:
     return out
 
 
-def _verdict(khat: float, effective: float, n: int, se: float) -> Verdict:
-    """From the function's tails and the effective number of draws; terms that are all alike may hide a rare one."""
-    return worst(verdict_on_mean(khat, n), verdict_on_ess(effective, n), "tight" if se > 0 else "loose")
+def _of_ratio(q: Quantity, f: Tensor, w: Tensor, level: float) -> Quantity:
+    """What the weights' own sum adds to the verdict; of a function that is the same at all draws, as many as the effective ones are."""
+    ess = q.details["ess"]
+    if bool((f == f[0]).all()):
+        alike = np.full(max(2, int(ess)), float(f[0]))
+        said = judge(alike, level, known=f.dtype == torch.bool)
+        return replace(q, value=float(f[0]), low=said.low, high=said.high, verdict=worst(said.verdict, verdict_on_ess(ess, len(f))))
+    return replace(q, verdict=worst(q.verdict, judge(w.cpu().numpy(), level).verdict, verdict_on_ess(ess, len(f))))
 
 
-def _terms(f: Tensor, w: Tensor, peak: float, self_normalised: bool) -> tuple[Tensor, float]:
-    """What is averaged, one term a draw, and the estimate; the self-normalised ratio is linearised about itself."""
+def _terms(f: Tensor, log_w: Tensor, self_normalised: bool) -> Tensor:
+    """What is averaged, one term a draw; the self-normalised ratio is linearised about itself."""
     if not self_normalised:
-        terms = w * f * math.exp(peak)
-        return terms, float(terms.mean())
-    mean = (w * f).sum() / w.sum()
-    return w * (f - mean) / w.mean(), float(mean)
+        return f if bool((log_w == 0).all()) else f * torch.exp(log_w)
+    share, f = len(f) * torch.softmax(log_w, 0), f.double()
+    mean = (share * f).mean()
+    return mean + share * (f - mean)
+
+
+def _check_draws(f: Tensor, log_w: Tensor | None) -> None:
+    """At least two values, and as many log weights that are no error; the proposal must have mass wherever the target has."""
+    if f.dim() != 1 or len(f) < 2:
+        raise invalid("from_draws", "f", "hold at least two values, one per draw", f"shape {tuple(f.shape)}", "Take more draws.")
+    if log_w is None:
+        return
+    if log_w.shape != f.shape:
+        raise invalid("from_draws", "log_w", f"have one value per draw, shape ({len(f)},)", tuple(log_w.shape))
+    if bool((log_w.isnan() | (log_w == math.inf)).any()):
+        remedy = "The proposal must have mass wherever the target has."
+        raise invalid("importance", "log weights", "be below infinity", "nan or inf", remedy)
+    if bool((log_w == -math.inf).all()):
+        remedy = "The proposal must reach where the target has mass."
+        raise invalid("importance", "log weights", "be above minus infinity for some draws", "none", remedy)
 
 
 def _draws(owner: str, q: Distribution, n: int, generator: torch.Generator) -> Tensor:
@@ -201,8 +207,9 @@ def _draws(owner: str, q: Distribution, n: int, generator: torch.Generator) -> T
 
 
 def _values(owner: str, f: Function, x: Tensor) -> Tensor:
+    """f at the draws, in float64; an indicator stays one."""
     values = f(x).detach()
     if values.shape != x.shape[:1]:
         raise invalid(owner, "f(x)", f"have one value per draw, shape ({len(x)},)", tuple(values.shape))
     check_finite(owner, "f(x)", values, remedy="")
-    return values.double()
+    return values if values.dtype == torch.bool else values.double()

@@ -101,17 +101,6 @@ def tail_indices(terms: Tensor) -> tuple[float, float]:
     return _tail_index(-terms), _tail_index(terms)
 
 
-def verdict_on_mean(khat: float, n: int) -> Verdict:
-    """A mean of ``n`` terms: tight where its variance is surely finite, no use where k-hat says that it is not.
-
-    The error of k-hat is that of a Pareto tail of min(n / 5, 3 sqrt n) terms.
-    """
-    if math.isnan(khat):
-        return "loose"
-    error = (1 + max(khat, 0.0)) / math.sqrt(min(n / 5, 3 * math.sqrt(n)))
-    return _below(khat, KHAT_NORMAL - error, KHAT_NORMAL)
-
-
 def _tail_index(terms: Tensor) -> float:
     from arviz_stats.base.array import array_stats
 

@@ -21,9 +21,9 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Multivaria
 
 from partita.core import rng
 from partita.core.checks import check_count, check_level
-from partita.core.quantity import DETERMINISTIC, Quantity, half_width
+from partita.core.quantity import DETERMINISTIC, Quantity
+from partita.diagnostics.means import mean_quantity, pooled_terms
 from partita.divergences.f_divergence import FDivergence, f_named, finite_divergence
-from partita.divergences.intervals import tail_verdict
 from partita.divergences.kl import check_single, closed_form_kl, log_prob_anywhere
 
 LOST_MASS, WORST_ERROR = 1e-6, 1e-8  # what quadrature may overlook of either density, and its own estimate of its error
@@ -73,11 +73,8 @@ def estimate_f_divergence(
         beyond_q, beyond_p = (bool(torch.isinf(log_prob_anywhere(side, rows)).any()) for side, rows in ((q, x), (p, y)))
         proved = (beyond_q and math.isinf(chosen.slope_at_infinity)) or (beyond_p and math.isinf(chosen.at_zero))
         return _without_end(value, chosen.unit, proved)
-    se = math.sqrt(sum(float(part.var()) / half for part in parts)) / 2
-    verdict, khat = tail_verdict(torch.cat(parts))
-    wide, method = half_width(se, level), f"{2 * half} draws of both"
-    details = {"se": se, "khat": khat}
-    return Quantity(value, value - wide, value + wide, level, "estimate", chosen.unit, method, verdict=verdict, details=details)
+    terms = pooled_terms(*((0.5, part) for part in parts))
+    return mean_quantity("estimate_f_divergence", terms, level, f"{2 * half} draws of both", unit=chosen.unit)
 
 
 def _without_end(value: float, unit: str, proved: bool) -> Quantity:

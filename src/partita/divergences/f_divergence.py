@@ -21,7 +21,7 @@ from torch.nn import functional
 from partita.core.checks import check_choice, check_real
 from partita.core.errors import invalid
 from partita.core.quantity import Quantity
-from partita.divergences.intervals import check_samples, difference_quantity
+from partita.diagnostics.means import mean_quantity, pooled_terms
 
 LOG2 = math.log(2)
 FAR = 600.0  # a log ratio past which e^v is near the end of float64
@@ -151,10 +151,15 @@ def variational_bound(f: str | FDivergence, v_p: Tensor, v_q: Tensor, *, level: 
     >>> variational_bound("jensen-shannon", zero, zero).value
     0.0
     """
-    check_samples("variational_bound", ("v_p", v_p), ("v_q", v_q))
+    for name, v in (("v_p", v_p), ("v_q", v_q)):
+        if v.dim() != 1 or len(v) < 2 or not bool(torch.isfinite(v).all()):
+            raise invalid("variational_bound", name, "be at least two finite numbers", f"shape {tuple(v.shape)}")
     chosen = f_named(f, "variational_bound")
-    values = chosen.critic(v_p.double()), chosen.conjugate_critic(v_q.double())
-    return difference_quantity(*values, level, f"variational bound on {chosen.name}", "lower", chosen.unit)
+    terms = pooled_terms((1.0, chosen.critic(v_p.double())), (-1.0, chosen.conjugate_critic(v_q.double())))
+    method = f"variational bound on {chosen.name}"
+    if not bool(torch.isfinite(terms).all()):  # the conjugate of a critic that is far too sure
+        return Quantity(-math.inf, kind="lower", unit=chosen.unit, method=method, verdict="do not publish")
+    return mean_quantity("variational_bound", terms, level, method, kind="lower", unit=chosen.unit)
 
 
 def finite_divergence(f: FDivergence, log_p: Tensor, log_q: Tensor) -> Tensor:

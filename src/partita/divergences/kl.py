@@ -16,7 +16,7 @@ from partita.core import rng
 from partita.core.checks import check_count, check_level
 from partita.core.errors import invalid
 from partita.core.quantity import Quantity
-from partita.divergences.intervals import mean_quantity
+from partita.diagnostics.means import mean_quantity
 
 
 def normal_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
@@ -73,14 +73,14 @@ def closed_form_kl(p: Distribution, q: Distribution) -> float | None:
 
 @torch.no_grad()
 def estimate_kl(p: Distribution, q: Distribution, *, draws: int = 10_000, level: float = 0.95, generator: torch.Generator) -> Quantity:
-    """KL(p || q) as a mean of log p - log q over draws of p, with a normal interval."""
+    """KL(p || q) as a mean of log p - log q over draws of p."""
     check_count("estimate_kl", "draws", draws, 2)
     check_level("estimate_kl", level)
     x = rng.draw(p, generator, (draws,))
     log_ratio = log_prob_anywhere(p, x) - log_prob_anywhere(q, x)
     if bool(torch.isinf(log_ratio).any()):
         return Quantity(math.inf, method="draws outside the support of q")
-    return mean_quantity(log_ratio, level, f"{draws} draws")
+    return mean_quantity("estimate_kl", log_ratio, level, f"{draws} draws")
 
 
 def log_prob_anywhere(side: Distribution, x: Tensor) -> Tensor:

@@ -29,7 +29,8 @@ from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_rows, check_width
 from partita.core.errors import Diverged, invalid
 from partita.core.quantity import Verdict, worst
-from partita.diagnostics.weights import tail_indices, verdict_on_ess, verdict_on_mean
+from partita.diagnostics.means import judge
+from partita.diagnostics.weights import tail_indices, verdict_on_ess
 
 NEWTON = 100  # most steps
 PROPOSAL_DF = 7.0
@@ -125,7 +126,7 @@ class LogisticPosterior:
         height = torch.cat([self._height(part) for part in w.split(max(1, NUMBERS // (len(self.X) * self.classes)))])
         probability = torch.softmax(height - q.log_prob(w), 0)
         ess, khat = float(1 / probability.square().sum()), tail_indices(probability)[1]
-        verdict = worst(verdict_on_mean(khat, draws), verdict_on_ess(ess, draws))
+        verdict = worst(judge(probability.cpu().numpy(), 0.95).verdict, verdict_on_ess(ess, draws))
         return Draws(w, probability, "importance sampling", ess, verdict, {"khat": khat})
 
     def hamiltonian(self, draws: int, *, generator: torch.Generator) -> Draws:

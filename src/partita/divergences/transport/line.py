@@ -13,7 +13,7 @@ from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_real
 from partita.core.errors import invalid
 from partita.core.quantity import Quantity
-from partita.divergences.intervals import mean_quantity
+from partita.diagnostics.means import mean_quantity
 from partita.divergences.samples import check_two
 from partita.divergences.transport.costs import check_floating, check_weights
 
@@ -57,7 +57,7 @@ def sliced_wasserstein(
     """SW_k^k of two samples with an interval over the directions."""
     check_count("sliced_wasserstein", "directions", directions, 2)
     values = sliced_transport(x, y, power=power, directions=directions, generator=generator)
-    return mean_quantity(values, level, f"{directions} directions", unit="cost")
+    return mean_quantity("sliced_wasserstein", values, level, f"{directions} directions", unit="cost")
 
 
 def _quantiles(name: str, values: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
