@@ -270,10 +270,9 @@ def test_a_filter_is_capped_by_half_the_variance_of_its_logarithms() -> None:
 
 
 def test_gaps_and_their_errors() -> None:
-    """Rows that are all there are have no spread of their own; what is not finite reaches to infinity and is not trusted."""
+    """By the spread of rows, or of the draws of one; what is not finite reaches to infinity and is not trusted."""
     each = torch.tensor([[1.0, 3.0], [1.0, 3.0]], dtype=torch.float64)
-    assert gap_of(each) == Gap(2.0, 1.0) and gap_of(each, share=1.0) == Gap(2.0, 0.0)
-    assert gap_of(each, share=0.5).se == pytest.approx(math.sqrt(0.5))
+    assert gap_of(each) == Gap(2.0, 1.0) and gap_of(each.mT[:, :1]) == Gap(2.0, 1.0) and gap_of(each[:1, :1]) == Gap(1.0, math.inf)
     assert Gap(-1.0, 0.1).reach(0.0, 0.95) == pytest.approx(0.196, abs=1e-3)
     assert Gap(math.inf, math.nan).reach(0.0, 0.95) == math.inf and verdict_on_reach(math.inf, "tight") == "do not publish"
 

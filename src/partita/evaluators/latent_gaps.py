@@ -47,13 +47,14 @@ class Gap(NamedTuple):
         return math.inf if math.isnan(found) else found
 
 
-def gap_of(each: Tensor, share: float = 0.0) -> Gap:
-    """Of gaps ``(R, B)``; the rows are this ``share`` of those asked about, so that their own spread counts less, or not at all."""
+def gap_of(each: Tensor) -> Gap:
+    """Of gaps ``(R, B)``: the spread between rows holds the noise of their lower sides too, also where these are all the rows there are.
+
+    A single row has that of its posterior draws, if they are several, beside the bound's own.
+    """
     r, n = each.shape
-    within = float(each.var(0).mean()) / r if r > 1 else 0.0
-    between = float(each.mean(0).var()) if n > 1 else math.inf if share < 1 else 0.0
-    scaled = between * (1 - share) if share < 1 else 0.0
-    return Gap(float(each.mean()), math.sqrt((scaled + within) / n))
+    spread = each.mean(0) if n > 1 else each[:, 0]
+    return Gap(float(each.mean()), float(spread.std()) / math.sqrt(len(spread)) if n * r > 1 else math.inf)
 
 
 def simulated_rows(model: Any, n: int, like: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -106,7 +107,7 @@ def searched_gaps(model: Any, x: Tensor, draws: int, above: Above, generator: to
         each = [above(some, posterior_draws(model, some, POSTERIOR_DRAWS, DRAWS_OF_SEARCH, own), own) for some in rows[part].split(size)]
         return torch.cat(each, 1)
 
-    return [gap_of(each, n / len(x)) for each in torch.cat(processes.shared_out(n, of, generator), 1).chunk(parts)]
+    return [gap_of(each) for each in torch.cat(processes.shared_out(n, of, generator), 1).chunk(parts)]
 
 
 class Bound(NamedTuple):
