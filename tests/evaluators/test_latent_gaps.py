@@ -19,7 +19,7 @@ from partita.core.errors import Diverged, InputError
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import REACH_LOOSE, REACH_TIGHT, verdict_on_reach
 from partita.evaluators import IWAE, LatentAIS, ParticleFilter
-from partita.evaluators.latent_gaps import Gap, gap_of, simulated_rows
+from partita.evaluators.latent_gaps import Gap, gap_of, simulated, stratified
 from partita.evaluators.latent_places import find_places
 from partita.evaluators.latent_proposals import Mixture, posterior_draws
 from partita.evaluators.particle_filter import _cap
@@ -270,10 +270,11 @@ def test_a_filter_is_capped_by_half_the_variance_of_its_logarithms() -> None:
 
 
 def test_gaps_and_their_errors() -> None:
-    """Rows that are all there are have no spread of their own; what is not finite reaches to infinity and is not trusted."""
+    """By the spread of rows, or of the draws of one; what is not finite reaches to infinity and is not trusted."""
     each = torch.tensor([[1.0, 3.0], [1.0, 3.0]], dtype=torch.float64)
-    assert gap_of(each) == Gap(2.0, 1.0) and gap_of(each, share=1.0) == Gap(2.0, 0.0)
-    assert gap_of(each, share=0.5).se == pytest.approx(math.sqrt(0.5))
+    assert gap_of(each) == Gap(2.0, 1.0) and gap_of(each.mT[:, :1]) == Gap(2.0, 1.0) and gap_of(each[:1, :1]) == Gap(1.0, math.inf)
+    assert stratified(torch.tensor([9.0, 0.0, 2.0]), 9, 1).mean == pytest.approx((9 + 8 * 1) / 9)
+    assert stratified(torch.arange(4.0), 4, 4) == gap_of(torch.arange(4.0)[None])
     assert Gap(-1.0, 0.1).reach(0.0, 0.95) == pytest.approx(0.196, abs=1e-3)
     assert Gap(math.inf, math.nan).reach(0.0, 0.95) == math.inf and verdict_on_reach(math.inf, "tight") == "do not publish"
 
@@ -281,8 +282,8 @@ def test_gaps_and_their_errors() -> None:
 def test_simulated_rows_end_and_have_holes_where_the_rows_do() -> None:
     model, like = VRNN(4, latent=1, hidden=4, features=4, generator=seeded(0)), torch.zeros(5, 3)
     like[:2, 1:] = torch.nan
-    x, z = simulated_rows(model, 400, like, seeded(1))
-    assert x.shape == (400, 3) and z.shape == (400, 4)
+    x, z = simulated(model, 400, like, seeded(1))
+    assert x.shape == (400, 3) and z.shape == (1, 400, 4)
     lengths = (~x.isnan()).sum(1)
     assert set(lengths.tolist()) == {1, 3} and 100 < int((lengths == 1).sum()) < 220  # 160 on average; 6 deviations
 

@@ -31,10 +31,10 @@ from partita.evaluators.latent_gaps import (
     check_simulated,
     check_weights,
     conclude,
-    searched_gap,
-    searched_gaps,
-    simulated_gap,
-    simulated_gaps,
+    gap_of,
+    searched,
+    simulated,
+    stratified,
 )
 from partita.evaluators.latent_proposals import Encoder, Mixture, Proposal
 
@@ -103,24 +103,30 @@ class IWAE:
         return conclude(model, x, bound, gaps, self.level, f"IWAE with {self.k} draws{drawn}", details)
 
     def _choose(self, model: Any, x: Tensor, generator: torch.Generator) -> tuple[Law, Gaps]:
-        """What to draw from, by rows of the model alone, and its gap on them."""
+        """What to draw from, by rows of the model alone, and its gap on them.
+
+        Where their two sides are far apart, the mixture's are computed for the worst of them, and for some of the others.
+        """
         n = auto_simulated(self.simulated, SIMULATED_BY_ROW if self.by_row else len(x))
         if not n:
             return Encoder, {}
-        like = None if self.by_row else x  # or the choice, and with it the score of a row, would hang on the others
-        gap = simulated_gap(model, n, like, self._sides(model, Encoder), generator)
-        if self._reach(gap) <= REACH_TIGHT:
+        rows = simulated(model, n, None if self.by_row else x, generator)  # or the score of a row would hang on the others
+        each = rows.gaps(self._sides(model, Encoder), generator)
+        if self._reach(gap := gap_of(each)) <= REACH_TIGHT:
             return Encoder, {"gap": gap}
-        law, gap = self._better(gap, simulated_gaps(model, min(n, TRIED), like, self._three(model), generator), len(x))
+        tried = rows.some(each[0].argsort(descending=True)[_spread_out(n)]).gaps(self._three(model), generator)
+        law, gap = self._better(gap, [stratified(part, n, min(n, TRIED // 2)) for part in tried], len(x))
         return law, {"gap": gap}
 
     def _look(self, model: Any, x: Tensor, law: Law, gaps: Gaps, generator: torch.Generator) -> tuple[Law, Gaps]:
         """The gap on some of the rows themselves, which may change what is drawn from too."""
-        gap = searched_gap(model, x, self.k, self._sides(model, law), generator)
+        rows = searched(model, x, self.k, generator)
+        gap = gap_of(rows.gaps(self._sides(model, law), generator))
         if law is Encoder and self._reach(gap) > REACH_TIGHT:
-            law, gap = self._better(gap, searched_gaps(model, x, self.k, self._three(model), generator), len(x), fixed=self.by_row)
+            tried = [gap_of(part) for part in rows.gaps(self._three(model), generator).chunk(2)]
+            law, gap = self._better(gap, tried, len(x), fixed=self.by_row)
             if law is Mixture:
-                gaps = {"gap": simulated_gap(model, TRIED, x, self._sides(model, Mixture), generator)}
+                gaps = {"gap": gap_of(simulated(model, TRIED, x, generator).gaps(self._sides(model, Mixture), generator))}
         return law, {**gaps, "gap_of_search": gap}
 
     def _better(self, gap: Gap, tried: list[Gap], n: int, fixed: bool = False) -> tuple[Law, Gap]:
@@ -224,6 +230,17 @@ def one_side(rows: Tensor, kind: Any, k: int, level: float) -> Quantity:
     half = half_width(se, level)
     return Quantity(value, value - half, value + half, level, kind, "nats", f"simulated rows, {k} draws", len(rows), se,
                     direction="low" if kind == "lower" else "high", details={"rows": rows})  # fmt: skip
+
+
+def _spread_out(n: int) -> Tensor:
+    """Of n places the first TRIED / 2, and as many at even distances among the others.
+
+    >>> _spread_out(40).tolist() == list(range(40)), len(_spread_out(1000))
+    (True, 64)
+    """
+    worst = min(n, TRIED // 2)
+    others = torch.linspace(worst, n - 1, min(n, TRIED) - worst, dtype=torch.float64).round().long()
+    return torch.cat([torch.arange(worst), others])
 
 
 def cap(sums: Sums) -> Verdict:

@@ -24,7 +24,7 @@ from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
 from partita.core.support import Real
 from partita.evaluators.importance import Sums, cap, joined, sums_of
-from partita.evaluators.latent_gaps import Bound, auto_simulated, check_simulated, check_weights, conclude, searched_gap, simulated_gap
+from partita.evaluators.latent_gaps import Bound, auto_simulated, check_simulated, check_weights, conclude, gap_of, searched, simulated
 from partita.evaluators.partition.annealing import anneal, check_annealing, resolve_kernel, temperatures_for
 from partita.models.directed.latent import LatentModel, draw_latent
 
@@ -142,8 +142,8 @@ class LatentAIS:
             return (self._from_above(model, rows, z, kernel, betas, own) - low)[None]
 
         if n:
-            gaps["gap"] = simulated_gap(model, n, x, above, generator)
-            gaps["gap_of_search"] = searched_gap(model, x, self.chains, above, generator)
+            gaps["gap"] = gap_of(simulated(model, n, x, generator).gaps(above, generator))
+            gaps["gap_of_search"] = gap_of(searched(model, x, self.chains, generator).gaps(above, generator))
         bound = Bound(sums.log_mean, math.sqrt(float(sums.variance(self.chains).sum())) / len(x), cap(sums))
         details = {"chains": self.chains, "ess_of_rows": float(sums.ess.median())}
         start = "encoder and prior" if self.reference == "both" else self.reference

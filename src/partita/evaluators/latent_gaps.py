@@ -47,22 +47,49 @@ class Gap(NamedTuple):
         return math.inf if math.isnan(found) else found
 
 
-def gap_of(each: Tensor, share: float = 0.0) -> Gap:
-    """Of gaps ``(R, B)``; the rows are this ``share`` of those asked about, so that their own spread counts less, or not at all."""
+def gap_of(each: Tensor) -> Gap:
+    """Of gaps ``(R, B)``: the spread between rows holds the noise of their lower sides too, also where these are all the rows there are.
+
+    A single row has that of its posterior draws, if they are several, beside the bound's own.
+    """
     r, n = each.shape
-    within = float(each.var(0).mean()) / r if r > 1 else 0.0
-    between = float(each.mean(0).var()) if n > 1 else math.inf if share < 1 else 0.0
-    scaled = between * (1 - share) if share < 1 else 0.0
-    return Gap(float(each.mean()), math.sqrt((scaled + within) / n))
+    spread = each.mean(0) if n > 1 else each[:, 0]
+    return Gap(float(each.mean()), float(spread.std()) / math.sqrt(len(spread)) if n * r > 1 else math.inf)
 
 
-def simulated_rows(model: Any, n: int, like: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def stratified(each: Tensor, n: int, worst: int) -> Gap:
+    """Of gaps ``(B,)`` of which the first ``worst`` stand for themselves, and the others for all that are left of ``n`` rows."""
+    rest, left = each[worst:], n - worst
+    if not len(rest):
+        return gap_of(each[None])
+    mean = (float(each[:worst].sum()) + left * float(rest.mean())) / n
+    squares = (float((each[:worst] - mean).square().sum()) + left * float((rest - mean).square().mean())) / n
+    chosen = (left / n) ** 2 * float(rest.var()) / len(rest) * (1 - len(rest) / left) if len(rest) > 1 else squares
+    return Gap(mean, math.sqrt(squares / max(1, n - 1) + chosen))
+
+
+class Known(NamedTuple):
+    """Rows with draws of their posterior."""
+
+    x: Tensor  # (B, D)
+    z: Tensor  # (R, B, M)
+
+    def gaps(self, above: Above, generator: torch.Generator) -> Tensor:
+        """Upper less lower sides, ``(R, B)``, or several of them one after the other."""
+        parts = processes.shared_out(len(self.x), lambda part, own: above(self.x[part], self.z[:, part], own), generator)
+        return torch.cat(parts, 1)
+
+    def some(self, index: Tensor) -> "Known":
+        return Known(self.x[index], self.z[:, index])
+
+
+def simulated(model: Any, n: int, like: Tensor | None, generator: torch.Generator) -> Known:
     """``n`` rows of the model with the z behind them; they end, and have holes, where rows of ``like``, if given, do."""
     x, z = model.draw_joint(n, generator=generator)
     if like is None or (like.shape[1] == x.shape[1] and not like.isnan().any()):
-        return x, z
+        return Known(x, z[None])
     picked = like[(rng.uniform((n,), like, generator) * len(like)).long().clamp_max(len(like) - 1)]
-    return x[:, : like.shape[1]].masked_fill(picked.isnan(), torch.nan), z
+    return Known(x[:, : like.shape[1]].masked_fill(picked.isnan(), torch.nan), z[None])
 
 
 def auto_simulated(asked: int | None, n: int, cost: int = 1) -> int:
@@ -79,34 +106,18 @@ def check_simulated(owner: str, simulated: int | None) -> None:
         check_count(owner, "simulated", simulated, 0)
 
 
-def simulated_gap(model: Any, n: int, like: Tensor | None, above: Above, generator: torch.Generator) -> Gap:
-    """Of rows that the model draws, whose posterior draw is known."""
-    return simulated_gaps(model, n, like, above, generator)[0]
-
-
-def simulated_gaps(model: Any, n: int, like: Tensor | None, above: Above, generator: torch.Generator) -> list[Gap]:
-    """The same where ``above`` gives several, one after the other."""
-    x, z = simulated_rows(model, n, like, generator)
-    each = torch.cat(processes.shared_out(n, lambda part, own: above(x[part], z[None, part], own), generator), 1)
-    return [gap_of(one[None]) for one in each]
-
-
-def searched_gap(model: Any, x: Tensor, draws: int, above: Above, generator: torch.Generator) -> Gap:
-    """Of some of the rows themselves, whose posterior draws are sought."""
-    return searched_gaps(model, x, draws, above, generator, 1)[0]
-
-
-def searched_gaps(model: Any, x: Tensor, draws: int, above: Above, generator: torch.Generator, parts: int = 2) -> list[Gap]:
-    """The same where ``above`` gives several; of as many rows as cost what ``draws`` for every row do, within limits."""
+def searched(model: Any, x: Tensor, draws: int, generator: torch.Generator) -> Known:
+    """Some of the rows, and posterior draws that were sought; as many rows as cost what ``draws`` for every row do, within limits."""
     n = min(len(x), max(LEAST_SEARCHED, min(MOST_SEARCHED, len(x) * draws // SEARCH)))
     rows = x[rng.permutation(len(x), generator)[:n].to(x.device)]
     size = max(1, CELLS // (DRAWS_OF_SEARCH * (x.shape[1] + model.live(x[:1]).shape[1])))
+    width = model.live(rows).shape[1]
 
     def of(part: slice, own: torch.Generator) -> Tensor:
-        each = [above(some, posterior_draws(model, some, POSTERIOR_DRAWS, DRAWS_OF_SEARCH, own), own) for some in rows[part].split(size)]
-        return torch.cat(each, 1)
+        found = [posterior_draws(model, some, POSTERIOR_DRAWS, DRAWS_OF_SEARCH, own) for some in rows[part].split(size)]
+        return torch.cat([torch.nn.functional.pad(z, (0, width - z.shape[-1])) for z in found], 1)  # some end before the longest
 
-    return [gap_of(each, n / len(x)) for each in torch.cat(processes.shared_out(n, of, generator), 1).chunk(parts)]
+    return Known(rows, torch.cat(processes.shared_out(n, of, generator), 1))
 
 
 class Bound(NamedTuple):

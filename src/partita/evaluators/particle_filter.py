@@ -20,7 +20,7 @@ from partita.core import capability, processes
 from partita.core.checks import check_count, check_level, check_real
 from partita.core.quantity import Quantity, Verdict
 from partita.diagnostics.weights import verdict_on_reach
-from partita.evaluators.latent_gaps import Bound, auto_simulated, check_simulated, check_weights, conclude, searched_gap, simulated_gap
+from partita.evaluators.latent_gaps import Bound, auto_simulated, check_simulated, check_weights, conclude, gap_of, searched, simulated
 
 CELLS = 1 << 22  # rows x particles x columns at once
 
@@ -66,8 +66,8 @@ class ParticleFilter:
             return torch.cat([self._runs(model, rows, 1, own, kept) for kept in z]) - low
 
         if n:
-            gaps["gap"] = simulated_gap(model, n, x, above, generator)
-            gaps["gap_of_search"] = searched_gap(model, x, self.repeats * self.k, above, generator)
+            gaps["gap"] = gap_of(simulated(model, n, x, generator).gaps(above, generator))
+            gaps["gap_of_search"] = gap_of(searched(model, x, self.repeats * self.k, generator).gaps(above, generator))
         noise = math.sqrt(float(runs.var(0).mean()))
         bound = Bound(runs.mean(0), math.sqrt(float(runs.var(0).sum() / self.repeats)) / len(x), _cap(noise))
         details = {"k": self.k, "deviation_of_rows": noise}
