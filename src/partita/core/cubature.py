@@ -93,7 +93,7 @@ def adaptive(energy: Energy, low: Tensor, high: Tensor, rows: Tensor, known: Ten
         return Total(joined_value(clear), error, points, clear)
     off = (clear.value - joined_value(clear)).exp() * clear.error
     fine = smallest(off, 0.5 * tolerance)
-    fresh, error, spent = settle(energy, clear.where(~fine), clear.value[fine], rows, known, tolerance, most_points - points)
+    fresh, error, spent = settle(energy, clear.where(~fine), clear.value[fine], rows, known, 0.5 * tolerance, most_points - points)
     clear = _joined(clear.where(fine), fresh)
     return Total(joined_value(clear), float(off[fine].sum()) + error, points + spent, clear)
 

@@ -95,7 +95,7 @@ def pow_(func: Any, x: Any, p: Any) -> Form:
     """x^p for a number p, or p^x for a number x."""
     if isinstance(p, Form) and not isinstance(x, Tensor):
         return exp_(func, mul_(func, p, math.log(x)))
-    if isinstance(p, Tensor):
+    if isinstance(p, Tensor) or not isinstance(x, Form):
         raise NoRule(str(func))
     whole = p == int(p) and p > 0
     if p in (1, 2):
@@ -120,7 +120,7 @@ def reciprocal_(func: Any, x: Form) -> Form:
 
 def logsumexp_(func: Any, x: Form, dim: Any, keepdim: bool = False) -> Form:
     """log sum exp of x_i = x_j + log sum exp of (x_i - x_j), j the greatest in the middle: what is far below it adds nothing."""
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = [dim] if isinstance(dim, int) else list(dim)
     if len(dims) > 1:
         raise NoRule(str(func))
     j = x.c.argmax(dims[0], keepdim=True)
@@ -134,10 +134,10 @@ def logsumexp_(func: Any, x: Form, dim: Any, keepdim: bool = False) -> Form:
     half = 0.5 * torch.minimum(most, 0.5 * reach.amax(dims, keepdim=True).square())
     slopes = [g + dot_(w, o, dims) for g, o in zip(lead[1:-1], others[1:], strict=True)]
     parts = [lead[0] + value + half, *slopes, lead[-1] + dot_(w, rest, dims) + half]
-    return Form(parts if keepdim else [part.squeeze(dims) for part in parts])
+    return Form(parts if keepdim else [part.squeeze(dims[0]) for part in parts])
 
 
-def dot_(w: Tensor, x: Tensor, dims: tuple[int, ...]) -> Tensor:
+def dot_(w: Tensor, x: Tensor, dims: list[int]) -> Tensor:
     return (w * x).sum(dims, keepdim=True)
 
 
