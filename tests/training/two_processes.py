@@ -181,15 +181,15 @@ def where_one_diverges(fabric: Any, **options: Any) -> Any:
 
 
 def where_one_cannot_anneal(fabric: Any) -> str:
-    anneal, annealing._annealed = annealing._annealed, lambda *_, **__: (_ for _ in ()).throw(Diverged("a log weight is not finite."))
+    anneal, annealing.anneal_here = annealing.anneal_here, lambda *_, **__: (_ for _ in ()).throw(Diverged("a log weight is not finite."))
     if fabric.is_global_zero:
-        annealing._annealed = anneal
+        annealing.anneal_here = anneal
     try:
         return str(partita.evaluate(machine(), binary(), evaluator=AIS(50, chains=8), fabric=fabric, generator=seeded(8)))
     except Diverged as error:
         return str(error)
     finally:
-        annealing._annealed = anneal
+        annealing.anneal_here = anneal
 
 
 def run(out: Path, fabric: Any) -> dict[str, Any]:

@@ -229,7 +229,7 @@ def _print_result(plan: Plan, run: Run, split: str, q: Quantity, page: Path | No
         typer.echo(f"Per step: {q.details['per_step']:.4f} nats, over {q.details['steps']} steps")
     if use := show.latent_use(q):
         typer.echo(f"Latent dimensions: {use}.")
-    typer.echo(f"{show.meaning(q)}\nVerdict {show.verdict(q)}.")
+    typer.echo(show.meaning(q) if q.kind == "exact" else f"{show.meaning(q)}\nVerdict {show.verdict(q)}.")
     typer.echo(f"Saved in {plan.folder}" + ("" if page is None else f", with a report: {page}"))
     typer.echo(f"Next: partita evaluate {plan.folder}\n      partita sample {plan.folder} -n 64")
 
