@@ -248,7 +248,7 @@ def test_a_few_rows_that_the_filter_loses_are_not_called_tight(walk: VRNN) -> No
     The interval of a mixture that restarts found holds the truth, and is at most 0.3 nat wide.
     """
     rows = walk.draw(40, generator=torch.Generator().manual_seed(6))
-    plain = partita.evaluate(walk, rows, evaluator=ParticleFilter(64), generator=torch.Generator().manual_seed(0))
+    plain = partita.evaluate(walk, rows, evaluator=ParticleFilter(256), generator=torch.Generator().manual_seed(0))
     rows[:12] *= 20
     lost = partita.evaluate(walk, rows, evaluator=ParticleFilter(64), generator=torch.Generator().manual_seed(0))
     weighed, sought = (partita.evaluate(walk, rows, evaluator=IWAE(64, n), generator=torch.Generator().manual_seed(0)) for n in (0, None))
