@@ -99,7 +99,11 @@ def test_a_process_that_is_lost_before_they_meet_ends_all(lost: str, tmp_path: P
 
 
 def test_ctrl_c_that_a_follower_met_before_they_meet_is_no_loss(tmp_path: Path) -> None:
-    running = subprocess.Popen([*FIT, "--out", "run"], cwd=tmp_path, env=ALONE, stderr=subprocess.PIPE, text=True)
+    def heeding() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what runs in the background, and so does what that starts
+
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": heeding}
+    running = subprocess.Popen([*FIT, "--out", "run"], cwd=tmp_path, env=ALONE, **pipes)
     follower = first_started(running)
     time.sleep(1)  # it has begun to import
     os.kill(follower, signal.SIGINT)

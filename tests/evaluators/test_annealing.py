@@ -2,7 +2,7 @@
 
 import torch
 
-from partita.evaluators.partition.annealing import TARGET_VARIANCE, anneal, from_reference, temperatures_for
+from partita.evaluators.partition.annealing import LEAST_TEMPERATURES, TARGET_VARIANCE, anneal, from_reference, temperatures_for
 from partita.models import RBM
 from partita.samplers import Gibbs
 
@@ -22,4 +22,4 @@ def test_the_log_weights_have_the_variance_that_is_aimed_at(generator: torch.Gen
     betas = temperatures_for(model, Gibbs(), None, generator=generator)
     log_w = anneal(model, Gibbs(), betas, from_reference(model, CHAINS, generator), generator=generator).log_w
     assert 0.8 < float(log_w.var()) / TARGET_VARIANCE < 1.25
-    assert 400 < len(betas) < 1500  # no limit of their number held it
+    assert LEAST_TEMPERATURES < len(betas) < 1500  # no limit of their number held it

@@ -31,7 +31,10 @@ SMALL = {"temperatures": 6, "chains": 8, "active": None, "steps": 1, "slices": 1
 PILOTS = {
     "evaluators.partition.annealing.PILOT_TEMPERATURES": 6,
     "evaluators.partition.annealing.PILOT_CHAINS": 8,
-    "evaluators.partition.reverse_ais.SETTLING_STEPS": 2,
+    "evaluators.partition.modes.SETTLING_STEPS": 2,
+    "evaluators.partition.modes.SOUGHT": 4,
+    "evaluators.partition.sandwich.WITNESSES": 8,
+    "evaluators.partition.sandwich.LOCAL_TEMPERATURES": 4,
     "samplers.gradient.TUNING_TEMPERATURES": 3,
     "samplers.gradient.TUNING_STEPS": 2,
     "samplers.gradient.TUNING_CHAINS": 8,

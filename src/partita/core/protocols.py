@@ -150,15 +150,15 @@ class EnergyModel(Model):
         if rows.dim() != 2 or not len(rows):
             raise invalid(owner, "rows", f"have shape (N, {self.support.width}) with N of at least 1", tuple(rows.shape))
         rows = self.support.check(rows, owner, "rows")
-        return self.viewed(anchors=rows, anchored=torch.tensor(True))
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))  # of which the first are used, whatever theirs was
+        return self.viewed(anchors=rows[order], anchored=torch.tensor(True))
 
     def anchor_rows(self, n: int) -> Tensor | None:
-        """``n`` of the remembered rows, spread over all of them, repeated if need be; None where there are none."""
+        """``n`` of the remembered rows, repeated if need be; None where there are none."""
         if "anchors" not in self._buffers or not self.anchored:
             return None
         anchors = self.support.check(self.anchors, self.title(), "anchors")  # of a file they may be anything
-        step = max(1, len(anchors) // n)
-        return anchors[torch.arange(n, device=anchors.device) * step % len(anchors)]
+        return anchors[torch.arange(n, device=anchors.device) % len(anchors)]
 
     def forward(self, x: Tensor, field: Field | None = None) -> Tensor:
         return self.free_energy(x) if field is None else self.free_energy(x, field=field)  # type: ignore[call-arg]

@@ -43,10 +43,10 @@ SIZES = (1, 2, 4, 8, 16)  # mixtures of normals that are tried
 
 
 @torch.no_grad()
-def settle(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator, steps: int = SETTLING_STEPS) -> Tensor:
+def settle(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator, steps: int | None = None) -> Tensor:
     """Chains moved at beta = 1."""
     state = kernel.init(model, x, generator=generator)
-    for _ in range(steps):
+    for _ in range(SETTLING_STEPS if steps is None else steps):
         state, _ = kernel.step(model, state, generator=generator)
     return state.x
 

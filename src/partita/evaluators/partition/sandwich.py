@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from partita.core import capability
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import VERDICTS, Quantity, half_width, worst
 from partita.diagnostics.weights import ADDED_LOOSE, ADDED_TIGHT, summarise_weights, unseen, verdict_on_sandwich, verdict_on_unseen
@@ -91,7 +92,8 @@ class Sandwich(FromBothEnds):
             return self._from_start(model, kernel, generator)
         starts = {} if known is None else {"rows": settle(model, kernel, known, generator)}
         starts["sought"] = sought(model, kernel, generator)
-        paths = [self._path(model, "base rates", generator, kernel), self._guided(model, torch.cat(list(starts.values())), 1, generator)]
+        paths, guidable = [self._path(model, "base rates", generator, kernel)], "joint" not in needs_of(kernel)
+        paths += [self._guided(model, torch.cat(list(starts.values())), 1, generator)] if guidable else []
         starts |= {f"from {path.begins}": ends_of(path.pilot, model, kernel, generator) for path in paths}
         x, path, found = torch.cat(list(starts.values())), better(paths), []
         for attempt in range(ROUNDS):
@@ -99,7 +101,7 @@ class Sandwich(FromBothEnds):
             sides = self._sides(path, suspects, generator)
             beyond = suspects[sides.beyond]
             found.append(self._judged(sides, model, kernel, beyond, path.begins, generator))
-            if found[-1].details["added"] <= ADDED_LOOSE or attempt + 1 == ROUNDS:
+            if found[-1].details["added"] <= ADDED_LOOSE or attempt + 1 == ROUNDS or not guidable:
                 break
             path = self._guided(model, torch.cat([beyond, x[::2]]), 2 ** (attempt + 1), generator)
         q = heard(min(found, key=lambda each: (VERDICTS.index(each.verdict), each.width)), paths, found)
@@ -179,6 +181,12 @@ class Sandwich(FromBothEnds):
         )
 
 
+def needs_of(kernel: Sampler) -> tuple[str, ...]:
+    """What a kernel needs of a model, as the capability table says; nothing of one that is not in it."""
+    part = capability.PARTS.get(type(kernel).__name__)
+    return () if part is None else part.needs
+
+
 def ends_of(run: Annealing, model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> Tensor:
     """The ends of an annealing, resampled by weight and settled."""
     return settle(model, kernel, resample(run.x, run.log_w, len(run.x), generator), generator)
@@ -201,7 +209,7 @@ def heaviest(path: Path, x: Tensor, generator: torch.Generator) -> Tensor:
 
 def heard(q: Quantity, paths: list[Path], found: list[Quantity]) -> Quantity:
     """The quantity after all runs were heard: one that reached more than its interval, beyond chance, takes its verdict away."""
-    most = max(*(path.bound for path in paths), *(other.details["forward"] for other in found))
+    most = max([path.bound for path in paths] + [other.details["forward"] for other in found])
     details = {**q.details, "pilots": {path.begins: round(path.bound, 3) for path in paths}}
     if most - CHANCE <= q.high:
         return replace(q, details=details)

@@ -125,7 +125,7 @@ class Guided(EnergyModel):
     def __init__(self, base: EnergyModel, mixture: Components) -> None:
         super().__init__()
         object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
-        self.mixture, self.support, self.offers = mixture, base.support, base.offers
+        self.mixture, self.support, self.offers = mixture, base.support, base.offers - {"joint"}  # with a component, E(x, h) is not all
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.base.free_energy(x)
