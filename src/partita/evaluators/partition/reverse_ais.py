@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from partita.core.annealed import in_double
-from partita.core.capability import require_need
+from partita.core.capability import require, require_need
 from partita.core.checks import check_choice
 from partita.core.enumeration import Side, probabilities
 from partita.core.errors import invalid
@@ -70,6 +70,7 @@ class ReverseAIS(FromBothEnds):
     """log Z by annealing from the model to the reference: an upper bound in expectation from exact draws, else an estimate."""
 
     def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+        require("ReverseAIS", model)
         model = model.remembering(rows, "ReverseAIS")
         kernel, betas = self._prepare(model, generator)
         return self._descend(model, kernel, betas, self.start, None, generator)

@@ -86,6 +86,7 @@ class Sandwich(FromBothEnds):
     """
 
     def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+        capability.require("Sandwich", model)
         model = model.remembering(rows, "Sandwich")
         kernel, known = resolve_kernel("Sandwich", self.kernel, model, generator=generator), model.anchor_rows(self.chains)
         if self.start != "annealed":
