@@ -67,7 +67,7 @@ CASES: dict[str, tuple[int, Callable[[Tensor], Tensor], float]] = {
     "ring": (2, *ring(1.0, 0.01)),
     "banana": (2, *banana(0.1)),
     "thin banana": (2, *banana(0.03)),
-    "tilted": (2, *tilted(1e4)),
+    **{f"tilted by {condition:g}": (2, *tilted(condition)) for condition in (1e2, 1e6)},
     "corner": (2, lambda x: x.abs().sum(-1), 2 * math.log(2)),
     "heavy tail": (1, lambda x: 2 * torch.log1p(x[..., 0] ** 2 / 3), math.log(math.pi * math.sqrt(3) / 2)),
     "ripples": (1, lambda x: x[..., 0] ** 2 / 2 + 3 * torch.cos(12 * x[..., 0]),

@@ -31,6 +31,8 @@ MARGIN = 10.0  # deviations of the known points by which the first grid reaches 
 EXPANSIONS = 60
 DESCENTS, DESCENT_STEPS = 48, 40  # points that roll downhill from the known ones, as many from far away, and their steps
 SHELLS = 7  # around the box that are searched, each four times as far out as the last
+SLANTED = 100.0  # ratio of curvatures above which coordinates are turned to their axes
+SHRINKS = 4.0  # times by which the box becomes narrower for it to be looked at again
 ROUNDS = 5  # of finding mass outside of the box
 WITNESS = 100.0  # tolerances of a second partition, whose edges lie elsewhere
 KEY = 413
@@ -44,13 +46,12 @@ class Box(NamedTuple):
 
 
 class Integral(NamedTuple):
-    """log of an integral, its error and the most that it may have missed, as shares of it, how many points it took, and over which box."""
+    """log of an integral, its error and the most that it may have missed, as shares of it, and how many points it took."""
 
     value: float
     error: float
     unseen: float
     points: int
-    box: Box
 
 
 def cells(box: Box, n: int, shift: Tensor | float = 0.5) -> Iterator[Tensor]:
@@ -99,7 +100,21 @@ def integrate(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -
     starts = torch.cat([rows[:: max(1, len(rows) // DESCENTS)], far_points(rows)])
     modes = descend(energy, starts, rows.std(0).mean())
     heights = -energy(modes)
-    rows = torch.cat([rows, modes[heights > heights.max() - DROP]])
+    turn = axes(energy, modes[heights.argmax()])
+    rows = torch.cat([rows, modes[heights > heights.max() - DROP]]) @ turn
+    return turned(lambda y: energy(y @ turn.mT), rows, tolerance, most_boxes)
+
+
+def axes(energy: Energy, x: Tensor) -> Tensor:
+    """The directions in which F bends at x, ``(D, D)``, where they differ much: a thin slanted ridge then lies along a coordinate."""
+    hessian = torch.nan_to_num(torch.autograd.functional.hessian(lambda point: energy(point[None])[0], x))
+    bend, turn = torch.linalg.eigh(hessian)
+    slanted = float(bend.abs().max()) > SLANTED * float(bend.abs().min())
+    return turn if slanted else torch.eye(len(x), dtype=x.dtype, device=x.device)
+
+
+def turned(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -> Integral:
+    """The integral in coordinates that suit it; arguments as of :func:`integrate`."""
     for _ in range(ROUNDS):
         known = -energy(rows)
         if bool((torch.isnan(known) | (known == math.inf)).any()):
@@ -116,7 +131,7 @@ def integrate(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -
     off = abs(math.expm1(max(-50.0, min(50.0, other.value - found.value))))
     error = max(found.error, off if other.error <= found.error else off - other.error, math.inf if len(outside.points) else 0.0)
     unknown = max([*left, outside.log_mass]) - found.value
-    return Integral(found.value, error, math.exp(unknown) if unknown < 700 else math.inf, found.points + other.points, box)
+    return Integral(found.value, error, math.exp(unknown) if unknown < 700 else math.inf, found.points + other.points)
 
 
 def hiding(energy: Energy, log_tolerance: float, most_boxes: int, left: list[float], boxes: Boxes, total: float) -> Tensor:
@@ -174,7 +189,11 @@ def mass_box(energy: Energy, box: Box, n: int, rows: Tensor, known: Tensor) -> B
         first, last = _extent(log_p >= min(top - DROP, float(log_p.max())))
         delta, reach = (box.high - box.low) / n, 0.5 * (box.high - box.low)
         if (first > 0).all() and (last < n - 1).all():
-            return _holding(Box(box.low + (first - 1) * delta, box.low + (last + 2) * delta), rows[known > top - DROP], delta)
+            inner = _holding(Box(box.low + (first - 1) * delta, box.low + (last + 2) * delta), rows[known > top - DROP], delta)
+            if bool(((inner.high - inner.low) * SHRINKS > box.high - box.low).all()):
+                return inner
+            box = inner
+            continue
         box = Box(torch.where(first == 0, box.low - reach, box.low), torch.where(last == n - 1, box.high + reach, box.high))
     raise Diverged("quadrature: exp(-F) must fall off far from the data, so that Z is finite; it does not. Let the energy rise "
                    "far out, faster than the network lowers it.")  # fmt: skip

@@ -64,7 +64,7 @@ def quantity(found: Integral, fitted: bool) -> Quantity:
     half = "tight" if max(low, high) <= HALF_TIGHT else "loose" if max(low, high) <= HALF_LOOSE else "do not publish"
     verdict: Verdict = worst("tight" if searched else "loose", half)
     method = f"quadrature on {found.points} points{'' if searched else ', not all of space searched'}"
-    details = {"error": found.error, "unseen": found.unseen, "points": found.points, "box": found.box}
+    details = {"error": found.error, "unseen": found.unseen, "points": found.points}
     return Quantity(found.value, found.value - low, found.value + high, level=DETERMINISTIC, kind="estimate", method=method,
                     verdict=verdict, details=details)  # fmt: skip
 
