@@ -30,6 +30,7 @@ NOT_A_NUMBER = "quadrature: the free energy must be a number everywhere; got nan
 SLACK, SLACK_BESIDE = 2.0, 8.0  # nats by which a known point may lie above the highest node of its box, or of the box beside it
 BESIDE = 0.25  # of a box's width
 PEAKS = 256  # points that show another partition where the mass is
+SMOOTH = 1 / 3  # by which coefficients of the next two degrees must fall for a density to count as smooth
 ROUGH = 1e-3  # of Z: the tolerance with which everything is found before it is refined
 FEWEST = 16  # boxes that are worth another round
 
@@ -185,7 +186,7 @@ def measured(energy: Energy, low: Tensor, high: Tensor) -> Boxes:
 def null_error(p: Tensor, rule: "Rule") -> Tensor:
     """What the highest degrees of densities ``(M, n^D)`` at the nodes say of the error, ``(M,)``: small where they fall off."""
     seen = (p @ rule.null.to(p)).abs().view(len(p), -1, 2, 2).amax(-1)  # (M, D, two pairs of degrees), the higher pair first
-    ratio = (seen[..., 0] / seen[..., 1].clamp_min(1e-300)).clamp_max(1.0)
+    ratio = (seen[..., 0] / (SMOOTH * seen[..., 1]).clamp_min(1e-300)).clamp_max(1.0)  # one at corners and edges, which decay slowly
     return (seen[..., 0] * ratio ** (0.25 * (rule.n + 1))).sum(1)
 
 
