@@ -69,16 +69,15 @@ CASES: dict[str, tuple[int, Callable[[Tensor], Tensor], float]] = {
     "thin banana": (2, *banana(0.03)),
     **{f"tilted by {condition:g}": (2, *tilted(condition)) for condition in (1e2, 1e6)},
     "corner": (2, lambda x: x.abs().sum(-1), 2 * math.log(2)),
+    "slanted crease": (2, lambda x: (x - x.new_tensor([0.123, 0.314])).abs().amax(-1), math.log(8)),
+    "pyramid": (2, lambda x: (x[..., 0] + x[..., 1]).abs() + (x[..., 0] - x[..., 1]).abs(), math.log(2)),
     "heavy tail": (1, lambda x: 2 * torch.log1p(x[..., 0] ** 2 / 3), math.log(math.pi * math.sqrt(3) / 2)),
     "ripples": (1, lambda x: x[..., 0] ** 2 / 2 + 3 * torch.cos(12 * x[..., 0]),
                 math.log(quad(lambda u: math.exp(-u * u / 2 - 3 * math.cos(12 * u)), -9, 9, limit=2000)[0])),
 }  # fmt: skip
 
 
-SHORT = pytest.mark.xfail(strict=False, reason="at corners the interval, 4e-6 nats to each side, ends 7e-8 nats before the truth")
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SHORT) if name == "corner" else name for name in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_what_is_hard_is_covered_and_trusted(name: str) -> None:
     """Within the interval, which is short, with no training rows known."""
     width, f, truth = CASES[name]

@@ -30,7 +30,7 @@ NOT_A_NUMBER = "quadrature: the free energy must be a number everywhere; got nan
 SLACK, SLACK_BESIDE = 2.0, 8.0  # nats by which a known point may lie above the highest node of its box, or of the box beside it
 BESIDE = 0.25  # of a box's width
 PEAKS = 256  # points that show another partition where the mass is
-SMOOTH = 1 / 3  # by which coefficients of the next two degrees must fall for a density to count as smooth
+SMOOTH = 1 / 2  # by which coefficients of the next two degrees must fall for a density to count as smooth
 ROUGH = 1e-3  # of Z: the tolerance with which everything is found before it is refined
 FEWEST = 16  # boxes that are worth another round
 
@@ -184,10 +184,19 @@ def measured(energy: Energy, low: Tensor, high: Tensor) -> Boxes:
 
 
 def null_error(p: Tensor, rule: "Rule") -> Tensor:
-    """What the highest degrees of densities ``(M, n^D)`` at the nodes say of the error, ``(M,)``: small where they fall off."""
-    seen = (p @ rule.null.to(p)).abs().view(len(p), -1, 2, 2).amax(-1)  # (M, D, two pairs of degrees), the higher pair first
-    ratio = (seen[..., 0] / (SMOOTH * seen[..., 1]).clamp_min(1e-300)).clamp_max(1.0)  # one at corners and edges, which decay slowly
-    return (seen[..., 0] * ratio ** (0.25 * (rule.n + 1))).sum(1)
+    """What the highest degrees of densities ``(M, n^D)`` along each line of nodes say of the error, ``(M,)``: small where they fall off.
+
+    Lines are not summed first: a crease that crosses them slantwise would vanish from the sum.
+    """
+    error = p.new_zeros(len(p))
+    grid = p.view(len(p), *[rule.n] * rule.nodes.shape[1])
+    for i in range(1, grid.dim()):
+        lines = grid.movedim(i, -1).reshape(len(p), -1, rule.n)  # (M, n^(D-1), n)
+        along = (lines @ rule.null.to(p)).square().mul(rule.across.to(p)[:, None]).sum(1).sqrt()  # (M, four degrees), the highest first
+        high, low = along[:, :2].amax(1), along[:, 2:].amax(1)
+        ratio = (high / (SMOOTH * low).clamp_min(1e-300)).clamp_max(1.0)  # one at corners and edges, which decay slowly
+        error += high * ratio ** (0.25 * (rule.n + 1))
+    return error
 
 
 def overlooks(boxes: Boxes, rows: Tensor, known: Tensor) -> Tensor:
@@ -207,12 +216,13 @@ def smallest(values: Tensor, budget: float) -> Tensor:
 
 
 class Rule(NamedTuple):
-    """n^D nodes in the unit box, their weights, and the null rules of the highest degrees of each coordinate."""
+    """n^D nodes in the unit box, their weights, and the null rules of the highest degrees along a line."""
 
     n: int
     nodes: Tensor  # (n^D, D)
     weights: Tensor  # (n^D,)
-    null: Tensor  # (n^D, 4 D): degrees n-1, n-2, n-3, n-4 of the first coordinate, then of the next
+    across: Tensor  # (n^(D-1),), weights of the lines of nodes along a coordinate
+    null: Tensor  # (n, 4): degrees n-1, n-2, n-3, n-4 along a line
 
 
 @cache
@@ -222,8 +232,7 @@ def _rule(width: int) -> Rule:
     x = np.concatenate([[-1.0], np.sort(legendre.deriv().roots().real), [1.0]])
     w = 2 / (n * (n - 1) * legendre(x) ** 2)
     nodes = torch.tensor(list(product(x, repeat=width)), dtype=torch.float64)
-    weights = torch.tensor(list(product(0.5 * w, repeat=width)), dtype=torch.float64).prod(1)
-    degrees = [np.polynomial.legendre.Legendre.basis(n - k, domain=[-1, 1]) for k in (1, 2, 3, 4)]
-    null = torch.stack([weights * math.sqrt(2 * d.degree() + 1) * torch.from_numpy(d(nodes[:, i].numpy()))
-                        for i in range(width) for d in degrees], -1)  # fmt: skip
-    return Rule(n, 0.5 + 0.5 * nodes, weights, null)
+    weights, across = (torch.tensor(list(product(0.5 * w, repeat=d)), dtype=torch.float64).prod(1) for d in (width, width - 1))
+    degrees = [np.polynomial.legendre.Legendre.basis(n - k) for k in (1, 2, 3, 4)]
+    null = torch.from_numpy(np.stack([0.5 * w * math.sqrt(2 * d.degree() + 1) * d(x) for d in degrees], -1))
+    return Rule(n, 0.5 + 0.5 * nodes, weights, across, null)
