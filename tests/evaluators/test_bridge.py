@@ -86,17 +86,17 @@ def said(seen: Seen) -> str:
 
 def test_without_round_trips_only_ladders_from_both_ends_that_agree_are_trusted(generator: torch.Generator) -> None:
     seen = calm(generator)
-    still, one_kind = torch.zeros_like(seen.trips), torch.zeros_like(seen.from_rows)
+    still, one_kind = torch.zeros_like(seen.trips), torch.zeros_like(seen.from_modes)
     few = still.clone()
     few[0, :5] = 9  # five of sixteen ladders have many
-    assert said(seen) == "tight" and said(seen._replace(from_rows=one_kind)) == "tight"
+    assert said(seen) == "tight" and said(seen._replace(from_modes=one_kind)) == "tight"
     assert said(seen._replace(trips=still)) == said(seen._replace(trips=few)) == "loose"
-    assert said(seen._replace(trips=still, from_rows=one_kind)) == said(seen._replace(trips=few, from_rows=one_kind)) == "do not publish"
+    assert said(seen._replace(trips=still, from_modes=one_kind)) == said(seen._replace(trips=few, from_modes=one_kind)) == "do not publish"
 
 
 def test_ladders_from_both_ends_that_disagree_are_not_trusted_and_the_interval_reaches_over_both(generator: torch.Generator) -> None:
     seen = calm(generator)
-    shift = 0.1 * seen.from_rows[0][:, None].double()
+    shift = 0.1 * seen.from_modes[0][:, None].double()
     q = ladder_quantity(seen._replace(up=seen.up + shift, down=seen.down - shift), 0.0, 0.95)
     assert q.details["ends"] > 3 and q.verdict == "do not publish"
     assert q.low <= 0.01 and q.high >= 0.29  # three steps of 0.1

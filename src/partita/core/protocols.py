@@ -115,6 +115,7 @@ class EnergyModel(Model):
     """p(x) = exp(-F(x)) / Z with Z unknown; ``forward`` is ``free_energy``, so that gradients cross processes."""
 
     forward_methods = ("conditional_logits",)
+    begins_exactly: ClassVar[bool] = True  # whether the reference can be drawn from
     anchors: Tensor
     anchored: Tensor
 

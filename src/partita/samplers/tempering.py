@@ -80,7 +80,7 @@ class Tempering:
     @torch.no_grad()
     def step(self, model: EnergyModel, state: LadderState, *, generator: torch.Generator) -> tuple[LadderState, LadderInfo]:
         rungs = self._rungs(model, state.ladder)
-        inner = placed(self.kernel, rungs, state.kernel, state.ladder, generator=generator)
+        inner = placed(self.kernel, rungs, state.kernel, self._renewed(model, state.ladder, generator), generator=generator)
         inner, info = self.kernel.step(rungs, inner, generator=generator)
         ladder, swapped, origin = exchange(model, inner.x, self._betas(state.ladder), int(state.parity), generator)
         return LadderState(ladder, 1 - state.parity, self._remembered(inner)), LadderInfo(info, swapped, origin)
@@ -94,6 +94,12 @@ class Tempering:
     def reopen(self, state: LadderState) -> LadderState:
         """The model has learned: so must the kernel's step sizes."""
         return state._replace(kernel=self.kernel.reopen(state.kernel)) if hasattr(self.kernel, "reopen") else state  # type: ignore[attr-defined]
+
+    def _renewed(self, model: EnergyModel, ladder: Tensor, generator: torch.Generator) -> Tensor:
+        """The ladder with fresh draws of the reference where it has a rung there: what arrives at it forgets where it was."""
+        if self.betas[0] > 0 or not model.begins_exactly:
+            return ladder
+        return torch.cat([model.reference().draw(ladder.shape[1], generator=generator).to(ladder)[None], ladder[1:]])
 
     def _remembered(self, inner: Any) -> Any:
         return inner if hasattr(self.kernel, "place") else ()

@@ -38,6 +38,7 @@ class Between(EnergyModel):
 
     first: EnergyModel
     last: EnergyModel
+    begins_exactly = False
 
     def __init__(self, first: EnergyModel, last: EnergyModel) -> None:
         super().__init__()

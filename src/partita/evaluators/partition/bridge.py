@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import stdtrit
 from torch import Tensor
 
-from partita.core import capability, processes
+from partita.core import capability, processes, rng
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
@@ -26,7 +26,7 @@ from partita.diagnostics.chains import summarise_chains
 from partita.diagnostics.round_trips import RoundTrips
 from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.between import Between
-from partita.evaluators.partition.modes import settle
+from partita.evaluators.partition.modes import settle, sought
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
 DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the halves of the run, and between ladders from both ends
@@ -72,12 +72,15 @@ class Seen(NamedTuple):
     down: Tensor  # (T - 1, C, n)
     energies: Tensor  # (T, C, n)
     trips: Tensor  # (T, C), round trips of each replica
-    from_rows: Tensor  # (1, C), whether a ladder was annealed down from a training row
+    from_modes: Tensor  # (1, C), whether a ladder was annealed down from a mode
 
 
 @dataclass(frozen=True)
 class Bridge:
     """log Z from a tempered ladder in equilibrium, Bennett's ratio between each two neighbours.
+
+    Half of the ladders begin at the reference, half in modes: rows that a fitted model remembers, or ``rows``, and modes that were sought.
+    Without any rows the verdict is at best ``loose``.
 
     Arguments:
         temperatures: Rungs of the ladder.
@@ -100,7 +103,9 @@ class Bridge:
         check_count("Bridge", "draws", self.draws, 4)
         check_count("Bridge", "burn_in", self.burn_in, 0)
 
-    def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
+    def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+        capability.require("Bridge", model)
+        model = model.remembering(rows, "Bridge")
         q = ladder_quantity(self.look(model, generator=generator), float(model.reference().log_z), self.level)
         return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
 
@@ -109,12 +114,13 @@ class Bridge:
         return self(Between(b, a), generator=generator)
 
     def _starts(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Where the rungs begin, ``(T, C, D)``: annealed up from the reference; every second ladder down from a training row, if known."""
+        """Where the rungs begin, ``(T, C, D)``: annealed up from the reference, every second ladder down from a mode."""
         up = climb(model, kernel, betas, from_reference(model, self.chains, generator), generator)
-        rows, second = model.anchor_rows(self.chains), (torch.arange(self.chains) % 2 == 1).to(up.device)
-        if rows is None:
-            return up, torch.zeros_like(second)[None]
-        down = climb(model, kernel, betas.flip(0), rows, generator).flip(0)
+        rows, found = model.anchor_rows(self.chains), sought(model, kernel, generator)
+        modes = found[rng.permutation(len(found), generator)[torch.arange(self.chains) % len(found)]]
+        fourth, second = ((torch.arange(self.chains) % k == k - 1).to(up.device) for k in (4, 2))
+        modes = modes if rows is None else torch.where(fourth[:, None], modes, rows)
+        down = climb(model, kernel, betas.flip(0), modes, generator).flip(0)
         return torch.where(second[:, None], down, up), second[None]
 
     @torch.no_grad()
@@ -123,10 +129,10 @@ class Bridge:
         kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
         betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
         ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
-        starts, from_rows = self._starts(model, kernel, betas, generator)
+        starts, from_modes = self._starts(model, kernel, betas, generator)
         shown = processes.shared_out(self.chains, lambda part, own: self._shown(model, ladder, betas, starts[:, part], own), generator)
         up, down, energies, trips = (torch.cat(parts, 1) for parts in zip(*shown, strict=True))
-        return Seen(up, down, energies, trips, from_rows.cpu())
+        return Seen(up, down, energies, trips, from_modes.cpu())
 
     def _shown(self, model: EnergyModel, ladder: Any, betas: Tensor, starts: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """What the ladders of one process show; round trips count from the first step."""
@@ -147,7 +153,7 @@ class Bridge:
 def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:
     """log Z from what independent ladders show; the interval reaches over both ends where ladders that began there disagree."""
     travelled = float((seen.trips.sum(0) > 0).double().mean()) >= TRAVELLED
-    together = seen.from_rows[0].long().argsort(stable=True)  # ladders that began alike
+    together = seen.from_modes[0].long().argsort(stable=True)  # ladders that began alike
     report = summarise_chains(seen.energies[:, together].movedim(0, -1), redrawn=travelled)
     (delta, se, overlap), drift, ends = ladder_ratio(seen.up, seen.down), drift_between_halves(seen.up, seen.down), both_ends(seen)
     rungs, chains, _ = seen.energies.shape
@@ -161,7 +167,7 @@ def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:
 
 
 class Ends(NamedTuple):
-    """What ladders from the reference and ladders from rows say, and how many standard errors lie between; nan without one of them."""
+    """What ladders from the reference and ladders from modes say, and how many standard errors lie between; nan without one of them."""
 
     values: tuple[float, ...]
     apart: float
@@ -169,7 +175,7 @@ class Ends(NamedTuple):
 
 def both_ends(seen: Seen) -> Ends:
     """The ratios of the two kinds of ladders, where there are two of each."""
-    kinds = [seen.from_rows[0] == kind for kind in (False, True)]
+    kinds = [seen.from_modes[0] == kind for kind in (False, True)]
     if min(int(kind.sum()) for kind in kinds) < 2:
         return Ends((), math.nan)
     up, down = (ladder_ratio(seen.up[:, kind], seen.down[:, kind]) for kind in kinds)

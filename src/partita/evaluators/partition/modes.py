@@ -29,7 +29,11 @@ from partita.models.energy.reference import whitening_of
 SETTLING_STEPS = 50  # of the kernel at beta = 1
 COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
 COOLING_STEPS = 15  # at each of them
-DESCENT_STEPS = 100  # on real supports
+LOOKS, STEEPEST = 8192, 64  # points at each distance, and those of them that descend from where the energy is steep
+DESCENTS, DESCENT_STEPS = 192, 100  # others that descend; on real supports
+MOST_BENT = 64  # coordinates up to which second derivatives are taken
+SAME = 0.05  # of the reference's deviation, within which two minima are one
+REACHES = (1.0, 2.0, 4.0, 8.0)  # of the reference's deviations, from which points descend
 SOUGHT = 64  # chains of each kind of start
 EXPLAINED = 3.0  # nats by which a product at a state may explain it better than the mixture does
 SHARED = 0.05  # of every component is the average of all, so that none forbids what another allows
@@ -60,7 +64,8 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         anywhere = values[rng.categories(drawn.new_zeros(*drawn.shape, len(values)), generator)]
         starts = [_cooled(model, kernel, torch.cat([drawn, anywhere]), generator)]
     else:
-        starts = [_descended(model, torch.cat([drawn, drawn.mean(0) + 3 * (drawn.flip(0) - drawn.mean(0))]))]
+        minima = distinct(_descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std()))
+        starts = [_around(model, minima, 2 * SOUGHT, generator)]
     pointed = model.landmarks(SOUGHT)
     return settle(model, kernel, torch.cat([*starts, *([] if pointed is None else [pointed])]), generator)
 
@@ -71,15 +76,51 @@ def _cooled(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Gen
     return x
 
 
+def _far_and_wide(model: EnergyModel, generator: torch.Generator) -> Tensor:
+    """Points from which to descend, draws of the reference at some distances: any, and those of many where the energy is steepest."""
+    drawn = model.reference().draw(LOOKS * len(REACHES), generator=generator)
+    scale = torch.tensor(REACHES).to(drawn).repeat_interleave(LOOKS)[:, None]
+    x = (drawn.mean(0) + scale * (drawn - drawn.mean(0))).view(len(REACHES), LOOKS, -1)
+    steep = torch.nan_to_num(_slope(model, x.flatten(0, 1))).norm(dim=-1).view(len(REACHES), LOOKS)
+    steepest = steep.topk(STEEPEST, -1).indices[..., None].expand(-1, -1, x.shape[-1])
+    return torch.cat([x[:, :DESCENTS], x.gather(1, steepest)], 1).flatten(0, 1)
+
+
+def _slope(model: EnergyModel, x: Tensor) -> Tensor:
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(model.free_energy(x).sum(), x)[0]
+
+
+def distinct(x: Tensor, apart: float) -> Tensor:
+    """At most SOUGHT of the states ``(N, D)``, each as far as can be from those before it, and no nearer than ``apart``."""
+    chosen, away = [0], (x - x[0]).norm(dim=-1)
+    while len(chosen) < SOUGHT and float(away.max()) > apart:
+        chosen.append(int(away.argmax()))
+        away = torch.minimum(away, (x - x[chosen[-1]]).norm(dim=-1))
+    return x[chosen]
+
+
+def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """``n`` states about minima ``(M, D)`` in turn, as far from each as the energy's bend allows, up to the curvature of the reference."""
+    which = torch.arange(n, device=minima.device) % len(minima)
+    if minima.shape[1] > MOST_BENT:
+        return minima[which]
+    flat = float(minima.new_tensor(1.0) / model.reference().draw(SOUGHT, generator=generator).var().clamp_min(1e-12))
+    bends = torch.stack([torch.autograd.functional.hessian(lambda x: model.free_energy(x[None])[0].double(), at) for at in minima])
+    curvature, axes = torch.linalg.eigh(torch.nan_to_num(bends.double()))
+    scales = curvature.clamp_min(flat).rsqrt().to(minima)
+    u = rng.normal((n, minima.shape[1]), minima, generator)
+    return minima[which] + torch.einsum("nij,nj->ni", axes.to(minima)[which], scales[which] * u)
+
+
 def _descended(model: EnergyModel, x: Tensor) -> Tensor:
     """Minima of the energy near ``x``, by steps whose length every coordinate finds for itself; those that are not finite stay."""
     lowest = x.clone().requires_grad_()
     optimizer = torch.optim.Rprop([lowest], lr=0.1 * float(x.std()))
-    with torch.enable_grad():
-        for _ in range(DESCENT_STEPS):
-            optimizer.zero_grad()
-            model.free_energy(lowest).sum().backward()
-            optimizer.step()
+    for _ in range(DESCENT_STEPS):
+        lowest.grad = _slope(model, lowest)
+        optimizer.step()
     found = lowest.detach()
     return torch.where(torch.isfinite(found).all(-1, keepdim=True) & torch.isfinite(model.free_energy(found))[:, None], found, x)
 

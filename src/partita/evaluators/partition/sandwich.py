@@ -30,7 +30,7 @@ from partita.evaluators.partition.annealing import (
     resolve_kernel,
     temperatures_for,
 )
-from partita.evaluators.partition.bridge import acceptance_ratio
+from partita.evaluators.partition.bridge import Bridge, acceptance_ratio
 from partita.evaluators.partition.modes import local_mass, mixture_at, settle, sought, weighed
 from partita.evaluators.partition.reverse_ais import FromBothEnds
 from partita.models.energy.guided import Guided
@@ -40,6 +40,8 @@ ROUNDS = 3  # of mixtures, each of which knows what the one before had missed
 SAME = 1.0  # nats within which two pilots reached the same; then the shorter path is taken
 WITNESSES = 96  # that go down all temperatures
 LOCAL_TEMPERATURES = 1000  # from a state's region to a product at it
+LADDERS, LEAST_RUNGS, MOST_RUNGS = 16, 12, 96  # of replicas; a rung for each unit of thermodynamic length
+STEPS, LONGER = 20, 4  # of the ladders for each rung, and how many times as many where they have not mixed
 CHANCE = 3.0  # nats by which an unbiased estimate of Z is too high with a probability of at most 5 %
 
 
@@ -96,18 +98,30 @@ class Sandwich(FromBothEnds):
         paths, guidable = [self._path(model, "base rates", generator, kernel)], "joint" not in needs_of(kernel)
         paths += [self._guided(model, torch.cat(list(starts.values())), 1, generator)] if guidable else []
         starts |= {f"from {path.begins}": ends_of(path.pilot, model, kernel, generator) for path in paths}
-        x, path, found = torch.cat(list(starts.values())), better(paths), []
+        x, path, found, taken = torch.cat(list(starts.values())), better(paths), [], []
         for attempt in range(ROUNDS):
             suspects = heaviest(path, x, generator)
             sides = self._sides(path, suspects, generator)
             beyond = suspects[sides.beyond]
             found.append(self._judged(sides, model, kernel, beyond, path.begins, generator))
+            taken.append(path)
             if found[-1].details["added"] <= ADDED_LOOSE or attempt + 1 == ROUNDS or not guidable:
                 break
             path = self._guided(model, torch.cat([beyond, x[::2]]), 2 ** (attempt + 1), generator)
-        q = heard(min(found, key=lambda each: (VERDICTS.index(each.verdict), each.width)), paths, found)
-        details = {**q.details, "rounds": len(found), "witnesses": {name: len(states) for name, states in starts.items()}}
-        return replace(q, verdict=worst(q.verdict, "tight" if known is not None else "loose"), details=details)
+        best = min(range(len(found)), key=lambda i: (VERDICTS.index(found[i].verdict), found[i].width))
+        q = heard(found[best], paths, found)
+        q = replace(q, details={**q.details, "rounds": len(found), "witnesses": {name: len(states) for name, states in starts.items()}})
+        return q if known is not None or not q.trusted else beside(q, self._ladder(taken[best], x, generator))
+
+    def _ladder(self, path: Path, x: Tensor, generator: torch.Generator) -> Quantity:
+        """A witness of another kind: replica exchange along the path, half of the ladders begun at ``x``; longer where it has not mixed."""
+        rungs = max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(path.length)))
+        for steps in (STEPS * rungs, LONGER * STEPS * rungs):
+            bridge = Bridge(temperatures=rungs, chains=LADDERS, draws=steps, burn_in=steps // 2, kernel=path.kernel, level=self.level)
+            q = bridge(path.model, rows=x, generator=generator)
+            if q.trusted:
+                break
+        return q
 
     def _judged(
         self, sides: Sides, model: EnergyModel, kernel: Sampler, beyond: Tensor, begins: str, generator: torch.Generator
@@ -215,3 +229,11 @@ def heard(q: Quantity, paths: list[Path], found: list[Quantity]) -> Quantity:
     if most - CHANCE <= q.high:
         return replace(q, details=details)
     return replace(q, high=most, verdict="do not publish", details=details)
+
+
+def beside(q: Quantity, ladder: Quantity) -> Quantity:
+    """Without rows: loose where replica exchange agrees, and an interval that reaches to what it says."""
+    apart = abs(q.value - ladder.value) > 0.5 * (q.width + ladder.width)
+    low, high = (min(q.low, ladder.low), max(q.high, ladder.high)) if apart else (min(q.low, ladder.value), max(q.high, ladder.value))
+    verdict = "do not publish" if apart else worst(q.verdict, ladder.verdict, "loose")
+    return replace(q, low=low, high=high, verdict=verdict, details={**q.details, "ladder": ladder})

@@ -153,6 +153,9 @@ class Guided(EnergyModel):
     def anchor_rows(self, n: int) -> Tensor | None:
         return self.base.anchor_rows(n)
 
+    def remembering(self, rows: Tensor | None, owner: str) -> EnergyModel:
+        return self if rows is None else Guided(self.base.remembering(rows, owner), self.mixture)
+
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         self.base.initialise(data, generator=generator)
 
