@@ -77,7 +77,7 @@ def calm(g: torch.Generator) -> Seen:
     """Ladders that have settled, of both kinds, in all of which states travel."""
     up = torch.randn(3, 16, 200, generator=g).double() * 0.1
     second = (torch.arange(16) % 2 == 1)[None]
-    return Seen(up, -up, torch.randn(4, 16, 200, generator=g).double(), torch.ones(4, 16, dtype=torch.long), second)
+    return Seen(up, -up, torch.randn(4, 16, 200, generator=g).double(), torch.ones(4, 16, dtype=torch.long), second, torch.zeros(1, 16, 2))
 
 
 def said(seen: Seen) -> str:

@@ -45,12 +45,12 @@ def test_a_known_log_z_serves_as_evaluator(model: RBM, generator: torch.Generato
     assert again.value == exact.value
 
 
-def test_large_models_get_a_sandwich(generator: torch.Generator) -> None:
+def test_large_models_get_a_sandwich_and_ladders_beside_it(generator: torch.Generator) -> None:
     model = RBM(30, 25, generator=generator)
     x = model.reference().draw(20, generator=generator)
     q = partita.evaluate(model, x, generator=generator)
     assert q.kind == "estimate"
-    assert q.method == "sandwich of AIS and reverse AIS"
+    assert q.method == "replica exchange beside annealing from both sides"
     assert q.verdict == "loose", "no training rows are known, so a mode that was never visited cannot show"
 
 

@@ -238,7 +238,7 @@ def test_a_ladder_that_has_not_settled_is_not_trusted() -> None:
     g = torch.Generator().manual_seed(0)
     calm = torch.randn(3, 16, 200, generator=g).double() * 0.1
     travelled, kinds = torch.ones(4, 16, dtype=torch.long), torch.zeros(1, 16, dtype=torch.bool)
-    seen = Seen(calm, -calm, torch.randn(4, 16, 200, generator=g).double(), travelled, kinds)
+    seen = Seen(calm, -calm, torch.randn(4, 16, 200, generator=g).double(), travelled, kinds, torch.zeros(1, 16, 2))
     assert ladder_quantity(seen, 0.0, 0.95).verdict == "tight"
     drifting = torch.cat([calm[..., :100], calm[..., 100:] + 0.2], -1)
     assert ladder_quantity(seen._replace(up=drifting, down=-drifting), 0.0, 0.95).verdict == "do not publish"

@@ -73,7 +73,7 @@ def annealed(model: RBM, repeats: int, g: torch.Generator) -> Iterator[dict[str,
         report = summarise_weights(log_w)
         forward = forward_quantity(log_z0, report, LEVEL)
         reverse = reverse_quantity(log_z0, back, report, LEVEL, "annealed")
-        sides = Sides(log_z0 + log_w, log_z0 - back, log_z0 - back, len(betas))
+        sides = Sides(log_z0 + log_w, log_z0 - back, log_z0 - back, betas)
         yield {"AIS": forward, "reverse AIS": reverse, "sandwich": Sandwich()._quantity(sides, unseen(sides.forward, sides.witnesses))}
 
 

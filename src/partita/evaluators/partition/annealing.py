@@ -130,7 +130,7 @@ def pilot_run(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -
     return anneal(model, kernel, betas, from_reference(model, PILOT_CHAINS, generator), generator=generator)
 
 
-def placed_by(pilot: Annealing, temperatures: int | None) -> Tensor:
+def placed_by(pilot: Annealing, temperatures: int | None, variance: float = TARGET_VARIANCE) -> Tensor:
     """Temperatures from a pilot run over evenly spaced ones.
 
     The deviations of its increments sum to the length Lambda, and T perfect steps would leave the log weights a variance of Lambda^2 / T.
@@ -138,7 +138,7 @@ def placed_by(pilot: Annealing, temperatures: int | None) -> Tensor:
     """
     spread = pilot.spread.cpu()
     if temperatures is None:
-        temperatures = int(min(MOST_TEMPERATURES, max(LEAST_TEMPERATURES, float(spread.sum()) ** 2 / TARGET_VARIANCE)))
+        temperatures = int(min(MOST_TEMPERATURES, max(LEAST_TEMPERATURES, float(spread.sum()) ** 2 / variance)))
     density = spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE / len(spread)
     length = torch.cat([torch.zeros(1, dtype=torch.float64), density.cumsum(0)])
     even = torch.linspace(0, 1, len(length), dtype=torch.float64)

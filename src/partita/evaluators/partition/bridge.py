@@ -32,6 +32,7 @@ OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring ru
 DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the halves of the run, and between ladders from both ends
 TRAVELLED = 0.5  # share of the ladders in which a replica has made a round trip
 SE_TIGHT, SE_LOOSE = 0.5, 1.0  # nats; the error is linear in the chains' influence, which holds only where it is small
+KEPT = 16  # states of each ladder's top rung, evenly over the draws
 STEPS_ON_A_RUNG = 10  # of the kernel, on the way to where the ladders begin
 
 
@@ -73,6 +74,7 @@ class Seen(NamedTuple):
     energies: Tensor  # (T, C, n)
     trips: Tensor  # (T, C), round trips of each replica
     from_modes: Tensor  # (1, C), whether a ladder was annealed down from a mode
+    top: Tensor  # (KEPT, C, D), some states at beta = 1
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,14 @@ class Bridge:
         ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
         starts, from_modes = self._starts(model, kernel, betas, generator)
         shown = processes.shared_out(self.chains, lambda part, own: self._shown(model, ladder, betas, starts[:, part], own), generator)
-        up, down, energies, trips = (torch.cat(parts, 1) for parts in zip(*shown, strict=True))
-        return Seen(up, down, energies, trips, from_modes.cpu())
+        up, down, energies, trips, top = (torch.cat(parts, 1) for parts in zip(*shown, strict=True))
+        return Seen(up, down, energies, trips, from_modes.cpu(), top)
 
     def _shown(self, model: EnergyModel, ladder: Any, betas: Tensor, starts: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """What the ladders of one process show; round trips count from the first step."""
         state: Any = ladder.init(model, starts[-1], generator=generator)._replace(ladder=starts)
         trips = RoundTrips.begin(*starts.shape[:2], device=starts.device)
-        up, down, energies = [], [], []
+        up, down, energies, top, apart = [], [], [], [], math.ceil(self.draws / KEPT)
         for step in range(self.burn_in + self.draws):
             state, info = ladder.step(model, state, generator=generator)
             trips = trips.after(info.origin)
@@ -147,7 +149,8 @@ class Bridge:
                 up.append(above)
                 down.append(below)
                 energies.append(torch.cat([above, own[None].double()]))
-        return torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, -1), trips.made.cpu()
+                top += [state.ladder[-1]] if (step - self.burn_in) % apart == 0 else []
+        return torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, -1), trips.made.cpu(), torch.stack(top)
 
 
 def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:

@@ -107,8 +107,8 @@ def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generat
     if minima.shape[1] > MOST_BENT:
         return minima[which]
     flat = float(minima.new_tensor(1.0) / model.reference().draw(SOUGHT, generator=generator).var().clamp_min(1e-12))
-    bends = torch.stack([torch.autograd.functional.hessian(lambda x: model.free_energy(x[None])[0].double(), at) for at in minima])
-    curvature, axes = torch.linalg.eigh(torch.nan_to_num(bends.double()))
+    bends: list[Any] = [torch.autograd.functional.hessian(lambda x: model.free_energy(x[None])[0].double(), at) for at in minima]
+    curvature, axes = torch.linalg.eigh(torch.nan_to_num(torch.stack(bends).double()))
     scales = curvature.clamp_min(flat).rsqrt().to(minima)
     u = rng.normal((n, minima.shape[1]), minima, generator)
     return minima[which] + torch.einsum("nij,nj->ni", axes.to(minima)[which], scales[which] * u)

@@ -18,7 +18,7 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import VERDICTS, Quantity, half_width, worst
-from partita.diagnostics.weights import ADDED_LOOSE, ADDED_TIGHT, summarise_weights, unseen, verdict_on_sandwich, verdict_on_unseen
+from partita.diagnostics.weights import ADDED_TIGHT, summarise_weights, unseen, verdict_on_sandwich, verdict_on_unseen
 from partita.evaluators.partition.annealing import (
     PILOT_TEMPERATURES,
     Annealing,
@@ -30,18 +30,17 @@ from partita.evaluators.partition.annealing import (
     resolve_kernel,
     temperatures_for,
 )
-from partita.evaluators.partition.bridge import Bridge, acceptance_ratio
+from partita.evaluators.partition.bridge import acceptance_ratio
 from partita.evaluators.partition.modes import local_mass, mixture_at, settle, sought, weighed
+from partita.evaluators.partition.replicas import HARDER, agree, joined, ladders_along, over_both
 from partita.evaluators.partition.reverse_ais import FromBothEnds
 from partita.models.energy.guided import Guided
 
 COMPONENTS = 32  # of the mixture, doubled with every round
 ROUNDS = 3  # of mixtures, each of which knows what the one before had missed
-SAME = 1.0  # nats within which two pilots reached the same; then the shorter path is taken
 WITNESSES = 96  # that go down all temperatures
 LOCAL_TEMPERATURES = 1000  # from a state's region to a product at it
-LADDERS, LEAST_RUNGS, MOST_RUNGS = 16, 12, 96  # of replicas; a rung for each unit of thermodynamic length
-STEPS, LONGER = 20, 4  # of the ladders for each rung, and how many times as many where they have not mixed
+VARIANCE = 0.2  # of the log weights that temperatures aim at; ladders are heard where it is too much
 CHANCE = 3.0  # nats by which an unbiased estimate of Z is too high with a probability of at most 5 %
 
 
@@ -70,7 +69,7 @@ class Sides(NamedTuple):
     forward: Tensor  # (C,)
     reverse: Tensor  # (C,), from ends of the forward side
     witnesses: Tensor  # (m,)
-    temperatures: int
+    betas: Tensor
 
     @property
     def beyond(self) -> Tensor:
@@ -98,40 +97,44 @@ class Sandwich(FromBothEnds):
         paths, guidable = [self._path(model, "base rates", generator, kernel)], "joint" not in needs_of(kernel)
         paths += [self._guided(model, torch.cat(list(starts.values())), 1, generator)] if guidable else []
         starts |= {f"from {path.begins}": ends_of(path.pilot, model, kernel, generator) for path in paths}
-        x, path, found, taken = torch.cat(list(starts.values())), better(paths), [], []
+        x, path, found = torch.cat(list(starts.values())), better(paths), []
         for attempt in range(ROUNDS):
             suspects = heaviest(path, x, generator)
             sides = self._sides(path, suspects, generator)
-            beyond = suspects[sides.beyond]
-            found.append(self._judged(sides, model, kernel, beyond, path.begins, generator))
-            taken.append(path)
-            if found[-1].details["added"] <= ADDED_LOOSE or attempt + 1 == ROUNDS or not guidable:
+            found.append(self._judged(sides, path, paths[0], suspects, x, known is not None, generator))
+            if found[-1].trusted or attempt + 1 == ROUNDS or not guidable:
                 break
-            path = self._guided(model, torch.cat([beyond, x[::2]]), 2 ** (attempt + 1), generator)
-        best = min(range(len(found)), key=lambda i: (VERDICTS.index(found[i].verdict), found[i].width))
-        q = heard(found[best], paths, found)
-        q = replace(q, details={**q.details, "rounds": len(found), "witnesses": {name: len(states) for name, states in starts.items()}})
-        return q if known is not None or not q.trusted else beside(q, self._ladder(taken[best], x, generator))
-
-    def _ladder(self, path: Path, x: Tensor, generator: torch.Generator) -> Quantity:
-        """A witness of another kind: replica exchange along the path, half of the ladders begun at ``x``; longer where it has not mixed."""
-        rungs = max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(path.length)))
-        for steps in (STEPS * rungs, LONGER * STEPS * rungs):
-            bridge = Bridge(temperatures=rungs, chains=LADDERS, draws=steps, burn_in=steps // 2, kernel=path.kernel, level=self.level)
-            q = bridge(path.model, rows=x, generator=generator)
-            if q.trusted:
-                break
-        return q
+            path = self._guided(model, torch.cat([suspects[sides.beyond], x[::2]]), 2 ** (attempt + 1), generator)
+        q = heard(min(found, key=lambda each: (VERDICTS.index(each.verdict), each.width)), paths, found)
+        details = {**q.details, "rounds": len(found), "witnesses": {name: len(states) for name, states in starts.items()}}
+        return replace(q, verdict=worst(q.verdict, "tight" if known is not None else "loose"), details=details)
 
     def _judged(
-        self, sides: Sides, model: EnergyModel, kernel: Sampler, beyond: Tensor, begins: str, generator: torch.Generator
+        self, sides: Sides, path: Path, own: Path, suspects: Tensor, x: Tensor, known: bool, generator: torch.Generator
     ) -> Quantity:  # fmt: skip
-        """Both sides and what witnesses add; where that is much, the regions of those beyond are measured one by one."""
+        """Both sides and what witnesses add. Where that is much, or no rows are known, ladders from ``x`` are heard, and single regions."""
         q = self._quantity(sides, unseen(sides.forward, sides.witnesses))
+        q = replace(q, details={**q.details, "reference": path.begins})
+        if known and q.verdict == "tight":
+            return q
+        other, hardest = ladders_along(path.model, path.kernel, path.length, sides.betas, x, self.level, generator=generator)
+        q = replace(q, details={**q.details, "ladders": other, "hardest": hardest, "heaviest": float(sides.witnesses.max())})
+        if other.trusted and not agree(q, other):
+            return over_both(q, other)
+        if other.trusted:
+            return joined(q, other, self._reach(sides, own, suspects, hardest + HARDER, generator))
         if q.details["added"] > ADDED_TIGHT:
-            local = local_mass(model, kernel, beyond, LOCAL_TEMPERATURES, generator=generator)
-            q = min(q, self._quantity(sides, float(torch.logsumexp(local, 0))), key=lambda each: each.high)
-        return replace(q, details={**q.details, "reference": begins})
+            again = self._quantity(sides, self._reach(sides, own, suspects, float(sides.forward.max()), generator))
+            q = replace(again, details={**q.details, **again.details})
+        return q if known else replace(q, verdict="do not publish")
+
+    def _reach(self, sides: Sides, own: Path, suspects: Tensor, known: float, generator: torch.Generator) -> float:
+        """log of the most that witnesses heavier than ``known`` can stand for, by what forward annealing missed or region by region."""
+        harder = sides.witnesses > known
+        if not bool(harder.any()):
+            return -math.inf
+        local = local_mass(own.model, own.kernel, suspects[harder], LOCAL_TEMPERATURES, generator=generator)
+        return min(unseen(sides.forward, sides.witnesses), float(torch.logsumexp(local, 0)))
 
     def _path(self, model: EnergyModel, begins: str, generator: torch.Generator, kernel: Sampler | None = None) -> Path:
         kernel = resolve_kernel("Sandwich", self.kernel, model, generator=generator) if kernel is None else kernel
@@ -145,11 +148,11 @@ class Sandwich(FromBothEnds):
     def _sides(self, path: Path, x: Tensor, generator: torch.Generator) -> Sides:
         """Up from the reference, and down from where that ended and from ``x``."""
         model, kernel, log_z0 = path.model, path.kernel, float(path.model.reference().log_z)
-        betas = placed_by(path.pilot, self.temperatures) if self.adaptive else even_temperatures(self.temperatures)
+        betas = placed_by(path.pilot, self.temperatures, VARIANCE) if self.adaptive else even_temperatures(self.temperatures)
         up = self._climb(model, kernel, betas, generator)
         starts = torch.cat([ends_of(up, model, kernel, generator), x])
         down = log_z0 - anneal(model, kernel, betas.flip(0), starts, generator=generator).log_w
-        return Sides(log_z0 + up.log_w, down[: self.chains], down[self.chains :], len(betas))
+        return Sides(log_z0 + up.log_w, down[: self.chains], down[self.chains :], betas)
 
     def _from_start(self, model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> Quantity:
         """Along the model's own path, and down from exact draws or from rows alone."""
@@ -157,7 +160,7 @@ class Sandwich(FromBothEnds):
         up, log_z0 = self._climb(model, kernel, betas, generator), float(model.reference().log_z)
         x, _ = self._begin(model, kernel, betas, self.start, up, generator)
         down = log_z0 - anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
-        sides = Sides(log_z0 + up.log_w, down, down, len(betas))
+        sides = Sides(log_z0 + up.log_w, down, down, betas)
         q = self._quantity(sides, unseen(sides.forward, down))
         return replace(q, details={**q.details, "reference": "base rates", "start": self.start})
 
@@ -187,7 +190,7 @@ class Sandwich(FromBothEnds):
                 "khat": up.khat,
                 "khat_reverse": down.khat,
                 "chains": up.n,
-                "temperatures": sides.temperatures,
+                "temperatures": len(sides.betas),
                 "start": "annealed",
                 "se": ratio.se,
                 "beyond": int(sides.beyond.sum()),
@@ -208,9 +211,9 @@ def ends_of(run: Annealing, model: EnergyModel, kernel: Sampler, generator: torc
 
 
 def better(paths: list[Path]) -> Path:
-    """Of those whose pilots reached the most, the shortest."""
+    """The shortest of those whose pilots reached as much as any, but for chance."""
     best = max(path.bound for path in paths)
-    return min((path for path in paths if path.bound > best - SAME), key=lambda path: path.length)
+    return min((path for path in paths if path.bound > best - CHANCE), key=lambda path: path.length)
 
 
 def heaviest(path: Path, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -229,11 +232,3 @@ def heard(q: Quantity, paths: list[Path], found: list[Quantity]) -> Quantity:
     if most - CHANCE <= q.high:
         return replace(q, details=details)
     return replace(q, high=most, verdict="do not publish", details=details)
-
-
-def beside(q: Quantity, ladder: Quantity) -> Quantity:
-    """Without rows: loose where replica exchange agrees, and an interval that reaches to what it says."""
-    apart = abs(q.value - ladder.value) > 0.5 * (q.width + ladder.width)
-    low, high = (min(q.low, ladder.low), max(q.high, ladder.high)) if apart else (min(q.low, ladder.value), max(q.high, ladder.value))
-    verdict = "do not publish" if apart else worst(q.verdict, ladder.verdict, "loose")
-    return replace(q, low=low, high=high, verdict=verdict, details={**q.details, "ladder": ladder})
