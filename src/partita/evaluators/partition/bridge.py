@@ -26,12 +26,13 @@ from partita.diagnostics.chains import summarise_chains
 from partita.diagnostics.round_trips import RoundTrips
 from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
 from partita.evaluators.partition.between import Between
-from partita.evaluators.partition.modes import settle, sought
+from partita.evaluators.partition.modes import hardness, heard_by_modes, settle, sought
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
 DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the halves of the run, and between ladders from both ends
 TRAVELLED = 0.5  # share of the ladders in which a replica has made a round trip
 SE_TIGHT, SE_LOOSE = 0.5, 1.0  # nats; the error is linear in the chains' influence, which holds only where it is small
+REACHED = 96  # states that ladders reached, from which chains come down
 KEPT = 16  # states of each ladder's top rung, evenly over the draws
 STEPS_ON_A_RUNG = 10  # of the kernel, on the way to where the ladders begin
 
@@ -76,6 +77,11 @@ class Seen(NamedTuple):
     from_modes: Tensor  # (1, C), whether a ladder was annealed down from a mode
     top: Tensor  # (KEPT, C, D), some states at beta = 1
 
+    def reached(self, n: int, generator: torch.Generator) -> Tensor:
+        """States at beta = 1 of ladders that began at the reference."""
+        x = self.top[:, ~self.from_modes[0].to(self.top.device)].flatten(0, 1)
+        return x[rng.permutation(len(x), generator)[:n]]
+
 
 @dataclass(frozen=True)
 class Bridge:
@@ -108,8 +114,17 @@ class Bridge:
     def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
         capability.require("Bridge", model)
         model = model.remembering(rows, "Bridge")
-        q = ladder_quantity(self.look(model, generator=generator), float(model.reference().log_z), self.level)
+        seen = self.look(model, generator=generator)
+        q = ladder_quantity(seen, float(model.reference().log_z), self.level)
+        q = self._heard(q, model, seen, generator) if q.trusted else q
         return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
+
+    def _heard(self, q: Quantity, model: EnergyModel, seen: Seen, generator: torch.Generator) -> Quantity:
+        """The quantity after modes were heard: one that is far harder to reach than all that the ladders reached was passed by."""
+        kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
+        betas = temperatures_for(model, kernel, None, generator=generator)
+        hardest = hardness(model, kernel, betas, seen.reached(REACHED, generator), generator)
+        return heard_by_modes(q, model, kernel, betas, hardest, REACHED, generator)
 
     def ratio(self, a: EnergyModel, b: EnergyModel, *, generator: torch.Generator) -> Quantity:
         """log Z_a - log Z_b of two models on one support, along the path (1 - beta) F_b + beta F_a between them."""

@@ -15,21 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core import rng
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.weights import verdict_on_unseen
-from partita.evaluators.partition.annealing import anneal
-from partita.evaluators.partition.bridge import Bridge, ladder_quantity
+from partita.evaluators.partition.bridge import REACHED, Bridge, ladder_quantity
+from partita.evaluators.partition.modes import hardness
 
 METHOD = "replica exchange beside annealing from both sides"
 LADDERS = 16
 RUNGS, LEAST_RUNGS, MOST_RUNGS = 4, 16, 64  # for each unit of thermodynamic length
 STEPS, LEAST_STEPS, LONGER = 9, 300, 4  # for each rung, and how many times as many where the first have not mixed
-REACHED = 96  # states of the ladders from which chains come down
 FEW_RUNGS = 32  # up to which there are longer ladders
 WIDER = 1.25  # times the ladders' own half-width, which a few round trips know only roughly
-HARDER = 3.0  # nats by which a witness may be heavier than what the ladders reached
 
 
 class Ladders(NamedTuple):
@@ -56,10 +53,7 @@ def ladders_along(
         q = ladder_quantity(seen, float(model.reference().log_z), level)
         if q.trusted:
             break
-    reached = seen.top[:, ~seen.from_modes[0]].flatten(0, 1)
-    reached = reached[rng.permutation(len(reached), generator)[:REACHED]]
-    log_w = anneal(model, kernel, betas.flip(0), reached, generator=generator).log_w
-    return Ladders(q, float(model.reference().log_z - log_w.min()))
+    return Ladders(q, hardness(model, kernel, betas, seen.reached(REACHED, generator), generator))
 
 
 def agree(q: Quantity, other: Quantity) -> bool:

@@ -22,7 +22,7 @@ from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
-from partita.evaluators.partition.modes import settle
+from partita.evaluators.partition.modes import heard_by_modes, settle
 
 Start = Literal["annealed", "data", "exact"]
 STARTS: tuple[Start, ...] = ("annealed", "data", "exact")
@@ -73,7 +73,11 @@ class ReverseAIS(FromBothEnds):
         require("ReverseAIS", model)
         model = model.remembering(rows, "ReverseAIS")
         kernel, betas = self._prepare(model, generator)
-        return self._descend(model, kernel, betas, self.start, None, generator)
+        q = self._descend(model, kernel, betas, self.start, None, generator)
+        if self.start == "exact" or not q.trusted:
+            return q
+        hardest = float(model.reference().log_z - q.details["log_w"].min())
+        return heard_by_modes(q, model, kernel, betas, hardest, self.chains, generator)
 
 
 def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, WeightReport]:

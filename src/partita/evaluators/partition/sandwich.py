@@ -31,8 +31,8 @@ from partita.evaluators.partition.annealing import (
     temperatures_for,
 )
 from partita.evaluators.partition.bridge import acceptance_ratio
-from partita.evaluators.partition.modes import local_mass, mixture_at, settle, sought, weighed
-from partita.evaluators.partition.replicas import HARDER, agree, joined, ladders_along, over_both
+from partita.evaluators.partition.modes import HARDER, local_mass, mixture_at, settle, sought, weighed
+from partita.evaluators.partition.replicas import agree, joined, ladders_along, over_both
 from partita.evaluators.partition.reverse_ais import FromBothEnds
 from partita.models.energy.guided import Guided
 
@@ -82,8 +82,8 @@ class Sandwich(FromBothEnds):
     """log Z from both sides. Arguments as for :class:`FromBothEnds`; each side uses them.
 
     With ``start="annealed"`` short runs try two references, the model's own and a mixture at its modes, and the better is taken. Rows show
-    where modes are: those that a fitted model remembers, or ``rows``. Without any, modes are only sought, and the verdict is at best
-    ``loose``.
+    where modes are: those that a fitted model remembers, or ``rows``. Without any, modes are only sought, replica exchange must agree, and
+    the verdict is at best ``loose``.
     """
 
     def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
