@@ -30,7 +30,6 @@ NOT_A_NUMBER = "quadrature: the free energy must be a number everywhere; got nan
 SLACK, SLACK_BESIDE = 2.0, 8.0  # nats by which a known point may lie above the highest node of its box, or of the box beside it
 BESIDE = 0.25  # of a box's width
 PEAKS = 256  # points that show another partition where the mass is
-SMOOTH = 1 / 2  # by which coefficients of the next two degrees must fall for a density to count as smooth
 ROUGH = 1e-3  # of Z: the tolerance with which everything is found before it is refined
 FEWEST = 16  # boxes that are worth another round
 
@@ -194,7 +193,7 @@ def null_error(p: Tensor, rule: "Rule") -> Tensor:
         lines = grid.movedim(i, -1).reshape(len(p), -1, rule.n)  # (M, n^(D-1), n)
         along = (lines @ rule.null.to(p)).square().mul(rule.across.to(p)[:, None]).sum(1).sqrt()  # (M, four degrees), the highest first
         high, low = along[:, :2].amax(1), along[:, 2:].amax(1)
-        ratio = (high / (SMOOTH * low).clamp_min(1e-300)).clamp_max(1.0)  # one at corners and edges, which decay slowly
+        ratio = (high / low.clamp_min(1e-300)).clamp_max(1.0)
         error += high * ratio ** (0.25 * (rule.n + 1))
     return error
 
