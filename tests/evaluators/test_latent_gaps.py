@@ -7,7 +7,7 @@ import copy
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from partita.core.errors import Diverged, InputError
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import REACH_LOOSE, REACH_TIGHT, verdict_on_reach
 from partita.evaluators import IWAE, LatentAIS, ParticleFilter
+from partita.evaluators.importance import sides_at
 from partita.evaluators.latent_gaps import Gap, gap_of, simulated, stratified
 from partita.evaluators.latent_places import find_places
 from partita.evaluators.latent_proposals import Mixture, posterior_draws
@@ -308,3 +309,29 @@ def test_what_cannot_be_says_so() -> None:
         model.output.log_scale.fill_(math.nan)  # type: ignore[union-attr]
     with pytest.raises(Diverged, match=r"the weights of VAE.* must be finite; they are not at \d+ rows. Fit it again"):
         partita.evaluate(model, torch.zeros(3, 2), generator=seeded(0))
+
+
+class Perfect:
+    """A proposal that is the posterior: every weight is the likelihood of the row."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.log_p = x.double().sum(-1)
+
+    @classmethod
+    def of(cls, model: Any, x: Tensor, generator: torch.Generator) -> "Perfect":
+        return cls(x)
+
+    def log_weights(self, k: int, generator: torch.Generator) -> Tensor:
+        return self.log_p.expand(k, -1)
+
+    def log_weight(self, z: Tensor) -> Tensor:
+        return self.log_p.expand(len(z), -1)
+
+
+@pytest.mark.parametrize("k", [1, 2, 7])
+def test_with_the_posterior_itself_both_sides_are_the_likelihood(k: int) -> None:
+    """The posterior draw is one of k + 1 weights, neither of k nor of k - 1: with few draws the difference is most of a nat."""
+    x = torch.tensor([[0.5, 1.0], [2.0, -1.0]])
+    low, high = sides_at(mirrored(), x, torch.zeros(3, 2, 1), k, seeded(0), cast(Any, Perfect))
+    torch.testing.assert_close(low, x.double().sum(-1))
+    torch.testing.assert_close(high, x.double().sum(-1).expand(3, 2))
