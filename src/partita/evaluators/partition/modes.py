@@ -33,7 +33,8 @@ HARDER = 3.0  # nats by which a mode may be harder to reach than the hardest sta
 SETTLING_STEPS = 50  # of the kernel at beta = 1
 COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
 COOLING_STEPS = 15  # at each of them
-LOOKS, STEEPEST = 8192, 64  # points at each distance, and those of them that descend from where the energy is steep
+MOST_LOOKS, CELLS, AT_ONCE = 8192, 1 << 17, 1024  # points at each distance, their coordinates, and points at once
+STEEPEST = 64  # of them descend from where the energy is steepest
 DESCENTS, DESCENT_STEPS = 192, 100  # others that descend; on real supports
 MOST_BENT = 64  # coordinates up to which second derivatives are taken
 SAME = 0.05  # of the reference's deviation, within which two minima are one
@@ -82,18 +83,23 @@ def _cooled(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Gen
 
 def _far_and_wide(model: EnergyModel, generator: torch.Generator) -> Tensor:
     """Points from which to descend, draws of the reference at some distances: any, and those of many where the energy is steepest."""
-    drawn = model.reference().draw(LOOKS * len(REACHES), generator=generator)
-    scale = torch.tensor(REACHES).to(drawn).repeat_interleave(LOOKS)[:, None]
-    x = (drawn.mean(0) + scale * (drawn - drawn.mean(0))).view(len(REACHES), LOOKS, -1)
-    steep = torch.nan_to_num(_slope(model, x.flatten(0, 1))).norm(dim=-1).view(len(REACHES), LOOKS)
+    looks = max(DESCENTS, min(MOST_LOOKS, CELLS // model.support.width))
+    drawn = model.reference().draw(looks * len(REACHES), generator=generator)
+    scale = torch.tensor(REACHES).to(drawn).repeat_interleave(looks)[:, None]
+    x = (drawn.mean(0) + scale * (drawn - drawn.mean(0))).view(len(REACHES), looks, -1)
+    steep = torch.nan_to_num(_slope(model, x.flatten(0, 1))).norm(dim=-1).view(len(REACHES), looks)
     steepest = steep.topk(STEEPEST, -1).indices[..., None].expand(-1, -1, x.shape[-1])
     return torch.cat([x[:, :DESCENTS], x.gather(1, steepest)], 1).flatten(0, 1)
 
 
 def _slope(model: EnergyModel, x: Tensor) -> Tensor:
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        return torch.autograd.grad(model.free_energy(x).sum(), x)[0]
+    """The gradient of F, some points at a time."""
+    slopes = []
+    for part in x.detach().split(AT_ONCE):
+        part.requires_grad_()
+        with torch.enable_grad():
+            slopes.append(torch.autograd.grad(model.free_energy(part).sum(), part)[0])
+    return torch.cat(slopes)
 
 
 def distinct(x: Tensor, apart: float) -> Tensor:
