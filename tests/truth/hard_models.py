@@ -269,7 +269,7 @@ def _log_binomial(n: int, k: Tensor) -> Tensor:
     return math.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
 
 
-UNSEEN: set[tuple[str, RowsKind]] = {("narrow well", "skewed"), ("narrow well", "none")}  # a needle that no row shows: nobody finds it
+UNSEEN: set[tuple[str, RowsKind]] = {("narrow well", "skewed"), ("narrow well", "none")}  # a needle that no search here finds
 FAMILIES: dict[str, Callable[[int, RowsKind], Case]] = {
     "templates 100, half": templates,
     "templates 100, most": lambda seed, rows: templates(seed, rows, share=0.99),

@@ -94,12 +94,14 @@ def test_without_rows_what_passes_modes_by_is_not_trusted_and_reaches_to_them() 
         assert q.verdict == "do not publish" and q.low <= truth <= q.high
 
 
-def test_rows_given_to_a_bridge_are_where_half_of_its_ladders_begin() -> None:
+def test_a_bridge_is_tight_only_where_rows_were_given() -> None:
     model, truth = FAMILIES["far products 2"](0, "fair")
     rows = model.anchor_rows(128)
     model.anchored.fill_(False)
     bridge = Bridge(temperatures=12, chains=8, draws=100, burn_in=50)
-    q = bridge(model, rows=rows, generator=torch.Generator().manual_seed(0))
-    assert not q.trusted or q.low <= truth <= q.high
+    with_rows = bridge(model, rows=rows, generator=torch.Generator().manual_seed(0))
+    alone = bridge(model, generator=torch.Generator().manual_seed(0))
+    assert [q.verdict for q in (with_rows, alone)] == ["tight", "loose"]
+    assert all(abs(q.value - truth) < q.width < 0.6 for q in (with_rows, alone))  # four standard errors, and a short interval
     with pytest.raises(PartitaError, match=r"Bridge: rows must have shape \(N, 60\) with N of at least 1; got \(3,\)"):
         bridge(model, rows=torch.zeros(3), generator=torch.Generator())

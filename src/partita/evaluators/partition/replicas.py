@@ -66,7 +66,7 @@ def over_both(q: Quantity, other: Quantity) -> Quantity:
     return replace(q, low=min(q.low, other.low), high=max(q.high, other.high), verdict="do not publish")
 
 
-def joined(q: Quantity, other: Quantity, reach: float) -> Quantity:
+def confirmed(q: Quantity, other: Quantity, reach: float) -> Quantity:
     """What ladders know that annealing does not contradict; the interval reaches to what they cannot have seen, ``reach``."""
     low, high = (other.value + WIDER * (end - other.value) for end in (other.low, other.high))
     reached = float(np.logaddexp(high, reach))

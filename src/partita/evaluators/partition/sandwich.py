@@ -32,7 +32,7 @@ from partita.evaluators.partition.annealing import (
 )
 from partita.evaluators.partition.bridge import acceptance_ratio
 from partita.evaluators.partition.modes import HARDER, local_mass, mixture_at, settle, sought, weighed
-from partita.evaluators.partition.replicas import agree, joined, ladders_along, over_both
+from partita.evaluators.partition.replicas import agree, confirmed, ladders_along, over_both
 from partita.evaluators.partition.reverse_ais import FromBothEnds
 from partita.models.energy.guided import Guided
 
@@ -122,7 +122,7 @@ class Sandwich(FromBothEnds):
         if other.trusted and not agree(q, other):
             return over_both(q, other)
         if other.trusted:
-            return joined(q, other, self._reach(sides, own, suspects, hardest + HARDER, generator))
+            return confirmed(q, other, self._reach(sides, own, suspects, hardest + HARDER, generator))
         if q.details["added"] > ADDED_TIGHT:
             again = self._quantity(sides, self._reach(sides, own, suspects, float(sides.forward.max()), generator))
             q = replace(again, details={**q.details, **again.details})
