@@ -9,8 +9,11 @@ import torch
 from partita.core.errors import PartitaError
 from partita.diagnostics.round_trips import RoundTrips
 from partita.evaluators import Bridge, Enumeration
-from partita.evaluators.partition.bridge import Seen, ladder_quantity, ladder_ratio
+from partita.evaluators.partition.bridge import ladder_quantity, ladder_ratio
+from partita.evaluators.partition.ladders import Seen
+from partita.evaluators.partition.modes import sought
 from partita.models import RBM
+from partita.samplers import Gibbs
 
 RUNS = 150
 
@@ -30,7 +33,8 @@ def test_the_standard_error_is_the_spread_of_independent_runs(temperatures: int,
     """
     model = rbm(scale, generator)
     bridge = Bridge(temperatures=temperatures, chains=8, draws=30, burn_in=30)
-    seen = replace(bridge, chains=8 * RUNS).look(model, generator=generator)
+    kernel = Gibbs()
+    seen = replace(bridge, chains=8 * RUNS).look(model, kernel, sought(model, kernel, generator), generator=generator)
     found = [ladder_ratio(u, d) for u, d in zip(seen.up.split(8, 1), seen.down.split(8, 1), strict=True)]
     values, claimed = (torch.tensor([getattr(run, name) for run in found]) for name in ("value", "se"))
     true = float(values.std())

@@ -16,7 +16,8 @@ from partita.core.quadrature import Box, cells, log_integral
 from partita.core.support import Real
 from partita.data import as_rows
 from partita.evaluators import AIS, Bridge, Enumeration, Quadrature, ReverseAIS, Sandwich
-from partita.evaluators.partition.bridge import Seen, ladder_quantity
+from partita.evaluators.partition.bridge import ladder_quantity
+from partita.evaluators.partition.ladders import Seen
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.models import RBM, LatentEnergy, NeuralEnergy
 from partita.models.energy.reference import GaussianReference

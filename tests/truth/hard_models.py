@@ -7,6 +7,7 @@ forms.
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,15 +15,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import partita
+from partita.core import rng
 from partita.core.protocols import EnergyModel
 from partita.core.support import Binary, Real
 from partita.data import load
 from partita.evaluators import Enumeration
 from partita.evaluators.partition.reverse_ais import exact_draws
-from partita.models import RBM, Ising, MaxEnt, NeuralEnergy, Potts
+from partita.models import RBM, Ising, LatentEnergy, MaxEnt, NeuralEnergy, Potts
 from partita.models.energy import complete, torus
 from partita.models.energy.kaufman import torus_log_z
-from partita.objectives import CD, NCE, PCD, ExactLikelihood, PseudoLikelihood
+from partita.objectives import CD, NCE, PCD, ExactLikelihood, PseudoLikelihood, RatioMatching
 
 RowsKind = Literal["fair", "skewed", "none"]
 N_ROWS = 128
@@ -121,6 +123,22 @@ def lattice_below_critical(seed: int, rows: RowsKind, side: int = 12, beta: floa
     return Case(remember(model, None if rows == "none" else x), float(torus_log_z(side, side, beta)))
 
 
+def strip_in_field(seed: int, rows: RowsKind, around: int = 6, long: int = 8, beta: float = 0.6, field: float = 0.03) -> Case:
+    """Ising spins on a small torus below the critical temperature, in a weak field; skewed rows all point against it."""
+    g = torch.Generator().manual_seed(seed)
+    model = Ising(around * long, edges=torus(long, around), generator=g)
+    with torch.no_grad():
+        model.J.fill_(beta)
+        model.h.fill_(field)
+    ring = 2.0 * torch.tensor(list(product((0, 1), repeat=around)), dtype=torch.float64) - 1
+    within = beta * (ring * ring.roll(1, -1)).sum(-1) + field * ring.sum(-1)
+    transfer = torch.exp(0.5 * (within[:, None] + within[None]) + beta * ring @ ring.mT)
+    truth = float(torch.linalg.eigvalsh(transfer).pow(long).sum().log())
+    sign = -torch.ones(N_ROWS, 1) if rows == "skewed" else torch.where(torch.rand(N_ROWS, 1, generator=g) < 0.9, 1.0, -1.0)
+    x = sign * torch.where(torch.rand(N_ROWS, around * long, generator=g) < 0.03, -1.0, 1.0)
+    return Case(remember(model, None if rows == "none" else x), truth)
+
+
 def hopfield(seed: int, rows: RowsKind, sites: int = 80, beta: float = 2.0) -> Case:
     """Two patterns stored in couplings; skewed rows show the first only."""
     g = torch.Generator().manual_seed(seed)
@@ -196,6 +214,7 @@ def trained(seed: int, rows: RowsKind, how: str = "pcd") -> Case:
         "cd": (CD(), {"epochs": 15}),
         "nce": (NCE(), {"epochs": 10}),
         "pseudo-likelihood": (PseudoLikelihood(), {"epochs": 10}),
+        "ratio matching": (RatioMatching(), {"epochs": 10}),
         "exact": (ExactLikelihood(), {"epochs": 10}),
         "too fast": (PCD(chains=8), {"epochs": 5, "learning_rate": 3.0, "optimizer": "sgd", "average": 0.0}),
     }[how]
@@ -265,6 +284,44 @@ def funnel(seed: int, rows: RowsKind, width: int = 4) -> Case:
     return real_model(energy, width, draws, rows, 0.5 * width * math.log(2 * math.pi) + math.log(1.5))
 
 
+def ring(seed: int, rows: RowsKind, width: int = 2, radius: float = 4.0, thickness: float = 0.3) -> Case:
+    """A shell about the origin; the truth is an integral over the radius, on a fine grid."""
+    g = torch.Generator().manual_seed(seed)
+
+    def energy(x: Tensor) -> Tensor:
+        return 0.5 * (x.norm(dim=-1) - radius).square() / thickness**2
+
+    r = torch.linspace(radius - 10 * thickness, radius + 10 * thickness, 20_001, dtype=torch.float64)
+    density = r ** (width - 1) * torch.exp(-0.5 * (r - radius).square() / thickness**2)
+    surface = math.log(2) + 0.5 * width * math.log(math.pi) - math.lgamma(width / 2)
+    far = r[torch.multinomial(density, 2 * N_ROWS, replacement=True, generator=g)].float()
+    draws = far[:, None] * functional.normalize(torch.randn(2 * N_ROWS, width, generator=g), dim=-1)
+    return real_model(energy, width, draws, rows, surface + math.log(float(torch.trapezoid(density, r))))
+
+
+class Steps(nn.Module):
+    """Features that step from -1 to 1 within a tenth."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(10 * torch.cat([x, x - 1, x + 1], -1))
+
+
+def steep_latent(seed: int, rows: RowsKind) -> Case:
+    """Hidden units behind steep features on the plane, whose terraces are modes; the truth is a sum over a fine grid."""
+    g = torch.Generator().manual_seed(seed)
+    model = LatentEnergy(Steps(), visible=2, hidden=3, features=6, generator=g)
+    with torch.no_grad():
+        model.W.copy_(3 * torch.randn(model.W.shape, generator=g))
+        model.c.copy_(torch.randn(3, generator=g))
+    line, step = torch.linspace(-6, 6, 2401), 12 / 2400
+    grid = torch.cartesian_prod(line, line)
+    with torch.no_grad():
+        log_mass = -model.free_energy(grid).double()
+    draws = grid[rng.categorical(log_mass, g, 2 * N_ROWS)] + step * (torch.rand(2 * N_ROWS, 2, generator=g) - 0.5)
+    x = {"fair": draws[:N_ROWS], "skewed": draws[draws[:, 0].argsort()[:N_ROWS]], "none": None}[rows]
+    return Case(remember(model, x), float(torch.logsumexp(log_mass, 0)) + 2 * math.log(step))
+
+
 def _log_binomial(n: int, k: Tensor) -> Tensor:
     return math.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
 
@@ -287,20 +344,28 @@ FAMILIES: dict[str, Callable[[int, RowsKind], Case]] = {
     "Curie-Weiss": curie_weiss,
     "Curie-Weiss in a field": lambda seed, rows: curie_weiss(seed, rows, field=0.02),
     "Ising lattice": lattice_below_critical,
+    "Ising strip in a field": strip_in_field,
     "Hopfield": hopfield,
     "Potts transition": potts_transition,
     "Potts ordered": lambda seed, rows: potts_transition(seed, rows, shift=0.3),
+    "Potts of 20 states": lambda seed, rows: potts_transition(seed, rows, 30, 20),
     "spin glass": spin_glass,
     "local features": local_features,
     "trained by PCD": trained,
     "trained by CD": lambda seed, rows: trained(seed, rows, "cd"),
     "trained by NCE": lambda seed, rows: trained(seed, rows, "nce"),
     "trained by pseudo-likelihood": lambda seed, rows: trained(seed, rows, "pseudo-likelihood"),
+    "trained by ratio matching": lambda seed, rows: trained(seed, rows, "ratio matching"),
     "trained exactly": lambda seed, rows: trained(seed, rows, "exact"),
     "trained too fast": lambda seed, rows: trained(seed, rows, "too fast"),
     "wells": wells,
     "narrow well": lambda seed, rows: wells(seed, rows, 4, (0.05, 1.0), 4.0),
     "four wells in 10": lambda seed, rows: wells(seed, rows, 10, (0.5, 0.7, 1.0, 1.0), 5.0),
     "banana": banana,
+    "banana in 8": lambda seed, rows: banana(seed, rows, 8, 0.5),
     "funnel": funnel,
+    "funnel in 2": lambda seed, rows: funnel(seed, rows, 2),
+    "ring": ring,
+    "shell in 5": lambda seed, rows: ring(seed, rows, 5),
+    "terraces": steep_latent,
 }

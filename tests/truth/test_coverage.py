@@ -22,12 +22,14 @@ from partita.diagnostics.weights import summarise_weights, unseen
 from partita.evaluators import AIS, Bridge, Enumeration, ReverseAIS, Sandwich
 from partita.evaluators.partition.ais import forward_quantity
 from partita.evaluators.partition.annealing import anneal, resample
-from partita.evaluators.partition.bridge import Seen, ladder_quantity
-from partita.evaluators.partition.modes import settle
+from partita.evaluators.partition.bridge import ladder_quantity
+from partita.evaluators.partition.ladders import Seen
+from partita.evaluators.partition.modes import settle, sought
 from partita.evaluators.partition.reverse_ais import reverse_quantity
 from partita.evaluators.partition.sandwich import Sides
 from partita.models import RBM
 from partita.objectives import ExactLikelihood
+from partita.samplers import Gibbs
 
 ROUNDS = int(os.environ.get("PARTITA_COVERAGE_ROUNDS", "1"))
 MODELS, REPEATS = 20 * ROUNDS, 5
@@ -79,7 +81,8 @@ def annealed(model: RBM, repeats: int, g: torch.Generator) -> Iterator[dict[str,
 
 def bridged(model: RBM, repeats: int, g: torch.Generator) -> Iterator[dict[str, Quantity]]:
     """What the bridge says, each time from its own 16 of the ladders that run together."""
-    seen = replace(BRIDGE, chains=BRIDGE.chains * repeats).look(model, generator=g)
+    kernel = Gibbs()
+    seen = replace(BRIDGE, chains=BRIDGE.chains * repeats).look(model, kernel, sought(model, kernel, g), generator=g)
     for part in zip(*(table.split(BRIDGE.chains, 1) for table in seen), strict=True):
         yield {"bridge": ladder_quantity(Seen(*part), float(model.reference().log_z), LEVEL)}
 

@@ -1,12 +1,12 @@
 """log Z of models whose modes are far apart: no trusted number is wrong, and few are not trusted.
 
-``make test`` takes one seed of some families, ``make coverage`` ten seeds a round of all, with rows of the model, with skewed rows and with
-none. The bound on coverage is binomial with a false-alarm rate of 1e-3; seeds are fixed.
+``make test`` takes one seed of some families, ``make coverage`` ten seeds a round of all, in turn with rows of the model, with skewed rows
+and with none, in float32 and in float64. The bound on coverage is binomial with a false-alarm rate of 1e-3; seeds are fixed, and none of
+those that settings were chosen on.
 """
 
 import os
 from collections.abc import Iterator
-from itertools import product
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +16,7 @@ from tests.truth.hard_models import FAMILIES, UNSEEN, RowsKind
 
 from partita.core.errors import PartitaError
 from partita.core.quantity import Quantity
-from partita.evaluators import Bridge, ReverseAIS, Sandwich
+from partita.evaluators import AIS, SMC, Bridge, ReverseAIS, Sandwich
 
 ROUNDS = int(os.environ.get("PARTITA_COVERAGE_ROUNDS", "0"))
 LEVEL, FALSE_ALARM = 0.95, 1e-3
@@ -34,6 +34,7 @@ QUICK: dict[str, RowsKind] = {
     "spin glass": "fair",
     "wells": "none",
 }
+FIRST = 100  # seed of the study
 KINDS: tuple[RowsKind, ...] = ("fair", "skewed", "none")
 
 
@@ -58,6 +59,7 @@ class Said(NamedTuple):
 
 def said_of(family: str, rows: RowsKind, seed: int) -> Said:
     model, truth = FAMILIES[family](seed, rows)
+    model = model.double() if seed % 2 else model
     return Said(family, rows, Sandwich()(model, generator=torch.Generator().manual_seed(1000 + seed)), truth)
 
 
@@ -81,15 +83,16 @@ def test_no_trusted_number_is_wrong_where_modes_are_far_apart() -> None:
     judged([said_of(*case) for case in short()])
 
 
-@pytest.mark.parametrize(("family", "rows"), [case for case in product(FAMILIES, KINDS) if ROUNDS and case not in UNSEEN])
-def test_every_family_over_many_seeds(family: str, rows: RowsKind) -> None:
-    judged([said_of(family, rows, seed) for seed in range(10 * ROUNDS)])
+@pytest.mark.parametrize("family", FAMILIES if ROUNDS else [])
+def test_every_family_over_many_seeds(family: str) -> None:
+    turns = [(KINDS[seed % 3], seed) for seed in range(FIRST, FIRST + 10 * ROUNDS)]
+    judged([said_of(family, rows, seed) for rows, seed in turns if (family, rows) not in UNSEEN])
 
 
 def test_without_rows_what_passes_modes_by_is_not_trusted_and_reaches_to_them() -> None:
     """The model's own path hardly ever reaches the templates, which hold nearly all of the mass."""
     model, truth = FAMILIES["templates 100, most"](0, "none")
-    for evaluate in (Bridge(temperatures=12, chains=16, draws=100, burn_in=100), ReverseAIS()):
+    for evaluate in (Bridge(temperatures=12, chains=16, draws=100, burn_in=100), ReverseAIS(), AIS(), SMC()):
         q = evaluate(model, generator=torch.Generator().manual_seed(0))
         assert q.verdict == "do not publish" and q.low <= truth <= q.high
 

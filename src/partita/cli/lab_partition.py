@@ -14,7 +14,7 @@ from partita.core.capability import EXACT_BITS
 from partita.core.checks import check_count, check_real
 from partita.core.errors import invalid
 from partita.core.quantity import Quantity
-from partita.evaluators import AIS, Bridge, Enumeration, ReverseAIS, Sandwich
+from partita.evaluators import AIS, SMC, Bridge, Enumeration, ReverseAIS, Sandwich
 from partita.models import RBM
 
 LEAST = {"visible": 1, "hidden": 1, "temperatures": 2, "chains": 4}
@@ -63,6 +63,7 @@ def evaluators(temperatures: int, chains: int) -> dict[str, Any]:
     return {
         "enumeration": Enumeration(),
         "AIS": AIS(**annealing),
+        "SMC": SMC(**annealing),
         "reverse AIS": ReverseAIS(**annealing),
         "sandwich": Sandwich(**annealing),
         "bridge": Bridge(),

@@ -140,6 +140,7 @@ PARTS: dict[str, Part] = {
     "Sandwich": Part("partition", ("energy",), "partita.evaluators:Sandwich", "Enumeration"),
     "Bridge": Part("partition", ("energy",), "partita.evaluators:Bridge", "Sandwich"),
     "AIS": Part("partition", ("energy",), "partita.evaluators:AIS", "Sandwich"),
+    "SMC": Part("partition", ("energy",), "partita.evaluators:SMC", "Sandwich"),
     "ReverseAIS": Part("partition", ("energy",), "partita.evaluators:ReverseAIS", "Sandwich"),
     "LogProb": Part("likelihood", ("log_prob",), "partita.evaluators:LogProb", "an evaluator of log Z"),
     "PosteriorAverage": Part("likelihood", ("posterior_draws",), "partita.evaluators:PosteriorAverage", "LogProb"),

@@ -14,10 +14,10 @@ from partita.evaluators import AIS, IWAE, MMD, Enumeration, Quadrature, Sandwich
 from partita.training.session import VALIDATION
 
 LEAST_ESS = 1.5  # chains that carry the weight; with fewer an annealing has found nothing
-QUICK = AIS(temperatures=400, chains=64)
+QUICK = AIS(temperatures=400, chains=64, witnesses=False)
 QUICK_FROM_BOTH_SIDES = Sandwich(temperatures=300, chains=64, start="data")  # training rows show the modes that annealing misses
 QUICK_DISTANCE = TwoSample(MMD(permutations=0, rows=1000))
-QUICK_BY_GRADIENT = AIS(temperatures=150, chains=64, adaptive=False)  # its pilot for step sizes costs as much
+QUICK_BY_GRADIENT = AIS(temperatures=150, chains=64, adaptive=False, witnesses=False)  # its pilot for step sizes costs as much
 QUICK_BOUND = IWAE(k=16, simulated=0)  # of which the low end is read, and no verdict
 QUICK_INTEGRAL = Quadrature(tolerance=1e-3)
 

@@ -6,5 +6,6 @@ from partita.evaluators.partition.enumeration import Enumeration
 from partita.evaluators.partition.quadrature import Quadrature
 from partita.evaluators.partition.reverse_ais import ReverseAIS
 from partita.evaluators.partition.sandwich import Sandwich
+from partita.evaluators.partition.smc import SMC
 
-__all__ = ["AIS", "Bridge", "Enumeration", "Quadrature", "ReverseAIS", "Sandwich"]
+__all__ = ["AIS", "SMC", "Bridge", "Enumeration", "Quadrature", "ReverseAIS", "Sandwich"]

@@ -5,27 +5,56 @@ r"""Annealed importance sampling: log Z from the reference upwards (Neal 2001).
 It errs low on log Z, which flatters the likelihood of an energy model.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
-from partita.core.protocols import EnergyModel
-from partita.core.quantity import Quantity, half_width
+from partita.core import capability
+from partita.core.checks import check_flag
+from partita.core.protocols import EnergyModel, Sampler
+from partita.core.quantity import Quantity, half_width, worst
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
-from partita.evaluators.partition.annealing import AnnealingEvaluator
+from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator
+from partita.evaluators.partition.modes import heard_by_modes, sought
 
 
 @dataclass(frozen=True)
 class AIS(AnnealingEvaluator):
-    """log Z by annealing from the reference; a lower bound in expectation. Arguments as for :class:`AnnealingEvaluator`."""
+    """log Z by annealing from the reference; a lower bound in expectation. Arguments as for :class:`AnnealingEvaluator`, and
 
-    def __call__(self, model: EnergyModel, *, generator: torch.Generator) -> Quantity:
+    Arguments:
+        witnesses: Ask rows that are known and modes that were sought whether they were passed by: without it the weights alone are judged,
+            which cannot know of a mode that none of the chains found. It takes as long again.
+    """
+
+    witnesses: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag(type(self).__name__, "witnesses", self.witnesses)
+
+    def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+        name = type(self).__name__
+        capability.require(name, model)
+        model, log_z0 = model.remembering(rows, name), float(model.reference().log_z)
         kernel, betas = self._prepare(model, generator)
-        report = summarise_weights(self._climb(model, kernel, betas, generator).log_w)
-        return forward_quantity(float(model.reference().log_z), report, self.level)
+        run = self._climb(model, kernel, betas, generator)
+        q = forward_quantity(log_z0, summarise_weights(run.by_founder), self.level, name)
+        if not self.witnesses:
+            return q
+        hardest = self._hardest(run, log_z0, model, kernel, betas, generator)
+        q = heard_by_modes(q, model, kernel, betas, sought(model, kernel, generator), hardest, self.chains, generator)
+        return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
+
+    def _hardest(
+        self, run: Annealing, log_z0: float, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator
+    ) -> float:  # fmt: skip
+        """The largest weight that was seen."""
+        return log_z0 + float(run.log_w.max())
 
 
-def forward_quantity(log_z0: float, report: WeightReport, level: float) -> Quantity:
+def forward_quantity(log_z0: float, report: WeightReport, level: float, method: str = "AIS") -> Quantity:
     """log Z from forward weights."""
     value, half = log_z0 + report.log_mean, half_width(report.se, level)
     return Quantity(
@@ -34,7 +63,7 @@ def forward_quantity(log_z0: float, report: WeightReport, level: float) -> Quant
         value + half,
         level=level,
         kind="lower",
-        method="AIS",
+        method=method,
         verdict=verdict_on_weights(report),
         direction="low",
         details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": report.se},

@@ -8,6 +8,7 @@ Each step computes the model's field at x once; the weight and the next conditio
 Letters: C chains, T temperatures, D visible.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,11 +22,14 @@ from partita.core.errors import Diverged, Unsupported
 from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
+from partita.diagnostics.weights import summarise_weights
 
 PILOT_TEMPERATURES = 200
 PILOT_CHAINS = 64
+PILOTS, TOO_WIDE = 4, 3.0  # of them at most, and the deviation of one increment after which there is another
 LEAST_TEMPERATURES, MOST_TEMPERATURES = 200, 40_000
 TARGET_VARIANCE = 0.1  # of the log weights, if every step mixed perfectly
+EXTINCT = -700.0  # log of the weight of a start without descendants, below the heaviest chain
 UNIFORM_SHARE = 0.2  # of the schedule, so that no stretch is left without temperatures
 
 
@@ -35,6 +39,34 @@ class Annealing(NamedTuple):
     x: Tensor  # (C, D)
     log_w: Tensor  # (C,), float64
     spread: Tensor  # (T - 1,), deviation over chains of each increment
+    betas: Tensor  # (T,)
+    founders: Tensor  # (C,), the start from which each chain descends; its own number unless chains were resampled on the way
+
+    @property
+    def by_founder(self) -> Tensor:
+        """log of the weight of all that descend from each start, ``(C,)``: independent, as the starts are."""
+        top = self.log_w.max()
+        total = torch.zeros_like(self.log_w).index_add(0, self.founders, (self.log_w - top).exp())
+        return top + total.log().clamp_min(EXTINCT)
+
+
+class Path(NamedTuple):
+    """A way from a distribution that is known to the model, with a short run along it."""
+
+    begins: str
+    model: EnergyModel
+    kernel: Sampler
+    pilot: Annealing
+
+    @property
+    def bound(self) -> float:
+        """What the pilot found, a lower bound on log Z but for chance."""
+        return float(self.model.reference().log_z) + summarise_weights(self.pilot.log_w).log_mean
+
+    @property
+    def length(self) -> float:
+        """Thermodynamic length."""
+        return float(self.pilot.spread.sum())
 
 
 @dataclass(frozen=True)
@@ -73,31 +105,49 @@ class AnnealingEvaluator(ABC):
         return anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
 
 
-def anneal(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
+def anneal(
+    model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, resample_below: float = 0.0, generator: torch.Generator
+) -> Annealing:
     """Move ``x`` along ``betas`` (rising or falling), weighing as it goes; processes that work together share out the chains."""
-    parts = processes.shared_out(len(x), lambda part, own: anneal_here(model, kernel, betas, x[part], generator=own), generator)
+
+    def here(part: slice, own: torch.Generator) -> Annealing:
+        run = anneal_here(model, kernel, betas, x[part], resample_below=resample_below, generator=own)
+        return run._replace(founders=run.founders + part.start)
+
+    parts = processes.shared_out(len(x), here, generator)
     if len(parts) == 1:
         return parts[0]
     spread = torch.stack([part.spread.square() for part in parts]).nanmean(0).sqrt()  # a chain alone has none
-    return Annealing(torch.cat([part.x for part in parts]), torch.cat([part.log_w for part in parts]), spread)
+    x, log_w, founders = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "log_w", "founders"))
+    return Annealing(x, log_w, spread, betas, founders)
 
 
 @torch.no_grad()
-def anneal_here(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, generator: torch.Generator) -> Annealing:
-    """The chains that fall to this process; or all, where each has a reference of its own."""
+def anneal_here(
+    model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, resample_below: float = 0.0, generator: torch.Generator
+) -> Annealing:
+    """The chains that fall to this process; or all, where each has a reference of its own.
+
+    Where less than the share ``resample_below`` of them carries the weight, they are resampled by it and go on with equal weights.
+    """
     state: Any = kernel.init(model, x, generator=generator)
-    log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    log_w, founders = torch.zeros(len(x), dtype=torch.float64, device=x.device), torch.arange(len(x), device=x.device)
     spreads = []
     for pair in torch.stack([betas[:-1], betas[1:]], 1).to(x):
-        field = model.field(state.x)
+        x, field = state.x, model.field(state.x)
         here, there = model.energy_along(field, pair[:, None]).double()
         spreads.append((here - there).std())
-        log_w += here - there
+        log_w = log_w + here - there
+        if torch.softmax(log_w, 0).square().sum() * resample_below * len(x) > 1:
+            chosen = rng.systematic(log_w, generator, len(x))
+            log_w = (torch.logsumexp(log_w, 0) - math.log(len(x))).expand_as(log_w)
+            x, founders = x[chosen], founders[chosen]
+            field = model.field(x)
         target = model.annealed(pair[1])
-        state, _ = kernel.step(target, placed(kernel, target, state, state.x, field, generator=generator), generator=generator)
+        state, _ = kernel.step(target, placed(kernel, target, state, x, field, generator=generator), generator=generator)
     if not torch.isfinite(log_w).all():
         raise Diverged(f"annealing {model.title()}: a log weight is not finite; the parameters are too large or not numbers.")
-    return Annealing(state.x, log_w, torch.stack(spreads))
+    return Annealing(state.x, log_w, torch.stack(spreads), betas, founders)
 
 
 def from_reference(model: EnergyModel, chains: int, generator: torch.Generator) -> Tensor:
@@ -125,24 +175,29 @@ def even_temperatures(temperatures: int | None) -> Tensor:
 
 
 def pilot_run(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> Annealing:
-    """A short annealing, which shows where the energy fluctuates and what it reaches."""
-    betas = torch.linspace(0, 1, PILOT_TEMPERATURES, dtype=torch.float64)
-    return anneal(model, kernel, betas, from_reference(model, PILOT_CHAINS, generator), generator=generator)
+    """A short annealing, which shows where the energy fluctuates and what it reaches; again with finer steps where one was too wide."""
+    run = None
+    for _ in range(PILOTS):
+        betas = even_temperatures(PILOT_TEMPERATURES) if run is None else placed_by(run, PILOT_TEMPERATURES)
+        run = anneal(model, kernel, betas, from_reference(model, PILOT_CHAINS, generator), generator=generator)
+        if float(run.spread.max()) < TOO_WIDE:
+            break
+    assert run is not None
+    return run
 
 
 def placed_by(pilot: Annealing, temperatures: int | None, variance: float = TARGET_VARIANCE) -> Tensor:
-    """Temperatures from a pilot run over evenly spaced ones.
+    """Temperatures by a pilot run.
 
     The deviations of its increments sum to the length Lambda, and T perfect steps would leave the log weights a variance of Lambda^2 / T.
     Its draws only place temperatures and are thrown away, so the estimate stays unbiased.
     """
-    spread = pilot.spread.cpu()
+    spread, betas = pilot.spread.cpu(), pilot.betas.cpu()
     if temperatures is None:
         temperatures = int(min(MOST_TEMPERATURES, max(LEAST_TEMPERATURES, float(spread.sum()) ** 2 / variance)))
-    density = spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE / len(spread)
+    density = spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE * betas.diff()
     length = torch.cat([torch.zeros(1, dtype=torch.float64), density.cumsum(0)])
-    even = torch.linspace(0, 1, len(length), dtype=torch.float64)
-    return _interpolate(torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], even)
+    return _interpolate(torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], betas)
 
 
 def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel, *, generator: torch.Generator) -> Sampler:

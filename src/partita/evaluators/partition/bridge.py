@@ -11,30 +11,28 @@ Letters: C chains, T temperatures, n draws.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 from torch import Tensor
 
-from partita.core import capability, processes, rng
+from partita.core import capability, rng
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.chains import summarise_chains
-from partita.diagnostics.round_trips import RoundTrips
-from partita.evaluators.partition.annealing import check_annealing, from_reference, resolve_kernel, temperatures_for
+from partita.evaluators.partition.annealing import check_annealing, resolve_kernel, temperatures_for
 from partita.evaluators.partition.between import Between
-from partita.evaluators.partition.modes import hardness, heard_by_modes, settle, sought
+from partita.evaluators.partition.ladders import Ladders, Seen
+from partita.evaluators.partition.modes import hardness, heard_by_modes, sought
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
 DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the halves of the run, and between ladders from both ends
 TRAVELLED = 0.5  # share of the ladders in which a replica has made a round trip
 SE_TIGHT, SE_LOOSE = 0.5, 1.0  # nats; the error is linear in the chains' influence, which holds only where it is small
 REACHED = 96  # states that ladders reached, from which chains come down
-KEPT = 16  # states of each ladder's top rung, evenly over the draws
-STEPS_ON_A_RUNG = 10  # of the kernel, on the way to where the ladders begin
 
 
 class Ratio(NamedTuple):
@@ -65,22 +63,6 @@ def acceptance_ratio(forward: Tensor, reverse: Tensor) -> Ratio:
 
 def _relative_variance(values: Tensor) -> float:
     return float(values.var(correction=0) / values.mean().square().clamp_min(1e-300))
-
-
-class Seen(NamedTuple):
-    """What C ladders show in n steps: energy differences to the rung above and below, what must have mixed, and how states travelled."""
-
-    up: Tensor  # (T - 1, C, n)
-    down: Tensor  # (T - 1, C, n)
-    energies: Tensor  # (T, C, n)
-    trips: Tensor  # (T, C), round trips of each replica
-    from_modes: Tensor  # (1, C), whether a ladder was annealed down from a mode
-    top: Tensor  # (KEPT, C, D), some states at beta = 1
-
-    def reached(self, n: int, generator: torch.Generator) -> Tensor:
-        """States at beta = 1 of ladders that began at the reference."""
-        x = self.top[:, ~self.from_modes[0].to(self.top.device)].flatten(0, 1)
-        return x[rng.permutation(len(x), generator)[:n]]
 
 
 @dataclass(frozen=True)
@@ -114,58 +96,28 @@ class Bridge:
     def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
         capability.require("Bridge", model)
         model = model.remembering(rows, "Bridge")
-        seen = self.look(model, generator=generator)
-        q = ladder_quantity(seen, float(model.reference().log_z), self.level)
-        q = self._heard(q, model, seen, generator) if q.trusted else q
-        return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
-
-    def _heard(self, q: Quantity, model: EnergyModel, seen: Seen, generator: torch.Generator) -> Quantity:
-        """The quantity after modes were heard: one that is far harder to reach than all that the ladders reached was passed by."""
         kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
+        found = sought(model, kernel, generator)
+        seen = self.look(model, kernel, found, generator=generator)
+        q = ladder_quantity(seen, float(model.reference().log_z), self.level)
         betas = temperatures_for(model, kernel, None, generator=generator)
         hardest = hardness(model, kernel, betas, seen.reached(REACHED, generator), generator)
-        return heard_by_modes(q, model, kernel, betas, hardest, REACHED, generator)
+        q = heard_by_modes(q, model, kernel, betas, found, hardest, REACHED, generator)
+        return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
 
     def ratio(self, a: EnergyModel, b: EnergyModel, *, generator: torch.Generator) -> Quantity:
         """log Z_a - log Z_b of two models on one support, along the path (1 - beta) F_b + beta F_a between them."""
         return self(Between(b, a), generator=generator)
 
-    def _starts(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Where the rungs begin, ``(T, C, D)``: annealed up from the reference, every second ladder down from a mode."""
-        up = climb(model, kernel, betas, from_reference(model, self.chains, generator), generator)
-        rows, found = model.anchor_rows(self.chains), sought(model, kernel, generator)
-        modes = found[rng.permutation(len(found), generator)[torch.arange(self.chains) % len(found)]]
-        fourth, second = ((torch.arange(self.chains) % k == k - 1).to(up.device) for k in (4, 2))
-        modes = modes if rows is None else torch.where(fourth[:, None], modes, rows)
-        down = climb(model, kernel, betas.flip(0), modes, generator).flip(0)
-        return torch.where(second[:, None], down, up), second[None]
-
-    @torch.no_grad()
-    def look(self, model: EnergyModel, *, generator: torch.Generator) -> Seen:
-        """Run the ladders and keep what they show; processes that work together share them out."""
-        kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
+    def look(self, model: EnergyModel, kernel: Sampler, found: Tensor, *, generator: torch.Generator) -> Seen:
+        """Run the ladders and keep what they show: a fourth begin at modes that were ``found``, a fourth at rows if any are known."""
         betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
-        ladder = capability.load("Tempering")(kernel, tuple(betas.tolist()))
-        starts, from_modes = self._starts(model, kernel, betas, generator)
-        shown = processes.shared_out(self.chains, lambda part, own: self._shown(model, ladder, betas, starts[:, part], own), generator)
-        up, down, energies, trips, top = (torch.cat(parts, 1) for parts in zip(*shown, strict=True))
-        return Seen(up, down, energies, trips, from_modes.cpu(), top)
-
-    def _shown(self, model: EnergyModel, ladder: Any, betas: Tensor, starts: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """What the ladders of one process show; round trips count from the first step."""
-        state: Any = ladder.init(model, starts[-1], generator=generator)._replace(ladder=starts)
-        trips = RoundTrips.begin(*starts.shape[:2], device=starts.device)
-        up, down, energies, top, apart = [], [], [], [], math.ceil(self.draws / KEPT)
-        for step in range(self.burn_in + self.draws):
-            state, info = ladder.step(model, state, generator=generator)
-            trips = trips.after(info.origin)
-            if step >= self.burn_in:
-                above, below, own = neighbour_differences(model, state.ladder, betas)
-                up.append(above)
-                down.append(below)
-                energies.append(torch.cat([above, own[None].double()]))
-                top += [state.ladder[-1]] if (step - self.burn_in) % apart == 0 else []
-        return torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, -1), trips.made.cpu(), torch.stack(top)
+        rows, each = model.anchor_rows(self.chains), torch.arange(self.chains)
+        modes = found[rng.permutation(len(found), generator)[each % len(found)]]
+        modes = modes if rows is None else torch.where((each % 4 == 3)[:, None].to(modes.device), modes, rows)
+        ladders = Ladders(model, kernel, betas, modes, generator)
+        ladders.go_on(self.burn_in + self.draws, generator)
+        return ladders.seen(self.burn_in)
 
 
 def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:
@@ -198,24 +150,6 @@ def both_ends(seen: Seen) -> Ends:
         return Ends((), math.nan)
     up, down = (ladder_ratio(seen.up[:, kind], seen.down[:, kind]) for kind in kinds)
     return Ends((up.value, down.value), _apart(up, down))
-
-
-def climb(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
-    """Chains that go from rung to rung, with some steps on each; where they were, ``(T, C, D)``."""
-    places = []
-    for beta in betas.tolist():
-        x = settle(model.annealed(beta), kernel, x, generator, STEPS_ON_A_RUNG)
-        places.append(x)
-    return torch.stack(places)
-
-
-def neighbour_differences(model: EnergyModel, ladder: Tensor, betas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log weights from each rung to its neighbour above and below, ``(T - 1, C)`` each, and F at the top rung ``(C,)``."""
-    field, b = model.field(ladder), betas.to(ladder)[:, None]
-    own = model.energy_along(field, b)
-    above = (own - model.energy_along(field, b.roll(-1, 0)))[:-1]
-    below = (own - model.energy_along(field, b.roll(1, 0)))[1:]
-    return above.double(), below.double(), own[-1]
 
 
 def ladder_ratio(up: Tensor, down: Tensor) -> Ratio:

@@ -31,6 +31,7 @@ from partita.models.energy.reference import whitening_of
 
 HARDER = 3.0  # nats by which a mode may be harder to reach than the hardest state that was
 SETTLING_STEPS = 50  # of the kernel at beta = 1
+MOST_SETTLING = 10  # times as many, while energies fall
 COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
 COOLING_STEPS = 15  # at each of them
 MOST_LOOKS, CELLS, AT_ONCE = 8192, 1 << 17, 1024  # points at each distance, their coordinates, and points at once
@@ -72,7 +73,17 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         minima = distinct(_descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std()))
         starts = [_around(model, minima, 2 * SOUGHT, generator)]
     pointed = model.landmarks(SOUGHT)
-    return settle(model, kernel, torch.cat([*starts, *([] if pointed is None else [pointed])]), generator)
+    return come_to_rest(model, kernel, torch.cat([*starts, *([] if pointed is None else [pointed])]), generator)
+
+
+def come_to_rest(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator) -> Tensor:
+    """Chains moved at beta = 1 for as long as their energies fall: a state on a far slope is no mode."""
+    for _ in range(MOST_SETTLING):
+        before, x = model.free_energy(x), settle(model, kernel, x, generator)
+        fallen = before - model.free_energy(x)
+        if float(fallen.mean()) < 2 * float(fallen.std()) / math.sqrt(len(x)):
+            break
+    return x
 
 
 def _cooled(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -141,10 +152,10 @@ def hardness(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, gene
 
 
 def heard_by_modes(
-    q: Quantity, model: EnergyModel, kernel: Sampler, betas: Tensor, hardest: float, n: int, generator: torch.Generator
+    q: Quantity, model: EnergyModel, kernel: Sampler, betas: Tensor, found: Tensor, hardest: float, n: int, generator: torch.Generator
 ) -> Quantity:  # fmt: skip
-    """The quantity after modes were heard, remembered and sought: one far harder to reach than the ``hardest`` of n was passed by."""
-    rows, found = model.anchor_rows(SOUGHT), sought(model, kernel, generator)
+    """The quantity after modes were heard, remembered and ``found``: one far harder to reach than the ``hardest`` of n was passed by."""
+    rows = model.anchor_rows(SOUGHT)
     modes = found if rows is None else torch.cat([found, settle(model, kernel, rows, generator)])
     heaviest = hardness(model, kernel, betas, modes, generator)
     details = {**q.details, "heaviest": heaviest, "hardest": hardest}

@@ -15,45 +15,47 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.weights import verdict_on_unseen
-from partita.evaluators.partition.bridge import REACHED, Bridge, ladder_quantity
+from partita.evaluators.partition.annealing import Path, placed_by
+from partita.evaluators.partition.bridge import REACHED, ladder_quantity
+from partita.evaluators.partition.ladders import Ladders
 from partita.evaluators.partition.modes import hardness
 
 METHOD = "replica exchange beside annealing from both sides"
 LADDERS = 16
-RUNGS, LEAST_RUNGS, MOST_RUNGS = 4, 16, 64  # for each unit of thermodynamic length
-STEPS, LEAST_STEPS, LONGER = 9, 300, 4  # for each rung, and how many times as many where the first have not mixed
-FEW_RUNGS = 32  # up to which there are longer ladders
+RUNGS, LEAST_RUNGS, MOST_RUNGS = 2, 16, 64  # for each unit of thermodynamic length
+STEPS = 2.4  # times the square of the rungs, as states take to wander along them, before ladders are first read
+BURN_IN = 1 / 3  # of the steps
+LONGER, MOST = 1.5, 150_000  # times as many steps where ladders have not mixed, again and again, and rungs times steps in all
 WIDER = 1.25  # times the ladders' own half-width, which a few round trips know only roughly
 
 
-class Ladders(NamedTuple):
+class Witness(NamedTuple):
     """What ladders say of log Z, and the weight of the hardest state that they reached from the reference."""
 
     q: Quantity
     hardest: float
 
 
-def ladders_along(
-    model: EnergyModel, kernel: Sampler, length: float, betas: Tensor, x: Tensor, level: float, *, generator: torch.Generator
-) -> Ladders:
-    """Ladders along the path of a model, half of them begun at its reference and half at ``x``; longer ones where they have not mixed.
+def ladders_along(path: Path, betas: Tensor, x: Tensor, level: float, *, generator: torch.Generator) -> Witness:
+    """Ladders along a path, half of them begun at its reference and half at ``x``, which go on until they have mixed.
 
     Arguments:
-        length: Of the path, thermodynamic.
         betas: Along which chains come down from states that the ladders reached, rising.
-        x: States in modes, ``(N, D)``.
+        x: States in modes, ``(N, D)``, those of one kind next to each other.
     """
-    rungs = max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(RUNGS * length)))
-    model, steps = model.remembering(x, "Sandwich"), max(LEAST_STEPS, STEPS * rungs)
-    for draws in (steps, LONGER * steps)[: 1 + (rungs <= FEW_RUNGS)]:
-        seen = Bridge(rungs, LADDERS, draws, draws, kernel, level).look(model, generator=generator)
-        q = ladder_quantity(seen, float(model.reference().log_z), level)
-        if q.trusted:
-            break
-    return Ladders(q, hardness(model, kernel, betas, seen.reached(REACHED, generator), generator))
+    model, kernel = path.model, path.kernel
+    rungs = torch.unique(placed_by(path.pilot, max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(RUNGS * path.length)))))
+    modes = x[torch.linspace(0, len(x) - 1, LADDERS).round().long()]  # some of every kind
+    ladders, steps, more = Ladders(model, kernel, rungs, modes, generator), 0, math.ceil(min(STEPS * len(rungs) ** 2, MOST / len(rungs)))
+    while True:
+        ladders.go_on(more, generator)
+        steps += more
+        seen = ladders.seen(int(BURN_IN * steps))
+        q, more = ladder_quantity(seen, float(model.reference().log_z), level), math.ceil((LONGER - 1) * steps)
+        if q.trusted or len(rungs) * (steps + more) > MOST:
+            return Witness(q, hardness(model, kernel, betas, seen.reached(REACHED, generator), generator))
 
 
 def agree(q: Quantity, other: Quantity) -> bool:

@@ -22,7 +22,7 @@ from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
-from partita.evaluators.partition.modes import heard_by_modes, settle
+from partita.evaluators.partition.modes import heard_by_modes, settle, sought
 
 Start = Literal["annealed", "data", "exact"]
 STARTS: tuple[Start, ...] = ("annealed", "data", "exact")
@@ -74,10 +74,10 @@ class ReverseAIS(FromBothEnds):
         model = model.remembering(rows, "ReverseAIS")
         kernel, betas = self._prepare(model, generator)
         q = self._descend(model, kernel, betas, self.start, None, generator)
-        if self.start == "exact" or not q.trusted:
+        if self.start == "exact":
             return q
         hardest = float(model.reference().log_z - q.details["log_w"].min())
-        return heard_by_modes(q, model, kernel, betas, hardest, self.chains, generator)
+        return heard_by_modes(q, model, kernel, betas, sought(model, kernel, generator), hardest, self.chains, generator)
 
 
 def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, WeightReport]:

@@ -22,6 +22,7 @@ from partita.diagnostics.weights import ADDED_TIGHT, summarise_weights, unseen, 
 from partita.evaluators.partition.annealing import (
     PILOT_TEMPERATURES,
     Annealing,
+    Path,
     anneal,
     even_temperatures,
     pilot_run,
@@ -38,29 +39,12 @@ from partita.models.energy.guided import Guided
 
 COMPONENTS = 32  # of the mixture, doubled with every round
 ROUNDS = 3  # of mixtures, each of which knows what the one before had missed
+LONGEST = 8.0  # times the shortest path, up to which one from a later mixture is taken
 WITNESSES = 96  # that go down all temperatures
 LOCAL_TEMPERATURES = 1000  # from a state's region to a product at it
 VARIANCE = 0.2  # of the log weights that temperatures aim at; ladders are heard where it is too much
+OUT_OF_REACH = 20.0  # nats by which the states that one path misses are heavier than those that another does
 CHANCE = 3.0  # nats by which an unbiased estimate of Z is too high with a probability of at most 5 %
-
-
-class Path(NamedTuple):
-    """A way from a distribution that is known to the model, with a short run along it."""
-
-    begins: str
-    model: EnergyModel
-    kernel: Sampler
-    pilot: Annealing
-
-    @property
-    def bound(self) -> float:
-        """What the pilot found, a lower bound on log Z but for chance."""
-        return float(self.model.reference().log_z) + summarise_weights(self.pilot.log_w).log_mean
-
-    @property
-    def length(self) -> float:
-        """Thermodynamic length."""
-        return float(self.pilot.spread.sum())
 
 
 class Sides(NamedTuple):
@@ -97,7 +81,8 @@ class Sandwich(FromBothEnds):
         paths, guidable = [self._path(model, "base rates", generator, kernel)], "joint" not in needs_of(kernel)
         paths += [self._guided(model, torch.cat(list(starts.values())), 1, generator)] if guidable else []
         starts |= {f"from {path.begins}": ends_of(path.pilot, model, kernel, generator) for path in paths}
-        x, path, found = torch.cat(list(starts.values())), better(paths), []
+        x, found = torch.cat(list(starts.values())), []
+        path = better(paths, x, generator)
         for attempt in range(ROUNDS):
             suspects = heaviest(path, x, generator)
             sides = self._sides(path, suspects, generator)
@@ -105,6 +90,8 @@ class Sandwich(FromBothEnds):
             if found[-1].trusted or attempt + 1 == ROUNDS or not guidable:
                 break
             path = self._guided(model, torch.cat([suspects[sides.beyond], x[::2]]), 2 ** (attempt + 1), generator)
+            if path.length > LONGEST * min(other.length for other in paths):
+                break
         q = heard(min(found, key=lambda each: (VERDICTS.index(each.verdict), each.width)), paths, found)
         details = {**q.details, "rounds": len(found), "witnesses": {name: len(states) for name, states in starts.items()}}
         return replace(q, verdict=worst(q.verdict, "tight" if known is not None else "loose"), details=details)
@@ -117,7 +104,7 @@ class Sandwich(FromBothEnds):
         q = replace(q, details={**q.details, "reference": path.begins})
         if known and q.verdict == "tight":
             return q
-        other, hardest = ladders_along(path.model, path.kernel, path.length, sides.betas, x, self.level, generator=generator)
+        other, hardest = ladders_along(path, sides.betas, x, self.level, generator=generator)
         q = replace(q, details={**q.details, "ladders": other, "hardest": hardest, "heaviest": float(sides.witnesses.max())})
         if other.trusted and not agree(q, other):
             return over_both(q, other)
@@ -210,19 +197,26 @@ def ends_of(run: Annealing, model: EnergyModel, kernel: Sampler, generator: torc
     return settle(model, kernel, resample(run.x, run.log_w, len(run.x), generator), generator)
 
 
-def better(paths: list[Path]) -> Path:
-    """The shortest of those whose pilots reached as much as any, but for chance."""
+def better(paths: list[Path], x: Tensor, generator: torch.Generator) -> Path:
+    """The shortest of those whose pilots reached as much as any, but for chance, and that come near ``x`` as any does."""
     best = max(path.bound for path in paths)
-    return min((path for path in paths if path.bound > best - CHANCE), key=lambda path: path.length)
+    paths = [path for path in paths if path.bound > best - CHANCE]
+    if len(paths) == 1:
+        return paths[0]
+    missed = [float(weighed_down(path, x, generator).max() - path.pilot.log_w.max()) for path in paths]
+    near = [path for path, nats in zip(paths, missed, strict=True) if nats < min(missed) + OUT_OF_REACH]
+    return min(near, key=lambda path: path.length)
+
+
+def weighed_down(path: Path, x: Tensor, generator: torch.Generator) -> Tensor:
+    """Log weights of chains from ``x`` in a short run down the path, in the forward sense, ``(N,)``: exaggerated, but in order."""
+    betas = placed_by(path.pilot, PILOT_TEMPERATURES)
+    return -anneal(path.model, path.kernel, betas.flip(0), x, generator=generator).log_w
 
 
 def heaviest(path: Path, x: Tensor, generator: torch.Generator) -> Tensor:
-    """The states whose chains come out heaviest in a short run down the path: fast annealing exaggerates, but in the same order."""
-    if len(x) <= WITNESSES:
-        return x
-    betas = placed_by(path.pilot, PILOT_TEMPERATURES)
-    log_w = anneal(path.model, path.kernel, betas.flip(0), x, generator=generator).log_w
-    return x[log_w.argsort()[:WITNESSES]]
+    """The states whose chains come out heaviest in a short run down the path."""
+    return x if len(x) <= WITNESSES else x[weighed_down(path, x, generator).argsort(descending=True)[:WITNESSES]]
 
 
 def heard(q: Quantity, paths: list[Path], found: list[Quantity]) -> Quantity:

@@ -3,7 +3,7 @@ r"""Is Z finite? What is added to a quadratic energy Q may rise as it likes; it 
 .. math:: \frac{\log (-g(r_2 u))_+ - \log (-g(r_1 u))_+}{\log r_2 - \log r_1} < 2 \quad\text{or}\quad
           g(r_2 u) + Q(r_2 u) > g(r_1 u) + Q(r_1 u) \qquad \text{for large } r_1 < r_2          (theory/latent.md, eq. 30.7)
 
-No finite number of points can prove it; far points along random directions refute what plainly falls too fast.
+No finite number of points can prove it; far points along random directions refute what plainly falls too fast, and goes on falling.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.errors import invalid
 
-NEAR, FAR = 1e2, 1e3  # distances from zero between which growth is measured
+NEAR, FAR, FARTHEST = 1e2, 1e3, 1e4  # distances from zero between which growth is measured
 FASTEST = 1.9
 DIRECTIONS = 32
 KEY = 811  # the directions are the same for every network
@@ -31,7 +31,8 @@ def check_growth(owner: str, parameter: str, added: Energy, quadratic: Energy, w
     if bool(((near + far).isnan() | (torch.minimum(near, far) == -torch.inf)).any()):
         raise invalid(owner, parameter, "give a number everywhere", f"nan or minus infinity at distance {FAR:g}", REMEDY)
     exponent = torch.log10((-far).clamp_min(1.0)) - torch.log10((-near).clamp_min(1.0))
-    falls = (far + quadratic(FAR * u) < near + quadratic(NEAR * u)) & (exponent > FASTEST)
+    at_near, at_far, at_farthest = (called(owner, parameter, added, r * u).double() + quadratic(r * u) for r in (NEAR, FAR, FARTHEST))
+    falls = (at_far < at_near) & (at_farthest < at_far) & (exponent > FASTEST)
     if bool(falls.any()):
         got = f"an energy that falls like -|x|^{float(exponent[falls].max()):.2g}"
         raise invalid(owner, parameter, "not lower the energy faster than x'x raises it, else Z is infinite", got, REMEDY)

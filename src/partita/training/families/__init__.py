@@ -41,6 +41,7 @@ EVALUATORS = {
     "sandwich": "Sandwich",
     "bridge": "Bridge",
     "ais": "AIS",
+    "smc": "SMC",
     "reverse-ais": "ReverseAIS",
 }
 BOUNDS = {"iwae": "IWAE", "latent-ais": "LatentAIS", "filter": "ParticleFilter"}  # of log p(x), for latent variables
