@@ -39,7 +39,7 @@ from partita.models.energy.guided import Guided
 
 COMPONENTS = 32  # of the mixture, doubled with every round
 ROUNDS = 3  # of mixtures, each of which knows what the one before had missed
-LONGEST = 8.0  # times the shortest path, up to which one from a later mixture is taken
+LONGEST = 40.0  # thermodynamic length up to which a later mixture's path is taken
 WITNESSES = 96  # that go down all temperatures
 LOCAL_TEMPERATURES = 1000  # from a state's region to a product at it
 VARIANCE = 0.2  # of the log weights that temperatures aim at; ladders are heard where it is too much
@@ -90,7 +90,7 @@ class Sandwich(FromBothEnds):
             if found[-1].trusted or attempt + 1 == ROUNDS or not guidable:
                 break
             path = self._guided(model, torch.cat([suspects[sides.beyond], x[::2]]), 2 ** (attempt + 1), generator)
-            if path.length > LONGEST * min(other.length for other in paths):
+            if path.length > LONGEST:
                 break
         q = heard(min(found, key=lambda each: (VERDICTS.index(each.verdict), each.width)), paths, found)
         details = {**q.details, "rounds": len(found), "witnesses": {name: len(states) for name, states in starts.items()}}
