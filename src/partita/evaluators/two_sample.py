@@ -1,6 +1,6 @@
 r"""Two-sample tests: are these rows and the model's draws from one distribution? What a model without a likelihood is judged by.
 
-.. math:: \widehat{\mathrm{MMD}}{}^2 \pm z\, \hat\sigma, \qquad \text{accuracy of a classifier on held-out rows} - \tfrac12
+.. math:: \widehat{\mathrm{MMD}}{}^2 \pm t_{\min(n, m) - 1}\, \hat\sigma, \qquad \text{accuracy of a classifier on held-out rows} - \tfrac12
           (theory/divergences.md, eq. 15.9 and 15.10)
 
 Both come with an interval and a permutation or binomial p-value. Their kind is ``none`` where they stand in for a likelihood.
@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count, check_level, check_real, check_role
 from partita.core.errors import invalid
-from partita.core.quantity import Quantity, half_width
+from partita.core.quantity import Quantity, Verdict
 from partita.divergences.samples import check_two, coverage, gaussian_kernel, median_bandwidth
 
+ENOUGH_ROWS = 30  # of each sample, from which the error of the distance is known
 CLASSIFIERS = ("forest", "logistic", "mlp")
 
 
@@ -59,8 +61,11 @@ class MMD:
         details = {"bandwidth": h, "se": se, "rows_used": [len(x), len(y)]}
         if self.permutations:
             details["p_value"] = _permutation_p(kernel, len(x), value, self.permutations, generator)
-        half = half_width(se, self.level)
-        return Quantity(value, value - half, value + half, self.level, "estimate", "MMD^2", "unbiased MMD", details=details)
+        fewer = min(len(x), len(y))
+        half = float(stdtrit(fewer - 1, 0.5 + self.level / 2)) * se  # Student's, for the error comes from as few rows
+        verdict: Verdict = "tight" if fewer >= ENOUGH_ROWS else "loose"
+        return Quantity(value, value - half, value + half, self.level, "estimate", "MMD^2", "unbiased MMD",
+                        verdict=verdict, details=details)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from partita.core.checks import check_count, check_rows
 from partita.core.errors import invalid
 from partita.core.quantity import Quantity, half_width
 from partita.data import Rows
+from partita.diagnostics.weights import verdict_on_ess, verdict_on_reach
 
 ROWS_AT_ONCE = 2048
 
@@ -90,9 +91,11 @@ def evaluate_levels(flow: Any, x: Tensor, levels: int, *, draws: int = 16, level
     rows, noise = (torch.cat(both) for both in zip(*parts, strict=True))
     value, se = float(rows.mean()), math.sqrt(float(noise.sum())) / len(x)
     spread = float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0
-    half = half_width(se, level)
-    return Quantity(value, value - half, value + half, level, "lower", method=f"dequantisation, {draws} draws", n=len(rows), se_data=spread,
-                    direction="low", details={"rows": rows, "draws": draws})  # fmt: skip
+    half, short = half_width(se, level), float(noise.mean())  # a logarithm of a mean errs low by half of its variance
+    ess = float((draws / (1 + draws * noise)).mean())
+    verdict = verdict_on_reach(half + short, verdict_on_ess(ess, draws))
+    return Quantity(value, value - half, value + half + short, level, "lower", method=f"dequantization, {draws} draws", n=len(rows),
+                    se_data=spread, verdict=verdict, direction="low", details={"rows": rows, "draws": draws, "ess": ess})  # fmt: skip
 
 
 def _of_rows(flow: Any, x: Tensor, draws: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
