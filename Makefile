@@ -32,7 +32,7 @@ fuzz: $(STAMP) ## every night: 10,000 odd inputs (CASES=...) to estimators, comm
 	@OMP_NUM_THREADS=1 PARTITA_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) -q --hypothesis-show-statistics tests/fuzz
 
 coverage: $(STAMP) ## every night: whether intervals of log Z and of means cover, by 200 of each evaluator (ROUNDS=...)
-	@OMP_NUM_THREADS=1 PARTITA_COVERAGE_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -n $(WORKERS) -q tests/truth/test_coverage.py tests/truth/test_hard_models.py tests/truth/test_means.py
+	@OMP_NUM_THREADS=1 PARTITA_COVERAGE_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -n $(WORKERS) -q tests/truth/test_coverage.py tests/truth/test_hard_models.py tests/truth/test_means.py tests/evaluators/test_latent_gaps.py
 
 lint: $(STAMP) ## check the style
 	@$(BIN)/ruff check .

@@ -24,7 +24,7 @@ from partita.bayes.conjugate import (
     UniformPareto,
     empirical_bayes,
 )
-from partita.core.errors import Diverged, InputError
+from partita.errors import Diverged, InputError
 
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 JOINT = GaussianMeanWishart(m=[0.3, -0.2], S=torch.tensor([[1.5, 0.4], [0.4, 1.1]], dtype=torch.float64), nu=4.0, k=0.7)

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from partita.bayes.distributions import DirichletMultinomial, MultivariateStudentT, ParetoUniform, Wishart, cholesky
 from partita.bayes.joint import NormalGamma, NormalWishart
 from partita.core import rng
-from partita.core.errors import InputError
+from partita.errors import InputError
 
 S = torch.tensor([[1.5, 0.4], [0.4, 1.1]], dtype=torch.float64)
 LOC = torch.tensor([0.3, -0.2], dtype=torch.float64)

@@ -31,7 +31,7 @@ from partita.bayes.mean_field import (
 from partita.bayes.mean_field.gaussian import gaussian_log_joint
 from partita.bayes.mean_field.mixture import data_prior, mixture_log_joint, seed_logits
 from partita.core import rng
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 
 IRIS = torch.from_numpy(load_iris().data)
 X5 = torch.tensor([1.2, -0.4, 2.2, 0.9, 3.1]).double()

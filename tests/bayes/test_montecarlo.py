@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Distribution, Exponential, MultivariateNormal, Normal, Pareto, StudentT, Uniform
 
 from partita.bayes.montecarlo import control_variates, cross_fitted, draws_needed, expectation, from_draws, importance, integral
-from partita.core.errors import InputError
 from partita.core.quantity import Quantity
+from partita.errors import InputError
 
 FALSE_ALARM = 1e-4
 SEEDS = 200

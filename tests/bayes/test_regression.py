@@ -14,7 +14,7 @@ from torch import Tensor
 
 from partita.bayes.regression import Draws, LinearRegression, best_ridge, logistic_regression
 from partita.bayes.regression.logistic import height_and_slope, log_joint
-from partita.core.errors import InputError
+from partita.errors import InputError
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([np.ones(7), RNG.normal(size=7)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita
-from partita.core.errors import Diverged
+from partita.errors import Diverged
 from partita.training import contest
 from partita.training.contenders import reason_left_out
 from partita.training.session import Session

@@ -11,8 +11,8 @@ import pytest
 
 from partita.cli.leaderboard import COLUMNS, Board, fitting
 from partita.cli.watch import Watch
-from partita.core.errors import Diverged
 from partita.core.quantity import Quantity
+from partita.errors import Diverged
 from partita.training import contest
 from partita.training.budget import LEAST_STEPS
 from partita.training.entries import Contender, Entry

@@ -127,7 +127,7 @@ def test_a_comparison_makes_damaged_scores_and_weights_again(call: Any) -> None:
     before = json.loads(Path("board/leaderboard.json").read_text())["entries"]
     damaged(Path("board/rbm/score.safetensors"))
     damaged(Path("board/rbm/checkpoints/model.safetensors"))
-    told = partita.core.errors.PartitaWarning
+    told = partita.errors.PartitaWarning
     with pytest.warns(told, match="It is scored again"), pytest.warns(told, match="It is made again from the last save"):
         assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
     after = json.loads(Path("board/leaderboard.json").read_text())["entries"]

@@ -41,8 +41,8 @@ def test_wrong_input_is_said_once(tmp_path: Path) -> None:
 ONE_FAILS = """
 import sys
 from partita.cli import main
-from partita.core import processes
-from partita.core.errors import DataError
+from partita.runtime import processes
+from partita.errors import DataError
 from partita.training.session import Session
 advance = Session.advance
 def fails(self):

@@ -12,9 +12,9 @@ import partita
 from partita.core import capability
 from partita.core.capability import MODELS, PARTS, Part, default, grid, load, load_model, nearest, reason_against, require
 from partita.core.descriptions import build, describe
-from partita.core.errors import InputError, RunError, Unsupported
 from partita.core.protocols import EnergyModel, Model
 from partita.core.support import Binary, Categorical, Real
+from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import AIS, Enumeration, Sandwich
 from partita.models import RBM, MaxEnt
 from partita.objectives import CD, PCD, ExactLikelihood

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from partita.core import checks
-from partita.core.errors import DataError, Diverged, InputError, PartitaError, RunError, Unsupported, invalid
+from partita.errors import DataError, Diverged, InputError, PartitaError, RunError, Unsupported, invalid
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partita.core.errors import InputError
 from partita.core.quantity import DIRECTIONS, KINDS, VERDICTS, Quantity, bits_per_dimension
+from partita.errors import InputError
 
 ENDS = st.floats(-1e6, 1e6, allow_nan=False)
 FACTORS = st.floats(-1e3, 1e3, allow_nan=False)

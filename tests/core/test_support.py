@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 import torch
 
-from partita.core.errors import InputError
 from partita.core.support import Binary, Categorical, Count, Product, Real, Sequence, Spin, Support, infer
+from partita.errors import InputError
 
 LIKE = torch.zeros((), dtype=torch.float64)
 ZERO_ONE, SPINS, THREE = (0.0, 1.0), (-1.0, 1.0), (0.0, 1.0, 2.0)

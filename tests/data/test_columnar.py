@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from partita.core.errors import DataError
 from partita.data import Schema, columnar, on_disk, read
 from partita.data.columnar import COLUMNAR, open_columnar
 from partita.data.copies import write_beside, write_filled
 from partita.data.on_disk import OnDisk
 from partita.data.schema import Column
 from partita.data.write import write_columns
+from partita.errors import DataError
 
 ROWS = 500
 

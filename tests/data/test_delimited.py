@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.core.errors import DataError
 from partita.data import Schema, large_text, on_disk, read
 from partita.data.conversions import convert, names_in
 from partita.data.copies import write_filled
+from partita.errors import DataError
 
 ODD = {
     "names over two lines": ('"a\nb",c\n1.5,2\n3,\n', ("a\nb", "c")),

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partita.core.errors import DataError
 from partita.data import columnar, load, on_disk, read
 from partita.data.on_disk import OnDisk
+from partita.errors import DataError
 
 
 @pytest.fixture

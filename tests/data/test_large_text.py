@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from partita.core.errors import DataError
 from partita.data import large_text, on_disk, read
 from partita.data.on_disk import OnDisk
+from partita.errors import DataError
 
 g = np.random.default_rng(0)
 NUMBERS = "\n".join(f"{a:.3f},{b},{'' if b == 2 else int(a > 0)}" for a, b in zip(g.normal(size=90), g.integers(0, 4, 90), strict=True))

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from partita.core.errors import DataError, InputError
 from partita.data import Rows, load, names, toys
 from partita.data.named import hold_out
+from partita.errors import DataError, InputError
 
 
 @pytest.fixture(autouse=True)

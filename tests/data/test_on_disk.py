@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from partita.core import memory
-from partita.core.errors import DataError
 from partita.data import Rows, columnar, files, load, on_disk
 from partita.data.on_disk import OnDisk
+from partita.errors import DataError
+from partita.runtime import memory_limit
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_large_files_stay_on_disk_and_a_short_one_is_named(tmp_path: Path, monke
 def test_a_small_container_holds_small_tables_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "x.npy", x := np.ones((100, 4)))
     for there, kind in ((on_disk.SHARE * 4000, np.ndarray), (on_disk.SHARE * 3000, OnDisk)):
-        monkeypatch.setattr(memory, "machine", lambda there=there: there)
+        monkeypatch.setattr(memory_limit, "machine", lambda there=there: there)
         assert isinstance(files.read(tmp_path / "x.npy").train, kind)
         assert isinstance(on_disk.gathered(iter([x]), x.shape, float), kind)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from partita.core.errors import InputError
 from partita.data import Rows, Sequences, as_rows, tables
+from partita.errors import InputError
 
 FALSE_ALARM = 1e-4  # of each family of tests below, shared out over its members, at its fixed seed
 

@@ -9,13 +9,13 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from partita.core.errors import DataError, InputError
 from partita.data import Schema, load, read
 from partita.data.copies import write_filled
 from partita.data.mixed import array_table, frame_table
 from partita.data.schema import Column, Series, column_of, infer
 from partita.data.voice import Voice
 from partita.data.write import text, write_columns
+from partita.errors import DataError, InputError
 
 KINDS = {"height": "real", "smokes": "binary", "visits": "count", "town": "category", "left": "binary"}
 

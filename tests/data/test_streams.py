@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 import torch
 
-from partita.core.errors import DataError, InputError
-from partita.core.orders import Spaced
 from partita.data import Sequences, on_disk
 from partita.data.corpus import Reading, load_sequences
 from partita.data.text import Alphabet, read_text
+from partita.errors import DataError, InputError
+from partita.runtime.permutations import Spaced
 
 
 @pytest.mark.parametrize(("T", "L", "stride"), [(10, 4, None), (8, 4, None), (3, 4, None), (11, 4, 3), (1, 1, None), (9, 4, 1)])

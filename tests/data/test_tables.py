@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from partita.core.errors import InputError
 from partita.data import as_rows, tables
+from partita.errors import InputError
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])

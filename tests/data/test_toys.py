@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.stats import chi2, norm
 
-from partita.core.errors import InputError
 from partita.data import toys
+from partita.errors import InputError
 
 FALSE_ALARM = 1e-4  # of each test below, at its fixed seed
 N = 20_000

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import mutual_info_score, rand_score
 
-from partita.core.errors import InputError
 from partita.diagnostics.partitions import (
     all_partitions,
     cluster_count_probs,
@@ -20,6 +19,7 @@ from partita.diagnostics.partitions import (
     point_estimate,
     summarise_partitions,
 )
+from partita.errors import InputError
 from partita.models.directed.dirichlet_process import log_partition_prior
 
 BELL = [1, 2, 5, 15, 52, 203, 877, 4140, 21147]

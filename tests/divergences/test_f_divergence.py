@@ -21,9 +21,9 @@ from torch.distributions import (
     Uniform,
 )
 
-from partita.core.errors import InputError
 from partita.divergences import alpha_divergence, estimate_f_divergence, f_divergence, f_named, kl, variational_bound, variational_objective
 from partita.divergences.f_divergence import F_DIVERGENCES, FDivergence, finite_divergence
+from partita.errors import InputError
 from partita.models import Flow
 
 ALL = [*F_DIVERGENCES.values(), alpha_divergence(0.3), alpha_divergence(3.0), alpha_divergence(-1.0)]

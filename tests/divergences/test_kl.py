@@ -8,8 +8,8 @@ from scipy import integrate
 from torch import Tensor
 from torch.distributions import Categorical, Independent, Laplace, MixtureSameFamily, MultivariateNormal, Normal, Uniform, kl_divergence
 
-from partita.core.errors import InputError
 from partita.divergences import bernoulli_kl, estimate_kl, f_divergence, gaussian_kl, kl, normal_kl
+from partita.errors import InputError
 
 
 def covariance(generator: torch.Generator, d: int = 3) -> Tensor:

@@ -9,7 +9,6 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import wasserstein_distance
 from torch import Tensor
 
-from partita.core.errors import InputError
 from partita.divergences.transport import (
     cost_matrix,
     exact_transport,
@@ -22,6 +21,7 @@ from partita.divergences.transport import (
     sliced_wasserstein,
     wasserstein,
 )
+from partita.errors import InputError
 
 HAS_POT = importlib.util.find_spec("ot") is not None
 

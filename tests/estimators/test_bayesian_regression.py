@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import BayesianRidge, LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.core.errors import InputError, RunError
+from partita.errors import InputError, RunError
 from partita.estimators import BayesianLinearRegression, BayesianLogisticRegression, load
 
 FALSE_ALARM = 1e-4  # of each coverage test

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.estimators import SigmoidBeliefDensity, load
 
 

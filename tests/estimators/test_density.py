@@ -12,7 +12,7 @@ from scipy.integrate import simpson
 from scipy.special import logsumexp
 
 import partita
-from partita.core.errors import InputError, RunError
+from partita.errors import InputError, RunError
 from partita.estimators import MaxEntDensity, RBMDensity, load
 from partita.training import PartitaWarning
 

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.core.errors import InputError
 from partita.diagnostics.partitions import enumerate_posterior
+from partita.errors import InputError
 from partita.estimators import DirichletProcessMixture, load
 from partita.models.directed.dirichlet_process import log_partition_prior
 from partita.training.families import FAMILIES

@@ -9,10 +9,10 @@ import pytest
 import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.core.errors import DataError, InputError
 from partita.data import Rows
 from partita.data import load as load_data
 from partita.data.labels import label_number
+from partita.errors import DataError, InputError
 from partita.estimators import IsingDensity, PottsDensity, load
 from partita.evaluators import AIS
 from partita.training import PartitaWarning

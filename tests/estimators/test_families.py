@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from partita.core.capability import grid
-from partita.core.errors import InputError
 from partita.data import Rows
+from partita.errors import InputError
 from partita.training.encoding import Encoding, infer_kind
 from partita.training.families import FAMILIES, family_named, named_evaluator, representatives
 

@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.core.errors import InputError
 from partita.data import Rows
+from partita.errors import InputError
 from partita.estimators import FlowDensity, GANSampler, load
 from partita.training.families import FAMILIES
 from partita.training.loop import PartitaWarning

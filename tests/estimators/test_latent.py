@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.estimators import VAEDensity, VRNNDensity, load
 
 QUICK = [VAEDensity(2, n_hidden=8, epochs=2, n_draws=4), VRNNDensity(1, n_hidden=4, epochs=1, n_draws=4, batch_size=64)]

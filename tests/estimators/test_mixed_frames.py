@@ -13,7 +13,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from partita.core.errors import DataError, InputError
+from partita.errors import DataError, InputError
 from partita.estimators import AutoregressiveDensity, MixtureDensity, PPCADensity, VAEDensity, load
 
 

@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import partita.estimators
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.estimators import MixtureDensity, MixturePPCADensity, PPCADensity
 
 IRIS = load_iris().data

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 from partita.estimators import FlowDensity, GANSampler, MaxEntDensity, RBMDensity, VAEDensity
 
 

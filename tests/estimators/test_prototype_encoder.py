@@ -14,13 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import partita
-from partita.core.errors import InputError, PartitaWarning
+from partita.errors import InputError, PartitaWarning
 from partita.estimators import PrototypeEncoder, load
 
 QUICK = PrototypeEncoder(n_components=4, n_prototypes=(3,), hidden=(8,), epochs=2, random_state=0)
 
 
-@pytest.mark.filterwarnings("ignore:PrototypeEncoder.*have rows:partita.core.errors.PartitaWarning")  # on a line there are two points
+@pytest.mark.filterwarnings("ignore:PrototypeEncoder.*have rows:partita.errors.PartitaWarning")  # on a line there are two points
 @parametrize_with_checks([QUICK])
 def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")

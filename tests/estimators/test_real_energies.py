@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.estimators import LatentEnergyDensity, NeuralEnergyDensity, load
 from partita.evaluators import AIS
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from partita.core.errors import PartitaError
 from partita.diagnostics.round_trips import RoundTrips
+from partita.errors import PartitaError
 from partita.evaluators import Bridge, Enumeration
 from partita.evaluators.partition.bridge import ladder_quantity, ladder_ratio
 from partita.evaluators.partition.ladders import Seen

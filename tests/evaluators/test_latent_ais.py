@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import partita
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 from partita.evaluators import IWAE, LatentAIS
 from partita.models import VAE, VRNN
 from partita.samplers import HMC

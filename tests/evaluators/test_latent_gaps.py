@@ -15,9 +15,9 @@ from scipy.stats import binom
 from torch import Tensor, nn
 
 import partita
-from partita.core.errors import Diverged, InputError
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import REACH_LOOSE, REACH_TIGHT, verdict_on_reach
+from partita.errors import Diverged, InputError
 from partita.evaluators import IWAE, LatentAIS, ParticleFilter
 from partita.evaluators.importance import sides_at
 from partita.evaluators.latent_gaps import Gap, gap_of, simulated, stratified

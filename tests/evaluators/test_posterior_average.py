@@ -9,10 +9,10 @@ import torch
 from scipy.stats import norm
 
 import partita
-from partita.core.errors import PartitaWarning, Unsupported
 from partita.core.quantity import VERDICTS
 from partita.data import Rows
 from partita.diagnostics.partitions import enumerate_posterior
+from partita.errors import PartitaWarning, Unsupported
 from partita.evaluators import PosteriorAverage
 from partita.models import RBM, DPMixture
 from partita.models.directed.dirichlet_process import log_partition_prior

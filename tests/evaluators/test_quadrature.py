@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 import partita
 from partita.core import capability
-from partita.core.errors import Diverged, InputError, Unsupported
 from partita.core.protocols import Batch, EnergyModel
 from partita.core.quadrature import Box, cells, log_integral
 from partita.core.support import Real
 from partita.data import as_rows
+from partita.errors import Diverged, InputError, Unsupported
 from partita.evaluators import AIS, Bridge, Enumeration, Quadrature, ReverseAIS, Sandwich
 from partita.evaluators.partition.bridge import ladder_quantity
 from partita.evaluators.partition.ladders import Seen

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from partita.core.errors import PartitaError
 from partita.diagnostics.weights import summarise_weights
+from partita.errors import PartitaError
 from partita.evaluators import SMC, Enumeration
 from partita.evaluators.partition.annealing import Annealing, anneal, even_temperatures, from_reference
 from partita.models import RBM

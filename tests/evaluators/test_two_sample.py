@@ -9,9 +9,9 @@ from scipy.stats import binom
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError, Unsupported
 from partita.divergences import coverage, mmd2
 from partita.divergences.samples import gaussian_kernel, modes_covered
+from partita.errors import InputError, Unsupported
 from partita.evaluators import MMD, ClassifierTest, TwoSample
 from partita.models import GAN, RBM
 

@@ -10,10 +10,10 @@ from tests.gloo import one_of_two
 from torch import Tensor
 
 import partita
-from partita.core import processes
-from partita.core.errors import Diverged
+from partita.errors import Diverged
 from partita.evaluators import IWAE, LatentAIS, ParticleFilter
 from partita.models import VAE, VRNN
+from partita.runtime import processes
 from partita.samplers import HMC
 
 warnings.simplefilter("ignore")

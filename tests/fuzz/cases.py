@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from sklearn.exceptions import NotFittedError
 
-from partita.core.errors import PartitaError
+from partita.errors import PartitaError
 
 VARIABLE, USUAL = "PARTITA_FUZZ_CASES", 400  # of all tests of this folder together
 SECONDS = {signal.ITIMER_PROF: 100, signal.ITIMER_REAL: 300}  # of one case, computing and in all; compiling kernels once takes 30

@@ -13,7 +13,7 @@ from tests.fuzz.cases import bounded, cases, only_named_errors
 from partita import models, nets
 from partita.core import Binary, Real, building
 from partita.core.capability import MODELS
-from partita.core.errors import InputError, TooLarge
+from partita.errors import InputError, TooLarge
 
 SMALL: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {  # arguments of each, beside the generator
     "RBM": ((3, 2), {}), "MaxEnt": (("pairwise", Binary(3)), {}), "DPMixture": ((2,), {}), "Flow": ((2, 2), {"widths": (4,)}),

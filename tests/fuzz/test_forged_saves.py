@@ -17,10 +17,10 @@ from tests.fuzz.tensors import LAST, MODEL
 from tests.pressing import ctrl_c_after
 
 import partita
-from partita.core.errors import InputError, PartitaError, RunError
-from partita.core.foreign import check_like
+from partita.errors import InputError, PartitaError, RunError
 from partita.models import DPMixture, Flow, Potts
 from partita.objectives import PCD, CollapsedGibbs, InstantiatedGibbs
+from partita.runtime.untrusted import check_like
 from partita.samplers import Gibbs
 from partita.training import checkpoint
 

@@ -16,9 +16,9 @@ from tests.fuzz.test_mixed_tables import fitted, usual
 import partita
 from partita.bayes.conjugate import PoissonGamma
 from partita.core import capability, rng
-from partita.core.errors import DataError, Diverged, InputError, RunError, TooLarge
 from partita.data.corpus import Reading
 from partita.data.text import Alphabet
+from partita.errors import DataError, Diverged, InputError, RunError, TooLarge
 from partita.estimators import DirichletProcessMixture, FlowDensity, MixtureDensity, PrototypeEncoder
 from partita.models import RBM
 from partita.nets import SequenceNet

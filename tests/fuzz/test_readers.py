@@ -20,11 +20,11 @@ from tests.fuzz.cases import bounded, cases, only_named_errors
 import partita
 from partita import estimators
 from partita.cli.runs import open_run
-from partita.core.errors import PartitaError
 from partita.data import load, on_disk, read
 from partita.data.columnar import COLUMNAR
 from partita.data.corpus import open_dataset
 from partita.data.files import ENDINGS
+from partita.errors import PartitaError
 
 SHAPES = ("(1000000000, 1000000000)", "(99999999999999999999,)", "(12, -3)", "(-1, -1)", "(4611686018427387904, 4)", "(12, 3, 0)", "()",
           "(1000000000000000000, 0)", "(0, 1000000000000000000)", "(True, 3)", "'x'", "(1,)" * 9, "-" * 5000 + "1")  # fmt: skip

@@ -21,7 +21,7 @@ import partita
 from partita import estimators
 from partita.cli.report import write as write_report
 from partita.cli.runs import open_run
-from partita.core.errors import PartitaError, RunError, TooLarge
+from partita.errors import PartitaError, RunError, TooLarge
 
 KINDS = ("link", "loop", "pipe", "folder")
 names = st.sampled_from(subjects.NAMES)

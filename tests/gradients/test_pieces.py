@@ -10,7 +10,7 @@ from torch import distributed
 from torch.distributions import Bernoulli, Independent, OneHotCategorical
 from torch.nn.parallel import DistributedDataParallel
 
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 from partita.gradients import (
     NVIL,
     DisARM,

@@ -17,11 +17,11 @@ import partita
 from partita.cli import grid
 from partita.core import capability
 from partita.core.capability import PARTS, nearest, reason_against
-from partita.core.errors import Unsupported
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.core.support import Count, Product, Real, Support
 from partita.core.support import Sequence as Steps
+from partita.errors import Unsupported
 from partita.samplers import Gibbs
 from partita.training.families import representatives
 

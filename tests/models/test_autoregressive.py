@@ -9,8 +9,8 @@ from scipy import integrate, stats
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError
 from partita.data import Sequences
+from partita.errors import InputError
 from partita.models import Autoregressive, MaskedAutoregressive
 from partita.models.directed.autoregressive.emissions import draw_categorical
 from partita.nets.masked import MaskedMLP

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 from partita.evaluators import IWAE
 from partita.evaluators.importance import simulated_bounds
 from partita.gradients import ESTIMATORS

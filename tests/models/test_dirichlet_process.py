@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import gammaln
 from scipy.stats import betabinom, dirichlet_multinomial, gamma, kstest, multivariate_t, norm
 
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 from partita.models import DPMixture
 from partita.models.directed.dirichlet_process import draw_concentration, expected_clusters, log_partition_prior, polya_urn, stick_breaking
 from partita.models.directed.dirichlet_process.kernels import (

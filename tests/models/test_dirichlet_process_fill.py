@@ -7,7 +7,7 @@ from scipy import stats
 from sklearn.datasets import load_iris
 
 import partita
-from partita.core.errors import Unsupported
+from partita.errors import Unsupported
 from partita.models import DPMixture
 from partita.models.directed.dirichlet_process.priors import gaussian_prior
 from partita.objectives import CollapsedGibbs

@@ -12,7 +12,7 @@ from tests.models.flows import FLOWS, make, rows
 from torch.distributions import TransformedDistribution
 
 import partita
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.models import Flow
 from partita.models.directed.flow.layers import ActNorm, Mixing, Permutation
 from partita.models.directed.flow.splines import inverse_spline, knots, spline

@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError
 from partita.data import as_rows
+from partita.errors import InputError
 from partita.models import Flow
 from partita.training.loop import PartitaWarning
 

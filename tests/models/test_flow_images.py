@@ -8,8 +8,8 @@ import torch
 from tests.models.flows import make
 
 import partita
-from partita.core.errors import InputError
 from partita.core.quantity import bits_per_dimension
+from partita.errors import InputError
 from partita.models import Flow
 from partita.models.directed.flow import Dequantised, evaluate_levels, masks
 from partita.models.directed.flow.layers import Logit

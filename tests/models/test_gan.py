@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import partita
-from partita.core.errors import InputError, RunError, Unsupported
+from partita.errors import InputError, RunError, Unsupported
 from partita.models import GAN
 from partita.objectives import Adversarial, ExactLikelihood
 

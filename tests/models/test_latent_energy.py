@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 
 import partita
-from partita.core.errors import InputError, RunError, Unsupported
 from partita.core.quadrature import Box, cells, log_integral
 from partita.data import as_rows
+from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import Quadrature
 from partita.models import LatentEnergy
 from partita.models.energy.latent_energy import energy_gradients

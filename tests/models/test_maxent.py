@@ -13,9 +13,9 @@ from scipy.stats import chi2
 from torch import Tensor, nn
 
 from partita.core.enumeration import log_partition
-from partita.core.errors import InputError, RunError, Unsupported
 from partita.core.support import Binary, Categorical, Count, Product, Real, Spin, Support
 from partita.data import as_rows
+from partita.errors import InputError, RunError, Unsupported
 from partita.models import MaxEnt
 from partita.models.energy import Independent, KPairwise, Pairwise
 from partita.objectives import negative_phase, positive_phase

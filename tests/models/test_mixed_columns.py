@@ -7,10 +7,10 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import partita
-from partita.core.errors import InputError
 from partita.core.laws import check_laws, places, support_of
 from partita.core.support import Categorical, Count, Real
 from partita.data import Rows
+from partita.errors import InputError
 from partita.evaluators import IWAE
 from partita.models import VAE, MixedAutoregressive, Mixture
 from partita.objectives import EM, ExactLikelihood

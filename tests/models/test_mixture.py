@@ -14,8 +14,8 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError
 from partita.data import Rows
+from partita.errors import InputError
 from partita.models import Mixture
 from partita.models.directed import mixing
 from partita.models.directed.components import gaussian

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import partita
-from partita.core.errors import InputError, RunError, Unsupported
 from partita.core.support import Binary, Categorical, Count, Real, Spin, Support
 from partita.data import as_rows
+from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import Enumeration, Quadrature
 from partita.models import NeuralEnergy, Potts
 from partita.nets import MLP

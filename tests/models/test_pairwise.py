@@ -10,8 +10,8 @@ from torch import Tensor
 
 from partita.core.capability import load_model
 from partita.core.enumeration import log_partition
-from partita.core.errors import InputError
 from partita.data import as_rows
+from partita.errors import InputError
 from partita.models import Boltzmann, Ising, Potts, complete, lattice, torus
 from partita.models.energy import graphs
 from partita.models.energy.graphs import Graph

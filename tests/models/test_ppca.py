@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import partita
-from partita.core.errors import InputError, Unsupported
 from partita.data import Rows
+from partita.errors import InputError, Unsupported
 from partita.models import PPCA, MixturePPCA
 from partita.objectives import EM, ClosedForm
 from partita.training.checkpoint import load_weights

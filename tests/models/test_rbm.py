@@ -10,7 +10,7 @@ from scipy.special import expit, logsumexp
 from tests.models.rbms import UNITS, binary, energy, log_z, make, some_rows, tensor
 
 from partita.core.enumeration import log_partition
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.models import RBM
 from partita.models.energy.rbm import sufficient_statistics
 from partita.objectives import positive_phase

@@ -9,8 +9,8 @@ from scipy.special import logsumexp
 from scipy.stats import chi2
 
 from partita.core.enumeration import log_partition
-from partita.core.errors import InputError
 from partita.data import as_rows
+from partita.errors import InputError
 from partita.models import RBM
 from partita.objectives import negative_phase, positive_phase
 from partita.samplers import Gibbs

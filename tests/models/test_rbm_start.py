@@ -5,8 +5,8 @@ import pytest
 import torch
 from tests.models.rbms import tensor
 
-from partita.core.errors import InputError
 from partita.data import as_rows
+from partita.errors import InputError
 from partita.models import RBM
 
 

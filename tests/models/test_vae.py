@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import partita
 from partita.core import rng
-from partita.core.errors import InputError, Unsupported
 from partita.core.protocols import Batch
 from partita.divergences import normal_kl
+from partita.errors import InputError, Unsupported
 from partita.evaluators import IWAE, simulated_bounds
 from partita.models import PPCA, VAE, MaskedAutoregressive
 from partita.models.directed.gaussian_latents import kl_between, kl_from_standard
@@ -331,7 +331,7 @@ def test_a_users_own_modules_fit_and_are_refused_by_name_when_loaded(tmp_path: A
     encoder, decoder = nn.Linear(4, 4), nn.Linear(2, 4)
     model = VAE(4, 2, encoder=encoder, decoder=decoder, generator=generator)
     partita.fit(model, torch.eye(4).repeat(5, 1), steps=3, out=tmp_path / "run", generator=generator)
-    with pytest.raises(partita.core.errors.RunError, match="a module of your own, which is code and is never saved"):
+    with pytest.raises(partita.errors.RunError, match="a module of your own, which is code and is never saved"):
         partita.load(tmp_path / "run")
     again = VAE(4, 2, encoder=nn.Linear(4, 4), decoder=nn.Linear(2, 4), generator=generator)
     partita.load(tmp_path / "run", model=again)

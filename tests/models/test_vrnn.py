@@ -10,9 +10,9 @@ from scipy import stats
 from torch import Tensor, nn
 
 import partita
-from partita.core.errors import InputError, Unsupported
 from partita.core.protocols import Batch
 from partita.data import Sequences
+from partita.errors import InputError, Unsupported
 from partita.evaluators import IWAE, ParticleFilter, simulated_bounds
 from partita.models import VAE, VRNN
 from partita.models.directed.vrnn.missing import conditional_sweep

@@ -9,7 +9,7 @@ import torch
 from scipy import signal
 from torch import Tensor, nn
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.nets import ConvDecoder, ConvNet, build, describe
 from partita.nets.conv import convolution, separable_convolution
 

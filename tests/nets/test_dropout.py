@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import partita
-from partita.core.errors import InputError, PartitaError
+from partita.errors import InputError, PartitaError
 from partita.models import Autoregressive
 from partita.nets.dropout import Dropout, dropping
 from partita.training.run import Run

@@ -7,7 +7,7 @@ import torch
 from scipy import signal
 from torch import Tensor
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.nets.fftconv import (
     Circulant,
     Toeplitz,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.nets import Hyena
 from partita.nets.fftconv import spectrum
 from partita.nets.hyena import Distilled, ImplicitFilter, distil

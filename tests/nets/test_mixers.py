@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.nets import H3, LSTM, Attention, CausalConv, DenseSSM, DiagonalSSM, Hyena, SequenceNet, build, describe
 from partita.nets.mixer import MatrixMixer, Mixer
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from partita.core.errors import InputError, RunError
+from partita.errors import InputError, RunError
 from partita.nets import MLP, build, describe
 
 

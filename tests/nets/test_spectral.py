@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 from partita.nets.lipschitz import convolution_bound, gram_bound, lipschitz_bound
 from partita.nets.mlp import MLP
 from partita.nets.spectral import bound_spectral_norms, clip_weights, gradient_penalty, power_iteration, spectral_norm

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import signal
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.nets import DenseSSM, DiagonalSSM
 from partita.nets.ssm import bilinear, check_stable, filter_of, hippo, zero_order_hold
 

@@ -11,11 +11,11 @@ from scipy.stats import norm
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError
 from partita.core.protocols import Batch
 from partita.core.support import Binary
 from partita.data import as_rows
 from partita.data.toys import bars_and_stripes, bars_and_stripes_entropy
+from partita.errors import InputError
 from partita.models import RBM, MaxEnt
 from partita.models.energy.rbm import centered_gradient
 from partita.objectives import CD, PCD, ExactLikelihood

@@ -13,8 +13,8 @@ from torch.nn import functional
 
 import partita
 import partita.objectives.prototypes as prototypes_module
-from partita.core.errors import InputError, PartitaWarning, Unsupported
 from partita.data import as_rows
+from partita.errors import InputError, PartitaWarning, Unsupported
 from partita.models import RBM, Encoder
 from partita.objectives import PCL
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError, Unsupported
 from partita.data import Rows
+from partita.errors import InputError, Unsupported
 from partita.models import PPCA, RBM, Mixture, MixturePPCA
 from partita.objectives import EM, OnlineEM
 from partita.objectives.em import expectation, maximisation, negative_log_likelihood

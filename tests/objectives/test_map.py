@@ -13,7 +13,7 @@ from torch.distributions import Gamma, Laplace, Normal
 
 import partita
 from partita.core import Binary, descriptions
-from partita.core.errors import InputError, RunError
+from partita.errors import InputError, RunError
 from partita.models import RBM, MaxEnt
 from partita.objectives import PCD, ExactLikelihood
 from partita.objectives.map import MAP, log_density

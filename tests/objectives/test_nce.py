@@ -14,10 +14,10 @@ from torch.distributions import Bernoulli, Categorical, HalfNormal, Independent,
 
 import partita
 from partita.core import descriptions, rng
-from partita.core.errors import InputError, RunError
 from partita.core.protocols import Batch, DirectedModel
 from partita.core.support import Binary, Real
 from partita.data import as_rows
+from partita.errors import InputError, RunError
 from partita.models import RBM, MaxEnt
 from partita.objectives import NCE
 from partita.objectives.nce import Contrast, LogNormaliser, free_likelihood, importance_log_z

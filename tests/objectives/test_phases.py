@@ -10,10 +10,10 @@ import torch
 from scipy.special import expit
 from torch import Tensor
 
-from partita.core.errors import InputError, Unsupported
 from partita.core.protocols import Batch
 from partita.core.support import Binary, Spin
 from partita.data import as_rows
+from partita.errors import InputError, Unsupported
 from partita.models import RBM, MaxEnt
 from partita.objectives import ExactLikelihood, negative_phase, positive_phase
 

@@ -63,7 +63,7 @@ def test_restarted_chains_come_from_the_reference() -> None:
     ],
 )
 def test_bad_settings_of_a_replay_buffer(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(partita.core.errors.InputError, match=words):
+    with pytest.raises(partita.errors.InputError, match=words):
         PCD(**settings)
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import partita
-from partita.core.errors import Unsupported
 from partita.core.protocols import Batch, EnergyModel
 from partita.core.support import Binary, Categorical, Spin
 from partita.data import as_rows
+from partita.errors import Unsupported
 from partita.models import RBM, MaxEnt
 from partita.models.energy import flips
 from partita.objectives import PseudoLikelihood, RatioMatching

@@ -12,7 +12,7 @@ from scipy.optimize import rosen
 from scipy.sparse.linalg import cg, spsolve
 from torch import Tensor
 
-from partita.core.errors import Diverged, InputError, Unsupported
+from partita.errors import Diverged, InputError, Unsupported
 from partita.optim import minimise, solve
 
 KINDS: dict[str, Callable[[Any], Any]] = {

@@ -10,7 +10,7 @@ import torch
 from scipy.sparse.linalg import aslinearoperator
 from torch import Tensor
 
-from partita.core.errors import Diverged, InputError
+from partita.errors import Diverged, InputError
 from partita.optim import minimise, solve
 
 KINDS: dict[str, Callable[[np.ndarray], Any]] = {"array": lambda A: A, "compressed rows": scipy.sparse.csr_array}

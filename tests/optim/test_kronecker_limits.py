@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Cauchy, Distribution, Independent, Normal, StudentT
 
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 from partita.optim.natural_gradient import KFAC, KroneckerMetric, MatrixMetric, NaturalGradient, PredictiveMetric
 
 

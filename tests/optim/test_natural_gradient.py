@@ -12,8 +12,8 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Independen
 
 import partita
 from partita.core import Binary
-from partita.core.errors import Diverged, InputError, Unsupported
 from partita.data import as_rows
+from partita.errors import Diverged, InputError, Unsupported
 from partita.models import RBM, VAE, Boltzmann, Flow, MaxEnt
 from partita.objectives import NCE, PCD, ExactLikelihood
 from partita.optim.natural_gradient import (

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.models import Autoregressive
 from partita.nets import LSTM, Attention, CausalConv, DenseSSM, DiagonalSSM, Hyena
 from partita.probes.memory import attention_by_distance, memory, state_space_memory

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.probes.no_free_lunch import no_free_lunch, rough_prior, smooth_prior
 
 LEARNERS: dict[str, Any] = {

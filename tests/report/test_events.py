@@ -35,7 +35,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "advance", unlucky)
-        with pytest.warns(partita.core.errors.PartitaWarning, match="went back"):
+        with pytest.warns(partita.errors.PartitaWarning, match="went back"):
             partita.fit(RBM(4, 3, generator=g), x, PCD(chains=8), validation=x[:20], steps=200, batch_size=20, learning_rate=1e-3,
                         guard="rollback", out=folder, generator=g)  # fmt: skip
     return Subject(partita.load(folder), Encoding.constant("binary", 4))

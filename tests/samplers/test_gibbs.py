@@ -9,8 +9,8 @@ from scipy.special import expit, logsumexp
 from scipy.stats import chi2, kstest, norm
 from torch import Tensor
 
-from partita.core.errors import InputError, Unsupported
 from partita.core.support import Binary, Categorical, Spin
+from partita.errors import InputError, Unsupported
 from partita.models import RBM, MaxEnt
 from partita.samplers import Gibbs
 from partita.samplers.gibbs import block_sweep, site_sweep

@@ -11,10 +11,10 @@ from tests.samplers.targets import Bent, Truth
 from torch import Tensor, nn
 
 import partita
-from partita.core.errors import Diverged, InputError, Unsupported
 from partita.core.kernels import refreshed
 from partita.core.protocols import EnergyModel
 from partita.core.support import Real
+from partita.errors import Diverged, InputError, Unsupported
 from partita.models import RBM, LatentEnergy, NeuralEnergy
 from partita.models.energy.reference import GaussianReference
 from partita.nets import MLP

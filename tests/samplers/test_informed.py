@@ -9,9 +9,9 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from partita.core.errors import InputError, Unsupported
 from partita.core.protocols import EnergyModel
 from partita.core.support import Binary, Spin
+from partita.errors import InputError, Unsupported
 from partita.evaluators import AIS
 from partita.models import RBM, Boltzmann, Ising, MaxEnt, Potts
 from partita.samplers import Gibbs, Informed, Tempering

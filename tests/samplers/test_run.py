@@ -11,10 +11,10 @@ from scipy.stats import chi2
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError
 from partita.core.protocols import DirectedModel
 from partita.core.support import Binary
 from partita.diagnostics import summarise_chains
+from partita.errors import InputError
 from partita.models import RBM
 from partita.samplers import Gibbs, Tempering, run, sample
 

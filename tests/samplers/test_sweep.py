@@ -8,7 +8,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.models import Boltzmann, Ising, Potts, lattice, torus
 from partita.models.energy.pairwise import PairwiseModel
 from partita.samplers import Gibbs, Tempering

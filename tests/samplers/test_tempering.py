@@ -9,8 +9,8 @@ from scipy.special import logsumexp
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from partita.core.errors import InputError
 from partita.core.support import Binary
+from partita.errors import InputError
 from partita.models import RBM, MaxEnt
 from partita.samplers import Gibbs, Tempering
 from partita.samplers.tempering import LadderState, exchange

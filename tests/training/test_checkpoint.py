@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import partita
-from partita.core.errors import RunError
 from partita.core.support import Binary
+from partita.errors import RunError
 from partita.models import RBM, MaxEnt
 from partita.objectives import PCD
 from partita.samplers import Gibbs, Tempering
@@ -366,7 +366,7 @@ def test_a_text_larger_than_any_run_writes_is_not_read(name: str, folder: Path) 
 
 
 def test_a_structure_larger_than_any_run_writes_is_not_parsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("partita.core.foreign.MOST_JSON", 100)
+    monkeypatch.setattr("partita.runtime.untrusted.MOST_JSON", 100)
     with pytest.raises(RunError, match="too long a text"):
         checkpoint.load(folder / "checkpoints" / "model.safetensors")
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm, poisson
 
-from partita.core.errors import InputError, RunError
 from partita.data import Dataset, Rows
 from partita.data.corpus import open_dataset
+from partita.errors import InputError, RunError
 from partita.training.contenders import contenders_by_family, degenerate_columns, measure_of, table_kind
 from partita.training.contest import Contest
 from partita.training.encoding import Encoding

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from partita.core import clock, rng
-from partita.core.errors import RunError
+from partita.core import rng
 from partita.data import Dataset, Rows, Sequences
+from partita.errors import RunError
+from partita.runtime import deadline
 from partita.training import PartitaWarning, fit
 from partita.training.affordable import affordable, annealing_cost
 from partita.training.budget import LEAST_STEPS
@@ -151,7 +152,7 @@ def test_a_recipe_is_cut_only_where_it_would_take_longer() -> None:
     def budget(name: str, seconds: float = math.inf, **options: Any) -> dict[str, Any]:
         (contender,), _ = contenders_by_family([name], {"mixture": {"components": 2}}, data)
         model, objective = contender.family.build(data.train, contender.settings, generator=torch.Generator().manual_seed(0))
-        with clock.ending_within(seconds):
+        with deadline.ending_within(seconds):
             return affordable(model, objective, data.train, data.train.take(range(30)), options).options
 
     assert budget("vae", 6e5) == {"patience": 5} and budget("mixture", 6e5) == {}
@@ -181,9 +182,9 @@ def test_an_annealing_is_timed_by_two_short_ones_after_a_first_that_had_to_get_r
         now[0] += 0.5 * (not calls) + 0.2 + 0.01 * temperatures
         calls.append(temperatures)
 
-    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
     assert annealing_cost(anneal) == pytest.approx((0.2, 0.01)) and calls == [10, 10, 30]
-    with clock.ending_within(1.0):  # no time for another
+    with deadline.ending_within(1.0):  # no time for another
         assert annealing_cost(anneal) == pytest.approx((0.0, 0.03)) and calls[3:] == [10, 10]
 
 

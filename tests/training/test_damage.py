@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.training.small_fits import Killed, killed_at, same, scenario, timeless
 
-from partita.core.errors import PartitaError, PartitaWarning
+from partita.errors import PartitaError, PartitaWarning
 from partita.training import checkpoint, loop
 from partita.training.session import Session
 

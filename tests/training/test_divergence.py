@@ -10,7 +10,7 @@ from tests.training.by_hand import assert_weights, descend
 from tests.training.small_fits import OBJECTIVES, machine, rows
 
 import partita
-from partita.core.errors import Diverged
+from partita.errors import Diverged
 from partita.objectives import ExactLikelihood
 from partita.training import Settings, checkpoint
 from partita.training.optimisers import learning_rate_at

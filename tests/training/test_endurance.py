@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import partita
 from partita.cli.app import app
-from partita.core.errors import Diverged, InputError, PartitaWarning, RunError
+from partita.errors import Diverged, InputError, PartitaWarning, RunError
 from partita.models import RBM, Mixture
 from partita.objectives import EM, PCD, ExactLikelihood
 from partita.training import checkpoint, loop
@@ -233,7 +233,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("place", ["before", "saved", "rewound", "after"])
-@pytest.mark.filterwarnings("ignore::partita.core.errors.PartitaWarning")  # the run's cautions
+@pytest.mark.filterwarnings("ignore::partita.errors.PartitaWarning")  # the run's cautions
 def test_a_fit_killed_while_it_goes_back_ends_like_one_that_was_not(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the kill falls before the save that makes it so, between that and the two changes of the records, or after them."""
     monkeypatch.setattr(loop, "SAVE_SECONDS", -1.0)

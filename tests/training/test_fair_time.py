@@ -18,10 +18,10 @@ from tests.pressing import ctrl_c_after
 
 from partita.cli.fit import planned, resumed, train
 from partita.cli.leaderboard import Board
-from partita.core import clock
 from partita.data import Dataset, Rows
 from partita.models import Mixture
 from partita.objectives import EM
+from partita.runtime import deadline
 from partita.training import contest, ladder
 from partita.training.contenders import contenders_by_family
 from partita.training.contest import Contest
@@ -49,13 +49,13 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         return update(self, model, *more, **options)
 
     monkeypatch.setattr(EM, "update", counted)
-    monkeypatch.setattr(clock.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: seconds[0])
     return seconds
 
 
 def climbed(seconds: float, most: int = 8) -> tuple[list[ladder.Rung], list[str]]:
     g = torch.Generator().manual_seed(0)
-    with clock.ending_within(seconds) as limit:
+    with deadline.ending_within(seconds) as limit:
         table = ladder.ladder(lambda K: Mixture(K, 2, generator=g), clouds().train, range(1, most + 1), objective=EM(2, 5), generator=g)
     return table, limit.cuts
 
@@ -218,9 +218,9 @@ def test_compiling_is_no_part_of_what_a_step_costs(now: list[float], monkeypatch
 
     def first(self: EM, *given: Any, **options: Any) -> Any:
         if not compiled:
-            clock.PAUSES.begin()
+            deadline.PAUSES.begin()
             now[0] += 1000.0
-            clock.PAUSES.end()
+            deadline.PAUSES.end()
             compiled.append(1)
         return update(self, *given, **options)
 

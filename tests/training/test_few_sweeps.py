@@ -7,10 +7,10 @@ import pytest
 import torch
 from tests.training.test_fair_time import clouds
 
-from partita.core import clock
 from partita.evaluators import evaluate
 from partita.models import DPMixture
 from partita.objectives import CollapsedGibbs
+from partita.runtime import deadline
 from partita.training import fit
 from partita.training.contest import Contest
 from partita.training.entries import Contender
@@ -27,7 +27,7 @@ def test_a_sampler_has_as_many_sweeps_as_an_interval_takes_or_none(each: float, 
         return update(self, *given, **options)
 
     monkeypatch.setattr(CollapsedGibbs, "update", counted)
-    monkeypatch.setattr(clock.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: seconds[0])
     entry = Contest(clouds(), limit=0.2).enter(Contender("dpmm", FAMILIES["dpmm"], {"moves": 1}))
     if each < 1:
         assert entry.score is not None and entry.run is not None and entry.run.steps >= CollapsedGibbs.fewest == 8

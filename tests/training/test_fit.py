@@ -9,7 +9,7 @@ import torch
 from tests.training.small_fits import OBJECTIVES, machine, rows, same
 
 import partita
-from partita.core.errors import DataError, InputError
+from partita.errors import DataError, InputError
 from partita.models import RBM
 from partita.objectives import CD, PCD, ExactLikelihood, negative_phase, positive_phase
 

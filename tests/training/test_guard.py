@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import partita
-from partita.core.errors import Diverged
 from partita.core.support import Binary
+from partita.errors import Diverged
 from partita.models import RBM, VAE, Flow, MaxEnt
 from partita.objectives import CD, ELBO, PCD
 from partita.samplers import Gibbs
@@ -92,7 +92,7 @@ def test_hidden_units_that_always_agree_are_dead(bias: float, generator: torch.G
 
 STEPS, LOOKS = 200, 20
 EVERY = STEPS // LOOKS
-pytestmark = pytest.mark.filterwarnings("ignore::partita.core.errors.PartitaWarning")  # the cautions of these runs, looked at below
+pytestmark = pytest.mark.filterwarnings("ignore::partita.errors.PartitaWarning")  # the cautions of these runs, looked at below
 
 
 def bits(n: int = 80, width: int = 4) -> torch.Tensor:

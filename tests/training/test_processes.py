@@ -13,10 +13,10 @@ from tests.gloo import in_two
 from tests.training import one_message, together
 from tests.training import two_processes as both
 
-from partita.core.errors import InputError, Unsupported
-from partita.core.processes import Team
+from partita.errors import InputError, Unsupported
 from partita.models.directed.latent import MEMORY
 from partita.objectives import PCD, PseudoLikelihood
+from partita.runtime.processes import Team
 from partita.training import checkpoint
 
 pytestmark = pytest.mark.slow

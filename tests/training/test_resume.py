@@ -15,7 +15,7 @@ from tests.pressing import ctrl_c_after
 from tests.training.small_fits import OBJECTIVES, OPTIONS, STEPS, assert_identical, die_at, machine, rows, same, scenario, timeless
 
 import partita
-from partita.core.errors import RunError
+from partita.errors import RunError
 from partita.training import checkpoint, loop
 
 EVERY = pytest.mark.parametrize("name", list(OBJECTIVES))

@@ -5,8 +5,8 @@ import pytest
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA
 
-from partita.core.errors import InputError
 from partita.data import Rows
+from partita.errors import InputError
 from partita.estimators import MixturePPCADensity, PPCADensity
 from partita.training.families.scales import asks_for_own_scales, least_bic
 

@@ -10,7 +10,7 @@ from tests.pressing import ctrl_c_after
 from torch import Tensor
 
 import partita
-from partita.core.errors import InputError
+from partita.errors import InputError
 from partita.models import PPCA, DPMixture, Mixture, MixturePPCA
 from partita.objectives import EM, CollapsedGibbs, OnlineEM
 from partita.training import checkpoint, loop

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 import partita
-from partita.core import processes
-from partita.core.errors import Diverged
 from partita.core.support import Binary, Real
 from partita.data import Rows, Sequences, as_rows
+from partita.errors import Diverged
 from partita.evaluators import AIS, Bridge, Sandwich
 from partita.evaluators.partition import annealing
 from partita.models import GAN, RBM, VAE, VRNN, Autoregressive, Encoder, Flow, MaskedAutoregressive, MaxEnt, NeuralEnergy, SigmoidBelief
@@ -34,6 +33,7 @@ from partita.objectives import (
     RatioMatching,
     ScoreMatching,
 )  # fmt: skip
+from partita.runtime import processes
 from partita.samplers import Gibbs, Tempering
 from partita.training import Settings, checkpoint
 from partita.training.start import start_session

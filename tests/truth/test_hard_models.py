@@ -14,7 +14,7 @@ from scipy.stats import binom
 from tests.truth.hard_models import FAMILIES, UNSEEN, RowsKind
 from tests.truth.study import Run, cases, miss, run
 
-from partita.core.errors import PartitaError
+from partita.errors import PartitaError
 from partita.evaluators import AIS, SMC, Bridge, ReverseAIS
 
 ROUNDS = int(os.environ.get("PARTITA_COVERAGE_ROUNDS", "0"))

@@ -17,7 +17,7 @@ from torch.distributions import Chi2, Dirichlet, Distribution, Multinomial, cons
 from torch.distributions import Wishart as TorchWishart
 from torch.distributions.utils import broadcast_all
 
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 
 class MultivariateStudentT(Distribution):

@@ -23,10 +23,10 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_real
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.means import judge, mean_quantity
 from partita.diagnostics.weights import KHAT_NORMAL, tail_indices, verdict_on_ess
+from partita.errors import invalid
 
 Function = Callable[[Tensor], Tensor]  # (n, *event) -> (n,)
 LogDensity = Callable[[Tensor], Tensor]

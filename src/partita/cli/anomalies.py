@@ -19,10 +19,10 @@ from partita.cli.runs import Opened, open_run
 from partita.cli.tabled import Tabled, destination, read_tabled, write_beside
 from partita.core import capability, rng
 from partita.core.checks import check_real
-from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel
 from partita.data.schema import Column
 from partita.data.write import check_ending
+from partita.errors import invalid
 from partita.training.encoded import evaluate_encoded
 
 COLUMNS = (Column("anomaly_score", "real"), Column("tail_probability", "real"), Column("anomaly", "binary", "bool"))

@@ -35,7 +35,7 @@ class Commands(Helpful):
             saved = "".join(f" {note}" for note in getattr(error, "__notes__", []))
             _refuse(f"{error.strerror or str(error).splitlines()[0]}{where}. {remedy}{saved}")
         except Exception as error:
-            from partita.core.memory import SENTENCE, ran_out
+            from partita.runtime.memory_limit import SENTENCE, ran_out
 
             if not _on_purpose(error) and not ran_out(error) and not _unwritten(error):
                 raise
@@ -53,7 +53,7 @@ def _refuse(text: str) -> NoReturn:
 
 
 def _on_purpose(error: Exception) -> bool:
-    return any(cls.__module__ == "partita.core.errors" for cls in type(error).__mro__)
+    return any(cls.__module__ == "partita.errors" for cls in type(error).__mro__)
 
 
 def _unwritten(error: Exception) -> bool:

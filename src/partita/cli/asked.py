@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from partita.cli.values import DATA_KEYS, parse_value
 from partita.core.checks import check_count, check_real
-from partita.core.errors import RunError, invalid
-from partita.core.files import write_whole
-from partita.core.foreign import check_like, inside, read_json, sealed, unsealed
+from partita.errors import RunError, invalid
+from partita.runtime.atomic_files import write_whole
+from partita.runtime.untrusted import check_like, inside, read_json, sealed, unsealed
 from partita.training import Settings
 from partita.training.families import family_named, unknown_setting
 from partita.training.run import MEANT

@@ -12,10 +12,10 @@ import typer
 from partita.cli import show
 from partita.cli.runs import Opened, open_run
 from partita.cli.tabled import Tabled, destination, read_tabled, write_beside
-from partita.core.errors import invalid
 from partita.data.on_disk import gathered
 from partita.data.schema import Column
 from partita.data.write import check_ending
+from partita.errors import invalid
 
 
 def report(folder: Path, source: Path, out: Path | None, probabilities: bool, *, as_json: bool) -> None:

@@ -16,10 +16,10 @@ from partita.cli.fit import describe_data
 from partita.cli.runs import free_path, short_name
 from partita.cli.values import parse_columns, sort_settings
 from partita.cli.watch import Watch
-from partita.core import clock
-from partita.core.errors import PartitaError, invalid
 from partita.data import Dataset, Sequences
 from partita.data.corpus import Reading, holds_sequences, open_dataset
+from partita.errors import PartitaError, invalid
+from partita.runtime import deadline
 from partita.training.contenders import BY_NAME, contenders_by_family, contenders_by_objective, degenerate_columns
 from partita.training.contest import Contest
 from partita.training.entries import Contender, Entry
@@ -41,7 +41,7 @@ class Field(NamedTuple):
 def report(asked: Asked, out: Path | None, *, page: bool = True, as_json: bool = False, quiet: bool = False) -> list[Entry]:
     """Fit all, score all on the same rows, show and save the leaderboard and the page about it."""
     asked.check_time()
-    still = clock.PAUSES.seconds
+    still = deadline.PAUSES.seconds
     evaluator, field = named_evaluator(asked.evaluator, "compare"), opened(asked)
     if not field.contenders:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in field.left_out.items())
@@ -62,7 +62,7 @@ def report(asked: Asked, out: Path | None, *, page: bool = True, as_json: bool =
     if as_json:
         show.print_json({**board.as_json(folder, ranking(entries)), "report": None if written is None else str(written)})
     else:
-        _print(contest, board, entries, written, clock.PAUSES.seconds - still)
+        _print(contest, board, entries, written, deadline.PAUSES.seconds - still)
     if interrupted:
         typer.echo(f"Interrupted; what is done is saved. Go on with: partita compare --resume {folder}", err=True)
         raise typer.Exit(130)

@@ -11,11 +11,11 @@ from partita.cli import show
 from partita.cli.runs import Opened, free_path, open_run
 from partita.core import rng
 from partita.core.checks import check_count
-from partita.core.errors import invalid
-from partita.core.files import replacing, write_whole
 from partita.data.corpus import Reading
 from partita.data.text import Alphabet
+from partita.errors import invalid
 from partita.models import Autoregressive
+from partita.runtime.atomic_files import replacing, write_whole
 from partita.training.run import read_config
 
 OPTIONS = ("prompt", "length", "temperature", "top_p")

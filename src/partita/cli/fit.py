@@ -14,16 +14,17 @@ import typer
 from partita.cli import show
 from partita.cli.runs import Opened, found_at, free_path, schema_of, short_name
 from partita.cli.values import sort_settings
-from partita.core import clock, descriptions, processes, rng
+from partita.core import descriptions, rng
 from partita.core.checks import check_count
-from partita.core.errors import RunError
-from partita.core.foreign import check_like
 from partita.core.laws import in_words
 from partita.core.protocols import Model, Objective, Update
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
 from partita.data.corpus import open_dataset
 from partita.data.mixed import TABLES
+from partita.errors import RunError
+from partita.runtime import deadline, processes
+from partita.runtime.untrusted import check_like
 from partita.training import PartitaWarning, Run, fit, load
 from partita.training.encoding import Encoding
 from partita.training.families import Family, family_named
@@ -97,10 +98,10 @@ def _built(
     """The model, its objective, the options of its fit, and what a search was cut short by; of minutes the fit has what a search leaves."""
     minutes = options.get("minutes")
     seconds = 60 * minutes if isinstance(minutes, int | float) and minutes > 0 else math.inf  # others are refused with the options
-    with clock.ending_within(seconds) as limit:
+    with deadline.ending_within(seconds) as limit:
         model, objective = family.build(rows, chosen, generator=generator)
         if seconds < math.inf and hasattr(objective, "update"):
-            options = {**options, "minutes": max(LEAST_MINUTES, round(clock.left() / 60, 2))}
+            options = {**options, "minutes": max(LEAST_MINUTES, round(deadline.left() / 60, 2))}
     return model, objective, options, limit.cuts
 
 

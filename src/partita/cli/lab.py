@@ -10,7 +10,7 @@ import typer
 
 from partita.cli import show
 from partita.cli.values import parse_value
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import typer
 from partita.cli import show
 from partita.cli.runs import free_path
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.gradients import Estimator
 from partita.gradients.laboratory import (
     Measured,

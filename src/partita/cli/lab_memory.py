@@ -10,7 +10,7 @@ from partita.cli import show
 from partita.cli.runs import free_path
 from partita.core import rng
 from partita.core.checks import check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.models import Autoregressive
 from partita.nets import LSTM, Attention, DiagonalSSM, Hyena
 from partita.probes.memory import LogitsByDistance, Memory, attention_by_distance, memory

@@ -11,7 +11,7 @@ from partita.cli import show
 from partita.cli.runs import free_path
 from partita.core import rng
 from partita.core.checks import check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.probes.no_free_lunch import MOST_POINTS, MOST_TRAINING, Lunch, no_free_lunch, rough_prior, smooth_prior
 
 PRIORS = {"every target alike": None, "targets that change seldom": smooth_prior, "targets that change often": rough_prior}

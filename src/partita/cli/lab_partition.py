@@ -12,8 +12,8 @@ from partita.cli.runs import free_path
 from partita.core import rng
 from partita.core.capability import EXACT_BITS
 from partita.core.checks import check_count, check_real
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity
+from partita.errors import invalid
 from partita.evaluators import AIS, SMC, Bridge, Enumeration, ReverseAIS, Sandwich
 from partita.models import RBM
 

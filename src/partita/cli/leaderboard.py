@@ -12,9 +12,9 @@ from typing import Any
 import typer
 
 from partita.cli import show
-from partita.core.files import write_whole
 from partita.core.quantity import bits_per_dimension
 from partita.report.words import cut_short, left_out, models, percent
+from partita.runtime.atomic_files import write_whole
 from partita.training.budget import OUT_OF_TIME
 from partita.training.entries import Entry
 from partita.training.paired import Place, ranking

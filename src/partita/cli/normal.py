@@ -18,10 +18,10 @@ from partita.cli import show
 from partita.cli.runs import SPLIT_KEY, Opened, split_table
 from partita.cli.tabled import read_tabled
 from partita.core import rng
-from partita.core.errors import DataError
 from partita.data import Rows
 from partita.data.on_disk import gathered
 from partita.data.tables import chunks
+from partita.errors import DataError
 from partita.estimators._impute import impute_encoded
 
 FEWEST = 99  # normal rows that tell one in a hundred

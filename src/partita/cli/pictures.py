@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from partita.core.files import replacing
 from partita.report.images import as_images, png, sheet
+from partita.runtime.atomic_files import replacing
 
 __all__ = ["preview", "sheet", "write_png"]
 

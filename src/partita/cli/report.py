@@ -10,14 +10,14 @@ import typer
 from partita.cli import show
 from partita.cli.runs import open_run
 from partita.core import rng
-from partita.core.errors import DataError, PartitaError, RunError
-from partita.core.foreign import inside, read_json
 from partita.core.quantity import Quantity
 from partita.data import Dataset
+from partita.errors import DataError, PartitaError, RunError
 from partita.report.comparison import write_comparison
 from partita.report.run import write_run
 from partita.report.standings import Standing
 from partita.report.subject import Subject
+from partita.runtime.untrusted import inside, read_json
 from partita.training import Run
 from partita.training.encoding import Encoding
 

@@ -11,10 +11,10 @@ import numpy as np
 from partita.cli import show
 from partita.core import rng
 from partita.core.checks import check_choice
-from partita.core.errors import DataError, RunError
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows, Schema
 from partita.data.corpus import open_dataset
+from partita.errors import DataError, RunError
 from partita.evaluators import likelihood
 from partita.training import Run, load
 from partita.training.encoded import evaluate_encoded

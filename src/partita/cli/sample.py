@@ -10,11 +10,11 @@ from partita.cli import pictures, show
 from partita.cli.runs import Opened, free_path, open_run, schema_of
 from partita.core import capability, rng
 from partita.core.checks import check_count
-from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, Model
 from partita.data.schema import Column
 from partita.data.write import check_ending, plain_columns, write_columns
 from partita.diagnostics import ChainReport
+from partita.errors import invalid
 from partita.samplers import run as run_chains
 from partita.training.encoded import draw_rows
 from partita.training.encoding import CUT

@@ -6,8 +6,8 @@ import numpy as np
 import typer
 
 from partita.cli import show
-from partita.core.errors import DataError
 from partita.data import Column, Dataset, load
+from partita.errors import DataError
 
 MOST_SHOWN = 200  # columns
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from partita.cli.runs import Opened, schema_of
-from partita.core.errors import DataError, invalid
 from partita.data import Schema, copies, read
 from partita.data.conversions import names_in
 from partita.data.schema import Column
 from partita.data.splits import Splits
 from partita.data.tables import as_table, chunks
 from partita.data.write import TABLES, check_ending, write_columns
+from partita.errors import DataError, invalid
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ def launched(devices: int | None, nodes: int, strategy: str) -> Iterator[Any]:
     """The Fabric whose processes share the work inside the block; None where there is one process."""
     if "LOCAL_WORLD_SIZE" in os.environ or (devices or 1) * nodes > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read on import: torch shows frames of its stack where we say what was lost
-    from partita.core import processes
     from partita.core.checks import check_choice
+    from partita.runtime import processes
 
     check_choice("fit", "--strategy", strategy, ("ddp",))
     by_torchrun = "LOCAL_WORLD_SIZE" in os.environ
@@ -123,8 +123,8 @@ def _leading() -> Iterator[None]:
     """The process that leads: where it ends by an error it hangs up, and stays until the others could ask why."""
     import torch.distributed as dist
 
-    from partita.core.errors import PartitaError
-    from partita.core.processes import PATIENCE, LostProcess
+    from partita.errors import PartitaError
+    from partita.runtime.processes import PATIENCE, LostProcess
 
     try:
         yield
@@ -145,8 +145,8 @@ def _silent(leader: Leader, first: bool) -> Iterator[None]:
 
     Where the leader is lost itself the others speak; on another machine the ``first`` does.
     """
-    from partita.core.errors import PartitaError
-    from partita.core.processes import LostProcess
+    from partita.errors import PartitaError
+    from partita.runtime.processes import LostProcess
 
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         try:

@@ -5,8 +5,8 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from partita.core.checks import check_choice
-from partita.core.errors import invalid
 from partita.data.schema import KINDS
+from partita.errors import invalid
 from partita.training import Settings
 from partita.training.families import Family, unknown_setting
 

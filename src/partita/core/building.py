@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from partita.core import memory
 from partita.core.checks import check_generator
+from partita.runtime import memory_limit
 
 
 class Built(nn.Module):
@@ -25,7 +25,7 @@ def _within_reason(build: Callable[..., None]) -> Callable[..., None]:
         owner = type(self).__name__
         if "generator" in settings:
             check_generator(owner, settings["generator"])
-        with memory.named(owner), memory.within_machine(owner):
+        with memory_limit.named(owner), memory_limit.within_machine(owner):
             build(self, *sizes, **settings)
 
     return built

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from partita.core.errors import RunError, Unsupported
 from partita.core.protocols import DirectedModel, EnergyModel, Model
 from partita.core.support import Product, Real, Sequence, Support
+from partita.errors import RunError, Unsupported
 
 EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
 QUADRATURE_WIDTH = 3  # real coordinates over which an integral can be a sum over a grid

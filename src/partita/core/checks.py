@@ -1,4 +1,4 @@
-"""Checks of what is handed in; each raises :class:`InputError` in the one template of :mod:`partita.core.errors`."""
+"""Checks of what is handed in; each raises :class:`InputError` in the one template of :mod:`partita.errors`."""
 
 import math
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partita.core.errors import Diverged, invalid, sentence
-from partita.core.files import unreachable
+from partita.errors import Diverged, invalid, sentence
+from partita.runtime.atomic_files import unreachable
 
 MOST = 2**63 - 1  # what a computer counts to
 LARGEST = 1e18  # numbers whose squares float32 holds too

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.errors import Diverged
+from partita.errors import Diverged
 
 NODES = {1: 16, 2: 8, 3: 6}  # n, by the number of coordinates
 FIRST = {1: 25, 2: 12, 3: 6}  # boxes along each coordinate at the start

@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Distribution
 
 from partita.core.capability import PARTS, load
-from partita.core.errors import PartitaError, RunError
+from partita.errors import PartitaError, RunError
 
 LAWS = ("Normal", "Laplace", "Cauchy", "StudentT", "Gamma", "Beta", "Uniform", "HalfNormal", "LogNormal", "Exponential")  # of priors
 

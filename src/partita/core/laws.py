@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from partita.core.checks import check_count
-from partita.core.errors import invalid
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
+from partita.errors import invalid
 
 Law = str | int
 

@@ -20,9 +20,9 @@ from torch import Tensor
 from partita.core.building import Built
 from partita.core.checks import check_real
 from partita.core.enumeration import Side
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity
 from partita.core.support import Support
+from partita.errors import invalid
 
 ANCHORS = 128  # rows of training data that a fitted model remembers
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 Kind = Literal["exact", "lower", "upper", "estimate", "none"]
 Verdict = Literal["tight", "loose", "do not publish"]

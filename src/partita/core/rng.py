@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
-from partita.core.orders import Shuffled
+from partita.runtime.permutations import Shuffled
+from partita.runtime.seeds import keyed as keyed
+from partita.runtime.seeds import seed as seed
 
 MOST_LISTED = 1 << 18  # things whose order is listed: more would cost memory that grows with a table
 
@@ -68,7 +70,7 @@ def systematic(log_weights: Tensor, generator: torch.Generator, n: int) -> Tenso
 
 
 def permutation(n: int, generator: torch.Generator) -> Tensor:
-    """A random order of ``n`` things; of very many it is computed as slices of it are asked for (:mod:`partita.core.orders`)."""
+    """A random order of ``n`` things; of very many it is computed as slices of it are asked for (:mod:`partita.runtime.permutations`)."""
     if n > MOST_LISTED:
         return cast("Tensor", Shuffled(n, seed(generator), generator.device))
     return torch.randperm(n, generator=generator, device=generator.device)
@@ -87,22 +89,9 @@ def draw(distribution: Distribution, generator: torch.Generator, shape: Sequence
         return distribution.sample(torch.Size(shape))
 
 
-def seed(generator: torch.Generator) -> int:
-    """A fresh seed for what keeps its own state: a numba kernel, a scikit-learn model, a child generator."""
-    return int(torch.randint(2**31 - 1, (), generator=generator, device=generator.device))
-
-
 def child(generator: torch.Generator) -> torch.Generator:
     """A new generator on the same device, seeded from this one."""
     return torch.Generator(device=generator.device).manual_seed(seed(generator))
-
-
-def keyed(key: int, *path: int) -> torch.Generator:
-    """A CPU generator that depends only on its numbers, so that any part of a run can be drawn again by itself."""
-    mixed = key
-    for number in path:
-        mixed = (mixed * 6364136223846793005 + int(number) + 1442695040888963407) % 2**63  # NumPy's whole numbers overflow
-    return torch.Generator().manual_seed(mixed)
 
 
 @contextmanager

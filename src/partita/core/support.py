@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_count, check_finite, check_width
-from partita.core.errors import InputError, invalid
+from partita.errors import InputError, invalid
 
 
 class Support(ABC):

@@ -6,7 +6,7 @@ Torch's Mersenne Twister makes one number at a time; in block Gibbs its draws wo
 import numpy as np
 from numba import uint32
 
-from partita.core.machine_code import njit
+from partita.runtime.numba_cache import njit
 
 LANES = 16
 BLOCK = 1024  # numbers made before they are compared, few enough to stay in the nearest cache

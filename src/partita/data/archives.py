@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from partita.core import memory
-from partita.core.errors import DataError
 from partita.data import on_disk
 from partita.data.labels import Labels
 from partita.data.on_disk import OnDisk, read_header
 from partita.data.splits import Splits, damaged
 from partita.data.tables import NUMERIC, Columns
+from partita.errors import DataError
+from partita.runtime import memory_limit
 
 MOST_DEFLATED = 1032  # bytes that one byte of deflated ones can stand for
 UNREADABLE = (ValueError, EOFError, OSError, KeyError, OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error)  # by NumPy and zip
@@ -106,7 +106,7 @@ def choose(found: dict[str, tuple[tuple[int, ...], np.dtype]]) -> dict[str, str]
 def _check_room(path: Path, arrays: Iterable[tuple[tuple[int, ...], np.dtype]]) -> None:
     """Refuse arrays that memory does not hold: a thousand bytes of them can be deflated to one."""
     needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in arrays)
-    memory.check_room("load", f"what {path} holds", needed, "Save the array as .npy, which stays on disk.")
+    memory_limit.check_room("load", f"what {path} holds", needed, "Save the array as .npy, which stays on disk.")
 
 
 def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import DataError, invalid
 from partita.data.labels import numbered
 from partita.data.schema import Series, check_names
+from partita.errors import DataError, invalid
 
 WIDE = {"large_string": "string", "string_view": "string", "double": "float64", "float": "float32", "halffloat": "float16"}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import RunError
-from partita.core.foreign import check_like
 from partita.data.labels import Labels, labels_from_json
+from partita.errors import RunError
+from partita.runtime.untrusted import check_like
 
 KINDS = ("real", "binary", "count", "category", "ignore")
 SHAPE = {  # of a column in a config

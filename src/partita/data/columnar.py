@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import DataError
 from partita.data.arrow import arrow, dtype_name, series_of
 from partita.data.on_disk import gathered
 from partita.data.schema import Series
 from partita.data.tables import NUMERIC, Columns, not_numeric
+from partita.errors import DataError
 
 COLUMNAR = (".parquet", ".arrow", ".feather")
 PIECE = 1 << 20  # numbers that are read together

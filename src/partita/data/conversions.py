@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.files import replacing
 from partita.data.arrow import arrow
 from partita.data.columnar import COLUMNAR, Columnar, open_columnar, open_writer
 from partita.data.delimited import raw_records
@@ -19,6 +18,7 @@ from partita.data.fields import PADDED, TRUTH, WHOLE, is_missing
 from partita.data.large_text import LargeText, open_text
 from partita.data.schema import Column
 from partita.data.write import FIELDS, places_of, text, write_csv
+from partita.runtime.atomic_files import replacing
 
 LARGEST = 2**63
 WORDS = ("string", "category")  # types of them

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.files import replacing
 from partita.data.arrow import arrow
 from partita.data.columnar import COLUMNAR, Columnar, open_columnar, open_writer
 from partita.data.conversions import convert
@@ -20,6 +19,7 @@ from partita.data.delimited import delimiter_of, names_of, raw_records
 from partita.data.fields import is_missing
 from partita.data.schema import Column, Schema, column_names
 from partita.data.write import FIELDS, filled_arrow, filled_type, text, write_csv
+from partita.runtime.atomic_files import replacing
 
 
 def write_filled(source: Path, path: Path, schema: Schema, x: np.ndarray) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import DataError
 from partita.data import folder
 from partita.data.archives import headers, read_arrays
 from partita.data.files import ENDINGS, check_reachable, read
@@ -17,6 +16,7 @@ from partita.data.named import Dataset, load
 from partita.data.on_disk import OnDisk
 from partita.data.streams import Sequences
 from partita.data.text import TOKENS, Alphabet, read_text
+from partita.errors import DataError
 
 PARTS = ("train", "valid", "test")
 SHARES = (0.8, 0.9)  # of a stream: where training ends, and validation

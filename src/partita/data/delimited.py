@@ -10,12 +10,12 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from partita.core.errors import DataError
 from partita.data.fields import DATE, TRUTH, is_lossy, is_missing, is_number, to_number
 from partita.data.labels import Labels, letters, numbered
 from partita.data.schema import Series, column_names, number_type
 from partita.data.sequences import looks_like_sequences
 from partita.data.tables import Columns, not_numeric
+from partita.errors import DataError
 
 DELIMITERS = (";", "\t", ",", "|")
 EXCELS = re.compile(r"sep=.", re.IGNORECASE)  # a line above the names that says what parts fields

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from partita.core.errors import DataError
 from partita.data.labels import Labels
 from partita.data.schema import Series
+from partita.errors import DataError
 
 
 @dataclass

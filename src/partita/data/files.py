@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from partita.core import memory
-from partita.core.errors import DataError, InputError
-from partita.core.files import unreachable
 from partita.data.archives import read_npy, read_npz
 from partita.data.delimited import holds_sequences, read_delimited, read_words
 from partita.data.mixed import TABLES, read_table
 from partita.data.schema import Asked, Schema
 from partita.data.sequences import FASTA, read_fasta
 from partita.data.splits import Splits, damaged
+from partita.errors import DataError, InputError
+from partita.runtime import memory_limit
+from partita.runtime.atomic_files import unreachable
 
 
-@memory.named("load")
+@memory_limit.named("load")
 def read(path: str | Path, array: str | None = None, *, words: bool = False, asked: Asked | Schema | None = None) -> Splits:
     """The numbers in a file; ``array`` picks one array of an .npz. Missing values of a table (.csv, .parquet, .arrow) arrive as NaN.
 
@@ -66,7 +66,7 @@ def _check_file(path: Path) -> None:
     if path.stat().st_size == 0:
         raise DataError(f"load: {path} must hold rows; got an empty file. Write it again.")
     if path.suffix.lower() in (".txt", *FASTA):
-        memory.check_room("load", str(path), path.stat().st_size, "Convert it to .csv, .parquet or .npy, which stay on disk.")
+        memory_limit.check_room("load", str(path), path.stat().st_size, "Convert it to .csv, .parquet or .npy, which stay on disk.")
 
 
 @contextmanager

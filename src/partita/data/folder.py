@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import DataError
 from partita.data.archives import choose, headers
 from partita.data.splits import Splits
 from partita.data.tables import NUMERIC
+from partita.errors import DataError
 
 NOTES = {
     "mnist": "28 x 28 handwritten digits, grey levels 0 to 255 (CC BY-SA 3.0)",

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from partita.core.errors import invalid
 from partita.data.tables import chunks
+from partita.errors import invalid
 
 Binarize = Literal["dynamic"] | float | None
 

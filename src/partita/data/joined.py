@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from partita.core import memory
 from partita.data.rows import Rows
 from partita.data.streams import Sequences
+from partita.runtime import memory_limit
 
 
 def joined(parts: Sequence[Any]) -> Any:
@@ -21,7 +21,8 @@ def joined(parts: Sequence[Any]) -> Any:
     first = parts[0]
     if len(parts) == 1:
         return first
-    memory.check_room("load", "all parts together", sum(4 * len(part) * part.width for part in parts), "Score one part after the other.")
+    needed = sum(4 * len(part) * part.width for part in parts)
+    memory_limit.check_room("load", "all parts together", needed, "Score one part after the other.")
     return _sequences(parts) if isinstance(first, Sequences) else _rows(parts)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import DataError, RunError
+from partita.errors import DataError, RunError
 
 Labels = dict[float, str]
 SHORT = 6  # bytes that fit below 2^48, the first number of a digest

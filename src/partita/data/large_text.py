@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import DataError
 from partita.data.delimited import Worded, names_of, stream_records, uneven
 from partita.data.fields import DATE, TRUTH, is_lossy, is_missing, is_number, to_number
 from partita.data.labels import numbered
 from partita.data.schema import Series, column_names
 from partita.data.tables import Columns, not_numeric
+from partita.errors import DataError
 
 FIELDS = 1 << 18  # that are held together
 

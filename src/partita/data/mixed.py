@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import DataError, InputError
 from partita.data import on_disk
 from partita.data.arrow import of_frame, series_of
 from partita.data.column import Column
@@ -17,6 +16,7 @@ from partita.data.large_text import LargeText, open_text
 from partita.data.schema import INDEX, Asked, Schema, Series, check_names, column_names, infer, number_type, resolve
 from partita.data.tables import Columns, as_table
 from partita.data.voice import Voice
+from partita.errors import DataError, InputError
 
 TABLES = (".csv", *COLUMNAR)
 RARE = "Map rare values to a category of their own before the fit."

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from partita.core.errors import DataError, InputError
 from partita.core.rng import MOST_LISTED, keyed, permutation
 from partita.data import folder
 from partita.data.builtin import BUILTIN, Source
@@ -19,6 +18,7 @@ from partita.data.joined import joined
 from partita.data.rows import Binarize, Rows
 from partita.data.schema import Asked, Schema
 from partita.data.tables import Columns
+from partita.errors import DataError, InputError
 
 SPLIT_KEY = 80_20
 HELD_OUT = 0.2

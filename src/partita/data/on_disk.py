@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from partita.core import memory
-from partita.core.errors import DataError
+from partita.errors import DataError
+from partita.runtime import memory_limit
 
 IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory, and ...
 SHARE = 8  # ... the part of what this process may have that it takes at most: reading it and working on it take as much again and more
@@ -128,7 +128,7 @@ class OnDisk:
 
 def most_held() -> int:
     """Bytes up to which a table is held in memory; fewer in a small container, or below a limit on address space."""
-    return min(IN_MEMORY, memory.machine() // SHARE)
+    return min(IN_MEMORY, memory_limit.machine() // SHARE)
 
 
 def from_columns(path: Path) -> Any:

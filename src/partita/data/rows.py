@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.alignment import aligned
-from partita.core.errors import invalid
 from partita.core.laws import Law
-from partita.core.orders import OneIn, Within, row_numbers
 from partita.core.protocols import Batch
 from partita.core.rng import bernoulli
 from partita.data.grey import Binarize, check_binarize, grey_scale
 from partita.data.labels import Labels
 from partita.data.schema import Schema
 from partita.data.tables import Columns, as_table, check_finite_table, chunks
+from partita.errors import invalid
+from partita.runtime.alignment import aligned
+from partita.runtime.permutations import OneIn, Within, row_numbers
 
 
 class Rows:

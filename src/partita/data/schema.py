@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from partita.core.checks import check_choice
-from partita.core.errors import DataError, invalid
 from partita.data.column import KINDS, Column, Series
 from partita.data.fields import EXACT, MARKED, is_number
 from partita.data.labels import Labels
 from partita.data.voice import Voice
+from partita.errors import DataError, invalid
 
 MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
 ROWS_A_LEVEL = 10  # rows for each word where there are more of them; free text has fewer

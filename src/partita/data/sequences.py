@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from partita.core.errors import DataError
 from partita.data.labels import Labels, letters
+from partita.errors import DataError
 
 FASTA = (".fasta", ".fa", ".afa", ".a2m")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from partita.core.errors import DataError
 from partita.data.labels import Labels
 from partita.data.schema import Schema
 from partita.data.tables import Columns
+from partita.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.alignment import aligned
 from partita.core.checks import check_count
-from partita.core.errors import invalid
-from partita.core.orders import Spaced, row_numbers
 from partita.core.protocols import Batch
 from partita.core.rng import MOST_LISTED
 from partita.data.on_disk import OnDisk
 from partita.data.rows import check_weight
 from partita.data.tables import NUMERIC, check_finite_table
+from partita.errors import invalid
+from partita.runtime.alignment import aligned
+from partita.runtime.permutations import Spaced, row_numbers
 
 ROWS_AT_ONCE = 256
 

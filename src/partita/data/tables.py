@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_tensor
-from partita.core.errors import InputError, invalid
 from partita.data.on_disk import OnDisk
+from partita.errors import InputError, invalid
 
 CHUNK = 1 << 21  # numbers that are looked at together when a table is streamed
 NUMERIC = "biuf"  # NumPy's kinds of real numbers: bool, int, unsigned, float

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from partita.core.checks import check_choice
-from partita.core.errors import DataError, invalid
-from partita.core.memory import check_room
+from partita.errors import DataError, invalid
+from partita.runtime.memory_limit import check_room
 
 TOKENS = ("characters", "bytes")
 

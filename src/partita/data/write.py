@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import invalid
-from partita.core.files import replacing
 from partita.data.arrow import arrow, dtype_name, is_text
 from partita.data.columnar import COLUMNAR, open_writer
 from partita.data.delimited import DELIMITERS
 from partita.data.schema import Column, Schema, column_names
 from partita.data.tables import chunks
+from partita.errors import invalid
+from partita.runtime.atomic_files import replacing
 
 TABLES = (".csv", *COLUMNAR)
 ENDINGS = (*TABLES, ".npy", ".npz")

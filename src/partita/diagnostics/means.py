@@ -20,9 +20,9 @@ from scipy import special
 from torch import Tensor
 
 from partita.core.checks import check_level
-from partita.core.errors import invalid
 from partita.core.quantity import Kind, Quantity, Verdict
 from partita.diagnostics.weights import LEAST_FOR_TAIL, tail_indices
+from partita.errors import invalid
 
 TIGHT_CARRIERS, LOOSE_CARRIERS = 30.0, 5.0
 TIGHT_SHAPE, LOOSE_SHAPE = 0.55, 0.95  # of the heaviest tail that the terms allow: variance finite, mean finite

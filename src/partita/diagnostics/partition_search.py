@@ -10,7 +10,7 @@ Letters: n rows, K clusters, S draws.
 
 import numpy as np
 
-from partita.core.machine_code import njit
+from partita.runtime.numba_cache import njit
 
 SWEEPS = 20  # over the rows, or fewer where none moves
 

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.errors import invalid
 from partita.diagnostics.chains import ChainReport, summarise_chains
+from partita.errors import invalid
 
 Loss = Literal["vi", "binder"]
 MOST_ENUMERATED = 9  # rows, of which there are 21,147 partitions

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from partita.core.checks import check_choice, check_real
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity
 from partita.diagnostics.means import mean_quantity, pooled_terms
+from partita.errors import invalid
 
 LOG2 = math.log(2)
 FAR = 600.0  # a log ratio past which e^v is near the end of float64

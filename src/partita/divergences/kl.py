@@ -14,9 +14,9 @@ from torch.distributions import Bernoulli, Categorical, Distribution, kl_diverge
 
 from partita.core import rng
 from partita.core.checks import check_count, check_level
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity
 from partita.diagnostics.means import mean_quantity
+from partita.errors import invalid
 
 
 def normal_kl(mean: Tensor, log_variance: Tensor) -> Tensor:

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core import capability, memory, rng
+from partita.core import capability, rng
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.estimators._density import Density, as_generator, canonical_order
 from partita.estimators._impute import impute_encoded
+from partita.runtime import memory_limit
 from partita.training.encoded import draw_rows
 from partita.training.families import named_evaluator
 
@@ -37,7 +38,7 @@ class EnergyDensity(Density):
         """What ``score`` returns: ``exact``, ``estimate``, ``lower`` or ``upper``."""
         return (-self.log_z_).kind
 
-    @memory.named("sample")
+    @memory_limit.named("sample")
     def sample(self, n_samples: int = 1, random_state: Any = None, *, burn_in: int | None = None) -> np.ndarray:
         """Draws from the model: exact where its states are few, else the ends of chains after ``burn_in`` steps (1000).
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
-from partita.core.errors import InputError, PartitaError, WrongType, invalid
+from partita.errors import InputError, PartitaError, WrongType, invalid
 
 MISSING = "does not accept missing values"  # with which scikit-learn's advice begins, about classifiers that do
 REMEDY = " Impute them first, or use MixtureDensity or PPCADensity, which take them."

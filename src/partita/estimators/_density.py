@@ -10,12 +10,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from partita.core import memory, rng
+from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_flag, check_path, check_real
 from partita.core.quantity import Quantity
 from partita.data import Rows
 from partita.estimators._checked import by_scikit_learn, check_plain, checked
 from partita.estimators._saved import save
+from partita.runtime import memory_limit
 from partita.training import Run, fit
 from partita.training.encoded import evaluate_encoded
 from partita.training.encoding import Encoding, Kind, infer_kind
@@ -83,7 +84,7 @@ class Density(DensityMixin, BaseEstimator):
         """Minus the log-likelihood of each row: the larger, the stranger."""
         return -self.score_samples(X)
 
-    @memory.named("sample")
+    @memory_limit.named("sample")
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent exact draws from the model.
 

@@ -19,8 +19,8 @@ from partita.core import rng
 from partita.core.annealed import in_double
 from partita.core.capability import reason_against, require
 from partita.core.checks import check_choice
-from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel
+from partita.errors import invalid
 from partita.estimators._impute_gradient import gradient_posterior
 from partita.training.encoding import CUT, Encoding
 

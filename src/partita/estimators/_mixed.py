@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.errors import Unsupported, invalid
 from partita.data import Rows, Schema
 from partita.data.arrow import of_frame
 from partita.data.labels import numbered
@@ -14,6 +13,7 @@ from partita.data.mixed import array_table, frame_table
 from partita.data.schema import MOST_LEVELS, Column
 from partita.data.voice import PythonVoice
 from partita.data.write import arrow_table, filled_arrow
+from partita.errors import Unsupported, invalid
 from partita.estimators._checked import check_held
 
 DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say which words may be

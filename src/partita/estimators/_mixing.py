@@ -8,8 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from partita.core import rng
 from partita.core.checks import check_count, check_real
-from partita.core.errors import invalid
 from partita.data import Rows
+from partita.errors import invalid
 from partita.estimators._density import Density, as_generator
 from partita.estimators._impute import impute_encoded
 from partita.models.directed.mixing import Mixing

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from partita.bayes.regression import Draws, LinearRegression, LogisticPosterior
 from partita.core.checks import check_path
-from partita.core.errors import RunError
-from partita.core.foreign import check_like
+from partita.errors import RunError
 from partita.estimators._parameters import to_json
+from partita.runtime.untrusted import check_like
 from partita.training import checkpoint
 from partita.training.run import FORMAT, check_new, write_config
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from partita.bayes.regression import LogisticPosterior, logistic_regression
 from partita.core.checks import check_choice, check_level, check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.estimators._checked import by_scikit_learn, checked, checked_weight
 from partita.estimators._density import as_generator
 from partita.estimators._saved_regression import SavedRegression

@@ -8,7 +8,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import RunError, invalid
 from partita.data import Rows
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import (
@@ -19,6 +18,7 @@ from partita.diagnostics.partitions import (
     point_estimate,
     summarise_partitions,
 )
+from partita.errors import RunError, invalid
 from partita.estimators._density import Density
 from partita.estimators._mixing import impute_rows
 from partita.models import DPMixture

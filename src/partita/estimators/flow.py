@@ -9,7 +9,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from partita.core.annealed import in_double
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.estimators._checked import by_scikit_learn
 from partita.estimators._density import Density
 from partita.estimators._parameters import GradientParameters, parameters

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_path
-from partita.core.errors import Diverged, PartitaWarning, invalid
 from partita.data import Rows
+from partita.errors import Diverged, PartitaWarning, invalid
 from partita.estimators._checked import by_scikit_learn, checked
 from partita.estimators._density import as_generator
 from partita.estimators._saved import save

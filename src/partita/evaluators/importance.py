@@ -19,7 +19,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from partita.core import capability, processes, rng
+from partita.core import capability, rng
 from partita.core.checks import check_count, check_flag, check_level
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import MIN_ESS, REACH_LOOSE, REACH_TIGHT
@@ -37,6 +37,7 @@ from partita.evaluators.latent_gaps import (
     stratified,
 )
 from partita.evaluators.latent_proposals import Encoder, Mixture, Proposal
+from partita.runtime import processes
 
 CELLS = 1 << 22  # rows x draws x columns at once
 TRIED = 64  # simulated rows on which a mixture is tried where the encoder's two sides are far apart

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability, processes, rng
+from partita.core import capability, rng
 from partita.core.checks import check_choice, check_flag
 from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
@@ -27,6 +27,7 @@ from partita.evaluators.importance import Sums, cap, joined, sums_of
 from partita.evaluators.latent_gaps import Bound, auto_simulated, check_simulated, check_weights, conclude, gap_of, searched, simulated
 from partita.evaluators.partition.annealing import anneal, check_annealing, resolve_kernel, temperatures_for
 from partita.models.directed.latent import LatentModel, draw_latent
+from partita.runtime import processes
 
 CELLS = 1 << 21  # rows x chains x columns at once
 REFERENCES = ("both", "posterior", "prior")

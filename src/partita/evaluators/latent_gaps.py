@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import processes, rng
+from partita.core import rng
 from partita.core.checks import check_count
-from partita.core.errors import Diverged
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import verdict_on_reach
+from partita.errors import Diverged
 from partita.evaluators.latent_proposals import posterior_draws
 from partita.evaluators.likelihood import per_step
 from partita.models.directed.latent import ACTIVE
+from partita.runtime import processes
 
 LEAST_SIMULATED, MOST_SIMULATED = 100, 2000  # rows; between them as many as are scored
 LEAST_SEARCHED, MOST_SEARCHED = 16, 64  # rows whose posterior is sought

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import capability, memory, processes
+from partita.core import capability
 from partita.core.annealed import in_double
 from partita.core.checks import check_generator, check_role, check_rows
-from partita.core.errors import Diverged
 from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator
 from partita.core.quantity import Quantity, pooled
 from partita.data import Rows, as_rows
+from partita.errors import Diverged
+from partita.runtime import memory_limit, processes
 
 ROWS_AT_ONCE = 4096
 CELLS_AT_ONCE = 1 << 24  # numbers held in memory of a table that is scored
@@ -60,7 +61,7 @@ def free_energies_of_rows(model: EnergyModel, x: Tensor) -> Tensor:
     return torch.cat([model(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)])
 
 
-@memory.named("evaluate")
+@memory_limit.named("evaluate")
 def evaluate(
     model: Model,
     x: Any,

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import capability, processes
+from partita.core import capability
 from partita.core.checks import check_count, check_level, check_real
 from partita.core.quantity import Quantity, Verdict
 from partita.diagnostics.weights import verdict_on_reach
 from partita.evaluators.latent_gaps import Bound, auto_simulated, check_simulated, check_weights, conclude, gap_of, searched, simulated
+from partita.runtime import processes
 
 CELLS = 1 << 22  # rows x particles x columns at once
 

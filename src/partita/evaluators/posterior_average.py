@@ -19,9 +19,9 @@ from torch import Tensor
 
 from partita.core import capability
 from partita.core.checks import check_level
-from partita.core.errors import Diverged
 from partita.core.quantity import Quantity
 from partita.diagnostics.chains import mean_half_width, summarise_chains, worst_of
+from partita.errors import Diverged
 
 
 @dataclass(frozen=True)

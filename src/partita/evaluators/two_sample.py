@@ -19,9 +19,9 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count, check_level, check_real, check_role
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity, Verdict
 from partita.divergences.samples import check_two, coverage, gaussian_kernel, median_bandwidth
+from partita.errors import invalid
 
 ENOUGH_ROWS = 30  # of each sample, from which the error of the distance is known
 CLASSIFIERS = ("forest", "logistic", "mlp")

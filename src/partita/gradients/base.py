@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from partita.core.errors import Unsupported, invalid
+from partita.errors import Unsupported, invalid
 from partita.gradients.latents import Chain, Draws, Latent
 
 Function = Callable[[Draws], Tensor]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partita.core.errors import Unsupported
+from partita.errors import Unsupported
 from partita.gradients.base import Estimate, Estimator, Function, State, values
 from partita.gradients.latents import Chain, Continuous, Draws, Latent
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_count, check_counts, check_module, check_width
-from partita.core.errors import invalid
 from partita.core.protocols import Data, Model
 from partita.core.support import Real
+from partita.errors import invalid
 from partita.nets import MLP, ConvNet, build, describe
 
 

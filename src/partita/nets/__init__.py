@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from partita.core.errors import RunError
+from partita.errors import RunError
 from partita.nets.attention import Attention
 from partita.nets.base import Net
 from partita.nets.causal import CausalConv

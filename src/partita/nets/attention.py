@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from partita.core.checks import check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.mixer import MatrixMixer, causal_mask, room
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from partita.core.building import Built
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "silu": nn.SiLU,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_width
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.base import Net, activation, linear
 
 POOLS = {"max": (nn.MaxPool1d, nn.MaxPool2d), "average": (nn.AvgPool1d, nn.AvgPool2d)}

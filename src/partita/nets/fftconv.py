@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.transforms import HALF, blocks, by_transform, fast_length, real, transform
 
 

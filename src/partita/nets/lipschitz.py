@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count
-from partita.core.errors import Unsupported
+from partita.errors import Unsupported
 from partita.nets.mlp import MLP
 from partita.nets.spectral import CONVOLUTIONS, input_shapes, still
 

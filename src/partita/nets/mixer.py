@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.base import Net
 
 State = Any  # what a mixer remembers between steps; changed in place by the next one

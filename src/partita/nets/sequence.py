@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_choice, check_count, check_layers, check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.attention import Attention
 from partita.nets.base import Net, check_options, linear
 from partita.nets.causal import CausalConv

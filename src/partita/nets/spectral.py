@@ -21,7 +21,7 @@ from torch.nn.utils import parametrize
 
 from partita.core import rng
 from partita.core.checks import check_count, check_real
-from partita.core.errors import Unsupported, invalid
+from partita.errors import Unsupported, invalid
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d)
 Map = Callable[[Tensor], Tensor]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import LARGEST, check_choice, check_count, check_flag, check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
 from partita.nets.mixer import MatrixMixer

@@ -22,9 +22,9 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_counts, check_real
-from partita.core.errors import invalid
 from partita.core.protocols import Batch, Data, Model
 from partita.divergences.f_divergence import f_named, variational_objective
+from partita.errors import invalid
 from partita.nets.mlp import MLP
 from partita.nets.spectral import bound_spectral_norms, clip_weights, gradient_penalty
 from partita.objectives.audit import AUDITED, audit

@@ -11,9 +11,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from partita.core.errors import Unsupported
 from partita.divergences.samples import coverage, mmd2
 from partita.divergences.transport import wasserstein
+from partita.errors import Unsupported
 from partita.nets.lipschitz import lipschitz_bound
 
 AUDITED = ("dual", "wasserstein", "lipschitz", "dual_over_lipschitz", "coverage", "mmd2")

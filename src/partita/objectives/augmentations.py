@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from partita.core import rng
 from partita.core.checks import check_count, check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_count, check_real, check_role
-from partita.core.errors import PartitaWarning, invalid
-from partita.core.orders import stretches
 from partita.core.protocols import Batch, Data
+from partita.errors import PartitaWarning, invalid
 from partita.objectives.augmentations import VectorMoves
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 from partita.objectives.prototypes import Prototypes, find_prototypes, no_prototypes
+from partita.runtime.permutations import stretches
 
 ROWS_AT_ONCE = 4096
 Augment = Callable[[Tensor, torch.Generator], Tensor]

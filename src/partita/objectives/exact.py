@@ -15,11 +15,11 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import EXACT_BITS, require, smallest_bits
 from partita.core.enumeration import log_partition
-from partita.core.orders import stretches
 from partita.core.protocols import Batch, Data, EnergyModel, Model
 from partita.core.quadrature import Box, log_integral
 from partita.nets.dropout import dropping
 from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
+from partita.runtime.permutations import stretches
 
 MARGIN = 2.0  # deviations by which the grid reaches beyond the data
 SPACING = 0.125  # deviations between its points

@@ -18,8 +18,8 @@ from torch.distributions import Distribution, Normal
 
 from partita.core import capability
 from partita.core.checks import check_role
-from partita.core.errors import invalid
 from partita.core.protocols import Batch, Data
+from partita.errors import invalid
 from partita.objectives.base import GradientObjective, unwrapped
 from partita.objectives.exact import ExactLikelihood
 

@@ -14,8 +14,8 @@ from torch.distributions import Distribution, Independent
 
 from partita.core import rng
 from partita.core.checks import check_width
-from partita.core.errors import InputError, invalid
 from partita.core.protocols import Data, EnergyModel, Reference
+from partita.errors import InputError, invalid
 
 ROWS_AT_ONCE = 8192
 PROBED = 64  # draws looked at before a fit

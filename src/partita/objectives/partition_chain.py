@@ -21,8 +21,8 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import Diverged, RunError
 from partita.core.protocols import Data
+from partita.errors import Diverged, RunError
 from partita.models.directed.dirichlet_process import DPMixture, draw_concentration, log_partition_prior
 from partita.models.directed.dirichlet_process.draws import check_draws
 from partita.models.directed.dirichlet_process.kernels import INDEFINITE, Clusters, Kernel

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_count, check_real
-from partita.core.errors import invalid
 from partita.core.kernels import refreshed
 from partita.core.protocols import Batch, Data, EnergyModel, Sampler
+from partita.errors import invalid
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 from partita.objectives.cd import resolve_centering, resolve_sampler
 

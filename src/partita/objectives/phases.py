@@ -11,8 +11,8 @@ from torch import Tensor
 
 from partita.core.capability import require_need
 from partita.core.enumeration import chunks, log_partition
-from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel
+from partita.errors import invalid
 
 Phase = dict[str, Tensor]
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.errors import Diverged
+from partita.errors import Diverged
 
 QUANTILES = (0.1, 0.9)  # between which concentrations are held, as the authors do
 ROUNDS = 50  # of k-means

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.errors import Unsupported
 from partita.core.protocols import Batch, Data, EnergyModel
+from partita.errors import Unsupported
 from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
 
 KINDS = ("exact", "sliced", "denoising")

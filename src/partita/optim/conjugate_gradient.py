@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from partita.core.checks import check_count, check_finite, check_real
-from partita.core.errors import Diverged, invalid
+from partita.errors import Diverged, invalid
 from partita.optim.iteration import Outcome, iterate
 from partita.optim.operators import Operator, as_operator, check_symmetric
 from partita.optim.preconditioners import Preconditioner, as_preconditioner

@@ -10,8 +10,8 @@ Letters: n unknowns, A matrix (first, columns, values), x solution, p direction,
 import numpy as np
 from numba import uint64
 
-from partita.core.machine_code import njit
 from partita.optim.lanes import LANES, WIDTH, follow, multiply, retreat
+from partita.runtime.numba_cache import njit
 
 __all__ = ["WIDTH", "burst", "incomplete_cholesky", "substitute"]
 RUNNING, CONVERGED, BUDGET, BREAKDOWN, INDEFINITE = range(5)

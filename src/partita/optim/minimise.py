@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_count, check_finite, check_real
-from partita.core.errors import Diverged, invalid
+from partita.errors import Diverged, invalid
 
 REASONS = {0: "converged", 1: "budget", 2: "precision"}  # of scipy.optimize: 2 is a line search that rounding stopped
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.errors import Unsupported, invalid
+from partita.errors import Unsupported, invalid
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # first, columns, values
 SYMMETRY = 64.0  # roundings by which A may differ from its transpose

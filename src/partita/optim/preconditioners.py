@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.errors import Unsupported, invalid
+from partita.errors import Unsupported, invalid
 from partita.optim.operators import Operator, on_arrays, sparse
 
 Preconditioner = Callable[[Tensor], Tensor]

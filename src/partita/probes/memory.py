@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_level
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.models import Autoregressive
 from partita.nets.attention import Attention
 from partita.nets.ssm import check_stable, filter_of

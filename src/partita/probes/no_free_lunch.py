@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from partita.core.checks import check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 MOST_POINTS = 16  # 2^16 targets
 MOST_TRAINING = 12  # 2^12 labellings, and as many fits of every learner

@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from partita.core.files import write_whole
 from partita.report.blocks import Section
+from partita.runtime.atomic_files import write_whole
 
 TEMPLATES = files("partita.report") / "templates"
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from partita.core.errors import PartitaError
+from partita.errors import PartitaError
 from partita.report.blocks import Block, Section, Text
 from partita.report.page import write
 from partita.report.sections import about, annealing, chains, curves, density, events, imputation, meaning, parts, samples, score

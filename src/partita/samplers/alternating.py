@@ -17,8 +17,8 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.annealed import Annealed
 from partita.core.capability import require
-from partita.core.errors import invalid
 from partita.core.protocols import Data, EnergyModel, Reference
+from partita.errors import invalid
 from partita.samplers.gradient import TUNING_STEPS, Info, Metropolis, State, tuning_run
 from partita.samplers.langevin import MALA
 from partita.samplers.step_size import StepSize

@@ -18,8 +18,8 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_count, check_real
-from partita.core.errors import Diverged, invalid
 from partita.core.protocols import EnergyModel
+from partita.errors import Diverged, invalid
 from partita.samplers import step_size as sizes
 from partita.samplers.step_size import Schedule, StepSize
 

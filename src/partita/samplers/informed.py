@@ -18,8 +18,8 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import Unsupported
 from partita.core.protocols import EnergyModel
+from partita.errors import Unsupported
 from partita.samplers.gibbs import State
 
 DIFFERENCES = ("exact", "gradient")

@@ -12,8 +12,8 @@ import math
 import numpy as np
 from numba import float32, int32, uint32
 
-from partita.core.machine_code import njit
 from partita.core.xoshiro import UNIT, _next
+from partita.runtime.numba_cache import njit
 
 LANES = 64  # chains side by side: several vector registers of them, so that finding a neighbour costs little beside the sums
 LOG2_E = np.float32(1 / math.log(2))

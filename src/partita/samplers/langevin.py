@@ -18,8 +18,8 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_real
-from partita.core.errors import Diverged
 from partita.core.protocols import EnergyModel
+from partita.errors import Diverged
 from partita.samplers.gradient import Metropolis, State, check_start, energy_and_gradient, leapfrog
 
 EXPLODED = 1e3  # nats for each coordinate by which a step downhill may climb

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability, memory
+from partita.core import capability
 from partita.core.checks import check_count, check_generator, check_kernel, check_role, check_rows
-from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler
 from partita.diagnostics.chains import ChainReport, summarise_chains
+from partita.errors import invalid
+from partita.runtime import memory_limit
 
 
 class Draws(NamedTuple):
@@ -66,7 +67,7 @@ def run(
     return Draws(torch.stack(kept, 1), state, report, _mean_info(infos))
 
 
-@memory.named("sample")
+@memory_limit.named("sample")
 def sample(
     model: EnergyModel | DirectedModel,
     n: int,

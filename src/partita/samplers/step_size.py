@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 GAMMA, DELAY, DECAY = 0.05, 10.0, 0.75
 Schedule = tuple[tuple[float, ...], tuple[float, ...]]  # inverse temperatures, and the step size at each

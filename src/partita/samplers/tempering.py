@@ -13,9 +13,9 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_kernel, check_real, check_tensor
-from partita.core.errors import invalid
 from partita.core.kernels import placed
 from partita.core.protocols import EnergyModel, Sampler
+from partita.errors import invalid
 
 
 class LadderState(NamedTuple):

@@ -1,6 +1,6 @@
 """The training loop, runs on disk, and the guard that watches a fit."""
 
-from partita.core.errors import PartitaWarning
+from partita.errors import PartitaWarning
 from partita.training.loop import fit
 from partita.training.run import Run, load
 from partita.training.settings import Settings

@@ -1,7 +1,7 @@
 """What a fit may take that has to end by a time: all that its recipe says where there is time for it, else as much as there is time for.
 
-The time is that of :mod:`partita.core.clock`. Starts, steps and validations are settled here, before the fit begins, and saved with it: it
-depends on them alone, however fast the machine is then, and takes no others when it is taken up again.
+The time is that of :mod:`partita.runtime.deadline`. Starts, steps and validations are settled here, before the fit begins, and saved with
+it: it depends on them alone, however fast the machine is then, and takes no others when it is resumed.
 """
 
 import copy
@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from partita.core import clock, memory, rng
-from partita.core.errors import invalid
+from partita.core import rng
 from partita.core.protocols import Model
 from partita.data import Rows
+from partita.errors import invalid
 from partita.evaluators import evaluate
+from partita.runtime import deadline, memory_limit
 from partita.training.budget import LEAST_SECONDS, LEAST_STEPS
 from partita.training.recipes import OF_OPTIMISERS, resolve_settings
 from partita.training.session import Session
@@ -61,26 +62,26 @@ class Cost(NamedTuple):
     look: float  # at the held-out rows
 
 
-@memory.named("fit")
+@memory_limit.named("fit")
 def affordable(model: Model, objective: Any, rows: Rows, validation: Rows | None, options: dict[str, Any], seed: int = 0) -> Plan:
     """The plan of a new fit: as the recipe and the options say if that ends in time, else cut to it.
 
     Gradients stop early; closed-form updates know themselves when they are done, and are spared the options of optimisers.
     """
-    memory.check_room("fit", model.title(), COPIES * _bytes(model), "Ask for fewer hidden units or layers.")
+    memory_limit.check_room("fit", model.title(), COPIES * _bytes(model), "Ask for fewer hidden units or layers.")
     options, remarks = _taken(objective, options)
-    if clock.left() == math.inf or any(options.get(name) is not None for name in LENGTHS):
+    if deadline.left() == math.inf or any(options.get(name) is not None for name in LENGTHS):
         return Plan(model, objective, options, remarks)
     settings = resolve_settings(model, objective, len(rows), options)
     cost, total = _measured(model, objective, rows, validation, settings, seed)
-    seconds = clock.left() - cost.start
+    seconds = deadline.left() - cost.start
     shorter = _fewer_starts(objective, seconds, cost)
     seconds -= _seconds_of_starts(shorter, cost)
     if total * cost.step + settings.validations * cost.look <= seconds:
         return Plan(model, shorter, options, remarks)
     least = _least_steps(objective, seconds, cost)
     if cost.look > max(LEAST_SECONDS, ONE_VALIDATION * seconds):
-        clock.cut("no validation: one alone would take more than half of the time.")
+        deadline.cut("no validation: one alone would take more than half of the time.")
         return Plan(model, shorter, {**options, "steps": max(least, int(seconds / cost.step))}, remarks, validated=False)
     looks = max(1, min(settings.validations, int(VALIDATION_TIME * seconds / cost.look))) if cost.look else settings.validations
     steps = max(least, int((seconds - looks * cost.look) / cost.step))
@@ -121,7 +122,7 @@ def _fewer_starts(objective: Any, seconds: float, cost: Cost) -> Any:
         return objective
     shorter = objective.within(seconds / (cost.step + cost.start / objective.trial))
     if shorter != objective:
-        clock.cut(f"{shorter.restarts} of {objective.restarts} starts tried: there was no time for more.")
+        deadline.cut(f"{shorter.restarts} of {objective.restarts} starts tried: there was no time for more.")
     return shorter
 
 
@@ -129,19 +130,19 @@ def _measured(
     model: Model, objective: Any, rows: Rows, validation: Rows | None, settings: Settings, seed: int
 ) -> tuple[Cost, int]:  # fmt: skip
     """What a fit costs and how many steps its recipe has, by a copy that is thrown away."""
-    alone, started = objective.within(0) if hasattr(objective, "within") else objective, clock.now()
+    alone, started = objective.within(0) if hasattr(objective, "within") else objective, deadline.now()
     session = start_session(copy.deepcopy(model), rows, alone, settings, generator=rng.keyed(seed, TIMING))
-    start = clock.now() - started
+    start = deadline.now() - started
     return Cost(start, _seconds_per_step(session), _seconds_to_validate(session, validation)), session.total
 
 
 def _seconds_per_step(session: Session) -> float:
     """The mean of some, without the first, which may have had to get ready; on a busy machine few steps take most of the time."""
     times: list[float] = []
-    while sum(times) < TIMING_SECONDS or (len(times) < 2 and sum(times) < TIMING_SHARE * clock.left()):
-        begun = clock.now()
+    while sum(times) < TIMING_SECONDS or (len(times) < 2 and sum(times) < TIMING_SHARE * deadline.left()):
+        begun = deadline.now()
         session.advance()
-        times.append(clock.now() - begun)
+        times.append(deadline.now() - begun)
     return statistics.fmean(times[1:] or times)
 
 
@@ -176,11 +177,11 @@ def annealing_cost(anneal: Callable[[int], Any]) -> AnnealingCost:
     """By two short ones, or by one where that takes so long that there is no time for another."""
     short, longer = TRIALS
     first = _seconds_when_ready(lambda: anneal(short))
-    if first > TIMING_SHARE * clock.left():
+    if first > TIMING_SHARE * deadline.left():
         return AnnealingCost(0.0, first / short)
-    begun = clock.now()
+    begun = deadline.now()
     anneal(longer)
-    each = max(LEAST_GROWTH * first, clock.now() - begun - first) / (longer - short)
+    each = max(LEAST_GROWTH * first, deadline.now() - begun - first) / (longer - short)
     return AnnealingCost(max(0.0, first - short * each), each)
 
 
@@ -188,9 +189,9 @@ def _seconds_when_ready(work: Callable[[], Any]) -> float:
     """Of a second call where the first was short, and so perhaps long for what it had to import."""
     seconds = 0.0
     for _ in range(2):
-        begun = clock.now()
+        begun = deadline.now()
         work()
-        seconds = clock.now() - begun
+        seconds = deadline.now() - begun
         if seconds > LEAST_SECONDS:
             break
     return seconds

@@ -1,6 +1,6 @@
 """Checkpoints: nested values as one safetensors file, with the structure as JSON in its header. Never pickle.
 
-A file is whole or not there, whenever a run is killed (``core/files.py``); a checksum in the header tells one that changed since.
+A file is whole or not there, whenever a run is killed (``runtime/atomic_files.py``); a checksum in the header tells one that changed since.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from partita.core.alignment import aligned
-from partita.core.errors import PartitaError, PartitaWarning, RunError, TooLarge
-from partita.core.files import replacing
-from partita.core.foreign import inside, parse
-from partita.core.memory import check_room, ran_out
 from partita.core.protocols import Model
+from partita.errors import PartitaError, PartitaWarning, RunError, TooLarge
+from partita.runtime.alignment import aligned
+from partita.runtime.atomic_files import replacing
+from partita.runtime.memory_limit import check_room, ran_out
+from partita.runtime.untrusted import inside, parse
 
 Tree = Any  # dicts, lists, tuples, tensors, numbers, strings, None
 

@@ -7,9 +7,9 @@ from itertools import chain
 
 import numpy as np
 
-from partita.core.errors import invalid
 from partita.data import Rows
 from partita.data.on_disk import OnDisk
+from partita.errors import invalid
 
 Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
 

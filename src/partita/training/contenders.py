@@ -13,8 +13,8 @@ import torch
 
 from partita.core import capability
 from partita.core.checks import check_choice
-from partita.core.errors import PartitaError, invalid
 from partita.data import Dataset, Rows
+from partita.errors import PartitaError, invalid
 from partita.models.directed.flow.columns import copying, repeating
 from partita.training.encoding import Encoding, Kind
 from partita.training.entries import Contender

@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from partita.core import capability, clock, descriptions, memory, rng
-from partita.core.errors import PartitaError, RunError
-from partita.core.files import write_whole
-from partita.core.foreign import check_like, inside, read_json
+from partita.core import capability, descriptions, rng
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
+from partita.errors import PartitaError, RunError
 from partita.evaluators import Sandwich
+from partita.runtime import deadline, memory_limit
+from partita.runtime.atomic_files import write_whole
+from partita.runtime.untrusted import check_like, inside, read_json
 from partita.training import history
 from partita.training.affordable import TIMING, Plan, affordable, annealing_cost
 from partita.training.encoded import evaluate_encoded
@@ -91,11 +92,11 @@ class Contest:
         if self.total is not None:
             get_ready()
         share = None if self.total is None else self.total / max(1, len(contenders))
-        deadline = None if share is None else clock.now() + 60 * share * len(waiting)
+        end = None if share is None else deadline.now() + 60 * share * len(waiting)
         for contender in contenders:
             entry = self._saved(contender)
             if entry is None:
-                timed = self if deadline is None else replace(self, limit=_share(deadline, len(waiting)))
+                timed = self if end is None else replace(self, limit=_share(end, len(waiting)))
                 entry = timed.enter(contender, progress(contender))
                 waiting.remove(contender)
                 self._keep(entry)
@@ -105,13 +106,13 @@ class Contest:
 
     def enter(self, contender: Contender, progress: bool = False) -> Entry:
         """Fit and score one contender; what is refused, and whatever it comes to but a disk that fails, becomes the entry's problem."""
-        started, seconds, run = clock.now(), None, None
+        started, seconds, run = deadline.now(), None, None
         try:
             started -= self._spent(contender)
-            with clock.ending_within(LATE * self._seconds), memory.named(contender.name):
+            with deadline.ending_within(LATE * self._seconds), memory_limit.named(contender.name):
                 encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
                 run = self._fitted(contender, encoding, progress, started)
-            seconds = clock.now() - started
+            seconds = deadline.now() - started
             score = None if run.stopped == "interrupted" else self.score(run.model, encoding)
             problem = "" if score is not None else f"interrupted after {run.steps:,} of {run.config['steps']:,} steps, which are saved"
         except PartitaError as error:
@@ -120,7 +121,7 @@ class Contest:
             raise  # a disk that is full is so for all
         except Exception as error:  # whatever a family comes to, the others finish
             score, problem = None, f"{type(error).__name__}: {error}".strip().split("\n")[0]
-        return Entry(contender.name, score, clock.now() - started if seconds is None else seconds, run, problem)
+        return Entry(contender.name, score, deadline.now() - started if seconds is None else seconds, run, problem)
 
     def score(self, model: Any, encoding: Encoding) -> Quantity:
         """The mean log-likelihood of the scored rows, as the leaderboard has it; grey levels are drawn in the same way for everyone."""
@@ -168,7 +169,7 @@ class Contest:
     def _planned(self, contender: Contender, train: Rows, validation: Rows | None, generator: torch.Generator) -> Plan:
         """A new fit: the model that the family builds, and as many steps as there is time for; some is kept for a slower machine."""
         spare = 0.0 if self.limit is None else (LATE - 1) * self._seconds
-        with clock.ending_within(clock.left() - spare) as limit:
+        with deadline.ending_within(deadline.left() - spare) as limit:
             model, objective = contender.family.build(train, contender.settings, generator=generator)
             return affordable(model, objective, train, validation, self.options, self.seed)._replace(cuts=limit.cuts)
 
@@ -200,9 +201,9 @@ class Contest:
             return Sandwich(temperatures=temperatures, adaptive=False)
 
         seconds = self._seconds * (1 / FIT_SHARE - 1)
-        with clock.ending_within(seconds):
+        with deadline.ending_within(seconds):
             cost = annealing_cost(lambda temperatures: annealed(temperatures)(model, generator=rng.keyed(self.seed, TIMING, 1)))
-            most = int((clock.left() - cost.start) / cost.each)
+            most = int((deadline.left() - cost.start) / cost.each)
         return None if most >= USUAL else annealed(max(LEAST, most))
 
     def _check_rows(self) -> None:
@@ -239,6 +240,6 @@ def get_ready() -> None:
         import_module(name)
 
 
-def _share(deadline: float, waiting: int) -> float:
+def _share(end: float, waiting: int) -> float:
     """Minutes of the next fit: its part of an even part of what is left."""
-    return max(LEAST_MINUTES, FIT_SHARE * (deadline - clock.now()) / 60 / waiting)
+    return max(LEAST_MINUTES, FIT_SHARE * (end - deadline.now()) / 60 / waiting)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.errors import invalid
 from partita.core.protocols import Model
 from partita.core.quantity import Quantity
+from partita.errors import invalid
 from partita.evaluators import evaluate
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.samplers import sample

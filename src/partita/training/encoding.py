@@ -20,14 +20,14 @@ import numpy as np
 import torch
 
 from partita.core.checks import check_choice
-from partita.core.errors import RunError, invalid
-from partita.core.foreign import check_like
 from partita.core.laws import Law
 from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.data import Rows
 from partita.data.labels import Labels, labels_from_json
 from partita.data.on_disk import OnDisk
 from partita.data.tables import chunks
+from partita.errors import RunError, invalid
+from partita.runtime.untrusted import check_like
 from partita.training import kinds as mixed
 from partita.training.columns import (
     Lists,

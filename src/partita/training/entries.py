@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from partita.core.errors import RunError
-from partita.core.foreign import check_like
 from partita.core.quantity import Quantity
+from partita.errors import RunError
+from partita.runtime.untrusted import check_like
 from partita.training import checkpoint
 from partita.training.families import Family
 from partita.training.run import Run, load

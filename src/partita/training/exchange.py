@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partita.core.errors import Diverged, RunError
-from partita.core.processes import Team
+from partita.errors import Diverged, RunError
+from partita.runtime.processes import Team
 
 
 @contextmanager

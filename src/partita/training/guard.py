@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.errors import Diverged
-from partita.core.foreign import check_like
+from partita.errors import Diverged
+from partita.runtime.untrusted import check_like
 from partita.training.history import Record
 from partita.training.settings import Settings
 

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from partita.core import files
-from partita.core.foreign import LARGEST, parse, read_text
+from partita.runtime import atomic_files
+from partita.runtime.untrusted import LARGEST, parse, read_text
 
 Record = dict[str, Any]
 MOST = 1 << 28  # bytes of a metrics file: more than a million records
@@ -23,14 +23,14 @@ class History:
         """Append a record."""
         self.records.append(record)
         if self.path is not None:
-            with files.naming(self.path), self.path.open("a") as file:
+            with atomic_files.naming(self.path), self.path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
 
     def rewind(self, step: int) -> None:
         """Drop what was recorded after a step that the fit goes back to."""
         self.records = [record for record in (read(self.path) if self.path else self.records) if record["step"] <= step]
         if self.path is not None:
-            files.write_whole(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
+            atomic_files.write_whole(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
 
     def digest(self, step: int) -> str:
         """Of the records of steps up to one, without clocks, and without events, which may come after the save that they led to."""

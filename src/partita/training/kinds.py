@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.core.errors import InputError, invalid
 from partita.core.laws import Law
 from partita.data import Rows
 from partita.data.schema import Schema
+from partita.errors import InputError, invalid
 from partita.training.columns import Lists, from_codes, to_codes, variances
 
 MIXED = "mixture, vae or autoregressive"

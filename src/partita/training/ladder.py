@@ -2,8 +2,8 @@ r"""How many components: a fit for each number, compared by the Bayesian informa
 
 .. math:: \mathrm{BIC} = -2 \sum_n \log p(x_n) + P \log N          (theory/mixtures.md, eq. 10.13)
 
-Where there is a time to end by (:mod:`partita.core.clock`), a number is tried only if there is time for as many updates as the one before
-it took, no fit takes more updates than there is time for, and numbers are passed over once a part of the time is gone; those near the
+Where there is a deadline (:mod:`partita.runtime.deadline`), a number is tried only if there is time for as many updates as the one before
+it took, no fit takes more updates than there is time for, and numbers are skipped once a part of the time is gone; those near the
 best one are tried afterwards.
 
 Letters: N rows, P free parameters, K components.
@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from partita.core import clock, rng
+from partita.core import rng
 from partita.data import Rows, as_rows
 from partita.objectives.base import Nothing
 from partita.objectives.closed_form import total_log_prob
 from partita.objectives.em import EM
+from partita.runtime import deadline
 from partita.training.loop import PartitaWarning, fit
 from partita.training.recipes import UPDATES
 from partita.training.run import Run
@@ -74,7 +75,7 @@ def ladder(
     >>> best(table).components
     2
     """
-    rows, objective, whole = as_rows(data, missing=True), objective or EM(restarts=4), clock.left()
+    rows, objective, whole = as_rows(data, missing=True), objective or EM(restarts=4), deadline.left()
     table: list[Rung] = []
     waiting, skipped = [count for count in counts if count <= len(rows)], []
 
@@ -94,7 +95,7 @@ def ladder(
 
     in_time = True
     while in_time and waiting and _since_best(table) < patience:
-        if table and clock.left() < (1 - HASTE) * whole:
+        if table and deadline.left() < (1 - HASTE) * whole:
             near = [count for count in waiting[:-1] if count < GROWTH * table[-1].components]
             skipped, waiting = skipped + near, waiting[len(near) :]
         in_time = tried(waiting.pop(0))
@@ -104,8 +105,8 @@ def ladder(
     table.sort(key=lambda rung: rung.components)
     if skipped or not in_time:  # what was tried depends on the machine either way
         numbers = ", ".join(str(rung.components) for rung in table)
-        clock.cut(f"the search for the number of components was cut short by the clock: of {numbers} the best is taken, and others may be "
-                  "better.")  # fmt: skip
+        why = "the search for the number of components was cut short by the clock"
+        deadline.cut(f"{why}: of {numbers} the best is taken, and others may be better.")
     return table
 
 
@@ -122,12 +123,12 @@ def best(table: list[Rung]) -> Rung:
 
 def _affordable(model: Any, rows: Rows, objective: EM, table: list[Rung]) -> tuple[EM | None, dict[str, int]]:
     """How a rung is fitted within the time that is left; by nothing if it would likely have to end early, which the first one may."""
-    if clock.left() == math.inf:
+    if deadline.left() == math.inf:
         return objective, {}
     needed = objective.beforehand + table[-1].run.steps if table else 0
-    if needed and clock.left() <= 0:
+    if needed and deadline.left() <= 0:
         return None, {}
-    updates = max(0.0, clock.left() / _seconds_of_update(model, rows))  # which may take all the time there was
+    updates = max(0.0, deadline.left() / _seconds_of_update(model, rows))  # which may take all the time there was
     if updates < needed:
         return None, {}
     shorter = objective.within(updates)
@@ -138,9 +139,9 @@ def _seconds_of_update(model: Any, rows: Rows) -> float:
     """Of one update of a copy, which leaves the model and its draws as they are."""
     thrown_away = copy.deepcopy(model)
     thrown_away.initialise(rows, generator=rng.keyed(0))
-    started = clock.now()
+    started = deadline.now()
     EM().update(thrown_away, rows, Nothing(), generator=rng.keyed(0))
-    return clock.now() - started
+    return deadline.now() - started
 
 
 def _scored(model: Any, rows: Any, generator: torch.Generator) -> tuple[float, int, float]:

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import capability, clock, memory, processes, rng
+from partita.core import capability, rng
 from partita.core.checks import check_flag, check_generator, check_role
-from partita.core.errors import Diverged, PartitaWarning, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import as_rows
+from partita.errors import Diverged, PartitaWarning, invalid
+from partita.runtime import deadline, memory_limit, processes
 from partita.training import budget, guard
 from partita.training.history import History, seconds_of
 from partita.training.interrupt import Interrupts
@@ -30,7 +31,7 @@ SAVE_SECONDS = 20.0
 RECORDS = 200  # about this many lines of metrics in a fit
 
 
-@memory.named("fit")
+@memory_limit.named("fit")
 def fit(
     model: Model,
     data: Any,
@@ -62,7 +63,7 @@ def fit(
         progress: Show a bar.
         fabric: A ``lightning_fabric.Fabric``, for other devices or many processes.
         log_jacobian: Added to validation scores, where rows were rescaled, so that they are in the data's own units.
-        since: The moment, by :func:`partita.core.clock.now`, from which the seconds of records count: work before the fit may belong to it.
+        since: When the seconds of records begin (:func:`partita.runtime.deadline.now`): work before the fit may belong to it.
         generator: Source of all randomness.
         options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes, batch_size, optimizer, ...
     """
@@ -92,7 +93,7 @@ def fit(
         config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
         saves.begin(session, config, resume)
         if since is not None and not resume:
-            history.add({"step": 0, "epoch": 0, "seconds": round(clock.now() - since, 3)})
+            history.add({"step": 0, "epoch": 0, "seconds": round(deadline.now() - since, 3)})
         _note(session, _data_cautions(session))
         x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
         try:
@@ -110,12 +111,12 @@ def _train(
 ) -> str:  # fmt: skip
     """Step until the plan is done, the fit converges, stops early, runs out of time or is interrupted; returns which."""
     every, looks = _record_interval(session), planned(session)
-    saved, begun = time.monotonic(), clock.now()
+    saved, begun = time.monotonic(), deadline.now()
     started = begun - seconds_of(history.records) if since is None else since  # the clock of a fit that is taken up goes on
     session.watch.begin(session)
     with Interrupts() as interrupts, Display(session.total, session.step, progress and saves.leads) as display:
         session.message.wishes = lambda: [
-            interrupts.asked, time.monotonic() - saved > SAVE_SECONDS, budget.out_of_time(session, clock.now() - begun),
+            interrupts.asked, time.monotonic() - saved > SAVE_SECONDS, budget.out_of_time(session, deadline.now() - begun),
         ]  # fmt: skip
         while session.step < session.total and not session.settled and not _out_of_patience(session):
             try:
@@ -131,7 +132,7 @@ def _train(
             for event in events:
                 history.add(event)
             if step % every == 0 or step == session.total:
-                history.add({"step": step, "epoch": session.epoch, "seconds": round(clock.now() - started, 3), **record})
+                history.add({"step": step, "epoch": session.epoch, "seconds": round(deadline.now() - started, 3), **record})
             if score is not None:
                 history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
                 display.show(score, distance="generates" in session.bare.offers)

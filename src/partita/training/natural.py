@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.errors import Unsupported
 from partita.core.protocols import Batch, DirectedModel, EnergyModel
+from partita.errors import Unsupported
 from partita.optim.natural_gradient import MatrixMetric, Metric, NaturalGradient, PredictiveMetric, SumMetric, fisher_matrix, score_metric
 from partita.optim.natural_gradient.scores import MOST_BITS, WRITTEN_OUT
 from partita.samplers import sample

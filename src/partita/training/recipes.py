@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel, Model
+from partita.errors import invalid
 from partita.training.settings import Settings
 
 NAMES = tuple(field.name for field in fields(Settings))

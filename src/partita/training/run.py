@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from partita.core import capability, descriptions
-from partita.core.errors import RunError, TooLarge
-from partita.core.files import write_whole
-from partita.core.foreign import check_like, inside, read_json, sealed, unsealed
-from partita.core.memory import Bounded
 from partita.core.protocols import Model
+from partita.errors import RunError, TooLarge
+from partita.runtime.atomic_files import write_whole
+from partita.runtime.memory_limit import Bounded
+from partita.runtime.untrusted import check_like, inside, read_json, sealed, unsealed
 from partita.training import checkpoint
 from partita.training.history import Record, read
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partita.core import files, processes
 from partita.core.checks import check_path
-from partita.core.errors import PartitaWarning
-from partita.core.foreign import check_like, inside
+from partita.errors import PartitaWarning
+from partita.runtime import atomic_files, processes
+from partita.runtime.untrusted import check_like, inside
 from partita.training import checkpoint
 from partita.training.history import History
 from partita.training.run import check_new, check_resumable, read_config, write_config
@@ -84,7 +84,7 @@ class Saves:
         tree = session.tree()
         if self.leads:
             if (records := self.folder / METRICS).exists():
-                files.to_disk(records)
+                atomic_files.to_disk(records)
             checkpoint.save(self._path(LAST), {**tree, "records": self._records.digest(session.step)}, keep_previous=True)
 
     def finish(self, session: Session, saved: dict[str, Any]) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import processes, rng
+from partita.core import rng
 from partita.core.checks import check_parameters
-from partita.core.foreign import check_like
 from partita.core.protocols import Batch, Data
 from partita.objectives.base import unwrapped
+from partita.runtime import processes
+from partita.runtime.untrusted import check_like
 from partita.training import checkpoint, exchange, guard
 from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty, take_up
 from partita.training.settings import Settings

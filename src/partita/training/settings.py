@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from partita.core.checks import check_choice, check_count, check_flag, check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 OPTIMIZERS = ("sgd", "adam", "lbfgs", "natural")
 SCHEDULES = ("linear", "constant", "cosine")

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from partita.core import clock, memory, processes, rng
-from partita.core.errors import Unsupported, invalid
+from partita.core import rng
 from partita.core.protocols import Model
 from partita.data import Rows
 from partita.data.tables import chunks
+from partita.errors import Unsupported, invalid
+from partita.runtime import deadline, memory_limit, processes
 from partita.training.budget import steps_within
 from partita.training.optimisers import WeightAverage, make_optimiser
 from partita.training.session import HELD_OUT, Session
@@ -32,7 +33,7 @@ def start_session(
         model.initialise(rows, generator=generator)
     objective, generator = _shared(objective, settings, len(rows), team), team.generator(generator)
     closed_form = hasattr(objective, "update")  # whose first state may be the best of many trials, and holds no chains
-    with nullcontext() if closed_form else memory.within_machine("fit"):
+    with nullcontext() if closed_form else memory_limit.within_machine("fit"):
         state = objective.init(model, rows, generator=generator)
     wrapped, state, optimiser = (model, state, None) if closed_form else _wrapped(model, state, settings, fabric)
 
@@ -80,9 +81,9 @@ def _affordable_validations(model: Model, held_out: Rows | None, key: int, setti
     """How many validations fit into a fifth of the time, judged by one, and the seconds they take."""
     if held_out is None or settings.minutes is None or "posterior_draws" in model.offers:  # none before the first sweep
         return settings.validations, 0.0
-    x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), clock.now()
+    x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), deadline.now()
     quick_score(model, x, key, 0)
-    cost = clock.now() - started
+    cost = deadline.now() - started
     count = max(1, min(settings.validations, int(VALIDATION_SHARE * 60 * settings.minutes / max(cost, 1e-9))))
     return count, count * cost
 

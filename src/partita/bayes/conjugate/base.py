@@ -19,7 +19,7 @@ from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
 from partita.core.checks import check_finite
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 Hyper = Any  # a number or a tensor when given, a tensor from then on
 

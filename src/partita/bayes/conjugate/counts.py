@@ -19,7 +19,7 @@ from partita.bayes.conjugate.base import Conjugate, Hyper
 from partita.bayes.conjugate.gaussian import gamma_normaliser
 from partita.bayes.distributions import DirichletMultinomial
 from partita.core.checks import check_count, check_width
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 
 @dataclass(frozen=True, eq=False)

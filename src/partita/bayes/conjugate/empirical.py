@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributions import transform_to
 
 from partita.bayes.conjugate.base import Conjugate
-from partita.core.errors import Diverged, invalid
+from partita.errors import Diverged, invalid
 
 Pair = TypeVar("Pair", bound=Conjugate)
 RUNAWAY = 15.0  # how far a logarithm may move: beyond that the evidence only creeps up to a limit

@@ -23,7 +23,7 @@ from partita.bayes.conjugate.base import Conjugate, Hyper, scatter_matrix, vecto
 from partita.bayes.distributions import MultivariateStudentT, Wishart, half_log_det
 from partita.bayes.joint import NormalWishart
 from partita.core.checks import check_width
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 
 @dataclass(frozen=True, eq=False)

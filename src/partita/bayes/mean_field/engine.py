@@ -19,7 +19,7 @@ from torch import Tensor
 
 from partita.bayes.mean_field.factors import Factor, Statistics
 from partita.core.checks import check_count, check_real
-from partita.core.errors import Diverged, Unsupported, invalid
+from partita.errors import Diverged, Unsupported, invalid
 
 Factors = dict[str, Factor]
 LogJoint = Callable[[dict[str, Statistics]], Tensor]

@@ -17,7 +17,7 @@ from torch import Tensor
 from partita.bayes.mean_field.engine import LogJoint, MeanField, coordinate_ascent
 from partita.bayes.mean_field.factors import GammaFactor, GaussianFactor, Statistics
 from partita.core.checks import check_finite, check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 LOG_2PI = math.log(2 * math.pi)
 

@@ -23,7 +23,7 @@ from partita.bayes.mean_field.factors import CategoricalFactor, DirichletFactor,
 from partita.bayes.mean_field.gaussian import LOG_2PI
 from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_real, check_rows
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from partita.bayes.mean_field.engine import Factors, LogJoint, MeanField, coordi
 from partita.bayes.mean_field.factors import GammaFactor, GaussianFactor, Statistics
 from partita.bayes.mean_field.gaussian import LOG_2PI, gamma_log_prior
 from partita.core.checks import check_finite, check_real, check_rows
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 Precision = float | tuple[float, float]  # known, or the shape and rate of its gamma prior
 

@@ -21,7 +21,7 @@ from partita.bayes.conjugate.base import check_hyper
 from partita.bayes.conjugate.gaussian import LOG_2PI, gamma_normaliser
 from partita.bayes.distributions import MultivariateStudentT, half_log_det
 from partita.core.checks import check_finite, check_width
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 LIMITS: dict[str, Constraint] = {
     "m": constraints.real_vector, "K": constraints.positive_definite, "a": constraints.positive, "b": constraints.positive,

@@ -27,10 +27,10 @@ from partita.bayes.regression.chains import CHAINS, hamiltonian
 from partita.bayes.regression.linear import checked_weight
 from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_rows, check_width
-from partita.core.errors import Diverged, invalid
 from partita.core.quantity import Verdict, worst
 from partita.diagnostics.means import judge
 from partita.diagnostics.weights import tail_indices, verdict_on_ess
+from partita.errors import Diverged, invalid
 
 NEWTON = 100  # most steps
 PROPOSAL_DF = 7.0

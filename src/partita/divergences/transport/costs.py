@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_finite, check_real, check_width
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 
 def cost_matrix(x: Tensor, y: Tensor, power: float = 2.0) -> Tensor:

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_choice
-from partita.core.errors import Diverged, invalid
 from partita.core.quantity import Quantity
 from partita.divergences.transport.costs import check_problem, cost_matrix
+from partita.errors import Diverged, invalid
 
 SOLVERS = ("auto", "pot", "assignment", "highs")
 

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_real
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity
 from partita.diagnostics.means import mean_quantity
 from partita.divergences.samples import check_two
 from partita.divergences.transport.costs import check_floating, check_weights
+from partita.errors import invalid
 
 
 def line_transport(x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, power: float = 1.0) -> Tensor:

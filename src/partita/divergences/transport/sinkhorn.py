@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from partita.core.checks import check_count, check_real
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity
 from partita.divergences.transport.costs import check_problem, cost_matrix
+from partita.errors import invalid
 
 BLOCK = 1 << 18  # numbers that stay in a core's cache
 LOWEST = -60.0  # e^-60 is nothing beside the largest term of a sum

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability, processes, rng
+from partita.core import capability, rng
 from partita.core.checks import check_count, check_flag, check_kernel, check_level, check_parameters
-from partita.core.errors import Diverged, Unsupported
 from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import summarise_weights
+from partita.errors import Diverged, Unsupported
+from partita.runtime import processes
 
 PILOT_TEMPERATURES = 200
 PILOT_CHAINS = 64

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core.errors import invalid
 from partita.core.protocols import Data, EnergyModel, Field
+from partita.errors import invalid
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from partita.core.annealed import in_double
 from partita.core.capability import EXACT_BITS, require
 from partita.core.checks import check_choice, check_parameters
 from partita.core.enumeration import Side, log_partition
-from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
+from partita.errors import invalid
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability, processes, rng
+from partita.core import capability, rng
 from partita.core.protocols import EnergyModel, Sampler
 from partita.diagnostics.round_trips import RoundTrips
 from partita.evaluators.partition.annealing import from_reference
 from partita.evaluators.partition.modes import settle
+from partita.runtime import processes
 
 KEPT = 16  # states of each ladder's top rung, evenly over the steps of one stretch
 STEPS_ON_A_RUNG = 10  # of the kernel, on the way to where the ladders begin

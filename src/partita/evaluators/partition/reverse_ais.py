@@ -16,11 +16,11 @@ from partita.core.annealed import in_double
 from partita.core.capability import require, require_need
 from partita.core.checks import check_choice
 from partita.core.enumeration import Side, probabilities
-from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
+from partita.errors import invalid
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
 from partita.evaluators.partition.modes import heard_by_modes, settle, sought
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_real
-from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel, Sampler
+from partita.errors import invalid
 from partita.evaluators.partition.ais import AIS
 from partita.evaluators.partition.annealing import Annealing, anneal, from_reference
 from partita.evaluators.partition.modes import hardness

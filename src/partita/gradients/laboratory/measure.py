@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_count
-from partita.core.errors import Diverged
+from partita.errors import Diverged
 from partita.gradients.base import Estimator, State
 from partita.gradients.control_variates import NVIL, MuProp
 from partita.gradients.laboratory.problems import Problem, flat

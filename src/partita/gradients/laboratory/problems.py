@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from partita.core import rng
 from partita.core.checks import check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.gradients.latents import Bits, Chain, Continuous, Draws, OneHot, log_prob
 from partita.gradients.multisample import log_mean_exp
 

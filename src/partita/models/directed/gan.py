@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count, check_module
-from partita.core.errors import invalid
 from partita.core.protocols import DirectedModel
 from partita.core.support import Real
+from partita.errors import invalid
 from partita.nets import build, describe
 from partita.nets.mlp import MLP
 

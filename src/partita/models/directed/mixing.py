@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_width
-from partita.core.errors import invalid
 from partita.core.protocols import Data, DirectedModel
+from partita.errors import invalid
 from partita.models.directed.components.base import Component, Statistics
 from partita.models.directed.starts import hard_start
 

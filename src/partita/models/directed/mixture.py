@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.errors import invalid
 from partita.core.laws import Law, check_laws, in_words, places
+from partita.errors import invalid
 from partita.models.directed.components.base import Component
 from partita.models.directed.components.diagonal import DiagonalGaussian
 from partita.models.directed.components.discrete import BernoulliComponent, CategoricalComponent, PoissonComponent

@@ -17,7 +17,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from partita.core import support as supports
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.models.directed.autoregressive.emissions import LEAST_LOG_SCALE, bernoulli_log_prob, categorical_log_prob
 
 LIKELIHOODS = ("bernoulli", "gaussian", "categorical")

@@ -14,12 +14,12 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.errors import invalid
-from partita.core.orders import stretches
 from partita.core.protocols import Data
+from partita.errors import invalid
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.components.factor import Factors
 from partita.models.directed.mixing import Mixing
+from partita.runtime.permutations import stretches
 
 NOISES = ("isotropic", "diagonal")
 PRIORS = (None, "ard")

@@ -16,9 +16,9 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
-from partita.core.errors import invalid
 from partita.core.laws import Law, check_laws
 from partita.core.protocols import Data
+from partita.errors import invalid
 from partita.models.directed.gaussian_latents import (
     GaussianLatents,
     kl_from_standard,

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count, check_real
-from partita.core.errors import invalid
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary
+from partita.errors import invalid
 from partita.models.energy.graphs import Graph, as_edges, complete, edge_list
 from partita.models.energy.pairwise import Sites
 from partita.models.energy.reference import FactorisedReference

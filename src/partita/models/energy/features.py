@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 Feature = Callable[..., Tensor]
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 DENSE_SITES = 100  # up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbours
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 NEAR, FAR, FARTHEST = 1e2, 1e3, 1e4  # distances from zero between which growth is measured
 FASTEST = 1.9

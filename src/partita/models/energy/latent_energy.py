@@ -19,9 +19,9 @@ from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
 
 from partita.core.checks import check_choice, check_count, check_module, check_width
-from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Data, EnergyModel, Field
 from partita.core.support import Real
+from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import check_growth
 from partita.models.energy.reference import GaussianReference, fitted_normal
 from partita.nets import MLP, build, describe

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_width
-from partita.core.errors import InputError, RunError, Unsupported, invalid
-from partita.core.orders import stretches
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary, Support
+from partita.errors import InputError, RunError, Unsupported, invalid
 from partita.models.energy.features import Feature, as_features
 from partita.models.energy.interior import inside_hull, stuck_features
 from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
+from partita.runtime.permutations import stretches
 
 HULL_BITS = 10  # of a support whose states are few enough for a linear program
 FEATURE_CELLS = 1 << 24  # rows x features looked at together

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_categories, check_choice, check_module, check_width
-from partita.core.errors import Unsupported, invalid
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary, Categorical, Real, Spin, Support
+from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
 from partita.models.energy.latent_energy import COVARIANCES
 from partita.models.energy.reference import FactorisedReference, GaussianReference, fitted_normal, frequencies, smoothed_logits

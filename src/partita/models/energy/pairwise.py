@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_width
-from partita.core.orders import stretches
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.models.energy.graphs import Graph
 from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
+from partita.runtime.permutations import stretches
 
 PAIR_CELLS = 1 << 22  # rows x edges counted together
 

@@ -20,9 +20,9 @@ from torch.nn import functional
 
 from partita.core.checks import check_count, check_real, check_width
 from partita.core.enumeration import Side
-from partita.core.errors import invalid
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary
+from partita.errors import invalid
 from partita.models.energy.flips import flip_sums
 from partita.models.energy.reference import UnitsReference, frequencies, smoothed_logits
 from partita.models.energy.units import Natural, units_named

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.errors import invalid
 from partita.core.protocols import Data
+from partita.errors import invalid
 from partita.models.energy.units import Natural, Units, weighted_sum
 
 MOMENT_ROWS = 10_000  # rows drawn to estimate base rates

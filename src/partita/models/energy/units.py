@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from partita.core import support
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import invalid
 from partita.core.support import Binary, Real, Support
+from partita.errors import invalid
 
 Natural = Sequence[Tensor]
 

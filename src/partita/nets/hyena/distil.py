@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_count
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.hyena.operator import Hyena
 
 HANKEL = 512  # rows of the Hankel matrix at most

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import LARGEST, check_count, check_layers, check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.base import Net, linear
 from partita.nets.ssm import log_spaced
 

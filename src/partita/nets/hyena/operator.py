@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count, check_layers
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets.base import check_options, linear
 from partita.nets.fftconv import Toeplitz, causal_convolution, spectrum
 from partita.nets.hyena.filters import ImplicitFilter

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent, MultivariateNormal, Normal
 
-from partita.core.errors import Unsupported
+from partita.errors import Unsupported
 
 
 def categorical_fisher(logits: Tensor) -> Tensor:

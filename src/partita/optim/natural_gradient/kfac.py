@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, kl_divergence
 from torch.nn import functional
 
-from partita.core.errors import Unsupported, invalid
+from partita.errors import Unsupported, invalid
 from partita.optim.natural_gradient.optimiser import NaturalGradient
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)

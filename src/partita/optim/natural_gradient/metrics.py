@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, kl_divergence
 
-from partita.core.errors import Diverged, invalid
+from partita.errors import Diverged, invalid
 from partita.optim.conjugate_gradient import solve
 
 TOLERANCE = 1e-4  # of the inner conjugate gradients, relative: a direction needs no more

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from partita.core.checks import check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.optim.natural_gradient.metrics import Metric
 
 POOR, GOOD = 0.25, 0.75  # of the decrease that was promised

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.enumeration import chunks, log_partition
-from partita.core.errors import invalid
 from partita.core.protocols import EnergyModel
+from partita.errors import invalid
 from partita.models.energy.rbm import RBM
 from partita.optim.natural_gradient.metrics import MatrixMetric, ScoreMetric, Scores
 

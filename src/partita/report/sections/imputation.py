@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from partita.core import rng
-from partita.core.errors import InputError, Unsupported
+from partita.errors import InputError, Unsupported
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
 from partita.report.subject import Subject

@@ -7,8 +7,8 @@ import torch
 
 from partita.core import capability
 from partita.core.checks import check_choice
-from partita.core.errors import invalid
 from partita.core.protocols import Model
+from partita.errors import invalid
 from partita.training.families import (
     autoregressive,
     belief,

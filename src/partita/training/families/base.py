@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import torch
 
-from partita.core.errors import InputError, invalid
 from partita.core.protocols import Model, Objective, Update
 from partita.data import Rows
+from partita.errors import InputError, invalid
 from partita.training.encoding import Kind
 from partita.training.kinds import no_words, refusal
 

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_choice
-from partita.core.errors import invalid
 from partita.core.protocols import Model, Update
 from partita.data import Rows
+from partita.errors import invalid
 from partita.models import DPMixture
 from partita.objectives import CollapsedGibbs, InstantiatedGibbs
 from partita.training.encoding import Kind, infer_kind

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from partita.core import clock
 from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Model, Update
 from partita.data import Rows
 from partita.models import Mixture
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
 from partita.objectives import EM
+from partita.runtime import deadline
 from partita.training.encoding import Kind, infer_kind
 from partita.training.families.base import Family, Setting
 from partita.training.families.width import check_correlated
@@ -27,7 +27,7 @@ def chosen_count(components: Any, make: Any, rows: Rows, most: int, restarts: in
     if components != "auto":
         return check_count("mixture", "components", components)
     counts = range(1, check_count("mixture", "max_components", most) + 1)
-    with clock.ending_within(SEARCH_SHARE * clock.left()):
+    with deadline.ending_within(SEARCH_SHARE * deadline.left()):
         return best(ladder(make, rows, counts, objective=EM(restarts), tolerance=1e-4, generator=generator)).components
 
 

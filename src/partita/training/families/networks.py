@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_choice, check_layers
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.nets import MLP, ConvNet, Net
 from partita.training.families.base import Setting
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from partita.core.errors import invalid
 from partita.core.protocols import Model, Objective
 from partita.data import Rows
+from partita.errors import invalid
 from partita.models import Potts
 from partita.training.columns import looks_categorical
 from partita.training.encoding import Kind

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from partita.core.errors import InputError
 from partita.data import Rows
+from partita.errors import InputError
 from partita.training.encoding import Encoding
 
 SCALES = ("auto", "common", "columns")

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import invalid
 from partita.core.protocols import Model, Objective
 from partita.data import Sequences
 from partita.data.corpus import Reading
+from partita.errors import invalid
 from partita.models import VRNN
 from partita.objectives import ELBO, FIVO, IWAEBound
 from partita.training.encoding import Kind, infer_kind

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 MOST_CORRELATED = 4096  # real columns: two matrices of more would not fit a gigabyte, and a factor of one takes seconds
 
@@ -13,7 +13,7 @@ def check_correlated(owner: str, setting: str, value: object, columns: int, inst
     >>> check_correlated("flow", "mixing", "lu", 64, ["permutation"])
     >>> check_correlated("flow", "mixing", "lu", 5000, ["permutation"])
     Traceback (most recent call last):
-    partita.core.errors.InputError: flow: mixing must be permutation for more than 4096 real columns; got 'lu' for 5000. As in ...
+    partita.errors.InputError: flow: mixing must be permutation for more than 4096 real columns; got 'lu' for 5000. As in ...
     """
     if columns > MOST_CORRELATED:
         allowed = f"be {' or '.join(instead)} for more than {MOST_CORRELATED} real columns"

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from partita.core import rng
 from partita.core.checks import check_real
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 LEAST_LOG_SCALE = -7.0  # of standardised values: a density cannot grow without bound at a value that repeats
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_flag
-from partita.core.errors import invalid
 from partita.core.protocols import Data, DirectedModel
 from partita.core.support import Sequence
+from partita.errors import invalid
 from partita.models.directed.autoregressive import emissions
 from partita.models.directed.autoregressive.steps import Bits, Step, Token, Values
 from partita.nets.base import check_options

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.errors import invalid
 from partita.core.protocols import Batch
 from partita.core.support import Binary, Categorical, Real, Support
+from partita.errors import invalid
 from partita.models.directed.autoregressive import emissions
 from partita.nets.base import linear
 from partita.nets.masked import MaskedMLP

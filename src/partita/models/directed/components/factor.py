@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.errors import Diverged
 from partita.core.support import Real
+from partita.errors import Diverged
 from partita.models.directed.components.base import Component, Statistics, means_of, names_of, observed
 from partita.models.directed.components.linear import canonical, over, over_columns, solve, times, weighted
 

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.incremental import BERNOULLI, GAUSSIAN, KNOWN_SCALE
+from partita.runtime.numba_cache import njit
 
 BLOCK = 256  # rows scored together, few enough to stay in the nearest cache
 LOOSE = {"contract", "reassoc", "nsz", "arcp"}  # freedoms in rounding that vector instructions need

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN, log_marginal, log_predictive, move_row, settle, stat_size
+from partita.runtime.numba_cache import njit
 
 ROOM = 16  # clusters that fit before the arrays grow
 

@@ -6,7 +6,7 @@ Letters: n rows, R draws, P clusters of all of them together.
 import torch
 from torch import Tensor
 
-from partita.core.errors import RunError
+from partita.errors import RunError
 from partita.models.directed.dirichlet_process.kernels import Clusters
 
 

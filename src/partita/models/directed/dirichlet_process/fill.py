@@ -17,7 +17,7 @@ from torch.distributions import Bernoulli as Coins
 from torch.distributions import Chi2, Distribution, Normal
 
 from partita.core import rng
-from partita.core.errors import Unsupported
+from partita.errors import Unsupported
 from partita.models.directed.components.missing import patterns
 from partita.models.directed.dirichlet_process.kernels import Bernoulli, Clusters, Gaussian, Kernel, KnownScale
 

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from partita.core.machine_code import njit
+from partita.runtime.numba_cache import njit
 
 GAUSSIAN, KNOWN_SCALE, BERNOULLI, MULTINOMIAL = range(4)
 UNSAFE = 1e-8  # a downdate that leaves less than this share of a squared pivot has lost its digits

@@ -12,8 +12,8 @@ Letters: n rows, D columns, K clusters.
 import numpy as np
 from numba import uint64
 
-from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.blocks import BLOCK, exponentials, parameter_scores
+from partita.runtime.numba_cache import njit
 
 CHUNK = 1 << 15  # rows of one task; sums do not depend on the number of threads
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.distributions import Beta, Chi2, Dirichlet
 
 from partita.core import rng
-from partita.core.errors import Diverged
 from partita.core.support import Binary, Count, Real, Support
+from partita.errors import Diverged
 
 INDEFINITE = "DPMixture: the scatter of every cluster must be positive definite; one is not. Give a larger prior scale."
 

@@ -12,16 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core import memory, rng
+from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.errors import RunError, Unsupported, invalid
 from partita.core.protocols import Data, DirectedModel
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import summarise_partitions
+from partita.errors import RunError, Unsupported, invalid
 from partita.models.directed.dirichlet_process import priors
 from partita.models.directed.dirichlet_process.draws import check_draws
 from partita.models.directed.dirichlet_process.fill import filled, taking_part
 from partita.models.directed.dirichlet_process.kernels import KERNELS, Clusters, Kernel
+from partita.runtime import memory_limit
 
 NUMBERS = 1 << 22  # rows x clusters x columns scored at once
 HELD = 3  # times that its samplers hold the rows
@@ -121,7 +122,7 @@ class DPMixture(DirectedModel):
     @torch.no_grad()
     def initialise(self, data: Data, *, generator: torch.Generator) -> None:
         """Set the prior from the data's scale, where it is not given, and forget earlier draws."""
-        memory.check_room("DPMixture", f"its {len(data)} rows", HELD * 8 * len(data) * self.visible, STREAMS)
+        memory_limit.check_room("DPMixture", f"its {len(data)} rows", HELD * 8 * len(data) * self.visible, STREAMS)
         x = data.batch(torch.arange(len(data)), generator=generator).x.double().cpu()
         if self.kernel_name == "bernoulli":
             prior = torch.full_like(self.prior, priors.PSEUDO_COUNT)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_tensor
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.models.directed.dirichlet_process.kernels import TOTALS
 
 KAPPA = 0.01  # rows that the prior's mean is worth

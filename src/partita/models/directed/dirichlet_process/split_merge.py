@@ -15,10 +15,10 @@ import math
 
 import numpy as np
 
-from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.blocks import BLOCK, cluster_scores, exponentials
 from partita.models.directed.dirichlet_process.collapsed import settle_all
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN, log_marginal, log_predictive, move_row, settle
+from partita.runtime.numba_cache import njit
 
 
 @njit(cache=True)

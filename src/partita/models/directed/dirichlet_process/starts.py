@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from partita.core.machine_code import njit
 from partita.models.directed.dirichlet_process.collapsed import accumulate, settle_all
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN
 from partita.models.directed.dirichlet_process.kernels import Clusters, Kernel
 from partita.models.directed.dirichlet_process.split_merge import drop_cluster, log_weight, pooled
+from partita.runtime.numba_cache import njit
 
 PIECES = 50
 ROWS = 10_000  # that are joined; the others follow

@@ -17,9 +17,9 @@ from torch.distributions import Independent, Normal, TransformedDistribution
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_counts, check_layers, check_real, check_width
-from partita.core.errors import invalid
 from partita.core.protocols import Data, DirectedModel
 from partita.core.support import Real
+from partita.errors import invalid
 from partita.models.directed.flow import masks
 from partita.models.directed.flow.columns import flow_cautions
 from partita.models.directed.flow.coupling import AffineCoupling, Marginals, SplineCoupling, make_conditioner

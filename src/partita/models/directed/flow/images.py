@@ -15,10 +15,10 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.annealed import in_double
 from partita.core.checks import check_count, check_rows
-from partita.core.errors import invalid
 from partita.core.quantity import Quantity, half_width
 from partita.data import Rows
 from partita.diagnostics.weights import verdict_on_ess, verdict_on_reach
+from partita.errors import invalid
 
 ROWS_AT_ONCE = 2048
 

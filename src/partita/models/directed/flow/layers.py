@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.distributions import Transform, constraints
 
 from partita.core import rng
-from partita.core.errors import RunError, invalid
+from partita.errors import RunError, invalid
 
 Mapped = tuple[Tensor, Tensor]  # values (D, B), and log |det| of the map that made them, (B) or a number for all
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_counts
-from partita.core.errors import invalid
+from partita.errors import invalid
 
 
 def alternating(width: int, layer: int) -> Tensor:

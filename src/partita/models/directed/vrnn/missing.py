@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.models.directed.gaussian_latents import normal_log_prob
 from partita.models.directed.vrnn.filtering import effective, independent, pick
 

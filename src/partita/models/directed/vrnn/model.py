@@ -16,9 +16,9 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count
-from partita.core.errors import invalid
 from partita.core.protocols import Data
 from partita.core.support import Sequence
+from partita.errors import invalid
 from partita.models.directed.gaussian_latents import GaussianLatents, kl_between, normal_log_prob
 from partita.models.directed.latent import LogTerms
 from partita.models.directed.outputs import make_output

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from partita.core.errors import invalid
+from partita.errors import invalid
 from partita.models.directed.autoregressive.model import row_ends
 from partita.models.directed.gaussian_latents import normal_log_prob
 

@@ -1,7 +1,7 @@
 """A time to end by, for work whose length nobody knows beforehand; who cuts something short for it says what.
 
 Whoever has a time sets it; a search, which ends sooner where there is none left, looks at it. Nobody else needs to know of it. The clock
-stands still while machine code is compiled (:mod:`partita.core.machine_code`): that happens once on a machine and is nobody's work.
+stands still while machine code is compiled (:mod:`partita.runtime.numba_cache`): that happens once on a machine and is nobody's work.
 """
 
 import math

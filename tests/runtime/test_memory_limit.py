@@ -11,32 +11,32 @@ import pytest
 import torch
 
 import partita
-from partita.core import memory
-from partita.core.errors import DataError, PartitaWarning, TooLarge
 from partita.data import archives, delimited, files, on_disk
 from partita.data.corpus import open_dataset
+from partita.errors import DataError, PartitaWarning, TooLarge
 from partita.estimators import SigmoidBeliefDensity, VAEDensity
 from partita.models import DPMixture
+from partita.runtime import memory_limit
 from partita.training import checkpoint
 
 
 def room(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(memory, "machine", lambda: size)
+    monkeypatch.setattr(memory_limit, "machine", lambda: size)
 
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    physical = memory.machine()
-    monkeypatch.setattr(memory, "CONTAINERS", (tmp_path / "none", tmp_path / "limit"))
+    physical = memory_limit.machine()
+    monkeypatch.setattr(memory_limit, "CONTAINERS", (tmp_path / "none", tmp_path / "limit"))
     for said, found in (("max\n", physical), ("12345\n", 12345), (f"{1 << 62}\n", physical)):
         (tmp_path / "limit").write_text(said)
-        memory._told_by.cache_clear()
-        assert memory.machine() == found
+        memory_limit._told_by.cache_clear()
+        assert memory_limit.machine() == found
 
 
 def test_a_limit_on_address_space_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (12345 if which == resource.RLIMIT_AS else 1, -1))
-    assert memory.machine() == 12345
+    assert memory_limit.machine() == 12345
 
 
 def vast(path: Path, size: int) -> None:

@@ -6,49 +6,49 @@ from types import NoneType
 
 import pytest
 
-from partita.core import foreign
-from partita.core.errors import RunError
+from partita.errors import RunError
+from partita.runtime import untrusted
 
 
 @pytest.mark.parametrize("text", ['"\\ud800"', '{"\\uDFFF": 1}', "[" * 201 + "]" * 201, "{", "1" * 5000])
 def test_texts_that_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(RunError, match="must be JSON; got a damaged file"):
-        foreign.read_json(tmp_path / "a.json")
+        untrusted.read_json(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("value", ["\U0001f600", "\\ud800", [[{"a": []}]], 2**70])
 def test_texts_that_are_read(value: object, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(value))
-    assert foreign.read_json(tmp_path / "a.json") == value
+    assert untrusted.read_json(tmp_path / "a.json") == value
 
 
 def test_a_sealed_object_shows_a_change_through_json() -> None:
     value = {"rate": 0.1, "nan": float("nan"), "of": (1, [2.5, None]), "name": "\U0001f600"}
-    read = json.loads(json.dumps(foreign.sealed(foreign.sealed(value)), indent=2))
-    assert foreign.unsealed(read)[1] and "checksum" not in foreign.unsealed(read)[0]
+    read = json.loads(json.dumps(untrusted.sealed(untrusted.sealed(value)), indent=2))
+    assert untrusted.unsealed(read)[1] and "checksum" not in untrusted.unsealed(read)[0]
     for change in ({"rate": 0.3}, {"checksum": "0" * 32}, {"more": 1}):
-        assert not foreign.unsealed({**read, **change})[1]
+        assert not untrusted.unsealed({**read, **change})[1]
     del read["checksum"]
-    assert foreign.unsealed({**read, "rate": 0.3})[1]  # whoever takes it out means the change
+    assert untrusted.unsealed({**read, "rate": 0.3})[1]  # whoever takes it out means the change
 
 
 def test_what_must_be_whole() -> None:
     shape = {"name": str, "rows": (list, NoneType)}
-    foreign.check_like({}, shape, "a")
-    foreign.check_like({"name": "x", "rows": None}, shape, "a", whole=True)
+    untrusted.check_like({}, shape, "a")
+    untrusted.check_like({"name": "x", "rows": None}, shape, "a", whole=True)
     with pytest.raises(RunError, match="a: name must be text; got None"):
-        foreign.check_like({"rows": None}, shape, "a", whole=True)
+        untrusted.check_like({"rows": None}, shape, "a", whole=True)
 
 
 @pytest.mark.parametrize("kind", [int, float])
 def test_numbers_that_no_machine_holds(kind: type) -> None:
-    foreign.check_like(2**63, kind, "a")
+    untrusted.check_like(2**63, kind, "a")
     with pytest.raises(RunError, match="a must be a"):
-        foreign.check_like(10**400, kind, "a")
+        untrusted.check_like(10**400, kind, "a")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "a" * 300])
 def test_names_that_no_file_can_have(name: str, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"must be a path; got one that cannot be opened \("):
-        foreign.inside(tmp_path, name)
+        untrusted.inside(tmp_path, name)

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from partita.core.errors import PartitaError, TooLarge
+from partita.errors import PartitaError, TooLarge
 
 SENTENCE = "this needs more memory than there is. Ask for fewer hidden units, chains or rows at once."
 TORCH_SAYS = ("not enough memory", "allocate memory", "Storage size calculation overflowed", "Overflow when unpacking long")
@@ -38,7 +38,7 @@ class Bounded(TorchFunctionMode):
     >>> with Bounded(1000, "a table must be small; got a large one."):
     ...     torch.zeros(10**6, 10**6)
     Traceback (most recent call last):
-    partita.core.errors.TooLarge: a table must be small; got a large one.
+    partita.errors.TooLarge: a table must be small; got a large one.
     """
 
     def __init__(self, most: int, refusal: str, *, together: bool = False) -> None:
@@ -101,7 +101,7 @@ def check_room(owner: str, what: str, needed: int, remedy: str) -> None:
 
     >>> check_room("load", "x.npz", 10**18, "Save its array as .npy.")
     Traceback (most recent call last):
-    partita.core.errors.TooLarge: load: x.npz must fit into the memory of this machine, ... GiB; got 9.31e+08 GiB. Save its array as .npy.
+    partita.errors.TooLarge: load: x.npz must fit into the memory of this machine, ... GiB; got 9.31e+08 GiB. Save its array as .npy.
     """
     if needed > (there := machine()):
         got = f"must fit into the memory of this machine, {there / GIB:.3g} GiB; got {needed / GIB:.3g} GiB"

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from partita.core.errors import RunError
-from partita.core.files import unreachable
+from partita.errors import RunError
+from partita.runtime.atomic_files import unreachable
 
 MOST_JSON = 1 << 26  # bytes of a JSON text; as Python's objects they are some twenty times as many
 DEEPEST = 200  # levels of a JSON value, far more than partita writes and far fewer than Python follows
@@ -22,7 +22,7 @@ def inside(folder: Path, *names: str) -> Path:
 
     >>> inside(Path("runs"), "..", "other.json")
     Traceback (most recent call last):
-    partita.core.errors.RunError: load: runs/../other.json must lie in runs; got a path that leads out of it. ...
+    partita.errors.RunError: load: runs/../other.json must lie in runs; got a path that leads out of it. ...
     """
     path = folder.joinpath(*names)
     if why := unreachable(path):
@@ -97,7 +97,7 @@ def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> No
 
     >>> check_like({"rows": [3, "x"]}, {"rows": [int]}, "config.json")
     Traceback (most recent call last):
-    partita.core.errors.RunError: load: config.json: rows: 1 must be a whole number; got 'x'. ...
+    partita.errors.RunError: load: config.json: rows: 1 must be a whole number; got 'x'. ...
     """
     if shape is None:
         return

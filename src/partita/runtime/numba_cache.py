@@ -3,7 +3,7 @@
 from numba import njit
 from numba.core import event
 
-from partita.core.clock import PAUSES
+from partita.runtime.deadline import PAUSES
 
 __all__ = ["njit"]
 

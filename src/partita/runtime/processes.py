@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from partita.core import rng
-from partita.core.errors import PartitaError, RunError
+from partita.errors import PartitaError, RunError
+from partita.runtime.seeds import keyed, seed
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Team:
         """A stream of this process's own, from one that all processes have alike; alone, that one itself."""
         if self.size == 1:
             return common
-        own = rng.keyed(rng.seed(common), self.rank)
-        return own if common.device.type == "cpu" else torch.Generator(common.device).manual_seed(rng.seed(own))
+        own = keyed(seed(common), self.rank)
+        return own if common.device.type == "cpu" else torch.Generator(common.device).manual_seed(seed(own))
 
     def mean(self, x: Tensor) -> Tensor:
         """The average over processes, on each of them."""
