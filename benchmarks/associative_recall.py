@@ -30,14 +30,14 @@ def train(backbone: str, L: int, V: int, steps: int, generator: torch.Generator)
     """Share of right last values on fresh rows, steps, seconds; all values of a row are learned, until the last ones are right."""
     options = {"hyena": {"filter": {"longest": float(L)}}, "ssm": {"longest": float(L)}}.get(backbone)
     model = Autoregressive(L, states=V, backbone=backbone, width=64, layers=2, expand=2, options=options, generator=generator)
-    optimiser, started, limit = torch.optim.Adam(model.parameters(), lr=RATE), time.perf_counter(), LIMIT * max(1.0, L / USUAL)
+    optimizer, started, limit = torch.optim.Adam(model.parameters(), lr=RATE), time.perf_counter(), LIMIT * max(1.0, L / USUAL)
     for step in range(1, steps + 1):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, step / 100) * (1 - 0.9 * step / steps)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (-model.log_prob_steps(draw(BATCH, L, V, generator))[:, 1::2].mean()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         if step % 250 == 0:
             enough = right(model, L, V, 256, generator) >= ENOUGH
             if enough or time.perf_counter() - started > limit:

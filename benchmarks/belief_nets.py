@@ -58,10 +58,10 @@ def figure(curves: dict[tuple[int, str], list[tuple[int, float, float]]]) -> Any
     titles = [f"{layers} layer{'s' * (layers > 1)}, by {what}" for layers in (1, 2) for what in ("updates", "seconds")]
     fig = make_subplots(rows=2, cols=2, subplot_titles=titles)
     for (layers, name), points in curves.items():
-        colour = plotly.colors.qualitative.Plotly[ESTIMATORS.index(name)]
+        color = plotly.colors.qualitative.Plotly[ESTIMATORS.index(name)]
         for column in (0, 1):
             x, y = [point[column] for point in points], [point[2] for point in points]
-            trace = go.Scatter(x=x, y=y, name=name, line_color=colour, showlegend=layers == 1 and not column)
+            trace = go.Scatter(x=x, y=y, name=name, line_color=color, showlegend=layers == 1 and not column)
             fig.add_trace(trace, row=layers, col=column + 1)
     return fig.update_yaxes(title_text="validation ELBO, nats").update_layout(height=800)
 

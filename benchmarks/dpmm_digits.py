@@ -49,11 +49,11 @@ def strength(X: np.ndarray, truth: np.ndarray, nu: float) -> dict[str, float]:
     g, order = torch.Generator().manual_seed(0), np.random.default_rng(0).permutation(len(X))
     rest, rows = order[:HELD_OUT], order[HELD_OUT:]
     x, model = torch.from_numpy(X / X.std(0)), DPMixture(X.shape[1], generator=g)
-    model.initialise(as_rows(x[rows]), generator=g)
+    model.initialize(as_rows(x[rows]), generator=g)
     D = model.visible
     model.prior[2 + D :] *= (nu - D - 1) / (model.prior[1] - D - 1)  # the same expected covariance
     model.prior[1] = nu
-    partita.fit(model, x[rows], CollapsedGibbs(), epochs=SWEEPS, initialise=False, generator=g)
+    partita.fit(model, x[rows], CollapsedGibbs(), epochs=SWEEPS, initialize=False, generator=g)
     labels = point_estimate(model.partitions.numpy())
     held_out = partita.evaluate(model, x[rest], generator=g).value
     return {"ARI": adjusted_rand_score(truth[rows], labels), "clusters": int(labels.max()) + 1, "held-out nats": held_out}

@@ -30,7 +30,7 @@ def rate(objective: PartitionChain, n: int, burn_in: int, sweeps: int) -> tuple[
     """Points x sweeps a second after a burn-in, and the clusters then."""
     g, x = torch.Generator().manual_seed(0), as_rows(clouds(n))
     model = DPMixture(2, generator=g)
-    model.initialise(x, generator=g)
+    model.initialize(x, generator=g)
     state, info = objective.init(model, x, generator=g), {}
     for _ in range(burn_in):
         state, info = objective.update(model, x, state, generator=g)

@@ -40,13 +40,13 @@ def zuko_flow(coupling: str, train: Tensor, seed: int) -> Any:
     torch.manual_seed(seed)
     make = zuko.flows.RealNVP if coupling == "affine" else zuko.flows.NSF
     flow = make(2, transforms=ZUKO_LAYERS[coupling], hidden_features=WIDTHS)
-    optimiser = torch.optim.Adam(flow.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
+    optimizer = torch.optim.Adam(flow.parameters(), lr=RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     for _ in range(STEPS):
         batch = train[torch.randint(len(train), (BATCH,))]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (-flow().log_prob(batch).mean()).backward()
-        optimiser.step()
+        optimizer.step()
         schedule.step()
     return lambda x: flow().log_prob(x), sum(p.numel() for p in flow.parameters())
 

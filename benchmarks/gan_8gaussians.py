@@ -29,7 +29,7 @@ LOSSES = {
 SEEDS = int(os.environ.get("SEEDS", "3"))
 
 
-def centres() -> torch.Tensor:
+def centers() -> torch.Tensor:
     """Where the modes are."""
     angle = torch.arange(8) * torch.pi / 4
     return RADIUS * torch.stack([angle.cos(), angle.sin()], -1)
@@ -47,7 +47,7 @@ def run() -> None:
             record = partita.fit(model, train, objective, steps=STEPS, batch_size=BATCH, generator=g).history[-1]
             spent = time.perf_counter() - started
             draws = torch.from_numpy(encoding.decode(model.draw(10_000, generator=g).double().numpy()))
-            modes, near = modes_covered(draws, centres().double(), 3 * SPREAD)
+            modes, near = modes_covered(draws, centers().double(), 3 * SPREAD)
             audit = {key: record[key] for key in ("wasserstein", "dual_over_lipschitz", "coverage")}
             show(name, seed=seed, modes=modes, within_3_sd=near, seconds=spent, **audit, target="8 modes, at least 0.9, within 180 s")
 

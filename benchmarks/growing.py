@@ -33,7 +33,7 @@ def em(n: int, d: int, K: int) -> Operation:
     g = seeded()
     x = torch.randn(n, d, generator=g, dtype=torch.float64) + 3 * torch.randn(K, d, generator=g)[torch.randint(K, (n,), generator=g)]
     rows, model, objective = Rows(x.numpy()), Mixture(K, d, generator=g), EM()
-    model.initialise(rows.take(range(min(n, 4000))), generator=g)
+    model.initialize(rows.take(range(min(n, 4000))), generator=g)
     state = objective.init(model, rows, generator=g)
     return lambda: objective.update(model, rows, state, generator=g)
 

@@ -42,10 +42,10 @@ def figure(axis: str, curves: list[dict[str, Any]]) -> Figure:
     """Cost against one sort of size, and theory's growth as a dotted line through the last point."""
     traces = []
     for i, curve in enumerate(curves):
-        colour, name = plots.colour(i), str(curve["what"])
-        traces.append(plots.line(curve["sizes"], [1e3 * cost for cost in curve["cost"]], name, colour))
-        dotted = {"line": {"color": colour, "width": 1, "dash": "dot"}, "mode": "lines", "hoverinfo": "skip"}
-        traces.append(plots.line(curve["fitted"], [1e3 * cost for cost in curve["theory"]], "", colour) | dotted)
+        color, name = plots.color(i), str(curve["what"])
+        traces.append(plots.line(curve["sizes"], [1e3 * cost for cost in curve["cost"]], name, color))
+        dotted = {"line": {"color": color, "width": 1, "dash": "dot"}, "mode": "lines", "hoverinfo": "skip"}
+        traces.append(plots.line(curve["fitted"], [1e3 * cost for cost in curve["theory"]], "", color) | dotted)
     sizes = sorted({size for curve in curves for size in curve["sizes"]})
     ticks = {"tickvals": sizes, "ticktext": [short(size) for size in sizes]} if len(sizes) < 8 else {}
     layout = {"xaxis": plots.axis(axis, type="log", **ticks), "yaxis": plots.axis("ms", type="log", dtick="D2")}

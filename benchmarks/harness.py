@@ -32,7 +32,7 @@ def side_by_side(
     warm_up: int = 5,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, float, float]:
-    """Median seconds of each, called in turn, and the median of the ratios of neighbouring calls."""
+    """Median seconds of each, called in turn, and the median of the ratios of neighboring calls."""
     for _ in range(warm_up):
         candidate()
         reference()

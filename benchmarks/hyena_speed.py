@@ -70,7 +70,7 @@ def in_turn(how: Pass, parts: list[Any], u: Tensor, rounds: int, clock: Callable
 
 
 def run(clock: Callable[[], float] = time.perf_counter) -> None:
-    """Ratios by length, medians over neighbouring calls, and how time grows where attention is left out."""
+    """Ratios by length, medians over neighboring calls, and how time grows where attention is left out."""
     g = torch.Generator().manual_seed(0)
     hyena, attention = Hyena(WIDTH, 2, generator=g), Attention(WIDTH, 4, generator=g)
     for L in LENGTHS:

@@ -21,7 +21,7 @@ def run() -> None:
     x = model.reference().draw(CHAINS, generator=g)
     updates = CHAINS * SIDE * SIDE * SWEEPS
     plain = checkerboard(CHAINS)
-    for order in ("random", "sequential", "colours"):
+    for order in ("random", "sequential", "colors"):
         sampler = Gibbs(SWEEPS, order)
         state = sampler.init(model, x, generator=g)
         own, other, ratio = side_by_side(lambda s=state, k=sampler: k.step(model, s, generator=g), plain, rounds=15)
@@ -34,7 +34,7 @@ def run() -> None:
 
 
 def checkerboard(chains: int) -> Callable[[], None]:
-    """Ten sweeps in whole-array arithmetic: sums of rolled lattices, one comparison for each colour."""
+    """Ten sweeps in whole-array arithmetic: sums of rolled lattices, one comparison for each color."""
     rng = np.random.default_rng(0)
     x = rng.choice(np.array([-1, 1], np.float32), (chains, SIDE, SIDE))
     black = (np.indices((SIDE, SIDE)).sum(0) % 2).astype(bool)

@@ -32,7 +32,7 @@ def run() -> None:
 @torch.no_grad()
 def chain_energies(model: Ising, generator: torch.Generator) -> torch.Tensor:
     """Mean energy of each of many short chains that start ordered: rare excursions make few long ones look surer than they are."""
-    sampler = Gibbs(5, "colours")
+    sampler = Gibbs(5, "colors")
     state = sampler.init(model, torch.ones(CHAINS, SIDE * SIDE), generator=generator)
     total = torch.zeros(CHAINS, dtype=torch.float64)
     for step in range(BURN_IN + DRAWS):

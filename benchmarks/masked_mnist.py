@@ -1,4 +1,4 @@
-"""A masked autoregressive network on binarised MNIST: exact test log-likelihood after fifteen minutes."""
+"""A masked autoregressive network on binarized MNIST: exact test log-likelihood after fifteen minutes."""
 
 import sys
 import time

@@ -32,7 +32,7 @@ def gaussian_mixture(n: int, d: int, K: int, wanted: float, rounds: int = 9) -> 
     """One EM iteration of each, in turn."""
     x, g = clouds(n, d, K), torch.Generator().manual_seed(0)
     rows, model, em = Rows(x), Mixture(K, d, generator=g), EM()
-    model.initialise(rows, generator=g)
+    model.initialize(rows, generator=g)
     state = em.init(model, rows, generator=g)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -46,7 +46,7 @@ def gaussian_mixture(n: int, d: int, K: int, wanted: float, rounds: int = 9) -> 
 
 
 def digits_with_gaps(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Grey levels 0 to 16, whole and with 20 % missing completely at random."""
+    """Gray levels 0 to 16, whole and with 20 % missing completely at random."""
     x = load_digits().data
     return x, np.where(np.random.default_rng(seed).random(x.shape) < 0.2, np.nan, x)
 

@@ -33,7 +33,7 @@ def fitted(make: Callable[[torch.Generator], Any], x: Tensor, optimizer: str, **
 
 
 def race(name: str, make: Callable[[torch.Generator], Any], x: Tensor, steps: int, natural_steps: int, **options: Any) -> None:
-    """Every optimiser from the same start; then how many updates and seconds each needs to come within 0.01 nats of the best."""
+    """Every optimizer from the same start; then how many updates and seconds each needs to come within 0.01 nats of the best."""
     tried: dict[str, list[tuple[float, float]]] = {}
     ends = {}
     started = time.perf_counter()

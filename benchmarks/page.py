@@ -20,7 +20,7 @@ from records import FOLDER, Lines, Record
 
 PAGE = FOLDER / "results.html"
 TITLE = "Benchmarks of partita"
-COLOURS = {PEER: plots.colour(0), ARITHMETIC: plots.colour(1), OTHER: plots.colour(2)}
+COLORS = {PEER: plots.color(0), ARITHMETIC: plots.color(1), OTHER: plots.color(2)}
 FIRST = (*LARGER, *SMALLER, "target", "wanted")  # columns that stand right after the name
 MOST_COLUMNS = 6  # of a table with one row; longer ones are turned on their side
 LONG = 60  # letters of a cell that is folded away
@@ -84,10 +84,10 @@ def bound(ratio: Ratio) -> str:
 def strips(found: list[tuple[str, Ratio]]) -> Figure:
     """A row for each benchmark: its ratios on a logarithmic axis, all in the same sense."""
     traces = []
-    for sort, colour in COLOURS.items():
+    for sort, color in COLORS.items():
         of_sort = [(name, ratio) for name, ratio in found if ratio.sort == sort]
         hover = [f"{ratio.what}, against {ratio.against}: {words(ratio)}" for _, ratio in of_sort]
-        marks = {"size": 9, "color": colour, "opacity": 0.75}
+        marks = {"size": 9, "color": color, "opacity": 0.75}
         traces.append({"type": "scatter", "mode": "markers", "x": [ratio.speed for _, ratio in of_sort], "y": [name for name, _ in of_sort],
                        "name": f"against {sort}", "marker": marks, "text": hover, "hoverinfo": "text"})  # fmt: skip
     one = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "yref": "paper", "line": {"color": plots.DATA, "dash": "dot", "width": 1.5}}

@@ -78,9 +78,9 @@ def draw(scores: dict[str, np.ndarray], pairs: np.ndarray, far: np.ndarray, touc
     for name, upper in (("pseudo-likelihood", True), ("PCD", False)):
         chosen = strongest(scores[name], far)[:n]
         low, high = pairs[chosen].min(1), pairs[chosen].max(1)
-        colours = np.where(touching[chosen], "#228833", "#EE6677")
+        colors = np.where(touching[chosen], "#228833", "#EE6677")
         figure.add_scatter(x=low if upper else high, y=high if upper else low, mode="markers", showlegend=False, row=1, col=2,
-                           marker={"size": 6, "color": colours})  # fmt: skip
+                           marker={"size": 6, "color": colors})  # fmt: skip
     figure.update_xaxes(title="pairs", row=1, col=1).update_yaxes(range=[0, 1.02], row=1, col=1)
     figure.update_xaxes(title="place along the chain", row=1, col=2).update_yaxes(scaleanchor="x2", row=1, col=2)
     figure.update_layout(template="plotly_white", width=1100, height=520, legend={"orientation": "h", "y": -0.18})

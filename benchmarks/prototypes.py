@@ -1,4 +1,4 @@
-"""Prototypical contrastive learning beside InfoNCE alone and k-means on pixels: AMI at k = 10, neighbours, a linear probe, three seeds.
+"""Prototypical contrastive learning beside InfoNCE alone and k-means on pixels: AMI at k = 10, neighbors, a linear probe, three seeds.
 
 ``PROTOTYPES=digits`` runs the small set alone, ``PROTOTYPE_EPOCHS`` and ``PROTOTYPE_SEEDS`` make a run shorter or longer.
 """
@@ -23,7 +23,7 @@ Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def digits() -> Split:
-    """8 x 8 grey levels: 1,200 rows to learn from, the others to test on."""
+    """8 x 8 gray levels: 1,200 rows to learn from, the others to test on."""
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     X, y = X[order], y[order]
@@ -31,7 +31,7 @@ def digits() -> Split:
 
 
 def mnist() -> Split:
-    """28 x 28 grey levels, as shipped."""
+    """28 x 28 gray levels, as shipped."""
     with np.load(f"{os.environ['PARTITA_DATA']}/mnist/mnist.npz") as file:
         X, y, X_test, y_test = (file[name] for name in ("x_train", "y_train", "x_test", "y_test"))
     return _flat(X), y, _flat(X_test), y_test
@@ -47,7 +47,7 @@ def ami_at_10(v: np.ndarray, y: np.ndarray, seed: int) -> float:
 
 
 def accuracies(v: np.ndarray, y: np.ndarray, v_test: np.ndarray, y_test: np.ndarray) -> tuple[float, float]:
-    """Of five neighbours and of a linear probe on the first 10,000 rows, both on the test rows."""
+    """Of five neighbors and of a linear probe on the first 10,000 rows, both on the test rows."""
     some = slice(None, 10_000)
     knn = KNeighborsClassifier(5).fit(v, y).score(v_test, y_test)
     return float(knn), float(LogisticRegression(C=100.0, max_iter=1000).fit(v[some], y[some]).score(v_test, y_test))

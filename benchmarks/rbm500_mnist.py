@@ -1,4 +1,4 @@
-"""``partita fit rbm mnist --minutes 10`` with its defaults, then ``partita.evaluate``: 500 hidden units, dynamic binarisation."""
+"""``partita fit rbm mnist --minutes 10`` with its defaults, then ``partita.evaluate``: 500 hidden units, dynamic binarization."""
 
 import json
 import subprocess

@@ -66,14 +66,14 @@ def run() -> None:
 
 
 def pixels(name: str) -> Tensor:
-    """Centres of the pixels of a window, from the top left, row by row, ``(P^2, 2)``."""
+    """Centers of the pixels of a window, from the top left, row by row, ``(P^2, 2)``."""
     low, high = (torch.tensor(corner, dtype=torch.float64) for corner in WINDOWS[name])
     x = torch.cat(list(cells(Box(low, high), PIXELS))).view(PIXELS, PIXELS, 2)
     return x.transpose(0, 1).flip(0).reshape(-1, 2)
 
 
 def picture(log_p: Tensor) -> np.ndarray:
-    """A density as grey levels, dark where it is high."""
+    """A density as gray levels, dark where it is high."""
     p = log_p.exp().sqrt().view(PIXELS, PIXELS)
     return (255 * (1 - p / p.max())).numpy().astype(np.uint8)
 

@@ -58,7 +58,7 @@ class PlainRNN(DirectedModel):
         h = torch.cat([h.new_zeros(len(h), 1, HIDDEN), h], 1)
         return (bernoulli_log_prob(self.decoder(h) + self.base, steps).sum(-1) * there).sum(-1)
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         rate = torch.from_numpy(np.asarray(data.stream, dtype=np.float64).mean(0))  # type: ignore[attr-defined]
         self.base.copy_((rate * 0.999 + 5e-4).logit())
 

@@ -66,9 +66,9 @@ def linked(cell: Any) -> str:
 
 
 def figure(block: Any) -> str:
-    """Points and lines over a logarithmic axis as SVG; colours and names below."""
+    """Points and lines over a logarithmic axis as SVG; colors and names below."""
     names = {trace["name"]: trace["marker"]["color"] for trace in block.traces if trace.get("name")}
-    key = " ".join(f'<span style="color:{colour}">●</span> {escape(name)}' for name, colour in names.items())
+    key = " ".join(f'<span style="color:{color}">●</span> {escape(name)}' for name, color in names.items())
     return f"<figure>{svg(block)}<figcaption>{key}<br>{escape(block.caption)}</figcaption></figure>"
 
 
@@ -130,9 +130,9 @@ def label(x: float, y: float, text: str, anchor: str = "middle") -> str:
 def drawn(trace: dict[str, Any], x: Any, y: Any) -> str:
     """Points, and a line through them where the trace has one."""
     places = [(x(a), y(b)) for a, b in zip(trace["x"], trace["y"], strict=True)]
-    colour = trace["marker"]["color"]
-    dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.2" fill="{colour}" fill-opacity="0.8"/>' for a, b in places)
+    color = trace["marker"]["color"]
+    dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.2" fill="{color}" fill-opacity="0.8"/>' for a, b in places)
     dashes = ' stroke-dasharray="2 4"' if trace.get("line", {}).get("dash") else ""
     through = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
-    path = f'<polyline points="{through}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+    path = f'<polyline points="{through}" fill="none" stroke="{color}" stroke-width="1.6"{dashes}/>'
     return ("" if trace["mode"] == "markers" else path) + ("" if trace["mode"] == "lines" else dots)

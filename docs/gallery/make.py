@@ -28,9 +28,9 @@ from partita.samplers import Gibbs
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 900, 420
-BLUE, RED, GREEN, YELLOW, CYAN, PURPLE, GREY = "#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#999999"
-COLOURS = (BLUE, RED, GREEN, YELLOW, CYAN, PURPLE)
-GREYS = [[0, "#ffffff"], [1, "#22313f"]]
+BLUE, RED, GREEN, YELLOW, CYAN, PURPLE, GRAY = "#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#999999"
+COLORS = (BLUE, RED, GREEN, YELLOW, CYAN, PURPLE)
+GRAYS = [[0, "#ffffff"], [1, "#22313f"]]
 
 
 def annealing() -> Any:
@@ -40,13 +40,13 @@ def annealing() -> Any:
     partita.fit(model, load("digits").train, PCD(Gibbs(), chains=128, steps=1), epochs=100, learning_rate=0.5, batch_size=128, generator=g)
     truth, numbers = Enumeration()(model, generator=g).value, [2, 4, 8, 16, 32, 64, 128, 256]
     figure = graph_objects.Figure()
-    for name, colour, evaluator, aside in (("forward annealing alone", RED, AIS, 0.95), ("sandwich of both sides", BLUE, Sandwich, 1.05)):
+    for name, color, evaluator, aside in (("forward annealing alone", RED, AIS, 0.95), ("sandwich of both sides", BLUE, Sandwich, 1.05)):
         found = [evaluator(temperatures=n, chains=100)(model, generator=g) for n in numbers]
         value = np.array([q.value for q in found])
-        ends = {"array": [q.high for q in found] - value, "arrayminus": value - [q.low for q in found], "color": colour}
-        marker = {"color": colour, "size": 8}
+        ends = {"array": [q.high for q in found] - value, "arrayminus": value - [q.low for q in found], "color": color}
+        marker = {"color": color, "size": 8}
         figure.add_scatter(x=[n * aside for n in numbers], y=value - truth, error_y=ends, name=name, marker=marker, mode="markers")
-    figure.add_hline(0, line={"color": GREY, "dash": "dot"})
+    figure.add_hline(0, line={"color": GRAY, "dash": "dot"})
     figure.update_xaxes(type="log", title="temperatures", tickvals=numbers, ticktext=numbers)
     return figure.update_yaxes(title="log Z less the truth, nats").update_layout(legend={"x": 0.6, "y": 0.95})
 
@@ -60,7 +60,7 @@ def filters() -> Any:
     figure = make_subplots(1, 2, subplot_titles=["weights of 32 hidden units", "32 draws"], horizontal_spacing=0.04)
     signed = {"colorscale": "RdBu", "zmid": 0, "zmin": -scale / 2, "zmax": scale / 2}
     figure.add_heatmap(z=tiles(weights), **signed, showscale=False, row=1, col=1)
-    figure.add_heatmap(z=tiles(density.sample(32)), colorscale=GREYS, showscale=False, row=1, col=2)
+    figure.add_heatmap(z=tiles(density.sample(32)), colorscale=GRAYS, showscale=False, row=1, col=2)
     return bare(figure).update_yaxes(autorange="reversed").update_layout(width=1000, height=275)
 
 
@@ -89,20 +89,20 @@ def flows() -> Any:
         look = {"mode": "markers", "marker": {"size": 2, "color": BLUE, "opacity": 0.4}, "showlegend": False}
         figure.add_scatter(x=x[:3000, 0], y=x[:3000, 1], **look, row=1, col=column)
         heights = np.exp(density.score_samples(grid)).reshape(220, 220)
-        figure.add_heatmap(x=line, y=line, z=heights, colorscale=GREYS, showscale=False, row=1, col=column + 1)
+        figure.add_heatmap(x=line, y=line, z=heights, colorscale=GRAYS, showscale=False, row=1, col=column + 1)
     return bare(figure).update_yaxes(range=[-4.5, 4.5]).update_xaxes(range=[-4.5, 4.5]).update_layout(width=1100, height=310)
 
 
 def clusters() -> Any:
     """Points that a Dirichlet process mixture sorted, and what it believes of their number."""
     g = np.random.default_rng(0)
-    centres = np.array([[-3, 0], [-1, 3], [2, 2.5], [3, -1], [0, -2.5]])
-    x = np.concatenate([c + g.normal(size=(n, 2)) @ g.normal(0, 0.5, (2, 2)) for c, n in zip(centres, (150, 60, 90, 40, 15), strict=True)])
+    centers = np.array([[-3, 0], [-1, 3], [2, 2.5], [3, -1], [0, -2.5]])
+    x = np.concatenate([c + g.normal(size=(n, 2)) @ g.normal(0, 0.5, (2, 2)) for c, n in zip(centers, (150, 60, 90, 40, 15), strict=True)])
     found = DirichletProcessMixture(random_state=0).fit(x)
     titles = ["the partition nearest to all that were drawn", "number of clusters"]
     figure = make_subplots(1, 2, subplot_titles=titles, column_widths=[0.6, 0.4])
     for label in np.unique(found.labels_):
-        part, look = x[found.labels_ == label], {"color": COLOURS[label % len(COLOURS)], "size": 6}
+        part, look = x[found.labels_ == label], {"color": COLORS[label % len(COLORS)], "size": 6}
         figure.add_scatter(x=part[:, 0], y=part[:, 1], mode="markers", marker=look, showlegend=False, row=1, col=1)
     likely = found.cluster_count_probs_
     shown = slice(0, int(np.flatnonzero(likely > 1e-3).max()) + 2)
@@ -117,12 +117,12 @@ def lattice() -> Any:
     figure = make_subplots(1, 4, subplot_titles=titles, horizontal_spacing=0.03, column_widths=[0.22, 0.22, 0.22, 0.34])
     for column, K in enumerate(couplings, 1):
         spins = spun(side, K, 3000, 1, g)[0]
-        figure.add_heatmap(z=spins.reshape(side, side), colorscale=GREYS, showscale=False, row=1, col=column)
+        figure.add_heatmap(z=spins.reshape(side, side), colorscale=GRAYS, showscale=False, row=1, col=column)
     bare(figure)
     line, points = np.linspace(0.1, 0.7, 61), np.linspace(0.15, 0.65, 11)
     exact = [torus_energy(32, 32, K) / (K * 32**2) for K in line]
     found = [spin_energy(32, K, g) for K in points]
-    figure.add_scatter(x=line, y=exact, line={"color": GREY}, name="Kaufman", row=1, col=4)
+    figure.add_scatter(x=line, y=exact, line={"color": GRAY}, name="Kaufman", row=1, col=4)
     figure.add_scatter(x=points, y=found, mode="markers", marker={"color": RED, "size": 8}, name="64 chains", row=1, col=4)
     figure.update_xaxes(visible=True, title="coupling", row=1, col=4).update_yaxes(visible=True, scaleanchor=None, row=1, col=4)
     return figure.update_layout(width=1150, height=320, legend={"x": 0.84, "y": 0.95})
@@ -133,9 +133,9 @@ def memory() -> Any:
     g = torch.Generator().manual_seed(0)
     u = torch.randn(8, 512, 32, dtype=torch.float64, generator=g)
     figure = graph_objects.Figure()
-    for (name, layer), colour in zip(lab_memory.layers(32, g).items(), COLOURS, strict=False):
+    for (name, layer), color in zip(lab_memory.layers(32, g).items(), COLORS, strict=False):
         m = probe(layer.double(), u)
-        figure.add_scatter(y=m.size.where(m.size > m.tolerance, torch.nan).tolist(), name=name, line={"color": colour})
+        figure.add_scatter(y=m.size.where(m.size > m.tolerance, torch.nan).tolist(), name=name, line={"color": color})
     figure.update_xaxes(title="distance, steps")
     return figure.update_yaxes(type="log", exponentformat="power", title="slope")
 
@@ -150,7 +150,7 @@ def no_free_lunch() -> Any:
 def spun(side: int, coupling: float, sweeps: int, chains: int, generator: torch.Generator) -> torch.Tensor:
     """Spins of a torus after some sweeps from an ordered start, ``(chains, side^2)``."""
     model = Ising(side * side, edges=torus(side, side), couplings=coupling, generator=generator)
-    sampler = Gibbs(sweeps, "colours")
+    sampler = Gibbs(sweeps, "colors")
     state = sampler.init(model, torch.ones(chains, side * side), generator=generator)
     return sampler.step(model, state, generator=generator)[0].x
 

@@ -26,15 +26,15 @@ def curves() -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def path(points: list[tuple[float, float]], colour: str, width: float) -> str:
+def path(points: list[tuple[float, float]], color: str, width: float) -> str:
     """A curve through points in data units, as SVG."""
     places = " ".join(f"{column(x):.1f},{row(y):.1f}" for x, y in points)
-    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+    return f'<polyline points="{places}" fill="none" stroke="{color}" stroke-width="{width}"/>'
 
 
-def label(x: float, y: float, text: str, colour: str = "#777", anchor: str = "start") -> str:
+def label(x: float, y: float, text: str, color: str = "#777", anchor: str = "start") -> str:
     """Words at a place in data units."""
-    style = f'fill="{colour}" font-family="sans-serif" font-size="13" text-anchor="{anchor}"'
+    style = f'fill="{color}" font-family="sans-serif" font-size="13" text-anchor="{anchor}"'
     return f'<text x="{column(x):.1f}" y="{row(y):.1f}" {style}>{text}</text>'
 
 

@@ -1,4 +1,4 @@
-"""partita fits, samples and honestly scores probability models whose normaliser or posterior is intractable.
+"""partita fits, samples and honestly scores probability models whose normalizer or posterior is intractable.
 
 >>> import torch, partita
 >>> from partita.models import RBM

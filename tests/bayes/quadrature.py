@@ -75,12 +75,12 @@ def squares(high: float, n: int = 400) -> Grid:
     return r**2, weights + np.log(2 * r)
 
 
-def mean_and_precision(centre: float) -> Grid:
+def mean_and_precision(center: float) -> Grid:
     """Mean and precision; the mean is measured in its own deviations, so that the grid widens where the precision is small."""
     (precision, w), (z, v) = squares(6.5, 160), line(-20, 20, 400)
     lam, z = (g.ravel() for g in np.meshgrid(precision, z, indexing="ij"))
     weights = (w[:, None] + v).ravel() - 0.5 * np.log(lam)
-    return np.stack([centre + z / np.sqrt(lam), lam], -1), weights
+    return np.stack([center + z / np.sqrt(lam), lam], -1), weights
 
 
 def matrices() -> Grid:
@@ -101,9 +101,9 @@ M0, K0, S0, NU0 = np.array([0.3, -0.2]), 0.7, np.array([[1.5, 0.4], [0.4, 1.1]])
 VECTORS = np.array([[0.5, 1.2], [-0.3, 0.4], [1.1, -0.6], [0.2, 0.1]])
 
 
-def log_normal_given_precision(lam: np.ndarray, x: np.ndarray, centre: np.ndarray, factor: float = 1.0) -> np.ndarray:
-    """log N(x | centre, 1 / (factor lam)) for matrices lam, written out."""
-    away = x - centre
+def log_normal_given_precision(lam: np.ndarray, x: np.ndarray, center: np.ndarray, factor: float = 1.0) -> np.ndarray:
+    """log N(x | center, 1 / (factor lam)) for matrices lam, written out."""
+    away = x - center
     square = factor * np.einsum("i,qij,j->q", away, lam, away)
     return 0.5 * (np.linalg.slogdet(lam)[1] + 2 * np.log(factor / (2 * np.pi)) - square)
 

@@ -78,7 +78,7 @@ def test_statistics_and_entropy_are_those_of_draws(factor: Factor) -> None:
 
 @pytest.mark.parametrize("factor", FACTORS, ids=lambda f: type(f).__name__)
 def test_natural_parameters_come_back(factor: Factor) -> None:
-    """eta is the gradient of log q in t, so maximising eta . s + H over the family gives the factor back."""
+    """eta is the gradient of log q in t, so maximizing eta . s + H over the family gives the factor back."""
     generic: Any = factor
     eta = {name: torch.zeros_like(s) for name, s in factor.statistics().items()}
     if isinstance(generic, GammaFactor):
@@ -160,7 +160,7 @@ def test_mixture_bound_never_falls_at_any_single_update(seed: int) -> None:
 
 
 def test_mixture_bound_is_below_the_evidence_summed_over_all_labels() -> None:
-    """Seven points, two components: 2^7 labellings, each with its Dirichlet-multinomial and Normal-Wishart evidence."""
+    """Seven points, two components: 2^7 labelings, each with its Dirichlet-multinomial and Normal-Wishart evidence."""
     x = tensor([[-2.0], [-1.6], [-2.4], [1.9], [2.2], [1.4], [2.5]])
     prior = GaussianMeanWishart(m=[0.0], S=[[1.0]], nu=3.0, k=0.2)
     alpha, terms = 0.7, []
@@ -172,7 +172,7 @@ def test_mixture_bound_is_below_the_evidence_summed_over_all_labels() -> None:
     truth = special.logsumexp(terms)
     result = gaussian_mixture(x, 2, alpha=alpha, prior=prior, generator=torch.Generator().manual_seed(0))
     assert result.elbo[-1] < truth
-    assert truth - result.elbo[-1] == pytest.approx(math.log(2), abs=0.15)  # q keeps one of two equal labellings
+    assert truth - result.elbo[-1] == pytest.approx(math.log(2), abs=0.15)  # q keeps one of two equal labelings
 
 
 def test_mixture_finds_the_species_and_drops_what_is_not_needed() -> None:

@@ -54,8 +54,8 @@ CASES: dict[str, tuple[float, Estimate]] = {
     "skewed": (1.0, lambda n, g: expectation(same, Exponential(real(1.0)), n, generator=g)),
     "pareto, k = 0.3": (1 / 0.7, lambda n, g: expectation(same, Pareto(real(1.0), real(1 / 0.3)), n, generator=g)),
     "importance": (1.0, lambda n, g: importance(square, STANDARD.log_prob, WIDE, n, generator=g)),
-    "self-normalised": (1.0, lambda n, g: importance(square, kernel, WIDE, n, self_normalised=True, generator=g)),
-    "shifted proposal": (0.0, lambda n, g: importance(same, kernel, Normal(real(0.5), real(1.1)), n, self_normalised=True, generator=g)),
+    "self-normalized": (1.0, lambda n, g: importance(square, kernel, WIDE, n, self_normalized=True, generator=g)),
+    "shifted proposal": (0.0, lambda n, g: importance(same, kernel, Normal(real(0.5), real(1.1)), n, self_normalized=True, generator=g)),
     "integral": (math.sqrt(2 * math.pi), lambda n, g: integral(lambda x: torch.exp(kernel(x)), StudentT(real(4.0)), n, generator=g)),
     "rare event": (float(stats.norm.sf(4)), lambda n, g: importance(beyond_four, STANDARD.log_prob, FAR, n, generator=g)),
     "controlled": (math.exp(0.5), lambda n, g: control_variates(torch.exp, same, 0.0, STANDARD, n, generator=g)),
@@ -104,7 +104,7 @@ HEAVY: dict[str, Callable[[torch.Generator], Quantity]] = {
     "no mean": lambda g: expectation(same, Pareto(real(1.0), real(0.8)), 4000, generator=g),
     "k = 0.9": lambda g: expectation(same, Pareto(real(1.0), real(1 / 0.9)), 4000, generator=g),
     "narrow proposal": lambda g: importance(torch.ones_like, STANDARD.log_prob, Normal(real(0.0), real(0.3)), 4000, generator=g),
-    "heavy target": lambda g: importance(square, StudentT(real(3.0)).log_prob, STANDARD, 4000, self_normalised=True, generator=g),
+    "heavy target": lambda g: importance(square, StudentT(real(3.0)).log_prob, STANDARD, 4000, self_normalized=True, generator=g),
 }
 
 
@@ -117,7 +117,7 @@ def test_heavy_tails_raise_the_verdict(name: str) -> None:
 
 
 def test_light_tails_do_not() -> None:
-    for name in ("plain", "skewed", "importance", "self-normalised", "integral", "rare event"):
+    for name in ("plain", "skewed", "importance", "self-normalized", "integral", "rare event"):
         verdicts = [CASES[name][1](2000, seeded(seed)).verdict for seed in range(30)]
         assert "do not publish" not in verdicts and verdicts.count("tight") >= 27, name
 
@@ -138,7 +138,7 @@ def test_effective_sample_size_and_constant_terms() -> None:
     assert (never.value, never.low, never.verdict) == (0, 0, "do not publish")  # an event of which size?
     indicator = expectation(lambda x: x > 0, Bernoulli(real(1e-9)), 100, generator=seeded(0))
     assert indicator.verdict == "loose" and indicator.high == never.high == pytest.approx(1 - 0.025 ** (1 / 100))
-    same_for_all = importance(lambda x: x > 9, kernel, WIDE, 400, self_normalised=True, generator=seeded(0))
+    same_for_all = importance(lambda x: x > 9, kernel, WIDE, 400, self_normalized=True, generator=seeded(0))
     assert same_for_all.low == 0 and same_for_all.high > 3.6 / 400 and same_for_all.verdict != "tight"
     constant = from_draws(torch.full((1000,), 7.0))
     assert constant.verdict == "loose" and constant.low < 7 < constant.high
@@ -180,7 +180,7 @@ def test_vector_draws() -> None:
 def test_a_target_that_no_draw_reaches_is_named() -> None:
     for own in (True, False):
         with pytest.raises(InputError, match="log weights must be above minus infinity for some draws; got none"):
-            importance(same, lambda x: torch.full_like(x, -math.inf), STANDARD, 100, self_normalised=own, generator=seeded(0))
+            importance(same, lambda x: torch.full_like(x, -math.inf), STANDARD, 100, self_normalized=own, generator=seeded(0))
 
 
 def test_bad_input_is_named() -> None:

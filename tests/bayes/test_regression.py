@@ -76,7 +76,7 @@ def test_best_ridge_is_the_maximum_of_the_evidence_of_updates() -> None:
 
     def loss(log_k: float) -> float:
         prior = LinearRegression(torch.zeros(3).double(), math.exp(log_k) * torch.eye(3).double(), 1.0, 1.0)
-        return -float(prior.update(Z, y, weight, centred=True).log_evidence)
+        return -float(prior.update(Z, y, weight, centered=True).log_evidence)
 
     truth = optimize.minimize_scalar(loss, bounds=(-8, 8), method="bounded", options={"xatol": 1e-9}).x
     assert math.log(best_ridge(Z, y, weight, 1.0, 1.0)) == pytest.approx(truth, abs=1e-4)

@@ -15,7 +15,7 @@ import partita
 DAMAGED = {
     "nan.csv": "a,b\n0,1\n,1\n1,0\n",
     "inf.csv": "a,b\n0.5,1\ninf,1\n1,0\n",
-    "text.csv": "a,colour\n0,red\n1,blue\n",
+    "text.csv": "a,color\n0,red\n1,blue\n",
     "empty.csv": "",
     "header.csv": "a,b\n",
     "one.csv": "0,1,1\n",
@@ -39,7 +39,7 @@ def sentence(result: Any, code: int = 1) -> str:
     [
         ("nan.csv", "must be finite; got nan at row 1, column 'a'. Remove or impute"),
         ("inf.csv", "must be finite; got inf at row 1, column 'a'"),
-        ("text.csv", "must be numeric; got text or other values in column 'colour'"),
+        ("text.csv", "must be numeric; got text or other values in column 'color'"),
         ("empty.csv", "must hold rows; got an empty file"),
         ("header.csv", "must hold rows; got only a line of names"),
         ("one.csv", "must have at least 2 rows; got 1"),
@@ -86,7 +86,7 @@ def test_values_outside_the_support_are_refused(call: Any) -> None:
         (["rbm", "digits", "--epochs", "0"], "fit: epochs must be a whole number of at least 1; got 0."),
         (["rbm", "digits", "--minutes", "-1"], "fit: minutes must be"),
         (["rbm", "digits", "--epochs", "1", "--minutes", "1"], "one of epochs, steps and minutes must be given; got epochs and minutes"),
-        (["rbm", "digits-grey", "--set", "binarize=7"], "binarize must be"),
+        (["rbm", "digits-gray", "--set", "binarize=7"], "binarize must be"),
         (["maxent", "digits", "--set", "features=triples"], "MaxEnt: features must be"),
     ],
 )

@@ -57,7 +57,7 @@ def test_fit_json_is_one_object_with_the_librarys_number(call: Any) -> None:
 def test_settings_reach_family_fit_and_data(call: Any) -> None:
     words = ("hidden=3", "objective=cd", "k=2", "learning_rate=.5", "schedule=constant", "batch_size=50", "centered=false", "binarize=0.4")
     settings = [part for word in words for part in ("--set", word)]
-    result = call("fit", "rbm", "digits-grey", "--epochs", "1", "--quiet", "--out", "run", *settings)
+    result = call("fit", "rbm", "digits-gray", "--epochs", "1", "--quiet", "--out", "run", *settings)
     assert result.exit_code == 0
     config = partita.load("run").config
     assert config["model"] == {"name": "RBM", "dtype": "float32", "visible": 64, "hidden": 3, "visible_units": "bernoulli"}
@@ -67,8 +67,8 @@ def test_settings_reach_family_fit_and_data(call: Any) -> None:
     assert call("evaluate", "run").exit_code == 0
 
 
-def test_grey_levels_are_drawn_in_the_same_way_by_every_command(call: Any) -> None:
-    fit = call("fit", "rbm", "digits-grey", "--set", "binarize=dynamic", "--set", "hidden=4", "--epochs", "1", "--json", "--out", "run")
+def test_gray_levels_are_drawn_in_the_same_way_by_every_command(call: Any) -> None:
+    fit = call("fit", "rbm", "digits-gray", "--set", "binarize=dynamic", "--set", "hidden=4", "--epochs", "1", "--json", "--out", "run")
     assert json.loads(fit.stdout)["log_likelihood"]["value"] == json.loads(call("evaluate", "run", "--json").stdout)["value"]
 
 
@@ -84,7 +84,7 @@ def test_maxent_of_few_columns_is_fitted_exactly(call: Any, table: Path) -> None
     assert partita.load("run").config["objective"] == {"part": "ExactLikelihood"}
 
 
-def test_real_columns_are_standardised_and_scored_in_their_units(call: Any, tmp_path: Path) -> None:
+def test_real_columns_are_standardized_and_scored_in_their_units(call: Any, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(400, 2)) * [1000, 0.1] + [5e4, 3]
     np.save(tmp_path / "x.npy", x)
     said = json.loads(call("fit", "rbm", "x.npy", "--epochs", "20", "--set", "hidden=2", "--json", "--out", "run").stdout)

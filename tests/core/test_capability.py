@@ -35,7 +35,7 @@ class RealEnergy(EnergyModel):
     def reference(self) -> Any:
         return None
 
-    def initialise(self, data: Any, *, generator: torch.Generator) -> None: ...
+    def initialize(self, data: Any, *, generator: torch.Generator) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {}
@@ -119,9 +119,9 @@ def test_gibbs_refuses_a_real_energy_and_so_does_every_way_to_it(generator: torc
     assert default("sampler", model) == MALA()  # which needs a slope and no conditionals
 
 
-def test_centring_is_refused_where_there_is_no_centred_form(generator: torch.Generator) -> None:
+def test_centering_is_refused_where_there_is_no_centered_form(generator: torch.Generator) -> None:
     model = model_of("maxent")
-    words = r"cannot run on MaxEnt\(pairwise, 4\): it has no centred form of its gradient\. Leave centered at None\."
+    words = r"cannot run on MaxEnt\(pairwise, 4\): it has no centered form of its gradient\. Leave centered at None\."
     for objective in (PCD(centered=True), CD(centered=True)):
         with pytest.raises(Unsupported, match=rf"{type(objective).__name__}\(centered=True\) {words}"):
             partita.fit(model, rows_for(model), objective, steps=1, generator=generator)

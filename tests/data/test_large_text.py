@@ -12,12 +12,12 @@ from partita.errors import DataError
 g = np.random.default_rng(0)
 NUMBERS = "\n".join(f"{a:.3f},{b},{'' if b == 2 else int(a > 0)}" for a, b in zip(g.normal(size=90), g.integers(0, 4, 90), strict=True))
 CHOICES = (["red", "blue", "NA", "a much longer word"], ["True", "false", ""], ["1", "2", "x"])
-COLOURS, TRUTHS, CODES = (g.choice(words, 90) for words in CHOICES)
-WORDS = "\n".join(f"{a}; {b} ;{len(a)};{c}" for a, b, c in zip(COLOURS, TRUTHS, CODES, strict=True))
+COLORS, TRUTHS, CODES = (g.choice(words, 90) for words in CHOICES)
+WORDS = "\n".join(f"{a}; {b} ;{len(a)};{c}" for a, b, c in zip(COLORS, TRUTHS, CODES, strict=True))
 TABLES = {
     "numbers": NUMBERS,
     "numbers with names": "height,rooms,sold\n" + NUMBERS,
-    "words": "colour;new;visits;code\n" + WORDS,
+    "words": "color;new;visits;code\n" + WORDS,
     "words without names": WORDS + "\n" + WORDS,
     "a quoted line": 'a,b\n"x, y",1\n\n"z",2\n"z",3\n',
     "late words": "a\n" + "1\n" * 50 + "x\n" * 50,

@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "train", "test", "width", "shape"),
     [
         ("digits", 1438, 359, 64, (8, 8)),
-        ("digits-grey", 1438, 359, 64, (8, 8)),
+        ("digits-gray", 1438, 359, 64, (8, 8)),
         ("bars-and-stripes", 32, 32, 16, (4, 4)),
         ("moons", 10_000, 10_000, 2, None),
         ("8gaussians", 10_000, 10_000, 2, None),
@@ -53,10 +53,10 @@ def test_built_in_sets_have_their_size(name: str, train: int, test: int, width: 
     assert name in [entry.name for entry in names()]
 
 
-def test_digits_are_the_grey_ones_cut_at_half() -> None:
-    grey, binary = load("digits-grey").train.tensor(), load("digits").train.tensor()
-    assert (grey.min(), grey.max()) == (0, 16)
-    assert torch.equal(binary, (grey > 7.5).float())
+def test_digits_are_the_gray_ones_cut_at_half() -> None:
+    gray, binary = load("digits-gray").train.tensor(), load("digits").train.tensor()
+    assert (gray.min(), gray.max()) == (0, 16)
+    assert torch.equal(binary, (gray > 7.5).float())
 
 
 def test_known_entropies_come_along() -> None:
@@ -107,11 +107,11 @@ def test_images_are_flattened_and_keep_their_shape() -> None:
 
 
 def test_a_data_set_passes_through_and_can_become_binary() -> None:
-    data = load("digits-grey")
+    data = load("digits-gray")
     assert load(data) is data
     binary = load(data, binarize=0.4).train.tensor()
     assert torch.equal(binary, (data.train.tensor() / 16 > 0.4).float())
-    assert load("digits-grey", binarize="dynamic").train.mean().max() <= 1
+    assert load("digits-gray", binarize="dynamic").train.mean().max() <= 1
 
 
 def test_a_path_is_read_and_split(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows: batches, weights, means, grey levels made binary, and memory maps that stay on disk."""
+"""Rows: batches, weights, means, gray levels made binary, and memory maps that stay on disk."""
 
 import math
 from pathlib import Path
@@ -15,7 +15,7 @@ FALSE_ALARM = 1e-4  # of each family of tests below, shared out over its members
 
 
 @pytest.fixture
-def grey() -> np.ndarray:
+def gray() -> np.ndarray:
     return np.random.default_rng(1).integers(0, 256, (40, 6), dtype=np.uint8)
 
 
@@ -77,32 +77,32 @@ def test_weights_have_mean_one_and_follow_their_rows(generator: torch.Generator)
     torch.testing.assert_close(part.weight, torch.tensor([0.8, 1.2], dtype=torch.float64))
 
 
-def test_dynamic_binarisation_draws_anew_with_the_grey_levels_as_probabilities(grey: np.ndarray, generator: torch.Generator) -> None:
-    rows, draws = Rows(grey, binarize="dynamic"), 4000
+def test_dynamic_binarization_draws_anew_with_the_gray_levels_as_probabilities(gray: np.ndarray, generator: torch.Generator) -> None:
+    rows, draws = Rows(gray, binarize="dynamic"), 4000
     chosen = torch.arange(40).repeat(draws)
     x = rows.batch(chosen, generator=generator).x.reshape(draws, 40, 6)
     assert set(x.unique().tolist()) == {0.0, 1.0}
     assert not torch.equal(x[0], x[1])
-    p = grey / 255
+    p = gray / 255
     z = (x.double().mean(0).numpy() - p) * np.sqrt(draws / np.maximum(p * (1 - p), 1e-12))
     assert np.abs(z).max() < norm.isf(FALSE_ALARM / (2 * p.size))
 
 
-def test_dynamic_mean_and_variance_are_those_of_batches(grey: np.ndarray) -> None:
-    rows, p = Rows(grey, binarize="dynamic"), grey.mean(0) / 255
+def test_dynamic_mean_and_variance_are_those_of_batches(gray: np.ndarray) -> None:
+    rows, p = Rows(gray, binarize="dynamic"), gray.mean(0) / 255
     np.testing.assert_allclose(rows.mean(), p, rtol=1e-6)
     np.testing.assert_allclose(rows.variance(), p * (1 - p), rtol=1e-6)
 
 
-def test_threshold_cuts_at_its_grey_level(grey: np.ndarray) -> None:
-    rows = Rows(grey, binarize=0.25)
-    np.testing.assert_array_equal(rows.tensor(), grey / 255 > 0.25)
-    np.testing.assert_allclose(rows.mean(), (grey / 255 > 0.25).mean(0))
-    np.testing.assert_allclose(rows.variance(), (grey / 255 > 0.25).var(0))
+def test_threshold_cuts_at_its_gray_level(gray: np.ndarray) -> None:
+    rows = Rows(gray, binarize=0.25)
+    np.testing.assert_array_equal(rows.tensor(), gray / 255 > 0.25)
+    np.testing.assert_allclose(rows.mean(), (gray / 255 > 0.25).mean(0))
+    np.testing.assert_allclose(rows.variance(), (gray / 255 > 0.25).var(0))
 
 
-def test_the_same_seed_draws_the_same_rows(grey: np.ndarray) -> None:
-    rows = Rows(grey, binarize="dynamic")
+def test_the_same_seed_draws_the_same_rows(gray: np.ndarray) -> None:
+    rows = Rows(gray, binarize="dynamic")
     first, again, other = (rows.tensor(torch.Generator().manual_seed(seed)) for seed in (3, 3, 4))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -182,8 +182,8 @@ def test_bad_binarize_is_refused(binarize: object) -> None:
         Rows(np.eye(2), binarize=binarize)  # type: ignore[arg-type]
 
 
-def test_grey_levels_outside_the_scale_are_refused() -> None:
-    with pytest.raises(InputError, match=r"hold grey levels from 0 to 1 to be made binary; got values from -2 to 0\.5\. Give the largest"):
+def test_gray_levels_outside_the_scale_are_refused() -> None:
+    with pytest.raises(InputError, match=r"hold gray levels from 0 to 1 to be made binary; got values from -2 to 0\.5\. Give the largest"):
         Rows([[-2.0, 0.5]], binarize="dynamic")
     with pytest.raises(InputError, match=r"from 0 to 16 to be made binary; got values from 1 to 17\."):
         Rows([[1, 17]], binarize=0.5, scale=16)

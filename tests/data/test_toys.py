@@ -59,8 +59,8 @@ def test_the_checkerboard_is_uniform_on_its_black_squares(generator: torch.Gener
 
 def test_moons_lie_near_their_circles(generator: torch.Generator) -> None:
     x = toys.moons(N, generator=generator).double()
-    centres = torch.tensor([[0.0, 0.0], [1.0, 0.5]], dtype=torch.float64)
-    distance = ((x[:, None] - centres).norm(dim=-1) - 1).abs().amin(1)
+    centers = torch.tensor([[0.0, 0.0], [1.0, 0.5]], dtype=torch.float64)
+    distance = ((x[:, None] - centers).norm(dim=-1) - 1).abs().amin(1)
     assert distance.max().item() < 6 * toys.MOONS_NOISE
     assert distance.square().mean().sqrt().item() == pytest.approx(toys.MOONS_NOISE, rel=0.1)
 

@@ -17,7 +17,7 @@ from partita.diagnostics.partitions import (
     enumerate_posterior,
     functionals,
     point_estimate,
-    summarise_partitions,
+    summarize_partitions,
 )
 from partita.errors import InputError
 from partita.models.directed.dirichlet_process import log_partition_prior
@@ -72,11 +72,11 @@ def test_the_point_estimate_is_the_best_of_all_partitions(loss: str) -> None:
 
 
 def test_summaries_ignore_labels(draws: np.ndarray) -> None:
-    relabelled = 100 - draws
-    np.testing.assert_array_equal(cluster_counts(draws), cluster_counts(relabelled))
-    np.testing.assert_allclose(functionals(draws), functionals(relabelled))
-    np.testing.assert_array_equal(coclustering(draws), coclustering(relabelled))
-    np.testing.assert_array_equal(point_estimate(draws), point_estimate(relabelled))
+    relabeled = 100 - draws
+    np.testing.assert_array_equal(cluster_counts(draws), cluster_counts(relabeled))
+    np.testing.assert_allclose(functionals(draws), functionals(relabeled))
+    np.testing.assert_array_equal(coclustering(draws), coclustering(relabeled))
+    np.testing.assert_array_equal(point_estimate(draws), point_estimate(relabeled))
     assert cluster_count_probs(draws) @ np.arange(len(cluster_count_probs(draws))) == pytest.approx(cluster_counts(draws).mean())
     together = coclustering(draws)
     assert together[0, 1] == pytest.approx(np.mean(draws[:, 0] == draws[:, 1]))
@@ -99,5 +99,5 @@ def test_mixing_is_seen_through_labels() -> None:
     mixed = rng.integers(0, 3, (50, 4, 30))
     stuck = mixed.copy()
     stuck[:, 0] = 0
-    assert summarise_partitions(mixed).rhat < 1.05
-    assert summarise_partitions(stuck).rhat > 1.5
+    assert summarize_partitions(mixed).rhat < 1.05
+    assert summarize_partitions(stuck).rhat > 1.5

@@ -47,7 +47,7 @@ def test_linear_intervals_cover_at_their_level(ridge: Any) -> None:
 def test_logistic_intervals_cover_at_their_level() -> None:
     """Weights drawn from the prior: a credible interval then covers given any data, so data of one class may be passed over."""
     rng, hits, kept = np.random.default_rng(1), {0.5: 0, 0.95: 0}, 0
-    X = np.tile([[1.0, 1], [1, -1], [-1, 1], [-1, -1]], (6, 1))  # mean zero, deviation one: standardising changes nothing
+    X = np.tile([[1.0, 1], [1, -1], [-1, 1], [-1, -1]], (6, 1))  # mean zero, deviation one: standardizing changes nothing
     while kept < 100:
         w, b = rng.normal(size=2), 10 * rng.normal()
         y, new = rng.random(len(X)) < expit(X @ w + b), rng.normal(size=(1, 2))
@@ -84,7 +84,7 @@ def test_linear_evidence_is_the_density_of_the_differences() -> None:
     Z = (X - X.mean(0)) / X.std(0)
     C = np.linalg.svd(np.eye(9) - 1 / 9)[2][:8]  # orthonormal differences
     d, V, s = C @ y, C @ (np.eye(9) + Z @ Z.T / 2.0) @ C.T, y.std()
-    u = np.linspace(-12, 12, 4001)  # log lambda in the units of the standardised target
+    u = np.linspace(-12, 12, 4001)  # log lambda in the units of the standardized target
     log_prior = stats.gamma(1e-6, scale=1e6).logpdf(np.exp(u)) + u
     quadratic, log_det = d @ np.linalg.solve(V, d) / s**2, np.linalg.slogdet(V)[1]
     log_likelihood = 4 * u - 0.5 * np.exp(u) * quadratic - 0.5 * log_det - 4 * np.log(2 * np.pi) - 8 * np.log(s)

@@ -38,7 +38,7 @@ def test_scores_are_near_the_entropy(fitted: SigmoidBeliefDensity, pairs: np.nda
     assert fitted.score(pairs) > least - 0.1
 
 
-def test_missing_values_follow_their_neighbours(fitted: SigmoidBeliefDensity) -> None:
+def test_missing_values_follow_their_neighbors(fitted: SigmoidBeliefDensity) -> None:
     known = np.array([[1, 1, np.nan, 0, 0, np.nan], [0, 0, np.nan, 1, np.nan, 1]])
     np.testing.assert_array_equal(fitted.impute(known, random_state=0), [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
     means = fitted.impute(known, how="mean", random_state=0)

@@ -51,11 +51,11 @@ def test_density_integrates_to_one_in_the_units_of_the_data(real: np.ndarray) ->
 
 
 def test_scores_shift_by_the_log_of_a_change_of_units(real: np.ndarray) -> None:
-    metres, feet = quick().fit(real), quick().fit(real * [2.0, 0.25])
-    assert feet.score(real * [2.0, 0.25]) == pytest.approx(metres.score(real) - np.log(2.0 * 0.25), abs=1e-4)
+    meters, feet = quick().fit(real), quick().fit(real * [2.0, 0.25])
+    assert feet.score(real * [2.0, 0.25]) == pytest.approx(meters.score(real) - np.log(2.0 * 0.25), abs=1e-4)
 
 
-def test_spins_are_relabelled_without_changing_masses(binary: np.ndarray) -> None:
+def test_spins_are_relabeled_without_changing_masses(binary: np.ndarray) -> None:
     np.testing.assert_allclose(quick().fit(2 * binary - 1).score_samples(2 * STATES - 1), quick().fit(binary).score_samples(STATES))
     assert set(np.unique(quick().fit(2 * binary - 1).sample(50))) == {-1, 1}
 
@@ -117,7 +117,7 @@ def test_imputation_of_real_values_uses_the_correlation() -> None:
 def test_maxent_cuts_real_columns_and_says_so(real: np.ndarray) -> None:
     with pytest.warns(PartitaWarning, match=r"MaxEntDensity: columns that are not binary are cut at their medians\. Cut them yourself"):
         model = MaxEntDensity(l2=1e-3).fit(real)
-    assert model.binarised_
+    assert model.binarized_
     assert -2 * np.log(2) - 0.01 < model.score(real) < 0  # a mass over four cells
     assert set(np.unique(model.sample(20, random_state=0))) <= {0, 1}
     with pytest.raises(InputError, match=r"MaxEntDensity.impute: X must be binary.*Cut X yourself"):

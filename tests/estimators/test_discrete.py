@@ -88,7 +88,7 @@ def test_real_columns_are_cut_with_a_warning() -> None:
     np.testing.assert_array_equal(counts, 50)
     with pytest.warns(PartitaWarning, match="IsingDensity: columns that are not binary are cut at their medians"):
         ising = IsingDensity(l2=1e-2, random_state=0).fit(X)
-    assert ising.binarised_ and set(np.unique(ising.sample(40))) == {0, 1}
+    assert ising.binarized_ and set(np.unique(ising.sample(40))) == {0, 1}
     with pytest.raises(InputError, match=r"real columns were cut at their quantiles and cannot be drawn back"):
         potts.impute(X[:2])
 
@@ -102,10 +102,10 @@ def test_saved_and_loaded(estimator: Any, tmp_path: Path) -> None:
 
 
 def test_words_in_a_file_keep_their_meaning_in_another(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("colour,size\n" + "red,S\nblue,extra large\ngreen,M\n" * 20)
-    (tmp_path / "b.csv").write_text("colour,size\ngreen,M\nred,S\nblue,extra large\n")  # in another order, with its own list
+    (tmp_path / "a.csv").write_text("color,size\n" + "red,S\nblue,extra large\ngreen,M\n" * 20)
+    (tmp_path / "b.csv").write_text("color,size\ngreen,M\nred,S\nblue,extra large\n")  # in another order, with its own list
     train = load_data(tmp_path / "a.csv", words=True).train
-    assert train.columns == ("colour", "size")
+    assert train.columns == ("color", "size")
     encoding = Encoding.fit(train, "category")
     again = Encoding.from_json(encoding.as_json(), 2)
     other = load_data(tmp_path / "b.csv", words=True)

@@ -45,7 +45,7 @@ def test_strange_rows_and_missing_values(fitted: VAEDensity, ring: np.ndarray) -
     assert fitted.score_kind_ == "lower" and fitted.evaluate(ring[:50]).kind == "lower"
 
 
-def test_scores_do_not_depend_on_their_neighbours_and_are_in_the_tables_units(fitted: VAEDensity, ring: np.ndarray) -> None:
+def test_scores_do_not_depend_on_their_neighbors_and_are_in_the_tables_units(fitted: VAEDensity, ring: np.ndarray) -> None:
     whole = fitted.score_samples(ring[:30])
     np.testing.assert_array_equal(fitted.score_samples(ring[10:12]), whole[10:12])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).score_samples(ring[:30]), whole)

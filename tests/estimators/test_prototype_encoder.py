@@ -74,7 +74,7 @@ def test_a_saved_encoder_is_the_same(clouds: tuple[np.ndarray, np.ndarray], tmp_
     assert list(again.get_feature_names_out()) == [f"prototypeencoder{i}" for i in range(4)] and again.n_features_in_ == 5
     assert again.run_.series("info_nce") == model.run_.series("info_nce")
     assert again.report(tmp_path / "again.html", frame, y).stat().st_size > 1000
-    run = partita.load(folder)  # the network alone, on standardised rows
+    run = partita.load(folder)  # the network alone, on standardized rows
     rows = torch.from_numpy(((X - X.mean(0)) / X.std(0)).astype(np.float32))
     np.testing.assert_allclose(run.model(rows).detach().numpy(), model.transform(frame), atol=1e-6)
     assert not list(folder.rglob("*.pkl")) and (folder / "checkpoints" / "model.safetensors").exists()
@@ -110,7 +110,7 @@ def test_the_trace_tells_e_steps_from_m_steps(clouds: tuple[np.ndarray, np.ndarr
     e_steps, grouped = model.run_.series("e_steps"), dict(model.run_.series("proto_nce"))
     assert [count for _, count in e_steps] == [0] * 6 + [1] * 6 + [2] * 3  # at the ends of epochs two and four
     assert all((grouped[step] > 0) == (count > 0) for step, count in e_steps)
-    assert "E-steps" in model.report(tmp_path / "page.html", X, X[:, 0]).read_text()  # numbers share a scale of colours
+    assert "E-steps" in model.report(tmp_path / "page.html", X, X[:, 0]).read_text()  # numbers share a scale of colors
 
 
 def test_clusters_that_cannot_be_are_named(clouds: tuple[np.ndarray, np.ndarray]) -> None:

@@ -43,8 +43,8 @@ def test_the_plane_is_learned_exactly_and_in_its_own_units(estimator: Any, plane
     model: Any = clone(estimator)
     model.fit(plane)
     scale = np.array([2.0, 0.05])
-    centres = np.array([[60.0, 3.2], [40.0, 2.8]])
-    squares = (((plane[:, None] - centres) / scale) ** 2).sum(-1)
+    centers = np.array([[60.0, 3.2], [40.0, 2.8]])
+    squares = (((plane[:, None] - centers) / scale) ** 2).sum(-1)
     truth = np.log(np.exp(-0.5 * squares).mean(-1) / (2 * np.pi * scale.prod())).mean()
     normal = -0.5 * np.linalg.slogdet(2 * np.pi * np.e * np.cov(plane.T))[1]
     q = model.evaluate(plane)

@@ -83,7 +83,7 @@ def held(labels: np.ndarray) -> DPMixture:
     """A model with these partitions of the rows X as its draws, ``(S, C, 6)``, alpha fixed."""
     g = torch.Generator().manual_seed(0)
     model = DPMixture(1, alpha=ALPHA, known_scale=math.sqrt(NOISE), prior_mean=0.0, prior_scale=math.sqrt(SPREAD), generator=g)
-    model.initialise(Rows(X[:, None]), generator=g)
+    model.initialize(Rows(X[:, None]), generator=g)
     for sweep, z in enumerate(labels.astype(np.int32)):
         clusters = tuple(Clusters(*map(torch.from_numpy, gather(model.kernel, X[:, None], chain))) for chain in z)
         alpha = torch.full((len(z),), ALPHA, dtype=torch.float64)

@@ -29,20 +29,20 @@ from partita.samplers import HMC, MALA, Alternating, Langevin
 class Peaks(EnergyModel):
     """A mixture of normal densities of width s with weights w, so that Z is known: the sum of the weights."""
 
-    def __init__(self, centres: Tensor, s: float, w: Tensor) -> None:
+    def __init__(self, centers: Tensor, s: float, w: Tensor) -> None:
         super().__init__()
-        self.support, self.s = Real(centres.shape[1]), s
-        self.centres, self.w = nn.Parameter(centres.double()), nn.Parameter(w.double())
-        self.keep_anchors(centres.shape[1], self.centres)
+        self.support, self.s = Real(centers.shape[1]), s
+        self.centers, self.w = nn.Parameter(centers.double()), nn.Parameter(w.double())
+        self.keep_anchors(centers.shape[1], self.centers)
 
     def free_energy(self, x: Tensor) -> Tensor:
-        squares = (x[..., None, :] - self.centres).square().sum(-1) / (2 * self.s**2)
+        squares = (x[..., None, :] - self.centers).square().sum(-1) / (2 * self.s**2)
         return -torch.logsumexp(self.w.log() - squares, -1) + 0.5 * self.support.width * math.log(2 * math.pi * self.s**2)
 
     def reference(self) -> GaussianReference:
-        return GaussianReference(self.centres.new_zeros(self.support.width), torch.eye(self.support.width, dtype=torch.float64))
+        return GaussianReference(self.centers.new_zeros(self.support.width), torch.eye(self.support.width, dtype=torch.float64))
 
-    def initialise(self, data: Any, *, generator: torch.Generator) -> None: ...
+    def initialize(self, data: Any, *, generator: torch.Generator) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {}
@@ -98,17 +98,17 @@ def test_enumeration_of_hidden_units_gives_the_same(width: int, generator: torch
 def test_a_narrow_peak_at_a_remembered_row_is_not_missed() -> None:
     """Seven cells of the first grid apart from anything the reference draws, and far narrower than a cell."""
     model = Peaks(torch.tensor([[0.0, 0.0], [30.0, 17.0]]), 0.05, torch.tensor([1.0, 9.0]))
-    model.anchors.copy_(model.centres.detach().repeat(64, 1))
+    model.anchors.copy_(model.centers.detach().repeat(64, 1))
     model.anchored.fill_(True)
     q = Quadrature()(model)
     assert abs(q.value - math.log(10.0)) < 1e-6 and q.verdict == "tight"
 
 
 @pytest.mark.parametrize("s", [0.05, 1e-4])
-@pytest.mark.parametrize("centre", [[300.0], [30.0, 17.0], [30.0, 17.0, -4.0]], ids=["1-D", "2-D", "3-D"])
-def test_a_far_narrow_peak_is_found_downhill(centre: list[float], s: float) -> None:
+@pytest.mark.parametrize("center", [[300.0], [30.0, 17.0], [30.0, 17.0, -4.0]], ids=["1-D", "2-D", "3-D"])
+def test_a_far_narrow_peak_is_found_downhill(center: list[float], s: float) -> None:
     """Nothing is known but a reference that never draws there; the boxes are halved around what is found."""
-    q = Quadrature()(Peaks(torch.tensor([[0.0] * len(centre), centre]), s, torch.tensor([1.0, 9.0])))
+    q = Quadrature()(Peaks(torch.tensor([[0.0] * len(center), center]), s, torch.tensor([1.0, 9.0])))
     assert abs(q.value - math.log(10.0)) < 1e-6
     assert q.verdict == "tight" and q.details["unseen"] < 1e-3  # no training rows are known, but all of space was searched
 
@@ -116,12 +116,12 @@ def test_a_far_narrow_peak_is_found_downhill(centre: list[float], s: float) -> N
 def test_a_needle_in_a_wide_hill_is_resolved() -> None:
     class Needle(Peaks):
         def free_energy(self, x: Tensor) -> Tensor:
-            squares = (x[..., None, :] - self.centres).square().sum(-1)
+            squares = (x[..., None, :] - self.centers).square().sum(-1)
             wide, thin = (-squares[..., i] / (2 * s**2) - math.log(2 * math.pi * s**2) for i, s in enumerate((1.0, self.s)))
             return -torch.logaddexp(wide, math.log(9) + thin)
 
     model = Needle(torch.tensor([[0.0, 0.0], [2.3, 1.7]]), 0.01, torch.ones(2))
-    model.anchors.copy_(model.centres.detach().repeat(64, 1))
+    model.anchors.copy_(model.centers.detach().repeat(64, 1))
     model.anchored.fill_(True)
     q = Quadrature()(model)
     assert abs(q.value - math.log(10.0)) < 1e-6 and q.verdict == "tight"
@@ -238,8 +238,8 @@ def test_a_ladder_that_has_not_settled_is_not_trusted() -> None:
     """Each sign alone: a drift between the halves, a rung that has not mixed, an error of more than a nat."""
     g = torch.Generator().manual_seed(0)
     calm = torch.randn(3, 16, 200, generator=g).double() * 0.1
-    travelled, kinds = torch.ones(4, 16, dtype=torch.long), torch.zeros(1, 16, dtype=torch.bool)
-    seen = Seen(calm, -calm, torch.randn(4, 16, 200, generator=g).double(), travelled, kinds, torch.zeros(1, 16, 2))
+    traveled, kinds = torch.ones(4, 16, dtype=torch.long), torch.zeros(1, 16, dtype=torch.bool)
+    seen = Seen(calm, -calm, torch.randn(4, 16, 200, generator=g).double(), traveled, kinds, torch.zeros(1, 16, 2))
     assert ladder_quantity(seen, 0.0, 0.95).verdict == "tight"
     drifting = torch.cat([calm[..., :100], calm[..., 100:] + 0.2], -1)
     assert ladder_quantity(seen._replace(up=drifting, down=-drifting), 0.0, 0.95).verdict == "do not publish"

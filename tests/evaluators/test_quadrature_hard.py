@@ -32,14 +32,14 @@ class Energy(EnergyModel):
         width = self.support.width
         return GaussianReference(self.zero.new_zeros(width), torch.eye(width, dtype=torch.float64))
 
-    def initialise(self, data: Any, *, generator: torch.Generator) -> None: ...
+    def initialize(self, data: Any, *, generator: torch.Generator) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {}
 
 
 def normals(*parts: tuple[float, list[float], float]) -> Callable[[Tensor], Tensor]:
-    """-log of a mixture of (weight, centre, deviation)."""
+    """-log of a mixture of (weight, center, deviation)."""
     w, c, s = (torch.tensor(column, dtype=torch.float64) for column in zip(*parts, strict=True))
     return lambda x: -torch.logsumexp(w.log() - (x[..., None, :] - c).square().sum(-1) / (2 * s**2)
                                       - x.shape[-1] * (s.log() + LOG_2PI / 2), -1)  # fmt: skip

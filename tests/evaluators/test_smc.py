@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from partita.diagnostics.weights import summarise_weights
+from partita.diagnostics.weights import summarize_weights
 from partita.errors import PartitaError
 from partita.evaluators import SMC, Enumeration
 from partita.evaluators.partition.annealing import Annealing, anneal, even_temperatures, from_reference
@@ -27,7 +27,7 @@ def test_its_variance_comes_from_one_run_and_is_the_spread_of_many(resample_belo
     model, betas = rbm(4.0, generator), even_temperatures(12)
     runs = [anneal(model, Gibbs(), betas, from_reference(model, 128, generator), resample_below=resample_below, generator=generator)
             for _ in range(RUNS)]  # fmt: skip
-    reports = [summarise_weights(run.by_founder) for run in runs]
+    reports = [summarize_weights(run.by_founder) for run in runs]
     found = torch.tensor([report.log_mean for report in reports], dtype=torch.float64) + float(model.reference().log_z)
     claimed = math.sqrt(sum(report.se**2 for report in reports) / RUNS)
     relative = (found - Enumeration()(model).value).exp()
@@ -39,7 +39,7 @@ def test_its_variance_comes_from_one_run_and_is_the_spread_of_many(resample_belo
 def test_what_descends_from_few_starts_is_not_to_be_published() -> None:
     """Equal weights look healthy; that all of them descend from two starts does not."""
     run = Annealing(torch.zeros(64, 1), torch.zeros(64, dtype=torch.float64), torch.zeros(1), torch.linspace(0, 1, 2), torch.arange(64) % 2)
-    report = summarise_weights(run.by_founder)
+    report = summarize_weights(run.by_founder)
     assert report.ess == pytest.approx(2) and report.log_mean == pytest.approx(0)
     assert report.se == pytest.approx(math.sqrt(1 / 2 - 1 / 64))
 

@@ -103,13 +103,13 @@ def test_the_classifier_test(generator: torch.Generator) -> None:
 
 
 def test_coverage_counts_missed_modes(generator: torch.Generator) -> None:
-    centres = torch.tensor([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0]], dtype=torch.float64)
+    centers = torch.tensor([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0]], dtype=torch.float64)
     x, _ = samples(generator, 400, 1)
     y, _ = samples(generator, 400, 1)
-    x = x + centres.repeat(100, 1)
-    assert coverage(x, y + centres.repeat(100, 1)).item() > 0.9
-    assert coverage(x, y + centres[:1]).item() < 0.3
-    assert modes_covered(y + centres[:2].repeat(200, 1), centres, 3.0)[0] == 2
+    x = x + centers.repeat(100, 1)
+    assert coverage(x, y + centers.repeat(100, 1)).item() > 0.9
+    assert coverage(x, y + centers[:1]).item() < 0.3
+    assert modes_covered(y + centers[:2].repeat(200, 1), centers, 3.0)[0] == 2
 
 
 def test_the_kernel_is_bounded_by_one(generator: torch.Generator) -> None:

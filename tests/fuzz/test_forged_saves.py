@@ -148,8 +148,8 @@ def smaller(tree: Any) -> None:
 
 
 def remembered(tree: Any) -> None:
-    """An optimiser that remembers a gradient of other sizes, of which torch's pass over all weights would read past the end."""
-    tree["optimiser"]["state"][0]["exp_avg"] = torch.zeros(1)
+    """An optimizer that remembers a gradient of other sizes, of which torch's pass over all weights would read past the end."""
+    tree["optimizer"]["state"][0]["exp_avg"] = torch.zeros(1)
 
 
 def without_rate(tree: Any) -> None:
@@ -162,7 +162,7 @@ def of_others(tree: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [smaller, remembered, of_others, swap(1, lambda mu: mu[:1].clone()), without_rate],
-                         ids=["average", "optimiser", "best", "state", "rate"])  # fmt: skip
+                         ids=["average", "optimizer", "best", "state", "rate"])  # fmt: skip
 def test_what_does_not_fit_is_said_to_be_of_another_fit(change: Any, tmp_path: Path, generator: torch.Generator) -> None:
     x = torch.randint(2, (16, 3), generator=generator).float()
     options = {"optimizer": "adam", "batch_size": 8}
@@ -186,9 +186,9 @@ def test_rows_are_dense_and_there(x: torch.Tensor, generator: torch.Generator) -
             use()
 
 
-def test_whether_to_initialise_is_a_flag(generator: torch.Generator) -> None:
-    with pytest.raises(InputError, match="initialise must be True or False"):
-        partita.fit(partita.models.RBM(3, 2, generator=generator), np.ones((4, 3)), steps=1, initialise=torch.ones(2), generator=generator)
+def test_whether_to_initialize_is_a_flag(generator: torch.Generator) -> None:
+    with pytest.raises(InputError, match="initialize must be True or False"):
+        partita.fit(partita.models.RBM(3, 2, generator=generator), np.ones((4, 3)), steps=1, initialize=torch.ones(2), generator=generator)
 
 
 @pytest.mark.parametrize(("name", "place", "value"), [
@@ -196,7 +196,7 @@ def test_whether_to_initialise_is_a_flag(generator: torch.Generator) -> None:
     ("BayesianLinearRegression", ("fitted", "scale_", "array"), lambda held: torch.full_like(held, 5e-324)),
     ("BayesianLogisticRegression", ("fitted", "draws_", "by", "w"), lambda held: held[:0]),
     ("PrototypeEncoder", ("kept", "clusters", 0, 0), lambda held: held[:, :1]),
-    ("PrototypeEncoder", ("kept", "standardisation", 1), lambda held: held[:1].expand(4)),
+    ("PrototypeEncoder", ("kept", "standardization", 1), lambda held: held[:1].expand(4)),
 ])  # fmt: skip
 def test_what_was_fitted_is_whole(name: str, place: tuple[Any, ...], value: Any, tmp_path: Path) -> None:
     """Numbers that nothing can be computed with, and sizes that do not belong together."""

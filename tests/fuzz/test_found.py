@@ -61,7 +61,7 @@ def test_what_a_watch_saw_is_checked(other: dict[str, Any]) -> None:
 
 
 def test_an_error_is_one_line_whatever_the_name(tmp_path: Path) -> None:
-    """Nor does a file's name move the cursor or colour the screen."""
+    """Nor does a file's name move the cursor or color the screen."""
     (path := tmp_path / "new\nline\x1b[31m\u2028.csv").touch()
     told = command("schema", path)
     assert told.exit_code == 1 and told.stderr.count("\n") == 1 and "new\\nline\\x1b[31m\\u2028.csv" in told.stderr

@@ -86,7 +86,7 @@ def test_a_bound_of_three_draws() -> None:
 
 
 @pytest.mark.parametrize("name", ["normal", "gamma of shape one", "exponential", "multivariate normal"])
-def test_reparameterisation(name: str) -> None:
+def test_reparameterization(name: str) -> None:
     posed = continuous(name, generator=seeded())
     through, by_score = (measure(posed, estimator, DRAWS, generator=seeded(1)) for estimator in (Reparameterization(), Reinforce()))
     assert max(through.z, by_score.z) < LIMIT

@@ -1,4 +1,4 @@
-"""The pieces of the estimators: Gumbel's trick, conditional noise, control variates, the reparameterisation table, wrong input."""
+"""The pieces of the estimators: Gumbel's trick, conditional noise, control variates, the reparameterization table, wrong input."""
 
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def test_log_probabilities_agree_with_torch(generator: torch.Generator) -> None:
     torch.testing.assert_close(categories.log_prob(z), Independent(OneHotCategorical(logits=categories.logits), 1).log_prob(z))
 
 
-def test_the_table_of_reparameterisations(generator: torch.Generator) -> None:
+def test_the_table_of_reparameterizations(generator: torch.Generator) -> None:
     epsilon, u = torch.randn(N, generator=generator).double(), torch.rand(N, generator=generator).double()
     drawn = {
         "norm": (normal(double(0.5), double(2.0), epsilon), stats.norm(0.5, 2.0)),
@@ -133,20 +133,20 @@ def test_a_baseline_learns_what_depends_on_the_context(generator: torch.Generato
 
     def spread(estimator: Estimator) -> float:
         state, noise = estimator.init((3,), 1, like=context, generator=generator), []
-        optimiser = torch.optim.Adam(state.module.parameters(), lr=0.03) if list(state.module.parameters()) else None
+        optimizer = torch.optim.Adam(state.module.parameters(), lr=0.03) if list(state.module.parameters()) else None
         for step in range(150):
             logits = torch.zeros(400, 3, dtype=torch.float64, requires_grad=True)
             f = lambda z: 20 * context[:, 0] + torch.tanh(z[0]).sum(-1)  # noqa: E731
             made = estimator.estimate([lambda _, at=logits: Bits(at)], f, state, context, generator=generator)
             state = made.state
             noise += [torch.autograd.grad(made.surrogate.sum(), logits, retain_graph=True)[0].var(0).sum()] if step >= 100 else []
-            if optimiser is not None:
-                optimiser.zero_grad()
+            if optimizer is not None:
+                optimizer.zero_grad()
                 made.extra.backward()
-                optimiser.step()
+                optimizer.step()
         return float(torch.stack(noise).mean())
 
-    assert spread(NVIL(hidden=8, normalise=False)) < 0.05 * spread(MovingAverage())
+    assert spread(NVIL(hidden=8, normalize=False)) < 0.05 * spread(MovingAverage())
 
 
 def test_what_is_learned_moves_nothing_else(generator: torch.Generator) -> None:

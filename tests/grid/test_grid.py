@@ -113,7 +113,7 @@ def prepared(label: str) -> tuple[Any, Tensor, torch.Generator]:
     g = torch.Generator().manual_seed(1)
     model = copy.deepcopy(models()[label])
     x = rows_in(model.support, g).to(model.device_like)
-    model.initialise(partita.data.as_rows(x), generator=g)
+    model.initialize(partita.data.as_rows(x), generator=g)
     return model, x, g
 
 

@@ -1,4 +1,4 @@
-"""Imports point one way: errors <- runtime <- core <- models and their kin <- objectives | samplers | evaluators <- training <- estimators <- report <- cli."""
+"""Imports point one way: errors <- runtime <- core <- models and their kin <- objectives | samplers | evaluators <- ... <- cli."""
 
 import ast
 import subprocess

@@ -159,7 +159,7 @@ def test_parameters_average_to_the_predictive(law: type[Kernel], generator: torc
 
 @pytest.mark.parametrize("law", KERNELS.values())
 def test_drawn_rows_have_the_predictive(law: type[Kernel], generator: torch.Generator) -> None:
-    """Over rows drawn from the prior's predictive p, a normalised h has E[h(x) / p(x)] = 1; h is a cluster's. z tests, 1e-3 over 4."""
+    """Over rows drawn from the prior's predictive p, a normalized h has E[h(x) / p(x)] = 1; h is a cluster's. z tests, 1e-3 over 4."""
     kernel, cluster = made(law, 3, PRIORS[law])
     none = kernel.nothing()
     x = kernel.draw(Clusters(*(part.expand(20_000, *part.shape[1:]) for part in none)), generator=generator)

@@ -1,4 +1,4 @@
-"""Clusters kept row by row in numba against the kernels' closed forms, and the vectorised exponential against NumPy's."""
+"""Clusters kept row by row in numba against the kernels' closed forms, and the vectorized exponential against NumPy's."""
 
 import numpy as np
 import pytest

@@ -76,7 +76,7 @@ def test_degenerate_columns_are_named(generator: torch.Generator) -> None:
     assert "column 3 is a copy of column 1, so the density is degenerate" in cautions(torch.cat([x, 2 * x[:, 1:2] + 1], 1), generator)[0]
     assert "column 3 is a linear function of the columns before it" in cautions(torch.cat([x, x.sum(1, keepdim=True)], 1), generator)[0]
     discrete = torch.cat([x[:, :1], torch.randint(0, 3, (300, 1), generator=generator).float()], 1)
-    assert "column 1 takes one value" in cautions(discrete, generator)[0] and "dequantise it" in cautions(discrete, generator)[0]
+    assert "column 1 takes one value" in cautions(discrete, generator)[0] and "dequantize it" in cautions(discrete, generator)[0]
     with pytest.warns(PartitaWarning, match="column 1 takes one value"):
         partita.fit(Flow(2, 2, widths=(4,), generator=generator), discrete, steps=2, generator=generator)
 

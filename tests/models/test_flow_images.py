@@ -1,4 +1,4 @@
-"""Grey levels as real numbers: preprocessing that conserves mass, masses below one, the ends of a logit."""
+"""Gray levels as real numbers: preprocessing that conserves mass, masses below one, the ends of a logit."""
 
 import math
 
@@ -11,7 +11,7 @@ import partita
 from partita.core.quantity import bits_per_dimension
 from partita.errors import InputError
 from partita.models import Flow
-from partita.models.directed.flow import Dequantised, evaluate_levels, masks
+from partita.models.directed.flow import Dequantized, evaluate_levels, masks
 from partita.models.directed.flow.layers import Logit
 
 
@@ -24,7 +24,7 @@ def test_masks() -> None:
 
 
 def test_preprocessing_conserves_mass(generator: torch.Generator) -> None:
-    """The log-determinant cancels that of the way back, by autograd, and the density of grey levels integrates to one over [0, K]."""
+    """The log-determinant cancels that of the way back, by autograd, and the density of gray levels integrates to one over [0, K]."""
     layer = Logit(4.0, 1e-6)
     x = 4 * torch.rand(3, 50, generator=generator, dtype=torch.float64)
     z, there = layer.to_latent(x)
@@ -40,7 +40,7 @@ def test_preprocessing_conserves_mass(generator: torch.Generator) -> None:
     assert mass.item() == pytest.approx(1, abs=1e-3)
 
 
-def test_masses_of_grey_levels_sum_to_at_most_one(generator: torch.Generator) -> None:
+def test_masses_of_gray_levels_sum_to_at_most_one(generator: torch.Generator) -> None:
     """With many draws of the noise the bound meets the mass: over all 9 states the sum is one but for what it loses."""
     flow = make("plane, logit", generator)
     flow = Flow(**{**flow.settings(), "levels": 3.0}, generator=generator)
@@ -53,9 +53,9 @@ def test_masses_of_grey_levels_sum_to_at_most_one(generator: torch.Generator) ->
     assert bits_per_dimension(q, 2).kind == "upper"
 
 
-def test_dequantised_rows(generator: torch.Generator) -> None:
+def test_dequantized_rows(generator: torch.Generator) -> None:
     x = torch.randint(0, 4, (500, 3), generator=generator)
-    data = Dequantised(x.numpy(), 4)
+    data = Dequantized(x.numpy(), 4)
     batch = data.batch(torch.arange(500), generator=generator).x
     assert torch.equal(batch.floor(), x.float()) and not torch.equal(batch, data.batch(torch.arange(500), generator=generator).x)
     assert data.mean().numpy() == pytest.approx(x.double().mean(0).numpy() + 0.5)
@@ -64,27 +64,27 @@ def test_dequantised_rows(generator: torch.Generator) -> None:
     run = partita.fit(flow, data, steps=30, batch_size=100, generator=generator)
     assert all(math.isfinite(record["model"]) for record in run.history)
     with pytest.raises(InputError, match=r"x must hold whole numbers from 0 to 3; got 4 at row 0"):
-        Dequantised(np.full((2, 2), 4), 4)
+        Dequantized(np.full((2, 2), 4), 4)
 
 
 def test_levels_given_a_context(generator: torch.Generator) -> None:
     """Noise goes to the levels alone, and given each context their masses sum to one."""
     states = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
     table = torch.cat([states, torch.full((9, 1), -0.7)], 1)
-    data = Dequantised(table.numpy(), 3, context=1)
+    data = Dequantized(table.numpy(), 3, context=1)
     batch = data.batch(torch.arange(9), generator=generator).x
     assert torch.equal(batch[:, 2], table[:, 2]) and torch.equal(batch[:, :2].floor(), states)
     assert data.mean().tolist() == pytest.approx([1.5, 1.5, -0.7])
     flow = Flow(2, 2, widths=(16,), context=1, levels=3.0, generator=generator)
     q = evaluate_levels(flow, table, 3, draws=2000, generator=generator)
     assert q.details["rows"].exp().sum().item() == pytest.approx(1, abs=0.02)
-    with pytest.raises(InputError, match=r"Dequantised: context must leave some of the 3 columns for grey levels; got 3\."):
-        Dequantised(table.numpy(), 3, context=3)
+    with pytest.raises(InputError, match=r"Dequantized: context must leave some of the 3 columns for gray levels; got 3\."):
+        Dequantized(table.numpy(), 3, context=3)
 
 
 def test_data_on_the_boundary_are_refused(generator: torch.Generator) -> None:
     flow = Flow(2, 2, widths=(4,), levels=1.0, alpha=0.0, generator=generator)
-    with pytest.raises(InputError, match=r"x must lie strictly between 0 and 1 for its logit; got 0 in column 1\. Dequantise grey levels"):
+    with pytest.raises(InputError, match=r"x must lie strictly between 0 and 1 for its logit; got 0 in column 1\. Dequantize gray levels"):
         flow.log_prob(torch.tensor([[0.5, 0.0]]))
     inside = Flow(2, 2, widths=(4,), levels=1.0, generator=generator)
     assert torch.isfinite(inside.log_prob(torch.tensor([[0.0, 1.0]]))).all()

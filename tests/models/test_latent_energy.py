@@ -157,8 +157,8 @@ def test_q4_the_free_energy_sums_h_out(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mlp", "conv"])
-def test_q5_the_gradient_is_autograd_of_the_normalised_likelihood(kind: str) -> None:
-    """Model minus data, each averaged over h, against autograd through the quadrature-normalised log-likelihood."""
+def test_q5_the_gradient_is_autograd_of_the_normalized_likelihood(kind: str) -> None:
+    """Model minus data, each averaged over h, against autograd through the quadrature-normalized log-likelihood."""
     model, x = latent(kind), rows(20)
     log_likelihood = -model(x).mean() - log_integral(model, BOX, CELLS)
     named = dict(model.named_parameters())
@@ -195,7 +195,7 @@ def test_the_path_anneals_the_joint() -> None:
     assert abs(float(model.reference().log_z) - Quadrature()(model.annealed(0.0)).value) < 1e-9
 
 
-def test_the_normal_reference_has_the_right_draws_and_normaliser(generator: torch.Generator) -> None:
+def test_the_normal_reference_has_the_right_draws_and_normalizer(generator: torch.Generator) -> None:
     """Sample moments of 40,000 draws within five standard errors: false-alarm rate about 3e-6 for five numbers."""
     mean, covariance = torch.tensor([1.0, -2.0], dtype=torch.float64), torch.tensor([[2.0, -0.9], [-0.9, 1.5]], dtype=torch.float64)
     reference = GaussianReference(mean, whitening_of(covariance), offset=0.7)
@@ -207,12 +207,12 @@ def test_the_normal_reference_has_the_right_draws_and_normaliser(generator: torc
     assert ((draws.T.cov() - covariance).abs() < 5 * (variances / 40_000).sqrt()).all()
 
 
-def test_initialise_fits_the_reference_to_training_data(generator: torch.Generator) -> None:
+def test_initialize_fits_the_reference_to_training_data(generator: torch.Generator) -> None:
     data = rows(500) @ torch.tensor([[1.0, 0.8], [0.0, 0.5]], dtype=torch.float64) + 1.0
     full, diagonal = (LatentEnergy(MLP(2, 3, generator=generator), 2, 4, 3, covariance=kind, generator=generator).double()
                       for kind in ("full", "diagonal"))  # fmt: skip
     for model in (full, diagonal):
-        model.initialise(as_rows(data), generator=generator)
+        model.initialize(as_rows(data), generator=generator)
         torch.testing.assert_close(model.reference_mean, data.mean(0), rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(model.b.detach(), 2 * model.reference_mean)
         assert model.anchor_rows(3) is not None
@@ -249,10 +249,10 @@ def test_f_must_have_the_declared_shape(generator: torch.Generator) -> None:
 def test_columns_without_a_scale_are_refused_or_pointed_out(generator: torch.Generator) -> None:
     model = LatentEnergy(MLP(2, 3, generator=generator), 2, 4, 3, generator=generator)
     with pytest.raises(InputError, match=r"LatentEnergy: x must vary in every column; got the same value throughout column 1"):
-        model.initialise(as_rows(torch.tensor([[0.0, 3.0], [1.0, 3.0]])), generator=generator)
+        model.initialize(as_rows(torch.tensor([[0.0, 3.0], [1.0, 3.0]])), generator=generator)
     far = as_rows(torch.tensor([[0.0, 300.0], [1.0, 500.0]]))
     (caution,) = model.cautions(far, generator=generator)
-    assert caution.startswith("column 1 has mean 400 and deviation 100; standardise the columns")
+    assert caution.startswith("column 1 has mean 400 and deviation 100; standardize the columns")
 
 
 def test_a_saved_run_rebuilds_its_network(tmp_path: Any, generator: torch.Generator) -> None:

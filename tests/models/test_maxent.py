@@ -23,7 +23,7 @@ from partita.objectives import negative_phase, positive_phase
 FALSE_ALARM = 1e-4  # of the chi-squared test, at its fixed seed
 
 
-class Neighbours(nn.Module):
+class Neighbors(nn.Module):
     """x_i x_(i+1) with a weight of its own, to see that a module's parameters are the model's."""
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ VISIBLE: list[tuple[str, Any, Support, tuple[float, ...], Callable[[np.ndarray],
     ("function", lambda x: torch.stack([x[..., 0] * x[..., 2], x.sum(-1) ** 2], -1), Binary(3), (0, 1),
      lambda x: [x[0] * x[2], x.sum() ** 2]),
     ("one number", parity, Binary(3), (0, 1), lambda x: [math.cos(math.pi * x.sum())]),
-    ("module", Neighbours(), Spin(3), (-1, 1), lambda x: [2 * x[0] * x[1], 2 * x[1] * x[2]]),
-    ("list", [parity, Neighbours(), lambda x: x], Spin(3), (-1, 1),
+    ("module", Neighbors(), Spin(3), (-1, 1), lambda x: [2 * x[0] * x[1], 2 * x[1] * x[2]]),
+    ("list", [parity, Neighbors(), lambda x: x], Spin(3), (-1, 1),
      lambda x: [math.cos(math.pi * x.sum()), 2 * x[0] * x[1], 2 * x[1] * x[2], *x]),
     ("categorical", lambda x: torch.stack([x[..., 0], (x[..., 1] == 2).to(x.dtype)], -1), Categorical(2, 3), (0, 1, 2),
      lambda x: [x[0], float(x[1] == 2)]),
@@ -56,7 +56,7 @@ VISIBLE: list[tuple[str, Any, Support, tuple[float, ...], Callable[[np.ndarray],
 CASES = pytest.mark.parametrize(("features", "support", "values", "by_hand"), [c[1:] for c in VISIBLE], ids=[c[0] for c in VISIBLE])
 
 
-def randomised(model: MaxEnt, seed: int = 5) -> MaxEnt:
+def randomized(model: MaxEnt, seed: int = 5) -> MaxEnt:
     g = torch.Generator().manual_seed(seed)
     model = model.double()
     with torch.no_grad():
@@ -66,7 +66,7 @@ def randomised(model: MaxEnt, seed: int = 5) -> MaxEnt:
 
 
 def build(features: Any, support: Support, **more: Any) -> MaxEnt:
-    return randomised(MaxEnt(features, support, generator=torch.Generator().manual_seed(0), **more))
+    return randomized(MaxEnt(features, support, generator=torch.Generator().manual_seed(0), **more))
 
 
 def states(values: tuple[float, ...], width: int) -> np.ndarray:
@@ -145,16 +145,16 @@ def test_a_named_feature_module_starts_at_independence(make: type[nn.Module]) ->
 def test_base_rates_make_the_reference(generator: torch.Generator) -> None:
     data = np.array([[0, 1, 2], [0, 1, 1], [0, 2, 1], [0, 1, 0], [0, 1, 0]], dtype=float)
     model = MaxEnt(lambda x: x, Categorical(3, 3), generator=generator).double()
-    model.initialise(as_rows(data, [1, 1, 1, 1, 2.0]), generator=generator)
+    model.initialize(as_rows(data, [1, 1, 1, 1, 2.0]), generator=generator)
     count = np.array([[(data[:, d] == k) @ np.array([1, 1, 1, 1, 2.0]) for k in range(3)] for d in range(3)])
     expected = (count / 6 * 5 + 0.5) / 6.5  # weights are scaled to five rows; half a count for each value
-    np.testing.assert_allclose(model.reference_logits.exp().numpy(), expected, atol=1e-12)  # normalised, so that log Z is zero
+    np.testing.assert_allclose(model.reference_logits.exp().numpy(), expected, atol=1e-12)  # normalized, so that log Z is zero
     assert (model.theta == 0).all()
 
 
 def test_named_features_on_binary_data_start_at_the_base_rates(generator: torch.Generator) -> None:
     model = MaxEnt("pairwise", Binary(2), generator=generator).double()
-    model.initialise(as_rows(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])), generator=generator)
+    model.initialize(as_rows(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])), generator=generator)
     rates = np.array([3.5, 1.5]) / 4
     np.testing.assert_allclose(model.theta.detach().numpy(), [*np.log(rates / (1 - rates)), 0.0], atol=1e-12)
 
@@ -305,9 +305,9 @@ def test_leading_dimensions_are_batch() -> None:
 
 
 def test_a_modules_own_parameters_learn_too() -> None:
-    model = build(Neighbours(), Spin(3))
+    model = build(Neighbors(), Spin(3))
     assert {name for name, _ in model.named_parameters()} == {"theta", "features.gain"}
-    listed = build([Neighbours(), lambda x: x], Spin(3))
+    listed = build([Neighbors(), lambda x: x], Spin(3))
     assert len(list(listed.parameters())) == 2
 
 

@@ -150,7 +150,7 @@ def test_a_vae_with_gaps_bounds_the_likelihood_of_what_was_observed() -> None:
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-def test_an_autoregressive_model_of_mixed_columns_is_normalised_and_looks_back_alone() -> None:
+def test_an_autoregressive_model_of_mixed_columns_is_normalized_and_looks_back_alone() -> None:
     model = MixedAutoregressive(("count", "real", 3), components=2, widths=(12,), generator=seeded()).double()
     grid, counts = torch.linspace(-30, 30, 3001, dtype=torch.float64), torch.arange(30.0).double()
     with torch.no_grad():

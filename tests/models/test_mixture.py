@@ -272,7 +272,7 @@ def test_one_point_per_component_is_held_back_and_said(kind: str) -> None:
 def test_wrong_arguments_are_named() -> None:
     g = torch.Generator()
     with pytest.raises(InputError, match="components must be at most the number of rows, 3; got 4"):
-        Mixture(4, 2, generator=g).initialise(Rows(torch.zeros(3, 2)), generator=g)
+        Mixture(4, 2, generator=g).initialize(Rows(torch.zeros(3, 2)), generator=g)
     with pytest.raises(InputError, match="states must be given for categorical components"):
         Mixture(2, 2, "categorical", generator=g)
     with pytest.raises(InputError, match=r"covariance must be one of 'full', 'tied'"):

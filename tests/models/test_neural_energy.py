@@ -50,7 +50,7 @@ def test_a_finite_energy_is_the_networks(support: Support) -> None:
 @torch.no_grad()
 def test_a_finite_path_fades_the_reference(support: Support, generator: torch.Generator) -> None:
     model, x = neural(support), states(support)
-    model.initialise(as_rows(x[torch.randint(len(x), (50,), generator=generator)]), generator=generator)
+    model.initialize(as_rows(x[torch.randint(len(x), (50,), generator=generator)]), generator=generator)
     reference = model.reference()
     assert abs(float(torch.logsumexp(-reference.free_energy(x), 0) - reference.log_z)) < 1e-12
     by_hand = 0.7 * reference.free_energy(x) + 0.3 * model.free_energy(x)
@@ -62,7 +62,7 @@ def test_a_real_energy_is_the_networks_and_the_references(generator: torch.Gener
     model = neural(Real(2))
     x = torch.randn(6, 2, generator=generator, dtype=torch.float64)
     torch.testing.assert_close(model.free_energy(x), model.net(x)[:, 0] + 0.5 * x.square().sum(-1))
-    model.initialise(as_rows(3 * x + 1), generator=generator)
+    model.initialize(as_rows(3 * x + 1), generator=generator)
     assert not torch.allclose(model.free_energy(x), model.net(x)[:, 0] + 0.5 * x.square().sum(-1))
     torch.testing.assert_close(model.annealed(0.4).free_energy(x), model.reference().free_energy(x) + 0.4 * model.net(x)[:, 0])
     torch.testing.assert_close(model.free_energies(x, torch.tensor([0.4], dtype=torch.float64))[0], model.annealed(0.4).free_energy(x))
@@ -71,7 +71,7 @@ def test_a_real_energy_is_the_networks_and_the_references(generator: torch.Gener
 @torch.no_grad()
 def test_without_a_network_z_is_the_references(generator: torch.Generator) -> None:
     model = neural(Real(2), scale=0.0)
-    model.initialise(as_rows(torch.randn(50, 2, generator=generator) * 3), generator=generator)
+    model.initialize(as_rows(torch.randn(50, 2, generator=generator) * 3), generator=generator)
     assert abs(Quadrature()(model).value - float(model.reference().log_z)) < 1e-6
 
 

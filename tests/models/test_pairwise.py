@@ -124,13 +124,13 @@ def test_reference_and_log_z(name: str) -> None:
 
 
 @EVERY
-def test_initialise_makes_the_reference_and_the_model_without_couplings_agree_with_base_rates(name: str) -> None:
+def test_initialize_makes_the_reference_and_the_model_without_couplings_agree_with_base_rates(name: str) -> None:
     g = torch.Generator().manual_seed(1)
     model = MAKERS[name](g).double()
     values = model.support.values()
     x = values[torch.randint(len(values), (400, 4), generator=g)].double()
     x[:, 0] = values[0]  # never the others: half a count keeps them possible
-    model.initialise(as_rows(x), generator=g)
+    model.initialize(as_rows(x), generator=g)
     expected = torch.stack([(x == v).double().sum(0) for v in values], -1) + 0.5
     expected = expected / expected.sum(-1, keepdim=True)
     torch.testing.assert_close(torch.softmax(model.reference_logits, -1), expected)
@@ -190,15 +190,15 @@ def test_graphs() -> None:
     assert len(torus(2, 2)) == 4  # opposite sides of a pair are one bond
     for edges, sites, least in ((torus(4, 6), 24, 2), (torus(3, 3), 9, 3), (lattice(3, 4, 2), 24, 2), (complete(5), 5, 5)):
         graph = Graph(sites, edges)
-        colour = torch.empty(sites, dtype=torch.long)
-        for c, members in enumerate(graph.colours):
-            colour[members] = c
-        assert sorted(torch.cat(graph.colours).tolist()) == list(range(sites))
-        assert (colour[edges[:, 0]] != colour[edges[:, 1]]).all()
-        assert len(graph.colours) >= least
-    assert len(Graph(24, torus(4, 6)).colours) == 2
+        color = torch.empty(sites, dtype=torch.long)
+        for c, members in enumerate(graph.colors):
+            color[members] = c
+        assert sorted(torch.cat(graph.colors).tolist()) == list(range(sites))
+        assert (color[edges[:, 0]] != color[edges[:, 1]]).all()
+        assert len(graph.colors) >= least
+    assert len(Graph(24, torus(4, 6)).colors) == 2
     alone = Graph(3, torch.empty(0, 2, dtype=torch.long))
-    assert len(alone.colours) == 1 and alone.starts.tolist() == [0, 0, 0, 0]
+    assert len(alone.colors) == 1 and alone.starts.tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Probabilistic PCA and factor analysis against closed forms, scikit-learn, and Gaussians marginalised by hand."""
+"""Probabilistic PCA and factor analysis against closed forms, scikit-learn, and Gaussians marginalized by hand."""
 
 from typing import Any
 

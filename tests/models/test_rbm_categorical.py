@@ -84,11 +84,11 @@ def test_block_gibbs_keeps_and_reaches_the_target(begin: str, generator: torch.G
     assert state.x.dtype == torch.float64
 
 
-def test_initialise_and_centre() -> None:
+def test_initialize_and_center() -> None:
     g = torch.Generator().manual_seed(0)
     x = torch.randint(3, (200, 4), generator=g).double()
     model = RBM(4, 2, visible_units="categorical", states=3, generator=g).double()
-    model.initialise(as_rows(x), generator=g)
+    model.initialize(as_rows(x), generator=g)
     rates = torch.stack([(x == v).double().sum(0) + 0.5 for v in range(3)], -1) / 201.5
     torch.testing.assert_close(model.reference_natural[0].exp().view(4, 3), rates)
     torch.testing.assert_close(model.b.detach().exp().view(4, 3), rates)

@@ -13,7 +13,7 @@ from partita.models import RBM
 def test_bernoulli_units_start_at_the_smoothed_base_rates(generator: torch.Generator) -> None:
     model = RBM(3, 2, generator=generator).double()
     x = np.array([[1, 0, 1], [1, 0, 0], [1, 0, 1], [1, 0, 0]], dtype=float)
-    model.initialise(as_rows(x), generator=generator)
+    model.initialize(as_rows(x), generator=generator)
     rates = (x.sum(0) + 0.5) / 5
     np.testing.assert_allclose(model.b.detach().numpy(), np.log(rates / (1 - rates)), atol=1e-12)
     np.testing.assert_allclose(model.reference_natural[0].numpy(), np.log(rates / (1 - rates)), atol=1e-12)
@@ -22,14 +22,14 @@ def test_bernoulli_units_start_at_the_smoothed_base_rates(generator: torch.Gener
 
 def test_weights_count_in_the_base_rates(generator: torch.Generator) -> None:
     model = RBM(1, 1, generator=generator).double()
-    model.initialise(as_rows(np.array([[1.0], [0.0]]), [3.0, 1.0]), generator=generator)
+    model.initialize(as_rows(np.array([[1.0], [0.0]]), [3.0, 1.0]), generator=generator)
     assert torch.sigmoid(model.b).item() == pytest.approx((0.75 * 2 + 0.5) / 3, abs=1e-12)
 
 
 def test_gaussian_units_start_at_mean_and_variance(generator: torch.Generator) -> None:
     model = RBM(2, 2, visible_units="gaussian", generator=generator).double()
     x = np.random.default_rng(4).normal([1.0, -3.0], [0.5, 2.0], (50, 2))
-    model.initialise(as_rows(x), generator=generator)
+    model.initialize(as_rows(x), generator=generator)
     np.testing.assert_allclose(model.b.detach().numpy(), x.mean(0), atol=1e-12)
     np.testing.assert_allclose(model.log_sigma.exp().detach().numpy(), x.std(0), atol=1e-12)  # type: ignore[union-attr]
     log_density = -model.reference().free_energy(tensor(x)) - model.reference().log_z
@@ -43,7 +43,7 @@ def test_a_constant_column_has_no_density(value: float, generator: torch.Generat
     with pytest.raises(
         InputError, match=r"RBM: x must vary in every column when visible_units='gaussian'; got the same value throughout column 1\."
     ):
-        RBM(2, 2, visible_units="gaussian", generator=generator).initialise(as_rows(x), generator=generator)
+        RBM(2, 2, visible_units="gaussian", generator=generator).initialize(as_rows(x), generator=generator)
 
 
 def test_the_seed_makes_the_weights() -> None:

@@ -13,7 +13,7 @@ from partita.nets.mlp import BACKWARD
 from partita.samplers.gradient import energy_and_gradient
 
 
-def randomised(model: Any, g: torch.Generator) -> Any:
+def randomized(model: Any, g: torch.Generator) -> Any:
     with torch.no_grad():
         for p in model.double().parameters():
             p.normal_(generator=g).mul_(1.5)
@@ -29,7 +29,7 @@ def test_slopes_are_those_of_autograd(kind: str, activation: str, generator: tor
     for width, layers in product((1, 3), ((), (8,), (6, 5, 7))):
         net = MLP(width, 4 if kind == "latent" else 1, widths=layers, activation=activation, generator=generator)
         made = LatentEnergy(net, width, 3, 4, generator=generator) if kind == "latent" else NeuralEnergy(net, Real(width))
-        model = randomised(made, generator)
+        model = randomized(made, generator)
         x = 3 * torch.randn(5, 6, width, generator=generator).double()
         for view in (model, model.annealed(0.3), model.annealed(torch.rand(5, 1, generator=generator).double()).annealed(0.7)):
             energy, slope = energy_and_gradient("test", view, x)

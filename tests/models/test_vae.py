@@ -105,7 +105,7 @@ def test_a_fit_comes_to_ppcas_likelihood_from_below(ppca: PPCA, table: Tensor, g
 
 
 def test_the_bound_grows_with_k_and_stays_below_the_likelihood(ppca: PPCA, table: Tensor, generator: torch.Generator) -> None:
-    """With a wrong encoder. Means over 300 rows x 400 repeats: neighbouring k are 20 standard errors apart."""
+    """With a wrong encoder. Means over 300 rows x 400 repeats: neighboring k are 20 standard errors apart."""
     model = as_vae(ppca)
     with torch.no_grad():
         layer(model.encoder).bias.add_(torch.tensor([0.3, -0.2, 0.3, 0.2], dtype=torch.float64))
@@ -147,13 +147,13 @@ def test_the_interval_of_the_evaluator_covers_its_own_mean(ppca: PPCA, table: Te
     with torch.no_grad():
         layer(model.encoder).bias[2:].add_(0.4)
     scores = [partita.evaluate(model, table[:40], evaluator=IWAE(64), generator=rng.keyed(i)) for i in range(40)]
-    centre = sum(q.value for q in scores) / 40
-    assert sum(q.low < centre < q.high for q in scores) >= 33
+    center = sum(q.value for q in scores) / 40
+    assert sum(q.low < center < q.high for q in scores) >= 33
     assert scores[0].kind == "lower" and scores[0].direction == "low" and scores[0].details["active_units"] == M
 
 
 @pytest.mark.parametrize("k", [1, 5])
-def test_doubly_reparameterised_gradients_are_those_of_the_bound(k: int, generator: torch.Generator) -> None:
+def test_doubly_reparameterized_gradients_are_those_of_the_bound(k: int, generator: torch.Generator) -> None:
     """Means over 3,000 batches of 20 rows agree within 5.5 joint standard errors in all 57 parameters (false alarm 2e-6)."""
     model = VAE(4, 1, widths=(3,), generator=generator).double()
     x = model.draw(20, generator=generator)
@@ -173,7 +173,7 @@ def test_doubly_reparameterised_gradients_are_those_of_the_bound(k: int, generat
         assert variance["doubly"][:encoder].sum() < variance["plain"][:encoder].sum()
 
 
-def test_doubly_reparameterised_gradients_pass_a_wrapper_that_copies_what_it_hands_out(generator: torch.Generator) -> None:
+def test_doubly_reparameterized_gradients_pass_a_wrapper_that_copies_what_it_hands_out(generator: torch.Generator) -> None:
     """As wrappers for several processes, or for another precision, may do."""
 
     class Copies:
@@ -192,7 +192,7 @@ def test_doubly_reparameterised_gradients_pass_a_wrapper_that_copies_what_it_han
     torch.testing.assert_close(*slopes)
 
 
-def test_the_doubly_reparameterised_loss_is_minus_the_bound(generator: torch.Generator) -> None:
+def test_the_doubly_reparameterized_loss_is_minus_the_bound(generator: torch.Generator) -> None:
     model = VAE(4, 2, widths=(3,), generator=generator)
     batch = Batch(model.draw(10, generator=generator))
     losses, _, numbers = IWAEBound(3, "doubly").losses(model, batch, None, generator=generator)  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ def test_every_likelihood_fits_draws_and_comes_back_from_settings(likelihood: st
 def test_gaussian_columns_are_densities_in_their_own_units(variance: str, generator: torch.Generator) -> None:
     model = VAE(2, 1, likelihood="gaussian", variance=variance, widths=(4,), generator=generator).double()
     x = torch.randn(50, 2, generator=generator, dtype=torch.float64) * torch.tensor([10.0, 0.1]) + 5
-    model.initialise(partita.data.as_rows(x), generator=generator)
+    model.initialize(partita.data.as_rows(x), generator=generator)
     z = torch.randn(1, 1, generator=generator, dtype=torch.float64)
     given: Any = model.output.distribution(model.decoder(z))
     law: Any = stats.norm(given.mean.detach().numpy(), given.stddev.detach().numpy())
@@ -259,8 +259,8 @@ def test_convolutions_for_images(generator: torch.Generator) -> None:
     run = partita.fit(model, x, steps=3, generator=generator)
     assert run.steps == 3 and type(model.encoder).__name__ == "ConvNet" and type(model.decoder).__name__ == "ConvDecoder"
     assert VAE.from_settings(model.settings(), generator=generator).title() == "VAE(64, 3 latent, bernoulli)"
-    grey = VAE(64, 3, likelihood="categorical", states=4, image=(8, 8), channels=(4,), generator=generator)
-    assert grey.log_weights(grey.draw(5, generator=generator), 2, generator=generator).shape == (2, 5)
+    gray = VAE(64, 3, likelihood="categorical", states=4, image=(8, 8), channels=(4,), generator=generator)
+    assert gray.log_weights(gray.draw(5, generator=generator), 2, generator=generator).shape == (2, 5)
 
 
 def test_collapse_is_said_with_numbers(generator: torch.Generator) -> None:

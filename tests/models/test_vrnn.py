@@ -237,8 +237,8 @@ def test_a_filter_scores_from_below_with_an_interval(walk: VRNN) -> None:
     """Of 30 intervals at 95 % at least 23 hold the mean of all (fewer has probability 1e-3, normal quantiles with 40 rows of 2 repeats)."""
     rows = walk.draw(40, generator=torch.Generator().manual_seed(6))
     scores = [partita.evaluate(walk, rows, evaluator=ParticleFilter(16), generator=torch.Generator().manual_seed(i)) for i in range(30)]
-    centre, truth = sum(q.value for q in scores) / 30, kalman(rows).mean().item()
-    assert sum(q.low < centre < q.high for q in scores) >= 23 and truth - 0.5 < centre < truth + 0.02
+    center, truth = sum(q.value for q in scores) / 30, kalman(rows).mean().item()
+    assert sum(q.low < center < q.high for q in scores) >= 23 and truth - 0.5 < center < truth + 0.02
     assert scores[0].kind == "lower" and scores[0].details["per_step"] == pytest.approx(scores[0].value / T)
 
 

@@ -53,7 +53,7 @@ def test_filter_and_input_may_differ_in_length(M: int, L: int, generator: torch.
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 97, 100])
-def test_circulant_multiplies_transposes_and_diagonalises(n: int, generator: torch.Generator) -> None:
+def test_circulant_multiplies_transposes_and_diagonalizes(n: int, generator: torch.Generator) -> None:
     S, x = Circulant(draw(generator, n)), draw(generator, n)
     dense = S.dense()
     np.testing.assert_allclose(dense, scipy.linalg.circulant(S.column), atol=0)

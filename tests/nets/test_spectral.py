@@ -110,11 +110,11 @@ def test_no_measured_slope_is_above_the_bound(name: str, bounded: bool, generato
 
 def test_bounded_layers_learn_and_stay_bounded(generator: torch.Generator) -> None:
     net = bound_spectral_norms(seeded(nn.Linear(6, 6), generator), generator=generator)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.5)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
     for _ in range(20):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (-net(torch.ones(1, 6, dtype=torch.float64)).sum()).backward()
-        optimiser.step()
+        optimizer.step()
         assert torch.linalg.matrix_norm(net.weight, 2).item() <= 1.001  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""State-space models: SciPy's discretisation and simulation, and four views of one operator."""
+"""State-space models: SciPy's discretization and simulation, and four views of one operator."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def matrices(generator: torch.Generator, N: int = 4) -> tuple[torch.Tensor, ...]
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_discretisation_is_scipys(rule: str, generator: torch.Generator) -> None:
+def test_discretization_is_scipys(rule: str, generator: torch.Generator) -> None:
     A, B, C, D = matrices(generator)
     dt = torch.tensor(0.3, dtype=torch.float64)
     ours = RULES[rule](A, B, dt)

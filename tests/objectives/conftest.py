@@ -17,7 +17,7 @@ GRID = np.linspace(-7, 7, 8001)  # far enough and fine enough for every density 
 
 
 class RealModel(EnergyModel):
-    """What the two models below share: a standard normal as reference, nothing to initialise."""
+    """What the two models below share: a standard normal as reference, nothing to initialize."""
 
     offers = frozenset()
 
@@ -25,7 +25,7 @@ class RealModel(EnergyModel):
         ones = torch.ones(self.support.width, dtype=self.device_like.dtype)
         return UnitsReference(GaussianUnits(), (0 * ones, -0.5 * ones / 4), 0.0)
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None: ...
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {}

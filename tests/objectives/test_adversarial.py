@@ -141,7 +141,7 @@ def test_a_critic_without_a_known_slope_is_still_audited(generator: torch.Genera
 
 
 def test_an_audit_of_a_single_row_and_of_a_flat_critic(generator: torch.Generator) -> None:
-    """The exact distance is there; what needs neighbours, or a slope to divide by, is nan and no error."""
+    """The exact distance is there; what needs neighbors, or a slope to divide by, is nan and no error."""
     objective = Adversarial("wasserstein", critic=(8,))
     model, state, batch = start(objective, generator, n=1)
     with torch.no_grad():

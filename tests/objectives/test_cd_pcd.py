@@ -158,7 +158,7 @@ def test_pcd_goes_on_from_the_chains_it_left(generator: torch.Generator) -> None
 
 
 @pytest.mark.parametrize("objective", [CD(centered=True), PCD(chains=8, centered=True), CD(), PCD(chains=8)], ids=str)
-def test_centring_acts_after_the_backward_pass_and_is_the_default(objective: CD | PCD, generator: torch.Generator) -> None:
+def test_centering_acts_after_the_backward_pass_and_is_the_default(objective: CD | PCD, generator: torch.Generator) -> None:
     model, x = machine(), torch.tensor(XS[DATA])
     state = objective.init(model, as_rows(x), generator=generator)
     losses, state, _ = objective.losses(model, Batch(x), state, generator=generator)
@@ -174,7 +174,7 @@ def test_centring_acts_after_the_backward_pass_and_is_the_default(objective: CD 
 
 
 @pytest.mark.parametrize("objective", [CD(centered=False), PCD(chains=8, centered=False)], ids=str)
-def test_without_centring_gradients_stay(objective: CD | PCD, generator: torch.Generator) -> None:
+def test_without_centering_gradients_stay(objective: CD | PCD, generator: torch.Generator) -> None:
     model, x = machine(), torch.tensor(XS[DATA])
     state = objective.init(model, as_rows(x), generator=generator)
     losses, state, _ = objective.losses(model, Batch(x), state, generator=generator)
@@ -184,8 +184,8 @@ def test_without_centring_gradients_stay(objective: CD | PCD, generator: torch.G
     np.testing.assert_array_equal(flat(model), before)
 
 
-def test_centred_and_plain_gradients_vanish_together() -> None:
-    """Both are zero at the optimum; elsewhere the centred one climbs wherever the plain one does."""
+def test_centered_and_plain_gradients_vanish_together() -> None:
+    """Both are zero at the optimum; elsewhere the centered one climbs wherever the plain one does."""
     model, states = machine(), torch.tensor(XS)
     for p, optimal in ((target(model), True), (empirical(), False)):
         model.zero_grad()

@@ -1,6 +1,6 @@
 """Consistent objectives find the truth: within their asymptotic errors, which fall as the square root of the number of rows.
 
-The error of an estimate that minimises the mean of a loss is known in advance (Godambe's sandwich; theory/objectives.md, eq. 6.15):
+The error of an estimate that minimizes the mean of a loss is known in advance (Godambe's sandwich; theory/objectives.md, eq. 6.15):
 
     T^(1/2) (estimate - truth) -> N(0, A^-1 B A^-1),   A = E[hessian of the loss], B = Cov[gradient of the loss],
 
@@ -23,7 +23,7 @@ from partita.core.support import Binary
 from partita.models import MaxEnt
 from partita.objectives import NCE, ExactLikelihood, PseudoLikelihood, RatioMatching, ScoreMatching
 from partita.objectives.base import Nothing
-from partita.objectives.nce import Contrast, LogNormaliser
+from partita.objectives.nce import Contrast, LogNormalizer
 
 TRUTH = torch.tensor([0.4, -0.6, 0.2, 0.9, -0.7, 0.5], dtype=torch.float64)  # of three coins and their pairs
 STATES = torch.tensor(list(itertools.product([0.0, 1.0], repeat=3)), dtype=torch.float64)
@@ -63,7 +63,7 @@ def flat(parts: tuple[Tensor, ...]) -> Tensor:
     return torch.cat([part.reshape(-1) for part in parts])
 
 
-def minimise(value: Callable[[], Tensor], model: Any, parameters: list[Tensor], start: Tensor | None = None) -> Tensor:
+def minimize(value: Callable[[], Tensor], model: Any, parameters: list[Tensor], start: Tensor | None = None) -> Tensor:
     """Newton's method from zero or from ``start``, with halved steps while they do not descend."""
     theta = torch.zeros(sum(p.numel() for p in parameters), dtype=torch.float64) if start is None else start
     for _ in range(50):
@@ -130,7 +130,7 @@ def test_discrete_objectives_find_the_truth(objective: Any) -> None:
     assert slope.abs().max() < 1e-14  # at the truth, over all states, nothing pulls
     _, fisher, _ = moments(loss_of(ExactLikelihood(), model), [model.theta], STATES, p)
     assert torch.linalg.eigvalsh(sandwich(A, B) - torch.linalg.inv(fisher)).min() > -1e-10  # nothing beats maximum likelihood
-    estimate = minimise(lambda: loss_of(objective, model)(STATES, weight), model, [model.theta])
+    estimate = minimize(lambda: loss_of(objective, model)(STATES, weight), model, [model.theta])
     assert_close_in_its_own_errors(estimate, TRUTH, sandwich(A, B), ROWS)
 
 
@@ -141,7 +141,7 @@ def test_the_errors_are_those_of_repeated_samples() -> None:
     root, samples = torch.linalg.cholesky(torch.linalg.inv(sandwich(A, B))), []
     weights = [counts(model, 20_000, np.random.default_rng([5, k])) for k in range(100)]
     for weight in weights:
-        estimate = minimise(lambda weight=weight: loss_of(PseudoLikelihood(), model)(STATES, weight), model, [model.theta])
+        estimate = minimize(lambda weight=weight: loss_of(PseudoLikelihood(), model)(STATES, weight), model, [model.theta])
         samples.append(math.sqrt(20_000) * (estimate - TRUTH) @ root)
     total = float(torch.stack(samples).square().sum())
     assert chi2.isf(1 - 5e-4, 600) < total < chi2.isf(5e-4, 600)
@@ -152,7 +152,7 @@ def test_the_errors_are_those_of_repeated_samples() -> None:
 
 def solve_score_matching(model: Any, x: Tensor) -> Tensor:
     """The minimum; the loss of a model whose log phi is linear in theta is quadratic, so one Newton step is exact."""
-    return minimise(lambda: loss_of(ScoreMatching(), model)(x, torch.ones(len(x), dtype=x.dtype)), model, [model.theta])
+    return minimize(lambda: loss_of(ScoreMatching(), model)(x, torch.ones(len(x), dtype=x.dtype)), model, [model.theta])
 
 
 def quartic_errors(quartic: Any, density: Any, grid: np.ndarray) -> tuple[Any, Tensor, Tensor]:
@@ -225,13 +225,13 @@ def nce_errors(nu: float) -> tuple[Tensor, Tensor]:
 
 
 def solve_nce(n: int, nu: int, rng: np.random.Generator, start: Tensor | None = None) -> Tensor:
-    """The estimate (theta, c) that minimises the library's contrast of n draws from the model with nu n of the noise."""
-    model, state = pairwise(), Contrast(LogNormaliser(torch.zeros((), dtype=torch.float64)))
+    """The estimate (theta, c) that minimizes the library's contrast of n draws from the model with nu n of the noise."""
+    model, state = pairwise(), Contrast(LogNormalizer(torch.zeros((), dtype=torch.float64)))
     p = probabilities(model).numpy()
     sizes = rng.multinomial(n, p / p.sum()), rng.multinomial(nu * n, np.full(8, 1 / 8))
     x, y = (STATES.repeat_interleave(torch.tensor(size), 0) for size in sizes)
     loss = loss_of(NCE(Table(y), nu), model, state)
-    return minimise(lambda: loss(x, torch.ones(len(x), dtype=x.dtype)), model, [model.theta, state.module.c], start)
+    return minimize(lambda: loss(x, torch.ones(len(x), dtype=x.dtype)), model, [model.theta, state.module.c], start)
 
 
 @pytest.mark.parametrize("nu", [1, 8])

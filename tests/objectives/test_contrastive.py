@@ -35,8 +35,8 @@ def prototypes(generator: torch.Generator, n: int = 6) -> Prototypes:
 
 def blobs(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     label = torch.arange(n) % 3
-    centres = 4 * torch.tensor([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
-    return centres[label] + 0.3 * torch.randn(n, 4, generator=generator), label
+    centers = 4 * torch.tensor([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
+    return centers[label] + 0.3 * torch.randn(n, 4, generator=generator), label
 
 
 def test_info_nce_is_the_cross_entropy_of_the_right_key(generator: torch.Generator) -> None:
@@ -54,7 +54,7 @@ def test_info_nce_is_the_cross_entropy_of_the_right_key(generator: torch.Generat
 def test_proto_nce_by_hand_and_without_prototypes(generator: torch.Generator) -> None:
     q, found = unit(2, 4, generator=generator), prototypes(generator)
     index = torch.tensor([4, 2])
-    scores = [[math.exp(float(q[b] @ found.centres[j] / found.phi[j])) for j in range(3)] for b in range(2)]
+    scores = [[math.exp(float(q[b] @ found.centers[j] / found.phi[j])) for j in range(3)] for b in range(2)]
     expected = [-math.log(scores[0][1] / sum(scores[0])), -math.log(scores[1][2] / sum(scores[1]))]
     assert proto_nce(q, (found,), index).tolist() == pytest.approx(expected)
     other = prototypes(generator)
@@ -76,38 +76,38 @@ def test_gradients_and_keys_without(generator: torch.Generator) -> None:
 
 def test_concentration_by_hand() -> None:
     v = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.0, 1.0], [0.8, 0.6], [0.0, -1.0]], dtype=torch.float64)
-    centres = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-1.0, 0.0]], dtype=torch.float64)
+    centers = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-1.0, 0.0]], dtype=torch.float64)
     member = torch.tensor([0, 0, 1, 1, 1, 2])
     first = (0 + math.sqrt(0.8)) / (2 * math.log(12))
     second = (0 + 0 + math.sqrt(0.64 + 0.16)) / (3 * math.log(13))
     low, high = np.quantile([first, second], [0.1, 0.9])
     raw = [high, low, high]  # held between quantiles; a cluster of one takes the largest
     expected = [0.2 * r / np.mean(raw) for r in raw]
-    found = concentration(v, centres, member, 0.2).tolist()
+    found = concentration(v, centers, member, 0.2).tolist()
     assert found[:3] == pytest.approx(expected) and found[3] == math.inf
 
 
 def test_spherical_k_means_recovers_directions(generator: torch.Generator) -> None:
     truth = torch.arange(300) % 4
     points = functional.normalize(torch.eye(4, dtype=torch.float64)[truth] + 0.1 * torch.randn(300, 4, generator=generator), dim=1).numpy()
-    centres, member = spherical_k_means(points, 4, 0)
-    np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1)
+    centers, member = spherical_k_means(points, 4, 0)
+    np.testing.assert_allclose(np.linalg.norm(centers, axis=1), 1)
     assert len({(int(a), int(b)) for a, b in zip(member, truth, strict=True)}) == 4
-    assert (member == (points @ centres.T).argmax(1)).all()
+    assert (member == (points @ centers.T).argmax(1)).all()
     means = np.stack([points[member == j].sum(0) for j in range(4)])
-    np.testing.assert_allclose(centres, means / np.linalg.norm(means, axis=1, keepdims=True))  # a fixed point
+    np.testing.assert_allclose(centers, means / np.linalg.norm(means, axis=1, keepdims=True))  # a fixed point
 
 
 def test_more_prototypes_than_rows_and_equal_rows(generator: torch.Generator) -> None:
     v = unit(3, 4, generator=generator).repeat(4, 1)
     found = find_prototypes(v, 50, 0.2, 10.0, generator=generator)
-    assert found.centres.shape == (12, 4) and int(found.phi.isfinite().sum()) == 3
+    assert found.centers.shape == (12, 4) and int(found.phi.isfinite().sum()) == 3
     assert (found.member < 3).all() and torch.isfinite(proto_nce(v, (found,), torch.arange(12))).all()
 
 
 @pytest.mark.parametrize("start", ["_by_scikit_learn", "_by_faiss"])
 def test_spherical_k_means_by_either_library(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unit centres, each the direction of its points, every point with its nearest, all clouds found, the same for the same seed."""
+    """Unit centers, each the direction of its points, every point with its nearest, all clouds found, the same for the same seed."""
     if start == "_by_faiss":
         pytest.importorskip("faiss")
     monkeypatch.setattr(prototypes_module, "_start", getattr(prototypes_module, start))
@@ -115,14 +115,14 @@ def test_spherical_k_means_by_either_library(start: str, monkeypatch: pytest.Mon
     label = np.repeat(np.arange(3), [300, 200, 40])
     points = np.eye(4)[label] + 0.1 * draw.standard_normal((540, 4))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    centres, member = spherical_k_means(points, 3, seed=2**31 + 5)
+    centers, member = spherical_k_means(points, 3, seed=2**31 + 5)
     again = spherical_k_means(points, 3, seed=2**31 + 5)
-    assert np.array_equal(centres, again[0]) and np.array_equal(member, again[1])
+    assert np.array_equal(centers, again[0]) and np.array_equal(member, again[1])
     assert len({(a, b) for a, b in zip(member, label, strict=True)}) == 3
-    np.testing.assert_array_equal(member, (points @ centres.T).argmax(1))
+    np.testing.assert_array_equal(member, (points @ centers.T).argmax(1))
     for c in range(3):
         total = points[member == c].sum(0)
-        np.testing.assert_allclose(centres[c], total / np.linalg.norm(total), atol=1e-12)
+        np.testing.assert_allclose(centers[c], total / np.linalg.norm(total), atol=1e-12)
 
 
 def test_k_means_that_ran_out_of_rounds_still_ends_on_the_sphere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +131,9 @@ def test_k_means_that_ran_out_of_rounds_still_ends_on_the_sphere(monkeypatch: py
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn says that it has not converged
-        centres, member = spherical_k_means(points, 20, seed=0)
-    np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1)
-    np.testing.assert_array_equal(member, (points @ centres.T).argmax(1))
+        centers, member = spherical_k_means(points, 20, seed=0)
+    np.testing.assert_allclose(np.linalg.norm(centers, axis=1), 1)
+    np.testing.assert_array_equal(member, (points @ centers.T).argmax(1))
 
 
 def test_counts_in_the_slow_copy_are_the_models() -> None:
@@ -193,7 +193,7 @@ def test_warm_up_then_clusters_and_the_resume_is_bit_for_bit(generator: torch.Ge
     for _ in range(5):
         run.advance(), resumed.advance()
     assert all(torch.equal(a, b) for a, b in zip(run.bare.parameters(), resumed.bare.parameters(), strict=True))
-    assert [len(p.centres) for p in run.state.prototypes] == [3, 5] and int(run.state.rows.min()) >= 0
+    assert [len(p.centers) for p in run.state.prototypes] == [3, 5] and int(run.state.rows.min()) >= 0
 
 
 def test_without_clusters_the_loss_is_info_nce(generator: torch.Generator) -> None:

@@ -10,21 +10,21 @@ from partita.data import Rows
 from partita.errors import InputError, Unsupported
 from partita.models import PPCA, RBM, Mixture, MixturePPCA
 from partita.objectives import EM, OnlineEM
-from partita.objectives.em import expectation, maximisation, negative_log_likelihood
+from partita.objectives.em import expectation, maximization, negative_log_likelihood
 from partita.training.ladder import best, criterion, ladder
 
 
-def clusters(n: int, centres: int = 4, seed: int = 0) -> Tensor:
+def clusters(n: int, centers: int = 4, seed: int = 0) -> Tensor:
     """Clusters on a circle of radius six."""
     g = torch.Generator().manual_seed(seed)
-    angle = 2 * torch.pi * torch.randint(centres, (n,), generator=g) / centres
+    angle = 2 * torch.pi * torch.randint(centers, (n,), generator=g) / centers
     return 6 * torch.stack([angle.cos(), angle.sin()], 1) + torch.randn(n, 2, generator=g)
 
 
 def test_the_steps_by_hand_are_the_update(generator: torch.Generator) -> None:
     data = Rows(clusters(200))
     model = Mixture(3, 2, generator=generator)
-    model.initialise(data, generator=generator)
+    model.initialize(data, generator=generator)
     start = {name: value.clone() for name, value in model.state_dict().items()}
     _, info = EM().update(model, data, EM().init(model, data, generator=generator), generator=generator)
     after = model.component.location.clone()
@@ -32,7 +32,7 @@ def test_the_steps_by_hand_are_the_update(generator: torch.Generator) -> None:
     statistics = expectation(model, data, generator=generator)
     assert float(info["loss"]) == pytest.approx(-float(model.log_prob(data.tensor()).detach().mean()), abs=1e-12)
     assert float(negative_log_likelihood(model, statistics, len(data))) == pytest.approx(float(info["loss"]))
-    maximisation(model, statistics)
+    maximization(model, statistics)
     torch.testing.assert_close(model.component.location, after)
 
 
@@ -70,7 +70,7 @@ def test_online_em_converges_to_where_batch_em_does(model: str, generator: torch
 def test_online_steps_follow_their_formula(generator: torch.Generator) -> None:
     engine, data = OnlineEM(batch=50, decay=0.7, delay=3.0), Rows(clusters(50))
     model = Mixture(2, 2, generator=generator)
-    model.initialise(data, generator=generator)
+    model.initialize(data, generator=generator)
     state = engine.begin(model.e_step(data.tensor()), key=0, updates=4)
     found = model.e_step(data.tensor() + 1)["t"] / 50
     after, _ = engine.step(model, data.tensor() + 1, None, state)

@@ -47,7 +47,7 @@ REAL: dict[str, Any] = {
 }
 
 
-def randomised(model: Any, seed: int, scale: float) -> Any:
+def randomized(model: Any, seed: int, scale: float) -> Any:
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -56,7 +56,7 @@ def randomised(model: Any, seed: int, scale: float) -> Any:
 
 
 def binary_rows(n: int = 1500) -> Tensor:
-    teacher = randomised(RBM(5, 3, generator=torch.Generator()), 8, 1.5)
+    teacher = randomized(RBM(5, 3, generator=torch.Generator()), 8, 1.5)
     with torch.no_grad():
         return STATES[rng.categorical(-teacher(STATES), torch.Generator().manual_seed(0), n)]
 
@@ -68,8 +68,8 @@ def real_rows(n: int = 1500) -> Tensor:
 
 
 MODELS: dict[str, Callable[[], Any]] = {
-    "rbm": lambda: randomised(RBM(5, 3, generator=torch.Generator()), 1, 1.0),
-    "maxent": lambda: randomised(MaxEnt("pairwise", Binary(5), generator=torch.Generator()), 2, 1.0),
+    "rbm": lambda: randomized(RBM(5, 3, generator=torch.Generator()), 1, 1.0),
+    "maxent": lambda: randomized(MaxEnt("pairwise", Binary(5), generator=torch.Generator()), 2, 1.0),
 }
 
 
@@ -81,7 +81,7 @@ def exact_likelihood(model: Any, x: Tensor) -> float:
 def best_likelihood(kind: str) -> float:
     """What exact maximum likelihood reaches."""
     model, x = MODELS[kind](), binary_rows()
-    partita.fit(model, x, ExactLikelihood(), initialise=False, steps=30, generator=torch.Generator())
+    partita.fit(model, x, ExactLikelihood(), initialize=False, steps=30, generator=torch.Generator())
     return exact_likelihood(model, x)
 
 
@@ -91,7 +91,7 @@ def test_it_raises_the_exact_likelihood_of_binary_rows(kind: str, name: str, gen
     model, x = MODELS[kind](), binary_rows()
     options = {"steps": 30} if name == "exact" else {"optimizer": "adam", "learning_rate": 0.02, "batch_size": 100, "steps": 250}
     before, possible = exact_likelihood(model, x), best_likelihood(kind)
-    partita.fit(model, x, DISCRETE[name], initialise=False, generator=generator, **options)
+    partita.fit(model, x, DISCRETE[name], initialize=False, generator=generator, **options)
     assert exact_likelihood(model, x) > before + 0.5 * (possible - before)
     assert possible > before + 0.3  # there was something to gain
 
@@ -99,12 +99,12 @@ def test_it_raises_the_exact_likelihood_of_binary_rows(kind: str, name: str, gen
 @pytest.mark.parametrize("name", list(REAL))
 def test_it_raises_the_exact_likelihood_of_real_rows(name: str, generator: torch.Generator) -> None:
     def start() -> RBM:
-        return randomised(RBM(2, 4, visible_units="gaussian", generator=torch.Generator()), 3, 0.7)
+        return randomized(RBM(2, 4, visible_units="gaussian", generator=torch.Generator()), 3, 0.7)
 
     model, x = start(), real_rows()
     options = {"steps": 30} if name == "exact" else {"optimizer": "adam", "learning_rate": 0.02, "batch_size": 100, "steps": 300}
     before = exact_likelihood(model, x)
-    partita.fit(model, x, REAL[name], initialise=False, generator=generator, **options)
+    partita.fit(model, x, REAL[name], initialize=False, generator=generator, **options)
     assert exact_likelihood(model, x) > before + 0.1
 
 
@@ -160,7 +160,7 @@ def test_a_resumed_fit_is_the_same_bit_for_bit(name: str, tmp_path: Path, monkey
         assert torch.equal(p, q)
     ends = [checkpoint.load(tmp_path / part / "checkpoints" / "last.safetensors") for part in ("whole", "parts")]
     assert_same(ends[0]["processes"], ends[1]["processes"])
-    assert_same(ends[0]["optimiser"], ends[1]["optimiser"])
+    assert_same(ends[0]["optimizer"], ends[1]["optimizer"])
 
 
 def assert_same(a: Any, b: Any) -> None:
@@ -178,21 +178,21 @@ def assert_same(a: Any, b: Any) -> None:
         assert a == b
 
 
-def test_minutes_leave_the_learned_normaliser_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minutes_leave_the_learned_normalizer_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """The warm-up that is timed moves c, and puts it back: a fit of as many steps ends in the same place."""
     monkeypatch.setattr("partita.training.budget.WARM_UP_SECONDS", (0.05, 0.05))
     x, make = binary_rows(), MODELS["rbm"]
     timed = partita.fit(make(), x, NCE(), minutes=0.005, generator=torch.Generator().manual_seed(2))
     counted = partita.fit(make(), x, NCE(), steps=timed.steps, generator=torch.Generator().manual_seed(2))
-    assert timed.series("log_normaliser")[-1] == counted.series("log_normaliser")[-1]
+    assert timed.series("log_normalizer")[-1] == counted.series("log_normalizer")[-1]
 
 
-def test_extras_are_optimised_and_go_through_the_wrapper() -> None:
+def test_extras_are_optimized_and_go_through_the_wrapper() -> None:
     model, objective = MODELS["rbm"](), NCE()
     settings = partita.training.Settings(steps=5, batch_size=50, optimizer="adam", learning_rate=0.1)
     session = loop.start_session(model, as_rows(binary_rows()), objective, settings, generator=torch.Generator().manual_seed(0))
     c = session.state.module.c
-    assert any(p is c for group in session.optimiser.param_groups for p in group["params"])
+    assert any(p is c for group in session.optimizer.param_groups for p in group["params"])
     before = c.item()
     session.advance()
     assert session.state.module.c.item() != before

@@ -1,4 +1,4 @@
-"""MAP through the one loop, against roots found by scipy, closed forms, and the penalty it generalises."""
+"""MAP through the one loop, against roots found by scipy, closed forms, and the penalty it generalizes."""
 
 import json
 import math
@@ -126,4 +126,4 @@ def test_wrong_priors_are_named(generator: torch.Generator) -> None:
     with torch.no_grad():
         model.theta.fill_(-1.0)
     with pytest.raises(InputError, match="MAP: parameter 'theta' must start in the support of its prior"):
-        partita.fit(model, x, MAP(ExactLikelihood(), {"theta": Gamma(2.0, 1.0)}), initialise=False, generator=generator)
+        partita.fit(model, x, MAP(ExactLikelihood(), {"theta": Gamma(2.0, 1.0)}), initialize=False, generator=generator)

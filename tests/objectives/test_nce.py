@@ -20,7 +20,7 @@ from partita.data import as_rows
 from partita.errors import InputError, RunError
 from partita.models import RBM, MaxEnt
 from partita.objectives import NCE
-from partita.objectives.nce import Contrast, LogNormaliser, free_likelihood, importance_log_z
+from partita.objectives.nce import Contrast, LogNormalizer, free_likelihood, importance_log_z
 
 STATES = torch.tensor(list(product([0.0, 1.0], repeat=4)), dtype=torch.float64)
 
@@ -76,11 +76,11 @@ class Coins(DirectedModel):
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 3.0])
 def test_the_loss_is_the_logistic_regression_written_out(ratio: float) -> None:
-    """Data and noise labelled, the log-odds of the label by Bayes, its negative log-likelihood per row of data."""
+    """Data and noise labeled, the log-odds of the label by Bayes, its negative log-likelihood per row of data."""
     model, c, p = machine(), 1.3, torch.tensor([0.2, 0.6, 0.5, 0.7], dtype=torch.float64)
     x = exact_draws(model, 8)
     weight = torch.linspace(0.1, 1.9, 8, dtype=torch.float64)
-    state = Contrast(LogNormaliser(torch.tensor(c, dtype=torch.float64)))
+    state = Contrast(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
     losses, after, info = NCE(Bernoulli(p), ratio).losses(model, Batch(x, weight), state, generator=torch.Generator().manual_seed(1))
     y = rng.draw(Bernoulli(p), torch.Generator().manual_seed(1), (round(8 * ratio),)).numpy()
 
@@ -92,7 +92,7 @@ def test_the_loss_is_the_logistic_regression_written_out(ratio: float) -> None:
     want = -(weight.numpy() * np.log(h(x.numpy()))).sum() / 8 - np.log(1 - h(y)).sum() / 8
     assert losses["model"].item() == pytest.approx(want, abs=1e-12)
     assert after is state
-    assert info["log_normaliser"].item() == pytest.approx(c)
+    assert info["log_normalizer"].item() == pytest.approx(c)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 4.0])
@@ -102,7 +102,7 @@ def test_the_truth_is_a_stationary_point_with_c_at_log_z(ratio: float) -> None:
     p = torch.softmax(-model(STATES).detach(), 0)
     for c, still in ((log_z(model), True), (0.0, False), (log_z(model) - 0.1, False)):
         model.zero_grad()
-        state = Contrast(LogNormaliser(torch.tensor(c, dtype=torch.float64)))
+        state = Contrast(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
         batch = Batch(STATES, len(STATES) * p)
         NCE(Everything(), ratio).losses(model, batch, state, generator=torch.Generator())[0]["model"].backward()
         slopes = [p.grad.abs().max().item() for p in (*model.parameters(), state.module.c) if p.grad is not None]
@@ -137,12 +137,12 @@ def test_from_zero_the_first_steps_lower_the_likelihood_and_from_the_estimate_th
 
     def likelihood_after(c: float, steps: int = 20) -> float:
         model.load_state_dict(start)
-        state = Contrast(LogNormaliser(torch.tensor(c, dtype=torch.float64)))
-        optimiser = torch.optim.SGD([*model.parameters(), *state.module.parameters()], lr=0.1)
+        state = Contrast(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
+        optimizer = torch.optim.SGD([*model.parameters(), *state.module.parameters()], lr=0.1)
         for _ in range(steps):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             NCE(Everything(), 5).losses(model, Batch(STATES, len(STATES) * p), state, generator=torch.Generator())[0]["model"].backward()
-            optimiser.step()
+            optimizer.step()
         return float(-(p * model(STATES).detach()).sum()) - log_z(model)
 
     before = likelihood_after(0.0, 0)
@@ -152,7 +152,7 @@ def test_from_zero_the_first_steps_lower_the_likelihood_and_from_the_estimate_th
     assert likelihood_after(estimate) > before + 0.02
 
 
-def test_plain_likelihood_with_a_free_normaliser_has_no_minimum() -> None:
+def test_plain_likelihood_with_a_free_normalizer_has_no_minimum() -> None:
     """Its slope in c is one everywhere, so descent lowers c and the loss without end, far past what any distribution can reach."""
     model = machine()
     x = exact_draws(model, 200)
@@ -176,7 +176,7 @@ def test_a_fit_learns_log_z(generator: torch.Generator) -> None:
     x = exact_draws(data, 4000).float()
     model = MaxEnt("pairwise", Binary(4), generator=generator)
     run = partita.fit(model, x, NCE(ratio=10), epochs=20, learning_rate=0.03, generator=generator)
-    c = run.series("log_normaliser")[-1][1]
+    c = run.series("log_normalizer")[-1][1]
     model.double()
     assert c == pytest.approx(log_z(model), abs=0.05)
     best = MaxEnt("pairwise", Binary(4), generator=generator)
@@ -256,7 +256,7 @@ def test_noise_that_is_a_plain_law_comes_back() -> None:
 def test_the_contrast_of_sure_data_stays_finite() -> None:
     """Log-odds of several hundred nats: the logistic loss is linear there, not infinite."""
     model = machine()
-    state = Contrast(LogNormaliser(torch.tensor(900.0, dtype=torch.float64)))
+    state = Contrast(LogNormalizer(torch.tensor(900.0, dtype=torch.float64)))
     loss = NCE(Everything(), 1).losses(model, Batch(STATES), state, generator=torch.Generator())[0]["model"]
     want = 900 + float((model(STATES).detach() - math.log(len(STATES))).mean())
     assert loss.item() == pytest.approx(want)

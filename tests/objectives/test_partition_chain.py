@@ -89,7 +89,7 @@ def test_it_leaves_one_cluster_under_a_vague_prior(sampler: type, clouds: torch.
 def test_what_is_kept_is_spread_over_the_second_half(generator: torch.Generator) -> None:
     x, objective = as_rows(torch.randn(6, 1, generator=generator)), CollapsedGibbs(chains=3, keep=8)
     model = DPMixture(1, generator=generator)
-    model.initialise(x, generator=generator)
+    model.initialize(x, generator=generator)
     state = objective.init(model, x, generator=generator)
     for sweep in range(1, 101):
         state, _ = objective.update(model, x, state, generator=generator)

@@ -24,7 +24,7 @@ def binary(n: int) -> Tensor:
     return torch.tensor(list(product([0.0, 1.0], repeat=n)), dtype=torch.float64)
 
 
-def randomise(model: torch.nn.Module, scale: float = 0.9, seed: int = 8) -> None:
+def randomize(model: torch.nn.Module, scale: float = 0.9, seed: int = 8) -> None:
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in model.parameters():
@@ -44,7 +44,7 @@ def pair_features(x: Tensor) -> Tensor:
 
 def bernoulli_rbm(visible: int, hidden: int) -> tuple[RBM, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
     model = RBM(visible, hidden, generator=torch.Generator()).double()
-    randomise(model)
+    randomize(model)
     h = binary(hidden)
 
     def log_phi(x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def bernoulli_rbm(visible: int, hidden: int) -> tuple[RBM, Callable[[Tensor], Te
 
 def gaussian_rbm(visible: int, hidden: int) -> tuple[RBM, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
     model = RBM(visible, hidden, visible_units="gaussian", generator=torch.Generator()).double()
-    randomise(model, 0.5)
+    randomize(model, 0.5)
     h = binary(hidden)
 
     def log_phi(x: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def gaussian_rbm(visible: int, hidden: int) -> tuple[RBM, Callable[[Tensor], Ten
 
 def maxent() -> tuple[MaxEnt, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
     model = MaxEnt(pair_features, Spin(3), generator=torch.Generator()).double()
-    randomise(model)
+    randomize(model)
     spins = 2 * binary(3) - 1
 
     def log_phi(x: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def maxent() -> tuple[MaxEnt, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
 
 def hidden_maxent() -> tuple[MaxEnt, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
     model = MaxEnt(joint_features, Binary(3), hidden=Binary(2), generator=torch.Generator()).double()
-    randomise(model)
+    randomize(model)
 
     def log_phi(x: Tensor) -> Tensor:
         total = torch.zeros(len(x), dtype=torch.float64)

@@ -134,7 +134,7 @@ def test_real_models_are_refused_with_the_nearest_that_works(objective: Any, gen
 
 
 @pytest.mark.parametrize("objective", [PseudoLikelihood(), RatioMatching()], ids=str)
-def test_a_deterministic_loss_may_be_minimised_by_lbfgs(objective: Any, generator: torch.Generator) -> None:
+def test_a_deterministic_loss_may_be_minimized_by_lbfgs(objective: Any, generator: torch.Generator) -> None:
     x = (torch.rand(300, 4, generator=generator) < torch.tensor([0.2, 0.5, 0.6, 0.4])).double()
     model = MaxEnt("independent", Binary(4), generator=generator).double()
     run = partita.fit(model, x, objective, optimizer="lbfgs", epochs=30, generator=generator)

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import cg, spsolve
 from torch import Tensor
 
 from partita.errors import Diverged, InputError, Unsupported
-from partita.optim import minimise, solve
+from partita.optim import minimize, solve
 
 KINDS: dict[str, Callable[[Any], Any]] = {
     "tensor": lambda A: torch.from_numpy(A.toarray()),
@@ -201,10 +201,10 @@ def test_preconditioners_that_cannot_be() -> None:
 def test_nonlinear_conjugate_gradients(generator: torch.Generator) -> None:
     A = spectrum([1.0, 4.0, 9.0], 3, generator)
     b = torch.randn(9, generator=generator, dtype=torch.float64)
-    found = minimise(lambda x: x @ A @ x / 2 - b @ x, torch.zeros(9, dtype=torch.float64), tolerance=1e-8)
+    found = minimize(lambda x: x @ A @ x / 2 - b @ x, torch.zeros(9, dtype=torch.float64), tolerance=1e-8)
     torch.testing.assert_close(found.x, torch.linalg.solve(A, b), atol=1e-7, rtol=0)
-    valley = minimise(lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum(), torch.zeros(5, dtype=torch.float64))
+    valley = minimize(lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum(), torch.zeros(5, dtype=torch.float64))
     assert valley.converged and rosen(valley.x.numpy()) < 1e-9
-    assert minimise(lambda x: (x**2).sum(), torch.ones(3), iterations=1, tolerance=0.0).reason in ("budget", "converged")
+    assert minimize(lambda x: (x**2).sum(), torch.ones(3), iterations=1, tolerance=0.0).reason in ("budget", "converged")
     with pytest.raises(Diverged, match="must be finite"):
-        minimise(lambda x: x.log().sum(), -torch.ones(2))
+        minimize(lambda x: x.log().sum(), -torch.ones(2))

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import aslinearoperator
 from torch import Tensor
 
 from partita.errors import Diverged, InputError
-from partita.optim import minimise, solve
+from partita.optim import minimize, solve
 
 KINDS: dict[str, Callable[[np.ndarray], Any]] = {"array": lambda A: A, "compressed rows": scipy.sparse.csr_array}
 
@@ -137,9 +137,9 @@ def test_foreign_input_is_named(A: Any, options: dict[str, Any], message: str) -
         (lambda x: (x**2).sum(), torch.ones(3, dtype=torch.int64), "x0 must hold real numbers"),
     ],
 )
-def test_what_cannot_be_minimised_is_named(function: Callable[[Tensor], Tensor], x0: Tensor, message: str) -> None:
+def test_what_cannot_be_minimized_is_named(function: Callable[[Tensor], Tensor], x0: Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        minimise(function, x0)
+        minimize(function, x0)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")

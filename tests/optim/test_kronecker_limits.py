@@ -83,25 +83,25 @@ def test_shared_frozen_and_idle_weights(generator: torch.Generator) -> None:
         KroneckerMetric(Idle(linear(3, 3, generator), nn.Linear(2, 2)), x, unit_normal)
     frozen = nn.Sequential(linear(3, 4, generator).requires_grad_(False), nn.Tanh(), linear(4, 2, generator))
     before = frozen[0].weight.clone()
-    optimiser = KFAC(frozen, unit_normal)
+    optimizer = KFAC(frozen, unit_normal)
     frozen(x).square().sum().backward()
-    optimiser.see(x)
-    optimiser.step()
-    assert torch.equal(frozen[0].weight, before) and len(optimiser.param_groups[0]["params"]) == 2
+    optimizer.see(x)
+    optimizer.step()
+    assert torch.equal(frozen[0].weight, before) and len(optimizer.param_groups[0]["params"]) == 2
 
 
 def test_a_step_that_raises_the_loss_is_undone_whatever_it_promised() -> None:
     """A rate of five overshoots: its quadratic model promises a rise, and the loss does not rise."""
     x = nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
-    optimiser = NaturalGradient([x], lambda: MatrixMetric(torch.eye(1, dtype=torch.float64)), lr=5.0, damping=1e-3, adapt=True)
+    optimizer = NaturalGradient([x], lambda: MatrixMetric(torch.eye(1, dtype=torch.float64)), lr=5.0, damping=1e-3, adapt=True)
 
     def closure() -> Tensor:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = x.square().sum() / 2
         loss.backward()
         return loss
 
     for _ in range(3):
         before = float(x.detach().abs())
-        optimiser.step(closure)
+        optimizer.step(closure)
         assert float(x.detach().abs()) <= before

@@ -121,9 +121,9 @@ def test_one_step_to_the_mean_of_a_gaussian(generator: torch.Generator) -> None:
     covariance = root @ root.mT + torch.eye(3)
     x = torch.randn(50, 3, generator=generator, dtype=torch.float64)
     mean = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    optimiser = NaturalGradient([mean], lambda: MatrixMetric(fisher_of(MultivariateNormal(mean, covariance))), damping=0.0)
+    optimizer = NaturalGradient([mean], lambda: MatrixMetric(fisher_of(MultivariateNormal(mean, covariance))), damping=0.0)
     (-MultivariateNormal(mean, covariance).log_prob(x).mean()).backward()
-    optimiser.step()
+    optimizer.step()
     torch.testing.assert_close(mean.detach(), x.mean(0))
 
 
@@ -135,12 +135,12 @@ def path(start: float, coordinate: Callable[[Tensor], Tensor], slope: Callable[[
         p = coordinate(theta.detach())
         return MatrixMetric((slope(theta.detach()) ** 2 / (p * (1 - p)))[:, None])
 
-    optimiser = NaturalGradient([theta], metric, lr=1 / steps, damping=0.0)
+    optimizer = NaturalGradient([theta], metric, lr=1 / steps, damping=0.0)
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         p = coordinate(theta)
         (-(0.8 * p.log() + 0.2 * (1 - p).log()).sum()).backward()
-        optimiser.step()
+        optimizer.step()
     return float(coordinate(theta.detach()))
 
 
@@ -245,14 +245,14 @@ def test_kfac_learns_faster_than_plain_descent(generator: torch.Generator) -> No
     losses = {}
     for name in ("kfac", "sgd"):
         net = drawn(nn.Linear(6, 1), generator)
-        optimiser: Any = KFAC(net, gaussian, damping=1e-8) if name == "kfac" else torch.optim.SGD(net.parameters(), lr=1e-3)
+        optimizer: Any = KFAC(net, gaussian, damping=1e-8) if name == "kfac" else torch.optim.SGD(net.parameters(), lr=1e-3)
         for _ in range(3):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = (net(x)[:, 0] - y).square().mean() / (2 * 0.5**2)
             loss.backward()
             if name == "kfac":
-                optimiser.see(x)
-            optimiser.step()
+                optimizer.see(x)
+            optimizer.step()
         losses[name] = float((net(x)[:, 0] - y).square().mean().detach())
     assert losses["kfac"] < 0.02 < losses["sgd"]
 
@@ -309,7 +309,7 @@ def test_every_kind_of_fit_rises(kind: str, generator: torch.Generator) -> None:
     objective = PCD(chains=100) if kind == "rbm by PCD" else ExactLikelihood()
     partita.fit(model, x, objective, optimizer="natural", steps=1, learning_rate=1e-9, batch_size=100, generator=generator)
     before = partita.evaluate(model, x, generator=generator).value
-    partita.fit(model, x, objective, optimizer="natural", steps=25 if kind != "flow" else 4, initialise=False, generator=generator)
+    partita.fit(model, x, objective, optimizer="natural", steps=25 if kind != "flow" else 4, initialize=False, generator=generator)
     assert partita.evaluate(model, x, generator=generator).value > before + 0.05
 
 

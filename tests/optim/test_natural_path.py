@@ -33,11 +33,11 @@ def means_after(coordinates: Callable[[Tensor], Tensor], steps: int) -> Tensor:
         J: Tensor = torch.func.jacrev(coordinates)(eta.detach())  # type: ignore[assignment]
         return MatrixMetric(J.mT @ fisher_matrix(model) @ J)
 
-    optimiser = NaturalGradient([eta], metric, lr=1 / steps, damping=0.0)
+    optimizer = NaturalGradient([eta], metric, lr=1 / steps, damping=0.0)
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (-TARGET @ torch.log_softmax(phi @ coordinates(eta), 0)).backward()
-        optimiser.step()
+        optimizer.step()
     return torch.softmax(phi @ coordinates(eta.detach()), 0) @ phi
 
 

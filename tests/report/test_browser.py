@@ -25,7 +25,7 @@ class Visit:
     waiting: int = 0
 
     def look(self, width: int = 1000, theme: str = "light") -> Any:
-        """The page at a width and in the system's colours, read from top to bottom with all that is folded opened."""
+        """The page at a width and in the system's colors, read from top to bottom with all that is folded opened."""
         page = self.page
         page.set_viewport_size({"width": width, "height": 700})
         page.emulate_media(color_scheme=theme)
@@ -90,7 +90,7 @@ def test_a_phone_never_scrolls_sideways(visit: Visit) -> None:
     assert visit.every_plot("[...plot.querySelectorAll('.main-svg')].every((svg) => svg.clientWidth <= 390)")
 
 
-def test_paper_has_all_figures_in_light_colours(visit: Visit) -> None:
+def test_paper_has_all_figures_in_light_colors(visit: Visit) -> None:
     page = visit.look(theme="dark")
     page.evaluate("addEventListener('beforeprint', () => { window.printed = [...document.querySelectorAll('.plot')].map("
                   "(plot) => [plot.dataset.drawn, plot.querySelector('.main-svg').clientWidth,"

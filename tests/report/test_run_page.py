@@ -14,7 +14,7 @@ from partita.cli.fit import planned, score, train
 from partita.cli.report import open_subject
 from partita.core.quantity import Quantity
 from partita.data import Dataset, Rows
-from partita.diagnostics import summarise_weights
+from partita.diagnostics import summarize_weights
 from partita.evaluators import Enumeration
 from partita.models import RBM, Ising, MaxEnt, Potts
 from partita.report import images
@@ -81,7 +81,7 @@ def words(path: Path) -> Path:
     rng = np.random.default_rng(0)
     with path.open("w", newline="") as stream:
         lines = csv.writer(stream)
-        lines.writerow(["colour", "<script>alert(1)</script>", "taste"])
+        lines.writerow(["color", "<script>alert(1)</script>", "taste"])
         for k in rng.integers(0, 3, 200):
             size = ["s", "m", "<b>l</b>"][k if rng.random() < 0.7 else 0]
             lines.writerow([["red", "green", "blue"][k], size, ["sweet", "sour"][rng.integers(0, 2)]])
@@ -192,7 +192,7 @@ def test_the_path_ends_at_log_z(generator: torch.Generator) -> None:
     """64 chains with an ESS above 60 have an error near 0.03 nats: 0.15 is five of those, false alarms below one in a million."""
     model = RBM(12, 6, scale=0.3, generator=generator)
     betas, log_w = weights_along(model, generator)
-    report = summarise_weights(log_w[-1])
+    report = summarize_weights(log_w[-1])
     assert (betas[0], betas[-1]) == (0.0, 1.0)
     assert report.ess > 55
     truth = Enumeration()(model, generator=generator).value

@@ -31,7 +31,7 @@ class Bent(EnergyModel):
         covariance = torch.tensor([[0.8, -0.2], [-0.2, 1.1]], dtype=torch.float64)
         return GaussianReference(torch.tensor([0.2, -0.1], dtype=torch.float64), whitening_of(covariance))
 
-    def initialise(self, data: Any, *, generator: torch.Generator) -> None: ...
+    def initialize(self, data: Any, *, generator: torch.Generator) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {}

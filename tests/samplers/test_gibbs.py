@@ -19,7 +19,7 @@ FAMILY = 1e-4  # false-alarm rate of all chi-squared tests of one function toget
 CHAINS = 6_000
 
 
-def randomise(model: RBM | MaxEnt, scale: float, seed: int = 30) -> None:
+def randomize(model: RBM | MaxEnt, scale: float, seed: int = 30) -> None:
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in model.parameters():
@@ -28,7 +28,7 @@ def randomise(model: RBM | MaxEnt, scale: float, seed: int = 30) -> None:
 
 def rbm(scale: float, units: str = "bernoulli") -> RBM:
     model = RBM(4, 3, visible_units=units, generator=torch.Generator()).double()
-    randomise(model, scale)
+    randomize(model, scale)
     with torch.no_grad():
         model.reference_natural[0] = torch.tensor([0.5, -0.5, 1.0, 0.0])
     return model
@@ -51,7 +51,7 @@ def lopsided(x: Tensor) -> Tensor:
 def maxent(support: Binary | Spin | Categorical) -> tuple[MaxEnt, Tensor, np.ndarray]:
     """A model, all its states, and their probabilities written out."""
     model = MaxEnt(lopsided, support, generator=torch.Generator()).double()
-    randomise(model, 0.4)
+    randomize(model, 0.4)
     values = {"Binary": (0, 1), "Spin": (-1, 1), "Categorical": (0, 1, 2)}[type(support).__name__]
     states = np.array(list(product(values, repeat=3)), dtype=float)
     theta = model.theta.detach().numpy()

@@ -278,7 +278,7 @@ class Strange(EnergyModel):
     def reference(self) -> GaussianReference:
         return GaussianReference(torch.zeros(2), torch.eye(2))
 
-    def initialise(self, data: Any, *, generator: torch.Generator) -> None: ...
+    def initialize(self, data: Any, *, generator: torch.Generator) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {}
@@ -348,7 +348,7 @@ def test_cd_and_pcd_take_every_sampler(sampler: Any, generator: torch.Generator)
     for objective in (CD(sampler, steps=2), PCD(sampler, chains=32, steps=2)):
         model = LatentEnergy(MLP(2, 3, generator=generator), 2, 4, 3, generator=generator)
         before = partita.evaluate(model, data, generator=generator).value
-        partita.fit(model, data, objective, steps=60, learning_rate=0.02, initialise=False, generator=generator)
+        partita.fit(model, data, objective, steps=60, learning_rate=0.02, initialize=False, generator=generator)
         assert partita.evaluate(model, data, generator=generator).value > before + 0.3
 
 

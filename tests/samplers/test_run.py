@@ -13,7 +13,7 @@ from torch import Tensor
 import partita
 from partita.core.protocols import DirectedModel
 from partita.core.support import Binary
-from partita.diagnostics import summarise_chains
+from partita.diagnostics import summarize_chains
 from partita.errors import InputError
 from partita.models import RBM
 from partita.samplers import Gibbs, Tempering, run, sample
@@ -142,7 +142,7 @@ def test_bad_settings(call, words: str, generator: torch.Generator) -> None:
 
 
 def test_independent_chains_look_mixed(generator: torch.Generator) -> None:
-    report = summarise_chains(torch.randn(4, 1000, 3, generator=generator))
+    report = summarize_chains(torch.randn(4, 1000, 3, generator=generator))
     assert report.mixed
     assert 0.999 < report.rhat < 1.01
     assert 3000 < report.ess_bulk < 5500  # of 4,000 independent draws
@@ -157,14 +157,14 @@ def test_autocorrelated_chains_have_the_ess_of_theory(generator: torch.Generator
     x[:, 0] = noise[:, 0] / (1 - a**2) ** 0.5
     for t in range(1, n):
         x[:, t] = a * x[:, t - 1] + noise[:, t]
-    report = summarise_chains(x[..., None])
+    report = summarize_chains(x[..., None])
     assert report.ess_bulk == pytest.approx(4 * n * (1 - a) / (1 + a), rel=0.2)
     assert report.mixed
 
 
 def test_chains_in_different_places_are_not_mixed(generator: torch.Generator) -> None:
     apart = torch.randn(4, 200, 1, generator=generator) + 5 * torch.arange(4.0)[:, None, None]
-    report = summarise_chains(apart)
+    report = summarize_chains(apart)
     assert report.rhat > 1.5
     assert not report.mixed
     assert report.ess_bulk < 10
@@ -173,7 +173,7 @@ def test_chains_in_different_places_are_not_mixed(generator: torch.Generator) ->
 
 @pytest.mark.parametrize("values", [torch.arange(4.0), torch.tensor([0.0, 0.0, 0.0, 1.0])], ids=["all apart", "one apart"])
 def test_chains_that_never_move_are_not_mixed_and_raise_no_warning(values: Tensor) -> None:
-    report = summarise_chains(values[:, None, None].expand(4, 50, 1))
+    report = summarize_chains(values[:, None, None].expand(4, 50, 1))
     assert not report.mixed
     assert report.rhat > 2
 
@@ -181,18 +181,18 @@ def test_chains_that_never_move_are_not_mixed_and_raise_no_warning(values: Tenso
 def test_the_worst_summary_counts(generator: torch.Generator) -> None:
     good = torch.randn(4, 200, 1, generator=generator)
     bad = good + 5 * torch.arange(4.0)[:, None, None]
-    assert summarise_chains(torch.cat([good, bad], -1)).rhat == pytest.approx(summarise_chains(bad).rhat)
+    assert summarize_chains(torch.cat([good, bad], -1)).rhat == pytest.approx(summarize_chains(bad).rhat)
 
 
 def test_nothing_moved_nothing_known() -> None:
-    report = summarise_chains(torch.ones(4, 50, 2))
+    report = summarize_chains(torch.ones(4, 50, 2))
     assert np.isnan([report.rhat, report.ess_bulk, report.ess_tail]).all()
     assert not report.mixed
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 1), (1, 100, 1)], ids=["three draws", "one chain"])
 def test_too_little_to_compare_is_not_called_mixed(shape: tuple[int, int, int], generator: torch.Generator) -> None:
-    assert not summarise_chains(torch.randn(shape, generator=generator)).mixed
+    assert not summarize_chains(torch.randn(shape, generator=generator)).mixed
 
 
 def test_run_reports_stuck_chains(generator: torch.Generator) -> None:

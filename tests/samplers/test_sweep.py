@@ -1,4 +1,4 @@
-"""Site Gibbs of pairwise models, in machine code and colour by colour, against enumerated distributions without any symmetry."""
+"""Site Gibbs of pairwise models, in machine code and color by color, against enumerated distributions without any symmetry."""
 
 from itertools import permutations
 
@@ -13,7 +13,7 @@ from partita.models import Boltzmann, Ising, Potts, lattice, torus
 from partita.models.energy.pairwise import PairwiseModel
 from partita.samplers import Gibbs, Tempering
 from partita.samplers.gibbs import site_sweep
-from partita.samplers.sweep import colour_sweeps, pair_sweeps
+from partita.samplers.sweep import color_sweeps, pair_sweeps
 
 FAMILY = 1e-4  # false-alarm rate of all chi-squared tests of one function together, at their fixed seeds
 CHAINS = 6_001  # not a multiple of the lanes
@@ -58,7 +58,7 @@ def start(kind: str, states: Tensor, p: np.ndarray, generator: torch.Generator) 
 
 
 @EVERY
-@pytest.mark.parametrize("order", ["random", "sequential", "colours"])
+@pytest.mark.parametrize("order", ["random", "sequential", "colors"])
 def test_the_target_is_kept_and_reached(name: str, order: str, generator: torch.Generator) -> None:
     model = make(name)
     states, p = target(model)
@@ -71,13 +71,13 @@ def test_the_target_is_kept_and_reached(name: str, order: str, generator: torch.
 
 
 @EVERY
-def test_colour_by_colour_in_torch(name: str, generator: torch.Generator) -> None:
+def test_color_by_color_in_torch(name: str, generator: torch.Generator) -> None:
     model = make(name)
     if name == "hidden":
         return  # its hidden units are drawn, not its marginal's conditionals; the kernel test covers it
     states, p = target(model)
     for begin, sweeps in (("target", 1), ("least likely", 40)):
-        x = colour_sweeps(model, start(begin, states, p, generator), sweeps, generator)
+        x = color_sweeps(model, start(begin, states, p, generator), sweeps, generator)
         assert chi_squared(x, states, p) < chi2.isf(FAMILY / 12, len(p) - 1)
 
 
@@ -95,15 +95,15 @@ def test_each_chain_may_have_its_own_temperature(name: str, generator: torch.Gen
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("order", ["random", "sequential", "colours"])
-def test_a_checkerboard_sweep_has_the_law_of_a_sequential_one_by_colours(order: str, generator: torch.Generator) -> None:
+@pytest.mark.parametrize("order", ["random", "sequential", "colors"])
+def test_a_checkerboard_sweep_has_the_law_of_a_sequential_one_by_colors(order: str, generator: torch.Generator) -> None:
     """From one state: the exact transition probabilities, site after site, averaged over the orders that are drawn."""
     model, at = make("lattice"), 37
     states, p = target(model)
-    table, colours = p.reshape([2] * 6), [c.tolist() for c in model.graph.colours]
-    assert len(colours) == 2
-    by_colour = [[*first, *second] for first, second in permutations(colours)]
-    orders = {"random": list(permutations(range(6))), "sequential": [tuple(range(6))], "colours": by_colour}
+    table, colors = p.reshape([2] * 6), [c.tolist() for c in model.graph.colors]
+    assert len(colors) == 2
+    by_color = [[*first, *second] for first, second in permutations(colors)]
+    orders = {"random": list(permutations(range(6))), "sequential": [tuple(range(6))], "colors": by_color}
     expected = np.zeros(64)
     for sites in orders[order]:
         row = np.eye(64)[at].reshape([2] * 6)
@@ -113,8 +113,8 @@ def test_a_checkerboard_sweep_has_the_law_of_a_sequential_one_by_colours(order: 
     many, calls = (4000, 1) if order == "sequential" else (1, 1000)  # chains of one call share their order
     x = torch.cat([pair_sweeps(model, states[at].expand(many, -1), 1, order, generator) for _ in range(calls)])
     assert chi_squared(x, states, expected) < chi2.isf(FAMILY / 3, 63)
-    if order == "colours":
-        together = torch.cat([colour_sweeps(model, states[at].expand(many, -1), 1, generator) for _ in range(calls)])
+    if order == "colors":
+        together = torch.cat([color_sweeps(model, states[at].expand(many, -1), 1, generator) for _ in range(calls)])
         assert chi_squared(together, states, expected) < chi2.isf(FAMILY / 3, 63)
 
 
@@ -124,7 +124,7 @@ def test_the_kernels_agree_with_the_plain_sweep_on_a_larger_model(generator: tor
     torch.nn.init.normal_(model.J, 0.1, 0.3, generator=generator)
     torch.nn.init.normal_(model.h, 0.2, 0.3, generator=generator)
     x = torch.ones(4000, 16)
-    fast = pair_sweeps(model, x, 30, "colours", generator)
+    fast = pair_sweeps(model, x, 30, "colors", generator)
     with torch.no_grad():
         slow = x
         for _ in range(30):
@@ -166,5 +166,5 @@ def test_tempering_wraps_it(generator: torch.Generator) -> None:
 
 
 def test_bad_order() -> None:
-    with pytest.raises(InputError, match=r"Gibbs: order must be one of 'random', 'sequential', 'colours'; got 'chequered'"):
+    with pytest.raises(InputError, match=r"Gibbs: order must be one of 'random', 'sequential', 'colors'; got 'chequered'"):
         Gibbs(order="chequered")  # type: ignore[arg-type]

@@ -92,7 +92,7 @@ def test_every_rung_keeps_its_tempered_distribution(make, log_phi, betas: tuple[
 
 
 @CASES
-def test_neighbouring_rungs_stay_independent_of_one_another(make, log_phi, generator: torch.Generator) -> None:
+def test_neighboring_rungs_stay_independent_of_one_another(make, log_phi, generator: torch.Generator) -> None:
     """The extended target is a product, so pairs of rungs have the product of their distributions, after exchanges too."""
     model = make()
     ps = [truth(log_phi(model, beta)) for beta in (0.4, 1.0)]

@@ -1,4 +1,4 @@
-"""The arithmetic of a fit written out: the likelihood by enumeration, gradient ascent by autograd, no optimiser."""
+"""The arithmetic of a fit written out: the likelihood by enumeration, gradient ascent by autograd, no optimizer."""
 
 from itertools import product
 from typing import Any
@@ -38,7 +38,7 @@ def descend(
         leaves = [v.clone().requires_grad_() for v in values]
         loss = -log_likelihood(x, torch.ones(len(x)).double() if w is None else w, *leaves)
         gradients = list(torch.autograd.grad(loss, leaves))
-        gradients[0] = gradients[0] + l1 * values[0].sign() + l2 * values[0]  # the weights alone are penalised
+        gradients[0] = gradients[0] + l1 * values[0].sign() + l2 * values[0]  # the weights alone are penalized
         velocity = [momentum * v + g for v, g in zip(velocity, gradients, strict=True)]
         values = [v - rate * u for v, u in zip(values, velocity, strict=True)]
         path.append(values)
@@ -46,7 +46,7 @@ def descend(
 
 
 def fitted(x: Tensor, steps: int, **options: Any) -> RBM:
-    settings = {"optimizer": "sgd", "learning_rate": 0.5, "schedule": "constant", "average": 0.0, "batch_size": 0, "initialise": False}
+    settings = {"optimizer": "sgd", "learning_rate": 0.5, "schedule": "constant", "average": 0.0, "batch_size": 0, "initialize": False}
     return partita.fit(machine().double(), x, ExactLikelihood(), steps=steps, generator=torch.Generator(), **{**settings, **options}).model  # type: ignore[return-value]
 
 

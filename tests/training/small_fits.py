@@ -106,7 +106,7 @@ def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def assert_identical(folder: Path, reference: Path) -> None:
-    """Weights to use, last and averaged; chains, optimiser, generator; metrics without their clock; config."""
+    """Weights to use, last and averaged; chains, optimizer, generator; metrics without their clock; config."""
     for file in ("last.safetensors", "model.safetensors"):
         saved, expected = (checkpoint.load(f / "checkpoints" / file) for f in (folder, reference))
         assert same(saved, expected), [key for key in expected if not same(saved.get(key), expected[key])]

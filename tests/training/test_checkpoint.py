@@ -81,7 +81,7 @@ def test_names_that_look_alike_do_not_collide(tmp_path: Path) -> None:
     assert same(checkpoint.load(tmp_path / "x.safetensors"), tree)
 
 
-def test_optimisers_survive_with_their_history(tmp_path: Path, generator: torch.Generator) -> None:
+def test_optimizers_survive_with_their_history(tmp_path: Path, generator: torch.Generator) -> None:
     """One step after loading equals one step without."""
     for make in (
         lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9),
@@ -91,19 +91,19 @@ def test_optimisers_survive_with_their_history(tmp_path: Path, generator: torch.
         ends = []
         for reload in (False, True):
             p = torch.nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
-            optimiser = make([p])
+            optimizer = make([p])
 
-            def closure(p: Tensor = p, optimiser: torch.optim.Optimizer = optimiser) -> Tensor:
-                optimiser.zero_grad()
+            def closure(p: Tensor = p, optimizer: torch.optim.Optimizer = optimizer) -> Tensor:
+                optimizer.zero_grad()
                 loss = (p - torch.tensor([0.3, 0.1, 0.2])).pow(4).sum() + (p[0] * p[1]).square()
                 loss.backward()
                 return loss
 
             for step in range(6):
-                optimiser.step(closure)
+                optimizer.step(closure)
                 if reload and step == 2:
-                    checkpoint.save(tmp_path / "o.safetensors", optimiser.state_dict())
-                    optimiser.load_state_dict(checkpoint.load(tmp_path / "o.safetensors"))
+                    checkpoint.save(tmp_path / "o.safetensors", optimizer.state_dict())
+                    optimizer.load_state_dict(checkpoint.load(tmp_path / "o.safetensors"))
             ends.append(p.detach().clone())
         assert torch.isfinite(ends[0]).all()
         assert torch.equal(*ends)

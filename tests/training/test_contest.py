@@ -28,8 +28,8 @@ from partita.training.families import FAMILIES
 from partita.training.splits import encoded_parts
 
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=5)))
-CENTRES = np.array([[0.9, 0.8, 0.9, 0.2, 0.1], [0.1, 0.3, 0.2, 0.9, 0.7]])  # of a mixture of two Bernoullis with weights 0.6 and 0.4
-TRUTH = np.array([0.6, 0.4]) @ np.prod(np.where(STATES[None] == 1, CENTRES[:, None], 1 - CENTRES[:, None]), 2)
+CENTERS = np.array([[0.9, 0.8, 0.9, 0.2, 0.1], [0.1, 0.3, 0.2, 0.9, 0.7]])  # of a mixture of two Bernoullis with weights 0.6 and 0.4
+TRUTH = np.array([0.6, 0.4]) @ np.prod(np.where(STATES[None] == 1, CENTERS[:, None], 1 - CENTERS[:, None]), 2)
 
 
 def drawn(n: int, seed: int) -> np.ndarray:

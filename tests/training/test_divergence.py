@@ -13,7 +13,7 @@ import partita
 from partita.errors import Diverged
 from partita.objectives import ExactLikelihood
 from partita.training import Settings, checkpoint
-from partita.training.optimisers import learning_rate_at
+from partita.training.optimizers import learning_rate_at
 
 
 @pytest.mark.parametrize("rate", [1e4, 1e38])
@@ -50,7 +50,7 @@ def test_after_a_late_divergence_the_averaged_weights_stay(
 
     monkeypatch.setattr("partita.training.session.learning_rate_at", explode)
     model, x = machine().double(), rows(dtype=torch.float64)
-    options: dict[str, Any] = {"optimizer": "sgd", "batch_size": 0, "learning_rate": 0.5, "schedule": "constant", "initialise": False}
+    options: dict[str, Any] = {"optimizer": "sgd", "batch_size": 0, "learning_rate": 0.5, "schedule": "constant", "initialize": False}
     with pytest.raises(Diverged, match=words):
         partita.fit(model, x, ExactLikelihood(), average=0.4, steps=60, generator=torch.Generator(), **options)
     path = descend(x, [0.5] * 40)

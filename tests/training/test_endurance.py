@@ -188,12 +188,12 @@ def test_a_full_disk_leaves_no_half_file_and_the_last_save(tmp_path: Path, monke
 def test_a_signal_saves_between_two_steps(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     advance, before = Session.advance, signal.getsignal(number)
 
-    def signalled(self: Session) -> Any:
+    def signaled(self: Session) -> Any:
         if self.step == 17:
             signal.raise_signal(number)
         return advance(self)
 
-    monkeypatch.setattr(Session, "advance", signalled)
+    monkeypatch.setattr(Session, "advance", signaled)
     run = fitted(tmp_path / "run")
     assert (run.stopped, run.steps) == ("interrupted", 18)
     assert signal.getsignal(number) == before

@@ -30,12 +30,12 @@ from partita.training.families import FAMILIES
 from partita.training.run import load
 from partita.training.session import Session
 
-CENTRES = 7.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]])
+CENTERS = 7.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]])
 
 
 def clouds(n: int = 150, seed: int = 0) -> Dataset:
     g = np.random.default_rng(seed)
-    x = CENTRES[g.integers(0, len(CENTRES), n)] + g.normal(size=(n, 2))
+    x = CENTERS[g.integers(0, len(CENTERS), n)] + g.normal(size=(n, 2))
     return Dataset("clouds", Rows(x.astype(np.float32)))
 
 
@@ -171,7 +171,7 @@ def test_a_search_that_was_cut_is_not_made_again(now: list[float], tmp_path: Pat
     assert saved.run is not None and told in saved.run.cautions and all(map(board.cut_short, (whole, resumed, saved)))
 
 
-def test_options_of_optimisers_are_for_those_who_have_one() -> None:
+def test_options_of_optimizers_are_for_those_who_have_one() -> None:
     options = {"batch_size": 30, "learning_rate": 0.01, "epochs": 1}
     data = clouds()
     found, _ = contenders_by_family(["mixture", "flow"], {"mixture": {"components": 2}}, data)

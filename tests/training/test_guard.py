@@ -53,7 +53,7 @@ def test_a_fit_whose_losses_stay_large_ends(generator: torch.Generator) -> None:
     """Forgiven 25 times, then named."""
     flow = Flow(2, 2, widths=(4,), generator=generator)
     with pytest.raises(Diverged, match=f"at step {guard.FORGIVEN}"):
-        partita.fit(flow, 1e4 * torch.randn(200, 2, generator=generator), steps=60, clip=1.0, initialise=False, generator=generator)
+        partita.fit(flow, 1e4 * torch.randn(200, 2, generator=generator), steps=60, clip=1.0, initialize=False, generator=generator)
 
 
 def test_a_healthy_model_has_no_ailments(generator: torch.Generator) -> None:
@@ -134,7 +134,7 @@ def test_a_divergence_that_ends_a_fit_is_its_last_event(tmp_path: Path, generato
 
 
 def test_chains_that_never_move_are_found_at_the_first_look_that_can_tell(tmp_path: Path, generator: torch.Generator) -> None:
-    run = fitted(frozen(generator), PCD(chains=8), tmp_path / "run", initialise=False)
+    run = fitted(frozen(generator), PCD(chains=8), tmp_path / "run", initialize=False)
     (event,) = events(tmp_path / "run")
     assert event["event"].startswith("no chain has moved") and event["done"] == "went on"
     assert event["step"] == math.ceil(guard.LEAST_MOVES / EVERY) * EVERY

@@ -16,7 +16,7 @@ from partita.core.support import Binary
 from partita.models import MaxEnt
 from partita.objectives import ExactLikelihood
 from partita.training import Settings
-from partita.training.optimisers import learning_rate_at
+from partita.training.optimizers import learning_rate_at
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.8])
@@ -38,8 +38,8 @@ def test_penalties_pull_at_the_weights_and_not_at_the_biases(l1: float, l2: floa
     assert_weights(fitted(x, 4, l1=l1, l2=l2), descend(x, [0.5] * 4, l1=l1, l2=l2)[-1])
 
 
-def test_a_penalised_maxent_optimum_is_where_the_moments_differ_by_the_penalty(generator: torch.Generator) -> None:
-    """All of theta is penalised: E_data[phi] - E_model[phi] = l2 theta, also where the plain optimum is at infinity."""
+def test_a_penalized_maxent_optimum_is_where_the_moments_differ_by_the_penalty(generator: torch.Generator) -> None:
+    """All of theta is penalized: E_data[phi] - E_model[phi] = l2 theta, also where the plain optimum is at infinity."""
     x = torch.tensor([[1.0, 0.0, 1.0], [1.0, 1.0, 1.0], [1.0, 0.0, 0.0]], dtype=torch.float64)  # the first column is constant
     model = MaxEnt("pairwise", Binary(3), generator=generator).double()
     run = partita.fit(model, x, l2=0.1, generator=generator)

@@ -28,7 +28,7 @@ def relative_error(guess: np.ndarray, gappy: np.ndarray, x: np.ndarray) -> float
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_the_criterion_is_that_of_the_fits(d: int) -> None:
-    """Equation 10.15 against closed-form fits, whose BIC lacks the D - 1 deviations that standardising takes from the data."""
+    """Equation 10.15 against closed-form fits, whose BIC lacks the D - 1 deviations that standardizing takes from the data."""
     deviation, n = IRIS.std(0), len(IRIS)
     common = least_bic(np.linalg.eigvalsh(np.cov(IRIS.T, bias=True)), n, [d], 1e-6)
     own = least_bic(np.linalg.eigvalsh(np.corrcoef(IRIS.T)), n, [d], 1e-6) + 2 * n * np.log(deviation).sum()

@@ -103,7 +103,7 @@ def test_a_streamed_fit_is_the_fit_in_memory(name: str, gaps: bool, stored: Any)
 def test_an_iteration_reads_every_row_once(name: str, stored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, g, read = Rows(stored(columns(MODELS[name][2]))), torch.Generator().manual_seed(0), []
     model = MODELS[name][0](g)
-    model.initialise(rows, generator=g)
+    model.initialize(rows, generator=g)
     state = EM().init(model, rows, generator=g)
     between = OnDisk._between
     monkeypatch.setattr(OnDisk, "_between", lambda self, start, stop: read.append((start, stop)) or between(self, start, stop))

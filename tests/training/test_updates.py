@@ -127,7 +127,7 @@ def test_cautions_are_saved_and_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("learning_rate", 0.1), ("l2", 1e-3), ("batch_size", 16), ("optimizer", "adam")])
-def test_options_of_optimisers_are_refused(name: str, value: Any) -> None:
+def test_options_of_optimizers_are_refused(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"fit: {name} must be left out with EM, whose updates are closed-form; got {value}"):
         scenario("mixture", EM(), **{name: value})
 

@@ -9,7 +9,7 @@ from torch import Tensor
 import partita
 from partita.models import MaskedAutoregressive
 from partita.training import Settings
-from partita.training.optimisers import learning_rate_at
+from partita.training.optimizers import learning_rate_at
 
 RATE, D = 0.5, 3
 PLAIN: dict[str, Any] = {"optimizer": "sgd", "learning_rate": RATE, "schedule": "constant", "average": 0.0, "batch_size": 0}
@@ -25,7 +25,7 @@ def model() -> MaskedAutoregressive:
 
 def fitted(**options: Any) -> dict[str, Tensor]:
     found = model()
-    partita.fit(found, rows(), **{**PLAIN, "initialise": False, **options}, generator=torch.Generator().manual_seed(5))
+    partita.fit(found, rows(), **{**PLAIN, "initialize": False, **options}, generator=torch.Generator().manual_seed(5))
     return dict(found.state_dict())
 
 

@@ -66,7 +66,7 @@ def machine(seed: int = 0, scale: float = 0.7) -> RBM:
 
 def gradients(objective: Any, model: Any, x: Any, count: int, fabric: Any = None, seed: int = 5, batch_size: int = 0) -> list[Gradient]:
     """The gradients of the first steps, after the exchange; the steps themselves are too small to change anything."""
-    settings = Settings(steps=count, optimizer="sgd", learning_rate=1e-300, batch_size=batch_size, initialise=False)
+    settings = Settings(steps=count, optimizer="sgd", learning_rate=1e-300, batch_size=batch_size, initialize=False)
     seen = []
     with processes.together(fabric):
         session = start_session(model, as_rows(x), objective, settings, fabric=fabric, generator=seeded(seed))
@@ -123,7 +123,7 @@ FITS: dict[str, tuple[Callable[[], Any], Any, Any]] = {
     "sliced": (lambda: RBM(2, 3, visible_units="gaussian", generator=seeded()).double(), real(), ScoreMatching("sliced")),
     "vae": (lambda: VAE(5, 2, generator=seeded()).double(), binary(), ELBO()),
     "iwae": (lambda: VAE(5, 2, generator=seeded()).double(), binary(), IWAEBound(3)),
-    "doubly reparameterised": (lambda: VAE(5, 2, generator=seeded()).double(), binary(), IWAEBound(3, gradient="doubly")),
+    "doubly reparameterized": (lambda: VAE(5, 2, generator=seeded()).double(), binary(), IWAEBound(3, gradient="doubly")),
     "vrnn": (lambda: VRNN(7, size=2, latent=2, hidden=4, features=4, generator=seeded()), PLAYED, FIVO(2)),
     "sequence": (lambda: Autoregressive(7, "binary", size=2, width=8, layers=1, hidden=8, generator=seeded()), PLAYED, ExactLikelihood()),
     "gan": (lambda: GAN(2, widths=(8,), generator=seeded()).double(), real(), Adversarial(critic=(8,), critic_steps=2)),

@@ -194,7 +194,7 @@ def spin_glass(seed: int, rows: RowsKind, sites: int = 18, beta: float = 2.5) ->
 
 
 def local_features(seed: int, rows: RowsKind, columns: int = 16) -> Case:
-    """Maximum entropy with strong features of three neighbours; skewed rows are the half with the fewest ones."""
+    """Maximum entropy with strong features of three neighbors; skewed rows are the half with the fewest ones."""
     g = torch.Generator().manual_seed(seed)
     model = MaxEnt(lambda x: (2 * x[..., :-2] - 1) * (2 * x[..., 1:-1] - 1) * (2 * x[..., 2:] - 1), Binary(columns), generator=g)
     with torch.no_grad():

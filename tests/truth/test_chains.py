@@ -17,7 +17,7 @@ from torch import Tensor
 
 import partita
 from partita.core.quantity import VERDICTS
-from partita.diagnostics.chains import ChainReport, mean_half_width, summarise_chains, worst_of
+from partita.diagnostics.chains import ChainReport, mean_half_width, summarize_chains, worst_of
 
 ROUNDS = int(os.environ.get("PARTITA_COVERAGE_ROUNDS", "1"))
 LEVEL, FALSE_ALARM = 0.95, 1e-3
@@ -58,7 +58,7 @@ def judged(make: object, C: int, n: int, parameter: float, runs: int, seed: int)
     g, found = np.random.default_rng(seed), []
     for _ in range(runs):
         x = torch.from_numpy(make(C, n, parameter, g))  # type: ignore[operator]
-        report = summarise_chains(x[..., None])
+        report = summarize_chains(x[..., None])
         found.append((report, float(x.mean()), mean_half_width(x, report, LEVEL)))
     return found
 
@@ -89,7 +89,7 @@ def test_chains_that_do_not_mix_are_not_trusted(make: object, C: int, n: int, pa
 @pytest.mark.parametrize("apart", [0.0, 8.0])
 def test_an_interval_reaches_to_every_chain_where_they_disagree(apart: float, generator: torch.Generator) -> None:
     x = torch.randn(4, 100, generator=generator).double() + apart * torch.tensor([[0.0], [0.0], [0.0], [1.0]])
-    report = summarise_chains(x[..., None])
+    report = summarize_chains(x[..., None])
     half = mean_half_width(x, report, LEVEL)
     assert report.mixed == (apart == 0)
     assert (half >= float((x.mean(1) - x.mean()).abs().max())) == (apart > 0)
@@ -111,15 +111,15 @@ STEADY = torch.arange(4.0)[:, None, None].expand(4, 50, 1)
     ids=["one chain", "three draws", "still and alike", "still and apart", "nan", "infinite"],
 )  # fmt: skip
 def test_what_cannot_be_judged_is_said_plainly_and_never_trusted(values: Tensor, words: str) -> None:
-    report = summarise_chains(values)
+    report = summarize_chains(values)
     assert report.verdict == "do not publish" and not report.mixed
     assert report.finding == words and f": {words}: run longer, or temper" in str(report)
 
 
 def test_gibbs_sampling_that_finds_one_state_again_and_again_is_believed_but_never_tight() -> None:
-    assert summarise_chains(torch.ones(4, 500, 1), redrawn=True).verdict == "loose"
-    assert summarise_chains(torch.ones(1, 500, 1), redrawn=True).verdict == "do not publish"
-    assert summarise_chains(STEADY, redrawn=True).verdict == "do not publish"
+    assert summarize_chains(torch.ones(4, 500, 1), redrawn=True).verdict == "loose"
+    assert summarize_chains(torch.ones(1, 500, 1), redrawn=True).verdict == "do not publish"
+    assert summarize_chains(STEADY, redrawn=True).verdict == "do not publish"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from scipy.stats import binom
 import partita
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
-from partita.diagnostics.weights import summarise_weights, unseen
+from partita.diagnostics.weights import summarize_weights, unseen
 from partita.evaluators import AIS, Bridge, Enumeration, ReverseAIS, Sandwich
 from partita.evaluators.partition.ais import forward_quantity
 from partita.evaluators.partition.annealing import anneal, resample
@@ -72,7 +72,7 @@ def annealed(model: RBM, repeats: int, g: torch.Generator) -> Iterator[dict[str,
     x = settle(model, kernel, torch.cat([resample(x, log_w, CHAINS, g) for x, log_w in ends]), g)
     down = anneal(model, kernel, betas.flip(0), x, generator=g).log_w
     for log_w, back in zip(up.log_w.split(CHAINS), down.split(CHAINS), strict=True):
-        report = summarise_weights(log_w)
+        report = summarize_weights(log_w)
         forward = forward_quantity(log_z0, report, LEVEL)
         reverse = reverse_quantity(log_z0, back, report, LEVEL, "annealed")
         sides = Sides(log_z0 + log_w, log_z0 - back, log_z0 - back, betas)

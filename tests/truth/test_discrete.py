@@ -57,7 +57,7 @@ def test_a_torus_against_kaufman(coupling: float, generator: torch.Generator) ->
     q = AIS(temperatures=1000, chains=64)(model, generator=generator)
     assert abs(q.value - float(torus_log_z(12, 12, coupling))) < 3 * q.details["se"] < 0.6
     start = torch.ones(64, 144) if coupling > 0.44 else model.reference().draw(64, generator=generator)
-    draws = run(model, Gibbs(2, "colours"), start, draws=60, burn_in=60, generator=generator)
+    draws = run(model, Gibbs(2, "colors"), start, draws=60, burn_in=60, generator=generator)
     with torch.no_grad():
         means = model.free_energy(draws.flat()).view(64, -1).mean(1)
     assert abs(float(means.mean()) - torus_energy(12, 12, coupling)) < 3 * float(means.std()) / 8

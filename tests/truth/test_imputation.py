@@ -112,7 +112,7 @@ def test_what_hangs_together_is_drawn_as_often_as_it_should_be(how: str) -> None
     """
     model, x = RBM(7, 1, generator=torch.Generator().manual_seed(0)).double(), np.zeros((100, 7))
     x[:70, :6] = x[::2, 6] = 1.0
-    model.initialise(Rows(x), generator=torch.Generator().manual_seed(0))
+    model.initialize(Rows(x), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         model.W.copy_(torch.tensor([12.0] * 6 + [0.0])[:, None])
         model.b.copy_(torch.tensor([-6.0] * 6 + [0.0]))

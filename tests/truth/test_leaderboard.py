@@ -27,8 +27,8 @@ from partita.training.entries import Entry
 from partita.training.paired import paired_difference, ranking
 
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=6)))
-CENTRES = np.array([[0.9, 0.8, 0.9, 0.7, 0.2, 0.1], [0.1, 0.3, 0.2, 0.2, 0.9, 0.7]])  # of a mixture with weights 0.6 and 0.4
-LAW = torch.from_numpy(np.array([0.6, 0.4]) @ np.prod(np.where(STATES[None] == 1, CENTRES[:, None], 1 - CENTRES[:, None]), 2))
+CENTERS = np.array([[0.9, 0.8, 0.9, 0.7, 0.2, 0.1], [0.1, 0.3, 0.2, 0.2, 0.9, 0.7]])  # of a mixture with weights 0.6 and 0.4
+LAW = torch.from_numpy(np.array([0.6, 0.4]) @ np.prod(np.where(STATES[None] == 1, CENTERS[:, None], 1 - CENTERS[:, None]), 2))
 SETTINGS = {"mixture": {"components": 2}, "rbm": {"hidden": 2, "chains": 64}, "ising": {"edges": [[0, 1], [4, 5]]}, "vae": {"latent": 1},
             "autoregressive": {"hidden": 16}}  # fmt: skip
 TABLES, ROWS, LEVEL = 60, 80, 0.95

@@ -127,10 +127,10 @@ def test_a_rare_event_by_plain_draws_and_by_a_good_proposal() -> None:
 
 
 def test_ratios_cover_where_they_are_trusted() -> None:
-    """Self-normalised weights, light and heavy; 40 seeds each, a false alarm with 1e-4."""
+    """Self-normalized weights, light and heavy; 40 seeds each, a false alarm with 1e-4."""
     for scale, df in ((1.5, 30.0), (1.0, 3.0), (0.8, 30.0)):
         p, q = Normal(real(0.3), real(1.0)), StudentT(real(df), real(0.0), real(scale))
-        said = [importance(torch.square, p.log_prob, q, 1000, self_normalised=True, generator=seeded(seed)) for seed in range(40)]
+        said = [importance(torch.square, p.log_prob, q, 1000, self_normalized=True, generator=seeded(seed)) for seed in range(40)]
         hits = [a.low <= 1.09 <= a.high for a in said if a.trusted]
         assert sum(hits) >= stats.binom(len(hits), PROMISED).ppf(1e-4), (scale, df)
     assert sum(a.trusted for a in said) > 0

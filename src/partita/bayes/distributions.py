@@ -31,7 +31,7 @@ class MultivariateStudentT(Distribution):
         scale_tril: The Cholesky factor L, ``(*, D, D)``; or give ``scale_matrix``.
 
     >>> t = MultivariateStudentT(3.0, torch.zeros(2), scale_matrix=torch.eye(2))
-    >>> round(float(t.log_prob(torch.zeros(2))), 4)  # 1 / (2 pi) at the centre in two dimensions, whatever df
+    >>> round(float(t.log_prob(torch.zeros(2))), 4)  # 1 / (2 pi) at the center in two dimensions, whatever df
     -1.8379
     """
 

@@ -58,7 +58,7 @@ def importance(
     q: Distribution,
     n: int,
     *,
-    self_normalised: bool = False,
+    self_normalized: bool = False,
     level: float = 0.95,
     generator: torch.Generator,
 ) -> Quantity:
@@ -66,19 +66,19 @@ def importance(
 
     Arguments:
         f: What is averaged.
-        log_p: Log density of the target; up to a constant where ``self_normalised``.
+        log_p: Log density of the target; up to a constant where ``self_normalized``.
         q: The proposal; its tails should be heavier than those of p f.
         n: Number of draws.
-        self_normalised: Divide by the sum of the weights: biased by O(1/n), and needed where p has no normaliser.
+        self_normalized: Divide by the sum of the weights: biased by O(1/n), and needed where p has no normalizer.
         level: With which the interval covers.
         generator: Source of the draws.
     """
     x = _draws("importance", q, n, generator)
     log_w = (log_p(x) - q.log_prob(x)).detach().double()
-    return from_draws(_values("importance", f, x), log_w, self_normalised=self_normalised, level=level)
+    return from_draws(_values("importance", f, x), log_w, self_normalized=self_normalized, level=level)
 
 
-def from_draws(f: Tensor, log_w: Tensor | None = None, *, self_normalised: bool = False, level: float = 0.95) -> Quantity:
+def from_draws(f: Tensor, log_w: Tensor | None = None, *, self_normalized: bool = False, level: float = 0.95) -> Quantity:
     """The estimate from values ``(n,)`` of f, and log weights ``(n,)`` if the draws are a proposal's.
 
     ``details`` has the standard error ``se``, the effective sample size ``ess`` and ``khat_weights`` of the weights, and of the function
@@ -90,10 +90,10 @@ def from_draws(f: Tensor, log_w: Tensor | None = None, *, self_normalised: bool 
         return replace(q, details={**q.details, "ess": float(len(f)), "khat_weights": -math.inf})
     log_w = log_w.detach().double()
     w = torch.exp(log_w - log_w.max())  # relative to the largest
-    q = mean_quantity("from_draws", _terms(f, log_w, self_normalised), level, "importance sampling", unit="")
+    q = mean_quantity("from_draws", _terms(f, log_w, self_normalized), level, "importance sampling", unit="")
     details = {**q.details, "ess": float(w.sum() ** 2 / w.square().sum()), "khat_weights": tail_indices(w)[1]}
     q = replace(q, details=details)
-    return _of_ratio(q, f, w, level) if self_normalised else q
+    return _of_ratio(q, f, w, level) if self_normalized else q
 
 
 def draws_needed(q: Quantity, error: float) -> float:
@@ -141,10 +141,10 @@ def control_variates(
     plain = time.perf_counter()
     controls = g(x).detach().double().reshape(n, -1)
     check_finite("control_variates", "g(x)", controls)
-    centred = controls - torch.as_tensor(g_mean, dtype=controls.dtype, device=controls.device)
-    if n < 20 * centred.shape[1]:
-        raise invalid("control_variates", "n", f"be at least 20 for each of {centred.shape[1]} control variates", n)
-    residual = cross_fitted(values, centred)
+    centered = controls - torch.as_tensor(g_mean, dtype=controls.dtype, device=controls.device)
+    if n < 20 * centered.shape[1]:
+        raise invalid("control_variates", "n", f"be at least 20 for each of {centered.shape[1]} control variates", n)
+    residual = cross_fitted(values, centered)
     cost = (time.perf_counter() - started) / max(plain - started, 1e-9)
     alone = mean_quantity("control_variates", values, level, "Monte Carlo, control variates left out", unit="")
     q = mean_quantity("control_variates", residual, level, "Monte Carlo with control variates", unit="", scale=float(values.std()))
@@ -160,8 +160,8 @@ def cross_fitted(f: Tensor, g: Tensor) -> Tensor:
     out = torch.empty_like(f)
     for k in range(FOLDS):
         inside, others = fold == k, fold != k
-        centre = g[others].mean(0)
-        beta = torch.linalg.lstsq(g[others] - centre, (f[others] - f[others].mean())[:, None]).solution[:, 0]
+        center = g[others].mean(0)
+        beta = torch.linalg.lstsq(g[others] - center, (f[others] - f[others].mean())[:, None]).solution[:, 0]
         out[inside] = f[inside] - g[inside] @ beta
     return out
 
@@ -176,9 +176,9 @@ def _of_ratio(q: Quantity, f: Tensor, w: Tensor, level: float) -> Quantity:
     return replace(q, verdict=worst(q.verdict, judge(w.cpu().numpy(), level).verdict, verdict_on_ess(ess, len(f))))
 
 
-def _terms(f: Tensor, log_w: Tensor, self_normalised: bool) -> Tensor:
-    """What is averaged, one term a draw; the self-normalised ratio is linearised about itself."""
-    if not self_normalised:
+def _terms(f: Tensor, log_w: Tensor, self_normalized: bool) -> Tensor:
+    """What is averaged, one term a draw; the self-normalized ratio is linearized about itself."""
+    if not self_normalized:
         return f if bool((log_w == 0).all()) else f * torch.exp(log_w)
     share, f = len(f) * torch.softmax(log_w, 0), f.double()
     mean = (share * f).mean()

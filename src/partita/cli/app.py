@@ -76,7 +76,7 @@ def _version(asked: bool) -> None:
 def partita(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
 ) -> None:
-    """Fit, sample and honestly score probability models whose normaliser is intractable."""
+    """Fit, sample and honestly score probability models whose normalizer is intractable."""
 
 
 @app.command(epilog="Example: partita fit rbm digits --minutes 1 --set hidden=100 --set learning_rate=0.05")

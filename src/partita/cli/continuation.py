@@ -48,7 +48,7 @@ def report(folder: Path, n: int, out: Path | None, asked: dict[str, Any], *, see
     for text in texts or []:
         typer.echo(text + "\n")
     typer.echo(f"{n} draw{'s' * (n > 1)} written to {path}")
-    typer.echo("Exact draws from the model." if exact else "Not draws from the model: temperature or top-p favours what is likely.")
+    typer.echo("Exact draws from the model." if exact else "Not draws from the model: temperature or top-p favors what is likely.")
     if beyond:
         show.caution(f"{known + length} steps go beyond the {model.support.L} that the model was fitted to; it was never scored there.")
 

@@ -34,7 +34,7 @@ from partita.training.splits import encoded_parts
 from partita.training.table_kind import TOLD, check_held_out, settings_by_table, table_kind
 
 KINDS_IN_WORDS = {
-    "real": "real, standardised",
+    "real": "real, standardized",
     "scaled": "real, scaled",
     "spin": "spins",
     "signs": "binary, read as spins",
@@ -160,7 +160,7 @@ def carry_out(plan: Plan, *, fabric: Any = None, as_json: bool, quiet: bool, pag
 def data_card(plan: Plan) -> str:
     """Two lines about the data and the model: rows for each purpose, columns, kind."""
     data, kind = plan.dataset, KINDS_IN_WORDS.get(plan.encoding.kind, plan.encoding.kind)
-    kind = f"{kind} ({data.train.binarize} binarisation)" if data.train.binarize is not None else kind
+    kind = f"{kind} ({data.train.binarize} binarization)" if data.train.binarize is not None else kind
     kind = f"mixed ({in_words(plan.encoding.laws)})" if plan.encoding.laws else kind
     held_out = {"to validate": plan.validation, "to test": data.test}
     counts = [f"{len(plan.train)} rows to learn from", *(f"{len(rows)} {what}" for what, rows in held_out.items() if rows is not None)]

@@ -45,7 +45,7 @@ def run(settings: dict[str, Any], out: Path | None, *, seed: int, as_json: bool)
 
 
 def learners() -> dict[str, Any]:
-    """Four that are in use, one that does not look, and one that does the opposite of its neighbour."""
+    """Four that are in use, one that does not look, and one that does the opposite of its neighbor."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.svm import SVC
@@ -53,7 +53,7 @@ def learners() -> dict[str, Any]:
 
     nearest = KNeighborsClassifier(1)
     return {
-        "nearest neighbour": nearest,
+        "nearest neighbor": nearest,
         "decision tree": DecisionTreeClassifier(random_state=0),
         "logistic regression": LogisticRegression(),
         "support vectors": SVC(),
@@ -80,7 +80,7 @@ def figure(lunch: Lunch) -> Any:
     fig.add_hline(y=0.5, line={"dash": "dot"}, row=2, col=1)  # type: ignore[arg-type]
     fig.update_xaxes(title_text=f"the {len(lunch.targets)} targets", row=1, col=1)
     fig.update_yaxes(title_text="error on unseen points", range=[0, 1], row=2, col=1)
-    return fig.update_layout(height=850, legend={"y": 0.38, "yanchor": "top"})  # below the colour bar
+    return fig.update_layout(height=850, legend={"y": 0.38, "yanchor": "top"})  # below the color bar
 
 
 def _table(lunch: Lunch) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Rows as images: in the terminal with block characters, and as a grey PNG."""
+"""Rows as images: in the terminal with block characters, and as a gray PNG."""
 
 import shutil
 from pathlib import Path
@@ -32,6 +32,6 @@ def preview(x: np.ndarray, shape: tuple[int, ...], width: int | None = None) -> 
 
 
 def write_png(path: Path, page: np.ndarray) -> None:
-    """A grey PNG of 8 bits."""
+    """A gray PNG of 8 bits."""
     with replacing(path) as beside:
         beside.write_bytes(png(page))

@@ -22,7 +22,7 @@ from partita.training.encoding import Encoding
 from partita.training.run import CHANGED
 
 SPLITS = ("test", "train", "valid", "all")
-SPLIT_KEY = 7  # grey levels of a scored split are made binary by these draws, the same in every command
+SPLIT_KEY = 7  # gray levels of a scored split are made binary by these draws, the same in every command
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def pick_split(dataset: Dataset, split: str) -> Rows:
 
 
 def split_table(rows: Rows) -> np.ndarray:
-    """All rows in float64; grey levels drawn in the same way each time."""
+    """All rows in float64; gray levels drawn in the same way each time."""
     return rows.tensor(rng.keyed(SPLIT_KEY, len(rows))).numpy().astype(np.float64)
 
 

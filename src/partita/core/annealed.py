@@ -80,8 +80,8 @@ class Annealed(EnergyModel):
     def anchor_rows(self, n: int) -> Tensor | None:
         return self.base.anchor_rows(n)
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
-        self.base.initialise(data, generator=generator)
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+        self.base.initialize(data, generator=generator)
 
     def settings(self) -> dict[str, Any]:
         return self.base.settings()

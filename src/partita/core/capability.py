@@ -81,8 +81,8 @@ NEEDS: dict[str, Need] = {
     "generates": Need(lambda m: "generates" in getattr(m, "offers", ()), "its draws carry no gradients back to its parameters"),
     "directed": Need(lambda m: isinstance(m, DirectedModel), "it has no independent draws to compare with"),
     "latent": Need(lambda m: "latent" in getattr(m, "offers", ()), "it has no latent variables with a proposal for their posterior"),
-    "reparameterised": Need(
-        lambda m: "reparameterised" in getattr(m, "offers", ()), "draws of its latent variables carry no gradients to their proposal"
+    "reparameterized": Need(
+        lambda m: "reparameterized" in getattr(m, "offers", ()), "draws of its latent variables carry no gradients to their proposal"
     ),
     "discrete_latents": Need(
         lambda m: "discrete_latents" in getattr(m, "offers", ()), "it has no discrete latent variables with an evidence bound to estimate"
@@ -93,7 +93,7 @@ NEEDS: dict[str, Need] = {
     "filters": Need(lambda m: "filters" in getattr(m, "offers", ()), "its latent variables do not come step by step along a sequence"),
     "latent_energy": Need(lambda m: "latent_energy" in getattr(m, "offers", ()), "its latent variables are not real with a known prior"),
     "embeds": Need(lambda m: "embeds" in getattr(m, "offers", ()), "it is a density and no encoder"),
-    "centering": Need(lambda m: "centering" in getattr(m, "offers", ()), "it has no centred form of its gradient"),
+    "centering": Need(lambda m: "centering" in getattr(m, "offers", ()), "it has no centered form of its gradient"),
 }
 
 
@@ -114,8 +114,8 @@ PARTS: dict[str, Part] = {
     "OnlineEM": Part("objective", ("em",), "partita.objectives:OnlineEM", "ExactLikelihood", None),
     "ExactLikelihood": Part("objective", ("exact",), "partita.objectives:ExactLikelihood", "PCD", ("cheap_exact",)),
     "Adversarial": Part("objective", ("generates",), "partita.objectives:Adversarial", "ExactLikelihood"),
-    "ELBO": Part("objective", ("latent", "reparameterised"), "partita.objectives:ELBO", "DiscreteELBO or ExactLikelihood"),
-    "IWAEBound": Part("objective", ("latent", "reparameterised"), "partita.objectives:IWAEBound", "DiscreteELBO or ExactLikelihood", None),
+    "ELBO": Part("objective", ("latent", "reparameterized"), "partita.objectives:ELBO", "DiscreteELBO or ExactLikelihood"),
+    "IWAEBound": Part("objective", ("latent", "reparameterized"), "partita.objectives:IWAEBound", "DiscreteELBO or ExactLikelihood", None),
     "DiscreteELBO": Part("objective", ("latent", "discrete_latents"), "partita.objectives:DiscreteELBO", "ELBO or ExactLikelihood"),
     "FIVO": Part("objective", ("latent", "filters"), "partita.objectives:FIVO", "IWAEBound", None),
     "PCL": Part("objective", ("embeds",), "partita.objectives:PCL", "ExactLikelihood"),

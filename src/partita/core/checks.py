@@ -118,7 +118,7 @@ def check_width(owner: str, parameter: str, x: Tensor, width: int, partner: str)
 
 
 def check_categories(owner: str, parameter: str, x: Tensor, states: int) -> Tensor:
-    """``x`` as whole numbers from 0 to ``states`` - 1; another would silently be looked up in the table of a neighbour."""
+    """``x`` as whole numbers from 0 to ``states`` - 1; another would silently be looked up in the table of a neighbor."""
     code = x.long()
     wrong = (code != x) | (code < 0) | (code >= states)
     if wrong.any():

@@ -44,7 +44,7 @@ def log_partition(side: Side, like: Tensor) -> Tensor:
 
 
 def expectation(side: Side, like: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """E[function(x)] under the normalised side; ``function`` maps ``(S, D)`` to ``(S, *)``."""
+    """E[function(x)] under the normalized side; ``function`` maps ``(S, D)`` to ``(S, *)``."""
     log_z = log_partition(side, like)
     total = torch.zeros((), device=like.device, dtype=like.dtype)
     for states in chunks(side, like):

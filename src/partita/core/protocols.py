@@ -74,7 +74,7 @@ class Model(Built, ABC):
     """What the loop, the runs and the messages need of any model, energy or directed."""
 
     support: Support
-    penalised: ClassVar[tuple[str, ...] | None] = None  # parameters that L1 and L2 act on; None is all
+    penalized: ClassVar[tuple[str, ...] | None] = None  # parameters that L1 and L2 act on; None is all
     forward_methods: ClassVar[tuple[str, ...]] = ()  # other methods that gradients flow through, beside those of the base classes
     offers: frozenset[str] = frozenset()  # what core.capability may rely on
 
@@ -87,7 +87,7 @@ class Model(Built, ABC):
         """The model that :meth:`settings` describes, with fresh parameters."""
         return cls(**settings, generator=generator)
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Set what has a good start from training data: a reference, biases, scales; nothing by default."""
 
     def make_room(self, weights: dict[str, Tensor]) -> None:
@@ -128,7 +128,7 @@ class EnergyModel(Model):
         """The beta = 0 end of the path."""
 
     @abstractmethod
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Set the reference, and parameters that have a good start, from the base rates of training data."""
 
     def keep_anchors(self, width: int, like: Tensor) -> None:
@@ -232,7 +232,7 @@ class EnergyModel(Model):
 class DirectedModel(Model):
     """p(x) = sum or integral of p(x|z) p(z), drawn top-down.
 
-    A model that offers ``"log_prob"`` has the method ``log_prob(x)``, ``(*, D) -> (*)``, exact and normalised; ``forward`` is it,
+    A model that offers ``"log_prob"`` has the method ``log_prob(x)``, ``(*, D) -> (*)``, exact and normalized; ``forward`` is it,
     so that gradients cross processes. One that offers ``"missing"`` takes NaN in x and gives the likelihood of what was observed.
     One that offers ``"ends"`` takes rows that end early, as NaN from there on or as ``log_prob(x, lengths)``; one that offers
     ``"drops"`` leaves out some of its numbers at random while it learns.
@@ -257,7 +257,7 @@ class Sampler(Protocol):
 
 
 class Objective(Protocol):
-    """What a gradient learner minimises."""
+    """What a gradient learner minimizes."""
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Any:
         """Chains, queues; ``state.module``, if there is one, holds trainable extras."""
@@ -265,18 +265,18 @@ class Objective(Protocol):
     def losses(
         self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator
     ) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
-        """One loss per optimiser group, the next state, and numbers to record."""
+        """One loss per optimizer group, the next state, and numbers to record."""
         ...
 
     def precondition(self, model: Any, state: Any) -> None:
-        """Rewrite the gradients in place after the backward pass; nothing by default (centring uses it)."""
+        """Rewrite the gradients in place after the backward pass; nothing by default (centering uses it)."""
 
     def epoch(self, model: Any, data: Data, state: Any, *, generator: torch.Generator) -> Any:
         """Between epochs; returns the state, unchanged by default."""
 
 
 class Update(Protocol):
-    """EM, coordinate ascent, Gibbs: closed-form steps without an optimiser.
+    """EM, coordinate ascent, Gibbs: closed-form steps without an optimizer.
 
     ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it no longer does. An update whose state
     machine code looks things up by has ``check(model, data, state)`` too, which raises where a file held another.

@@ -1,6 +1,6 @@
 """Randomness is handed in: every draw of partita goes through here, from an explicit generator.
 
-On a CPU ``torch.rand`` compared with the probability is about three times faster than ``torch.bernoulli``; bits from a vectorised
+On a CPU ``torch.rand`` compared with the probability is about three times faster than ``torch.bernoulli``; bits from a vectorized
 generator that is seeded anew for every call (:mod:`partita.core.xoshiro`) are five times faster again.
 """
 
@@ -37,7 +37,7 @@ def bernoulli(p: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _bernoulli_on_cpu(p: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws from a vectorised generator whose lanes are seeded by ``generator``."""
+    """Draws from a vectorized generator whose lanes are seeded by ``generator``."""
     from partita.core.xoshiro import LANES, draw_bernoulli
 
     p = p.detach().contiguous()
@@ -77,7 +77,7 @@ def permutation(n: int, generator: torch.Generator) -> Tensor:
 
 
 def draw(distribution: Distribution, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
-    """A draw from any ``torch.distributions`` object; factorised Bernoulli, categorical and normal take the fast way."""
+    """A draw from any ``torch.distributions`` object; factorized Bernoulli, categorical and normal take the fast way."""
     full = (*shape, *distribution.batch_shape, *distribution.event_shape)
     if isinstance(distribution, Bernoulli):
         return bernoulli(distribution.probs.expand(full), generator)

@@ -13,7 +13,7 @@ from partita.data.splits import Splits
 
 TOY_ROWS = 10_000
 TOY_KEY = 1
-GREY = 16.0  # the largest grey level of the digits
+GRAY = 16.0  # the largest gray level of the digits
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Maker:
     note: str
 
 
-def _digits(grey: bool) -> Source:
+def _digits(gray: bool) -> Source:
     from sklearn.datasets import load_digits
 
     x = np.asarray(load_digits(return_X_y=True)[0])
-    values = x.astype(np.float32) if grey else (x > GREY / 2 - 0.5).astype(np.uint8)
-    return Source(Splits(values), DIGITS_NOTE, (8, 8), scale=GREY if grey else None)
+    values = x.astype(np.float32) if gray else (x > GRAY / 2 - 0.5).astype(np.uint8)
+    return Source(Splits(values), DIGITS_NOTE, (8, 8), scale=GRAY if gray else None)
 
 
 def _bars_and_stripes() -> Source:
@@ -58,8 +58,8 @@ DIGITS_NOTE = "8 x 8 handwritten digits of scikit-learn (UCI, CC BY 4.0)"
 BARS_NOTE = "all 4 x 4 patterns of full columns or full rows; train and test are the same rows"
 
 BUILTIN = {
-    "digits": Maker(partial(_digits, False), "1797 x 64", f"{DIGITS_NOTE}, cut at half grey to binary"),
-    "digits-grey": Maker(partial(_digits, True), "1797 x 64", f"{DIGITS_NOTE}, grey levels 0 to 16"),
+    "digits": Maker(partial(_digits, False), "1797 x 64", f"{DIGITS_NOTE}, cut at half gray to binary"),
+    "digits-gray": Maker(partial(_digits, True), "1797 x 64", f"{DIGITS_NOTE}, gray levels 0 to 16"),
     "bars-and-stripes": Maker(_bars_and_stripes, "32/32 x 16", BARS_NOTE),
     "moons": Maker(partial(_plane, toys.moons), "10000/10000 x 2", "two noisy half circles"),
     "8gaussians": Maker(

@@ -13,7 +13,7 @@ from partita.data.tables import NUMERIC
 from partita.errors import DataError
 
 NOTES = {
-    "mnist": "28 x 28 handwritten digits, grey levels 0 to 255 (CC BY-SA 3.0)",
+    "mnist": "28 x 28 handwritten digits, gray levels 0 to 255 (CC BY-SA 3.0)",
     "binarized_mnist": "28 x 28 handwritten digits, one fixed binary sample (CC BY-SA 3.0)",
 }
 SHAPES = {"binarized_mnist": (28, 28), "debd/ocr_letters": (16, 8)}  # images that are stored flat

@@ -22,7 +22,7 @@ from partita.errors import DataError, InputError
 
 SPLIT_KEY = 80_20
 HELD_OUT = 0.2
-DYNAMIC = ("mnist",)  # grey levels that binarize="auto" draws anew in every batch
+DYNAMIC = ("mnist",)  # gray levels that binarize="auto" draws anew in every batch
 
 
 @dataclass(frozen=True)

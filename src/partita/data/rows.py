@@ -1,8 +1,8 @@
-r"""Rows to learn from: an array, a tensor or a memory map, with weights, and with grey levels made binary on the way.
+r"""Rows to learn from: an array, a tensor or a memory map, with weights, and with gray levels made binary on the way.
 
-Dynamic binarisation reads grey levels as probabilities and draws anew in every batch, so that
+Dynamic binarization reads gray levels as probabilities and draws anew in every batch, so that
 
-.. math:: E[x_i] = \overline{g}_i, \qquad \mathrm{Var}[x_i] = \overline{g}_i (1 - \overline{g}_i), \qquad g = \text{grey} / \text{scale}
+.. math:: E[x_i] = \overline{g}_i, \qquad \mathrm{Var}[x_i] = \overline{g}_i (1 - \overline{g}_i), \qquad g = \text{gray} / \text{scale}
 
 Letters: N rows, B batch, D columns.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 from partita.core.laws import Law
 from partita.core.protocols import Batch
 from partita.core.rng import bernoulli
-from partita.data.grey import Binarize, check_binarize, grey_scale
+from partita.data.gray import Binarize, check_binarize, gray_scale
 from partita.data.labels import Labels
 from partita.data.schema import Schema
 from partita.data.tables import Columns, as_table, check_finite_table, chunks
@@ -33,8 +33,8 @@ class Rows:
     Arguments:
         x: Array (also a memory map, which stays on disk), tensor, frame or list, (N, D), of any real dtype.
         weight: One nonnegative number per row; kept with mean one.
-        binarize: ``None``; ``"dynamic"`` to draw zeros and ones from the grey levels anew in every batch; or a threshold in (0, 1).
-        scale: The grey level that means one; by default 255 for bytes above 1, else 1.
+        binarize: ``None``; ``"dynamic"`` to draw zeros and ones from the gray levels anew in every batch; or a threshold in (0, 1).
+        scale: The gray level that means one; by default 255 for bytes above 1, else 1.
         columns: Names, by default those of a frame.
         missing: Whether NaN is kept, as a value that was not observed; refused otherwise.
         owner: Who asks, for error messages.
@@ -59,7 +59,7 @@ class Rows:
         self.columns = names if columns is None else _check_columns(columns, self.array.shape[1], owner)
         check_finite_table(self.array, self.columns, owner, missing and binarize is None)
         self.binarize: Binarize = check_binarize(binarize, owner)
-        self.scale: float | None = scale if binarize is None else grey_scale(self.array, scale, owner)
+        self.scale: float | None = scale if binarize is None else gray_scale(self.array, scale, owner)
         self.weight: Tensor | None = None if weight is None else check_weight(weight, len(self.array), owner)
         self.labels: Labels = {}  # what numbers that stand for words mean
         self.states: int | None = None  # of encoded categories: K
@@ -96,7 +96,7 @@ class Rows:
         return Batch(x=x, weight=weight, index=index)
 
     def tensor(self, generator: torch.Generator | None = None) -> Tensor:
-        """All rows as one batch, (N, D); dynamic binarisation needs the generator."""
+        """All rows as one batch, (N, D); dynamic binarization needs the generator."""
         if generator is None and self.binarize == "dynamic":
             raise invalid("Rows.tensor", "generator", "be given when binarize='dynamic' draws the rows anew", None)
         generator = torch.Generator() if generator is None else generator
@@ -151,7 +151,7 @@ class Rows:
         """The same rows with another way, or none, of making them binary."""
         view = self._view()
         view.binarize = check_binarize(binarize, owner)
-        view.scale = self.scale if binarize is None else grey_scale(self.array, self.scale, owner)
+        view.scale = self.scale if binarize is None else gray_scale(self.array, self.scale, owner)
         return view
 
     def rescaled(self, shift: np.ndarray, scale: np.ndarray) -> "Rows":
@@ -177,7 +177,7 @@ class Rows:
         return view
 
     def parts(self) -> Iterator[np.ndarray]:
-        """All rows as batches hold them, some at a time; grey levels are made binary by draws of a fixed seed."""
+        """All rows as batches hold them, some at a time; gray levels are made binary by draws of a fixed seed."""
         generator = torch.Generator().manual_seed(0)
         for part in chunks(len(self), self.width):
             yield self._draw(np.arange(part.start, part.stop), generator).numpy()
@@ -216,15 +216,15 @@ class Rows:
         x = aligned(torch.from_numpy(self._read(index))).to(generator.device)
         if self.binarize is None:
             return x
-        grey = x / (self.scale or 1.0)
-        return bernoulli(grey, generator) if isinstance(self.binarize, str) else (grey > self.binarize).to(x.dtype)
+        gray = x / (self.scale or 1.0)
+        return bernoulli(gray, generator) if isinstance(self.binarize, str) else (gray > self.binarize).to(x.dtype)
 
     def _expected(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for part in chunks(len(self), self.width):
             values = self._read(np.arange(part.start, part.stop))
             if self.binarize is not None:
-                grey = values / (self.scale or 1.0)
-                values = grey if isinstance(self.binarize, str) else grey > self.binarize
+                gray = values / (self.scale or 1.0)
+                values = gray if isinstance(self.binarize, str) else gray > self.binarize
             weight = np.ones(len(values)) if self.weight is None else self.weight[part].numpy()
             yield values.astype(np.float64, copy=False), weight
 

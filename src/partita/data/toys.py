@@ -12,7 +12,7 @@ from partita.core.checks import check_count
 from partita.core.rng import normal, seed
 from partita.core.support import Binary
 
-RADIUS = 4 / math.sqrt(2)  # of the circle that holds the eight centres
+RADIUS = 4 / math.sqrt(2)  # of the circle that holds the eight centers
 SPREAD = 0.5 / math.sqrt(2)  # standard deviation of each of the eight
 MOONS_NOISE = 0.1
 CHECKERBOARD_ENTROPY = math.log(32)  # uniform on an area of 8 squares of side 2
@@ -51,15 +51,15 @@ def moons(n: int, *, generator: torch.Generator) -> Tensor:
 def eight_gaussians(n: int, *, generator: torch.Generator) -> Tensor:
     """A mixture of eight equal round normal distributions on a circle, ``(n, 2)``."""
     check_count("eight_gaussians", "n", n)
-    centres = _centres().float()
+    centers = _centers().float()
     which = torch.randint(8, (n,), generator=generator, device=generator.device)
-    like = centres.to(generator.device)
+    like = centers.to(generator.device)
     return like[which] + SPREAD * normal((n, 2), like, generator)
 
 
 def eight_gaussians_log_prob(x: Tensor) -> Tensor:
     """The exact log density of :func:`eight_gaussians`, ``(*, 2) -> (*)``."""
-    squares = (x[..., None, :] - _centres().to(x)).square().sum(-1)
+    squares = (x[..., None, :] - _centers().to(x)).square().sum(-1)
     return torch.logsumexp(-squares / (2 * SPREAD**2), -1) - math.log(8 * 2 * math.pi * SPREAD**2)
 
 
@@ -84,6 +84,6 @@ def checkerboard(n: int, *, generator: torch.Generator) -> Tensor:
     return 2 * (torch.stack([column, row], -1) + inside) - 4
 
 
-def _centres() -> Tensor:
+def _centers() -> Tensor:
     angle = torch.arange(8, dtype=torch.float64) * math.pi / 4
     return RADIUS * torch.stack([angle.cos(), angle.sin()], -1)

@@ -1,6 +1,6 @@
 """Diagnostics: have the chains mixed, can the weights be trusted."""
 
-from partita.diagnostics.chains import ChainReport, summarise_chains
+from partita.diagnostics.chains import ChainReport, summarize_chains
 from partita.diagnostics.partitions import (
     CredibleBall,
     PartitionPosterior,
@@ -9,9 +9,9 @@ from partita.diagnostics.partitions import (
     credible_ball,
     enumerate_posterior,
     point_estimate,
-    summarise_partitions,
+    summarize_partitions,
 )
-from partita.diagnostics.weights import WeightReport, pareto_khat, summarise_weights
+from partita.diagnostics.weights import WeightReport, pareto_khat, summarize_weights
 
 __all__ = [
     "ChainReport",
@@ -24,7 +24,7 @@ __all__ = [
     "enumerate_posterior",
     "pareto_khat",
     "point_estimate",
-    "summarise_chains",
-    "summarise_partitions",
-    "summarise_weights",
+    "summarize_chains",
+    "summarize_partitions",
+    "summarize_weights",
 ]

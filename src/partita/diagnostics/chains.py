@@ -102,7 +102,7 @@ class ChainReport(NamedTuple):
         return f"{self.ess:.0f} effective draws where {self._enough(ESS_TIGHT, EACH_TIGHT):.0f} would do"
 
 
-def summarise_chains(values: Tensor, *, redrawn: bool = False) -> ChainReport:
+def summarize_chains(values: Tensor, *, redrawn: bool = False) -> ChainReport:
     """R-hat and ESS of scalar summaries, ``(C, n, K)``; the worst of the K is reported.
 
     Arguments:

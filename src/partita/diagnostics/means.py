@@ -4,7 +4,7 @@ r"""The mean of independent terms as a Quantity: how far its interval must reach
           E[t] = E[\min(t, u)] + P(t > u)\, e, \quad e = \frac{\sigma}{1 - k}          (theory/bayes.md, eqs. 7.5 and 7.8)
 
 Three things bound the mean, and the interval is as wide as the widest. Student's t; Hall's correction for skewness; and on each side a
-generalised Pareto tail, whose mean excess e goes as far as its likelihood allows. Terms of two values get Clopper and Pearson's interval.
+generalized Pareto tail, whose mean excess e goes as far as its likelihood allows. Terms of two values get Clopper and Pearson's interval.
 The verdict counts the carriers c and asks how heavy the tail may be at most. Its thresholds, here alone, are calibrated by
 tests/truth/test_means.py.
 
@@ -167,7 +167,7 @@ def _hall(z: float, skew: float) -> float:
 
 
 class Tail(NamedTuple):
-    """The generalised Pareto tail of terms beyond u, for each slope k / sigma and mean excess e: ``(S, E)``, or ``(E,)``."""
+    """The generalized Pareto tail of terms beyond u, for each slope k / sigma and mean excess e: ``(S, E)``, or ``(E,)``."""
 
     drop: np.ndarray  # twice the log-likelihood below its maximum
     shape: np.ndarray  # k
@@ -191,7 +191,7 @@ class Tail(NamedTuple):
 
 
 def tail_of(t: np.ndarray) -> Tail:
-    """The upper tail beyond the lowest threshold from which it is a generalised Pareto's, as far as a Kolmogorov-Smirnov test can tell."""
+    """The upper tail beyond the lowest threshold from which it is a generalized Pareto's, as far as a Kolmogorov-Smirnov test can tell."""
     n = len(t)
     most = math.ceil(min(n / 5, 3 * math.sqrt(n)))
     top = np.sort(np.partition(t, n - 1 - most)[n - 1 - most :])
@@ -220,7 +220,7 @@ def _slopes(x: np.ndarray) -> np.ndarray:
 
 
 def _fits(x: np.ndarray) -> bool:
-    """Whether sorted excesses ``(M,)`` may be draws of the generalised Pareto law that is likeliest for them, or have a near end."""
+    """Whether sorted excesses ``(M,)`` may be draws of the generalized Pareto law that is likeliest for them, or have a near end."""
     slope = _slopes(x)
     logs = np.log1p(slope[:, None] * x)
     k = logs.mean(1)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from partita.core.checks import check_choice, check_count, check_real
-from partita.diagnostics.chains import ChainReport, summarise_chains
+from partita.diagnostics.chains import ChainReport, summarize_chains
 from partita.errors import invalid
 
 Loss = Literal["vi", "binder"]
@@ -25,7 +25,7 @@ WORK = 200_000_000  # labels compared when draws are tried as point estimates
 
 
 class CredibleBall(NamedTuple):
-    """The partitions nearest to a centre that hold the posterior probability ``level`` (Wade and Ghahramani 2018)."""
+    """The partitions nearest to a center that hold the posterior probability ``level`` (Wade and Ghahramani 2018)."""
 
     center: np.ndarray  # (n,)
     level: float
@@ -171,7 +171,7 @@ def credible_ball(partitions: np.ndarray, center: np.ndarray, level: float = 0.9
 
 
 def functionals(partitions: np.ndarray) -> np.ndarray:
-    """Numbers that no relabelling changes: K, entropy of the sizes, largest share, pairs together, ``(*, n) -> (*, 4)``."""
+    """Numbers that no relabeling changes: K, entropy of the sizes, largest share, pairs together, ``(*, n) -> (*, 4)``."""
     n, flat = partitions.shape[-1], canonical(partitions.reshape(-1, partitions.shape[-1]))
     found = np.empty((len(flat), 4))
     for row, labels in zip(found, flat, strict=True):
@@ -180,9 +180,9 @@ def functionals(partitions: np.ndarray) -> np.ndarray:
     return found.reshape(*partitions.shape[:-1], 4)
 
 
-def summarise_partitions(partitions: np.ndarray) -> ChainReport:
+def summarize_partitions(partitions: np.ndarray) -> ChainReport:
     """R-hat and effective sample size of label-free functionals, the worst of them, ``(S, C, n)``."""
-    return summarise_chains(torch.from_numpy(functionals(partitions)).transpose(0, 1), redrawn=True)
+    return summarize_chains(torch.from_numpy(functionals(partitions)).transpose(0, 1), redrawn=True)
 
 
 def canonical(partitions: np.ndarray) -> np.ndarray:

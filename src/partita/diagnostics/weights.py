@@ -35,7 +35,7 @@ class WeightReport(NamedTuple):
     n: int
 
 
-def summarise_weights(log_w: Tensor) -> WeightReport:
+def summarize_weights(log_w: Tensor) -> WeightReport:
     """Summary of log weights ``(n,)`` in float64."""
     log_w = log_w.double()
     n = len(log_w)
@@ -45,7 +45,7 @@ def summarise_weights(log_w: Tensor) -> WeightReport:
 
 
 def pareto_khat(log_w: Tensor) -> float:
-    """Shape of the generalised Pareto tail of the weights (Vehtari et al. 2024); below 0.7 the mean is reliable.
+    """Shape of the generalized Pareto tail of the weights (Vehtari et al. 2024); below 0.7 the mean is reliable.
 
     nan where there are too few weights to have a tail; minus infinity where the largest are all alike, as on small supports.
     """

@@ -54,20 +54,20 @@ def mmd2(x: Tensor, y: Tensor, bandwidth: float | None = None) -> Tensor:
     return within[0] + within[1] - 2 * gaussian_kernel(x, y, h).mean()
 
 
-def coverage(x: Tensor, y: Tensor, neighbours: int = 5) -> Tensor:
-    """Share of the rows of x with a row of y no farther away than their k-th neighbour in x (Naeem et al. 2020): modes not missed.
+def coverage(x: Tensor, y: Tensor, neighbors: int = 5) -> Tensor:
+    """Share of the rows of x with a row of y no farther away than their k-th neighbor in x (Naeem et al. 2020): modes not missed.
 
     For two samples of one distribution and of one size it is :math:`1 - 2^{-k}` on average, and tends to zero as modes are lost.
     """
-    check_two("coverage", x, y, check_count("coverage", "neighbours", neighbours) + 1)
+    check_two("coverage", x, y, check_count("coverage", "neighbors", neighbors) + 1)
     x, y = x.double(), y.double()
-    radius = distances(x, x).kthvalue(neighbours + 1, 1).values  # the nearest is the row itself
+    radius = distances(x, x).kthvalue(neighbors + 1, 1).values  # the nearest is the row itself
     return (distances(x, y).amin(1) <= radius).double().mean()
 
 
-def modes_covered(y: Tensor, centres: Tensor, radius: float, least: float = 0.2) -> tuple[int, float]:
+def modes_covered(y: Tensor, centers: Tensor, radius: float, least: float = 0.2) -> tuple[int, float]:
     """How many known modes hold at least ``least`` of their even share of the rows of y, and the share of rows within ``radius`` of one."""
-    distance, nearest = torch.cdist(y, centres.to(y)).min(1)
+    distance, nearest = torch.cdist(y, centers.to(y)).min(1)
     near = distance <= radius
-    counts = torch.bincount(nearest[near], minlength=len(centres))
-    return int((counts >= least * len(y) / len(centres)).sum()), float(near.float().mean())
+    counts = torch.bincount(nearest[near], minlength=len(centers))
+    return int((counts >= least * len(y) / len(centers)).sum()), float(near.float().mean())

@@ -38,8 +38,8 @@ class Held(EnergyModel):
     def reference(self) -> Reference:
         return self.whole.reference()
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
-        self.whole.initialise(data, generator=generator)
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+        self.whole.initialize(data, generator=generator)
 
     def settings(self) -> dict[str, Any]:
         return self.whole.settings()

@@ -77,7 +77,7 @@ class MixingDensity(Density):
         self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
         encoded = self.encoding_.rows(rows)
         model, _ = FAMILIES[self.family].build(encoded, self._settings(), generator=generator)
-        model.initialise(encoded, generator=generator)
+        model.initialize(encoded, generator=generator)
         self.model_, self._key, self._online = model, rng.seed(generator), None  # type: ignore[assignment]
         self.run_ = Run(model, [], make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width]), 0, "online")
 

@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 
 MOST_POINTS = 5000
-MOST_GROUPS = 40  # with a colour and a name each; beyond, numbers share a scale of colours
+MOST_GROUPS = 40  # with a color and a name each; beyond, numbers share a scale of colors
 TRACES = ("info_nce", "proto_nce", "alignment", "uniformity")
 
 
-def write_page(encoder: Any, path: Path, v: np.ndarray, colour: np.ndarray) -> Path:
+def write_page(encoder: Any, path: Path, v: np.ndarray, color: np.ndarray) -> Path:
     """Write the page; its figures need no network."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure(encoder, v, colour).write_html(path, include_plotlyjs=True)
+    figure(encoder, v, color).write_html(path, include_plotlyjs=True)
     return path
 
 
-def figure(encoder: Any, v: np.ndarray, colour: np.ndarray) -> Any:
+def figure(encoder: Any, v: np.ndarray, color: np.ndarray) -> Any:
     """Two principal directions of the sphere; the losses of E- and M-steps; phi of every prototype, granularity by granularity."""
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
@@ -27,7 +27,7 @@ def figure(encoder: Any, v: np.ndarray, colour: np.ndarray) -> Any:
     fig = make_subplots(rows=3, cols=1, row_heights=[0.5, 0.25, 0.25], subplot_titles=titles, vertical_spacing=0.08)
     some = np.linspace(0, len(v) - 1, min(len(v), MOST_POINTS)).astype(int)
     places = plane(v)
-    for name, chosen, marker in _groups(some, colour[some]):
+    for name, chosen, marker in _groups(some, color[some]):
         fig.add_trace(go.Scattergl(x=places[chosen, 0], y=places[chosen, 1], mode="markers", marker=marker, name=name), row=1, col=1)
     for step in e_steps(encoder.run_):
         fig.add_vline(x=step, line={"dash": "dot", "width": 1}, row=2, col=1)  # type: ignore[arg-type]
@@ -46,17 +46,17 @@ def e_steps(run: Any) -> list[int]:
     return [step for (step, now), (_, before) in zip(series[1:], series[:-1], strict=True) if now > before]
 
 
-def _groups(some: np.ndarray, colour: np.ndarray) -> list[tuple[str, np.ndarray, dict[str, Any]]]:
-    """Name, points and marker of what is drawn in one colour; of everything, where the labels are too many and numbers."""
-    groups = np.unique(colour)
-    if len(groups) > MOST_GROUPS and np.issubdtype(colour.dtype, np.number):
-        return [("y", some, {"size": 4, "color": colour, "colorscale": "Viridis", "showscale": False})]
-    return [(str(group), some[colour == group], {"size": 4}) for group in groups]
+def _groups(some: np.ndarray, color: np.ndarray) -> list[tuple[str, np.ndarray, dict[str, Any]]]:
+    """Name, points and marker of what is drawn in one color; of everything, where the labels are too many and numbers."""
+    groups = np.unique(color)
+    if len(groups) > MOST_GROUPS and np.issubdtype(color.dtype, np.number):
+        return [("y", some, {"size": 4, "color": color, "colorscale": "Viridis", "showscale": False})]
+    return [(str(group), some[color == group], {"size": 4}) for group in groups]
 
 
 def plane(v: np.ndarray) -> np.ndarray:
     """Coordinates along the two widest directions, (n, 2)."""
-    centred = v - v.mean(0)
-    directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
-    flat = centred @ directions.T
+    centered = v - v.mean(0)
+    directions = np.linalg.svd(centered, full_matrices=False)[2][:2]
+    flat = centered @ directions.T
     return flat if flat.shape[1] == 2 else np.column_stack([flat, np.zeros(len(v))])

@@ -19,7 +19,7 @@ class AutoregressiveDensity(GradientParameters, MixedTables, Density):
         n_layers: Hidden layers of the masked network, or blocks of a sequence network.
         width: Channels of a sequence network.
         n_components: Normals in the mixture of a real column.
-        support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns, standardized. ``"binary"``,
             ``"spin"`` and ``"real"`` are strict. ``"mixed"`` takes each column by what it holds, in a frame of numbers, counts, truth
             values and words (``"masked"``).
         columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or

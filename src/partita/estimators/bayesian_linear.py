@@ -23,16 +23,16 @@ VAGUE = 1e-6  # shape and rate of the noise precision, for targets of deviation 
 class BayesianLinearRegression(RegressorMixin, SavedRegression):
     """Linear regression averaged over its posterior: exact Student-t predictions, and the evidence.
 
-    Columns and target are standardised; the intercept has a flat prior, the weights N(0, noise variance / ridge).
+    Columns and target are standardized; the intercept has a flat prior, the weights N(0, noise variance / ridge).
 
     Arguments:
-        ridge: Prior precision of the weights in units of the noise's, on standardised columns; ``"auto"`` maximises the evidence. It is a
+        ridge: Prior precision of the weights in units of the noise's, on standardized columns; ``"auto"`` maximizes the evidence. It is a
             prior, not a penalty: a tiny one claims that the weights dwarf the noise, and where they do not, intervals come out too narrow.
         random_state, max_minutes: As of every estimator; a closed form needs neither.
 
     Attributes:
         coef_, intercept_: Posterior means, in the units of X and y.
-        posterior_: The :class:`partita.bayes.regression.LinearRegression` of intercept and weights on standardised columns.
+        posterior_: The :class:`partita.bayes.regression.LinearRegression` of intercept and weights on standardized columns.
         ridge_: The one that was used.
         noise_std_: Square root of the posterior mean noise variance, in the units of y.
         log_evidence_: log density of the differences of y given X (the flat intercept takes one row), in the units of y.
@@ -53,11 +53,11 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegression":
         """Find the posterior; whole-number weights count rows."""
         C, weight = self._rows(X, y, sample_weight, reset=True)
-        self._centre, self._unit = location_and_scale(C, weight.numpy())
-        Z = torch.from_numpy((C - self._centre) / self._unit)
+        self._center, self._unit = location_and_scale(C, weight.numpy())
+        Z = torch.from_numpy((C - self._center) / self._unit)
         sums, n = Z.mT @ (weight[:, None] * Z), float(weight.sum())
         self._seen_rows, self._sums = n, sums.numpy()
-        return self._settle(self._prior(sums, n).update(Z[:, :-1], Z[:, -1], weight, centred=True), n)
+        return self._settle(self._prior(sums, n).update(Z[:, :-1], Z[:, -1], weight, centered=True), n)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegression":
         """Take in more rows: the posterior is that of all rows so far, of ``fit`` and of these calls, in whatever parts they came.
@@ -69,12 +69,12 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         unit = location_and_scale(C, weight.numpy())[1] if first else self._unit
         seen = vector_moments(torch.from_numpy(C / unit), weight)
         if not first:
-            before = Moments(torch.tensor(self._seen_rows), torch.from_numpy(self._centre / unit), torch.from_numpy(self._sums))
+            before = Moments(torch.tensor(self._seen_rows), torch.from_numpy(self._center / unit), torch.from_numpy(self._sums))
             seen = before.joined(seen)
         n, mean = float(seen.n), seen.mean.numpy()
         deviation = np.sqrt(seen.scatter.diagonal().numpy() / n)
         rescale = np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
-        self._seen_rows, self._centre, self._unit = n, mean * unit, rescale * unit
+        self._seen_rows, self._center, self._unit = n, mean * unit, rescale * unit
         self._sums = seen.scatter.numpy() / np.outer(rescale, rescale)
         sums = torch.from_numpy(self._sums)
         return self._settle(self._prior(sums, n).absorb(sums[:-1, :-1], sums[:-1, -1], sums[-1, -1], n - 1), n)
@@ -87,14 +87,14 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         return np.column_stack([X, y.astype(np.float64)]), torch.from_numpy(checked_weight(self, sample_weight, X))
 
     def _prior(self, sums: Tensor, n: float) -> LinearRegression:
-        """The prior on standardised columns, of which, with the target as the last, the squares and products are known."""
+        """The prior on standardized columns, of which, with the target as the last, the squares and products are known."""
         self.ridge_ = self._ridge(sums, n)
         P = len(sums) - 1
         return LinearRegression(sums.new_zeros(P), self.ridge_ * torch.eye(P, dtype=sums.dtype), VAGUE, VAGUE)
 
     def _settle(self, after: LinearRegression, n: float) -> "BayesianLinearRegression":
-        """What the posterior of the weights on standardised columns says in the units of X and y."""
-        (*shift, self._y_shift), (*scale, self._y_scale) = self._centre.tolist(), self._unit.tolist()
+        """What the posterior of the weights on standardized columns says in the units of X and y."""
+        (*shift, self._y_shift), (*scale, self._y_scale) = self._center.tolist(), self._unit.tolist()
         self.shift_, self.scale_ = np.array(shift), np.array(scale)
         K = torch.block_diag(after.K.new_full((1, 1), n), after.K)  # the intercept: known as well as n rows tell it
         self.posterior_ = LinearRegression(torch.cat([after.m.new_zeros(1), after.m]), K, after.a, after.b, after.log_evidence)

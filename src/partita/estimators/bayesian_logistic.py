@@ -28,7 +28,7 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     """Logistic regression of two or more classes, averaged over its posterior.
 
     Arguments:
-        prior_precision: Of the weights of the log odds of any two classes, on standardised columns; ``"auto"`` maximises Laplace's
+        prior_precision: Of the weights of the log odds of any two classes, on standardized columns; ``"auto"`` maximizes Laplace's
             evidence.
         prediction: ``"average"`` integrates the weights out; ``"map"`` takes the most probable ones, which is surer than the data allow.
         draws: Posterior draws that averages are made of, at least 128.
@@ -39,7 +39,7 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
         classes_: The labels.
         coef_, intercept_: The most probable weights, in the units of X: of the log odds of the second of two classes, ``(1, P)``, or one
             row for each of several, ``(K, P)``, summing to zero.
-        posterior_: The :class:`partita.bayes.regression.LogisticPosterior` on standardised columns.
+        posterior_: The :class:`partita.bayes.regression.LogisticPosterior` on standardized columns.
         draws_: Draws of it; ``draws_.verdict`` says whether averages over them can be trusted.
         prior_precision_: The one that was used.
         log_evidence_: log p(y | X) by Laplace's approximation.
@@ -88,7 +88,7 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x, data) of every class at each row, ``(n, K)``."""
-        Z = self._standardised(X)
+        Z = self._standardized(X)
         return (self.draws_.average(Z) if self.prediction == "average" else self.posterior_.at_mode(Z)).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -105,10 +105,10 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
         """Where a class's probability lies with probability ``level``: of the second of two, ``(n, 2)``, or of each, ``(n, K, 2)``."""
         check_level("BayesianLogisticRegression.predict_interval", level)
         ends = torch.tensor([0.5 - level / 2, 0.5 + level / 2], dtype=torch.float64)
-        found = self.draws_.quantiles(self._standardised(X), ends).numpy()
+        found = self.draws_.quantiles(self._standardized(X), ends).numpy()
         return found[:, 1] if len(self.classes_) == 2 else found
 
-    def _standardised(self, X: Any) -> Tensor:
+    def _standardized(self, X: Any) -> Tensor:
         check_is_fitted(self)
         return with_ones((checked(self, X, dtype=np.float64, reset=False) - self.shift_) / self.scale_)
 

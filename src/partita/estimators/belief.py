@@ -25,7 +25,7 @@ class SigmoidBeliefDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Gr
         samples: Draws for each row while fitting (``"leave-one-out"``, ``"vimco"``).
         temperature: Of relaxed draws, or where it starts where it is learned.
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
-        support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns, standardized. ``"binary"``,
             ``"spin"``, ``"real"`` and ``"category"`` are strict.
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.

@@ -16,7 +16,7 @@ from partita.diagnostics.partitions import (
     coclustering,
     credible_ball,
     point_estimate,
-    summarise_partitions,
+    summarize_partitions,
 )
 from partita.errors import RunError, invalid
 from partita.estimators._density import Density
@@ -52,7 +52,7 @@ class Summary:
 
     @cached_property
     def report(self) -> ChainReport:
-        return summarise_partitions(self.partitions)
+        return summarize_partitions(self.partitions)
 
 
 class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Density):
@@ -80,7 +80,7 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         cluster_count_probs_: Posterior probability of k clusters at index k.
         coclustering_: Posterior probability that two training rows are in one cluster.
         alpha_: Posterior mean of the concentration.
-        mixing_: R-hat and effective sample size of what no relabelling changes, and the verdict; ``fit`` warns where it is "not mixed",
+        mixing_: R-hat and effective sample size of what no relabeling changes, and the verdict; ``fit`` warns where it is "not mixed",
             and no score is then trusted.
         model_, run_, encoding_: The fitted :class:`partita.models.DPMixture`, what the fit recorded, how columns become the model's.
         n_features_in_, feature_names_in_: Columns seen in ``fit``.

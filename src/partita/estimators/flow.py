@@ -27,7 +27,7 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         n_hidden: Units of each of the two hidden layers of a coupling's network.
         mixing: Of columns between couplings: ``"lu"`` (learned), ``"permutation"``, ``"reverse"`` or ``"none"``.
         bins: Of splines.
-        support: ``"auto"`` or ``"real"``: columns are standardised, and scores are densities in their own units.
+        support: ``"auto"`` or ``"real"``: columns are standardized, and scores are densities in their own units.
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this number of rows.
         l1, l2: Penalties on all parameters.
@@ -37,7 +37,7 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         verbose: Show a progress bar.
 
     Attributes:
-        model_: The fitted :class:`partita.models.Flow`, on standardised columns.
+        model_: The fitted :class:`partita.models.Flow`, on standardized columns.
         run_: What the fit recorded.
         encoding_: How columns become the model's: kind, shift and scale.
         score_kind_: ``exact``.

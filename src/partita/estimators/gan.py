@@ -24,7 +24,7 @@ class GANSampler(GradientParameters, Density):
         n_hidden: Units of each of the two hidden layers of generator and critic.
         critic_steps: Updates of the critic for each of the generator.
         strength: Of the penalty on slopes other than one.
-        support: ``"auto"`` or ``"real"``: columns are standardised.
+        support: ``"auto"`` or ``"real"``: columns are standardized.
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this number of rows.
         l1, l2: Penalties on the generator's parameters.
@@ -34,7 +34,7 @@ class GANSampler(GradientParameters, Density):
         verbose: Show a progress bar.
 
     Attributes:
-        model_: The fitted :class:`partita.models.GAN`, on standardised columns.
+        model_: The fitted :class:`partita.models.GAN`, on standardized columns.
         run_: What the fit recorded: losses, and beside them the audit of the critic.
         encoding_: How columns become the model's: kind, shift and scale.
         score_kind_: ``none``.

@@ -40,7 +40,7 @@ class IsingDensity(ChainParameters, EnergyDensity):
         model_: The fitted :class:`partita.models.Ising`: ``model_.h``, ``model_.couplings()``.
         run_: What the fit recorded.
         encoding_: How columns become spins.
-        binarised_: Whether columns were cut at their median.
+        binarized_: Whether columns were cut at their median.
         log_z_: log Z as a Quantity, computed when first used.
         score_kind_: ``exact`` or ``estimate``: what ``score`` returns.
         n_features_in_, feature_names_in_: Columns seen in ``fit``.
@@ -60,7 +60,7 @@ class IsingDensity(ChainParameters, EnergyDensity):
     validation_fraction: float = 0.0
 
     @property
-    def binarised_(self) -> bool:
+    def binarized_(self) -> bool:
         """Whether real columns were cut at their training median."""
         return self.encoding_.kind == "median-signs"
 

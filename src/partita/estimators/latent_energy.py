@@ -20,7 +20,7 @@ class LatentEnergyDensity(ChainParameters, HiddenUnits):
         activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
         objective: ``"auto"`` (the likelihood itself, by quadrature, on one or two real columns, else pcd), ``"exact"``, ``"pcd"``,
             ``"cd"``, ``"tempered"``, ``"replay"``, ``"nce"``, ``"score-matching"``, ...
-        support: ``"auto"`` and ``"real"``: any column counts as real and is standardised.
+        support: ``"auto"`` and ``"real"``: any column counts as real and is standardized.
         covariance: Of the normal reference, ``"full"`` or ``"diagonal"``.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.

@@ -16,7 +16,7 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
     """The distribution of largest entropy whose feature averages are those of the data.
 
     A maximum-entropy model needs finitely many states. Under ``support="auto"`` real columns are therefore cut at their training
-    median: ``binarised_`` is then True, scores are masses of that binary table, and ``sample`` returns its zeros and ones.
+    median: ``binarized_`` is then True, scores are masses of that binary table, and ``sample`` returns its zeros and ones.
 
     Arguments:
         features: ``"pairwise"`` (means and correlations), ``"independent"``, ``"k-pairwise"``, or functions as in
@@ -39,14 +39,14 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
         model_: The fitted :class:`partita.models.MaxEnt`.
         run_: What the fit recorded.
         encoding_: How columns become the model's: kind, shift and scale.
-        binarised_: Whether columns were cut at their median.
+        binarized_: Whether columns were cut at their median.
         log_z_: log Z as a Quantity, computed when first used.
         score_kind_: ``exact`` or ``estimate``: what ``score`` returns.
         n_features_in_, feature_names_in_: Columns seen in ``fit``.
 
     >>> X = [[0, 0], [0, 1], [1, 1], [1, 1], [1, 0], [0, 0]]
     >>> model = MaxEntDensity(random_state=0).fit(X)
-    >>> model.evaluate(X).kind, model.binarised_
+    >>> model.evaluate(X).kind, model.binarized_
     ('exact', False)
     """
 
@@ -59,7 +59,7 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
     validation_fraction: float = 0.0
 
     @property
-    def binarised_(self) -> bool:
+    def binarized_(self) -> bool:
         """Whether real columns were cut at their training median."""
         return self.encoding_.kind == "median"
 

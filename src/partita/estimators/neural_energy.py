@@ -16,7 +16,7 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
         activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
         objective: ``"auto"`` (the likelihood itself, by quadrature, on one or two real columns or where binary states are few,
             else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``, ``"replay"``, ``"nce"``, ``"score-matching"``, ...
-        support: ``"auto"`` looks at the data: zeros and ones stay, spins are relabelled, other columns are standardised.
+        support: ``"auto"`` looks at the data: zeros and ones stay, spins are relabeled, other columns are standardized.
             ``"binary"``, ``"spin"`` and ``"real"`` are strict.
         covariance: Of the normal reference, ``"full"`` or ``"diagonal"``.
         chains: Markov chains of the negative phase.

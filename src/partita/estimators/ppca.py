@@ -91,7 +91,7 @@ class MixturePPCADensity(FitParameters, ClusteringDensity):
     Arguments:
         n_components: Number of components; ``"auto"`` compares fits by their BIC.
         n_latent: Dimensions of each; ``"auto"`` starts with up to 12 and lets a prior switch off those that are not needed.
-        noise: ``"isotropic"``, or ``"diagonal"`` for a mixture of factor analysers.
+        noise: ``"isotropic"``, or ``"diagonal"`` for a mixture of factor analyzers.
         scale: As of :class:`PPCADensity`; ``"auto"`` asks one component for all rows.
         max_components: The largest number that ``"auto"`` tries.
         n_init: k-means++ starts, of which the best after some updates goes on.

@@ -104,7 +104,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         generator = as_generator(self.random_state)
         self._check_sizes()
         X = checked(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        self._center, self._scale = self._standardisation(np.asarray(X))
+        self._center, self._scale = self._standardization(np.asarray(X))
         rows = Rows(self._prepared(X))
         self.model_ = self._encoder(rows.width, generator)
         more = {
@@ -127,7 +127,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return (v @ self.prototypes_[0].T).argmax(1)
 
     def knn_score(self, X: Any, y: Any, n_neighbors: int = 5, cv: int = 5) -> float:
-        """Cross-validated accuracy of nearest neighbours in the embedding."""
+        """Cross-validated accuracy of nearest neighbors in the embedding."""
         from sklearn.neighbors import KNeighborsClassifier
 
         return self._probe(KNeighborsClassifier(n_neighbors), X, y, cv)
@@ -139,14 +139,14 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self._probe(LogisticRegression(C=100.0, max_iter=2000), X, y, cv)
 
     def report(self, path: str | Path, X: Any, y: Any = None) -> Path:
-        """A page with a map of the embedding, coloured by ``y`` or by cluster, the trace of the fit, and the concentrations."""
+        """A page with a map of the embedding, colored by ``y`` or by cluster, the trace of the fit, and the concentrations."""
         from partita.estimators._prototype_page import write_page
 
         check_is_fitted(self, "model_")
-        v, colour = self.transform(X), self.predict(X) if y is None else np.asarray(y)
-        if colour.shape != (len(v),):
-            raise invalid("PrototypeEncoder.report", "y", f"hold one value for each of the {len(v)} rows", f"shape {colour.shape}")
-        return write_page(self, check_path("PrototypeEncoder.report", "path", path, "a page"), v, colour)
+        v, color = self.transform(X), self.predict(X) if y is None else np.asarray(y)
+        if color.shape != (len(v),):
+            raise invalid("PrototypeEncoder.report", "y", f"hold one value for each of the {len(v)} rows", f"shape {color.shape}")
+        return write_page(self, check_path("PrototypeEncoder.report", "path", path, "a page"), v, color)
 
     def save(self, path: str | Path) -> Path:
         """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing in it is code."""
@@ -157,8 +157,8 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """What is saved beside the encoder."""
         found = zip(self.prototypes_, self.concentration_, strict=True)
         return {
-            "standardisation": [torch.from_numpy(self._center), torch.from_numpy(self._scale)],
-            "clusters": [[torch.from_numpy(centres), torch.from_numpy(phi)] for centres, phi in found],
+            "standardization": [torch.from_numpy(self._center), torch.from_numpy(self._scale)],
+            "clusters": [[torch.from_numpy(centers), torch.from_numpy(phi)] for centers, phi in found],
             "labels": torch.from_numpy(self.labels_),
             "ami": list(map(list, self.ami_.items())),
             "uniformity": self.uniformity_,
@@ -166,7 +166,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _restore(self, kept: dict[str, Any]) -> None:
         """Take back what was saved."""
-        self._center, self._scale = (value.numpy() for value in kept["standardisation"])
+        self._center, self._scale = (value.numpy() for value in kept["standardization"])
         self.prototypes_, self.concentration_ = ([pair[i].numpy() for pair in kept["clusters"]] for i in range(2))
         self.labels_, self.uniformity_ = kept["labels"].numpy(), kept["uniformity"]
         self.ami_ = {int(k): value for k, value in kept["ami"]}
@@ -180,7 +180,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if not all(bool(keep.any()) for keep in kept):
             raise Diverged("PrototypeEncoder: concentrations must be finite; got none that is. Lower temperature.")
         self._say_what_is_empty(kept)
-        self.prototypes_ = [p.centres[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
+        self.prototypes_ = [p.centers[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
         self.concentration_ = [p.phi[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
         self.labels_ = (v.double().numpy() @ self.prototypes_[0].T).argmax(1)
         self.uniformity_ = float(uniformity(v[rng.permutation(len(v), generator)[:1000]]))
@@ -189,7 +189,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if labels.shape == (len(v),) and type_of_target(labels) in ("binary", "multiclass"):
             from sklearn.metrics import adjusted_mutual_info_score
 
-            self.ami_ = {len(p.centres): float(adjusted_mutual_info_score(labels, p.member.numpy())) for p in found}
+            self.ami_ = {len(p.centers): float(adjusted_mutual_info_score(labels, p.member.numpy())) for p in found}
 
     def _say_what_is_empty(self, kept: list[Tensor]) -> None:
         for keep in kept:
@@ -211,8 +211,8 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             labels = column_or_1d(np.asarray(y))
             return float(cross_val_score(classifier, v, labels, cv=cv, error_score="raise").mean())  # type: ignore[arg-type]
 
-    def _standardisation(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Columns of vectors are standardised one by one; images and sequences keep their scale, which the encoder sets as a whole."""
+    def _standardization(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Columns of vectors are standardized one by one; images and sequences keep their scale, which the encoder sets as a whole."""
         if self.shape is not None:
             return np.zeros(X.shape[1]), np.ones(X.shape[1])
         spread = X.std(0)

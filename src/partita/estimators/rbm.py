@@ -15,8 +15,8 @@ class RBMDensity(ChainParameters, HiddenUnits):
         objective: ``"pcd"``, ``"cd"``, ``"exact"`` (20 hidden units or binary columns), ``"tempered"``, ``"replay"``, ``"nce"``; for
             binary columns ``"pseudo-likelihood"`` and ``"ratio-matching"``; for real ones ``"score-matching"``, ``"sliced-score-matching"``
             and ``"denoising-score-matching"``.
-        support: ``"auto"`` looks at the data: zeros and ones get Bernoulli units, spins are relabelled to them, anything else gets
-            Gaussian units on standardised columns. ``"binary"``, ``"spin"`` and ``"real"`` are strict.
+        support: ``"auto"`` looks at the data: zeros and ones get Bernoulli units, spins are relabeled to them, anything else gets
+            Gaussian units on standardized columns. ``"binary"``, ``"spin"`` and ``"real"`` are strict.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.

@@ -19,14 +19,14 @@ class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPara
 
     Arguments:
         n_latent: Latent dimensions; ``"auto"`` takes half the columns, from 2 to 50.
-        objective: ``"elbo"``, ``"iwae"``, or ``"dreg"`` (iwae with doubly reparameterised gradients).
+        objective: ``"elbo"``, ``"iwae"``, or ``"dreg"`` (iwae with doubly reparameterized gradients).
         n_hidden: Units of each hidden layer; ``"auto"`` takes 200, fewer where there are few rows.
         n_layers: Hidden layers of the encoder and of the decoder.
         beta: Weight of the divergence from the prior (``"elbo"``).
         beta_warm_up: Updates over which that weight rises from zero, against collapse of the posterior (``"elbo"``).
         k: Draws for each row while fitting (``"iwae"``, ``"dreg"``).
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
-        support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns, standardized. ``"binary"``,
             ``"spin"``, ``"real"`` and ``"category"`` are strict. ``"mixed"`` takes each column by what it holds, in a frame of numbers,
             counts, truth values and words, of which some may be missing.
         columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or

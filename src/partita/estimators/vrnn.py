@@ -26,7 +26,7 @@ class VRNNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         beta_warm_up: Updates over which that weight rises from zero, against collapse of the posterior (``"elbo"``).
         k: Draws or particles for each row while fitting (``"iwae"``, ``"fivo"``).
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
-        support: ``"auto"`` looks at the data: zeros and ones, spins (relabelled), else real columns, standardised. ``"binary"``,
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns, standardized. ``"binary"``,
             ``"spin"`` and ``"real"`` are strict.
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.

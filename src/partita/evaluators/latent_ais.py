@@ -83,7 +83,7 @@ class GivenRows(EnergyModel):
     def reference(self) -> Reference:
         return Start(self.law, len(self.x))
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Nothing: the reference is the model's own."""
 
     def settings(self) -> dict[str, Any]:

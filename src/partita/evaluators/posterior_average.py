@@ -20,7 +20,7 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.checks import check_level
 from partita.core.quantity import Quantity
-from partita.diagnostics.chains import mean_half_width, summarise_chains, worst_of
+from partita.diagnostics.chains import mean_half_width, summarize_chains, worst_of
 from partita.errors import Diverged
 
 
@@ -47,7 +47,7 @@ class PosteriorAverage:
         value, spread = float(rows.mean()), float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0
         S, C = model.alphas.shape
         g = (each - rows).exp().mean(-1).view(S, C).T
-        clusters, own = model.mixing(), summarise_chains(g[..., None], redrawn=True)
+        clusters, own = model.mixing(), summarize_chains(g[..., None], redrawn=True)
         report = worst_of(clusters, own)
         unseen = -math.log1p(-self.level) / len(each) if clusters.still or own.still else 0.0  # the rule of three
         half = max(mean_half_width(g, report, self.level), unseen)

@@ -94,8 +94,8 @@ class ClassifierTest:
         n = min(len(x), len(y))
         tables = [part[rng.permutation(len(part), generator).cpu()[:n]].double().cpu().numpy() for part in (x, y)]
         train, test = ([part[half] for part in tables] for half in (slice(n // 2), slice(n // 2, None)))
-        fitted = _classifier(self.classifier, rng.seed(generator)).fit(*_labelled(train))
-        rows, labels = _labelled(test)
+        fitted = _classifier(self.classifier, rng.seed(generator)).fit(*_labeled(train))
+        rows, labels = _labeled(test)
         hits = int((fitted.predict(rows) == labels).sum())
         found = binomtest(hits, len(labels), alternative="greater")
         low, high = binomtest(hits, len(labels)).proportion_ci(self.level)
@@ -155,8 +155,8 @@ def _pair_variance(kernel: Tensor) -> float:
     """Mean square of a sample's kernel without diagonal, ``(n, n)``, after what each row says by itself is taken off."""
     n = len(kernel)
     row = kernel.sum(1) / (n - 1)
-    centred = (kernel - row[:, None] - row + row.mean()).fill_diagonal_(0.0)
-    return float(centred.square().sum()) / (n * (n - 1))
+    centered = (kernel - row[:, None] - row + row.mean()).fill_diagonal_(0.0)
+    return float(centered.square().sum()) / (n * (n - 1))
 
 
 def _permutation_p(kernel: Tensor, n: int, value: float, count: int, generator: torch.Generator) -> float:
@@ -192,5 +192,5 @@ def _classifier(name: Any, seed: int) -> Any:
     return make_pipeline(StandardScaler(), made[name]())
 
 
-def _labelled(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _labeled(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])

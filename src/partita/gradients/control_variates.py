@@ -49,12 +49,12 @@ class NVIL(Estimator):
 
     Arguments:
         hidden: Units of the baseline's one hidden layer.
-        normalise: Divide the signal by its deviation where that is above one; steadier steps, and a rescaled gradient, so a biased one.
+        normalize: Divide the signal by its deviation where that is above one; steadier steps, and a rescaled gradient, so a biased one.
         decay: Share of the fading averages that is kept at each call.
     """
 
     hidden: int = 100
-    normalise: bool = True
+    normalize: bool = True
     decay: float = 0.8
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class NVIL(Estimator):
 
     @property
     def unbiased(self) -> bool:  # type: ignore[override]
-        return not self.normalise
+        return not self.normalize
 
     def cost(self, layers: int = 1) -> int:
         return 1
@@ -81,7 +81,7 @@ class NVIL(Estimator):
         guesses = torch.stack(state.module([context_of(context, drawn.draws[:i], known) for i in range(len(q))]))  # (L, *)
         mean, deviation, noise = _scales(state, known)
         left = known - mean - deviation * guesses.detach()
-        signals = left / (noise.clamp_min(1.0) if self.normalise else 1.0)
+        signals = left / (noise.clamp_min(1.0) if self.normalize else 1.0)
         state = self._following(state, known.flatten(), left.flatten(1))
         mean, deviation, _ = _scales(state, known)  # of these draws too: no bias comes of it, for only the baselines learn from it
         extra = ((known - mean) / deviation - guesses).square().mean()

@@ -60,7 +60,7 @@ class Continuous(Latent):
     def log_prob(self, z: Tensor) -> Tensor:
         return self.distribution.log_prob(z)
 
-    def reparameterised(self, generator: torch.Generator) -> Tensor:
+    def reparameterized(self, generator: torch.Generator) -> Tensor:
         """A draw as a function of noise and parameters, through which gradients flow."""
         with rng.seeded(generator):
             return self.distribution.rsample()

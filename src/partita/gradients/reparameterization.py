@@ -1,4 +1,4 @@
-r"""Reparameterisation: draws as functions of noise that knows nothing of the parameters.
+r"""Reparameterization: draws as functions of noise that knows nothing of the parameters.
 
 .. math:: \nabla_\varphi E_{q_\varphi(y)}[f(y)] = E_{r(\epsilon)}\big[\nabla_\varphi f(g_\varphi(\epsilon))\big], \qquad
           y = g_\varphi(\epsilon)          (theory/gradients.md, eq. 40.4)
@@ -58,15 +58,15 @@ class Reparameterization(Estimator):
         layers: list[Latent] = []
         for conditional in q:
             layers.append(conditional(draws))
-            draws = (*draws, reparameterised(layers[-1], generator))
+            draws = (*draws, reparameterized(layers[-1], generator))
         value = values(f, draws, layers[0])
         return Estimate(value, value.detach(), value.new_zeros(()), state)
 
 
-def reparameterised(layer: Latent, generator: torch.Generator) -> Tensor:
+def reparameterized(layer: Latent, generator: torch.Generator) -> Tensor:
     """A draw through which gradients flow; refused where a distribution has none."""
     if not isinstance(layer, Continuous) or not layer.distribution.has_rsample:
         kind = layer.distribution if isinstance(layer, Continuous) else layer
         raise Unsupported(f"Reparameterization cannot run on {type(kind).__name__} latents: their draws are no smooth function of noise. "
                           "Use GumbelSoftmax, Rebar or Reinforce instead.")  # fmt: skip
-    return layer.reparameterised(generator)
+    return layer.reparameterized(generator)

@@ -75,7 +75,7 @@ class Encoder(Model):
         return functional.normalize(self.net((x - self.shift) * self.scale), dim=-1)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """One shift and one scale for all columns, so that images stay images."""
         mean = data.mean()
         spread = (data.variance() + (mean - mean.mean()).square()).mean().sqrt()

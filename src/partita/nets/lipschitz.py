@@ -81,7 +81,7 @@ def _frequencies(layer: Any, torus: list[int]) -> list[Tensor]:
 
 
 def _spread(weight: Tensor, axis: int, step: int) -> Tensor:
-    """A kernel with ``step - 1`` zeros between neighbours along an axis."""
+    """A kernel with ``step - 1`` zeros between neighbors along an axis."""
     if step == 1:
         return weight
     shape = list(weight.shape)

@@ -101,7 +101,7 @@ def linear_map(layer: nn.Module, weight: Tensor, shape: tuple[int, ...] | None) 
 
 
 class SpectralBound(nn.Module):
-    """A parametrisation that divides a layer's weight by its spectral norm over c, where that is above one.
+    """A parametrization that divides a layer's weight by its spectral norm over c, where that is above one.
 
     The singular vector is kept between calls, so that a few products suffice after each update of the weight.
     """
@@ -133,7 +133,7 @@ def _differentiable_norm(layer: nn.Module, weight: Tensor, shape: tuple[int, ...
 def bound_spectral_norms(
     net: nn.Module, bound: float = 1.0, *, shape: tuple[int, ...] | None = None, tolerance: float = 1e-3, generator: torch.Generator
 ) -> nn.Module:
-    """Parametrise every linear and convolutional layer of a network so that its spectral norm is about ``bound`` at most.
+    """Parametrize every linear and convolutional layer of a network so that its spectral norm is about ``bound`` at most.
 
     Arguments:
         shape: Of one input of the network, needed where it has convolutions.

@@ -1,4 +1,4 @@
-"""What a gradient learner minimises, and the two phases that make the likelihood gradient."""
+"""What a gradient learner minimizes, and the two phases that make the likelihood gradient."""
 
 from partita.objectives.adversarial import Adversarial
 from partita.objectives.bounds import ELBO, FIVO, IWAEBound

@@ -15,7 +15,7 @@ class Nothing(NamedTuple):
 class GradientObjective:
     """Defaults of the Objective role: gradients as they are, nothing between epochs.
 
-    ``deterministic`` losses, functions of the batch alone, may be minimised by L-BFGS; losses ``in_nats`` are small where a fit goes well.
+    ``deterministic`` losses, functions of the batch alone, may be minimized by L-BFGS; losses ``in_nats`` are small where a fit goes well.
     """
 
     deterministic: ClassVar[bool] = False

@@ -65,7 +65,7 @@ class IWAEBound(GradientObjective):
 
     Arguments:
         k: Draws for each row.
-        gradient: ``"plain"``, or ``"doubly"`` reparameterised (Tucker et al. 2019), whose noise for the encoder does not grow with k.
+        gradient: ``"plain"``, or ``"doubly"`` reparameterized (Tucker et al. 2019), whose noise for the encoder does not grow with k.
     """
 
     k: int = 10
@@ -85,7 +85,7 @@ class IWAEBound(GradientObjective):
         self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
     ) -> tuple[dict[str, Tensor], Nothing, dict[str, Tensor]]:
         if self.gradient == "doubly":
-            loss, bound = doubly_reparameterised(model, batch, self.k, generator)
+            loss, bound = doubly_reparameterized(model, batch, self.k, generator)
         else:
             log_w = model(batch.x, self.k, *_ends(batch), generator=generator)
             bound = weighted_mean(log_mean_exp(log_w), batch.weight)
@@ -132,8 +132,8 @@ def log_mean_exp(log_w: Tensor) -> Tensor:
     return torch.logsumexp(log_w, 0) - math.log(len(log_w))
 
 
-def doubly_reparameterised(model: Any, batch: Batch, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    r"""A loss whose value is minus the bound and whose gradients are the doubly reparameterised ones, and the bound.
+def doubly_reparameterized(model: Any, batch: Batch, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    r"""A loss whose value is minus the bound and whose gradients are the doubly reparameterized ones, and the bound.
 
     .. math:: \nabla_\theta = \sum_i \tilde w_i\, \nabla_\theta \log w_i, \qquad
               \nabla_\phi = \sum_i \tilde w_i^2\, \frac{\partial \log w_i}{\partial z_i} \frac{\partial z_i}{\partial \phi}

@@ -18,7 +18,7 @@ from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 
 
 class Restarted(NamedTuple):
-    """The data's mean, at which gradients are centred, and what the sampler knows of the last chains, its step size too."""
+    """The data's mean, at which gradients are centered, and what the sampler knows of the last chains, its step size too."""
 
     mu: Tensor  # (D,)
     last: Any
@@ -31,7 +31,7 @@ class CD(GradientObjective):
     Arguments:
         sampler: Moves the chains; chosen by the capability table if not given.
         steps: k.
-        centered: Centre the gradient where the model can; None does so if it can.
+        centered: Center the gradient where the model can; None does so if it can.
     """
 
     sampler: Sampler | None = None
@@ -73,7 +73,7 @@ def resolve_sampler(sampler: Sampler | None, model: EnergyModel) -> Sampler:
 
 
 def resolve_centering(owner: str, centered: bool | None, model: Any) -> bool:
-    """Whether to centre: as told, or wherever the model can."""
+    """Whether to center: as told, or wherever the model can."""
     check_choice(owner, "centered", centered, (None, True, False))
     if centered:
         capability.require_need("centering", f"{owner}(centered=True)", model, "Leave centered at None.")

@@ -145,7 +145,7 @@ def proto_nce(q: Tensor, prototypes: tuple[Prototypes, ...], index: Tensor) -> T
     ready = [p for p in prototypes if int(p.member[0]) >= 0]
     if not ready:
         return q.new_zeros(len(q))
-    terms = [functional.cross_entropy((q @ p.centres.mT / p.phi).masked_fill(p.phi.isinf(), -torch.inf), p.member[index], reduction="none")
+    terms = [functional.cross_entropy((q @ p.centers.mT / p.phi).masked_fill(p.phi.isinf(), -torch.inf), p.member[index], reduction="none")
              for p in ready]  # fmt: skip
     return torch.stack(terms).mean(0)
 

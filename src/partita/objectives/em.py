@@ -1,4 +1,4 @@
-r"""Expectation maximisation, in one engine for all models that name their E and M steps.
+r"""Expectation maximization, in one engine for all models that name their E and M steps.
 
 .. math:: \log p(x) \ge E_q[\log p(x, z)] + H[q], \qquad
           \text{E: } q = p(z \mid x, \theta), \qquad \text{M: } \theta \leftarrow \arg\max_\theta E_q[\log p(x, z \mid \theta)]
@@ -41,7 +41,7 @@ def expectation(model: Any, data: Data, *, generator: torch.Generator) -> Statis
     return total
 
 
-def maximisation(model: Any, statistics: Statistics) -> None:
+def maximization(model: Any, statistics: Statistics) -> None:
     """M-step: the parameters that the statistics ask for."""
     model.m_step(statistics)
 
@@ -53,7 +53,7 @@ def negative_log_likelihood(model: Any, statistics: Statistics, n: float) -> Ten
 
 @dataclass(frozen=True)
 class EM:
-    """Expectation maximisation over all rows at each update; the likelihood never falls.
+    """Expectation maximization over all rows at each update; the likelihood never falls.
 
     Arguments:
         restarts: Starts to try, each for some updates, before the best goes on (Biernacki, Celeux and Govaert 2003).
@@ -102,14 +102,14 @@ class EM:
     def update(self, model: Any, data: Data, state: Nothing, *, generator: torch.Generator) -> tuple[Nothing, dict[str, Tensor]]:
         statistics = expectation(model, data, generator=generator)
         loss = negative_log_likelihood(model, statistics, len(data))
-        maximisation(model, statistics)
+        maximization(model, statistics)
         return state, {"loss": loss}
 
     @torch.no_grad()
     def _try(self, model: Any, data: Data, generator: torch.Generator, *, fresh: bool) -> tuple[float, dict[str, Tensor]]:
         """The loss and the weights after the trial of one start."""
         if fresh:
-            model.initialise(data, generator=generator)
+            model.initialize(data, generator=generator)
         for _ in range(self.trial):
             self.update(model, data, Nothing(), generator=generator)
         loss = negative_log_likelihood(model, expectation(model, data, generator=generator), len(data))
@@ -126,7 +126,7 @@ class Running(NamedTuple):
 
 @dataclass(frozen=True)
 class OnlineEM:
-    r"""Online expectation maximisation (Cappe and Moulines 2009): statistics are averaged over mini-batches with falling steps.
+    r"""Online expectation maximization (Cappe and Moulines 2009): statistics are averaged over mini-batches with falling steps.
 
     .. math:: s_t = (1 - \gamma_t) s_{t-1} + \gamma_t\, s(x_t), \qquad \gamma_t = (t + t_0)^{-\kappa}, \; \kappa \in (1/2, 1]
               (theory/mixtures.md, eq. 10.9)
@@ -175,7 +175,7 @@ class OnlineEM:
         found, rate = model.e_step(x, weight), self.rate(int(state.updates))
         n = float(found["mass"].sum())
         averaged = {name: (1 - rate) * state.statistics[name] + rate * value / n for name, value in found.items()}
-        maximisation(model, averaged)
+        maximization(model, averaged)
         return state._replace(statistics=averaged, updates=state.updates + 1), found["log_likelihood"]
 
     def rate(self, t: int) -> float:

@@ -1,9 +1,9 @@
-r"""Noise-contrastive estimation: tell data from noise, with the log normaliser as one more parameter (Gutmann and Hyvärinen 2010, 2012).
+r"""Noise-contrastive estimation: tell data from noise, with the log normalizer as one more parameter (Gutmann and Hyvärinen 2010, 2012).
 
 .. math:: \ell = -E_{\mathrm{data}}[\log h(x)] - \nu\, E_{\mathrm{noise}}[\log(1 - h(y))], \qquad
           h(u) = \sigma\big({-F(u)} - c - \log p_n(u) - \log \nu\big)          (theory/objectives.md, eq. 6.6, 6.7)
 
-At the optimum c is log Z: unlike the likelihood, the contrast has no use for a normaliser that is too small. c starts at an
+At the optimum c is log Z: unlike the likelihood, the contrast has no use for a normalizer that is too small. c starts at an
 importance-sampling estimate, from which the first steps climb; from zero they would spend themselves on c.
 
 Letters: B batch, D visible, nu noise rows for each row of data.
@@ -27,8 +27,8 @@ IMPORTANCE_DRAWS = 8192
 ROWS_AT_ONCE = 1024
 
 
-class LogNormaliser(nn.Module):
-    """The learned log normaliser c."""
+class LogNormalizer(nn.Module):
+    """The learned log normalizer c."""
 
     def __init__(self, value: Tensor) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class LogNormaliser(nn.Module):
 class Contrast(NamedTuple):
     """What is trained beside the model."""
 
-    module: Any  # LogNormaliser
+    module: Any  # LogNormalizer
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class NCE(GradientObjective):
     >>> g = torch.Generator().manual_seed(0)
     >>> run = partita.fit(RBM(3, 2, generator=g), torch.eye(3), NCE(ratio=5), steps=2, generator=g)
     >>> sorted(set(run.history[-1]) - {"step", "epoch", "seconds"})
-    ['accuracy', 'log_normaliser', 'model']
+    ['accuracy', 'log_normalizer', 'model']
     """
 
     noise: Any = None
@@ -69,7 +69,7 @@ class NCE(GradientObjective):
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Contrast:
         capability.require("NCE", model)
         check_noise(self.noise, model, data, generator=generator)
-        return Contrast(LogNormaliser(importance_log_z(model, self.noise, IMPORTANCE_DRAWS, generator=rng.child(generator))))
+        return Contrast(LogNormalizer(importance_log_z(model, self.noise, IMPORTANCE_DRAWS, generator=rng.child(generator))))
 
     def losses(
         self, model: Any, batch: Batch, state: Contrast, *, generator: torch.Generator
@@ -81,7 +81,7 @@ class NCE(GradientObjective):
         of_data, of_noise = log_odds.split([len(batch.x), count])
         loss = weighted_mean(functional.softplus(-of_data), batch.weight) + nu * functional.softplus(of_noise).mean()
         accuracy = 0.5 * ((of_data > -math.log(nu)).float().mean() + (of_noise <= -math.log(nu)).float().mean())
-        return {"model": loss}, state, {"log_normaliser": c.detach(), "accuracy": accuracy}
+        return {"model": loss}, state, {"log_normalizer": c.detach(), "accuracy": accuracy}
 
 
 def free_likelihood(model: Any, x: Tensor, c: Tensor) -> Tensor:

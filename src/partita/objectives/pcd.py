@@ -30,7 +30,7 @@ class Buffer(NamedTuple):
 
 
 class Persistent(NamedTuple):
-    """The chains, and the data's mean at which gradients are centred."""
+    """The chains, and the data's mean at which gradients are centered."""
 
     chains: Any
     mu: Tensor  # (D,)
@@ -44,7 +44,7 @@ class PCD(GradientObjective):
         sampler: Moves the chains; chosen by the capability table if not given.
         chains: Number of chains C.
         steps: k, between two updates.
-        centered: Centre the gradient where the model can; None does so if it can.
+        centered: Center the gradient where the model can; None does so if it can.
         active: Chains that move at an update, drawn at random from all C; None moves them all.
         restart: Share of the active chains that begin again at a draw from the reference.
     """

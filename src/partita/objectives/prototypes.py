@@ -22,7 +22,7 @@ ROUNDS = 50  # of k-means
 class Prototypes(NamedTuple):
     """One granularity: prototypes (k, E), their phi (k,), infinite where a cluster is empty, and every row's cluster (N,)."""
 
-    centres: Tensor
+    centers: Tensor
     phi: Tensor
     member: Tensor
 
@@ -38,27 +38,27 @@ def find_prototypes(v: Tensor, k: int, temperature: float, alpha: float, *, gene
     """Spherical k-means of unit vectors ``v`` (N, E), and the concentrations; k is at most the number of different rows."""
     blank = no_prototypes(k, len(v), v)
     points = v.double().cpu().numpy()
-    centres, member = spherical_k_means(points, _most_clusters(points, len(blank.centres)), rng.seed(generator))
-    c, m = torch.from_numpy(centres).to(v), torch.from_numpy(member).to(v.device)
-    blank.centres[: len(c)] = c
+    centers, member = spherical_k_means(points, _most_clusters(points, len(blank.centers)), rng.seed(generator))
+    c, m = torch.from_numpy(centers).to(v), torch.from_numpy(member).to(v.device)
+    blank.centers[: len(c)] = c
     blank.phi[: len(c)] = concentration(v, c, m, temperature, alpha)
     return blank._replace(member=m)
 
 
 def spherical_k_means(points: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unit centres (k, E) and the cluster of every point (N,), each with its nearest centre; an emptied cluster keeps its centre.
+    """Unit centers (k, E) and the cluster of every point (N,), each with its nearest center; an emptied cluster keeps its center.
 
-    The start is faiss's k-means where it is installed, else scikit-learn's; rounds with centres on the sphere follow.
+    The start is faiss's k-means where it is installed, else scikit-learn's; rounds with centers on the sphere follow.
     """
-    centres = _on_sphere(_start(points, k, seed))
-    member = (points @ centres.T).argmax(1)
+    centers = _on_sphere(_start(points, k, seed))
+    member = (points @ centers.T).argmax(1)
     for _ in range(ROUNDS):
-        centres = _on_sphere(_sums(points, member, centres))
-        nearest = (points @ centres.T).argmax(1)
+        centers = _on_sphere(_sums(points, member, centers))
+        nearest = (points @ centers.T).argmax(1)
         if (nearest == member).all():
             break
         member = nearest
-    return centres, member
+    return centers, member
 
 
 def _start(points: np.ndarray, k: int, seed: int) -> np.ndarray:
@@ -86,17 +86,17 @@ def _by_faiss(points: np.ndarray, k: int, seed: int) -> np.ndarray:
     return found.centroids.astype(np.float64)
 
 
-def _sums(points: np.ndarray, member: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Of the points of every cluster, (k, E); the centre itself where there are none."""
+def _sums(points: np.ndarray, member: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Of the points of every cluster, (k, E); the center itself where there are none."""
     from scipy.sparse import csr_array
 
-    n, k = len(points), len(centres)
+    n, k = len(points), len(centers)
     belongs = csr_array((np.ones(n), member, np.arange(n + 1)), shape=(n, k))
-    return np.where((np.bincount(member, minlength=k) > 0)[:, None], belongs.T @ points, centres)
+    return np.where((np.bincount(member, minlength=k) > 0)[:, None], belongs.T @ points, centers)
 
 
-def _on_sphere(centres: np.ndarray) -> np.ndarray:
-    return centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
+def _on_sphere(centers: np.ndarray) -> np.ndarray:
+    return centers / np.maximum(np.linalg.norm(centers, axis=1, keepdims=True), 1e-12)
 
 
 def _most_clusters(points: np.ndarray, k: int) -> int:
@@ -107,16 +107,16 @@ def _most_clusters(points: np.ndarray, k: int) -> int:
     return len(np.unique(points.round(6), axis=0))
 
 
-def concentration(v: Tensor, centres: Tensor, member: Tensor, temperature: float, alpha: float = 10.0) -> Tensor:
+def concentration(v: Tensor, centers: Tensor, member: Tensor, temperature: float, alpha: float = 10.0) -> Tensor:
     """phi of every cluster, (k,): small where it is dense; a cluster of one takes the largest, an empty one is infinite.
 
     >>> v = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> concentration(v, torch.tensor([[1.0, 0.0]]), torch.tensor([0, 0]), 0.2).tolist()  # one cluster: phi is tau
     [0.2000...]
     """
-    k = len(centres)
+    k = len(centers)
     size = torch.bincount(member, minlength=k).to(v)
-    spread = v.new_zeros(k).index_add_(0, member, (v - centres[member]).norm(dim=1))
+    spread = v.new_zeros(k).index_add_(0, member, (v - centers[member]).norm(dim=1))
     phi = spread / (size * torch.log(size + alpha)).clamp_min(1e-12)
     several = size > 1
     if not several.any() or float(phi[several].max()) <= 0:  # nothing to compare: all alike

@@ -1,4 +1,4 @@
-r"""Pseudo-likelihood: every coordinate given all others, each normalised over its own few values (Besag 1975).
+r"""Pseudo-likelihood: every coordinate given all others, each normalized over its own few values (Besag 1975).
 
 .. math:: \ell = -E_{\mathrm{data}} \sum_i \log p(x_i \mid x_{\setminus i})          (theory/objectives.md, eq. 6.12)
 

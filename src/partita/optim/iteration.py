@@ -205,5 +205,5 @@ def _norms(r: Tensor) -> np.ndarray:
     return torch.linalg.vector_norm(r, dim=0).double().cpu().numpy()
 
 
-def _like(numbers: np.ndarray, neighbour: Any) -> Tensor:
-    return torch.from_numpy(numbers).to(neighbour)
+def _like(numbers: np.ndarray, neighbor: Any) -> Tensor:
+    return torch.from_numpy(numbers).to(neighbor)

@@ -1,7 +1,7 @@
 r"""How far a solution of conjugate gradients is from the truth, from numbers that the steps leave anyway.
 
 .. math:: \|x^* - x_k\|_A^2 = \sum_{i \ge k} \alpha_i\, r_i^\top z_i, \qquad
-          \|x^* - x_k\|_A^2 \le \frac{r_k^\top z_k}{\lambda_{\min}(M^{-1} A)}          (theory/optimisation.md, eq. 50.3, 50.4)
+          \|x^* - x_k\|_A^2 \le \frac{r_k^\top z_k}{\lambda_{\min}(M^{-1} A)}          (theory/optimization.md, eq. 50.3, 50.4)
 
 The first sum lies ahead; it is continued as a geometric series from what the last two stretches of steps took away. The bound puts the
 smallest eigenvalue of the Lanczos matrix of the alphas and betas for lambda_min. The smaller of the two is reported.

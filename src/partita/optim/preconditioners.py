@@ -1,7 +1,7 @@
 r"""Cheap approximations of A that make conjugate gradients take fewer steps.
 
 .. math:: z = M^{-1} r, \qquad M = \mathrm{diag}(A) \quad\text{or}\quad M = L L^\top \approx A
-          \text{ with } L \text{ as sparse as } A          (theory/optimisation.md, eq. 50.5)
+          \text{ with } L \text{ as sparse as } A          (theory/optimization.md, eq. 50.5)
 
 Letters: n unknowns, m right-hand sides, A matrix, M its approximation, L lower factor, r residual.
 """

@@ -1,9 +1,9 @@
 r"""No learner is better than another on what it has not seen, when every target is as likely as every other.
 
 .. math:: \sum_f E_{\mathrm{off}}(a \mid f, D) = \sum_f \sum_{x \notin D} P(x)\, [\,h_{a, f|_D}(x) \ne f(x)\,]
-          = 2^{n-1} \sum_{x \notin D} P(x) \quad\text{for every learner } a          (theory/optimisation.md, eq. 50.20)
+          = 2^{n-1} \sum_{x \notin D} P(x) \quad\text{for every learner } a          (theory/optimization.md, eq. 50.20)
 
-Everything is enumerated and counted in whole numbers: all targets on a finite domain, all labellings of the training points, all mistakes.
+Everything is enumerated and counted in whole numbers: all targets on a finite domain, all labelings of the training points, all mistakes.
 With a prior that prefers some targets the sums differ, and so do learners. Wolpert (1996), The lack of a priori distinctions between
 learning algorithms.
 
@@ -22,7 +22,7 @@ from partita.core.checks import check_count
 from partita.errors import invalid
 
 MOST_POINTS = 16  # 2^16 targets
-MOST_TRAINING = 12  # 2^12 labellings, and as many fits of every learner
+MOST_TRAINING = 12  # 2^12 labelings, and as many fits of every learner
 MOST_MASS = 2**30
 OWNER = "no_free_lunch"
 Learner = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]  # (X_train, y_train, X_off) -> labels of X_off
@@ -87,7 +87,7 @@ def no_free_lunch(learners: Mapping[str, Any], domain: Any, train: Sequence[int]
     if not learners:
         raise invalid(OWNER, "learners", "hold at least one learner", "none")
     off = np.setdiff1d(np.arange(len(X)), D)
-    labels, rest = all_labellings(len(D)), all_labellings(len(off))
+    labels, rest = all_labelings(len(D)), all_labelings(len(off))
     targets = np.zeros((len(labels), len(rest), len(X)), dtype=np.int8)
     targets[:, :, D] = labels[:, None]
     targets[:, :, off] = rest[None]
@@ -95,18 +95,18 @@ def no_free_lunch(learners: Mapping[str, Any], domain: Any, train: Sequence[int]
     return Lunch(X, D, P, targets.reshape(-1, len(X)), mistakes)
 
 
-def all_labellings(n: int) -> np.ndarray:
+def all_labelings(n: int) -> np.ndarray:
     """Every row of n zeros and ones, (2^n, n)."""
     return ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.int8)
 
 
 def smooth_prior(lunch: Lunch, base: int = 4) -> np.ndarray:
-    """q proportional to base^(pairs of nearest neighbours with the same label): targets that change seldom."""
+    """q proportional to base^(pairs of nearest neighbors with the same label): targets that change seldom."""
     return _powers(base, _agreements(lunch))
 
 
 def rough_prior(lunch: Lunch, base: int = 4) -> np.ndarray:
-    """q proportional to base^(pairs of nearest neighbours with different labels): targets that change often."""
+    """q proportional to base^(pairs of nearest neighbors with different labels): targets that change often."""
     agreements = _agreements(lunch)
     return _powers(base, agreements.max() - agreements)
 
@@ -128,7 +128,7 @@ def _agreements(lunch: Lunch) -> np.ndarray:
 def _mistakes(
     name: str, learner: Any, X: np.ndarray, labels: np.ndarray, X_off: np.ndarray, rest: np.ndarray, mass: np.ndarray
 ) -> np.ndarray:
-    """One fit for every labelling of D, compared with every completion of it."""
+    """One fit for every labeling of D, compared with every completion of it."""
     found = []
     for y in labels:
         h = _hypothesis(name, learner, X, y.astype(np.int64), X_off)
@@ -168,7 +168,7 @@ def _checked_training(train: Sequence[int], n: int) -> np.ndarray:
     if not fine or D.min() < 0 or D.max() >= n or len(D) >= n:
         raise invalid(OWNER, "train", f"hold different numbers from 0 to {n - 1}, at least one and not all", list(train))
     if len(D) > MOST_TRAINING:
-        raise invalid(OWNER, "train", f"hold at most {MOST_TRAINING} points, for each learner is fitted to all their labellings", len(D))
+        raise invalid(OWNER, "train", f"hold at most {MOST_TRAINING} points, for each learner is fitted to all their labelings", len(D))
     return np.sort(D)
 
 

@@ -43,7 +43,7 @@ class Figure:
     """A plotly figure as JSON, drawn when it scrolls into view.
 
     Arguments:
-        traces, layout: As plotly takes them; colours of paper, ink and scales named ``"sequential"`` or ``"diverging"`` are the page's.
+        traces, layout: As plotly takes them; colors of paper, ink and scales named ``"sequential"`` or ``"diverging"`` are the page's.
         alt: What the figure shows, in a sentence, for those who cannot see it.
         caption: What to look for; printed below.
         height: In pixels.

@@ -52,7 +52,7 @@ def scores(scored: Sequence[Standing], entropy: float | None = None) -> Figure:
     above, below = zip(*((high - q["value"], q["value"] - low) for q in quantities for low, high in [_known_ends(q)]), strict=True)
     bars = {"type": "data", "array": above, "arrayminus": below, "symmetric": False, "thickness": 1.5, "color": plots.DATA}
     symbols = ["x" if q["verdict"] == "do not publish" else "circle" for q in quantities]
-    marks = {"size": 10, "color": [plots.colour(i) for i in range(len(scored))], "symbol": symbols}
+    marks = {"size": 10, "color": [plots.color(i) for i in range(len(scored))], "symbol": symbols}
     trace = {"type": "scatter", "mode": "markers", "x": values, "y": [s.name for s in scored], "error_x": bars, "marker": marks}
     ends = f"from {values[-1]:.2f} ({scored[-1].name}) to {values[0]:.2f} ({scored[0].name}) nats per row"
     alt = f"Scores of {len(scored)} contenders with intervals, {ends}."
@@ -80,8 +80,8 @@ def _curves(ranked: Sequence[Standing]) -> Iterator[Block]:
         points = [] if s.subject is None else timed(s.subject.run.history)
         if len(points) > 1:
             seconds, scores = zip(*points, strict=True)
-            line = {"color": plots.colour(i), "width": 1.8, "dash": plots.dash(i)}
-            traces.append(plots.line(np.maximum(seconds, 1e-2), scores, s.name, plots.colour(i), line=line))
+            line = {"color": plots.color(i), "width": 1.8, "dash": plots.dash(i)}
+            traces.append(plots.line(np.maximum(seconds, 1e-2), scores, s.name, plots.color(i), line=line))
             values += scores
     if traces:
         layout = {"xaxis": plots.log_axis("seconds"), "yaxis": plots.axis("nats per row", range=visible(values))}

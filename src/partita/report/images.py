@@ -1,11 +1,11 @@
-"""Rows as pictures: many small images on one sheet, grey or in two colours about zero, as PNG without any library."""
+"""Rows as pictures: many small images on one sheet, gray or in two colors about zero, as PNG without any library."""
 
 import struct
 import zlib
 
 import numpy as np
 
-BETWEEN = 96  # grey of the line between images
+BETWEEN = 96  # gray of the line between images
 BLUE, WHITE, RED = np.array([33, 102, 172]), np.array([247, 247, 247]), np.array([178, 24, 43])
 
 
@@ -16,24 +16,24 @@ def sheet(x: np.ndarray, shape: tuple[int, ...], across: int | None = None, limi
     """
     images = as_images(x, shape)
     low, high = (np.nanmin(images), np.nanmax(images)) if limits is None else limits
-    grey = (images - low) / (high - low if high > low else 1.0) * 255
-    return tiled(np.where(np.isnan(grey), BETWEEN, grey).astype(np.uint8), across)
+    gray = (images - low) / (high - low if high > low else 1.0) * 255
+    return tiled(np.where(np.isnan(gray), BETWEEN, gray).astype(np.uint8), across)
 
 
 def signed_sheet(x: np.ndarray, shape: tuple[int, ...], across: int | None = None) -> np.ndarray:
-    """The same for numbers about zero, each image on its own scale: blue below zero, red above; uint8 with three colours."""
+    """The same for numbers about zero, each image on its own scale: blue below zero, red above; uint8 with three colors."""
     images = as_images(x, shape)
     reach = np.abs(images).max(axis=(1, 2), keepdims=True)
     share = (images / np.where(reach > 0, reach, 1.0))[..., None]
-    colours = WHITE + np.where(share < 0, -share * (BLUE - WHITE), share * (RED - WHITE))
-    return tiled(colours.round().astype(np.uint8), across)
+    colors = WHITE + np.where(share < 0, -share * (BLUE - WHITE), share * (RED - WHITE))
+    return tiled(colors.round().astype(np.uint8), across)
 
 
 def tiled(images: np.ndarray, across: int | None = None) -> np.ndarray:
-    """(n, height, width) or (n, height, width, colours) on one sheet."""
+    """(n, height, width) or (n, height, width, colors) on one sheet."""
     across = columns_for(len(images)) if across is None else across
-    height, width, *colours = images.shape[1:]
-    page = np.full((-(-len(images) // across) * (height + 1) - 1, across * (width + 1) - 1, *colours), BETWEEN, np.uint8)
+    height, width, *colors = images.shape[1:]
+    page = np.full((-(-len(images) // across) * (height + 1) - 1, across * (width + 1) - 1, *colors), BETWEEN, np.uint8)
     for i, image in enumerate(images):
         top, left = (i // across) * (height + 1), (i % across) * (width + 1)
         page[top : top + height, left : left + width] = image
@@ -51,7 +51,7 @@ def columns_for(n: int) -> int:
 
 
 def png(page: np.ndarray) -> bytes:
-    """A PNG of 8 bits, grey or in colour.
+    """A PNG of 8 bits, gray or in color.
 
     >>> png(np.zeros((2, 3), np.uint8))[:4]
     b'\\x89PNG'

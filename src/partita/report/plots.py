@@ -8,19 +8,19 @@ import numpy as np
 from partita.report.blocks import Figure
 
 DATA, MODEL = "#7f8c99", "#d1495b"  # rows of the data, draws of the model
-COLOURS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#999999", "#EE7733", "#009988", "#882255")
+COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#999999", "#EE7733", "#009988", "#882255")
 POINTS = 400  # of a curve: more are not seen
 BINS = 30
 
 
-def colour(i: int) -> str:
-    """The colour of the i-th of several things."""
-    return COLOURS[i % len(COLOURS)]
+def color(i: int) -> str:
+    """The color of the i-th of several things."""
+    return COLORS[i % len(COLORS)]
 
 
 def dash(i: int) -> str:
-    """The sort of line of the i-th of several things, of which more than there are colours share them."""
-    return ("solid", "dash", "dot", "dashdot")[i // len(COLOURS) % 4]
+    """The sort of line of the i-th of several things, of which more than there are colors share them."""
+    return ("solid", "dash", "dot", "dashdot")[i // len(COLORS) % 4]
 
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
@@ -47,25 +47,25 @@ def plane_height(low: np.ndarray, high: np.ndarray, width: int) -> int:
     return int(np.clip(80 + ratio * width, 240, width))
 
 
-def line(x: Any, y: Any, name: str = "", colour: str = COLOURS[0], **more: Any) -> dict[str, Any]:
+def line(x: Any, y: Any, name: str = "", color: str = COLORS[0], **more: Any) -> dict[str, Any]:
     """A curve, thinned to what a screen shows."""
     keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), POINTS)).round().astype(int))
     x, y = np.asarray(x)[keep], np.asarray(y)[keep]
     mode = "lines+markers" if len(x) < 40 else "lines"
-    return {"type": "scatter", "mode": mode, "x": x, "y": y, "name": name, "line": {"color": colour, "width": 1.8},
-            "marker": {"size": 5, "color": colour}, "showlegend": bool(name), **more}  # fmt: skip
+    return {"type": "scatter", "mode": mode, "x": x, "y": y, "name": name, "line": {"color": color, "width": 1.8},
+            "marker": {"size": 5, "color": color}, "showlegend": bool(name), **more}  # fmt: skip
 
 
-def points(x: Any, y: Any, name: str, colour: str, **more: Any) -> dict[str, Any]:
+def points(x: Any, y: Any, name: str, color: str, **more: Any) -> dict[str, Any]:
     """A cloud of points."""
-    mark = {"size": 4, "color": colour, "opacity": 0.55}
+    mark = {"size": 4, "color": color, "opacity": 0.55}
     return {"type": "scatter", "mode": "markers", "x": x, "y": y, "name": name, "marker": mark, "hoverinfo": "x+y", **more}
 
 
-def band(x: Any, low: Any, high: Any, name: str, colour: str = COLOURS[0]) -> list[dict[str, Any]]:
+def band(x: Any, low: Any, high: Any, name: str, color: str = COLORS[0]) -> list[dict[str, Any]]:
     """The area between two curves."""
     edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip"}
-    return [{**edge, "y": low, "showlegend": False}, {**edge, "y": high, "fill": "tonexty", "fillcolor": f"{colour}33", "name": name}]
+    return [{**edge, "y": low, "showlegend": False}, {**edge, "y": high, "fill": "tonexty", "fillcolor": f"{color}33", "name": name}]
 
 
 def diagonal(low: float, high: float, name: str = "equal") -> dict[str, Any]:
@@ -75,7 +75,7 @@ def diagonal(low: float, high: float, name: str = "equal") -> dict[str, Any]:
 
 
 def heat(z: np.ndarray, x: Sequence[str], y: Sequence[str], *, signed: bool, alt: str, caption: str = "", unit: str = "") -> Figure:
-    """A matrix as colours, about zero where it is signed; the first row is on top."""
+    """A matrix as colors, about zero where it is signed; the first row is on top."""
     reach = float(np.nanmax(np.abs(z))) if z.size else 1.0
     limits = {"zmin": -reach, "zmax": reach, "colorscale": "diverging"} if signed else {"colorscale": "sequential"}
     bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": unit, "side": "right"}}

@@ -143,7 +143,7 @@ def row_numbers(index: Any, n: int) -> np.ndarray:
 
 
 def mixed(x: np.ndarray, key: int) -> np.ndarray:
-    """Well-mixed bits of numbers and a key, ``uint64``: the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Well-mixed bits of numbers and a key, ``uint64``: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     x = (x + np.uint64(key % (1 << 64))) * np.uint64(GOLDEN)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)

@@ -45,8 +45,8 @@ class GivenHidden(EnergyModel):
     def title(self) -> str:
         return f"{self.joint.title()} given h"
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
-        self.joint.initialise(data, generator=generator)
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+        self.joint.initialize(data, generator=generator)
 
     def settings(self) -> dict[str, Any]:
         return self.joint.settings()

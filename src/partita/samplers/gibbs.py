@@ -1,4 +1,4 @@
-r"""Gibbs sampling: both layers in turn where they factorise, else one coordinate after the other, for all chains at once.
+r"""Gibbs sampling: both layers in turn where they factorize, else one coordinate after the other, for all chains at once.
 
 .. math:: h \sim p(h \mid x),\; x \sim p(x \mid h) \qquad\text{or}\qquad
           p(x_i = v \mid x_{\setminus i}) \propto e^{-F(x_{i \to v})}          (theory/sampling.md, eq. 4.1, 4.2)
@@ -42,11 +42,11 @@ class Gibbs:
     Arguments:
         sweeps: Passes over all coordinates in one step.
         order: Of the coordinates, where they are drawn one by one: ``"random"``, drawn anew for every pass; ``"sequential"``; or
-            ``"colours"``, all coordinates of one colour of the model's graph before the next: the checkerboard of a lattice.
+            ``"colors"``, all coordinates of one color of the model's graph before the next: the checkerboard of a lattice.
     """
 
     sweeps: int = 1
-    order: Literal["random", "sequential", "colours"] = "random"
+    order: Literal["random", "sequential", "colors"] = "random"
 
     kernel_on: ClassVar[str] = "x"
 

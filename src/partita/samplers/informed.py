@@ -116,5 +116,5 @@ def move(model: EnergyModel, x: Tensor, here: Proposal, propose: object, generat
 
 
 def _log_q(differences: Tensor, own: Tensor) -> Tensor:
-    """log q of all changes of all sites, normalised, ``(*, D, K) -> (*, D K)``."""
+    """log q of all changes of all sites, normalized, ``(*, D, K) -> (*, D K)``."""
     return torch.log_softmax((0.5 * differences).masked_fill(own, -torch.inf).flatten(-2), -1)

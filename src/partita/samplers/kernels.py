@@ -15,7 +15,7 @@ from numba import float32, int32, uint32
 from partita.core.xoshiro import UNIT, _next
 from partita.runtime.numba_cache import njit
 
-LANES = 64  # chains side by side: several vector registers of them, so that finding a neighbour costs little beside the sums
+LANES = 64  # chains side by side: several vector registers of them, so that finding a neighbor costs little beside the sums
 LOG2_E = np.float32(1 / math.log(2))
 POWERS = [np.float32(math.log(2) ** k / math.factorial(k)) for k in range(7)]  # of 2^f for |f| <= 1/2, to 1e-7
 C0, C1, C2, C3, C4, C5, C6 = POWERS
@@ -43,7 +43,7 @@ def sweep_two_values(
     bias: np.ndarray,
     beta: np.ndarray,
     first: np.ndarray,
-    neighbours: np.ndarray,
+    neighbors: np.ndarray,
     weights: np.ndarray,
     seeds: np.ndarray,
 ) -> None:
@@ -79,7 +79,7 @@ def sweep_two_values(
                 for lane in range(LANES):
                     total[lane] = field[i, lane] if own else bias[0, i]
                 for k in range(first[i], first[i + 1]):
-                    j, w = neighbours[k], weights[k]
+                    j, w = neighbors[k], weights[k]
                     for lane in range(LANES):
                         total[lane] += w * float32(local[j, lane])
                 for lane in range(LANES):
@@ -103,11 +103,11 @@ def sweep_many_values(
     bias: np.ndarray,
     beta: np.ndarray,
     first: np.ndarray,
-    neighbours: np.ndarray,
+    neighbors: np.ndarray,
     weights: np.ndarray,
     seeds: np.ndarray,
 ) -> None:
-    """Move some chains of ``x`` (C, D), whole numbers, in place; ``weights`` (2 E, K, K) has the neighbour's state first.
+    """Move some chains of ``x`` (C, D), whole numbers, in place; ``weights`` (2 E, K, K) has the neighbor's state first.
 
     ``start`` is (1, D, K), or (C, D, K) where chains differ.
     """
@@ -123,7 +123,7 @@ def sweep_many_values(
                 for v in range(states):
                     logits[v] = bias[i, v]
                 for k in range(first[i], first[i + 1]):
-                    row = weights[k, x[c, neighbours[k]]]
+                    row = weights[k, x[c, neighbors[k]]]
                     for v in range(states):
                         logits[v] += row[v]
                 top = float32(-np.inf)

@@ -9,7 +9,7 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.checks import check_count, check_generator, check_kernel, check_role, check_rows
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler
-from partita.diagnostics.chains import ChainReport, summarise_chains
+from partita.diagnostics.chains import ChainReport, summarize_chains
 from partita.errors import invalid
 from partita.runtime import memory_limit
 
@@ -52,7 +52,7 @@ def run(
     check_rows("run", "x", x)
     x = x.to(model.device_like)
     model.support.check(x, "run")
-    summarise = statistic or (lambda rows: model.free_energy(rows)[:, None])
+    summarize = statistic or (lambda rows: model.free_energy(rows)[:, None])
     state = sampler.init(model, x, generator=generator)
     for _ in range(burn_in):
         state, _ = sampler.step(model, state, generator=generator)
@@ -62,8 +62,8 @@ def run(
             state, info = sampler.step(model, state, generator=generator)
             infos.append(info.numbers())
         kept.append(state.x)
-        summaries.append(summarise(state.x))
-    report = summarise_chains(torch.stack(summaries, 1))
+        summaries.append(summarize(state.x))
+    report = summarize_chains(torch.stack(summaries, 1))
     return Draws(torch.stack(kept, 1), state, report, _mean_info(infos))
 
 

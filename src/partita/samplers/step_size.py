@@ -29,7 +29,7 @@ class StepSize(NamedTuple):
     log_size: Tensor
     average: Tensor  # of log_size
     error: Tensor  # mean of wanted minus seen acceptance
-    centre: Tensor  # mu
+    center: Tensor  # mu
     count: Tensor  # (), steps of adaptation made
     stuck: Tensor  # steps in a row in which no chain moved
 
@@ -45,7 +45,7 @@ def adapted(size: StepSize, acceptance: Tensor, wanted: float) -> StepSize:
     """One step of dual averaging, from the mean acceptance ``(*, 1)``."""
     t = int(size.count) + 1
     error = torch.lerp(size.error, wanted - acceptance, 1 / (t + DELAY))
-    log_size = size.centre - math.sqrt(t) / GAMMA * error
+    log_size = size.center - math.sqrt(t) / GAMMA * error
     return size._replace(log_size=log_size, average=torch.lerp(size.average, log_size, t**-DECAY), error=error, count=size.count + 1)
 
 

@@ -1,8 +1,8 @@
-r"""Sweeps over the sites of a pairwise model: in machine code on a CPU, colour by colour elsewhere.
+r"""Sweeps over the sites of a pairwise model: in machine code on a CPU, color by color elsewhere.
 
 .. math:: x_i \sim p(x_i \mid x_{\setminus i}) \text{ for } i = \pi(1), \dots, \pi(D)          (theory/discrete.md, eq. 12.11)
 
-Sites of one colour do not see one another, so drawing them together is drawing them in any order: a checkerboard sweep has the law
+Sites of one color do not see one another, so drawing them together is drawing them in any order: a checkerboard sweep has the law
 of a sequential one that visits the black squares before the white.
 
 Letters: C chains, D sites, K values, S sweeps.
@@ -24,17 +24,17 @@ from partita.core.protocols import EnergyModel
 from partita.models.energy.graphs import Graph
 from partita.models.energy.pairwise import Sites
 
-ORDERS = ("random", "sequential", "colours")
+ORDERS = ("random", "sequential", "colors")
 WORTH_THREADS = 1 << 18  # couplings times chains and sweeps, a few tenths of a millisecond
 
 
 def draw_order(order: str, sites: int, graph: Graph | None, generator: torch.Generator) -> Tensor:
-    """The order of one sweep: any, drawn anew; 0, 1, 2, ...; or colour by colour, the colours in an order drawn anew."""
+    """The order of one sweep: any, drawn anew; 0, 1, 2, ...; or color by color, the colors in an order drawn anew."""
     if order == "random":
         return rng.permutation(sites, generator).cpu()
     if order == "sequential" or graph is None:
         return torch.arange(sites)
-    return torch.cat([graph.colours[c] for c in rng.permutation(len(graph.colours), generator).tolist()])
+    return torch.cat([graph.colors[c] for c in rng.permutation(len(graph.colors), generator).tolist()])
 
 
 def unwrap(model: EnergyModel) -> tuple[Any, Tensor | None]:
@@ -48,7 +48,7 @@ def pair_sweeps(model: EnergyModel, x: Tensor, sweeps: int, order: str, generato
     orders = torch.stack([draw_order(order, x.shape[-1], base.graph, generator) for _ in range(sweeps)])
     for part in orders.split(1 if getattr(base, "hidden", 0) else sweeps):
         tables = base.sites(x, beta, generator=generator)
-        x = compiled_sweeps(tables, x, beta, part, generator) if x.device.type == "cpu" else colour_sweeps(model, x, len(part), generator)
+        x = compiled_sweeps(tables, x, beta, part, generator) if x.device.type == "cpu" else color_sweeps(model, x, len(part), generator)
     return x
 
 
@@ -60,7 +60,7 @@ def compiled_sweeps(tables: Sites, x: Tensor, beta: Tensor | None, orders: Tenso
     rows = x.reshape(-1, x.shape[-1])
     work = orders.shape[0] * len(rows) * len(tables.weights.flatten())
     hot = torch.ones(x.shape[:-1]) if beta is None else beta.float().expand(x.shape[:-1])
-    graph = (tables.graph.starts.numpy(), tables.graph.neighbours.numpy(), _plain(tables.weights))
+    graph = (tables.graph.starts.numpy(), tables.graph.neighbors.numpy(), _plain(tables.weights))
     common = (_plain(hot.reshape(-1)), *graph)
     if tables.weights.dim() == 1:
         start, bias = (_plain(table.reshape(-1, x.shape[-1])) for table in (tables.start, tables.bias))
@@ -93,13 +93,13 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 @torch.no_grad()
-def colour_sweeps(model: EnergyModel, x: Tensor, sweeps: int, generator: torch.Generator) -> Tensor:
-    """Sweeps that draw all sites of a colour at once, from one product for each colour; on any device."""
+def color_sweeps(model: EnergyModel, x: Tensor, sweeps: int, generator: torch.Generator) -> Tensor:
+    """Sweeps that draw all sites of a color at once, from one product for each color; on any device."""
     base, _ = unwrap(model)
-    values, colours = model.support.values().to(x), base.graph.colours
+    values, colors = model.support.values().to(x), base.graph.colors
     for _ in range(sweeps):
-        for c in rng.permutation(len(colours), generator).tolist():
-            sites = colours[c].to(x.device)
+        for c in rng.permutation(len(colors), generator).tolist():
+            sites = colors[c].to(x.device)
             drawn = values[rng.categories(model.conditional_logits(x)[..., sites, :], generator)]
             x = x.index_copy(-1, sites, drawn)
     return x

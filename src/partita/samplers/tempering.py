@@ -1,4 +1,4 @@
-r"""Tempering: one chain per temperature, neighbours exchanged by the Metropolis rule.
+r"""Tempering: one chain per temperature, neighbors exchanged by the Metropolis rule.
 
 .. math:: \log a = F_i(x_i) + F_j(x_j) - F_i(x_j) - F_j(x_i)          (theory/sampling.md, eq. 4.3)
 """
@@ -19,7 +19,7 @@ from partita.errors import invalid
 
 
 class LadderState(NamedTuple):
-    """All rungs, the last at beta = 1; ``parity`` says which neighbours are exchanged next."""
+    """All rungs, the last at beta = 1; ``parity`` says which neighbors are exchanged next."""
 
     ladder: Tensor  # (T, C, D)
     parity: Tensor  # ()
@@ -112,7 +112,7 @@ class Tempering:
 
 
 def exchange(model: EnergyModel, ladder: Tensor, betas: Tensor, parity: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Offer an exchange to every second pair of neighbours; the ladder, the share accepted, the rung each state came from, ``(T, C)``."""
+    """Offer an exchange to every second pair of neighbors; the ladder, the share accepted, the rung each state came from, ``(T, C)``."""
     low = torch.arange(parity % (len(betas) - 1), len(betas) - 1, 2, device=ladder.device)  # two rungs are offered theirs every time
     here = model.field(ladder)
     own = model.energy_along(here, betas[:, None])

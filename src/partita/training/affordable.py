@@ -18,7 +18,7 @@ from partita.errors import invalid
 from partita.evaluators import evaluate
 from partita.runtime import deadline, memory_limit
 from partita.training.budget import LEAST_SECONDS, LEAST_STEPS
-from partita.training.recipes import OF_OPTIMISERS, resolve_settings
+from partita.training.recipes import OF_OPTIMIZERS, resolve_settings
 from partita.training.session import Session
 from partita.training.settings import Settings
 from partita.training.start import start_session
@@ -66,7 +66,7 @@ class Cost(NamedTuple):
 def affordable(model: Model, objective: Any, rows: Rows, validation: Rows | None, options: dict[str, Any], seed: int = 0) -> Plan:
     """The plan of a new fit: as the recipe and the options say if that ends in time, else cut to it.
 
-    Gradients stop early; closed-form updates know themselves when they are done, and are spared the options of optimisers.
+    Gradients stop early; closed-form updates know themselves when they are done, and are spared the options of optimizers.
     """
     memory_limit.check_room("fit", model.title(), COPIES * _bytes(model), "Ask for fewer hidden units or layers.")
     options, remarks = _taken(objective, options)
@@ -92,7 +92,7 @@ def _taken(objective: Any, options: dict[str, Any]) -> tuple[dict[str, Any], lis
     """The options that go with an objective, and a remark about those that do not."""
     if not hasattr(objective, "update"):
         return {"patience": PATIENCE, **options}, []
-    idle = [name for name in options if name in OF_OPTIMISERS and options[name] is not None]
+    idle = [name for name in options if name in OF_OPTIMIZERS and options[name] is not None]
     remark = f"fitted without {', '.join(idle)}: {type(objective).__name__} takes closed-form updates."
     return {name: value for name, value in options.items() if name not in idle}, [remark] if idle else []
 

@@ -34,8 +34,8 @@ def steps_within(minutes: float, make_session: Callable[[int], Session], set_asi
         timed += 1
     per_step = (deadline.now() - warm) / timed
     session.restore(before)
-    if session.optimiser is not None:
-        session.optimiser.state.clear()
+    if session.optimizer is not None:
+        session.optimizer.state.clear()
     return team.told(max(LEAST_STEPS, int((seconds - (deadline.now() - started)) / per_step)))
 
 

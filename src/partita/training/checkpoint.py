@@ -146,7 +146,7 @@ def plain(tree: Tree) -> Tree:
 def rebuild(template: Tree, saved: Tree, *, sizes: bool = False) -> Tree:
     """``saved`` in the shape of ``template``: lists become the template's tuples and named tuples, tensors move to its device.
 
-    Modules stay the objects that an optimiser knows, and take the saved weights. Tensors have as many dimensions as the template's, and
+    Modules stay the objects that an optimizer knows, and take the saved weights. Tensors have as many dimensions as the template's, and
     the same ``sizes`` if those cannot differ.
     """
     if isinstance(template, Tensor):

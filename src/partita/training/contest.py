@@ -124,7 +124,7 @@ class Contest:
         return Entry(contender.name, score, deadline.now() - started if seconds is None else seconds, run, problem)
 
     def score(self, model: Any, encoding: Encoding) -> Quantity:
-        """The mean log-likelihood of the scored rows, as the leaderboard has it; grey levels are drawn in the same way for everyone."""
+        """The mean log-likelihood of the scored rows, as the leaderboard has it; gray levels are drawn in the same way for everyone."""
         x = self.scored.tensor(rng.keyed(self.seed, SCORING, 1)).numpy().astype(np.float64)
         return evaluate_encoded(model, encoding, x, evaluator=self._evaluator(model), owner="compare",
                                 generator=rng.keyed(self.seed, SCORING))  # fmt: skip

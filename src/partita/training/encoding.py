@@ -2,8 +2,8 @@ r"""From a table in its own units to the columns a model lives on, and back.
 
 .. math:: z = (x - m) / s, \qquad \log p(x) = \log p(z) - \textstyle\sum_i \log s_i          (theory/scoring.md, eq. 5.9)
 
-Zeros and ones, counts and ``raw`` real columns stay as they are, spins are relabelled (no mass changes), real columns are standardised,
-and the Jacobian is counted so that scores are densities in the table's own units. ``scaled`` centres real columns and divides all of
+Zeros and ones, counts and ``raw`` real columns stay as they are, spins are relabeled (no mass changes), real columns are standardized,
+and the Jacobian is counted so that scores are densities in the table's own units. ``scaled`` centers real columns and divides all of
 them by one common scale, which keeps the shape of a cloud of points as it is. ``median`` cuts real columns in two: its scores are
 masses of the binary table, and there is no way back. For models of spins, ``signs`` reads zeros and ones as -1 and +1, ``spins`` leaves
 spins as they are and ``median-signs`` cuts real columns. For models of categories, ``category`` numbers each column's values from 0,

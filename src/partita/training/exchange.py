@@ -52,9 +52,9 @@ class Message:
             team.mean(model.device_like.new_full((self._length,), torch.nan))
             raise
 
-    def exchanged(self, team: Team, optimiser: Any, model: Any, loss: Tensor, *numbers: Tensor) -> list[Tensor]:
+    def exchanged(self, team: Team, optimizer: Any, model: Any, loss: Tensor, *numbers: Tensor) -> list[Tensor]:
         """Average all of it over processes, and return the loss and the numbers; what is no number leaves the statistics as they were."""
-        learned = [p for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
+        learned = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         written = [b for b, (old, version) in zip(_buffers(model), self._before, strict=True) if b is not old or b._version != version]
         beside = [x.to(learned[0]) for x in (loss.new_tensor(self.wishes()), *written, loss, *numbers)]
         means = team.means([*(p.grad for p in learned), *beside])

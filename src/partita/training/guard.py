@@ -64,7 +64,7 @@ def check_finite(record: dict[str, float], step: int) -> None:
 def remedy(settings: Settings) -> str:
     """What to change when a fit diverges."""
     if settings.optimizer == "lbfgs":
-        return "Standardise real columns, give a penalty such as l2=1e-3, or learn by PCD()."
+        return "Standardize real columns, give a penalty such as l2=1e-3, or learn by PCD()."
     return f"Lower learning_rate (now {settings.learning_rate:g}), for example to {settings.learning_rate / 10:g}."
 
 
@@ -190,7 +190,7 @@ def ending(error: Diverged, step: int) -> Record:
 
 def _may_return(session: Any) -> bool:
     """Whether going back is asked for and a smaller step can help; closed-form updates have no step."""
-    return session.settings.guard == "rollback" and session.optimiser is not None
+    return session.settings.guard == "rollback" and session.optimizer is not None
 
 
 def _chains(session: Any) -> Tensor | None:

@@ -1,9 +1,9 @@
-r"""Columns of a mixed table as a model has them: real ones standardised, zeros and ones and counts as they are, categories numbered.
+r"""Columns of a mixed table as a model has them: real ones standardized, zeros and ones and counts as they are, categories numbered.
 
 .. math:: z_i = (x_i - m_i) / s_i \text{ for real } i, \qquad
           \log p(x_o) = \log p(z_o) - \sum_{i \in o\ \mathrm{real}} \log s_i          (theory/mixed_tables.md, eq. 45.3)
 
-The other columns are relabelled at most, which changes no mass.
+The other columns are relabeled at most, which changes no mass.
 
 Letters: N rows, D columns, o observed, m shifts, s scales.
 """

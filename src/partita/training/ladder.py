@@ -138,7 +138,7 @@ def _affordable(model: Any, rows: Rows, objective: EM, table: list[Rung]) -> tup
 def _seconds_of_update(model: Any, rows: Rows) -> float:
     """Of one update of a copy, which leaves the model and its draws as they are."""
     thrown_away = copy.deepcopy(model)
-    thrown_away.initialise(rows, generator=rng.keyed(0))
+    thrown_away.initialize(rows, generator=rng.keyed(0))
     started = deadline.now()
     EM().update(thrown_away, rows, Nothing(), generator=rng.keyed(0))
     return deadline.now() - started

@@ -54,7 +54,7 @@ def fit(
     Arguments:
         model: Changed in place.
         data: Rows in the model's support: array, tensor, frame, or :class:`partita.data.Rows`.
-        objective: What is minimised; chosen by the capability table if not given.
+        objective: What is minimized; chosen by the capability table if not given.
         validation: Held-out rows; the fit keeps the weights that score best on them.
         sample_weight: One weight per row.
         out: Folder of the run; nothing is written without it.
@@ -172,10 +172,10 @@ def _settled(session: Session) -> str:
     is what that rounding leaves of it, sqrt(eps) |loss| (Gill, Murray and Wright 1981, section 8.2.3). A fit that does not fall any more
     under a larger gradient has stalled.
     """
-    if session.optimiser is None:
+    if session.optimizer is None:
         falls = session.objective.converges and session.step > 1
         return "converged" if falls and abs(session.progress) <= session.settings.tolerance else ""
-    if session.settings.optimizer not in DESCENTS or not session.settings.exactly_minimises(session.objective, session.bare):
+    if session.settings.optimizer not in DESCENTS or not session.settings.exactly_minimizes(session.objective, session.bare):
         return ""
     if session.gradient <= session.settings.tolerance:
         return "converged"
@@ -235,4 +235,4 @@ def _note(session: Session, cautions: list[str]) -> None:
 
 def _record_interval(session: Session) -> int:
     """Steps between records; a fit that may converge early records every one."""
-    return 1 if session.optimiser is None and session.objective.converges else max(1, session.total // RECORDS)
+    return 1 if session.optimizer is None and session.objective.converges else max(1, session.total // RECORDS)

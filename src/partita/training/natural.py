@@ -25,20 +25,20 @@ NATS_EXACT, NATS_NOISY = 1.0, 0.02  # radius of the trust region, where the loss
 
 
 def make_natural(parameters: Any, settings: Settings) -> NaturalGradient:
-    """The optimiser; its metric comes with every step."""
+    """The optimizer; its metric comes with every step."""
     return NaturalGradient(parameters, lr=settings.learning_rate, damping=settings.damping, radius=NATS_NOISY)
 
 
 def observe(
-    optimiser: NaturalGradient, model: Any, objective: Any, state: Any, batch: Batch, settings: Settings, *, generator: torch.Generator
+    optimizer: NaturalGradient, model: Any, objective: Any, state: Any, batch: Batch, settings: Settings, *, generator: torch.Generator
 ) -> None:
-    """Tell the optimiser where it is, after a backward pass; the matrix itself is computed when it steps."""
+    """Tell the optimizer where it is, after a backward pass; the matrix itself is computed when it steps."""
     if hasattr(state, "module"):
         raise Unsupported(f"fit: optimizer 'natural' moves a model's own parameters, and {type(objective).__name__} trains others beside "
                           "them. Use 'adam'.")  # fmt: skip
-    group, adapt = optimiser.param_groups[0], settings.exactly_minimises(objective, model)
+    group, adapt = optimizer.param_groups[0], settings.exactly_minimizes(objective, model)
     group["adapt"], group["radius"] = adapt, NATS_EXACT if adapt else NATS_NOISY
-    optimiser.observe(lambda: metric_of(model, state, batch.x, generator=generator))
+    optimizer.observe(lambda: metric_of(model, state, batch.x, generator=generator))
 
 
 @torch.no_grad()

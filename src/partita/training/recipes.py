@@ -18,7 +18,7 @@ NATURAL_EXACT = {"learning_rate": 1.0, "schedule": "constant", "batch_size": 0, 
 EXACT = {"optimizer": "lbfgs", "batch_size": 0, "average": 0.0}
 EXACT_STREAMED = {"optimizer": "adam", "learning_rate": 0.1, "schedule": "cosine"}  # large batches have little noise
 GAUSSIAN = {"optimizer": "adam", "learning_rate": 2e-3}
-OF_OPTIMISERS = ("batch_size", "optimizer", "learning_rate", "momentum", "schedule", "average", "l1", "l2")
+OF_OPTIMIZERS = ("batch_size", "optimizer", "learning_rate", "momentum", "schedule", "average", "l1", "l2")
 UPDATES = {"batch_size": 0, "average": 0.0, "epochs": 500, "tolerance": 1e-6}
 DIRECTED = {"optimizer": "adam", "learning_rate": 1e-3, "schedule": "cosine"}
 FLOW = {**DIRECTED, "learning_rate": 3e-3, "clip": 2.0}
@@ -58,12 +58,12 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
     if type(objective).__name__ in DRAWLESS:
         chosen = chosen if "network" in model.offers else {**chosen, **WITHOUT_CHAINS}
     elif "centering" in model.offers:
-        chosen = {"optimizer": "sgd", "learning_rate": centred_rate(batch_size)} if model.support.discrete else GAUSSIAN
+        chosen = {"optimizer": "sgd", "learning_rate": centered_rate(batch_size)} if model.support.discrete else GAUSSIAN
     return {**chosen, "batch_size": batch_size, "epochs": epochs_for(n)}
 
 
 def by_kind(model: Model) -> dict[str, Any]:
-    """The optimiser for gradients of this kind of model, whatever the objective."""
+    """The optimizer for gradients of this kind of model, whatever the objective."""
     if isinstance(model, EnergyModel):
         return NETWORK if "network" in model.offers else FEATURES
     return FLOW if "invertible" in model.offers else DIRECTED
@@ -76,7 +76,7 @@ def natural_settings(model: Model, objective: Any) -> dict[str, Any]:
     return NATURAL_EXACT if getattr(objective, "deterministic_on", lambda _: False)(model) else NATURAL
 
 
-def centred_rate(batch_size: int) -> float:
+def centered_rate(batch_size: int) -> float:
     """0.2 at 250 rows a batch, less where smaller batches are noisier."""
     return round(0.2 * (batch_size / 250) ** 0.5, 4)
 
@@ -87,7 +87,7 @@ def batch_size_for(n: int) -> int:
 
 
 def large_batches(n: int) -> dict[str, int]:
-    """Where the normaliser costs more than the rows: up to 1,000 rows a batch, and passes enough for about 1,500 updates."""
+    """Where the normalizer costs more than the rows: up to 1,000 rows a batch, and passes enough for about 1,500 updates."""
     batch_size = max(16, min(1000, n))
     return {"batch_size": batch_size, "epochs": -(-1_500 // max(1, n // batch_size))}
 
@@ -114,9 +114,9 @@ def epochs_for(n: int) -> int:
 
 
 def _refuse_gradient_options(objective: Any, chosen: dict[str, Any], said: dict[str, Any]) -> None:
-    """Closed-form updates have no optimiser; what only an optimiser would read is not passed over in silence."""
+    """Closed-form updates have no optimizer; what only an optimizer would read is not passed over in silence."""
     usual = Settings(**chosen)
-    for name in OF_OPTIMISERS:
+    for name in OF_OPTIMIZERS:
         if name in said and not np.array_equal(said[name], getattr(usual, name)):
             raise invalid("fit", name, f"be left out with {type(objective).__name__}, whose updates are closed-form", said[name])
 

@@ -117,7 +117,7 @@ def _read_config(folder: str | Path) -> tuple[dict[str, Any], bool]:
 
 
 def check_resumable(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse to go on with a run by another objective, optimiser or batch, or on other rows: its state would not fit.
+    """Refuse to go on with a run by another objective, optimizer or batch, or on other rows: its state would not fit.
 
     A config that changed on the disk is refused too: the fit would silently end elsewhere.
     """

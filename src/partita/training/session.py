@@ -19,7 +19,7 @@ from partita.objectives.base import unwrapped
 from partita.runtime import processes
 from partita.runtime.untrusted import check_like
 from partita.training import checkpoint, exchange, guard
-from partita.training.optimisers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty, take_up
+from partita.training.optimizers import AVERAGE_EVERY, WeightAverage, learning_rate_at, penalty, take_up
 from partita.training.settings import Settings
 
 ORDER, HELD_OUT, VALIDATION, CAUTIONS, REDEALT = range(5)  # what a stream of random numbers is for: rng.keyed(key, purpose, ...)
@@ -45,13 +45,13 @@ class Best:
 
 @dataclass
 class Session:
-    """A fit at some step: model, optimiser, objective's state, averages, randomness."""
+    """A fit at some step: model, optimizer, objective's state, averages, randomness."""
 
     model: Any  # wrapped by Fabric; gradients flow through its forward
     data: Data
     objective: Any
     state: Any
-    optimiser: Any  # None where the objective is an Update, which takes its own steps
+    optimizer: Any  # None where the objective is an Update, which takes its own steps
     average: WeightAverage
     settings: Settings
     total: int  # steps
@@ -90,25 +90,25 @@ class Session:
 
     def advance(self) -> dict[str, float]:
         """One update; returns the losses and the objective's numbers."""
-        loss, record = self._update_step() if self.optimiser is None else self._gradient_step()
+        loss, record = self._update_step() if self.optimizer is None else self._gradient_step()
         self.progress, self.loss = self.loss - loss, loss
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
-            remedy = guard.remedy(self.settings) if self.optimiser is not None else guard.COLUMNS
+            remedy = guard.remedy(self.settings) if self.optimizer is not None else guard.COLUMNS
             check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
         self.average.update(self.bare, self.step)
-        if self.optimiser is not None and self.step % self.steps_per_epoch == 0:
+        if self.optimizer is not None and self.step % self.steps_per_epoch == 0:
             self.state = self.objective.epoch(self.bare, self.data, self.state, generator=self.generator)
         return record
 
     def _gradient_step(self) -> tuple[float, dict[str, float]]:
-        """One step of the optimiser on a batch: its loss, penalty included, and the numbers to record."""
+        """One step of the optimizer on a batch: its loss, penalty included, and the numbers to record."""
         batch, record, following, gradient = self._batch(), {}, self.state, None
         width = self.data.width if getattr(self.objective, "in_nats", True) else math.inf
 
         def closure() -> Tensor:
             nonlocal record, following, width, gradient
-            self.optimiser.zero_grad()
+            self.optimizer.zero_grad()
             own = exchange.own_gradients(self.team, self.fabric, self.model, getattr(self.state, "module", None))
             with own, self.message.begun(self.team, self.bare):
                 losses, following, info = self.objective.losses(self.model, batch, self.state, generator=self.generator)
@@ -125,7 +125,7 @@ class Session:
             return loss
 
         self._set_learning_rate()
-        loss = float(self.optimiser.step(closure).detach())
+        loss = float(self.optimizer.step(closure).detach())
         self.state, self.gradient = following, math.inf if gradient is None else gradient
         return loss, record
 
@@ -134,7 +134,7 @@ class Session:
         terms = [x.detach() for x in (*losses.values(), *info.values())]
         if self.team.size > 1:
             terms = [self._portion(batch) * x for x in terms]
-            loss, *terms = self.message.exchanged(self.team, self.optimiser, self.bare, loss.detach(), *terms)
+            loss, *terms = self.message.exchanged(self.team, self.optimizer, self.bare, loss.detach(), *terms)
         record = guard.check_losses(dict(zip(losses, terms, strict=False)), self.step, width, self.settings, self.watch.far)
         self.watch.far = self.watch.far + 1 if guard.ran_away(record, width) else 0
         return loss, record | {name: float(x) for name, x in zip(info, terms[len(losses) :], strict=True)}
@@ -150,8 +150,8 @@ class Session:
             return
         from partita.training.natural import observe
 
-        optimiser = getattr(self.optimiser, "optimizer", self.optimiser)  # inside Fabric's wrapper
-        observe(optimiser, self.bare, self.objective, following, batch, self.settings, generator=self.generator)
+        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # inside Fabric's wrapper
+        observe(optimizer, self.bare, self.objective, following, batch, self.settings, generator=self.generator)
 
     @torch.no_grad()
     def _update_step(self) -> tuple[float, dict[str, float]]:
@@ -167,7 +167,7 @@ class Session:
         checkpoint.load_weights(self.bare, {**own, **(self.best.weights or self.average.values)})
 
     def trying(self) -> AbstractContextManager[None]:
-        """Inside it, a step that fails by what was taken up says so: chains, and what an optimiser remembers, have sizes of their own."""
+        """Inside it, a step that fails by what was taken up says so: chains, and what an optimizer remembers, have sizes of their own."""
         return checkpoint.of_this_fit() if self.step < self._tried else nullcontext()
 
     def tree(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class Session:
             "key": self.key,
             "model": dict(self.bare.state_dict()),
             "average": {"updates": self.average.updates, "values": self.average.values},
-            "optimiser": None if self.optimiser is None else self.optimiser.state_dict(),
+            "optimizer": None if self.optimizer is None else self.optimizer.state_dict(),
             "processes": self.team.gather(own),
             "cautions": self.cautions,
             "rate_scale": self.rate_scale,
@@ -215,8 +215,8 @@ class Session:
         self.average.updates = tree["average"]["updates"]
         self.average.window = self.settings.average * self.total
         self.average.values = checkpoint.rebuild(self.average.values, tree["average"]["values"], sizes=True)
-        if self.optimiser is not None:
-            take_up(self.optimiser, tree["optimiser"])
+        if self.optimizer is not None:
+            take_up(self.optimizer, tree["optimizer"])
         self._restore_own(tree["processes"])
         if hasattr(self.objective, "check"):
             self.objective.check(self.bare, self.data, self.state)
@@ -254,7 +254,7 @@ class Session:
 
     def _set_learning_rate(self) -> None:
         rate = self.rate_scale * learning_rate_at(self.step, self.total, self.settings)
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = rate
 
 

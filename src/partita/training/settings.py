@@ -27,14 +27,14 @@ class Settings:
         warm_up: Share of the steps over which the learning rate rises from zero first.
         clip: Largest 2-norm of the gradient, per column of the data; longer ones are shortened. 0 leaves them.
         average: Window of the weight average as a share of all steps; 0 keeps the last weights.
-        l1, l2: Penalties l1 |W| + l2 W^2 / 2 on the parameters that the model names as penalised.
+        l1, l2: Penalties l1 |W| + l2 W^2 / 2 on the parameters that the model names as penalized.
         patience: Validations without a better score, counted as if they were evenly spread, before an early stop; 0 never stops early.
         validations: How many there are, closer together at the beginning; with ``minutes`` only as many as fit into a fifth of the time.
         validate_every: Epochs between validations, in place of a number of them.
         tolerance: For ``"lbfgs"``: stop where no gradient is larger, or where rounding leaves nothing to gain. For closed-form updates
             that converge, as EM: stop where the mean loss per row moves by no more.
         guard: What to do where a fit diverges: ``"stop"``, or ``"rollback"`` to its last good state, to go on with half the learning rate.
-        initialise: Set the reference and the biases from the data's base rates.
+        initialize: Set the reference and the biases from the data's base rates.
     """
 
     epochs: int | None = None
@@ -56,7 +56,7 @@ class Settings:
     validate_every: int | None = None
     tolerance: float = 1e-8
     guard: Literal["stop", "rollback"] = "stop"
-    initialise: bool = True
+    initialize: bool = True
 
     def __post_init__(self) -> None:
         given = [name for name in ("epochs", "steps", "minutes") if getattr(self, name) is not None]
@@ -72,7 +72,7 @@ class Settings:
         check_choice("fit", "optimizer", self.optimizer, OPTIMIZERS)
         check_choice("fit", "schedule", self.schedule, SCHEDULES)
         check_choice("fit", "guard", self.guard, ("stop", "rollback"))
-        check_flag("fit", "initialise", self.initialise)
+        check_flag("fit", "initialize", self.initialize)
         check_real("fit", "learning_rate", self.learning_rate, 0, open_low=True)
         check_real("fit", "momentum", self.momentum, 0, 1)
         check_real("fit", "average", self.average, 0, 1)
@@ -80,7 +80,7 @@ class Settings:
         for name in ("l1", "l2", "tolerance", "clip", "damping"):
             check_real("fit", name, getattr(self, name), 0)
 
-    def exactly_minimises(self, objective: Any, model: Any) -> bool:
+    def exactly_minimizes(self, objective: Any, model: Any) -> bool:
         """Whether the loss is a function of the parameters alone: no batches, no draws."""
         return not self.batch_size and getattr(objective, "deterministic_on", lambda _: False)(model)
 

@@ -1,4 +1,4 @@
-"""What a fit needs before its first step: rows that were checked, a model that begins at the data, an optimiser, a number of steps."""
+"""What a fit needs before its first step: rows that were checked, a model that begins at the data, an optimizer, a number of steps."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,7 +14,7 @@ from partita.data.tables import chunks
 from partita.errors import Unsupported, invalid
 from partita.runtime import deadline, memory_limit, processes
 from partita.training.budget import steps_within
-from partita.training.optimisers import WeightAverage, make_optimiser
+from partita.training.optimizers import WeightAverage, make_optimizer
 from partita.training.session import HELD_OUT, Session
 from partita.training.settings import Settings
 from partita.training.validation import quick_score
@@ -26,20 +26,20 @@ def start_session(
     model: Model, rows: Rows, objective: Any, settings: Settings, *, held_out: Rows | None = None, fabric: Any = None,
     generator: torch.Generator,
 ) -> Session:  # fmt: skip
-    """Initialise the model from the data, the objective's state, the optimiser, and the number of steps."""
+    """Initialize the model from the data, the objective's state, the optimizer, and the number of steps."""
     fabric, team = one_process() if fabric is None else fabric, processes.current()
     key = team.told(rng.seed(generator))
-    if settings.initialise:
-        model.initialise(rows, generator=generator)
+    if settings.initialize:
+        model.initialize(rows, generator=generator)
     objective, generator = _shared(objective, settings, len(rows), team), team.generator(generator)
     closed_form = hasattr(objective, "update")  # whose first state may be the best of many trials, and holds no chains
     with nullcontext() if closed_form else memory_limit.within_machine("fit"):
         state = objective.init(model, rows, generator=generator)
-    wrapped, state, optimiser = (model, state, None) if closed_form else _wrapped(model, state, settings, fabric)
+    wrapped, state, optimizer = (model, state, None) if closed_form else _wrapped(model, state, settings, fabric)
 
     def session(total: int) -> Session:
         average = WeightAverage(model, settings.average * total)
-        return Session(wrapped, rows, objective, state, optimiser, average, settings, total, key, generator, fabric, team)
+        return Session(wrapped, rows, objective, state, optimizer, average, settings, total, key, generator, fabric, team)
 
     per_epoch = session(1).steps_per_epoch
     if settings.minutes is not None:
@@ -50,7 +50,7 @@ def start_session(
 
 
 def _shared(objective: Any, settings: Settings, n: int, team: processes.Team) -> Any:
-    """What one of several processes minimises; what cannot be shared out is refused."""
+    """What one of several processes minimizes; what cannot be shared out is refused."""
     if team.size == 1:
         return objective
     if (batch := min(n, settings.batch_size or n)) < team.size:
@@ -63,12 +63,12 @@ def _shared(objective: Any, settings: Settings, n: int, team: processes.Team) ->
 
 
 def _wrapped(model: Model, state: Any, settings: Settings, fabric: Any) -> tuple[Any, Any, Any]:
-    """The model, the objective's state and the optimiser in Fabric's hands; trainable extras are optimised beside the model."""
+    """The model, the objective's state and the optimizer in Fabric's hands; trainable extras are optimized beside the model."""
     extras = list(state.module.parameters()) if hasattr(state, "module") else []
-    wrapped, optimiser = fabric.setup(model, make_optimiser([*model.parameters(), *extras], settings))
+    wrapped, optimizer = fabric.setup(model, make_optimizer([*model.parameters(), *extras], settings))
     for method in dict.fromkeys(name for kind in type(model).__mro__ for name in vars(kind).get("forward_methods", ())):
         wrapped.mark_forward_method(method)
-    return wrapped, _with_module(state, fabric.setup_module(state.module)) if extras else state, optimiser
+    return wrapped, _with_module(state, fabric.setup_module(state.module)) if extras else state, optimizer
 
 
 def _with_module(state: Any, module: Any) -> Any:

@@ -66,7 +66,7 @@ def check_held_out(dataset: Dataset, encoding: Encoding, owner: str) -> None:
 
 
 def numbers(rows: Rows) -> np.ndarray:
-    """All rows in float64; grey levels are made binary by draws of a fixed seed."""
+    """All rows in float64; gray levels are made binary by draws of a fixed seed."""
     return rows.tensor(torch.Generator().manual_seed(0)).numpy().astype(np.float64)
 
 

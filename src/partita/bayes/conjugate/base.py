@@ -6,7 +6,7 @@ r"""One interface for every conjugate pair: a prior that becomes its posterior a
 A pair holds its hyper-parameters eta as tensors. ``update`` returns a new pair, with the evidence of everything seen so far, so that a
 stream in pieces gives what the whole gives at once. Everything is differentiable in the hyper-parameters.
 
-Letters: n data, * batch of priors (as in torch.distributions, data are ``(n, *batch, *event)``), A log-normaliser, h base measure.
+Letters: n data, * batch of priors (as in torch.distributions, data are ``(n, *batch, *event)``), A log-normalizer, h base measure.
 """
 
 from abc import ABC, abstractmethod
@@ -70,7 +70,7 @@ class Conjugate(ABC):
         x = self._checked(data)
         w = self._checked_weight(x, weight)
         after = self.absorb(x, w)
-        gain = after.log_normaliser() - self.log_normaliser() + self.log_base(x, w)
+        gain = after.log_normalizer() - self.log_normalizer() + self.log_base(x, w)
         return replace(after, log_evidence=self.log_evidence + gain)
 
     @property
@@ -112,11 +112,11 @@ class Conjugate(ABC):
         """The hyper-parameters after checked data ``(n, *batch, *event)`` with weights ``(n, *batch)``."""
 
     @abstractmethod
-    def log_normaliser(self) -> Tensor:
+    def log_normalizer(self) -> Tensor:
         """A(eta), up to what prior and posterior share."""
 
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
-        """What the evidence has besides the normalisers: the sum of log h(x)."""
+        """What the evidence has besides the normalizers: the sum of log h(x)."""
         return torch.zeros_like(self.like)
 
     def outside(self, x: Tensor) -> Tensor:

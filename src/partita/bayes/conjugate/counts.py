@@ -16,7 +16,7 @@ from torch.distributions import Bernoulli, Beta, Dirichlet, Distribution, Gamma,
 from torch.distributions.constraints import Constraint
 
 from partita.bayes.conjugate.base import Conjugate, Hyper
-from partita.bayes.conjugate.gaussian import gamma_normaliser
+from partita.bayes.conjugate.gaussian import gamma_normalizer
 from partita.bayes.distributions import DirichletMultinomial
 from partita.core.checks import check_count, check_width
 from partita.errors import invalid
@@ -60,7 +60,7 @@ class BernoulliBeta(Conjugate):
     def absorb(self, x: Tensor, w: Tensor) -> "BernoulliBeta":
         return replace(self, a=self.a + (w * x).sum(0), b=self.b + (w * (1 - x)).sum(0))
 
-    def log_normaliser(self) -> Tensor:
+    def log_normalizer(self) -> Tensor:
         return torch.lgamma(self.a) + torch.lgamma(self.b) - torch.lgamma(self.a + self.b)
 
     def outside(self, x: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class MultinomialDirichlet(Conjugate):
     def absorb(self, x: Tensor, w: Tensor) -> "MultinomialDirichlet":
         return replace(self, alpha=self.alpha + (w[..., None] * x).sum(0))
 
-    def log_normaliser(self) -> Tensor:
+    def log_normalizer(self) -> Tensor:
         return torch.lgamma(self.alpha).sum(-1) - torch.lgamma(self.alpha.sum(-1))
 
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
@@ -153,8 +153,8 @@ class PoissonGamma(Conjugate):
     def absorb(self, x: Tensor, w: Tensor) -> "PoissonGamma":
         return replace(self, a=self.a + (w * x).sum(0), b=self.b + w.sum(0))
 
-    def log_normaliser(self) -> Tensor:
-        return gamma_normaliser(self.a, self.b)
+    def log_normalizer(self) -> Tensor:
+        return gamma_normalizer(self.a, self.b)
 
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
         return -(w * torch.lgamma(x + 1)).sum(0)

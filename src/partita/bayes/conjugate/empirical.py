@@ -22,7 +22,7 @@ RUNAWAY = 15.0  # how far a logarithm may move: beyond that the evidence only cr
 
 
 def empirical_bayes(prior: Pair, data: Any, *, only: Sequence[str] | None = None, weight: Any = None, steps: int = 200) -> Pair:
-    """The prior whose hyper-parameters maximise the evidence, summed over groups, by L-BFGS in unconstrained coordinates.
+    """The prior whose hyper-parameters maximize the evidence, summed over groups, by L-BFGS in unconstrained coordinates.
 
     Arguments:
         prior: Where to start; its shapes say what the groups share.
@@ -65,16 +65,16 @@ def _total(pair: Conjugate) -> Tensor:
 
 
 def _climb(evidence: Any, free: list[Tensor], steps: int) -> None:
-    """Maximise in place; an evidence without a maximum is reported, not returned."""
-    optimiser = torch.optim.LBFGS(free, max_iter=steps, tolerance_grad=1e-9, tolerance_change=1e-14, line_search_fn="strong_wolfe")
+    """Maximize in place; an evidence without a maximum is reported, not returned."""
+    optimizer = torch.optim.LBFGS(free, max_iter=steps, tolerance_grad=1e-9, tolerance_change=1e-14, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = -evidence()
         loss.backward()
         return loss
 
-    optimiser.step(closure)
+    optimizer.step(closure)
     slope = max(float(v.grad.abs().max()) for v in free if v.grad is not None)
     if not all(bool(torch.isfinite(v).all()) for v in free) or slope > 1e-3:
         raise Diverged("empirical_bayes: the evidence must have a maximum; got a slope of "

@@ -56,7 +56,7 @@ class GaussianMean(Conjugate):
         t = self.t + seen.n * self.s
         return replace(self, m=self.m + seen.n * self.s * (seen.mean - self.m) / t, t=t)
 
-    def log_normaliser(self) -> Tensor:
+    def log_normalizer(self) -> Tensor:
         return -0.5 * torch.log(self.t + 0 * self.like)
 
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
@@ -97,8 +97,8 @@ class GaussianPrecision(Conjugate):
     def absorb(self, x: Tensor, w: Tensor) -> "GaussianPrecision":
         return replace(self, a=self.a + 0.5 * w.sum(0), b=self.b + 0.5 * (w * (x - self.m).square()).sum(0))
 
-    def log_normaliser(self) -> Tensor:
-        return gamma_normaliser(self.a, self.b)
+    def log_normalizer(self) -> Tensor:
+        return gamma_normalizer(self.a, self.b)
 
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
         return -0.5 * LOG_2PI * w.sum(0)
@@ -135,13 +135,13 @@ class GaussianMeanPrecision(Conjugate):
         b = self.b + 0.5 * (seen.scatter + self.k * seen.n * away.square() / k)
         return replace(self, m=self.m + seen.n * away / k, k=k, a=self.a + 0.5 * seen.n, b=b)
 
-    def log_normaliser(self) -> Tensor:
-        return gamma_normaliser(self.a, self.b) - 0.5 * torch.log(self.k)
+    def log_normalizer(self) -> Tensor:
+        return gamma_normalizer(self.a, self.b) - 0.5 * torch.log(self.k)
 
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
         return -0.5 * LOG_2PI * w.sum(0)
 
 
-def gamma_normaliser(a: Tensor, b: Tensor) -> Tensor:
+def gamma_normalizer(a: Tensor, b: Tensor) -> Tensor:
     """log of the integral of lambda^(a-1) exp(-b lambda)."""
     return torch.lgamma(a) - a * torch.log(b)

@@ -53,7 +53,7 @@ class UniformPareto(Conjugate):
         largest = seen.amax(0) if len(x) else torch.zeros_like(self.like)
         return replace(self, m=torch.maximum(self.m, largest), k=self.k + w.sum(0))
 
-    def log_normaliser(self) -> Tensor:
+    def log_normalizer(self) -> Tensor:
         return -self.k * torch.log(self.m) - torch.log(self.k)
 
     def outside(self, x: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class _Scattered(Conjugate):
         """Degrees of freedom of the predictive."""
         return self.nu - self.D + 1
 
-    def log_normaliser(self) -> Tensor:
+    def log_normalizer(self) -> Tensor:
         """log of the Wishart's integral, without the powers of 2 that meet those of the data."""
         return torch.mvlgamma(self.nu / 2, self.D) - self.nu * half_log_det(self.tril)
 
@@ -131,5 +131,5 @@ class GaussianMeanWishart(_Scattered):
         pull = (self.k * seen.n / k)[..., None, None] * away[..., :, None] * away[..., None, :]
         return replace(self, m=self.m + (seen.n / k)[..., None] * away, S=self.S + seen.scatter + pull, nu=self.nu + seen.n, k=k)
 
-    def log_normaliser(self) -> Tensor:
-        return super().log_normaliser() - 0.5 * self.D * torch.log(self.k)
+    def log_normalizer(self) -> Tensor:
+        return super().log_normalizer() - 0.5 * self.D * torch.log(self.k)

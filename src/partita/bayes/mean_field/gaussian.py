@@ -1,4 +1,4 @@
-r"""A Gaussian with unknown mean and precision, factorised: q(mu, lambda) = q(mu) q(lambda).
+r"""A Gaussian with unknown mean and precision, factorized: q(mu, lambda) = q(mu) q(lambda).
 
 .. math:: \log p(X, \mu, \lambda) = \sum_i \log \mathcal N(x_i \mid \mu, 1/\lambda) + \log \mathcal N(\mu \mid m, 1/t) +
           \log \mathrm{Gamma}(\lambda \mid a, b)          (theory/bayes.md, eq. 9.4)
@@ -24,13 +24,13 @@ LOG_2PI = math.log(2 * math.pi)
 
 def gaussian_log_joint(x: Tensor, m: float, t: float, a: float, b: float) -> LogJoint:
     """log p(X, mu, lambda) in the statistics of ``mu`` (a vector of one) and ``lam``; x is measured from its mean."""
-    n, centre = len(x), x.mean()
-    scatter = (x - centre).square().sum()
+    n, center = len(x), x.mean()
+    scatter = (x - center).square().sum()
 
     def log_joint(s: dict[str, Statistics]) -> Tensor:
         mu, square = s["mu"]["value"][0], s["mu"]["outer"][0, 0]
         likelihood = 0.5 * n * (s["lam"]["log"] - LOG_2PI) - 0.5 * s["lam"]["value"] * (scatter + n * square)
-        away = m - float(centre)
+        away = m - float(center)
         prior = 0.5 * (math.log(t) - LOG_2PI) - 0.5 * t * (square - 2 * away * mu + away**2)
         return likelihood + prior + gamma_log_prior(s["lam"], a, b)
 

@@ -80,7 +80,7 @@ def gaussian_mixture(
     tolerance: float = 1e-9,
     generator: torch.Generator,
 ) -> GaussianMixture:
-    """Mean field of a Gaussian mixture with K components, from k-means++ centres.
+    """Mean field of a Gaussian mixture with K components, from k-means++ centers.
 
     Arguments:
         x: Rows ``(n, D)``.
@@ -89,23 +89,23 @@ def gaussian_mixture(
         prior: Of every component's mean and precision; by default the data's mean as one pseudo-row and their covariance as D + 2.
         sweeps: Most sweeps.
         tolerance: Relative gain of a sweep at which it ends.
-        generator: Source of the centres.
+        generator: Source of the centers.
     """
     x = torch.as_tensor(x, dtype=torch.float64)
     check_rows("gaussian_mixture", "x", x, check_count("gaussian_mixture", "K", K))
     check_finite("gaussian_mixture", "x", x)
     alpha = 1 / K if alpha is None else check_real("gaussian_mixture", "alpha", alpha, 0.0, open_low=True)
-    centre = x.mean(0)
+    center = x.mean(0)
     prior = data_prior(x) if prior is None else prior
-    near = GaussianMeanWishart(prior.m - centre, prior.S, prior.nu, prior.k)  # squares about the data's mean do not cancel
+    near = GaussianMeanWishart(prior.m - center, prior.S, prior.nu, prior.k)  # squares about the data's mean do not cancel
     start = {
         "components": NormalWishartFactor(near.m.expand(K, -1), near.k.expand(K), near.nu.expand(K), near.S.expand(K, -1, -1)),
         "pi": DirichletFactor(x.new_full((K,), alpha)),
-        "z": CategoricalFactor(seed_logits(x - centre, K, generator)),
+        "z": CategoricalFactor(seed_logits(x - center, K, generator)),
     }
-    result = coordinate_ascent(mixture_log_joint(x - centre, alpha, near, K), start, sweeps=sweeps, tolerance=tolerance)
+    result = coordinate_ascent(mixture_log_joint(x - center, alpha, near, K), start, sweeps=sweeps, tolerance=tolerance)
     c: Any = result.factors["components"]
-    moved = {**result.factors, "components": NormalWishartFactor(c.m + centre, c.k, c.nu, c.S)}
+    moved = {**result.factors, "components": NormalWishartFactor(c.m + center, c.k, c.nu, c.S)}
     return GaussianMixture(moved, result.elbo, result.converged)
 
 
@@ -120,9 +120,9 @@ def data_prior(x: Tensor) -> GaussianMeanWishart:
 
 
 def seed_logits(x: Tensor, K: int, generator: torch.Generator) -> Tensor:
-    """Soft labels by distance to k-means++ centres, in units of the columns' deviations, ``(n, K)``."""
+    """Soft labels by distance to k-means++ centers, in units of the columns' deviations, ``(n, K)``."""
     from sklearn.cluster import kmeans_plusplus
 
     z = (x / x.std(0).clamp_min(1e-300)).numpy()
-    centres, _ = kmeans_plusplus(z, K, random_state=rng.seed(generator))
-    return -0.5 * torch.cdist(torch.from_numpy(z), torch.from_numpy(centres)).square()
+    centers, _ = kmeans_plusplus(z, K, random_state=rng.seed(generator))
+    return -0.5 * torch.cdist(torch.from_numpy(z), torch.from_numpy(centers)).square()

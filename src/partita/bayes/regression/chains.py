@@ -18,7 +18,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.quantity import Verdict
-from partita.diagnostics.chains import ChainReport, summarise_chains
+from partita.diagnostics.chains import ChainReport, summarize_chains
 
 Target = Callable[[Tensor], tuple[Tensor, Tensor]]  # (C, P) -> (C,), (C, P): log posterior and its gradient
 
@@ -72,7 +72,7 @@ def hamiltonian(target: Target, mode: Tensor, covariance: Tensor, draws: int, *,
     while True:
         more, _, accepted, at = _run(target, at, B, size, max(steps, len(kept)), False, generator)
         kept = torch.cat([kept, more])
-        found = Chains(kept[..., :-1].flatten(0, 1), summarise_chains(kept.movedim(0, 1)), accepted)
+        found = Chains(kept[..., :-1].flatten(0, 1), summarize_chains(kept.movedim(0, 1)), accepted)
         if found.verdict == "tight" or len(kept) >= LONGEST * steps:
             return found
 

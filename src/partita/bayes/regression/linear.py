@@ -18,7 +18,7 @@ from torch.distributions import Gamma, StudentT, constraints
 from torch.distributions.constraints import Constraint
 
 from partita.bayes.conjugate.base import check_hyper
-from partita.bayes.conjugate.gaussian import LOG_2PI, gamma_normaliser
+from partita.bayes.conjugate.gaussian import LOG_2PI, gamma_normalizer
 from partita.bayes.distributions import MultivariateStudentT, half_log_det
 from partita.core.checks import check_finite, check_width
 from partita.errors import invalid
@@ -61,14 +61,14 @@ class LinearRegression:
         for name, limit in LIMITS.items():
             check_hyper("LinearRegression", name, getattr(self, name).detach(), limit)
 
-    def update(self, X: Any, y: Any, weight: Any = None, *, centred: bool = False) -> "LinearRegression":
+    def update(self, X: Any, y: Any, weight: Any = None, *, centered: bool = False) -> "LinearRegression":
         """The regression after rows ``(n, P)`` with targets ``(n,)``, each counting ``weight`` times.
 
-        ``centred`` says that their means were taken out, which an intercept with a flat prior does and pays with one row; the evidence
+        ``centered`` says that their means were taken out, which an intercept with a flat prior does and pays with one row; the evidence
         is then that of the differences.
         """
         X, y, w = self._checked(X, y, weight)
-        n = w.sum() - 1 if centred else w.sum()
+        n = w.sum() - 1 if centered else w.sum()
         K = self.K + X.mT @ (w[:, None] * X)
         m = self.m + torch.linalg.solve(K, X.mT @ (w * (y - X @ self.m)))
         return self._after(K, m, (w * (y - X @ m).square()).sum(), n)
@@ -87,7 +87,7 @@ class LinearRegression:
         moved = m - self.m
         b = self.b + 0.5 * (misfit + moved @ self.K @ moved)
         after = replace(self, m=m, K=0.5 * (K + K.mT), a=self.a + 0.5 * n, b=b)
-        gain = after._log_normaliser() - self._log_normaliser() - 0.5 * LOG_2PI * n
+        gain = after._log_normalizer() - self._log_normalizer() - 0.5 * LOG_2PI * n
         return replace(after, log_evidence=self.log_evidence + gain)
 
     @property
@@ -114,8 +114,8 @@ class LinearRegression:
             check_finite("LinearRegression.predictive", what, value, "Rows lie too far out to be computed with.")
         return StudentT(2 * self.a, mean, torch.sqrt(self.b / self.a * spread))
 
-    def _log_normaliser(self) -> Tensor:
-        return gamma_normaliser(self.a, self.b) - half_log_det(torch.linalg.cholesky(self.K))
+    def _log_normalizer(self) -> Tensor:
+        return gamma_normalizer(self.a, self.b) - half_log_det(torch.linalg.cholesky(self.K))
 
     def _checked(self, X: Any, y: Any, weight: Any) -> tuple[Tensor, Tensor, Tensor]:
         X, y = (torch.as_tensor(v, dtype=self.m.dtype, device=self.m.device) for v in (X, y))
@@ -142,7 +142,7 @@ def checked_weight(owner: str, weight: Any, like: Tensor) -> Tensor:
 
 
 def best_ridge(X: Tensor, y: Tensor, weight: Tensor, a: float, b: float) -> float:
-    r"""The ridge k of largest evidence for centred rows, m = 0 and K = k I, from one eigendecomposition (eq. 8.16).
+    r"""The ridge k of largest evidence for centered rows, m = 0 and K = k I, from one eigendecomposition (eq. 8.16).
 
     .. math:: \log p(y \mid k) = \tfrac12 \sum_j \log \frac{k}{k + s_j} - a_n \log b_n + \text{const}, \qquad
               b_n = b + \tfrac12 \Big( y^\top y - \sum_j \frac{(u_j^\top X^\top y)^2}{k + s_j} \Big)

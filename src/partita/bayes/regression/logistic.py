@@ -169,7 +169,7 @@ def contrasts(classes: int, like: Tensor) -> Tensor:
 
 
 def class_logits(w: Tensor, X: Tensor) -> Tensor:
-    """Unnormalised log probabilities of all classes, ``(*, J P), (n, P) -> (*, K, n)``."""
+    """Unnormalized log probabilities of all classes, ``(*, J P), (n, P) -> (*, K, n)``."""
     scores = w.unflatten(-1, (-1, X.shape[1])) @ X.mT  # (*, J, n)
     return contrasts(scores.shape[-2] + 1, scores) @ scores
 
@@ -230,7 +230,7 @@ def _newton(w: Tensor, X: Tensor, y: Tensor, weight: Tensor, A: Tensor) -> Tenso
         while gain > 1e-6 and size > 1e-10 and height_and_slope(w + size * step, X, y, weight, A)[0] < value:  # nearer, rounding decides
             size /= 2
         w = w + size * step
-    raise Diverged("logistic_regression: Newton's method must reach the mode; got none in 100 steps. Standardise the columns.")
+    raise Diverged("logistic_regression: Newton's method must reach the mode; got none in 100 steps. Standardize the columns.")
 
 
 def _hessian(w: Tensor, X: Tensor, weight: Tensor, A: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from partita.core import capability
 from partita.core.checks import check_flag
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, half_width, worst
-from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
+from partita.diagnostics.weights import WeightReport, summarize_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator
 from partita.evaluators.partition.modes import heard_by_modes, sought
 
@@ -40,7 +40,7 @@ class AIS(AnnealingEvaluator):
         model, log_z0 = model.remembering(rows, name), float(model.reference().log_z)
         kernel, betas = self._prepare(model, generator)
         run = self._climb(model, kernel, betas, generator)
-        q = forward_quantity(log_z0, summarise_weights(run.by_founder), self.level, name)
+        q = forward_quantity(log_z0, summarize_weights(run.by_founder), self.level, name)
         if not self.witnesses:
             return q
         hardest = self._hardest(run, log_z0, model, kernel, betas, generator)

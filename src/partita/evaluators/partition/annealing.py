@@ -21,7 +21,7 @@ from partita.core.checks import check_count, check_flag, check_kernel, check_lev
 from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
-from partita.diagnostics.weights import summarise_weights
+from partita.diagnostics.weights import summarize_weights
 from partita.errors import Diverged, Unsupported
 from partita.runtime import processes
 
@@ -62,7 +62,7 @@ class Path(NamedTuple):
     @property
     def bound(self) -> float:
         """What the pilot found, a lower bound on log Z but for chance."""
-        return float(self.model.reference().log_z) + summarise_weights(self.pilot.log_w).log_mean
+        return float(self.model.reference().log_z) + summarize_weights(self.pilot.log_w).log_mean
 
     @property
     def length(self) -> float:

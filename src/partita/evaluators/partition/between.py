@@ -68,7 +68,7 @@ class Between(EnergyModel):
             return None
         return torch.where((torch.arange(n) // 2 % 2 == 0)[:, None].to(rows[0].device), rows[0], rows[1])
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Both models were fitted before."""
 
     def settings(self) -> dict[str, Any]:

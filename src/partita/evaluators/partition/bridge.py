@@ -3,7 +3,7 @@ r"""Bennett's acceptance ratio: the best combination of draws from both ends of 
 .. math:: \sum_i \frac{1}{1 + \frac{n_f}{n_r} e^{\Delta - w_i}} = \sum_j \frac{1}{1 + \frac{n_r}{n_f} e^{-\Delta - w'_j}},
           \qquad \Delta = \log (Z_1 / Z_0)          (theory/scoring.md, eq. 5.6)
 
-Between two annealings (the sandwich) w and w' are their log weights; between neighbouring rungs of a ladder in equilibrium they
+Between two annealings (the sandwich) w and w' are their log weights; between neighboring rungs of a ladder in equilibrium they
 are energy differences at the draws.
 
 Letters: C chains, T temperatures, n draws.
@@ -22,15 +22,15 @@ from partita.core import capability, rng
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
-from partita.diagnostics.chains import summarise_chains
+from partita.diagnostics.chains import summarize_chains
 from partita.evaluators.partition.annealing import check_annealing, resolve_kernel, temperatures_for
 from partita.evaluators.partition.between import Between
 from partita.evaluators.partition.ladders import Ladders, Seen
 from partita.evaluators.partition.modes import hardness, heard_by_modes, sought
 
-OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighbouring rungs have in common
+OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighboring rungs have in common
 DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the halves of the run, and between ladders from both ends
-TRAVELLED = 0.5  # share of the ladders in which a replica has made a round trip
+TRAVELED = 0.5  # share of the ladders in which a replica has made a round trip
 SE_TIGHT, SE_LOOSE = 0.5, 1.0  # nats; the error is linear in the chains' influence, which holds only where it is small
 REACHED = 96  # states that ladders reached, from which chains come down
 
@@ -51,11 +51,11 @@ def acceptance_ratio(forward: Tensor, reverse: Tensor) -> Ratio:
     def balance(delta: float) -> float:
         return float(torch.sigmoid(w - delta - shift).sum() - torch.sigmoid(v + delta + shift).sum())
 
-    centre = float(torch.cat([w, -v]).median())
+    center = float(torch.cat([w, -v]).median())
     reach = float(torch.cat([w, -v]).std()) + abs(shift) + 1.0
-    while balance(centre - reach) < 0 or balance(centre + reach) > 0:
+    while balance(center - reach) < 0 or balance(center + reach) > 0:
         reach *= 2
-    delta: float = brentq(balance, centre - reach, centre + reach, xtol=1e-10)  # type: ignore[assignment]
+    delta: float = brentq(balance, center - reach, center + reach, xtol=1e-10)  # type: ignore[assignment]
     f, r = torch.sigmoid(w - delta - shift), torch.sigmoid(v + delta + shift)
     variance = _relative_variance(f) / len(f) + _relative_variance(r) / len(r)
     return Ratio(delta, math.sqrt(variance), float(2 * torch.minimum(f.mean(), r.mean())))
@@ -67,7 +67,7 @@ def _relative_variance(values: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Bridge:
-    """log Z from a tempered ladder in equilibrium, Bennett's ratio between each two neighbours.
+    """log Z from a tempered ladder in equilibrium, Bennett's ratio between each two neighbors.
 
     Half of the ladders begin at the reference, half in modes: rows that a fitted model remembers, or ``rows``, and modes that were sought.
     Without any rows the verdict is at best ``loose``.
@@ -122,14 +122,14 @@ class Bridge:
 
 def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:
     """log Z from what independent ladders show; the interval reaches over both ends where ladders that began there disagree."""
-    travelled = float((seen.trips.sum(0) > 0).double().mean()) >= TRAVELLED
+    traveled = float((seen.trips.sum(0) > 0).double().mean()) >= TRAVELED
     together = seen.from_modes[0].long().argsort(stable=True)  # ladders that began alike
-    report = summarise_chains(seen.energies[:, together].movedim(0, -1), redrawn=travelled)
+    report = summarize_chains(seen.energies[:, together].movedim(0, -1), redrawn=traveled)
     (delta, se, overlap), drift, ends = ladder_ratio(seen.up, seen.down), drift_between_halves(seen.up, seen.down), both_ends(seen)
     rungs, chains, _ = seen.energies.shape
     half = float(stdtrit(chains - 1, 0.5 + level / 2)) * se  # Student's, for the error comes from few ladders
     reach = [delta - half, delta + half, *(ends.values if ends.apart >= DRIFT_LOOSE else ())]
-    verdict = worst(report.verdict, _verdict(overlap, drift, se), _verdict_on_travel(travelled, ends.apart))
+    verdict = worst(report.verdict, _verdict(overlap, drift, se), _verdict_on_travel(traveled, ends.apart))
     details = {"overlap": overlap, "drift": drift, "ends": ends.apart, "round_trips": int(seen.trips.sum()), "rhat": report.rhat,
                "ess": report.ess, "mixing": report.finding, "chains": chains, "temperatures": rungs, "se": se}  # fmt: skip
     return Quantity(log_z0 + delta, log_z0 + min(reach), log_z0 + max(reach), level=level, kind="estimate",
@@ -153,7 +153,7 @@ def both_ends(seen: Seen) -> Ends:
 
 
 def ladder_ratio(up: Tensor, down: Tensor) -> Ratio:
-    """Sum of the neighbours' ratios; its error comes from the spread of the C independent ladders' influence on the sum."""
+    """Sum of the neighbors' ratios; its error comes from the spread of the C independent ladders' influence on the sum."""
     steps = [acceptance_ratio(u.flatten(), d.flatten()) for u, d in zip(up, down, strict=True)]
     influence = sum(_influence(u, d, step.value) for u, d, step in zip(up, down, steps, strict=True))
     chains = up.shape[1]
@@ -180,14 +180,14 @@ def _influence(up: Tensor, down: Tensor, delta: float) -> Tensor:
 
 
 def _verdict(overlap: float, drift: float, se: float) -> Verdict:
-    """Neighbours must overlap, the two halves of the run must agree, and the error must be small."""
+    """Neighbors must overlap, the two halves of the run must agree, and the error must be small."""
     if overlap >= OVERLAP_TIGHT and drift < DRIFT_TIGHT and se < SE_TIGHT:
         return "tight"
     return "loose" if overlap >= OVERLAP_LOOSE and drift < DRIFT_LOOSE and se < SE_LOOSE else "do not publish"
 
 
-def _verdict_on_travel(travelled: bool, apart: float) -> Verdict:
+def _verdict_on_travel(traveled: bool, apart: float) -> Verdict:
     """States must travel between the ends of the ladder, or else ladders that began at both must agree; they may never contradict."""
-    if apart >= DRIFT_LOOSE or (not travelled and math.isnan(apart)):
+    if apart >= DRIFT_LOOSE or (not traveled and math.isnan(apart)):
         return "do not publish"
-    return "tight" if travelled and not apart >= DRIFT_TIGHT else "loose"
+    return "tight" if traveled and not apart >= DRIFT_TIGHT else "loose"

@@ -1,4 +1,4 @@
-r"""Ladders of replica exchange on their way from the reference to the model, and what they show of each step between neighbouring rungs.
+r"""Ladders of replica exchange on their way from the reference to the model, and what they show of each step between neighboring rungs.
 
 Letters: C ladders, T rungs, D visible, n steps.
 """
@@ -21,7 +21,7 @@ STEPS_ON_A_RUNG = 10  # of the kernel, on the way to where the ladders begin
 
 
 class Seen(NamedTuple):
-    """What C ladders show in n steps: energy differences to the rung above and below, what must have mixed, and how states travelled."""
+    """What C ladders show in n steps: energy differences to the rung above and below, what must have mixed, and how states traveled."""
 
     up: Tensor  # (T - 1, C, n)
     down: Tensor  # (T - 1, C, n)
@@ -89,7 +89,7 @@ class Ladders:
         for step in range(steps):
             self.state, info = self.ladder.step(self.model, self.state, generator=generator)
             self.trips = self.trips.after(info.origin)
-            above, below, own = neighbour_differences(self.model, self.state.ladder, self.betas)
+            above, below, own = neighbor_differences(self.model, self.state.ladder, self.betas)
             up.append(above)
             down.append(below)
             energies.append(torch.cat([above, own[None].double()]))
@@ -106,8 +106,8 @@ def climb(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generat
     return torch.stack(places)
 
 
-def neighbour_differences(model: EnergyModel, ladder: Tensor, betas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log weights from each rung to its neighbour above and below, ``(T - 1, C)`` each, and F at the top rung ``(C,)``."""
+def neighbor_differences(model: EnergyModel, ladder: Tensor, betas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log weights from each rung to its neighbor above and below, ``(T - 1, C)`` each, and F at the top rung ``(C,)``."""
     field, b = model.field(ladder), betas.to(ladder)[:, None]
     own = model.energy_along(field, b)
     above = (own - model.energy_along(field, b.roll(-1, 0)))[:-1]

@@ -19,7 +19,7 @@ from partita.core.enumeration import Side, probabilities
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.core.rng import categorical, draw
-from partita.diagnostics.weights import WeightReport, summarise_weights, verdict_on_weights
+from partita.diagnostics.weights import WeightReport, summarize_weights, verdict_on_weights
 from partita.errors import invalid
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
 from partita.evaluators.partition.modes import heard_by_modes, settle, sought
@@ -83,12 +83,12 @@ class ReverseAIS(FromBothEnds):
 def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, WeightReport]:
     """The ends of a forward annealing, resampled by weight and settled; they are as good as its weights."""
     x = resample(ends.x, ends.log_w, len(ends.x), generator)
-    return settle(model, kernel, x, generator), summarise_weights(ends.log_w)
+    return settle(model, kernel, x, generator), summarize_weights(ends.log_w)
 
 
 def reverse_quantity(log_z0: float, log_w: Tensor, climb: WeightReport | None, level: float, start: Start) -> Quantity:
     """log Z from reverse weights; draws that come from an annealing carry its error, and are trusted no more than its weights."""
-    report = summarise_weights(log_w)
+    report = summarize_weights(log_w)
     se = report.se if climb is None else math.hypot(report.se, climb.se)
     verdicts: list[Verdict] = [verdict_on_weights(side) for side in (report, climb) if side is not None]
     value, half = log_z0 - report.log_mean, half_width(se, level)

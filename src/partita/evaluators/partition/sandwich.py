@@ -18,7 +18,7 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import VERDICTS, Quantity, half_width, worst
-from partita.diagnostics.weights import ADDED_TIGHT, summarise_weights, unseen, verdict_on_sandwich, verdict_on_unseen
+from partita.diagnostics.weights import ADDED_TIGHT, summarize_weights, unseen, verdict_on_sandwich, verdict_on_unseen
 from partita.evaluators.partition.annealing import (
     PILOT_TEMPERATURES,
     Annealing,
@@ -154,7 +154,7 @@ class Sandwich(FromBothEnds):
     def _quantity(self, sides: Sides, reach: float) -> Quantity:
         """Bennett's ratio as the value, and an interval that reaches over both sides and to what neither saw."""
         ratio = acceptance_ratio(sides.forward, -sides.reverse)
-        up, down = summarise_weights(sides.forward), summarise_weights(-sides.reverse)
+        up, down = summarize_weights(sides.forward), summarize_weights(-sides.reverse)
         gap, half = -down.log_mean - up.log_mean, half_width(ratio.se, self.level)
         low = min(ratio.value - half, up.log_mean - half_width(up.se, self.level))
         high = max(ratio.value + half, up.log_mean, -down.log_mean + half_width(math.hypot(down.se, up.se), self.level))

@@ -68,7 +68,7 @@ def all_estimators(problem: Problem) -> dict[str, Estimator]:
         "optimal constant": OptimalConstant(float(optimal_constant(*problem.score_table()))),
         "moving average": MovingAverage(),
         "leave-one-out": LeaveOneOut(4),
-        "NVIL": NVIL(hidden=16, normalise=False),
+        "NVIL": NVIL(hidden=16, normalize=False),
         "MuProp": MuProp(),
         "REBAR": Rebar(),
         "RELAX": Relax(hidden=16),
@@ -121,15 +121,15 @@ def warmed_up(problem: Problem, estimator: Estimator, steps: int, generator: tor
     like = next(iter(problem.parameters.values()))
     state = estimator.init(problem.widths, like=like, generator=generator)
     learned = list(state.module.parameters())
-    optimiser = torch.optim.Adam(learned, lr=WARM_UP_RATE) if learned else None
+    optimizer = torch.optim.Adam(learned, lr=WARM_UP_RATE) if learned else None
     for _ in range(steps):
         parameters = problem.rows(WARM_UP_ROWS)
         made = estimator.estimate(problem.chain(parameters), lambda z, p=parameters: problem.f(p, z), state, generator=generator)
         state = made.state
-        if optimiser is not None and made.extra.requires_grad:
-            optimiser.zero_grad()
+        if optimizer is not None and made.extra.requires_grad:
+            optimizer.zero_grad()
             made.extra.backward()
-            optimiser.step()
+            optimizer.step()
     return state
 
 

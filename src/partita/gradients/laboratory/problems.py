@@ -149,7 +149,7 @@ def evidence(count: int, visible: int = 4, *, generator: torch.Generator) -> Pro
 
 
 def continuous(name: str, *, generator: torch.Generator) -> Problem:
-    """A squared distance under one of the distributions of the reparameterisation table, ``"normal"`` and so on."""
+    """A squared distance under one of the distributions of the reparameterization table, ``"normal"`` and so on."""
     made: dict[str, tuple[Parameters, Callable[[Parameters], Distribution]]] = {
         "normal": ({"mu": LIKE + 0.3, "log_sigma": LIKE - 0.2}, lambda p: Normal(p["mu"], p["log_sigma"].exp(), validate_args=False)),
         "gamma of shape one": ({"log_beta": LIKE + 0.4}, lambda p: Gamma(torch.ones_like(p["log_beta"]), torch.exp(-p["log_beta"]))),

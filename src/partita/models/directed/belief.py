@@ -199,7 +199,7 @@ class SigmoidBelief(LatentModel):
 
     @torch.no_grad()
     def kl_per_dimension(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """log q - log p of each unit given its neighbours at one draw (of a fixed seed by default), ``(*, D) -> (*, M)``."""
+        """log q - log p of each unit given its neighbors at one draw (of a fixed seed by default), ``(*, D) -> (*, M)``."""
         generator = torch.Generator(x.device).manual_seed(0) if generator is None else generator
         drawn = ancestral(self.proposal(x), generator)
         above = [*(Bits(net(_signs(z))) for net, z in zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)), Bits(self.prior)]
@@ -207,9 +207,9 @@ class SigmoidBelief(LatentModel):
         return torch.cat(parts, -1)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Base rates, or means and scales, of the columns."""
-        self.output.initialise(data.mean(), data.variance(), len(data))
+        self.output.initialize(data.mean(), data.variance(), len(data))
 
     def title(self) -> str:
         return f"SigmoidBelief({self.support.width}, {' + '.join(map(str, self.hidden))} bits)"

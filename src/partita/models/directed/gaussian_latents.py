@@ -43,7 +43,7 @@ def normal(mean: Tensor, log_scale: Tensor) -> Distribution:
 class GaussianLatents(LatentModel):
     """A latent model with ``latent`` normal dimensions, whose draws are functions of noise."""
 
-    offers = frozenset({"latent", "reparameterised"})
+    offers = frozenset({"latent", "reparameterized"})
     forward_methods = ("elbo_terms",)
     units = "latent dimensions"
     against_collapse = ("raise the weight of the divergence slowly (beta_warm_up), lower beta, or use fewer dimensions or a weaker "

@@ -43,7 +43,7 @@ class PoissonOutput(Output):
     def distribution(self, numbers: Tensor) -> Distribution:
         return Poisson(self._log_rate(numbers).exp(), validate_args=False)
 
-    def initialise(self, mean: Tensor, variance: Tensor, n: int) -> None:
+    def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         self.base.copy_(mean.double().clamp_min(LEAST_MEAN).log())
 
     def _log_rate(self, numbers: Tensor) -> Tensor:
@@ -86,9 +86,9 @@ class MixedOutput(Output):
     def distribution(self, numbers: Tensor) -> "Mixed":
         return Mixed([part.distribution(own) for (part, _), own in zip(self._each(), self._split(numbers), strict=True)], self.places)
 
-    def initialise(self, mean: Tensor, variance: Tensor, n: int) -> None:
+    def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         for part, at in self._each():
-            part.initialise(mean[at], variance[at], n)
+            part.initialize(mean[at], variance[at], n)
 
     def expected(self, given: Distribution) -> Tensor:
         """Means, and the probabilities of categories, of all columns side by side, ``(*, F)``."""

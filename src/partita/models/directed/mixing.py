@@ -26,7 +26,7 @@ EMPTY = 1e-8  # share of the data below which a component counts as empty
 
 
 class Mixing(DirectedModel):
-    """K weighted components; ``logits`` (K,) are the unnormalised log weights."""
+    """K weighted components; ``logits`` (K,) are the unnormalized log weights."""
 
     offers = frozenset({"log_prob", "missing", "em"})
     component: Component
@@ -75,7 +75,7 @@ class Mixing(DirectedModel):
         for index in self._blocks(x):
             rows = x[index].to(self.logits)
             scores, kept = self.component.expected_scores(rows, ready)
-            r, log_p = normalised(scores.add_(log_weights))
+            r, log_p = normalized(scores.add_(log_weights))
             w = None if weight is None else weight[index].to(r)
             r = r if w is None else r.mul_(w)
             found = {"mass": r.sum(1), "log_likelihood": log_p.sum() if w is None else w @ log_p}
@@ -87,10 +87,10 @@ class Mixing(DirectedModel):
         """The parameters that make the expected log-likelihood largest."""
         mass = statistics["mass"]
         self.logits.copy_((mass / mass.sum()).clamp_min(torch.finfo(mass.dtype).tiny).log())
-        self.component.maximise(statistics)
+        self.component.maximize(statistics)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Clusters of a k-means++ start, each mixed with a tenth of everything so that none begins singular."""
         if self.components > len(data):
             raise invalid(type(self).__name__, "components", f"be at most the number of rows, {len(data)}", self.components)
@@ -119,7 +119,7 @@ class Mixing(DirectedModel):
         self.component.make_room({name.removeprefix("component."): value for name, value in weights.items()})
 
     def log_prior(self) -> Tensor | float:
-        """The log prior of the parameters, which is maximised with the likelihood; zero where there is none."""
+        """The log prior of the parameters, which is maximized with the likelihood; zero where there is none."""
         return self.component.prior()
 
     def freedom(self) -> int:
@@ -143,7 +143,7 @@ class Mixing(DirectedModel):
         return total
 
     def _filled(self, x: Tensor, how: str, generator: torch.Generator) -> Tensor:
-        r, _ = normalised(self.log_joint(x))
+        r, _ = normalized(self.log_joint(x))
         if how == "draw":
             edges = r.cumsum(0)
             index = (rng.uniform((x.shape[0],), x, generator) > edges[:-1]).sum(0)
@@ -164,7 +164,7 @@ class Mixing(DirectedModel):
         return (index for rows, n in ((~missing, size), (missing, size_missing)) for index in rows.nonzero()[:, 0].split(n) if len(index))
 
 
-def normalised(joint: Tensor) -> tuple[Tensor, Tensor]:
+def normalized(joint: Tensor) -> tuple[Tensor, Tensor]:
     """Softmax and logsumexp over the first dimension at once, ``(K, B) -> (K, B), (B,)``; ``joint`` is used up."""
     top = joint.amax(0)
     r = joint.sub_(top).exp_()

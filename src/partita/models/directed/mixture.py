@@ -35,7 +35,7 @@ class Mixture(Mixing):
         covariance: Of Gaussian components: ``"full"``, ``"tied"`` (one for all), ``"diagonal"`` or ``"spherical"``.
         states: Number of states of categorical columns.
         floor: The smallest eigenvalue that a covariance may have; one that is held there is reported by the fit.
-        generator: Tells the device; a mixture starts with all components alike, and ``initialise`` parts them.
+        generator: Tells the device; a mixture starts with all components alike, and ``initialize`` parts them.
 
     >>> g = torch.Generator().manual_seed(0)
     >>> model = Mixture(2, 3, generator=g)

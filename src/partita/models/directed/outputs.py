@@ -22,7 +22,7 @@ from partita.models.directed.autoregressive.emissions import LEAST_LOG_SCALE, be
 
 LIKELIHOODS = ("bernoulli", "gaussian", "categorical")
 VARIANCES = ("column", "shared", "row")
-FIRST_LOG_SCALE = -1.0  # of standardised columns: deviations that start at one leave nothing to the latent variables
+FIRST_LOG_SCALE = -1.0  # of standardized columns: deviations that start at one leave nothing to the latent variables
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -55,7 +55,7 @@ class Output(nn.Module, ABC):
         """The columns as a distribution with draws ``(*, D)``."""
 
     @abstractmethod
-    def initialise(self, mean: Tensor, variance: Tensor, n: int) -> None:
+    def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         """Set what the base rates of ``n`` rows say."""
 
     def expected(self, given: Distribution) -> Tensor:
@@ -89,7 +89,7 @@ class BernoulliOutput(Output):
     def distribution(self, numbers: Tensor) -> Distribution:
         return Bernoulli(logits=numbers + self.base, validate_args=False)
 
-    def initialise(self, mean: Tensor, variance: Tensor, n: int) -> None:
+    def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         self.base.copy_(((mean.double() * n + 0.5) / (n + 1)).logit())
 
 
@@ -120,7 +120,7 @@ class GaussianOutput(Output):
         mean, log_scale = self._parts(numbers)
         return Normal(self.shift + self.scale * mean, (self.scale * log_scale.exp()).expand(mean.shape), validate_args=False)
 
-    def initialise(self, mean: Tensor, variance: Tensor, n: int) -> None:
+    def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         flat = (variance <= 0).nonzero()
         if len(flat):
             raise invalid("fit", "x", "vary in every column to have a density", f"one value throughout column {int(flat[0])}")
@@ -129,7 +129,7 @@ class GaussianOutput(Output):
         self.scale.copy_(variance.mean().sqrt() if alike else variance.sqrt())
 
     def _parts(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and log deviations of standardised columns."""
+        """Means and log deviations of standardized columns."""
         if self.log_scale is not None:
             return numbers, self.log_scale.clamp_min(LEAST_LOG_SCALE)
         mean, log_scale = numbers.chunk(2, -1)
@@ -163,7 +163,7 @@ class CategoricalOutput(Output):
     def distribution(self, numbers: Tensor) -> Distribution:
         return Categorical(logits=self._logits(numbers), validate_args=False)
 
-    def initialise(self, mean: Tensor, variance: Tensor, n: int) -> None:
+    def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         """Means of codes say nothing about states: logits start even."""
 
     def _logits(self, numbers: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where EM begins: k-means++ centres on some rows (Arthur and Vassilvitskii 2007), a few rounds of k-means, softened clusters."""
+"""Where EM begins: k-means++ centers on some rows (Arthur and Vassilvitskii 2007), a few rounds of k-means, softened clusters."""
 
 import warnings
 from typing import Any
@@ -39,8 +39,8 @@ def clusters(points: np.ndarray, weight: np.ndarray | None, count: int, seed: in
     from sklearn.cluster import KMeans, kmeans_plusplus
     from sklearn.exceptions import ConvergenceWarning
 
-    centres, _ = kmeans_plusplus(points, count, sample_weight=weight, random_state=seed)
-    rounds: dict[str, Any] = {"init": centres, "n_init": 1, "max_iter": ROUNDS}
+    centers, _ = kmeans_plusplus(points, count, sample_weight=weight, random_state=seed)
+    rounds: dict[str, Any] = {"init": centers, "n_init": 1, "max_iter": ROUNDS}
     with warnings.catch_warnings():  # fewer distinct rows than clusters are no harm to a start
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = KMeans(count, random_state=seed, **rounds).fit(points, sample_weight=weight)

@@ -158,9 +158,9 @@ class VAE(GaussianLatents):
         return fill(self, x, how, generator=generator)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Base rates, or means and scales, of the columns."""
-        self.output.initialise(data.mean(), data.variance(), len(data))
+        self.output.initialize(data.mean(), data.variance(), len(data))
 
     def title(self) -> str:
         return f"VAE({self.support.width}, {self.latent} latent, {self._made['likelihood']})"

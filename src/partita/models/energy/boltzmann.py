@@ -44,7 +44,7 @@ class Boltzmann(TwoValuedPairs):
     torch.Size([1, 4])
     """
 
-    penalised = ("J", "W", "L")
+    penalized = ("J", "W", "L")
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-r"""Which coordinates see which: edges of a graph, the neighbours of every site, and a colouring whose classes can move together.
+r"""Which coordinates see which: edges of a graph, the neighbors of every site, and a coloring whose classes can move together.
 
-.. math:: E \subseteq \{(i, j): i < j\}, \qquad \text{colour}(i) \ne \text{colour}(j) \text{ for } (i, j) \in E
+.. math:: E \subseteq \{(i, j): i < j\}, \qquad \text{color}(i) \ne \text{color}(j) \text{ for } (i, j) \in E
           (theory/discrete.md, eq. 12.2)
 
-Letters: D sites, E edges, G largest number of neighbours.
+Letters: D sites, E edges, G largest number of neighbors.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from torch import Tensor
 from partita.core.checks import check_count
 from partita.errors import invalid
 
-DENSE_SITES = 100  # up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbours
+DENSE_SITES = 100  # up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbors
 
 
 def complete(sites: int) -> Tensor:
@@ -27,24 +27,24 @@ def complete(sites: int) -> Tensor:
 
 
 def lattice(*shape: int) -> Tensor:
-    """Nearest neighbours on a box with free edges, sites numbered row by row, ``(E, 2)``.
+    """Nearest neighbors on a box with free edges, sites numbered row by row, ``(E, 2)``.
 
     >>> lattice(2, 2).tolist()
     [[0, 2], [1, 3], [0, 1], [2, 3]]
     """
-    return _neighbouring(shape, wrap=False)
+    return _neighboring(shape, wrap=False)
 
 
 def torus(*shape: int) -> Tensor:
-    """Nearest neighbours on a box whose opposite sides meet; a side of two sites has one bond, not two, ``(E, 2)``.
+    """Nearest neighbors on a box whose opposite sides meet; a side of two sites has one bond, not two, ``(E, 2)``.
 
     >>> len(torus(4, 4)), len(torus(3))
     (32, 3)
     """
-    return _neighbouring(shape, wrap=True)
+    return _neighboring(shape, wrap=True)
 
 
-def _neighbouring(shape: Sequence[int], wrap: bool) -> Tensor:
+def _neighboring(shape: Sequence[int], wrap: bool) -> Tensor:
     for side in shape:
         check_count("torus" if wrap else "lattice", "every side", side)
     site = torch.arange(int(np.prod(shape))).view(*shape)
@@ -103,13 +103,13 @@ class Graph:
 
     @cached_property
     def starts(self) -> Tensor:
-        """Where the neighbours of each site begin in :attr:`neighbours`, ``(D + 1,)``."""
+        """Where the neighbors of each site begin in :attr:`neighbors`, ``(D + 1,)``."""
         counts = torch.bincount(self.edges.flatten(), minlength=self.sites)
         return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
     @cached_property
     def _directed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Neighbour, edge and direction (true from the edge's second site) of every bond seen from every site, ``(2 E,)`` each."""
+        """Neighbor, edge and direction (true from the edge's second site) of every bond seen from every site, ``(2 E,)`` each."""
         i, j = self.edges.unbind(1)
         own, other = torch.cat([i, j]), torch.cat([j, i])
         order = torch.argsort(own, stable=True)
@@ -117,13 +117,13 @@ class Graph:
         return other[order], edge[order], order >= len(i)
 
     @property
-    def neighbours(self) -> Tensor:
-        """Neighbours of site 0, then those of site 1, and so on, ``(2 E,)``."""
+    def neighbors(self) -> Tensor:
+        """Neighbors of site 0, then those of site 1, and so on, ``(2 E,)``."""
         return self._directed[0]
 
     @property
     def bonds(self) -> Tensor:
-        """The edge to each of :attr:`neighbours`, ``(2 E,)``."""
+        """The edge to each of :attr:`neighbors`, ``(2 E,)``."""
         return self._directed[1]
 
     @property
@@ -133,40 +133,40 @@ class Graph:
 
     @cached_property
     def padded(self) -> tuple[Tensor, Tensor]:
-        """Neighbours of each site and the edges to them, ``(D, G)``; missing ones point at site 0 and edge E."""
+        """Neighbors of each site and the edges to them, ``(D, G)``; missing ones point at site 0 and edge E."""
         counts = self.starts.diff()
-        slot = torch.arange(len(self.neighbours)) - self.starts[:-1].repeat_interleave(counts)
+        slot = torch.arange(len(self.neighbors)) - self.starts[:-1].repeat_interleave(counts)
         site = torch.arange(self.sites).repeat_interleave(counts)
         width = int(counts.max()) if self.sites else 0
         near, bond = torch.zeros(self.sites, width, dtype=torch.long), torch.full((self.sites, width), len(self.edges))
-        near[site, slot], bond[site, slot] = self.neighbours, self.bonds
+        near[site, slot], bond[site, slot] = self.neighbors, self.bonds
         return near, bond
 
     @cached_property
-    def colours(self) -> list[Tensor]:
+    def colors(self) -> list[Tensor]:
         """Classes of sites without an edge inside: two on a bipartite graph (a checkerboard), D on a complete one.
 
-        >>> [len(c) for c in Graph(16, torus(4, 4)).colours]
+        >>> [len(c) for c in Graph(16, torus(4, 4)).colors]
         [8, 8]
         """
-        colour = greedy_colouring(self.starts.numpy(), self.neighbours.numpy())
-        return [torch.from_numpy(np.flatnonzero(colour == c)) for c in range(colour.max() + 1)]
+        color = greedy_coloring(self.starts.numpy(), self.neighbors.numpy())
+        return [torch.from_numpy(np.flatnonzero(color == c)) for c in range(color.max() + 1)]
 
 
-def greedy_colouring(starts: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
-    """The least colour that no neighbour has, site by site in the order of a breadth-first walk, which finds two where two suffice."""
+def greedy_coloring(starts: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
+    """The least color that no neighbor has, site by site in the order of a breadth-first walk, which finds two where two suffice."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 
     sites = len(starts) - 1
-    colour = np.full(sites, -1)
-    graph = csr_array((np.ones(len(neighbours)), neighbours, starts), shape=(sites, sites))
+    color = np.full(sites, -1)
+    graph = csr_array((np.ones(len(neighbors)), neighbors, starts), shape=(sites, sites))
     _, part = connected_components(graph, directed=False)
     for first in np.unique(part, return_index=True)[1]:
         for site in breadth_first_order(graph, first, directed=False, return_predecessors=False):
-            taken = set(colour[neighbours[starts[site] : starts[site + 1]]])
-            colour[site] = next(c for c in range(sites) if c not in taken)
-    return colour
+            taken = set(color[neighbors[starts[site] : starts[site + 1]]])
+            color[site] = next(c for c in range(sites) if c not in taken)
+    return color
 
 
 def edge_list(graph: Graph) -> list[list[int]] | None:

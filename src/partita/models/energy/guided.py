@@ -156,8 +156,8 @@ class Guided(EnergyModel):
     def remembering(self, rows: Tensor | None, owner: str) -> EnergyModel:
         return self if rows is None else Guided(self.base.remembering(rows, owner), self.mixture)
 
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
-        self.base.initialise(data, generator=generator)
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+        self.base.initialize(data, generator=generator)
 
     def settings(self) -> dict[str, Any]:
         return self.base.settings()

@@ -49,7 +49,7 @@ class LatentEnergy(EnergyModel):
     torch.Size([5])
     """
 
-    penalised = ("W",)
+    penalized = ("W",)
     offers = frozenset({"joint", "network"})
     reference_mean: Tensor
     reference_whitening: Tensor
@@ -138,7 +138,7 @@ class LatentEnergy(EnergyModel):
         if not isinstance(self.f, nn.Linear) or beta is not None:
             raise Unsupported(
                 f"{self.title()}.visible_given_hidden: p(x | h) is proportional to exp(b'x - x'x - h'W f(x)), and f couples the "
-                "coordinates of x, so it does not factorise. It does where f is affine (give f=nn.Linear, unannealed) or a sum of "
+                "coordinates of x, so it does not factorize. It does where f is affine (give f=nn.Linear, unannealed) or a sum of "
                 "functions of single coordinates. Use the sampler Alternating(MALA()), which draws h given x and moves x by its "
                 "gradient given h."
             )
@@ -148,7 +148,7 @@ class LatentEnergy(EnergyModel):
         return GaussianReference(self.reference_mean, self.reference_whitening, self.hidden * math.log(2))
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         self.set_anchors(data, generator=generator)
         mean, whitening = fitted_normal("LatentEnergy", data, self.covariance, generator)
         self.reference_mean.copy_(mean)
@@ -158,7 +158,7 @@ class LatentEnergy(EnergyModel):
     def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
         deviation, mean = data.variance().sqrt(), data.mean().abs()
         odd = ((deviation > WIDEST) | (deviation < NARROWEST) | (mean > WIDEST)).nonzero().flatten().tolist()
-        return [f"column {odd[0]} has mean {float(data.mean()[odd[0]]):.3g} and deviation {float(deviation[odd[0]]):.3g}; standardise the "
+        return [f"column {odd[0]} has mean {float(data.mean()[odd[0]]):.3g} and deviation {float(deviation[odd[0]]):.3g}; standardize the "
                 "columns, for the energy's x'x has a scale of its own."] if odd else []  # fmt: skip
 
     def settings(self) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class MaxEnt(EnergyModel):
         return FactorisedReference(values, self.reference_logits, self._hidden_nats())
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         self.set_anchors(data, generator=generator)
         table = frequencies(data, self.support.values(), generator)
         self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))

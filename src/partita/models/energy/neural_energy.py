@@ -113,7 +113,7 @@ class NeuralEnergy(EnergyModel):
         return FactorisedReference(self.support.values().to(self.reference_logits), self.reference_logits)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         self.set_anchors(data, generator=generator)
         if not self.real:
             table = frequencies(data, self.support.values(), generator)

@@ -22,15 +22,15 @@ PAIR_CELLS = 1 << 22  # rows x edges counted together
 
 
 class Sites(NamedTuple):
-    """All that a site feels, for a sampler's kernel: its log-odds are linear in its neighbours' states.
+    """All that a site feels, for a sampler's kernel: its log-odds are linear in its neighbors' states.
 
-    With two values, ``odds(x_i) = bias_i + sum over neighbours j of weights_ij x_j`` is log p(second value) - log p(first value); with
+    With two values, ``odds(x_i) = bias_i + sum over neighbors j of weights_ij x_j`` is log p(second value) - log p(first value); with
     K values, ``logits(x_i) = bias_i + sum over j of weights_ij[x_j]``. ``start`` is the same for the reference, at beta = 0.
     """
 
     graph: Graph
     values: Tensor  # (K,)
-    weights: Tensor  # (2 E,) or (2 E, K, K), in the order of graph.neighbours
+    weights: Tensor  # (2 E,) or (2 E, K, K), in the order of graph.neighbors
     bias: Tensor  # (D,), or (*, D) where each chain has its own; (D, K)
     start: Tensor  # (D,) or (D, K), or one for each chain
 
@@ -38,7 +38,7 @@ class Sites(NamedTuple):
 class PairwiseModel(EnergyModel):
     """A model with biases and couplings on the edges of a graph; its path to the reference is a straight line of energies."""
 
-    penalised = ("J",)
+    penalized = ("J",)
     offers = frozenset({"pairs"})
     graph: Graph
     J: Tensor
@@ -82,7 +82,7 @@ class PairwiseModel(EnergyModel):
         return FactorisedReference(self.support.values().to(self.reference_logits), self.reference_logits)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         self.set_anchors(data, generator=generator)
         table = frequencies(data, self.support.values(), generator)
         self.reference_logits.copy_(smoothed_logits(table, len(data)))

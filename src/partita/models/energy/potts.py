@@ -76,8 +76,8 @@ class Potts(PairwiseModel):
 
     def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
         a, b = self.graph.starts[i : i + 2].tolist()
-        felt = self._directed(slice(a, b))  # (neighbours, K, K)
-        code = x[..., self.graph.neighbours[a:b]].long()
+        felt = self._directed(slice(a, b))  # (neighbors, K, K)
+        code = x[..., self.graph.neighbors[a:b]].long()
         logits = self.h[i] + felt[torch.arange(b - a, device=x.device), code].sum(-2)
         if beta is not None:
             logits = torch.lerp(self.reference_logits[..., i, :].expand_as(logits), logits, beta[..., None].to(logits))
@@ -97,7 +97,7 @@ class Potts(PairwiseModel):
         return (self.support.width, self.states)
 
     def _directed(self, bonds: slice) -> Tensor:
-        """Couplings as a site feels them, first index the neighbour's state, ``(bonds, K, K)``."""
+        """Couplings as a site feels them, first index the neighbor's state, ``(bonds, K, K)``."""
         J, backwards = self.J[self.graph.bonds[bonds]], self.graph.backwards[bonds].to(self.J.device)
         return torch.where(backwards[:, None, None], J, J.mT)
 

@@ -73,7 +73,7 @@ def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) ->
 def centered_gradient(
     gW: Tensor, gb: Tensor, gc: Tensor, mu: Tensor, lam: Tensor, s: Tensor | float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""The gradient in coordinates centred at (mu, lambda), brought back to W, b, c (theory/learning.md, eq. 6.4).
+    r"""The gradient in coordinates centered at (mu, lambda), brought back to W, b, c (theory/learning.md, eq. 6.4).
 
     .. math:: g_W' = g_W - \mu g_c^\top - (s g_b) \lambda^\top, \quad g_b' = g_b - s\, g_W' \lambda, \quad g_c' = g_c - g_W'^\top \mu
 
@@ -111,7 +111,7 @@ class RBM(EnergyModel):
     torch.Size([2])
     """
 
-    penalised = ("W",)
+    penalized = ("W",)
     offers = frozenset({"conditionals", "centering", "field"})
     forward_methods = ("hidden_free_energy",)
     reference_natural: Tensor
@@ -169,7 +169,7 @@ class RBM(EnergyModel):
     def hidden_free_energy(self, h: Tensor, beta: Tensor | None = None) -> Tensor:
         """-log of the sum (or integral) over x of exp(-E(x, h)), ``(*, H) -> (*)``: the same Z, written over h."""
         bias = h @ self.c
-        return -(bias if beta is None else beta * bias) - self.units.log_normaliser(self._visible_natural(h, beta))
+        return -(bias if beta is None else beta * bias) - self.units.log_normalizer(self._visible_natural(h, beta))
 
     def sides(self) -> list[Side]:
         return [*super().sides(), Side("hidden", Binary(self.hidden), self.hidden_free_energy)]
@@ -211,7 +211,7 @@ class RBM(EnergyModel):
         return self.units.mode(self._visible_natural(h, None))
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         self.set_anchors(data, generator=generator)
         mean, n = data.mean(), len(data)
         if self.units.name == "categorical":
@@ -231,12 +231,12 @@ class RBM(EnergyModel):
         if self.log_sigma is None:
             return []
         far = (data.mean().abs() > FAR * data.variance().sqrt()).nonzero().flatten().tolist()
-        return [f"column {far[0]} is more than {FAR:g} deviations away from zero; standardise the columns, for a quadratic energy loses "
+        return [f"column {far[0]} is more than {FAR:g} deviations away from zero; standardize the columns, for a quadratic energy loses "
                 "such differences to rounding."] if far else []  # fmt: skip
 
     @torch.no_grad()
     def center(self, mu: Tensor) -> None:
-        """Replace the gradients of W, b and c by their centred form, at ``mu`` and the hidden units' response to it.
+        """Replace the gradients of W, b and c by their centered form, at ``mu`` and the hidden units' response to it.
 
         Categories have no mean; their base rates, which the reference has, take its place.
         """

@@ -25,7 +25,7 @@ class UnitsReference:
 
     @property
     def log_z(self) -> Tensor:
-        return self.units.log_normaliser(self.eta) + self.offset
+        return self.units.log_normalizer(self.eta) + self.offset
 
     def free_energy(self, x: Tensor) -> Tensor:
         return -self.units.pairing(x, self.eta) - self.offset
@@ -88,13 +88,13 @@ class GaussianReference:
         return 0.5 * torch.linalg.vecdot(u, u) - self.offset, u @ self.whitening
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
-        return self.colour(rng.normal((n, len(self.mean)), self.mean, generator))
+        return self.color(rng.normal((n, len(self.mean)), self.mean, generator))
 
     def whiten(self, x: Tensor) -> Tensor:
         """R (x - m), a standard normal vector, ``(*, D) -> (*, D)``."""
         return functional.linear(x - self.mean, self.whitening)
 
-    def colour(self, u: Tensor) -> Tensor:
+    def color(self, u: Tensor) -> Tensor:
         """The x that whitens to ``u``."""
         return self.mean + torch.linalg.solve_triangular(self.whitening, u.mT, upper=False).mT
 

@@ -6,7 +6,7 @@ r"""Pairwise models of sites with two values, in matrix form.
 
 J is symmetric with an empty diagonal; its parameters are those of the edges, so that sparse couplings stay cheap.
 
-Letters: D visible, E edges, G largest number of neighbours.
+Letters: D visible, E edges, G largest number of neighbors.
 """
 
 from abc import abstractmethod
@@ -55,7 +55,7 @@ class TwoValuedPairs(PairwiseModel):
 
     def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
         a, b = self.graph.starts[i : i + 2].tolist()
-        own = self.bias[i] + x[..., self.graph.neighbours[a:b]] @ self.J[self.graph.bonds[a:b]]
+        own = self.bias[i] + x[..., self.graph.neighbors[a:b]] @ self.J[self.graph.bonds[a:b]]
         columns = values.view(-1, *[1] * own.dim())
         logits = columns * own
         return -(logits if beta is None else torch.lerp(self._reference_column(i, values, columns).expand_as(logits), logits, beta))

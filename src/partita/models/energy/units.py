@@ -49,7 +49,7 @@ class Units(Protocol):
 
     def pairing(self, x: Tensor, eta: Natural) -> Tensor: ...
 
-    def log_normaliser(self, eta: Natural) -> Tensor: ...
+    def log_normalizer(self, eta: Natural) -> Tensor: ...
 
     def distribution(self, eta: Natural) -> Distribution: ...
 
@@ -80,7 +80,7 @@ class BernoulliUnits:
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
         return weighted_sum(x, eta[0])
 
-    def log_normaliser(self, eta: Natural) -> Tensor:
+    def log_normalizer(self, eta: Natural) -> Tensor:
         return functional.softplus(eta[0]).sum(-1)
 
     def distribution(self, eta: Natural) -> Distribution:
@@ -116,7 +116,7 @@ class GaussianUnits:
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
         return weighted_sum(x, eta[0]) + weighted_sum(x.square(), eta[1])
 
-    def log_normaliser(self, eta: Natural) -> Tensor:
+    def log_normalizer(self, eta: Natural) -> Tensor:
         return (0.5 * math.log(2 * math.pi) - 0.5 * torch.log(-2 * eta[1]) - eta[0].square() / (4 * eta[1])).sum(-1)
 
     def distribution(self, eta: Natural) -> Distribution:
@@ -154,7 +154,7 @@ class CategoricalUnits:
     def pairing(self, x: Tensor, eta: Natural) -> Tensor:
         return weighted_sum(self.statistic(x), eta[0])
 
-    def log_normaliser(self, eta: Natural) -> Tensor:
+    def log_normalizer(self, eta: Natural) -> Tensor:
         return self._by_site(eta).logsumexp(-1).sum(-1)
 
     def distribution(self, eta: Natural) -> Distribution:

@@ -2,7 +2,7 @@ r"""Kronecker-factored Fisher matrices of linear and convolutional layers, group
 
 .. math:: F_\ell \approx G \otimes A, \qquad A = E[\bar a \bar a^\top], \quad G = E[\delta \delta^\top], \qquad
           \text{conv.: } A = E\big[\textstyle\sum_t \bar a_t \bar a_t^\top\big], \;
-          G = E\big[\tfrac1T \sum_t \delta_t \delta_t^\top\big]          (theory/optimisation.md, eq. 50.13)
+          G = E\big[\tfrac1T \sum_t \delta_t \delta_t^\top\big]          (theory/optimization.md, eq. 50.13)
 
 a are the inputs of the layer with a one for its bias, delta the gradients at its output when the target is drawn from the prediction;
 that expectation is taken exactly, column by column of the root of the output's Fisher matrix, which is (50.10), whatever the network's
@@ -22,7 +22,7 @@ from torch.distributions import Distribution, kl_divergence
 from torch.nn import functional
 
 from partita.errors import Unsupported, invalid
-from partita.optim.natural_gradient.optimiser import NaturalGradient
+from partita.optim.natural_gradient.optimizer import NaturalGradient
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 
@@ -77,7 +77,7 @@ class KFAC(NaturalGradient):
         predict: From the network's output to its distribution.
         options: Those of :class:`NaturalGradient`.
 
-    Before each step hand over the inputs: ``optimiser.see(x)``.
+    Before each step hand over the inputs: ``optimizer.see(x)``.
     """
 
     def __init__(self, network: nn.Module, predict: Callable[[Tensor], Distribution], **options: Any) -> None:

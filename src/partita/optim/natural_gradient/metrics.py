@@ -1,7 +1,7 @@
 r"""Metrics on the parameters: each can multiply a vector by the Fisher matrix, and solve for the damped natural gradient.
 
 .. math:: \tilde g = (F + \lambda I)^{-1} g, \qquad F = E_{p_\theta}[\nabla \log p\, \nabla \log p^\top]
-            = \mathrm{Cov}_x\big(E[s \mid x]\big)          (theory/optimisation.md, eq. 50.8, 50.9)
+            = \mathrm{Cov}_x\big(E[s \mid x]\big)          (theory/optimization.md, eq. 50.8, 50.9)
 
 The last form is that of p = exp(-F) / Z with any hidden units summed out: s(x) = -grad F(x), whose mean is subtracted.
 
@@ -85,15 +85,15 @@ class Scores(Protocol):
 
 @dataclass(frozen=True)
 class ScoreMetric(_ByConjugateGradients):
-    """The covariance of scores under weights w that sum to one; ``centred`` subtracts their mean, which is zero for a normalised model."""
+    """The covariance of scores under weights w that sum to one; ``centered`` subtracts their mean, which is zero for a normalized model."""
 
     scores: Scores
     w: Tensor
-    centred: bool = True
+    centered: bool = True
 
     def product(self, v: Tensor) -> Tensor:
         along = self.scores.dot(v)
-        return self.scores.weighted(self.w * (along - self.w @ along if self.centred else along))
+        return self.scores.weighted(self.w * (along - self.w @ along if self.centered else along))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-r"""Scores of models: the gradient of log p, or of its unnormalised part, at every row by itself.
+r"""Scores of models: the gradient of log p, or of its unnormalized part, at every row by itself.
 
 .. math:: s(x) = \nabla_\theta \log \phi(x), \qquad \text{RBM: } s(x) = \big(t(x)\, h(x)^\top,\; t(x),\; h(x)\big), \quad
-          h = \sigma(c + W^\top t)          (theory/optimisation.md, eq. 50.9)
+          h = \sigma(c + W^\top t)          (theory/optimization.md, eq. 50.9)
 
 Hidden units enter by their expectation given x, so that F = Cov_x(E[s | x]), which is less than the covariance of s(x, h).
 
@@ -96,13 +96,13 @@ def fisher_matrix(model: EnergyModel) -> Tensor:
     return second / total - mean[:, None] * mean
 
 
-def _metric(scores: Scores, w: Tensor, centred: bool) -> ScoreMetric | MatrixMetric:
+def _metric(scores: Scores, w: Tensor, centered: bool) -> ScoreMetric | MatrixMetric:
     """Written out where the parameters are few."""
-    metric = ScoreMetric(scores, w, centred)
+    metric = ScoreMetric(scores, w, centered)
     if len(scores.weighted(w)) > WRITTEN_OUT:
         return metric
     s, w = _written_out(scores).double(), w.double()
-    s = s - w @ s if centred else s
+    s = s - w @ s if centered else s
     return MatrixMetric(s.mT @ (w[:, None] * s))
 
 

@@ -19,11 +19,11 @@ LISTED = 30  # columns described one by one
 PROFILED = 20_000  # rows that the profile is made of
 ENCODINGS = {
     "binary": "zeros and ones", "spin": "spins", "count": "counts", "raw": "real",
-    "real": "real, standardised; scores are in the table's own units",
+    "real": "real, standardized; scores are in the table's own units",
     "scaled": "real, on one common scale; scores are in the table's own units", "median": "real, cut at the median of each column",
     "signs": "zeros and ones, read as spins", "spins": "spins", "median-signs": "real, cut at the median of each column",
     "category": "categories", "quantile": "real, cut into parts of about equally many rows", "steps": "sequences",
-    "mixed": "of different sorts; real columns standardised, scores in the table's own units",
+    "mixed": "of different sorts; real columns standardized, scores in the table's own units",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
-from partita.diagnostics.weights import summarise_weights
+from partita.diagnostics.weights import summarize_weights
 from partita.evaluators.partition.annealing import anneal, from_reference, resolve_kernel, temperatures_for
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Text
@@ -34,7 +34,7 @@ def path(subject: Subject) -> Iterator[Block]:
         return
     betas, log_w = weights_along(subject.model, subject.generator(3))
     start = float(subject.model.reference().log_z)
-    reports = [summarise_weights(weights) for weights in log_w]
+    reports = [summarize_weights(weights) for weights in log_w]
     yield Text(f"log Z was not summed but estimated: {CHAINS} chains walk from a distribution whose log Z is known (beta = 0) to the "
                f"model (beta = 1), and their weights add up to log Z. This picture is a shorter walk of {TEMPERATURES} temperatures, made "
                f"for it; log Z of the score comes from {log_z.method}.")  # fmt: skip

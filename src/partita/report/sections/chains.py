@@ -32,7 +32,7 @@ def chains(subject: Subject) -> Iterator[Block]:
     ])  # fmt: skip
     energies = subject.model(drawn.x[:TRACED]).double().numpy()
     steps = np.arange(energies.shape[1])
-    traces = [plots.line(steps, row, colour=plots.colour(i), mode="lines", opacity=0.8) for i, row in enumerate(energies)]
+    traces = [plots.line(steps, row, color=plots.color(i), mode="lines", opacity=0.8) for i, row in enumerate(energies)]
     alt = f"Free energy of {len(traces)} chains along {len(steps)} steps, between {energies.min():.1f} and {energies.max():.1f}."
     layout = {"xaxis": plots.axis("step"), "yaxis": plots.axis("free energy, nats")}
     caption = "Free energy of some chains. Mixed chains cross all the time; a chain that keeps to its own level is stuck."

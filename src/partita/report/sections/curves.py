@@ -47,7 +47,7 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     steps, values = zip(*found, strict=True)
     name = "minus the distance" if distance else "log-likelihood, nats per row"
     best = int(np.argmax(values))
-    traces = [plots.line(steps, values, colour=plots.COLOURS[2]), {
+    traces = [plots.line(steps, values, color=plots.COLORS[2]), {
         "type": "scatter", "mode": "markers", "x": [steps[best]], "y": [values[best]], "name": "best",
         "marker": {"size": 11, "symbol": "star", "color": plots.MODEL}, "showlegend": False}]  # fmt: skip
     ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
@@ -72,7 +72,7 @@ def critic_curve(run: Run) -> Figure | None:
     traces = []
     for name, series in found.items():
         steps, values = zip(*series, strict=True)
-        traces.append(plots.line(steps, values, CLAIM[name], plots.colour(len(traces))))
+        traces.append(plots.line(steps, values, CLAIM[name], plots.color(len(traces))))
     ends = [f"{CLAIM[name]} from {series[0][1]:.3g} to {series[-1][1]:.3g}" for name, series in found.items()]
     caption = "The audit of the critic: its dual value, divided by its certified Lipschitz constant, is at most the exact distance."
     return Figure(traces, "; ".join(ends) + ".", {"xaxis": plots.axis("step"), "yaxis": plots.axis("distance")}, caption)
@@ -90,10 +90,10 @@ def recorded(run: Run, name: str) -> Figure | None:
         return None
     steps, values = zip(*found, strict=True)
     title = IN_WORDS.get(name, name.replace("_", " "))
-    traces = [plots.line(steps, values, colour=plots.COLOURS[0])]
+    traces = [plots.line(steps, values, color=plots.COLORS[0])]
     if len(values) > 60:
         traces[0]["opacity"] = 0.35
-        traces.append(plots.line(steps, smoothed(np.array(values)), colour=plots.COLOURS[0]))
+        traces.append(plots.line(steps, smoothed(np.array(values)), color=plots.COLORS[0]))
     alt = f"{title} along the steps, from {values[0]:.3g} to {values[-1]:.3g}."
     return Figure(traces, alt, {"xaxis": plots.axis("step"), "yaxis": plots.axis(title), "shapes": event_lines(run)}, height=240)
 

@@ -60,7 +60,7 @@ def _(model: Any, subject: Subject) -> Iterator[Block]:
                                 labels=[f"{i + 1}, length {lengths[k][j]:.2f}" for i, j in enumerate(order)])  # fmt: skip
     noise = np.sqrt(component.noise().double().numpy())
     yield Text(f"What is left over: a standard deviation of {noise.min():.3g}{'' if np.ptp(noise) < 1e-12 else f' to {noise.max():.3g}'} "
-               "in units of the standardised columns.", "small")  # fmt: skip
+               "in units of the standardized columns.", "small")  # fmt: skip
 
 
 @of_model.register
@@ -130,7 +130,7 @@ def _rows_as_pictures(x: np.ndarray, subject: Subject, caption: str, labels: lis
 
 
 def _bars(y: np.ndarray, x: list[str], across: str, up: str, caption: str) -> Figure:
-    bars = {"type": "bar", "x": x, "y": y, "marker": {"color": plots.COLOURS[0]}}
+    bars = {"type": "bar", "x": x, "y": y, "marker": {"color": plots.COLORS[0]}}
     layout = {"xaxis": plots.axis(across, type="category"), "yaxis": plots.axis(up, rangemode="tozero"), "bargap": 0.3}
     return Figure([bars], caption, layout, caption, 200)
 
@@ -162,7 +162,7 @@ def _ellipses(subject: Subject, means: np.ndarray, covariances: np.ndarray, weig
         values, vectors = np.linalg.eigh(covariance)
         curve = subject.encoding.scale[:, None] * (vectors * np.sqrt(np.maximum(values, 0)) @ CIRCLE) * 2 + mean[:, None]
         name = f"component {k + 1}, weight {weight:.3f}"
-        traces.append(plots.line(*curve, colour=plots.colour(k), mode="lines", hoverinfo="text", text=name))
+        traces.append(plots.line(*curve, color=plots.color(k), mode="lines", hoverinfo="text", text=name))
     low, high = (means.min(0), means.max(0)) if x is None else (np.nanmin(x, 0), np.nanmax(x, 0))
     caption = "Components as curves of two standard deviations, over rows of the data."
     layout, height = plots.plane(subject.columns, low, high), plots.plane_height(low, high, 520)

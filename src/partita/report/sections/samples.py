@@ -42,7 +42,7 @@ def draws_picture(subject: Subject, name: str = "draws of the model") -> Block:
     data, drawn = subject.some_rows(_count(subject)), subject.drawn
     x = (drawn.independent if subject.shape else drawn.x)[: _count(subject)]
     if subject.shape is not None and data is not None:
-        x = np.clip(x, data.min(), data.max())  # the same grey means the same in both
+        x = np.clip(x, data.min(), data.max())  # the same gray means the same in both
     return picture(subject, x, name, plots.MODEL)
 
 
@@ -70,7 +70,7 @@ def _roll(x: np.ndarray, name: str) -> Figure:
 
 
 def _lines(x: np.ndarray, name: str) -> Figure:
-    traces = [plots.line(np.arange(len(row)), row, colour=plots.colour(i), mode="lines") for i, row in enumerate(x[:SEQUENCES])]
+    traces = [plots.line(np.arange(len(row)), row, color=plots.color(i), mode="lines") for i, row in enumerate(x[:SEQUENCES])]
     return Figure(traces, f"{len(traces)} sequences, {name}.", {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)})
 
 
@@ -95,7 +95,7 @@ def _table(subject: Subject) -> Iterator[Block]:
     shown = _most_varied(data, COLUMNS) if wide else range(data.shape[1])
     words = subject.encoding.labels
     which = f"; the {COLUMNS} columns that vary most" if wide else ""
-    yield Text(f"How often each value occurs: grey in the data, red in draws{which}.", "small")
+    yield Text(f"How often each value occurs: gray in the data, red in draws{which}.", "small")
     sorts: list[Any] = [(column.labels, column.kind != "real") for column in subject.mixed]
     sorts = sorts or [(words, subject.discrete)] * data.shape[1]
     yield Beside([plots.marginals(data[:, i], draws[:, i], subject.columns[i], *sorts[i]) for i in shown], least=160)
@@ -113,7 +113,7 @@ def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int 
     i, j = np.triu_indices(len(chosen), 1)
     there, here = (_correlation(x[:, chosen])[i, j] for x in (data, draws))
     low, high = float(np.nanmin([there, here])), float(np.nanmax([there, here]))
-    traces = [plots.diagonal(low, high), plots.points(there, here, "pairs of columns", plots.COLOURS[0], showlegend=False)]
+    traces = [plots.diagonal(low, high), plots.points(there, here, "pairs of columns", plots.COLORS[0], showlegend=False)]
     off = float(np.sqrt(np.nanmean((there - here) ** 2)))
     alt = f"Correlations of {len(i)} pairs of columns, in the data and in draws; root mean square difference {off:.3f}."
     layout = {"xaxis": plots.axis("correlation in the data"), "yaxis": plots.axis("in draws")}

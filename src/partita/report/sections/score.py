@@ -66,7 +66,7 @@ def over_rows(q: Quantity, split: str) -> Figure:
     """How the log-likelihood spreads over the rows."""
     rows = np.asarray(q.details["rows"], dtype=float)
     counts, edges = np.histogram(np.maximum(rows, np.quantile(rows, 0.005)), 40)  # the lowest share the first bar
-    bars = {"type": "bar", "x": (edges[1:] + edges[:-1]) / 2, "y": counts, "marker": {"color": plots.COLOURS[0]}, "name": "rows"}
+    bars = {"type": "bar", "x": (edges[1:] + edges[:-1]) / 2, "y": counts, "marker": {"color": plots.COLORS[0]}, "name": "rows"}
     mean = {"type": "line", "x0": q.value, "x1": q.value, "yref": "paper", "y0": 0, "y1": 1, "line": {"color": plots.MODEL, "dash": "dash"}}
     layout = {"xaxis": plots.axis("log-likelihood of a row, nats"), "yaxis": plots.axis("rows"), "bargap": 0.03, "shapes": [mean]}
     reach = f"from {rows.min():.1f} to {rows.max():.1f} nats, mean {q.value:.2f}"

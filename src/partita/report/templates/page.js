@@ -14,7 +14,7 @@
   let printing = false;
 
   const theme = () => printing ? "light" : root.dataset.theme ?? (system.matches ? "dark" : "light");
-  const scale = (name) => SCALES[name][theme()].map((colour, i, all) => [i / (all.length - 1), colour]);
+  const scale = (name) => SCALES[name][theme()].map((color, i, all) => [i / (all.length - 1), color]);
 
   function themed(figure, size) {
     const ink = theme() === "dark" ? "#e6e8eb" : "#1b1f24";

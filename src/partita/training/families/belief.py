@@ -34,7 +34,7 @@ def _belief(rows: Rows, settings: dict[str, Any], generator: torch.Generator) ->
 
 
 def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Zeros and ones, standardised columns or categories, as the likelihood says; by default, what rows hold."""
+    """Zeros and ones, standardized columns or categories, as the likelihood says; by default, what rows hold."""
     check_choice("belief", "likelihood", settings["likelihood"], LIKELIHOODS)
     return KINDS.get(settings["likelihood"]) or ("category" if rows.labels else infer_kind(rows))
 

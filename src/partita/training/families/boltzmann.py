@@ -18,7 +18,7 @@ def _boltzmann(rows: Rows, settings: dict[str, Any], generator: torch.Generator)
 
 
 def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Spins are relabelled; anything else must be zeros and ones."""
+    """Spins are relabeled; anything else must be zeros and ones."""
     return "spin" if infer_kind(rows) == "spin" else "binary"
 
 

@@ -17,7 +17,7 @@ CHAINS = {
     "chains": Setting(256, "Markov chains of the negative phase (pcd, tempered), or those of ten times as many that move (replay)"),
     "k": Setting(1, "sampler steps between two updates, as in CD-k and PCD-k"),
     "noise_ratio": Setting(10, "rows of noise for each row of data (nce)"),
-    "sigma": Setting(0.1, "deviation of the noise added to standardised columns (denoising-score-matching)"),
+    "sigma": Setting(0.1, "deviation of the noise added to standardized columns (denoising-score-matching)"),
 }
 
 

@@ -32,7 +32,7 @@ def _dpmm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> t
 
 
 def _dpmm_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Coins take zeros and ones, multinomials counts, Gaussians standardised columns, or raw ones where a scale is known."""
+    """Coins take zeros and ones, multinomials counts, Gaussians standardized columns, or raw ones where a scale is known."""
     check_choice("dpmm", "kernel", settings["kernel"], ("auto", "gaussian", "bernoulli", "multinomial"))
     if settings["kernel"] == "multinomial":
         return "count"

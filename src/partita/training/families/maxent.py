@@ -27,7 +27,7 @@ def _maxent(rows: Rows, settings: dict[str, Any], generator: torch.Generator) ->
 
 
 def _maxent_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Spins are relabelled; anything else must be zeros and ones."""
+    """Spins are relabeled; anything else must be zeros and ones."""
     return "spin" if infer_kind(rows) == "spin" else "binary"
 
 

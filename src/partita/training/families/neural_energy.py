@@ -40,7 +40,7 @@ def _neural_energy(rows: Rows, settings: dict[str, Any], generator: torch.Genera
 
 
 def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Zeros and ones as they are, spins relabelled, other columns standardised."""
+    """Zeros and ones as they are, spins relabeled, other columns standardized."""
     check_choice("neural-energy", "support", settings["support"], SUPPORTS)
     return infer_kind(rows) if settings["support"] == "auto" else settings["support"]
 

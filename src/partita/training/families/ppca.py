@@ -69,7 +69,7 @@ SHARED = {
 }
 MIXED = Family(
     "mixture-ppca",
-    "mixture of probabilistic PCAs or factor analysers, by EM; missing values allowed",
+    "mixture of probabilistic PCAs or factor analyzers, by EM; missing values allowed",
     {
         "components": Setting(10, "number of components; auto compares fits by their BIC"),
         "latent": Setting("auto", "dimensions of each; auto lets a prior take away what is too much"),

@@ -38,7 +38,7 @@ def _rbm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tu
 
 
 def _rbm_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Bernoulli units take zeros and ones, gaussian ones standardised columns, categorical ones categories; by default, what rows hold."""
+    """Bernoulli units take zeros and ones, gaussian ones standardized columns, categorical ones categories; by default, what rows hold."""
     check_choice("rbm", "visible_units", settings["visible_units"], UNITS)
     kinds: dict[str, Kind] = {"bernoulli": "binary", "gaussian": "real", "categorical": "category"}
     return kinds.get(settings["visible_units"]) or ("category" if rows.labels else infer_kind(rows))
@@ -65,7 +65,7 @@ FAMILY = Family(
             "ratio-matching (binary columns); score-matching, sliced-score-matching, denoising-score-matching (real ones)",
         ),
         **CHAINS,
-        "centered": Setting(None, "centre the gradient; none does so where the model can"),
+        "centered": Setting(None, "center the gradient; none does so where the model can"),
     },
     _rbm,
     _rbm_kind,

@@ -4,7 +4,7 @@ r"""One noise variance for all columns: in common units, or in units of each col
           (theory/mixtures.md, eq. 10.15)
 
 Probabilistic PCA is not the same in other units: a table whose columns are in different ones gets a noise that drowns the small columns
-and fits the large ones to the last digit. In standardised columns (s their deviations) it is another model of the same table, with D - 1
+and fits the large ones to the last digit. In standardized columns (s their deviations) it is another model of the same table, with D - 1
 more parameters. Both maxima are known, so the smaller BIC chooses, over the d for which these are fewer than an unrestricted covariance
 has: beyond them, units hardly matter to the maximum.
 
@@ -26,7 +26,7 @@ MOST_COLUMNS, CELLS = 400, 1 << 20  # of a part of the table, evenly spread, tha
 
 
 def asks_for_own_scales(rows: Rows, dimensions: Iterable[int], floor: float) -> bool:
-    """Whether the best closed form in standardised columns has the smaller BIC; never where a column does not vary.
+    """Whether the best closed form in standardized columns has the smaller BIC; never where a column does not vary.
 
     Where values are missing, covariances are those of the rows in which both are there.
 

@@ -65,7 +65,7 @@ def _vae(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tu
 
 
 def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Zeros and ones, standardised columns or categories, as the likelihood says; by default, what rows hold.
+    """Zeros and ones, standardized columns or categories, as the likelihood says; by default, what rows hold.
 
     Where columns are of different sorts, or values of a table are missing, each column has its own likelihood.
     """
@@ -96,7 +96,7 @@ FAMILY = Family(
         "activation": Setting("tanh", "of hidden layers (mlp): tanh, relu, silu, gelu or softplus"),
         "channels": Setting([16, 32], "of convolutions, from the image inwards (conv)"),
         "image": Setting(None, IMAGE),
-        "objective": Setting("elbo", "elbo, iwae, or dreg (iwae with doubly reparameterised gradients)"),
+        "objective": Setting("elbo", "elbo, iwae, or dreg (iwae with doubly reparameterized gradients)"),
         **BOUND,
     },
     _vae,

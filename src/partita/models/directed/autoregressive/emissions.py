@@ -16,7 +16,7 @@ from partita.core import rng
 from partita.core.checks import check_real
 from partita.errors import invalid
 
-LEAST_LOG_SCALE = -7.0  # of standardised values: a density cannot grow without bound at a value that repeats
+LEAST_LOG_SCALE = -7.0  # of standardized values: a density cannot grow without bound at a value that repeats
 
 
 def categorical_log_prob(logits: Tensor, x: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ CELLS = 1 << 24  # numbers of one layer that are kept at once where no gradient 
 
 
 class MaskedAutoregressive(DirectedModel):
-    """NADE's factorisation with MADE's masks, exact ``log_prob`` and exact draws.
+    """NADE's factorization with MADE's masks, exact ``log_prob`` and exact draws.
 
     Arguments:
         visible: D.
@@ -74,7 +74,7 @@ class MaskedAutoregressive(DirectedModel):
         return x
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Biases of binary columns at their base rates; means of mixtures spread over what columns hold, and hardly moved yet."""
         bias = self.net.last.layer.bias.view(self.support.width, -1)
         if self.element == "binary":

@@ -71,7 +71,7 @@ class MixedAutoregressive(DirectedModel):
         return torch.cat([_seen(law, x[..., i]) for i, law in enumerate(self.laws)], -1)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Biases at base rates; means of mixtures spread over what real columns hold."""
         self.net.last.soften()
         self.net.direct.soften()

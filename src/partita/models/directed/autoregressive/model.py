@@ -108,7 +108,7 @@ class Autoregressive(DirectedModel):
         """The prefix and ``steps`` more, ``(n, l E) -> (n, (l + steps) E)``, each from its conditional given all before it.
 
         Arguments:
-            temperature: Draw from p^(1/T), renormalised at every step.
+            temperature: Draw from p^(1/T), renormalized at every step.
             top_p: Keep only the likeliest states that hold this share of the mass.
         """
         emissions.check_draws("extend", temperature, top_p, self.support.discrete)
@@ -125,14 +125,14 @@ class Autoregressive(DirectedModel):
         return torch.stack(rows, 1).flatten(1)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Biases, and the scale of real values, from the base rates of some training rows."""
         index = rng.permutation(len(data), generator)[:FIRST_ROWS].cpu()
         batch = data.batch(index, generator=generator)
         steps = self._as_steps(batch.x)
         ends = row_ends(steps) if batch.lengths is None else batch.lengths
         there = torch.arange(steps.shape[1]) < ends[:, None]
-        self.one.initialise(batch, steps[there])
+        self.one.initialize(batch, steps[there])
 
     def title(self) -> str:
         made = self._settings

@@ -49,7 +49,7 @@ class Step(nn.Module, ABC):
     def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
         """``(*, W) -> (*, E)``."""
 
-    def initialise(self, batch: Batch, x: Tensor) -> None:
+    def initialize(self, batch: Batch, x: Tensor) -> None:
         """Set biases from steps of training data, ``(n, E)``; nothing by default."""
 
 
@@ -75,7 +75,7 @@ class Token(Step):
         return emissions.draw_categorical(self.out(context), temperature, top_p, generator).unsqueeze(-1)
 
     @torch.no_grad()
-    def initialise(self, batch: Batch, x: Tensor) -> None:
+    def initialize(self, batch: Batch, x: Tensor) -> None:
         counts = torch.bincount(x.long().flatten(), minlength=len(self.table)).to(self.out.bias)
         self.out.bias.copy_((counts + 0.5).log() - (counts + 0.5).sum().log())
 
@@ -102,13 +102,13 @@ class Bits(Step):
         return x
 
     @torch.no_grad()
-    def initialise(self, batch: Batch, x: Tensor) -> None:
+    def initialize(self, batch: Batch, x: Tensor) -> None:
         p = (x.double().sum(0) + 0.5) / (len(x) + 1)
         self.net.last.layer.bias.copy_(p.logit())
 
 
 class Values(Step):
-    """E real numbers, each a mixture of normals given the ones before it in the step; standardised by training data inside the model."""
+    """E real numbers, each a mixture of normals given the ones before it in the step; standardized by training data inside the model."""
 
     shift: Tensor
     scale: Tensor
@@ -149,7 +149,7 @@ class Values(Step):
         return z * self.scale + self.shift
 
     @torch.no_grad()
-    def initialise(self, batch: Batch, x: Tensor) -> None:
+    def initialize(self, batch: Batch, x: Tensor) -> None:
         deviation = x.double().std(0, correction=0)
         if not (deviation > 0).all():
             column = int((deviation <= 0).nonzero()[0])

@@ -51,7 +51,7 @@ class Component(nn.Module, ABC):
         """Expected sufficient statistics under responsibilities r, ``(K, B)``, of the rows that ``kept`` comes from."""
 
     @abstractmethod
-    def maximise(self, statistics: Statistics) -> None:
+    def maximize(self, statistics: Statistics) -> None:
         """Set the parameters to those that make the expected log-likelihood largest."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Component(nn.Module, ABC):
         return x
 
     def prior(self) -> Tensor | float:
-        """The log prior of the parameters, where there is one; it is maximised with the likelihood."""
+        """The log prior of the parameters, where there is one; it is maximized with the likelihood."""
         return 0.0
 
     def ailments(self) -> list[str]:
@@ -95,7 +95,7 @@ class Component(nn.Module, ABC):
         return []
 
 
-class Factorised(Component):
+class Factorized(Component):
     """Columns that are independent within a component, each in an exponential family: features of a column ``(F, D, B)``.
 
     Missing values simply drop out of the sums: the mask of observed values is the first feature.
@@ -107,7 +107,7 @@ class Factorised(Component):
 
     @abstractmethod
     def natural(self) -> Tensor:
-        """Their coefficients, minus the log normaliser first, ``(K, F, D)``."""
+        """Their coefficients, minus the log normalizer first, ``(K, F, D)``."""
 
     def base(self, x: Tensor) -> Tensor | float:
         """b(x), ``(B, D) -> (B,)``."""

@@ -3,7 +3,7 @@ r"""Gaussian components without covariances: one variance for each column (diago
 .. math:: \sigma_{ki}^2 = \frac{\sum_n r_{nk} m_{ni} (x_{ni} - \mu_{ki})^2}{\sum_n r_{nk} m_{ni}}          (theory/mixtures.md, eq. 10.6)
 
 and for the spherical ones numerator and denominator are summed over columns. A variance below ``floor`` is held there, which is the
-maximiser under that constraint, and is reported.
+maximizer under that constraint, and is reported.
 
 Letters: B rows, D columns, K components, m observed.
 """
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.support import Real
-from partita.models.directed.components.base import Factorised, Statistics, means_of, names_of, observed
+from partita.models.directed.components.base import Factorized, Statistics, means_of, names_of, observed
 
 
-class DiagonalGaussian(Factorised):
+class DiagonalGaussian(Factorized):
     """Means ``location`` (K, D) and standard deviations exp(``log_scale``), (K, D) or (K, 1) if ``spherical``."""
 
     origin: Tensor
@@ -46,7 +46,7 @@ class DiagonalGaussian(Factorised):
         return self.location
 
     @torch.no_grad()
-    def maximise(self, statistics: Statistics) -> None:
+    def maximize(self, statistics: Statistics) -> None:
         n, total, squares = statistics["t"].unbind(1)
         m = means_of(total, n, self.location - self.origin)
         spread = squares - total * m

@@ -3,7 +3,7 @@ r"""Bernoulli, categorical and Poisson components: columns independent given the
 .. math:: p_k(x) = \prod_i p(x_i \mid \theta_{ki}), \qquad
           \theta_{ki} = \frac{\sum_n r_{nk} m_{ni} t(x_{ni})}{\sum_n r_{nk} m_{ni}}          (theory/mixtures.md, eq. 10.7)
 
-Probabilities and rates are kept above ``FLOOR``: the maximiser under that constraint is the clamped mean, so the likelihood
+Probabilities and rates are kept above ``FLOOR``: the maximizer under that constraint is the clamped mean, so the likelihood
 still never falls, and no row is impossible.
 
 Letters: B rows, D columns, K components, S states, m observed.
@@ -19,13 +19,13 @@ from torch.nn import functional
 from partita.core import rng
 from partita.core.checks import check_count
 from partita.core.support import Binary, Categorical, Count
-from partita.models.directed.components.base import Factorised, Statistics, means_of, observed
+from partita.models.directed.components.base import Factorized, Statistics, means_of, observed
 
 FLOOR = 1e-6
 
 
-class Discrete(Factorised):
-    """A factorised component whose columns have listed values, so that the most probable one can be found."""
+class Discrete(Factorized):
+    """A factorized component whose columns have listed values, so that the most probable one can be found."""
 
     @abstractmethod
     def values(self) -> Tensor:
@@ -60,7 +60,7 @@ class BernoulliComponent(Discrete):
         return torch.sigmoid(self.logits)
 
     @torch.no_grad()
-    def maximise(self, statistics: Statistics) -> None:
+    def maximize(self, statistics: Statistics) -> None:
         n, ones = statistics["t"].unbind(1)
         self.logits.copy_(torch.logit(means_of(ones, n, self.mean()).clamp(FLOOR, 1 - FLOOR)))
 
@@ -104,7 +104,7 @@ class CategoricalComponent(Discrete):
         return torch.softmax(self.logits, -1) @ self.values()
 
     @torch.no_grad()
-    def maximise(self, statistics: Statistics) -> None:
+    def maximize(self, statistics: Statistics) -> None:
         counts = statistics["t"].movedim(1, -1)
         p = means_of(counts, counts.sum(-1, keepdim=True), torch.softmax(self.logits, -1))
         low = p < FLOOR
@@ -157,7 +157,7 @@ class PoissonComponent(Discrete):
         return self.log_rate.exp()
 
     @torch.no_grad()
-    def maximise(self, statistics: Statistics) -> None:
+    def maximize(self, statistics: Statistics) -> None:
         n, total = statistics["t"].unbind(1)
         self.log_rate.copy_(means_of(total, n, self.mean()).clamp_min(FLOOR).log())
 

@@ -141,7 +141,7 @@ class Factors(Component):
         return {**found, "n": r @ mask.mT, "A": A, "zz": moments.sum(1)}
 
     @torch.no_grad()
-    def maximise(self, statistics: Statistics) -> None:
+    def maximize(self, statistics: Statistics) -> None:
         A, b, n, noise = statistics["A"], statistics["b"], statistics["n"], self.log_noise.exp()
         seen = n > torch.finfo(n.dtype).eps
         A = torch.where(seen[..., None, None], A, torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))

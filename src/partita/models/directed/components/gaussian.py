@@ -4,7 +4,7 @@ r"""Gaussian components with full covariances, one for each component or one tie
           \Sigma_k = \frac{\sum_n r_{nk} (x_n - \mu_k)(x_n - \mu_k)^\top}{\sum_n r_{nk}}          (theory/mixtures.md, eq. 10.5)
 
 For narrow tables all densities come from one product with the monomials 1, x_i, x_i x_j, and all moments from another; for wide or
-badly scaled ones from triangular factors. An eigenvalue below ``floor`` is held there, which is the maximiser under that
+badly scaled ones from triangular factors. An eigenvalue below ``floor`` is held there, which is the maximizer under that
 constraint, and is reported. Missing values: :mod:`partita.models.directed.components.missing`.
 
 Letters: B rows, D columns, K components, L lower Cholesky factors.
@@ -86,7 +86,7 @@ class FullGaussian(Component):
         inverse, m = self._inverse_factors(), self.location - self.origin
         precision = (inverse.mT @ inverse).expand(self.count, -1, -1)
         linear = (precision @ m[..., None])[..., 0]
-        constant = self._log_normaliser() - 0.5 * (linear * m).sum(-1)
+        constant = self._log_normalizer() - 0.5 * (linear * m).sum(-1)
         i, j = torch.triu_indices(*precision.shape[1:], device=m.device)
         return torch.cat([constant[:, None], linear, torch.where(i == j, -0.5, -1.0).to(m) * precision[:, i, j]], 1)
 
@@ -98,7 +98,7 @@ class FullGaussian(Component):
         return {"t": torch.cat([n[:, None], s, packed(S)], 1)} if self.narrow else {"n": n, "s": s, "S": S}
 
     @torch.no_grad()
-    def maximise(self, statistics: Statistics) -> None:
+    def maximize(self, statistics: Statistics) -> None:
         n, s, S = unpacked(statistics["t"], self.support.width) if self.narrow else (statistics[name] for name in "nsS")
         m = means_of(s, n[:, None], self.location - self.origin)
         spread = S - s[:, :, None] * m[:, None] if len(S) > 1 else S - s.mT @ m
@@ -149,15 +149,15 @@ class FullGaussian(Component):
         """log N(x; mu_k, L_k L_k') from one product with all inverse factors, ``(D, B) -> (K, B)``."""
         D = len(x)
         inverse = self._inverse_factors().expand(self.count, -1, -1)
-        centre = (inverse @ (self.location - self.origin)[..., None]).view(-1, 1)
-        y = torch.addmm(centre, inverse.reshape(-1, D), x, beta=-1)
-        return self._log_normaliser()[:, None] - 0.5 * y.square().view(self.count, D, -1).sum(1)
+        center = (inverse @ (self.location - self.origin)[..., None]).view(-1, 1)
+        y = torch.addmm(center, inverse.reshape(-1, D), x, beta=-1)
+        return self._log_normalizer()[:, None] - 0.5 * y.square().view(self.count, D, -1).sum(1)
 
     def _inverse_factors(self) -> Tensor:
         L = self.scale_tril.tril()
         return torch.linalg.solve_triangular(L, torch.eye(L.shape[-1], dtype=L.dtype, device=L.device), upper=False)
 
-    def _log_normaliser(self) -> Tensor:
+    def _log_normalizer(self) -> Tensor:
         log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
         return (-0.5 * self.support.width * math.log(2 * math.pi) - log_det).expand(self.count)
 

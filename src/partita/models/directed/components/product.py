@@ -44,10 +44,10 @@ class ProductComponent(Component):
         found = (block.statistics(r, its) for (block, _), its in zip(self._each(), kept, strict=True))
         return {f"{g}.{name}": value for g, statistics in enumerate(found) for name, value in statistics.items()}
 
-    def maximise(self, statistics: Statistics) -> None:
+    def maximize(self, statistics: Statistics) -> None:
         for g, (block, _) in enumerate(self._each()):
             own = f"{g}."
-            block.maximise({name.removeprefix(own): value for name, value in statistics.items() if name.startswith(own)})
+            block.maximize({name.removeprefix(own): value for name, value in statistics.items() if name.startswith(own)})
 
     def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
         for block, at in self._each():

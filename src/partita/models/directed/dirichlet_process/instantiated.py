@@ -34,7 +34,7 @@ def first_rows(z: np.ndarray, clusters: int, offset: int) -> np.ndarray:
 
 @njit(inline="always")
 def _uniform(key: int, i: int) -> float:
-    """Number i of a stream: a finaliser of splitmix64 on a Weyl sequence, so that rows need no common state."""
+    """Number i of a stream: a finalizer of splitmix64 on a Weyl sequence, so that rows need no common state."""
     bits = uint64(key) + uint64(i) * uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> uint64(27))) * uint64(0x94D049BB133111EB)

@@ -16,7 +16,7 @@ from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.protocols import Data, DirectedModel
 from partita.diagnostics.chains import ChainReport
-from partita.diagnostics.partitions import summarise_partitions
+from partita.diagnostics.partitions import summarize_partitions
 from partita.errors import RunError, Unsupported, invalid
 from partita.models.directed.dirichlet_process import priors
 from partita.models.directed.dirichlet_process.draws import check_draws
@@ -120,7 +120,7 @@ class DPMixture(DirectedModel):
         return {"visible": self.visible, "kernel": self.kernel_name, "alpha": self.alpha, **given, **gamma}
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Set the prior from the data's scale, where it is not given, and forget earlier draws."""
         memory_limit.check_room("DPMixture", f"its {len(data)} rows", HELD * 8 * len(data) * self.visible, STREAMS)
         x = data.batch(torch.arange(len(data)), generator=generator).x.double().cpu()
@@ -192,8 +192,8 @@ class DPMixture(DirectedModel):
         return filled(self.kernel, mixed, x.to(self.prior), how, generator=generator)
 
     def mixing(self) -> ChainReport:
-        """Have the chains mixed, by what no relabelling changes of their partitions?"""
-        return summarise_partitions(self.partitions.cpu().numpy())
+        """Have the chains mixed, by what no relabeling changes of their partitions?"""
+        return summarize_partitions(self.partitions.cpu().numpy())
 
     def ailments(self) -> list[str]:
         """Why averages over the chains cannot be trusted, in one sentence, as :meth:`mixing` has it."""

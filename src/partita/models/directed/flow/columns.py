@@ -15,9 +15,9 @@ ROWS = 4096  # rows that are looked at
 ATOM = 0.05  # share of the rows that one value may take up in a column of real numbers
 FEW = 0.1  # different values in a column of real numbers, at least, as a share of the rows
 LEAST_ROWS = 40  # with fewer a share says nothing
-DEPENDENT = 1e-9  # share of a standardised column's variance that is left given the others, below which it is a copy
+DEPENDENT = 1e-9  # share of a standardized column's variance that is left given the others, below which it is a copy
 DISCRETE = (
-    "so it is discrete: the density grows without end; dequantise it (partita.models.directed.flow.Dequantised), or use a model of masses."
+    "so it is discrete: the density grows without end; dequantize it (partita.models.directed.flow.Dequantized), or use a model of masses."
 )
 COPY = "so the density is degenerate and its likelihood grows without end; leave the column out."
 
@@ -50,7 +50,7 @@ def repeating(x: Tensor) -> tuple[int, str] | None:
 
 
 def copying(x: Tensor, context: Tensor) -> tuple[int, str] | None:
-    """The first column that the context and the columns before it determine, and how: the diagonal of a QR factorisation that vanishes."""
+    """The first column that the context and the columns before it determine, and how: the diagonal of a QR factorization that vanishes."""
     table, C = torch.cat([context, x], 1), context.shape[1]
     if len(table) < 3:
         return None

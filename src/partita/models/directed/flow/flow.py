@@ -33,7 +33,7 @@ FOLLOW = ("kept", "moved", "back", "inverse")  # names of indices that follow fr
 
 
 class Flow(DirectedModel):
-    """Couplings with activation normalisation and mixing between them, over a standard normal.
+    """Couplings with activation normalization and mixing between them, over a standard normal.
 
     Arguments:
         visible: D, columns of x.
@@ -41,7 +41,7 @@ class Flow(DirectedModel):
         coupling: ``"affine"`` (RealNVP) or ``"spline"`` (rational-quadratic, stronger).
         widths: Units of each conditioner's layers; channels for images.
         activation: Of the conditioners.
-        context: C, columns that the density is conditioned on, standardised like the first data. Rows are then x followed by its context,
+        context: C, columns that the density is conditioned on, standardized like the first data. Rows are then x followed by its context,
             D + C columns, and ``log_prob`` is log p(x | context).
         mixing: Between couplings: ``"lu"`` (learned), ``"permutation"`` (random, fixed), ``"reverse"`` or ``"none"``.
         bins, bound: Of splines: K, and b where they become the identity.
@@ -127,8 +127,8 @@ class Flow(DirectedModel):
         return TransformedDistribution(base, transforms, validate_args=False)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
-        """Send some rows through the layers, each of which standardises what reaches it."""
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+        """Send some rows through the layers, each of which standardizes what reaches it."""
         index = rng.permutation(len(data), generator)[:INITIAL_ROWS].cpu()
         x, context = self._split(data.batch(index, generator=generator).x.to(self.device_like), None)
         if context is not None:
@@ -189,7 +189,7 @@ class Flow(DirectedModel):
 
 
 def _layers(settings: dict[str, Any], generator: torch.Generator) -> list[Layer]:
-    """The chain from data to latent: logit if asked for, then for each coupling a normalisation, the coupling, a mix."""
+    """The chain from data to latent: logit if asked for, then for each coupling a normalization, the coupling, a mix."""
     D, made = settings["visible"], []
     if settings["levels"] is not None:
         made.append(Logit(settings["levels"], settings["alpha"]))

@@ -1,4 +1,4 @@
-r"""Grey levels as real numbers: uniform noise fills the steps between them, and the density bounds the mass.
+r"""Gray levels as real numbers: uniform noise fills the steps between them, and the density bounds the mass.
 
 .. math:: \log P(x) = \log \int_{[0,1)^D} p(x + u)\, du \;\ge\; E_u[\log p(x + u)]          (theory/flows.md, eq. 14.10)
 
@@ -23,32 +23,32 @@ from partita.errors import invalid
 ROWS_AT_ONCE = 2048
 
 
-class Dequantised(Rows):
+class Dequantized(Rows):
     """Whole numbers 0 to K - 1 with uniform noise on [0, 1) drawn anew in every batch: real rows between 0 and K.
 
     ``partita.evaluate`` scores one such draw; the mass of the levels themselves is what :func:`evaluate_levels` bounds.
 
     Arguments:
-        x: Grey levels, (N, D), of any dtype, followed by the C columns of their context if there is one.
+        x: Gray levels, (N, D), of any dtype, followed by the C columns of their context if there is one.
         levels: K.
         weight: One nonnegative number per row.
         context: C, columns at the end that stay as they are.
 
-    >>> rows = Dequantised([[0, 3], [1, 2]], 4)
+    >>> rows = Dequantized([[0, 3], [1, 2]], 4)
     >>> bool((rows.tensor(torch.Generator()).floor() == torch.tensor([[0, 3], [1, 2]])).all())
     True
     """
 
     def __init__(self, x: Any, levels: int, weight: Any = None, *, context: int = 0) -> None:
-        super().__init__(x, weight, owner="Dequantised")
-        self.levels, self.context = check_count("Dequantised", "levels", levels, 2), check_count("Dequantised", "context", context, 0)
+        super().__init__(x, weight, owner="Dequantized")
+        self.levels, self.context = check_count("Dequantized", "levels", levels, 2), check_count("Dequantized", "context", context, 0)
         if context >= self.width:
-            raise invalid("Dequantised", "context", f"leave some of the {self.width} columns for grey levels", context)
-        check_levels("Dequantised", torch.from_numpy(np.asarray(self.array))[:, : self.width - context], levels)
+            raise invalid("Dequantized", "context", f"leave some of the {self.width} columns for gray levels", context)
+        check_levels("Dequantized", torch.from_numpy(np.asarray(self.array))[:, : self.width - context], levels)
         self._noisy = (torch.arange(self.width) < self.width - context).double()
 
     def _draw(self, index: np.ndarray, generator: torch.Generator) -> Tensor:
-        return dequantised(super()._draw(index, generator), generator, self.context)
+        return dequantized(super()._draw(index, generator), generator, self.context)
 
     def mean(self) -> Tensor:
         return super().mean() + 0.5 * self._noisy
@@ -60,7 +60,7 @@ class Dequantised(Rows):
         return torch.from_numpy(total / len(self)) + self._noisy / 12
 
 
-def dequantised(x: Tensor, generator: torch.Generator, context: int = 0) -> Tensor:
+def dequantized(x: Tensor, generator: torch.Generator, context: int = 0) -> Tensor:
     """x + u with u uniform on [0, 1), kept inside its step against rounding; columns of context stay."""
     levels, given = x.tensor_split([x.shape[-1] - context], -1)
     noisy = torch.minimum(levels + rng.uniform(levels.shape, x, generator), torch.nextafter(levels + 1, levels))
@@ -78,10 +78,10 @@ def check_levels(owner: str, x: Tensor, levels: int) -> None:
 
 @torch.no_grad()
 def evaluate_levels(flow: Any, x: Tensor, levels: int, *, draws: int = 16, level: float = 0.95, generator: torch.Generator) -> Quantity:
-    """A lower bound on the mean log-mass of grey levels, in nats: the mean over R draws of the noise inside the logarithm.
+    """A lower bound on the mean log-mass of gray levels, in nats: the mean over R draws of the noise inside the logarithm.
 
     ``bits_per_dimension(q, D)`` makes bits of it; they are of the data, for every step of the preprocessing counts. Rows of a conditional
-    flow are grey levels followed by their context.
+    flow are gray levels followed by their context.
     """
     check_rows("evaluate_levels", "x", x)
     check_count("evaluate_levels", "draws", draws, 2)
@@ -100,7 +100,7 @@ def evaluate_levels(flow: Any, x: Tensor, levels: int, *, draws: int = 16, level
 
 def _of_rows(flow: Any, x: Tensor, draws: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """log of the mean density over the noise for each row, and the variance of that from the noise (by the delta method)."""
-    log_p = torch.stack([flow.log_prob(dequantised(x, generator, flow.context)) for _ in range(draws)])
+    log_p = torch.stack([flow.log_prob(dequantized(x, generator, flow.context)) for _ in range(draws)])
     log_mean = torch.logsumexp(log_p, 0) - math.log(draws)
     relative = (log_p - log_mean).exp().var(0) / draws
     return log_mean, relative

@@ -155,7 +155,7 @@ class Mixing(Ordered):
 
 
 class ActNorm(Layer):
-    r"""A shift and a scale for each column, set so that the first data come out standardised, then learned.
+    r"""A shift and a scale for each column, set so that the first data come out standardized, then learned.
 
     .. math:: z = (x - c)\, e^{-s} + m, \qquad \log|\det| = -\textstyle\sum_i s_i          (theory/flows.md, eq. 14.7)
 
@@ -219,7 +219,7 @@ class Logit(Layer):
             at = outside.nonzero()[0].tolist()
             between = "lie between" if self.alpha > 0 else "lie strictly between"
             raise invalid("Flow", "x", f"{between} 0 and {self.levels:g} for its logit", f"{x[tuple(at)].item():g} in column {at[0]}",
-                          "Dequantise grey levels, or give alpha above 0.")  # fmt: skip
+                          "Dequantize gray levels, or give alpha above 0.")  # fmt: skip
 
     def ends(self, like: Tensor) -> tuple[float, float]:
         """The smallest and largest values with a logit, in the precision of ``like``."""

@@ -22,7 +22,7 @@ def alternating(width: int, layer: int) -> Tensor:
 
 
 def checkerboard(shape: Sequence[int], layer: int) -> Tensor:
-    """Pixels of one colour of a chessboard, in all channels, ``(C I J,)``."""
+    """Pixels of one color of a chessboard, in all channels, ``(C I J,)``."""
     channels, height, width = check_image(shape)
     rows, columns = torch.arange(height)[:, None], torch.arange(width)
     return ((rows + columns + layer) % 2 == 0).expand(channels, height, width).flatten()

@@ -235,12 +235,12 @@ class VRNN(GaussianLatents):
         return fill(self, x, how, generator=generator)
 
     @torch.no_grad()
-    def initialise(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Base rates, or means and scales, of the numbers in a step, from some training rows."""
         batch = data.batch(rng.permutation(len(data), generator)[:FIRST_ROWS].cpu(), generator=generator)
         steps, there = as_steps(self, batch.x, batch.lengths)
         some = steps[there].double()
-        self.output.initialise(some.mean(0), some.var(0, correction=0), len(some))
+        self.output.initialize(some.mean(0), some.var(0, correction=0), len(some))
 
     def title(self) -> str:
         made = self._made

@@ -1,4 +1,4 @@
-"""Grey levels that are read as probabilities of a one: how they are made binary, and which of them means one."""
+"""Gray levels that are read as probabilities of a one: how they are made binary, and which of them means one."""
 
 from typing import Any, Literal
 
@@ -19,14 +19,14 @@ def check_binarize(binarize: Any, owner: str) -> Binarize:
     raise invalid(owner, "binarize", "be None, 'dynamic' or a threshold between 0 and 1", repr(binarize))
 
 
-def grey_scale(table: np.ndarray, scale: float | None, owner: str) -> float:
-    """The grey level that means one; grey levels beyond it are refused."""
+def gray_scale(table: np.ndarray, scale: float | None, owner: str) -> float:
+    """The gray level that means one; gray levels beyond it are refused."""
     low, high = _range(table)
     if scale is None:
         scale = 255.0 if table.dtype == np.uint8 and high > 1 else 1.0
     if low < 0 or high > scale:
-        remedy = "Give the largest grey level as scale, or leave binarize out."
-        raise invalid(owner, "x", f"hold grey levels from 0 to {scale:g} to be made binary", f"values from {low:g} to {high:g}", remedy)
+        remedy = "Give the largest gray level as scale, or leave binarize out."
+        raise invalid(owner, "x", f"hold gray levels from 0 to {scale:g} to be made binary", f"values from {low:g} to {high:g}", remedy)
     return float(scale)
 
 

@@ -1,4 +1,4 @@
-"""Centring: the gradient in centred coordinates against autograd, and a map that always climbs."""
+"""Centering: the gradient in centered coordinates against autograd, and a map that always climbs."""
 
 import math
 
@@ -24,13 +24,13 @@ def log_likelihood(model: RBM, x: Tensor, W: Tensor, b: Tensor, c: Tensor) -> Te
         m = b + s2 * (h @ W.T)
         log_z_h = (0.5 * torch.log(2 * math.pi * s2) + m**2 / (2 * s2)).sum(1)
         own = (x * b / s2 - x**2 / (2 * s2)).sum(1)
-    unnormalised = own + torch.log1p(torch.exp(c + x @ W)).sum(1)
-    return unnormalised.mean() - torch.logsumexp(h @ c + log_z_h, 0)
+    unnormalized = own + torch.log1p(torch.exp(c + x @ W)).sum(1)
+    return unnormalized.mean() - torch.logsumexp(h @ c + log_z_h, 0)
 
 
 @pytest.mark.parametrize("units", UNITS)
-def test_the_centred_gradient_is_autograd_in_centred_coordinates(units: str) -> None:
-    """W, b' = b + s W lambda and c' = c + W' mu are what centring ascends in; the step is then brought back to W, b, c."""
+def test_the_centered_gradient_is_autograd_in_centered_coordinates(units: str) -> None:
+    """W, b' = b + s W lambda and c' = c + W' mu are what centering ascends in; the step is then brought back to W, b, c."""
     model = make(units, 4, 3)
     x = tensor(np.random.default_rng(3).integers(0, 2, (9, 4)).astype(float))
     s = torch.ones(4, dtype=torch.float64) if model.log_sigma is None else torch.exp(2 * model.log_sigma.detach())
@@ -64,7 +64,7 @@ def test_center_takes_the_hidden_response_to_the_mean(units: str) -> None:
         torch.testing.assert_close(p.grad, want, atol=1e-13, rtol=0)
 
 
-def test_centring_is_a_positive_definite_map() -> None:
+def test_centering_is_a_positive_definite_map() -> None:
     """So a step along it always climbs, and it is zero only where the plain gradient is."""
     mu, lam, sizes = tensor(np.array([0.3, 0.8])), tensor(np.array([0.5, 0.1, 0.9])), [6, 2, 3]
 

@@ -1,4 +1,4 @@
-"""Optimisers, their learning-rate schedules, penalties and the running average of the weights."""
+"""Optimizers, their learning-rate schedules, penalties and the running average of the weights."""
 
 import math
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from partita.training.settings import Settings
 AVERAGE_EVERY = 10  # steps
 
 
-def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
-    """The optimiser that the settings name."""
+def make_optimizer(parameters: Iterable[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
+    """The optimizer that the settings name."""
     if settings.optimizer == "adam":
         return torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)  # one pass over the weights
     if settings.optimizer == "sgd":
@@ -23,15 +23,15 @@ def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> to
         from partita.training.natural import make_natural
 
         return make_natural(parameters, settings)
-    optimiser = torch.optim.LBFGS(parameters, max_iter=20, history_size=50, tolerance_change=0.0, line_search_fn="strong_wolfe")
-    optimiser.param_groups[0]["tolerance_grad"] = settings.tolerance
-    return optimiser
+    optimizer = torch.optim.LBFGS(parameters, max_iter=20, history_size=50, tolerance_change=0.0, line_search_fn="strong_wolfe")
+    optimizer.param_groups[0]["tolerance_grad"] = settings.tolerance
+    return optimizer
 
 
-def take_up(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """What an optimiser remembered; averages that are not as large as their weights are a ``ValueError``: one pass goes over both."""
-    optimiser.load_state_dict(saved)
-    for weights, kept in optimiser.state.items() if not isinstance(optimiser, torch.optim.LBFGS) else ():
+def take_up(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """What an optimizer remembered; averages that are not as large as their weights are a ``ValueError``: one pass goes over both."""
+    optimizer.load_state_dict(saved)
+    for weights, kept in optimizer.state.items() if not isinstance(optimizer, torch.optim.LBFGS) else ():
         for name, value in kept.items():
             if isinstance(value, Tensor) and value.shape != (() if name == "step" else weights.shape):
                 raise ValueError(f"{name} of other sizes than its weights")
@@ -55,7 +55,7 @@ def penalty(model: Model, settings: Settings) -> Tensor | None:
     """l1 |W| + l2 W^2 / 2 over the parameters that the model names; None where both are zero."""
     if not settings.l1 and not settings.l2:
         return None
-    names = model.penalised
+    names = model.penalized
     chosen = [p for name, p in model.named_parameters() if names is None or name in names]
     return sum((settings.l1 * p.abs().sum() + 0.5 * settings.l2 * p.square().sum() for p in chosen), torch.zeros(()))
 

@@ -1,7 +1,7 @@
-r"""A torch optimiser that steps along the damped natural gradient, no farther than a trust region allows.
+r"""A torch optimizer that steps along the damped natural gradient, no farther than a trust region allows.
 
 .. math:: \theta \leftarrow \theta - \eta\, \tau\, (F + \lambda I)^{-1} g, \qquad
-          \tau = \min\Big(1, \sqrt{2 r \big/ \eta^2 g^\top (F + \lambda I)^{-1} g}\Big)          (theory/optimisation.md, eq. 50.12)
+          \tau = \min\Big(1, \sqrt{2 r \big/ \eta^2 g^\top (F + \lambda I)^{-1} g}\Big)          (theory/optimization.md, eq. 50.12)
 
 The region is a ball of radius r, in nats of KL as F + lambda I measures it. Where the loss is a function of the parameters alone
 (``adapt``), the damping is that of Levenberg and Marquardt: a step that lowers the loss by less than its quadratic model promised raises
@@ -40,13 +40,13 @@ class NaturalGradient(torch.optim.Optimizer):
 
     >>> mean = nn.Parameter(torch.zeros(2))
     >>> from partita.optim.natural_gradient import MatrixMetric
-    >>> optimiser = NaturalGradient([mean], lambda: MatrixMetric(torch.eye(2) / 4), damping=0.0)  # of N(mean, 4)
+    >>> optimizer = NaturalGradient([mean], lambda: MatrixMetric(torch.eye(2) / 4), damping=0.0)  # of N(mean, 4)
     >>> def closure():
-    ...     optimiser.zero_grad()
+    ...     optimizer.zero_grad()
     ...     loss = ((torch.tensor([3.0, -1.0]) - mean) ** 2).sum() / 8
     ...     loss.backward()
     ...     return loss
-    >>> _ = optimiser.step(closure)
+    >>> _ = optimizer.step(closure)
     >>> mean.tolist()
     [3.0, -1.0]
     """
