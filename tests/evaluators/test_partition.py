@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from partita.core import Binary, Unsupported
 from partita.data import Rows
-from partita.evaluators import AIS, Bridge, Enumeration, ReverseAIS, Sandwich
+from partita.evaluators import AIS, SMC, Bridge, Enumeration, ReverseAIS, Sandwich
 from partita.evaluators.partition.annealing import anneal, temperatures_for
 from partita.evaluators.partition.bridge import acceptance_ratio
 from partita.evaluators.partition.reverse_ais import exact_draws
@@ -190,7 +190,7 @@ def test_a_ladder_cannot_be_annealed(generator: torch.Generator) -> None:
         AIS(kernel=Tempering(Gibbs()))(RBM(3, 2, generator=generator), generator=generator)
 
 
-@pytest.mark.parametrize("evaluator", [AIS, ReverseAIS, Sandwich, Bridge])
+@pytest.mark.parametrize("evaluator", [AIS, SMC, ReverseAIS, Sandwich, Bridge])
 def test_settings_are_checked(evaluator: type) -> None:
     name = evaluator.__name__
     with pytest.raises(ValueError, match=rf"{name}: chains must be a whole number of at least 2; got 0"):
@@ -199,6 +199,17 @@ def test_settings_are_checked(evaluator: type) -> None:
         evaluator(temperatures=1)
     with pytest.raises(ValueError, match=rf"{name}: level must lie between 0 and 1; got 95"):
         evaluator(level=95)
+
+
+@pytest.mark.parametrize("evaluator", [AIS, SMC, ReverseAIS, Sandwich, Bridge])
+def test_rows_and_generators_are_checked_before_anything_runs(evaluator: type, generator: torch.Generator) -> None:
+    name, model = evaluator.__name__, RBM(3, 2, generator=generator)
+    for rows, said in (("abc", "be a table of numbers; got a str"), ([[1, 2], [3]], "be a table of numbers; got a list"),
+                       (torch.zeros(2, 3, dtype=torch.complex64), "be real numbers; got torch.complex64")):  # fmt: skip
+        with pytest.raises(ValueError, match=rf"{name}: rows must {said}"):
+            evaluator()(model, rows=rows, generator=generator)
+    with pytest.raises(ValueError, match=rf"{name}: generator must be a torch.Generator; got None"):
+        evaluator()(model, generator=None)
 
 
 def test_a_side_that_is_too_large_is_refused_at_once(generator: torch.Generator) -> None:

@@ -40,7 +40,8 @@ def run(family: str, rows: RowsKind, seed: int) -> Run:
 
 def miss(one: Run) -> float:
     """How far the truth lies outside the interval, in half-widths."""
-    return max(one["low"], -one["high"], 0.0) / (0.5 * (one["high"] - one["low"]))
+    outside = max(0.0, one["low"], -one["high"])
+    return outside and outside / (0.5 * (one["high"] - one["low"]))
 
 
 def table(runs: list[Run]) -> str:

@@ -11,11 +11,13 @@ from statistics import median
 import pytest
 import torch
 from scipy.stats import binom
-from tests.truth.hard_models import FAMILIES, UNSEEN, RowsKind
+from tests.truth.hard_models import FAMILIES, UNSEEN, Density, RowsKind
 from tests.truth.study import Run, cases, miss, run
 
+from partita.core.support import Real
 from partita.errors import PartitaError
 from partita.evaluators import AIS, SMC, Bridge, ReverseAIS
+from partita.models import NeuralEnergy
 
 ROUNDS = int(os.environ.get("PARTITA_COVERAGE_ROUNDS", "0"))
 LEVEL, FALSE_ALARM = 0.95, 1e-3
@@ -74,3 +76,10 @@ def test_a_bridge_is_tight_only_where_rows_were_given() -> None:
     assert all(abs(q.value - truth) < q.width < 0.6 for q in (with_rows, alone))  # four standard errors, and a short interval
     with pytest.raises(PartitaError, match=r"Bridge: rows must have shape \(N, 60\) with N of at least 1; got \(3,\)"):
         bridge(model, rows=torch.zeros(3), generator=torch.Generator())
+
+
+def test_a_density_without_an_integral_is_not_trusted() -> None:
+    """One coordinate is flat: energies at beta = 1 mix well, and only the reference sees the ladders drift off."""
+    model = NeuralEnergy(Density(lambda x: 0.5 * x[..., :2].square().sum(-1)), Real(3))
+    q = Bridge(temperatures=16, chains=16, draws=1000, burn_in=500)(model, generator=torch.Generator().manual_seed(0))
+    assert q.verdict == "do not publish"

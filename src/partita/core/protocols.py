@@ -147,7 +147,13 @@ class EnergyModel(Model):
         """A view that knows these rows in place of those of its training data; itself where there are none."""
         if rows is None:
             return self
-        rows = torch.as_tensor(rows).to(self.device_like)
+        try:
+            rows = torch.as_tensor(rows)
+        except (TypeError, ValueError, RuntimeError):
+            raise invalid(owner, "rows", "be a table of numbers", f"a {type(rows).__name__} that is none") from None
+        if rows.is_complex():
+            raise invalid(owner, "rows", "be real numbers", str(rows.dtype))
+        rows = rows.to(self.device_like)
         if rows.dim() != 2 or not len(rows):
             raise invalid(owner, "rows", f"have shape (N, {self.support.width}) with N of at least 1", tuple(rows.shape))
         rows = self.support.check(rows, owner, "rows")

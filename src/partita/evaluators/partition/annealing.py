@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_flag, check_kernel, check_level, check_parameters
+from partita.core.checks import check_count, check_flag, check_generator, check_kernel, check_level, check_parameters
 from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
@@ -207,6 +207,7 @@ def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel, *, ge
     A kernel that went on adapting would not leave its targets invariant; a ladder, or a kernel that is biased, cannot be annealed.
     """
     capability.require(owner, model)
+    check_generator(owner, generator)
     check_parameters(owner, model.title(), model.named_parameters(), "Fit it again with a lower learning_rate.")
     chosen: Sampler = capability.default("sampler", model) if kernel is None else kernel
     check_kernel(owner, "kernel", chosen)

@@ -126,7 +126,7 @@ def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:
     together = seen.from_modes[0].long().argsort(stable=True)  # ladders that began alike
     report = summarize_chains(seen.energies[:, together].movedim(0, -1), redrawn=traveled)
     (delta, se, overlap), drift, ends = ladder_ratio(seen.up, seen.down), drift_between_halves(seen.up, seen.down), both_ends(seen)
-    rungs, chains, _ = seen.energies.shape
+    rungs, chains = seen.trips.shape
     half = float(stdtrit(chains - 1, 0.5 + level / 2)) * se  # Student's, for the error comes from few ladders
     reach = [delta - half, delta + half, *(ends.values if ends.apart >= DRIFT_LOOSE else ())]
     verdict = worst(report.verdict, _verdict(overlap, drift, se), _verdict_on_travel(traveled, ends.apart))

@@ -25,7 +25,7 @@ class Seen(NamedTuple):
 
     up: Tensor  # (T - 1, C, n)
     down: Tensor  # (T - 1, C, n)
-    energies: Tensor  # (T, C, n)
+    energies: Tensor  # (T + 1, C, n), of every rung, and of the top one by the reference
     trips: Tensor  # (T, C), round trips of each replica
     from_modes: Tensor  # (1, C), whether a ladder was annealed down from a mode
     top: Tensor  # (m, C, D), some states at beta = 1
@@ -41,7 +41,7 @@ class Stretch(NamedTuple):
 
     up: Tensor  # (T - 1, C, n)
     down: Tensor  # (T - 1, C, n)
-    energies: Tensor  # (T, C, n)
+    energies: Tensor  # (T + 1, C, n)
     top: Tensor  # (m, C, D)
     trips: Tensor  # (T, C), made up to its end
 
@@ -92,7 +92,7 @@ class Ladders:
             above, below, own = neighbor_differences(self.model, self.state.ladder, self.betas)
             up.append(above)
             down.append(below)
-            energies.append(torch.cat([above, own[None].double()]))
+            energies.append(torch.cat([above, own[None].double(), below[-1:]]))  # the last sees what the model does not, but the reference
             top += [self.state.ladder[-1]] if step % apart == 0 else []
         return Stretch(torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, -1), torch.stack(top), self.trips.made.cpu())
 
