@@ -53,7 +53,7 @@ def worker(kind: str, processes: int, parts: int) -> None:
     """One of the processes, which does one of some parts of the work: the seconds of one update, or of one annealing."""
     from lightning_fabric import Fabric
 
-    from partita.core import processes as together
+    from partita.runtime import processes as together
 
     torch.set_num_threads(1)
     fabric = Fabric(accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto")

@@ -137,7 +137,7 @@ def test_time_is_shared_evenly_and_what_is_not_used_goes_to_the_others(monkeypat
         return Entry(contender.name, None, 0.0, problem="none")
 
     monkeypatch.setattr(Contest, "enter", enter)
-    monkeypatch.setattr("partita.training.contest.clock.now", lambda: now[0])
+    monkeypatch.setattr("partita.training.contest.deadline.now", lambda: now[0])
     contenders = [Contender(name, FAMILIES[name]) for name in ("rbm", "vae", "belief")]
     contest = Contest(dataset(drawn(20, 0)), total=6.0, out=tmp_path)
     list(contest.run(contenders))
