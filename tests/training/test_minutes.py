@@ -44,7 +44,7 @@ def test_the_number_of_steps_comes_from_their_cost(monkeypatch: pytest.MonkeyPat
         return advance(self)
 
     monkeypatch.setattr(Session, "advance", slow)
-    monkeypatch.setattr(budget.clock, "now", lambda: now[0])
+    monkeypatch.setattr(budget.deadline, "now", lambda: now[0])
     run = scenario("pcd", steps=None, minutes=1.0)
     assert run.steps == 60 - 5 - 4  # five to warm up, four seconds to time
     now[0] = 0.0

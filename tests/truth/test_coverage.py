@@ -117,7 +117,9 @@ def test_the_intervals_above_are_those_of_the_evaluators(i: int) -> None:
         return q.value, q.low, q.high, q.verdict
 
     (said,) = annealed(model, 1, torch.Generator().manual_seed(5))
-    assert [shown(said[name]) for name in ("AIS", "reverse AIS")] == [again(e) for e in (AIS(), ReverseAIS())]
+    assert shown(said["AIS"]) == again(AIS(witnesses=False))
+    for name, evaluator in (("AIS", AIS()), ("reverse AIS", ReverseAIS())):
+        assert again(evaluator) == (*shown(said[name])[:3], "loose")  # no rows are known
     (q,) = bridged(model, 1, torch.Generator().manual_seed(5))
     assert shown(q["bridge"])[:3] == again(BRIDGE)[:3]
 

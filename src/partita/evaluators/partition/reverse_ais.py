@@ -6,7 +6,7 @@ A bound only if the chains begin at exact draws from the model; the Quantity say
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -77,7 +77,8 @@ class ReverseAIS(FromBothEnds):
         if self.start == "exact":
             return q
         hardest = float(model.reference().log_z - q.details["log_w"].min())
-        return heard_by_modes(q, model, kernel, betas, sought(model, kernel, generator), hardest, self.chains, generator)
+        q = heard_by_modes(q, model, kernel, betas, sought(model, kernel, generator), hardest, self.chains, generator)
+        return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
 
 
 def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, WeightReport]:
