@@ -36,6 +36,7 @@ coverage: $(STAMP) ## every night: whether intervals of log Z and of means cover
 
 lint: $(STAMP) ## check the style
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || (echo "Some files are not formatted: run ruff format ." && false)
 
 types: $(STAMP) ## check the types
 	@$(BIN)/pyright --pythonpath $(BIN)/python

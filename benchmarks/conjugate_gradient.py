@@ -1,6 +1,8 @@
-"""Conjugate gradients beside SciPy's on the Poisson problem of a square grid, one right-hand side and 64 of them.
+"""Conjugate gradients beside SciPy's on the Poisson problem of a square grid, one right-hand side
+and 64 of them.
 
-Chunks of right-hand sides share the threads, so the ratio of wall times needs as many free cores; that of processor times does not.
+Chunks of right-hand sides share the threads, so the ratio of wall times needs as many free cores;
+that of processor times does not.
 """
 
 import time
@@ -21,7 +23,9 @@ TOLERANCE = 1e-8
 
 def poisson(n: int) -> Any:
     """The five-point Laplacian of an n x n grid."""
-    line = scipy.sparse.diags_array([-np.ones(n - 1), 2 * np.ones(n), -np.ones(n - 1)], offsets=[-1, 0, 1])
+    line = scipy.sparse.diags_array(
+        [-np.ones(n - 1), 2 * np.ones(n), -np.ones(n - 1)], offsets=[-1, 0, 1]
+    )
     eye = scipy.sparse.eye_array(n)
     return scipy.sparse.csr_array(scipy.sparse.kron(eye, line) + scipy.sparse.kron(line, eye))
 
@@ -36,12 +40,22 @@ def compare(n: int, m: int, rounds: int, target: str) -> None:
             cg(A, b if m == 1 else b[:, i].copy(), rtol=TOLERANCE, atol=0)
 
     found = solve(A, b, tolerance=TOLERANCE)  # also compiles
-    pairs = [(clocks(lambda: solve(A, b, tolerance=TOLERANCE)), clocks(theirs)) for _ in range(rounds)]
+    pairs = [
+        (clocks(lambda: solve(A, b, tolerance=TOLERANCE)), clocks(theirs)) for _ in range(rounds)
+    ]
     wall, processor = (median(other[i] / own[i] for own, other in pairs) for i in range(2))
     worst = float(np.max(np.asarray(found.residual) / np.asarray(found.tolerance)))
     own, other = (median(pair[i][0] for pair in pairs) for i in range(2))
-    show(f"{n} x {n} grid, {m} right-hand sides", seconds=own, scipy=other, times_as_fast=wall,
-         by_processor_time=processor, converged=found.converged, residual_to_tolerance=worst, target=target)  # fmt: skip
+    show(
+        f"{n} x {n} grid, {m} right-hand sides",
+        seconds=own,
+        scipy=other,
+        times_as_fast=wall,
+        by_processor_time=processor,
+        converged=found.converged,
+        residual_to_tolerance=worst,
+        target=target,
+    )
 
 
 def clocks(function: Callable[[], Any]) -> tuple[float, float]:
@@ -58,8 +72,13 @@ def run() -> None:
     compare(256, 1, 7, "at least 1")
     compare(256, 64, 2, "at least 1.5")
     A, b = poisson(256), np.random.default_rng(0).standard_normal(256 * 256)
-    steps = {name: solve(A, b, preconditioner=name, tolerance=TOLERANCE).iterations for name in (None, "incomplete-cholesky")}
-    show("steps, 256 x 256 grid", plain=steps[None], incomplete_cholesky=steps["incomplete-cholesky"])
+    steps = {
+        name: solve(A, b, preconditioner=name, tolerance=TOLERANCE).iterations
+        for name in (None, "incomplete-cholesky")
+    }
+    show(
+        "steps, 256 x 256 grid", plain=steps[None], incomplete_cholesky=steps["incomplete-cholesky"]
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""RBMs of the binary density-estimation sets, stopped early on the validation rows, beside the published columns.
+"""RBMs of the binary density-estimation sets, stopped early on the validation rows, beside the
+published columns.
 
-``nltcs`` is fitted by exact likelihood; the others by ``partita fit rbm debd/NAME`` with its defaults and the hidden units below, and
-scored by a sandwich with enough temperatures to be trusted. The last lines show a fit that diverges, and who says so.
+``nltcs`` is fitted by exact likelihood; the others by ``partita fit rbm debd/NAME`` with its
+defaults and the hidden units below, and scored by a sandwich with enough temperatures to be
+trusted. The last lines show a fit that diverges, and who says so.
 """
 
 import subprocess
@@ -61,33 +63,77 @@ def by_chains(name: str, case: Case) -> None:
     """Fit by the command line, score the saved run."""
     fitted, spent = fit(name, case.hidden, "--set", f"steps={case.steps}", "--set", f"k={case.k}")
     q = score(fitted, name, TEMPERATURES)
-    reached = "" if case.target is None else f"{case.target} reached: {q.low >= case.target and q.verdict == 'tight'}"
-    report(name, q, hidden=case.hidden, steps=case.steps, fit_seconds=spent, published=case.published, target=reached)
+    reached = (
+        ""
+        if case.target is None
+        else f"{case.target} reached: {q.low >= case.target and q.verdict == 'tight'}"
+    )
+    report(
+        name,
+        q,
+        hidden=case.hidden,
+        steps=case.steps,
+        fit_seconds=spent,
+        published=case.published,
+        target=reached,
+    )
 
 
 def exact() -> None:
     """Maximum likelihood by enumeration, 16 hidden units."""
     fitted, spent = fit("nltcs", 16, "--set", "objective=exact")
-    q = partita.evaluate(fitted.model, load("debd/nltcs").test.tensor(), generator=torch.Generator().manual_seed(1))
-    report("nltcs", q, hidden=16, fit_seconds=spent, published="HCLT -5.999, ID-SPN -6.02", target=f"-6.0 reached: {q.value >= -6.0}")
+    q = partita.evaluate(
+        fitted.model, load("debd/nltcs").test.tensor(), generator=torch.Generator().manual_seed(1)
+    )
+    report(
+        "nltcs",
+        q,
+        hidden=16,
+        fit_seconds=spent,
+        published="HCLT -5.999, ID-SPN -6.02",
+        target=f"-6.0 reached: {q.value >= -6.0}",
+    )
 
 
 def diverging() -> None:
-    """A learning rate far too high: validation keeps the last good weights, and the verdict of the last ones says not to publish."""
+    """A learning rate far too high: validation keeps the last good weights, and the verdict of the
+    last ones says not to publish.
+    """
     data, generator = load("debd/mushrooms"), torch.Generator().manual_seed(0)
     for keep_best in (True, False):
         model = partita.models.RBM(data.train.width, 200, generator=generator)
-        options = {"validation": data.valid if keep_best else None, "learning_rate": 5.0, "schedule": "constant", "steps": 4000}
+        options = {
+            "validation": data.valid if keep_best else None,
+            "learning_rate": 5.0,
+            "schedule": "constant",
+            "steps": 4000,
+        }
         fitted = partita.fit(model, data.train, generator=generator, **options)
         q = score(fitted, "mushrooms", 1000)
-        report(f"mushrooms at rate 5, {'validated' if keep_best else 'not validated'}", q, cautions="; ".join(fitted.cautions) or "none")
+        report(
+            f"mushrooms at rate 5, {'validated' if keep_best else 'not validated'}",
+            q,
+            cautions="; ".join(fitted.cautions) or "none",
+        )
 
 
 def fit(name: str, hidden: int, *more: str) -> tuple[Run, float]:
     """``partita fit rbm`` in a scratch folder, and its seconds."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
-        command = [sys.executable, "-m", "partita.cli", "fit", "rbm", f"debd/{name}", "--set", f"hidden={hidden}", "--out", str(out), *more]
+        command = [
+            sys.executable,
+            "-m",
+            "partita.cli",
+            "fit",
+            "rbm",
+            f"debd/{name}",
+            "--set",
+            f"hidden={hidden}",
+            "--out",
+            str(out),
+            *more,
+        ]
         started = time.perf_counter()
         subprocess.run([*command, "--quiet"], check=True, capture_output=True, text=True)
         return partita.load(out), time.perf_counter() - started
@@ -96,12 +142,18 @@ def fit(name: str, hidden: int, *more: str) -> tuple[Run, float]:
 def score(fitted: Run, name: str, temperatures: int) -> Quantity:
     """Mean log-likelihood of the test rows from both sides."""
     test, generator = load(f"debd/{name}").test.tensor(), torch.Generator().manual_seed(1)
-    return partita.evaluate(fitted.model, test, evaluator=Sandwich(temperatures=temperatures), generator=generator)
+    return partita.evaluate(
+        fitted.model, test, evaluator=Sandwich(temperatures=temperatures), generator=generator
+    )
 
 
 def report(name: str, q: Quantity, **more: object) -> None:
     """One line."""
-    trust = {"kind": q.kind} if q.kind == "exact" else {"low": q.low, "high": q.high, "verdict": q.verdict, "ess": q.details["ess"]}
+    trust = (
+        {"kind": q.kind}
+        if q.kind == "exact"
+        else {"low": q.low, "high": q.high, "verdict": q.verdict, "ess": q.details["ess"]}
+    )
     show(name, nats=q.value, se_over_rows=float(q.se_data or 0.0), **trust, **more)
 
 

@@ -1,6 +1,8 @@
-"""Sweeps of the Dirichlet process mixture's two samplers: points x sweeps a second on one thread, beside one scikit-learn EM step.
+"""Sweeps of the Dirichlet process mixture's two samplers: points x sweeps a second on one thread,
+beside one scikit-learn EM step.
 
-The processor's own seconds of this thread are counted, so that other work on the machine does not show.
+The processor's own seconds of this thread are counted, so that other work on the machine does not
+show.
 """
 
 import time
@@ -43,7 +45,15 @@ def rate(objective: PartitionChain, n: int, burn_in: int, sweeps: int) -> tuple[
 def peer(n: int, steps: int = 10) -> float:
     """Points x iterations a second of scikit-learn's EM with the same K, for scale."""
     x = clouds(n)
-    start = GaussianMixture(K, max_iter=1, tol=0.0, reg_covar=1e-6, init_params="random_from_data", random_state=0, warm_start=True)
+    start = GaussianMixture(
+        K,
+        max_iter=1,
+        tol=0.0,
+        reg_covar=1e-6,
+        init_params="random_from_data",
+        random_state=0,
+        warm_start=True,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start.fit(x)
@@ -57,10 +67,24 @@ def run() -> None:
     torch.set_num_threads(1)
     em = peer(1_000_000)
     speed, clusters = rate(InstantiatedGibbs(chains=1), 1_000_000, 40, 20)
-    show("instantiated, n 1e6, d 2", points_x_sweeps_a_second=speed, clusters=clusters, to_sklearn_em=speed / em, target="at least 5e6")
+    show(
+        "instantiated, n 1e6, d 2",
+        points_x_sweeps_a_second=speed,
+        clusters=clusters,
+        to_sklearn_em=speed / em,
+        target="at least 5e6",
+    )
     speed, clusters = rate(CollapsedGibbs(chains=1), 10_000, 40, 40)
-    show("collapsed, n 1e4, d 2", points_x_sweeps_a_second=speed, clusters=clusters, target="at least 4e5")
-    sizes_of = {InstantiatedGibbs: (100_000, 400_000, 1_600_000), CollapsedGibbs: (4_000, 16_000, 64_000)}
+    show(
+        "collapsed, n 1e4, d 2",
+        points_x_sweeps_a_second=speed,
+        clusters=clusters,
+        target="at least 4e5",
+    )
+    sizes_of = {
+        InstantiatedGibbs: (100_000, 400_000, 1_600_000),
+        CollapsedGibbs: (4_000, 16_000, 64_000),
+    }
     for sampler, sizes in sizes_of.items():
         objective = sampler(chains=1)
         speeds = {f"n_{n}": rate(objective, n, 20, 10)[0] for n in sizes}

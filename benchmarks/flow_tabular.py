@@ -1,4 +1,6 @@
-"""RealNVP and spline flows on real tables against a full-covariance Gaussian mixture chosen by BIC: test nats, paired, with intervals."""
+"""RealNVP and spline flows on real tables against a full-covariance Gaussian mixture chosen by BIC:
+test nats, paired, with intervals.
+"""
 
 import math
 import time
@@ -26,7 +28,9 @@ def tables(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run() -> None:
-    """Print mean test log-likelihoods, and how far each flow is ahead of the mixture, with a 95 % interval over test rows."""
+    """Print mean test log-likelihoods, and how far each flow is ahead of the mixture, with a 95 %
+    interval over test rows.
+    """
     for name in TABLES:
         train, test = tables(name)
         varying = train.std(0) > 0
@@ -34,7 +38,9 @@ def run() -> None:
         models = {
             "mixture by BIC": MixtureDensity(max_components=20, random_state=0),
             "RealNVP": FlowDensity(8, "affine", n_hidden=128, max_minutes=MINUTES, random_state=0),
-            "spline flow": FlowDensity(8, "spline", n_hidden=128, max_minutes=MINUTES, random_state=0),
+            "spline flow": FlowDensity(
+                8, "spline", n_hidden=128, max_minutes=MINUTES, random_state=0
+            ),
         }
         rows = {}
         for label, model in models.items():
@@ -44,14 +50,24 @@ def run() -> None:
                 model.fit(train)
             rows[label] = model.score_samples(test)
             se = rows[label].std() / math.sqrt(len(test))
-            show(f"{name}, {label}", test_nats=float(rows[label].mean()), se=float(se), seconds=time.perf_counter() - started)
+            show(
+                f"{name}, {label}",
+                test_nats=float(rows[label].mean()),
+                se=float(se),
+                seconds=time.perf_counter() - started,
+            )
             for warning in {str(warning.message) for warning in caught}:
                 print(f"  caution: {warning}")
             if label != "mixture by BIC":
                 ahead = rows[label] - rows["mixture by BIC"]
                 half = 1.96 * ahead.std() / math.sqrt(len(test))
                 mean = float(ahead.mean())
-                show(f"{name}, {label} ahead of the mixture", nats=mean, low=mean - float(half), high=mean + float(half))
+                show(
+                    f"{name}, {label} ahead of the mixture",
+                    nats=mean,
+                    low=mean - float(half),
+                    high=mean + float(half),
+                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""GANs on eight Gaussians: modes found, share of draws within three deviations of one, seconds; several losses, three seeds, as they come.
+"""GANs on eight Gaussians: modes found, share of draws within three deviations of one, seconds;
+several losses, three seeds, as they come.
 
 ``SEEDS=1`` in the environment makes it a third as long.
 """
@@ -44,12 +45,24 @@ def run() -> None:
         for seed in range(SEEDS):
             g = torch.Generator().manual_seed(seed)
             model, started = GAN(2, generator=g), time.perf_counter()
-            record = partita.fit(model, train, objective, steps=STEPS, batch_size=BATCH, generator=g).history[-1]
+            record = partita.fit(
+                model, train, objective, steps=STEPS, batch_size=BATCH, generator=g
+            ).history[-1]
             spent = time.perf_counter() - started
-            draws = torch.from_numpy(encoding.decode(model.draw(10_000, generator=g).double().numpy()))
+            draws = torch.from_numpy(
+                encoding.decode(model.draw(10_000, generator=g).double().numpy())
+            )
             modes, near = modes_covered(draws, centers().double(), 3 * SPREAD)
             audit = {key: record[key] for key in ("wasserstein", "dual_over_lipschitz", "coverage")}
-            show(name, seed=seed, modes=modes, within_3_sd=near, seconds=spent, **audit, target="8 modes, at least 0.9, within 180 s")
+            show(
+                name,
+                seed=seed,
+                modes=modes,
+                within_3_sd=near,
+                seconds=spent,
+                **audit,
+                target="8 modes, at least 0.9, within 180 s",
+            )
 
 
 if __name__ == "__main__":

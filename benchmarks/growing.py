@@ -1,4 +1,6 @@
-"""Operations of a given size whose cost ``scaling`` measures, each beside the arithmetic that it cannot do without."""
+"""Operations of a given size whose cost ``scaling`` measures, each beside the arithmetic that it
+cannot do without.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +33,10 @@ def seeded() -> torch.Generator:
 def em(n: int, d: int, K: int) -> Operation:
     """One iteration over n rows of d columns with K full covariances, float64."""
     g = seeded()
-    x = torch.randn(n, d, generator=g, dtype=torch.float64) + 3 * torch.randn(K, d, generator=g)[torch.randint(K, (n,), generator=g)]
+    x = (
+        torch.randn(n, d, generator=g, dtype=torch.float64)
+        + 3 * torch.randn(K, d, generator=g)[torch.randint(K, (n,), generator=g)]
+    )
     rows, model, objective = Rows(x.numpy()), Mixture(K, d, generator=g), EM()
     model.initialize(rows.take(range(min(n, 4000))), generator=g)
     state = objective.init(model, rows, generator=g)
@@ -41,7 +46,10 @@ def em(n: int, d: int, K: int) -> Operation:
 def em_products(n: int, d: int, K: int) -> Operation:
     """Rows through K square matrices, and K weighted scatters."""
     g = seeded()
-    x, W, r = (torch.randn(shape, generator=g, dtype=torch.float64) for shape in ((n, d), (K, d, d), (K, n, 1)))
+    x, W, r = (
+        torch.randn(shape, generator=g, dtype=torch.float64)
+        for shape in ((n, d), (K, d, d), (K, n, 1))
+    )
 
     def once() -> None:
         for k in range(K):
@@ -54,7 +62,9 @@ def em_products(n: int, d: int, K: int) -> Operation:
 def clouds(n: int) -> Tensor:
     """Costs between two clouds, at most 1, float64."""
     g = seeded()
-    cost = cost_matrix(torch.randn(n, 2, generator=g).double(), torch.randn(n, 2, generator=g).double())
+    cost = cost_matrix(
+        torch.randn(n, 2, generator=g).double(), torch.randn(n, 2, generator=g).double()
+    )
     return cost / cost.max()
 
 
@@ -85,7 +95,9 @@ def pcd(C: int, D: int, H: int) -> Operation:
     """One update with C rows and C chains of an RBM with D visible and H hidden units."""
     g = seeded()
     rows, settings = as_rows(binary(2 * C, D, g)), Settings(steps=100_000, batch_size=C)
-    return start_session(RBM(D, H, generator=g), rows, PCD(Gibbs(), chains=C), settings, generator=g).advance
+    return start_session(
+        RBM(D, H, generator=g), rows, PCD(Gibbs(), chains=C), settings, generator=g
+    ).advance
 
 
 def six_products(C: int, D: int, H: int) -> Operation:
@@ -149,4 +161,6 @@ def transforms(L: int) -> Operation:
 def attention_alone(L: int) -> Operation:
     """torch's kernel without projections, there and back."""
     q, k, v = torch.randn(3, 1, 4, L, WIDTH // 4, generator=seeded()).requires_grad_()
-    return lambda: scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward(retain_graph=False)
+    return lambda: (
+        scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward(retain_graph=False)
+    )

@@ -1,4 +1,6 @@
-"""Measure two things side by side in one run and print their ratio: absolute times are noise on shared machines."""
+"""Measure two things side by side in one run and print their ratio: absolute times are noise on
+shared machines.
+"""
 
 import math
 import os
@@ -50,13 +52,22 @@ def show(name: str, **columns: Any) -> None:
     """One line of a benchmark's output."""
     line = {key: plain(value) for key, value in columns.items()}
     LINES.append({"what": name, **line})
-    shown = {key.replace("_", " "): f"{value:.5g}" if isinstance(value, float) else value for key, value in line.items()}
+    shown = {
+        key.replace("_", " "): f"{value:.5g}" if isinstance(value, float) else value
+        for key, value in line.items()
+    }
     print(f"{name}: " + "  ".join(f"{key} {value}" for key, value in shown.items()), flush=True)
 
 
 def keep_curve(what: str, axis: str, **points: Sequence[float]) -> None:
     """Costs against one sort of size, drawn on the page of results."""
-    CURVES.append({"what": what, "axis": axis, **{name: [plain(value) for value in values] for name, values in points.items()}})
+    CURVES.append(
+        {
+            "what": what,
+            "axis": axis,
+            **{name: [plain(value) for value in values] for name, values in points.items()},
+        }
+    )
 
 
 def leave_out(what: str, reason: str) -> None:
@@ -78,15 +89,27 @@ def plain(value: Any) -> Any:
 
 
 def mnist_like(rows: int, generator: torch.Generator) -> torch.Tensor:
-    """Binary rows of 784 columns with a fifth of ones, for timing where the real data are not at hand."""
+    """Binary rows of 784 columns with a fifth of ones, for timing where the real data are not at
+    hand.
+    """
     return (torch.rand(rows, 784, generator=generator) < 0.2).float()
 
 
 def about() -> dict[str, str]:
     """Processor, threads and versions."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    where = {"processor": _processor(), "cores": str(cores), "threads": str(torch.get_num_threads()), "system": platform.system()}
-    return {**where, "python": platform.python_version(), "partita": partita.__version__, **{name: version(name) for name in PACKAGES}}
+    where = {
+        "processor": _processor(),
+        "cores": str(cores),
+        "threads": str(torch.get_num_threads()),
+        "system": platform.system(),
+    }
+    return {
+        **where,
+        "python": platform.python_version(),
+        "partita": partita.__version__,
+        **{name: version(name) for name in PACKAGES},
+    }
 
 
 def machine() -> str:

@@ -15,7 +15,9 @@ def run() -> None:
         ("import partita", [sys.executable, "-c", "import partita"], 1.2),
         ("partita --help", [sys.executable, "-m", "partita.cli", "--help"], 1.5),
     ):
-        own, other, ratio = side_by_side(lambda c=command: _quietly(c), lambda: _quietly(torch), rounds=7, warm_up=1)
+        own, other, ratio = side_by_side(
+            lambda c=command: _quietly(c), lambda: _quietly(torch), rounds=7, warm_up=1
+        )
         show(name, seconds=own, import_torch=other, ratio=ratio, target=f"at most {target}")
 
 

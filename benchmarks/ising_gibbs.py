@@ -1,4 +1,6 @@
-"""Gibbs on a 64 x 64 Ising torus with 64 chains, spin updates a second, beside the same sweep in NumPy arithmetic on whole sublattices."""
+"""Gibbs on a 64 x 64 Ising torus with 64 chains, spin updates a second, beside the same sweep in
+NumPy arithmetic on whole sublattices.
+"""
 
 import time
 from collections.abc import Callable
@@ -24,17 +26,27 @@ def run() -> None:
     for order in ("random", "sequential", "colors"):
         sampler = Gibbs(SWEEPS, order)
         state = sampler.init(model, x, generator=g)
-        own, other, ratio = side_by_side(lambda s=state, k=sampler: k.step(model, s, generator=g), plain, rounds=15)
+        own, other, ratio = side_by_side(
+            lambda s=state, k=sampler: k.step(model, s, generator=g), plain, rounds=15
+        )
         started = time.process_time()
         for _ in range(5):
             sampler.step(model, state, generator=g)
         busy = (time.process_time() - started) / 5
-        show(f"{order} order", updates_a_second=updates / own, by_processor_time=updates / busy, numpy_checkerboard=updates / other,
-             times_faster=1 / ratio, target="at least 1e8 on two cores")  # fmt: skip
+        show(
+            f"{order} order",
+            updates_a_second=updates / own,
+            by_processor_time=updates / busy,
+            numpy_checkerboard=updates / other,
+            times_faster=1 / ratio,
+            target="at least 1e8 on two cores",
+        )
 
 
 def checkerboard(chains: int) -> Callable[[], None]:
-    """Ten sweeps in whole-array arithmetic: sums of rolled lattices, one comparison for each color."""
+    """Ten sweeps in whole-array arithmetic: sums of rolled lattices, one comparison for each
+    color.
+    """
     rng = np.random.default_rng(0)
     x = rng.choice(np.array([-1, 1], np.float32), (chains, SIDE, SIDE))
     black = (np.indices((SIDE, SIDE)).sum(0) % 2).astype(bool)
@@ -44,7 +56,9 @@ def checkerboard(chains: int) -> Callable[[], None]:
         for _ in range(SWEEPS):
             for mask in (black, ~black):
                 near = np.roll(x, 1, 1) + np.roll(x, -1, 1) + np.roll(x, 1, 2) + np.roll(x, -1, 2)
-                up = rng.random(x.shape, dtype=np.float32) < 1 / (1 + np.exp(np.float32(-2 * COUPLING) * near))
+                up = rng.random(x.shape, dtype=np.float32) < 1 / (
+                    1 + np.exp(np.float32(-2 * COUPLING) * near)
+                )
                 x = np.where(mask, np.where(up, np.float32(1), np.float32(-1)), x)
 
     return sweeps

@@ -1,4 +1,6 @@
-"""The 32 x 32 Ising torus at three temperatures: log Z by annealing and the energy of chains beside Kaufman's finite-size formula."""
+"""The 32 x 32 Ising torus at three temperatures: log Z by annealing and the energy of chains beside
+Kaufman's finite-size formula.
+"""
 
 import time
 
@@ -21,17 +23,31 @@ def run() -> None:
         started = time.perf_counter()
         q = AIS(temperatures=6000, chains=64)(model, generator=g)
         truth = float(torus_log_z(SIDE, SIDE, coupling))
-        show(f"log Z at K = {coupling}", annealing=q.value, kaufman=truth, standard_errors_off=(q.value - truth) / q.details["se"],
-             se=q.details["se"], verdict=q.verdict, seconds=time.perf_counter() - started)  # fmt: skip
+        show(
+            f"log Z at K = {coupling}",
+            annealing=q.value,
+            kaufman=truth,
+            standard_errors_off=(q.value - truth) / q.details["se"],
+            se=q.details["se"],
+            verdict=q.verdict,
+            seconds=time.perf_counter() - started,
+        )
         means = chain_energies(model, g)
         truth, se = torus_energy(SIDE, SIDE, coupling), float(means.std()) / CHAINS**0.5
-        show(f"energy at K = {coupling}", chains=float(means.mean()), kaufman=truth, standard_errors_off=(float(means.mean()) - truth) / se,
-             se=se)  # fmt: skip
+        show(
+            f"energy at K = {coupling}",
+            chains=float(means.mean()),
+            kaufman=truth,
+            standard_errors_off=(float(means.mean()) - truth) / se,
+            se=se,
+        )
 
 
 @torch.no_grad()
 def chain_energies(model: Ising, generator: torch.Generator) -> torch.Tensor:
-    """Mean energy of each of many short chains that start ordered: rare excursions make few long ones look surer than they are."""
+    """Mean energy of each of many short chains that start ordered: rare excursions make few long
+    ones look surer than they are.
+    """
     sampler = Gibbs(5, "colors")
     state = sampler.init(model, torch.ones(CHAINS, SIDE * SIDE), generator=generator)
     total = torch.zeros(CHAINS, dtype=torch.float64)

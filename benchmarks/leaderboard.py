@@ -1,4 +1,6 @@
-"""Whole comparisons, fits included, on data from a known machine: how often each interval covers, and whether the true family is beaten."""
+"""Whole comparisons, fits included, on data from a known machine: how often each interval covers,
+and whether the true family is beaten.
+"""
 
 import itertools
 import math
@@ -31,9 +33,13 @@ SETTINGS: dict[str, dict[str, Any]] = {  # the true family first
 
 @torch.no_grad()
 def run() -> None:
-    """Print, for each family, the share of contests in which its score's interval, its ± rows and its difference to the best cover."""
+    """Print, for each family, the share of contests in which its score's interval, its ± rows and
+    its difference to the best cover.
+    """
     truth = RBM(WIDTH, 2, generator=torch.Generator().manual_seed(3)).double()
-    truth.W.copy_(2.5 * torch.randn(WIDTH, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64))
+    truth.W.copy_(
+        2.5 * torch.randn(WIDTH, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    )
     law = torch.softmax(-truth.free_energy(STATES), 0)
     counts = {name: np.zeros(4, dtype=int) for name in SETTINGS}
     beaten = best = 0
@@ -41,21 +47,45 @@ def run() -> None:
         places, masses, index = _contest(law, seed)
         winner = places[0].entry.name
         for place in places:
-            counts[place.entry.name] += _covered(place, masses[place.entry.name], masses[winner], law, index)
+            counts[place.entry.name] += _covered(
+                place, masses[place.entry.name], masses[winner], law, index
+            )
         own = next(place for place in places if place.entry.name == "rbm")
         best += own.difference is None
         beaten += own.difference is not None and own.difference.high < 0
     for name, (computed, expected, difference, told) in counts.items():
-        show(name, contests=CONTESTS, score_covered=computed / CONTESTS, expected_covered=expected / CONTESTS,
-             difference_covered=difference / max(1, told), level=0.95)  # fmt: skip
-    show("the true family", best=best, tied=CONTESTS - best - beaten, beaten_by_more_than_the_interval=beaten)
+        show(
+            name,
+            contests=CONTESTS,
+            score_covered=computed / CONTESTS,
+            expected_covered=expected / CONTESTS,
+            difference_covered=difference / max(1, told),
+            level=0.95,
+        )
+    show(
+        "the true family",
+        best=best,
+        tied=CONTESTS - best - beaten,
+        beaten_by_more_than_the_interval=beaten,
+    )
 
 
-def _contest(law: torch.Tensor, seed: int) -> tuple[list[Place], dict[str, torch.Tensor], np.ndarray]:
-    """One comparison: places, log p of all states by each fitted model, and which states the held-out rows are."""
+def _contest(
+    law: torch.Tensor, seed: int
+) -> tuple[list[Place], dict[str, torch.Tensor], np.ndarray]:
+    """One comparison: places, log p of all states by each fitted model, and which states the
+    held-out rows are.
+    """
     index = np.random.default_rng(seed).choice(len(law), TRAIN + TEST, p=law.numpy())
-    train, test = (Rows(STATES.numpy()[part].astype(np.float32)) for part in (index[:TRAIN], index[TRAIN:]))
-    contest = Contest(Dataset("known", train, None, test), evaluator=Sandwich(100, 64, adaptive=False), seed=seed, limit=0.05)
+    train, test = (
+        Rows(STATES.numpy()[part].astype(np.float32)) for part in (index[:TRAIN], index[TRAIN:])
+    )
+    contest = Contest(
+        Dataset("known", train, None, test),
+        evaluator=Sandwich(100, 64, adaptive=False),
+        seed=seed,
+        limit=0.05,
+    )
     contenders, _ = contenders_by_family(list(SETTINGS), SETTINGS, contest.dataset)
     with torch.enable_grad():
         entries = list(contest.run(contenders))
@@ -64,20 +94,34 @@ def _contest(law: torch.Tensor, seed: int) -> tuple[list[Place], dict[str, torch
         assert entry.run is not None, entry.problem
         encoding = Encoding.fit(train, contender.family.encoding_kind(train, contender.settings))
         model, z = in_double(entry.run.model), torch.from_numpy(encoding.encode(STATES.numpy()))
-        masses[entry.name] = torch.log_softmax(-model.free_energy(z), 0) if isinstance(model, EnergyModel) else model.log_prob(z)
+        masses[entry.name] = (
+            torch.log_softmax(-model.free_energy(z), 0)
+            if isinstance(model, EnergyModel)
+            else model.log_prob(z)
+        )
     return ranking(entries), masses, index[TRAIN:]
 
 
-def _covered(place: Place, masses: torch.Tensor, of_best: torch.Tensor, law: torch.Tensor, index: np.ndarray) -> np.ndarray:
-    """Whether the interval of the score covers, that over rows, that of the difference, and whether there is one."""
+def _covered(
+    place: Place, masses: torch.Tensor, of_best: torch.Tensor, law: torch.Tensor, index: np.ndarray
+) -> np.ndarray:
+    """Whether the interval of the score covers, that over rows, that of the difference, and whether
+    there is one.
+    """
     q, d = place.entry.score, place.difference
     assert q is not None
     here = float(masses[torch.from_numpy(index)].mean())
     half = t.ppf(0.975, q.n - 1) * q.se_data
     expected, apart = float(law @ masses), float(law @ (masses - of_best))
     slack = 1e-6 if math.isclose(q.low, q.high) else 0.0  # of rounding, where the number is exact
-    return np.array([q.low - slack <= here <= q.high + slack, q.low - half <= expected <= q.high + half,
-                     d is not None and d.low <= apart <= d.high, d is not None])  # fmt: skip
+    return np.array(
+        [
+            q.low - slack <= here <= q.high + slack,
+            q.low - half <= expected <= q.high + half,
+            d is not None and d.low <= apart <= d.high,
+            d is not None,
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A masked autoregressive network on binarized MNIST: exact test log-likelihood after fifteen minutes."""
+"""A masked autoregressive network on binarized MNIST: exact test log-likelihood after fifteen
+minutes.
+"""
 
 import sys
 import time
@@ -20,10 +22,19 @@ def run(minutes: float = MINUTES) -> None:
     data = load(DATA)
     model = MaskedAutoregressive(784, widths=(HIDDEN,), generator=g)
     started = time.perf_counter()
-    fitted = partita.fit(model, data.train, minutes=minutes, validation=data.valid, batch_size=100, generator=g)
+    fitted = partita.fit(
+        model, data.train, minutes=minutes, validation=data.valid, batch_size=100, generator=g
+    )
     spent = time.perf_counter() - started
     q = partita.evaluate(model, data.test, generator=g)
-    show("test log-likelihood", nats=q.value, kind=q.kind, se=q.se_data, minutes=spent / 60, steps=fitted.steps)
+    show(
+        "test log-likelihood",
+        nats=q.value,
+        kind=q.kind,
+        se=q.se_data,
+        minutes=spent / 60,
+        steps=fitted.steps,
+    )
     show("target", at_least=-92.0, reached=q.value >= -92.0)
 
 

@@ -1,4 +1,5 @@
-"""EM for Gaussian mixtures against scikit-learn, iteration by iteration; filling digits with a fifth of their values missing.
+"""EM for Gaussian mixtures against scikit-learn, iteration by iteration; filling digits with a
+fifth of their values missing.
 
 One thread and float64 on both sides. ``points`` are points times iterations a second.
 """
@@ -36,13 +37,23 @@ def gaussian_mixture(n: int, d: int, K: int, wanted: float, rounds: int = 9) -> 
     state = em.init(model, rows, generator=g)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = GaussianMixture(K, max_iter=1, init_params="random_from_data", random_state=0).fit(x)
+        theirs = GaussianMixture(K, max_iter=1, init_params="random_from_data", random_state=0).fit(
+            x
+        )
 
     def iteration() -> None:
         theirs._m_step(x, theirs._e_step(x)[1])
 
-    own, other, ratio = side_by_side(lambda: em.update(model, rows, state, generator=g), iteration, rounds=rounds, warm_up=2)
-    show(f"EM full n={n} d={d} K={K}", points=n / own, scikit_learn=n / other, times_as_fast=1 / ratio, wanted=wanted)
+    own, other, ratio = side_by_side(
+        lambda: em.update(model, rows, state, generator=g), iteration, rounds=rounds, warm_up=2
+    )
+    show(
+        f"EM full n={n} d={d} K={K}",
+        points=n / own,
+        scikit_learn=n / other,
+        times_as_fast=1 / ratio,
+        wanted=wanted,
+    )
 
 
 def digits_with_gaps(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -57,8 +68,16 @@ def imputation() -> None:
     gaps = np.isnan(gappy)
     for name, wanted, fill in (
         ("PPCA and ARD", 2.75, lambda: PPCADensity(random_state=0).fit(gappy).impute(gappy)),
-        ("mixture of PPCA and ARD, 10 x 12", 2.35, lambda: MixturePPCADensity(10, random_state=0).fit(gappy).impute(gappy)),
-        ("mixture of PPCA, 10 x 12", 2.35, lambda: MixturePPCADensity(10, 12, random_state=0).fit(gappy).impute(gappy)),
+        (
+            "mixture of PPCA and ARD, 10 x 12",
+            2.35,
+            lambda: MixturePPCADensity(10, random_state=0).fit(gappy).impute(gappy),
+        ),
+        (
+            "mixture of PPCA, 10 x 12",
+            2.35,
+            lambda: MixturePPCADensity(10, 12, random_state=0).fit(gappy).impute(gappy),
+        ),
         ("KNNImputer", float("nan"), lambda: KNNImputer().fit_transform(gappy)),
     ):
         started, cpu = time.perf_counter(), time.process_time()
@@ -75,7 +94,10 @@ def old_faithful() -> None:
     try:
         x = load("mixtures/mixtures:faithful").train.array
     except Exception as error:  # the data are optional here
-        leave_out("Old Faithful", f"set PARTITA_DATA to the folder that holds mixtures ({type(error).__name__})")
+        leave_out(
+            "Old Faithful",
+            f"set PARTITA_DATA to the folder that holds mixtures ({type(error).__name__})",
+        )
         return
     for K, covariance, known in ((3, "tied", -1126.32), (2, "full", -1130.26)):
         model = MixtureDensity(K, covariance=covariance, n_init=8, tol=1e-9, random_state=0).fit(x)

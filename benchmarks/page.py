@@ -1,4 +1,5 @@
-"""The page of results: ratios at a glance, how cost grows, then every benchmark; ``python benchmarks/page.py`` makes it anew.
+"""The page of results: ratios at a glance, how cost grows, then every benchmark; ``python
+benchmarks/page.py`` makes it anew.
 
 It is made of the same parts as the reports of runs, from ``results.json`` alone.
 """
@@ -36,8 +37,18 @@ def write(known: Records, path: Path = PAGE) -> Path:
 def subtitle(known: Records) -> str:
     """When, on what."""
     days = sorted({record.date[:10] for record in known.values() if record.date})
-    processors = sorted({f"{record.about['processor']}, cores: {record.about['cores']}" for record in known.values() if record.about})
-    return ". ".join(part for part in (" to ".join(days[:: max(1, len(days) - 1)]), "; ".join(processors)) if part)
+    processors = sorted(
+        {
+            f"{record.about['processor']}, cores: {record.about['cores']}"
+            for record in known.values()
+            if record.about
+        }
+    )
+    return ". ".join(
+        part
+        for part in (" to ".join(days[:: max(1, len(days) - 1)]), "; ".join(processors))
+        if part
+    )
 
 
 def sections(known: Records) -> list[Section]:
@@ -46,7 +57,11 @@ def sections(known: Records) -> list[Section]:
     order = sorted(shown, key=lambda name: (not any(ratios_of(shown[name].lines)), name))
     found = [
         Section("At a glance", list(glance(shown))),
-        *([Section("How cost grows", list(growth.blocks(known[growth.NAME])))] if growth.NAME in known else []),
+        *(
+            [Section("How cost grows", list(growth.blocks(known[growth.NAME])))]
+            if growth.NAME in known
+            else []
+        ),
         *(Section(name, list(benchmark(shown[name]))) for name in order),
         Section("Not measured", list(left_out(known))),
         Section("How it was made", list(made(known))),
@@ -62,18 +77,33 @@ def glance(known: Records) -> Iterator[Block]:
         yield Text("No ratio is recorded yet.")
         return
     met, benchmarks = sum(bool(ratio.met) for _, ratio in marked), len({name for name, _ in found})
-    yield Text(f"{len(found)} ratios of {benchmarks} benchmarks, each measured in turn with its reference in the same run: absolute times "
-               f"are noise on shared machines. Of {len(marked)} with a mark {met} meet it.", "lead")  # fmt: skip
+    yield Text(
+        f"{len(found)} ratios of {benchmarks} benchmarks, each measured in turn with its reference "
+        f"in the same run: absolute times are noise on shared machines. Of {len(marked)} with a "
+        f"mark {met} meet it.",
+        "lead",
+    )
     yield strips(found)
-    rows = [[Link(name, f"#{anchor(name)}"), words(ratio), bound(ratio), "yes" if ratio.met else "no", ratio.what, ratio.against]
-            for name, ratio in marked]  # fmt: skip
+    rows = [
+        [
+            Link(name, f"#{anchor(name)}"),
+            words(ratio),
+            bound(ratio),
+            "yes" if ratio.met else "no",
+            ratio.what,
+            ratio.against,
+        ]
+        for name, ratio in marked
+    ]
     if rows:
         yield Table(rows, ["benchmark", "ratio", "mark", "met", "what", "against"])
 
 
 def words(ratio: Ratio) -> str:
     """A ratio in its own sense, on one line."""
-    return f"{ratio.value:.3g} x {'as fast' if ratio.key in LARGER else 'the cost'}".replace(" ", "\u00a0")
+    return f"{ratio.value:.3g} x {'as fast' if ratio.key in LARGER else 'the cost'}".replace(
+        " ", "\u00a0"
+    )
 
 
 def bound(ratio: Ratio) -> str:
@@ -88,16 +118,42 @@ def strips(found: list[tuple[str, Ratio]]) -> Figure:
         of_sort = [(name, ratio) for name, ratio in found if ratio.sort == sort]
         hover = [f"{ratio.what}, against {ratio.against}: {words(ratio)}" for _, ratio in of_sort]
         marks = {"size": 9, "color": color, "opacity": 0.75}
-        traces.append({"type": "scatter", "mode": "markers", "x": [ratio.speed for _, ratio in of_sort], "y": [name for name, _ in of_sort],
-                       "name": f"against {sort}", "marker": marks, "text": hover, "hoverinfo": "text"})  # fmt: skip
-    one = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "yref": "paper", "line": {"color": plots.DATA, "dash": "dot", "width": 1.5}}
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": [ratio.speed for _, ratio in of_sort],
+                "y": [name for name, _ in of_sort],
+                "name": f"against {sort}",
+                "marker": marks,
+                "text": hover,
+                "hoverinfo": "text",
+            }
+        )
+    one = {
+        "type": "line",
+        "x0": 1,
+        "x1": 1,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "line": {"color": plots.DATA, "dash": "dot", "width": 1.5},
+    }
     rows = list(dict.fromkeys(name for name, _ in found))
-    layout = {"xaxis": plots.axis("times as fast as the reference", type="log", dtick="D2"), "shapes": [one],
-              "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": rows[::-1]}}  # fmt: skip
+    layout = {
+        "xaxis": plots.axis("times as fast as the reference", type="log", dtick="D2"),
+        "shapes": [one],
+        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": rows[::-1]},
+    }
     slowest, fastest = (end((ratio.speed, name) for name, ratio in found) for end in (min, max))
-    alt = f"Ratios of {len(rows)} benchmarks, from {slowest[0]:.2g} ({slowest[1]}) to {fastest[0]:.3g} ({fastest[1]}) times as fast."
+    alt = (
+        f"Ratios of {len(rows)} benchmarks, from {slowest[0]:.2g} ({slowest[1]}) to "
+        f"{fastest[0]:.3g} ({fastest[1]}) times as fast."
+    )
     caption = "Right of the dotted line partita is the faster one."
-    return Figure([trace for trace in traces if trace["x"]], alt, layout, caption, 130 + 26 * len(rows))
+    return Figure(
+        [trace for trace in traces if trace["x"]], alt, layout, caption, 130 + 26 * len(rows)
+    )
 
 
 def benchmark(record: Record) -> Iterator[Block]:
@@ -113,21 +169,41 @@ def benchmark(record: Record) -> Iterator[Block]:
 
 def made_by(record: Record) -> str:
     """Command, date and seconds, as far as they are known."""
-    return ", ".join(part for part in (record.command, record.date, f"{record.seconds:.0f} s" if record.seconds else "") if part)
+    return ", ".join(
+        part
+        for part in (
+            record.command,
+            record.date,
+            f"{record.seconds:.0f} s" if record.seconds else "",
+        )
+        if part
+    )
 
 
 def table(lines: Lines) -> Iterator[Block]:
     """Lines with the same columns: ratios and targets first; what is long is folded away."""
-    keys = sorted((key for key in lines[0] if key != "what"), key=lambda key: FIRST.index(key) if key in FIRST else len(FIRST))
-    long = [key for key in keys if any(isinstance(line[key], str) and len(line[key]) > LONG for line in lines)]
+    keys = sorted(
+        (key for key in lines[0] if key != "what"),
+        key=lambda key: FIRST.index(key) if key in FIRST else len(FIRST),
+    )
+    long = [
+        key
+        for key in keys
+        if any(isinstance(line[key], str) and len(line[key]) > LONG for line in lines)
+    ]
     short = [key for key in keys if key not in long]
     if len(lines) == 1 and len(short) > MOST_COLUMNS:
-        yield Table([[key.replace("_", " "), cell(lines[0][key])] for key in short], caption=lines[0]["what"])
+        yield Table(
+            [[key.replace("_", " "), cell(lines[0][key])] for key in short],
+            caption=lines[0]["what"],
+        )
     else:
         rows = [[line["what"], *(cell(line[key]) for key in short)] for line in lines]
         yield Table(rows, ["", *(key.replace("_", " ") for key in short)])
     for key in long:
-        yield Folded(key.replace("_", " "), [Table([[line["what"], cell(line[key])] for line in lines])])
+        yield Folded(
+            key.replace("_", " "), [Table([[line["what"], cell(line[key])] for line in lines])]
+        )
 
 
 def cell(value: Any) -> str:
@@ -138,7 +214,15 @@ def cell(value: Any) -> str:
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else "" if value == "nan" else value
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:.4g}"
+        if isinstance(value, float)
+        else ""
+        if value == "nan"
+        else value
+    )
 
 
 def left_out(known: Records) -> Iterator[Block]:
@@ -150,11 +234,17 @@ def left_out(known: Records) -> Iterator[Block]:
 
 def made(known: Records) -> Iterator[Block]:
     """Machines with their versions, once each, and the commands."""
-    machines = list(dict.fromkeys(tuple(record.about.items()) for record in known.values() if record.about))
+    machines = list(
+        dict.fromkeys(tuple(record.about.items()) for record in known.values() if record.about)
+    )
     for machine in machines:
         names = [name for name, record in known.items() if tuple(record.about.items()) == machine]
         yield Table([*map(list, machine), ["benchmarks", ", ".join(names)]])
-    rows = [[record.command, record.date, f"{record.seconds:.0f}"] for record in known.values() if record.command]
+    rows = [
+        [record.command, record.date, f"{record.seconds:.0f}"]
+        for record in known.values()
+        if record.command
+    ]
     if rows:
         yield Folded("Commands", [Table(rows, ["command", "date", "seconds"])])
 

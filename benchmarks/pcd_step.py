@@ -1,4 +1,6 @@
-"""One PCD-1 update of a 784 x 500 RBM against the six matrix products it needs, and an epoch against scikit-learn's BernoulliRBM."""
+"""One PCD-1 update of a 784 x 500 RBM against the six matrix products it needs, and an epoch
+against scikit-learn's BernoulliRBM.
+"""
 
 from collections.abc import Callable
 
@@ -20,11 +22,17 @@ EPOCHS = 4
 
 
 def six_products(generator: torch.Generator) -> Callable[[], None]:
-    """The products by themselves, each on its own operands and into memory that is already there."""
+    """The products by themselves, each on its own operands and into memory that is already
+    there.
+    """
     W = torch.randn(VISIBLE, HIDDEN, generator=generator)
     data, chains, moved = (mnist_like(BATCH, generator) for _ in range(3))
     h_data, h_chains, h_moved = (torch.rand(BATCH, HIDDEN, generator=generator) for _ in range(3))
-    visible, up, down = torch.empty(BATCH, VISIBLE), torch.empty(VISIBLE, HIDDEN), torch.empty(VISIBLE, HIDDEN)
+    visible, up, down = (
+        torch.empty(BATCH, VISIBLE),
+        torch.empty(VISIBLE, HIDDEN),
+        torch.empty(VISIBLE, HIDDEN),
+    )
 
     def run() -> None:
         torch.mm(data, W, out=h_data)  # hidden given data
@@ -37,13 +45,16 @@ def six_products(generator: torch.Generator) -> Callable[[], None]:
     return run
 
 
-
 def run() -> None:
     """Print both ratios."""
     g = torch.Generator().manual_seed(0)
     data = mnist_like(20_000, g)
     session = start_session(
-        RBM(VISIBLE, HIDDEN, generator=g), as_rows(data), PCD(Gibbs(), chains=BATCH), Settings(steps=10_000, batch_size=BATCH), generator=g
+        RBM(VISIBLE, HIDDEN, generator=g),
+        as_rows(data),
+        PCD(Gibbs(), chains=BATCH),
+        Settings(steps=10_000, batch_size=BATCH),
+        generator=g,
     )
     own, bare, ratio = side_by_side(session.advance, six_products(g), rounds=200)
     name = "PCD-1 update, 784 x 500, batch 500, 500 chains"
@@ -53,12 +64,20 @@ def run() -> None:
     peer = BernoulliRBM(HIDDEN, batch_size=BATCH, n_iter=EPOCHS, random_state=0)
     array = data.numpy()
     own, other, ratio = side_by_side(
-        lambda: partita.fit(model, data, PCD(Gibbs(), chains=BATCH), epochs=EPOCHS, batch_size=BATCH, generator=g),
+        lambda: partita.fit(
+            model, data, PCD(Gibbs(), chains=BATCH), epochs=EPOCHS, batch_size=BATCH, generator=g
+        ),
         lambda: peer.fit(array),
         rounds=3,
         warm_up=1,
     )
-    show(f"{EPOCHS} epochs of 20,000 rows", partita_seconds=own, scikit_learn=other, times_faster=1 / ratio, target="at least 1.5")
+    show(
+        f"{EPOCHS} epochs of 20,000 rows",
+        partita_seconds=own,
+        scikit_learn=other,
+        times_faster=1 / ratio,
+        target="at least 1.5",
+    )
 
 
 if __name__ == "__main__":

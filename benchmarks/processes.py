@@ -1,8 +1,10 @@
-"""Two processes on two cores against one process on one core: updates of an RBM and of a VAE, and an annealing; same work in all.
+"""Two processes on two cores against one process on one core: updates of an RBM and of a VAE, and
+an annealing; same work in all.
 
-Each is timed in processes of its own, one thread each, in turn, the least of many short looks, for two processes that wait for one another
-suffer from whatever slows either; the exchange of gradients is part of it. Beside it stand two processes that each do half the work and
-exchange nothing: what the machine itself allows.
+Each is timed in processes of its own, one thread each, in turn, the least of many short looks, for
+two processes that wait for one another suffer from whatever slows either; the exchange of gradients
+is part of it. Beside it stand two processes that each do half the work and exchange nothing: what
+the machine itself allows.
 """
 
 import os
@@ -31,32 +33,57 @@ LOOKS = {"rbm": 80, "vae": 80, "ais": 8}
 def run() -> None:
     """Print the ratio of seconds for each."""
     for kind, target in TARGETS.items():
-        one, two, apart = (min(_timed(kind, *how) for _ in range(2)) for how in ((1, 1), (2, 1), (1, 2)))
-        figures = {"one_process_ms": 1e3 * one, "two_processes_ms": 1e3 * two, "times_as_fast": one / two}
-        show(f"{kind}, {WORK[kind]}", **figures, times_as_fast_without_exchange=one / apart, target=f"at least {target}")
+        one, two, apart = (
+            min(_timed(kind, *how) for _ in range(2)) for how in ((1, 1), (2, 1), (1, 2))
+        )
+        figures = {
+            "one_process_ms": 1e3 * one,
+            "two_processes_ms": 1e3 * two,
+            "times_as_fast": one / two,
+        }
+        show(
+            f"{kind}, {WORK[kind]}",
+            **figures,
+            times_as_fast_without_exchange=one / apart,
+            target=f"at least {target}",
+        )
 
 
 def _timed(kind: str, together: int, parts: int = 1) -> float:
-    """The seconds of so many processes that work together, once for each of the parts that the work is cut into."""
+    """The seconds of so many processes that work together, once for each of the parts that the work
+    is cut into.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "NODE_RANK": "0", "OMP_NUM_THREADS": "1"}
+        meeting = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free.getsockname()[1]),
+            "NODE_RANK": "0",
+            "OMP_NUM_THREADS": "1",
+        }
     command = [sys.executable, __file__, kind, str(together), str(parts)]
     piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     ranks = [rank for _ in range(parts) for rank in range(together)]
-    running = [subprocess.Popen(command, env={**os.environ, **meeting, "LOCAL_RANK": str(rank)}, **piped) for rank in ranks]
+    running = [
+        subprocess.Popen(command, env={**os.environ, **meeting, "LOCAL_RANK": str(rank)}, **piped)
+        for rank in ranks
+    ]
     said = [process.communicate()[0] for process in running]
     return max(float(words.split()[-1]) for words in said if words)
 
 
 def worker(kind: str, processes: int, parts: int) -> None:
-    """One of the processes, which does one of some parts of the work: the seconds of one update, or of one annealing."""
+    """One of the processes, which does one of some parts of the work: the seconds of one update, or
+    of one annealing.
+    """
     from lightning_fabric import Fabric
 
     from partita.runtime import processes as together
 
     torch.set_num_threads(1)
-    fabric = Fabric(accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto")
+    fabric = Fabric(
+        accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto"
+    )
     fabric.launch()
     with together.together(fabric):
         once = {"rbm": _rbm, "vae": _vae, "ais": _ais}[kind](fabric, parts)
@@ -91,7 +118,9 @@ def _updates(make: Any, objective: Any, fabric: Any, parts: int) -> Callable[[],
 
     g = torch.Generator().manual_seed(0)
     x = (torch.rand(4000, 784, generator=g) < 0.2).float()
-    settings = Settings(steps=10_000, batch_size=1000 // parts, optimizer="adam", learning_rate=1e-4)
+    settings = Settings(
+        steps=10_000, batch_size=1000 // parts, optimizer="adam", learning_rate=1e-4
+    )
     session = start_session(make(g), as_rows(x), objective, settings, fabric=fabric, generator=g)
 
     def once() -> int:
@@ -111,7 +140,9 @@ def _ais(fabric: Any, parts: int) -> Callable[[], int]:
         model.W.normal_(0, 0.05, generator=torch.Generator().manual_seed(1))
 
     def once() -> int:
-        AIS(1000, chains=128 // parts, adaptive=False)(model, generator=torch.Generator().manual_seed(2))
+        AIS(1000, chains=128 // parts, adaptive=False)(
+            model, generator=torch.Generator().manual_seed(2)
+        )
         return 1
 
     return once

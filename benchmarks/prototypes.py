@@ -1,6 +1,8 @@
-"""Prototypical contrastive learning beside InfoNCE alone and k-means on pixels: AMI at k = 10, neighbors, a linear probe, three seeds.
+"""Prototypical contrastive learning beside InfoNCE alone and k-means on pixels: AMI at k = 10,
+neighbors, a linear probe, three seeds.
 
-``PROTOTYPES=digits`` runs the small set alone, ``PROTOTYPE_EPOCHS`` and ``PROTOTYPE_SEEDS`` make a run shorter or longer.
+``PROTOTYPES=digits`` runs the small set alone, ``PROTOTYPE_EPOCHS`` and ``PROTOTYPE_SEEDS`` make a
+run shorter or longer.
 """
 
 import os
@@ -43,17 +45,25 @@ def _flat(images: np.ndarray) -> np.ndarray:
 
 def ami_at_10(v: np.ndarray, y: np.ndarray, seed: int) -> float:
     """Of k-means with ten clusters on the training rows."""
-    return float(adjusted_mutual_info_score(y, KMeans(10, n_init=5, random_state=seed).fit_predict(v)))
+    return float(
+        adjusted_mutual_info_score(y, KMeans(10, n_init=5, random_state=seed).fit_predict(v))
+    )
 
 
-def accuracies(v: np.ndarray, y: np.ndarray, v_test: np.ndarray, y_test: np.ndarray) -> tuple[float, float]:
+def accuracies(
+    v: np.ndarray, y: np.ndarray, v_test: np.ndarray, y_test: np.ndarray
+) -> tuple[float, float]:
     """Of five neighbors and of a linear probe on the first 10,000 rows, both on the test rows."""
     some = slice(None, 10_000)
     knn = KNeighborsClassifier(5).fit(v, y).score(v_test, y_test)
-    return float(knn), float(LogisticRegression(C=100.0, max_iter=1000).fit(v[some], y[some]).score(v_test, y_test))
+    return float(knn), float(
+        LogisticRegression(C=100.0, max_iter=1000).fit(v[some], y[some]).score(v_test, y_test)
+    )
 
 
-def fitted(split: Split, prototypes: tuple[int, ...] | None, seed: int, **options: Any) -> tuple[float, float, float, float]:
+def fitted(
+    split: Split, prototypes: tuple[int, ...] | None, seed: int, **options: Any
+) -> tuple[float, float, float, float]:
     """AMI, accuracies and the seconds of one fit."""
     X, y, X_test, y_test = split
     started = time.perf_counter()
@@ -62,12 +72,18 @@ def fitted(split: Split, prototypes: tuple[int, ...] | None, seed: int, **option
     return (ami_at_10(v, y, seed), *accuracies(v, y, model.transform(X_test), y_test), spent)
 
 
-def compare(name: str, split: Split, shape: tuple[int, int], epochs: int, batch_size: int, seeds: int) -> None:
+def compare(
+    name: str, split: Split, shape: tuple[int, int], epochs: int, batch_size: int, seeds: int
+) -> None:
     """Raw pixels, InfoNCE and ProtoNCE at equal epochs."""
     X, y, X_test, y_test = split
     scale, started = X.std(), time.perf_counter()
     of_pixels = accuracies(X / scale, y, X_test / scale, y_test)
-    report(f"{name}, pixels", [(ami_at_10(X / scale, y, seed), *of_pixels, 0.0) for seed in range(seeds)], 0)
+    report(
+        f"{name}, pixels",
+        [(ami_at_10(X / scale, y, seed), *of_pixels, 0.0) for seed in range(seeds)],
+        0,
+    )
     options = {"shape": shape, "epochs": epochs, "batch_size": batch_size}
     best: dict[str, list[float]] = {}
     for label, prototypes in (("InfoNCE", None), ("ProtoNCE", (10, 20, 40))):
@@ -75,15 +91,27 @@ def compare(name: str, split: Split, shape: tuple[int, int], epochs: int, batch_
         report(f"{name}, {label}", runs, epochs)
         best[label] = [run[0] for run in runs]
     gain = [proto - info for proto, info in zip(best["ProtoNCE"], best["InfoNCE"], strict=True)]
-    show(f"{name}, ProtoNCE less InfoNCE", ami_at_10=mean(gain), each=" ".join(f"{g:+.3f}" for g in gain), target="above 0",
-         seconds_in_all=time.perf_counter() - started)  # fmt: skip
+    show(
+        f"{name}, ProtoNCE less InfoNCE",
+        ami_at_10=mean(gain),
+        each=" ".join(f"{g:+.3f}" for g in gain),
+        target="above 0",
+        seconds_in_all=time.perf_counter() - started,
+    )
 
 
 def report(name: str, runs: list[tuple[float, float, float, float]], epochs: int) -> None:
     """Means over seeds, and the AMI of each."""
     ami, knn, probe, seconds = zip(*runs, strict=True)
-    show(name, ami_at_10=mean(ami), each=" ".join(f"{a:.3f}" for a in ami), knn=mean(knn), linear_probe=mean(probe),
-         seconds_of_a_fit=mean(seconds), epochs=epochs)  # fmt: skip
+    show(
+        name,
+        ami_at_10=mean(ami),
+        each=" ".join(f"{a:.3f}" for a in ami),
+        knn=mean(knn),
+        linear_probe=mean(probe),
+        seconds_of_a_fit=mean(seconds),
+        epochs=epochs,
+    )
 
 
 def run() -> None:

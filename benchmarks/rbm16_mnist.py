@@ -1,4 +1,6 @@
-"""RBM with 16 hidden units on MNIST cut at 0.5: exact test log-likelihood within 40 seconds, beside scikit-learn's BernoulliRBM."""
+"""RBM with 16 hidden units on MNIST cut at 0.5: exact test log-likelihood within 40 seconds, beside
+scikit-learn's BernoulliRBM.
+"""
 
 import time
 
@@ -24,7 +26,14 @@ def run() -> None:
     run = partita.fit(model, data.train, PCD(), minutes=30 / 60, generator=g)
     spent = time.perf_counter() - started
     q = partita.evaluate(model, test, generator=g)
-    show("partita, 16 hidden units", test_nats=q.value, kind=q.kind, seconds=spent, steps=run.steps, target="at least -139.5 within 40 s")
+    show(
+        "partita, 16 hidden units",
+        test_nats=q.value,
+        kind=q.kind,
+        seconds=spent,
+        steps=run.steps,
+        target="at least -139.5 within 40 s",
+    )
 
     started = time.perf_counter()
     peer = BernoulliRBM(16, random_state=0).fit(data.train.tensor().numpy())

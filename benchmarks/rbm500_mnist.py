@@ -1,4 +1,6 @@
-"""``partita fit rbm mnist --minutes 10`` with its defaults, then ``partita.evaluate``: 500 hidden units, dynamic binarization."""
+"""``partita fit rbm mnist --minutes 10`` with its defaults, then ``partita.evaluate``: 500 hidden
+units, dynamic binarization.
+"""
 
 import json
 import subprocess
@@ -21,7 +23,19 @@ def run(minutes: float = MINUTES) -> None:
     """Fit by the command line, score the saved run, print what the score costs."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
-        command = [sys.executable, "-m", "partita.cli", "fit", "rbm", "mnist", "--minutes", str(minutes), "--out", str(out), "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "partita.cli",
+            "fit",
+            "rbm",
+            "mnist",
+            "--minutes",
+            str(minutes),
+            "--out",
+            str(out),
+            "--json",
+        ]
         started = time.perf_counter()
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         spent = time.perf_counter() - started
@@ -32,8 +46,20 @@ def run(minutes: float = MINUTES) -> None:
     started = time.perf_counter()
     q = partita.evaluate(fitted.model, test, generator=torch.Generator().manual_seed(1))
     spent = time.perf_counter() - started
-    show("test log-likelihood", nats=q.value, low=q.low, high=q.high, width=q.width, verdict=q.verdict, evaluate_seconds=spent)
-    show("target", pessimistic_end="at least -85.5, width at most 1", reached=q.low >= -85.5 and q.width <= 1)
+    show(
+        "test log-likelihood",
+        nats=q.value,
+        low=q.low,
+        high=q.high,
+        width=q.width,
+        verdict=q.verdict,
+        evaluate_seconds=spent,
+    )
+    show(
+        "target",
+        pessimistic_end="at least -85.5, width at most 1",
+        reached=q.low >= -85.5 and q.width <= 1,
+    )
     show("details", **{key: value for key, value in q.details.items() if isinstance(value, float)})
 
 

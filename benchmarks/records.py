@@ -43,14 +43,21 @@ class Record:
 
 
 def read(path: Path = RESULTS) -> dict[str, Record]:
-    """All records by the name of their benchmark; none where nothing is recorded. What a record does not know is left out."""
+    """All records by the name of their benchmark; none where nothing is recorded. What a record
+    does not know is left out.
+    """
     known = {part.name for part in fields(Record)}
     saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return {name: Record(**{key: value for key, value in parts.items() if key in known}) for name, parts in saved.items()}
+    return {
+        name: Record(**{key: value for key, value in parts.items() if key in known})
+        for name, parts in saved.items()
+    }
 
 
 def write(records: dict[str, Record], path: Path = RESULTS) -> None:
-    """Whole or not at all, benchmarks in the order of the alphabet: a line of a benchmark is a line of the file."""
+    """Whole or not at all, benchmarks in the order of the alphabet: a line of a benchmark is a line
+    of the file.
+    """
     write_whole(path, as_text(records))
 
 
@@ -60,14 +67,22 @@ def as_text(records: dict[str, Record]) -> str:
     >>> print(as_text({"a": Record([{"what": "x", "ratio": 1.5}])}).splitlines()[3])
        {"what": "x", "ratio": 1.5}
     """
-    parts = (f" {json.dumps(name)}: {{\n" + ",\n".join(_field(key, value) for key, value in asdict(records[name]).items()) + "\n }"
-             for name in sorted(records))  # fmt: skip
+    parts = (
+        f" {json.dumps(name)}: {{\n"
+        + ",\n".join(_field(key, value) for key, value in asdict(records[name]).items())
+        + "\n }"
+        for name in sorted(records)
+    )
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def _field(key: str, value: Any) -> str:
     if isinstance(value, list) and value:
-        return f"  {json.dumps(key)}: [\n" + ",\n".join(f"   {_json(part)}" for part in value) + "\n  ]"
+        return (
+            f"  {json.dumps(key)}: [\n"
+            + ",\n".join(f"   {_json(part)}" for part in value)
+            + "\n  ]"
+        )
     return f"  {json.dumps(key)}: {_json(value)}"
 
 

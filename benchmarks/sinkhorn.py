@@ -1,4 +1,5 @@
-"""Log-domain Sinkhorn beside POT's: milliseconds an iteration at n 1000, and the memory of n 10,000. Exact transport beside POT's ``emd``.
+"""Log-domain Sinkhorn beside POT's: milliseconds an iteration at n 1000, and the memory of n
+10,000. Exact transport beside POT's ``emd``.
 
 Run it where POT is installed.
 """
@@ -24,7 +25,8 @@ c = cost_matrix(torch.randn(10_000, 2, generator=g), torch.randn(10_000, 2, gene
 started = time.perf_counter()
 found = sinkhorn(c, epsilon=0.5, iterations=10)
 spent = time.perf_counter() - started
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, spent / found.iterations, before / 2**20)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(peak / 2**20, spent / found.iterations, before / 2**20)
 """
 
 
@@ -39,19 +41,31 @@ def iterations_of_both(c: Tensor) -> None:
     import ot  # pyright: ignore[reportMissingImports]
 
     even = torch.full((len(c),), 1 / len(c))
-    for name, args in {"NumPy": (even.numpy(), even.numpy(), c.numpy()), "torch": (even, even, c)}.items():
+    for name, args in {
+        "NumPy": (even.numpy(), even.numpy(), c.numpy()),
+        "torch": (even, even, c),
+    }.items():
         made = []
 
         def own(made: list[int] = made) -> None:
-            made.append(sinkhorn(c, epsilon=EPSILON, tolerance=1e-3, iterations=ITERATIONS).iterations)
+            made.append(
+                sinkhorn(c, epsilon=EPSILON, tolerance=1e-3, iterations=ITERATIONS).iterations
+            )
 
         def theirs(args: tuple = args) -> None:
-            ot.sinkhorn(*args, EPSILON, method="sinkhorn_log", numItermax=ITERATIONS, stopThr=0, warn=False)
+            ot.sinkhorn(
+                *args, EPSILON, method="sinkhorn_log", numItermax=ITERATIONS, stopThr=0, warn=False
+            )
 
         a, b, ratio = side_by_side(own, theirs, rounds=5, warm_up=1)
         scale = made[-1] / ITERATIONS
-        show(f"Sinkhorn n 1000 against POT, {name}", milliseconds=1e3 * a / made[-1], theirs=1e3 * b / ITERATIONS,
-             times_as_fast=scale / ratio, target="at most 4 ms")  # fmt: skip
+        show(
+            f"Sinkhorn n 1000 against POT, {name}",
+            milliseconds=1e3 * a / made[-1],
+            theirs=1e3 * b / ITERATIONS,
+            times_as_fast=scale / ratio,
+            target="at most 4 ms",
+        )
 
 
 def run() -> None:
@@ -60,17 +74,32 @@ def run() -> None:
     if find_spec("ot") is None:
         leave_out("POT", "not installed here")
         made = sinkhorn(c, epsilon=EPSILON, tolerance=1e-3, iterations=ITERATIONS).iterations
-        spent = min(seconds(lambda: sinkhorn(c, epsilon=EPSILON, tolerance=1e-3, iterations=ITERATIONS)) for _ in range(5))
+        spent = min(
+            seconds(lambda: sinkhorn(c, epsilon=EPSILON, tolerance=1e-3, iterations=ITERATIONS))
+            for _ in range(5)
+        )
         show("Sinkhorn n 1000", milliseconds=1e3 * spent / made, target="at most 4 ms")
     else:
         iterations_of_both(c)
     for n in (500, 1000):
         solvers = ("assignment", *(("pot",) if find_spec("ot") else ()))
-        times = {name: min(seconds(lambda s=name, n=n: exact_transport(problem(n), solver=s)) for _ in range(3)) for name in solvers}
+        times = {
+            name: min(
+                seconds(lambda s=name, n=n: exact_transport(problem(n), solver=s)) for _ in range(3)
+            )
+            for name in solvers
+        }
         show(f"exact n {n}", **times)
-    found = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True).stdout.split()
-    show("Sinkhorn n 10,000", gigabytes=float(found[0]), of_which_imports=float(found[2]), seconds_an_iteration=float(found[1]),
-         target="under 2 GB")  # fmt: skip
+    found = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, check=True
+    ).stdout.split()
+    show(
+        "Sinkhorn n 10,000",
+        gigabytes=float(found[0]),
+        of_which_imports=float(found[2]),
+        seconds_an_iteration=float(found[1]),
+        target="under 2 GB",
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Pairwise maximum entropy for 15 neurons by exact likelihood and for 50 by PCD, beside the figures of the maxent toolbox."""
+"""Pairwise maximum entropy for 15 neurons by exact likelihood and for 50 by PCD, beside the figures
+of the maxent toolbox.
+"""
 
 import math
 import time
@@ -18,7 +20,9 @@ DATA = "spikes_maxent"
 
 
 def run() -> None:
-    """Print entropies and KL in bits: toolbox, k-pairwise, 15 cells: KL 0.098, model entropy 6.464, empirical 6.384."""
+    """Print entropies and KL in bits: toolbox, k-pairwise, 15 cells: KL 0.098, model entropy 6.464,
+    empirical 6.384.
+    """
     fifteen("pairwise")
     fifteen("k-pairwise")
     fifty()
@@ -53,8 +57,16 @@ def fifteen(features: str) -> None:
     code, empirical = empirical_entropy(test)
     counts = np.bincount(code, minlength=2**15) / len(test)
     kl = float((counts[counts > 0] * np.log2(counts[counts > 0] / p[counts > 0])).sum())
-    show(f"15 cells, {features}", seconds=spent, steps=run.steps, stopped=run.stopped, model_entropy_bits=entropy, empirical_bits=empirical,
-         kl_test_to_model_bits=kl, toolbox="entropy 6.464, empirical 6.384, KL 0.098")  # fmt: skip
+    show(
+        f"15 cells, {features}",
+        seconds=spent,
+        steps=run.steps,
+        stopped=run.stopped,
+        model_entropy_bits=entropy,
+        empirical_bits=empirical,
+        kl_test_to_model_bits=kl,
+        toolbox="entropy 6.464, empirical 6.384, KL 0.098",
+    )
 
 
 def fifty() -> None:
@@ -67,8 +79,17 @@ def fifty() -> None:
     q = partita.evaluate(model, test, generator=g)
     _, empirical = empirical_entropy(test[:, :50])
     bits = -1 / math.log(2)
-    show("50 cells, pairwise by PCD", seconds=spent, steps=run.steps, cross_entropy_test_bits=bits * q.value, low=bits * q.high,
-         high=bits * q.low, verdict=q.verdict, empirical_bits=empirical, toolbox="model entropy 17.527, empirical 11.978")  # fmt: skip
+    show(
+        "50 cells, pairwise by PCD",
+        seconds=spent,
+        steps=run.steps,
+        cross_entropy_test_bits=bits * q.value,
+        low=bits * q.high,
+        high=bits * q.low,
+        verdict=q.verdict,
+        empirical_bits=empirical,
+        toolbox="model entropy 17.527, empirical 11.978",
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Commands that can be struck: begun as a shell would begin them, most by a copy of a process that has done its imports."""
+"""Commands that can be struck: begun as a shell would begin them, most by a copy of a process that
+has done its imports.
+"""
 
 import os
 import signal
@@ -13,10 +15,24 @@ from pathlib import Path
 from typing import Any, Protocol
 
 PATIENCE = 120.0  # seconds after which a process that was struck should have ended
-WARM = ("lightning_fabric", "numba", "arviz_stats.base", "pydantic", "rich.live", "plotly.graph_objects", "partita.report.run",
-        "partita.cli.app", "partita.cli.compare", "partita.cli.evaluate", "partita.cli.fit",
-        "partita.cli.report")  # not pyarrow, which starts a thread  # fmt: skip
-PROGRAM = "import partita.training.loop as loop; loop.SAVE_SECONDS = {}; from partita.cli import main; main()"
+WARM = (
+    "lightning_fabric",
+    "numba",
+    "arviz_stats.base",
+    "pydantic",
+    "rich.live",
+    "plotly.graph_objects",
+    "partita.report.run",
+    "partita.cli.app",
+    "partita.cli.compare",
+    "partita.cli.evaluate",
+    "partita.cli.fit",
+    "partita.cli.report",
+)  # not pyarrow, which starts a thread
+PROGRAM = (
+    "import partita.training.loop as loop; loop.SAVE_SECONDS = {}; from partita.cli import main; "
+    "main()"
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +66,9 @@ class Forked:
 
 
 def warm_up() -> float:
-    """The imports that all commands need, and no threads, which would not survive a fork; returns their seconds."""
+    """The imports that all commands need, and no threads, which would not survive a fork; returns
+    their seconds.
+    """
     started = time.monotonic()
     for name in WARM:
         import_module(name)
@@ -111,7 +129,9 @@ def said(folder: Path) -> str:
 
 
 def _become(command: Command, folder: Path) -> None:
-    """The streams, the folder, the arguments and the signals of a command that a shell would start."""
+    """The streams, the folder, the arguments and the signals of a command that a shell would
+    start.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.chdir(folder)

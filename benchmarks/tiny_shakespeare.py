@@ -1,4 +1,6 @@
-"""Nats per character of tiny Shakespeare after five minutes: Hyena, SSM, attention and LSTM of about equal size."""
+"""Nats per character of tiny Shakespeare after five minutes: Hyena, SSM, attention and LSTM of
+about equal size.
+"""
 
 import os
 import sys
@@ -33,20 +35,34 @@ def streams() -> tuple[np.ndarray, np.ndarray, Alphabet]:
 
 
 def run(minutes: float = MINUTES, names: tuple[str, ...] = tuple(MODELS)) -> None:
-    """Fit each for the same time by the library's recipe and score every character of the last tenth once."""
+    """Fit each for the same time by the library's recipe and score every character of the last
+    tenth once.
+    """
     train, valid, alphabet = streams()
     found = {}
     for name in names:
         g = torch.Generator().manual_seed(0)
-        model = Autoregressive(LENGTH, states=alphabet.size, backbone=name, **MODELS[name], generator=g)
+        model = Autoregressive(
+            LENGTH, states=alphabet.size, backbone=name, **MODELS[name], generator=g
+        )
         rows = Sequences.windows(train, LENGTH, stride=LENGTH // 8)
         fitted = partita.fit(model, rows, minutes=minutes, generator=g)
         q = partita.evaluate(model, Sequences.windows(valid, LENGTH), generator=g)
         found[name] = -q.details["per_step"]
-        show(name, nats_per_character=found[name], parameters=sum(p.numel() for p in model.parameters()), steps=fitted.steps, kind=q.kind)
+        show(
+            name,
+            nats_per_character=found[name],
+            parameters=sum(p.numel() for p in model.parameters()),
+            steps=fitted.steps,
+            kind=q.kind,
+        )
     show("targets", best="below 1.60", reached=min(found.values()) < 1.60)
     if {"hyena", "attention"} <= found.keys():
-        show("hyena against attention", difference=found["hyena"] - found["attention"], target="at most 0.05")
+        show(
+            "hyena against attention",
+            difference=found["hyena"] - found["attention"],
+            target="at most 0.05",
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Energy models of the plane: exact test log-likelihood against the ceiling, and the learned density beside the true one as a figure."""
+"""Energy models of the plane: exact test log-likelihood against the ceiling, and the learned
+density beside the true one as a figure.
+"""
 
 import math
 import sys
@@ -26,11 +28,21 @@ FIGURE = Path("toys_2d.png")
 
 
 def moons_log_prob(x: Tensor, points: int = 4000) -> Tensor:
-    """The density of scikit-learn's moons: normal noise around evenly spaced points of two half circles, ``(*, 2) -> (*)``."""
+    """The density of scikit-learn's moons: normal noise around evenly spaced points of two half
+    circles, ``(*, 2) -> (*)``.
+    """
     angle = torch.linspace(0, math.pi, points, dtype=torch.float64)
-    upper, lower = torch.stack([angle.cos(), angle.sin()], -1), torch.stack([1 - angle.cos(), 0.5 - angle.sin()], -1)
+    upper, lower = (
+        torch.stack([angle.cos(), angle.sin()], -1),
+        torch.stack([1 - angle.cos(), 0.5 - angle.sin()], -1),
+    )
     arcs, parts = torch.cat([upper, lower]), x.double().reshape(-1, 2).split(2048)
-    total = torch.cat([torch.logsumexp(-torch.cdist(part, arcs).square() / (2 * MOONS_NOISE**2), -1) for part in parts])
+    total = torch.cat(
+        [
+            torch.logsumexp(-torch.cdist(part, arcs).square() / (2 * MOONS_NOISE**2), -1)
+            for part in parts
+        ]
+    )
     return (total - math.log(2 * points * 2 * math.pi * MOONS_NOISE**2)).view(x.shape[:-1])
 
 
@@ -38,7 +50,9 @@ TRUTHS = {"8gaussians": eight_gaussians_log_prob, "moons": moons_log_prob}
 
 
 def run() -> None:
-    """Fit both families to both sets with the defaults of the command line; print the distance to the ceiling; draw."""
+    """Fit both families to both sets with the defaults of the command line; print the distance to
+    the ceiling; draw.
+    """
     rows = []
     for name, truth in TRUTHS.items():
         data = load(name)
@@ -56,9 +70,19 @@ def run() -> None:
             spent = time.perf_counter() - started
             q = evaluate_encoded(model, encoding, test.numpy(), generator=g)
             gap = ceiling - q.details["rows"]
-            show(f"{family} on {name}", nats=q.value, kind=q.kind, ceiling=float(ceiling.mean()), gap=float(gap.mean()),
-                 se=float(gap.std()) / math.sqrt(len(gap)), seconds=spent, target="gap at most 0.1")  # fmt: skip
-            density = evaluate_encoded(model, encoding, pixels(name).numpy(), evaluator=q.details["log_z"], generator=g).details["rows"]
+            show(
+                f"{family} on {name}",
+                nats=q.value,
+                kind=q.kind,
+                ceiling=float(ceiling.mean()),
+                gap=float(gap.mean()),
+                se=float(gap.std()) / math.sqrt(len(gap)),
+                seconds=spent,
+                target="gap at most 0.1",
+            )
+            density = evaluate_encoded(
+                model, encoding, pixels(name).numpy(), evaluator=q.details["log_z"], generator=g
+            ).details["rows"]
             panels.append(picture(density))
         rows.append(np.concatenate(panels, 1))
     write_png(FIGURE, np.concatenate(rows, 0))

@@ -1,7 +1,8 @@
-"""A VRNN on piano rolls, in nats per frame from below, beside a plain recurrent network of the same size trained for the same time.
+"""A VRNN on piano rolls, in nats per frame from below, beside a plain recurrent network of the same
+size trained for the same time.
 
-Published, nats per frame (secondary): SRNN 4.74 on jsb_chorales and 2.94 on nottingham. ``python benchmarks/vrnn_music.py MINUTES`` is
-shorter.
+Published, nats per frame (secondary): SRNN 4.74 on jsb_chorales and 2.94 on nottingham. ``python
+benchmarks/vrnn_music.py MINUTES`` is shorter.
 """
 
 import sys
@@ -32,7 +33,9 @@ OPTIONS: dict[str, Any] = {"batch_size": 16, "learning_rate": 4e-3, "validations
 
 
 class PlainRNN(DirectedModel):
-    """A GRU whose hidden units give the odds of every key of the next frame: the VRNN without its latent variables, exactly scored."""
+    """A GRU whose hidden units give the odds of every key of the next frame: the VRNN without its
+    latent variables, exactly scored.
+    """
 
     offers = frozenset({"log_prob", "ends"})
     support: Steps
@@ -70,7 +73,9 @@ class PlainRNN(DirectedModel):
 
 
 def cut(rows: Sequences, length: int) -> Sequences:
-    """Sequences in windows of at most ``length`` steps, which overlap by half: a pass through time of them costs less."""
+    """Sequences in windows of at most ``length`` steps, which overlap by half: a pass through time
+    of them costs less.
+    """
     starts, lengths = [], []
     for start, steps in zip(rows.starts, rows.lengths, strict=True):
         for offset in range(0, max(1, int(steps) - length // 2), length // 2):
@@ -80,32 +85,72 @@ def cut(rows: Sequences, length: int) -> Sequences:
 
 
 def longer(fitted: Any, model: Any) -> Any:
-    """A model of whole sequences with the weights of one of windows, which do not depend on the length."""
+    """A model of whole sequences with the weights of one of windows, which do not depend on the
+    length.
+    """
     model.load_state_dict(fitted.state_dict())
     return model
 
 
 def run(minutes: float = MINUTES, names: tuple[str, ...] = SETS) -> None:
-    """Fit both on windows with the same time, choose weights on validation windows, score whole test sequences."""
+    """Fit both on windows with the same time, choose weights on validation windows, score whole
+    test sequences.
+    """
     for name in names:
         g = torch.Generator().manual_seed(0)
         data: Any = load_sequences(f"{DATA}/{name}", Reading(length=None))
         train, valid, test = cut(data.train, WINDOW), cut(data.valid, WINDOW), data.test
         valid = valid.take(np.arange(0, len(valid), max(1, len(valid) // 200)))
         plain = PlainRNN(WINDOW, generator=g)
-        fitted = partita.fit(plain, train, minutes=minutes / 2, validation=valid, **OPTIONS, generator=g)
+        fitted = partita.fit(
+            plain, train, minutes=minutes / 2, validation=valid, **OPTIONS, generator=g
+        )
         q = partita.evaluate(longer(plain, PlainRNN(test.longest, generator=g)), test, generator=g)
-        show(f"{name}, plain RNN", nats_per_frame=q.details["per_step"], kind=q.kind, steps=fitted.steps, best=fitted.history[-1]["best"])
-        sizes: dict[str, Any] = {"size": KEYS, "latent": LATENT, "hidden": HIDDEN, "features": HIDDEN}
+        show(
+            f"{name}, plain RNN",
+            nats_per_frame=q.details["per_step"],
+            kind=q.kind,
+            steps=fitted.steps,
+            best=fitted.history[-1]["best"],
+        )
+        sizes: dict[str, Any] = {
+            "size": KEYS,
+            "latent": LATENT,
+            "hidden": HIDDEN,
+            "features": HIDDEN,
+        }
         model = VRNN(WINDOW, **sizes, generator=g)
-        fitted = partita.fit(model, train, FIVO(4, every=8), minutes=minutes, validation=valid, **OPTIONS, generator=g)
-        show(f"{name}, VRNN fitted", steps=fitted.steps, epochs=float(fitted.history[-1]["epoch"]), active=model.active_units())
+        fitted = partita.fit(
+            model,
+            train,
+            FIVO(4, every=8),
+            minutes=minutes,
+            validation=valid,
+            **OPTIONS,
+            generator=g,
+        )
+        show(
+            f"{name}, VRNN fitted",
+            steps=fitted.steps,
+            epochs=float(fitted.history[-1]["epoch"]),
+            active=model.active_units(),
+        )
         whole = longer(model, VRNN(test.longest, **sizes, generator=g))
         for evaluator in (IWAE(32), ParticleFilter(32)):
             scored = partita.evaluate(whole, test, evaluator=evaluator, generator=g)
-            show(f"{name}, VRNN", by=scored.method, nats_per_frame=scored.details["per_step"], kind=scored.kind, verdict=scored.verdict)
+            show(
+                f"{name}, VRNN",
+                by=scored.method,
+                nats_per_frame=scored.details["per_step"],
+                kind=scored.kind,
+                verdict=scored.verdict,
+            )
         better = scored.details["per_step"] > q.details["per_step"]
-        show(f"{name}, target", better_than_the_plain_rnn=better, published_srnn={"jsb_chorales": -4.74, "nottingham": -2.94}[name])
+        show(
+            f"{name}, target",
+            better_than_the_plain_rnn=better,
+            published_srnn={"jsb_chorales": -4.74, "nottingham": -2.94}[name],
+        )
 
 
 if __name__ == "__main__":

@@ -45,25 +45,44 @@ def page(title: str, modules: tuple[str, ...]) -> str:
         module = import_module(name)
         new = [found for found in public_names(module) if id(getattr(module, found)) not in seen]
         seen |= {id(getattr(module, found)) for found in new}
-        parts += [f"## {name}\n", prose(inspect.getdoc(module) or ""), *(described(name, found, getattr(module, found)) for found in new)]
+        parts += [
+            f"## {name}\n",
+            prose(inspect.getdoc(module) or ""),
+            *(described(name, found, getattr(module, found)) for found in new),
+        ]
     return "\n".join(parts)
 
 
 def public_names(module: Any) -> list[str]:
     """What a module exports; without a list, what it defines."""
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")]
-    names = [name for name in getattr(module, "__all__", own) if not inspect.ismodule(getattr(module, name))]
-    return sorted(names, key=lambda name: (not isinstance(getattr(module, name), type), name.lower()))
+    own = [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
+    ]
+    names = [
+        name
+        for name in getattr(module, "__all__", own)
+        if not inspect.ismodule(getattr(module, name))
+    ]
+    return sorted(
+        names, key=lambda name: (not isinstance(getattr(module, name), type), name.lower())
+    )
 
 
 def described(module: str, name: str, value: Any) -> str:
     """A name with its signature, its docstring and, for a class, what it can do."""
     if not callable(value):
-        listed = ", ".join(f"`{key}`" for key in value) if isinstance(value, dict) else f"`{value!r}`"
+        listed = (
+            ", ".join(f"`{key}`" for key in value) if isinstance(value, dict) else f"`{value!r}`"
+        )
         return f"### {name}\n\nA table of {listed}.\n"
     shown = f"```python\n{signature(name, value)}\n```\n"
     methods = method_table(value) if isinstance(value, type) else ""
-    return f"### {name} {{ #{module}.{name} }}\n\n{shown}\n{prose(inspect.getdoc(value) or '')}\n{methods}"
+    return (
+        f"### {name} {{ #{module}.{name} "
+        f"}}\n\n{shown}\n{prose(inspect.getdoc(value) or '')}\n{methods}"
+    )
 
 
 def signature(name: str, value: Any) -> str:
@@ -72,9 +91,17 @@ def signature(name: str, value: Any) -> str:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return name
-    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters if parameter.name != "self"]
+    bare = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in parameters
+        if parameter.name != "self"
+    ]
     text = str(inspect.Signature(bare)) if all(map(plain, bare)) else "(...)"
-    return name + (text if len(text) < 110 else text.replace("(", "(\n    ", 1).replace(", ", ",\n    ").removesuffix(")") + ",\n)")
+    return name + (
+        text
+        if len(text) < 110
+        else text.replace("(", "(\n    ", 1).replace(", ", ",\n    ").removesuffix(")") + ",\n)"
+    )
 
 
 def plain(parameter: inspect.Parameter) -> bool:
@@ -86,9 +113,19 @@ def method_table(kind: type) -> str:
     found = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("partita"):
-            found |= {name: member for name, member in vars(base).items() if not name.startswith("_") and member.__doc__}
-    members = [(name, member) for name, member in found.items() if inspect.isfunction(member) or isinstance(member, property | classmethod)]
-    rows = [f"| `{name}` | {first_sentence(inspect.getdoc(member) or '')} |" for name, member in members]
+            found |= {
+                name: member
+                for name, member in vars(base).items()
+                if not name.startswith("_") and member.__doc__
+            }
+    members = [
+        (name, member)
+        for name, member in found.items()
+        if inspect.isfunction(member) or isinstance(member, property | classmethod)
+    ]
+    rows = [
+        f"| `{name}` | {first_sentence(inspect.getdoc(member) or '')} |" for name, member in members
+    ]
     return "\n".join(["| | |", "|---|---|", *rows, ""]) if rows else ""
 
 
@@ -101,7 +138,10 @@ def prose(text: str) -> str:
     text = MATH.sub(lambda found: equation(found[1]), inspect.cleandoc(text) + "\n")
     text = EXAMPLE.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text)
     text = SECTION.sub(lambda found: f"**{found[1]}**\n\n{entries(found[2])}\n", text)
-    return "\n".join(part if part.startswith("```") else inline(part) for part in re.split(r"(```.*?```)", text, flags=re.S))
+    return "\n".join(
+        part if part.startswith("```") else inline(part)
+        for part in re.split(r"(```.*?```)", text, flags=re.S)
+    )
 
 
 def equation(text: str) -> str:
@@ -113,7 +153,11 @@ def equation(text: str) -> str:
 
 def entries(text: str) -> str:
     found = ENTRY.findall(text)
-    return "\n".join(f"* `{name}`: {' '.join(what.split())}" for name, what in found) + "\n" if found else inspect.cleandoc(text)
+    return (
+        "\n".join(f"* `{name}`: {' '.join(what.split())}" for name, what in found) + "\n"
+        if found
+        else inspect.cleandoc(text)
+    )
 
 
 def inline(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Equations become MathML while the site is built, so that pages need no script and no network; long names in tables may break."""
+"""Equations become MathML while the site is built, so that pages need no script and no network;
+long names in tables may break.
+"""
 
 import re
 from typing import Any
@@ -21,7 +23,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Names in tables may break after a dot, a slash, a colon or an underscore."""
-    return CELL.sub(lambda cell: NAME.sub(lambda name: re.sub(r"([./_]|::)", r"\1<wbr>", name[0]), cell[0]), html)
+    return CELL.sub(
+        lambda cell: NAME.sub(lambda name: re.sub(r"([./_]|::)", r"\1<wbr>", name[0]), cell[0]),
+        html,
+    )
 
 
 def _render(text: str) -> str:
@@ -29,7 +34,8 @@ def _render(text: str) -> str:
 
 
 def _inline(found: re.Match[str]) -> str:
-    return f"<span>{convert(found[1])}</span>"  # without which an equation that begins a line would be a paragraph of its own
+    # without which an equation that begins a line would be a paragraph of its own
+    return f"<span>{convert(found[1])}</span>"
 
 
 def _display(found: re.Match[str]) -> str:

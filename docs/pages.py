@@ -1,11 +1,14 @@
-"""Pages whose code runs: every block of Python and every ``partita`` command in turn, and below each what it printed.
+"""Pages whose code runs: every block of Python and every ``partita`` command in turn, and below
+each what it printed.
 
-``python docs/pages.py`` runs all pages and writes what they print into them; ``python docs/pages.py rbm`` those with rbm in their path.
+``python docs/pages.py`` runs all pages and writes what they print into them; ``python docs/pages.py
+rbm`` those with rbm in their path.
 
-A ``python`` block runs; the ``text`` block right below it is what it printed, and a ``bash`` block runs where there is one. The words must
-be the same whenever the page runs, and numbers to the last digit shown, give or take one. In a ``{ .text .near }`` block numbers may
-differ by a tenth, for chains and training differ from one processor to another. A ``{ .text .varies }`` block has draws or seconds, and
-is not compared. A block titled ``with $PARTITA_DATA`` runs where that folder is given.
+A ``python`` block runs; the ``text`` block right below it is what it printed, and a ``bash`` block
+runs where there is one. The words must be the same whenever the page runs, and numbers to the last
+digit shown, give or take one. In a ``{ .text .near }`` block numbers may differ by a tenth, for
+chains and training differ from one processor to another. A ``{ .text .varies }`` block has draws or
+seconds, and is not compared. A block titled ``with $PARTITA_DATA`` runs where that folder is given.
 """
 
 import contextlib
@@ -25,13 +28,25 @@ HERE = Path(__file__).parent
 FENCE = re.compile(r"^```(?P<head>[^\n`]*)\n(?P<body>.*?)^```$", re.M | re.S)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 REAL = "$PARTITA_DATA"
-HOW_TO = ("devices", "large_data", "mixed_tables", "natural_gradient", "own_network", "own_part", "resume", "scores", "start")
+HOW_TO = (
+    "devices",
+    "large_data",
+    "mixed_tables",
+    "natural_gradient",
+    "own_network",
+    "own_part",
+    "resume",
+    "scores",
+    "start",
+)
 WIDTH = "110"  # of tables, in letters
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a page runs, what it shows below, and where that stands (None where nothing is shown)."""
+    """What a page runs, what it shows below, and where that stands (None where nothing is
+    shown).
+    """
 
     language: str
     code: str
@@ -43,7 +58,9 @@ class Block:
 
 def running() -> list[Path]:
     """The pages that run."""
-    return sorted([*(HERE / "tutorials").glob("*.md"), *(HERE / "how_to" / f"{name}.md" for name in HOW_TO)])
+    return sorted(
+        [*(HERE / "tutorials").glob("*.md"), *(HERE / "how_to" / f"{name}.md" for name in HOW_TO)]
+    )
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -53,12 +70,18 @@ def blocks(text: str) -> Iterator[Block]:
         language, real = fence["head"].split(" ")[0], REAL in fence["head"]
         if language not in ("python", "bash"):
             continue
-        if following is None or text[fence.end() : following.start()].strip() or "text" not in following["head"]:
+        if (
+            following is None
+            or text[fence.end() : following.start()].strip()
+            or "text" not in following["head"]
+        ):
             if language == "python":
                 yield Block(language, fence["body"], real)
             continue
         manner = next((name for name in ("near", "varies") if name in following["head"]), "exact")
-        yield Block(language, fence["body"], real, following["body"], manner, following.span("body"))
+        yield Block(
+            language, fence["body"], real, following["body"], manner, following.span("body")
+        )
 
 
 def lines(code: str) -> list[str]:
@@ -80,13 +103,22 @@ def carry_out(page: Path, real: bool) -> Iterator[tuple[Block, str]]:
                 continue
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 _run(block, page, names)
-            yield block, "".join(f"{line.rstrip()}\n" for line in printed.getvalue().strip("\n").splitlines())
+            yield (
+                block,
+                "".join(
+                    f"{line.rstrip()}\n" for line in printed.getvalue().strip("\n").splitlines()
+                ),
+            )
 
 
 def agree(shown: str, printed: str, manner: str) -> bool:
     """Whether a page still shows what its code prints.
 
-    >>> agree("log Z = 4.21, exact", "log Z = 4.22, exact", "exact"), agree("4.2 nats", "4.9 nats", "near"), agree("4", "four", "near")
+    >>> (
+    ...     agree("log Z = 4.21, exact", "log Z = 4.22, exact", "exact"),
+    ...     agree("4.2 nats", "4.9 nats", "near"),
+    ...     agree("4", "four", "near"),
+    ... )
     (True, False, False)
     """
     if manner == "varies":
@@ -94,7 +126,11 @@ def agree(shown: str, printed: str, manner: str) -> bool:
     if _words(shown) != _words(printed):
         return False
     pairs = zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True)
-    return all(abs(float(a) - float(b)) <= 1.01 * max(_unit(a), _unit(b), 0.1 * abs(float(a)) * (manner == "near")) for a, b in pairs)
+    return all(
+        abs(float(a) - float(b))
+        <= 1.01 * max(_unit(a), _unit(b), 0.1 * abs(float(a)) * (manner == "near"))
+        for a, b in pairs
+    )
 
 
 def refresh(page: Path, real: bool) -> None:

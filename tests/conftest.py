@@ -1,7 +1,8 @@
-"""What all tests share: a seeded generator, one thread per worker when they run side by side, and no matrix tiles.
+"""What all tests share: a seeded generator, one thread per worker when they run side by side, and
+no matrix tiles.
 
-Some virtual machines announce Intel's matrix tiles (AMX) and then refuse them: torch's bfloat16 products end there with an illegal
-instruction. oneDNN reads the variable when torch is imported.
+Some virtual machines announce Intel's matrix tiles (AMX) and then refuse them: torch's bfloat16
+products end there with an illegal instruction. oneDNN reads the variable when torch is imported.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""The figure of theory/divergences.md: two uniform distributions slide apart; Jensen-Shannon stays at log 2, Wasserstein-1 does not."""
+"""The figure of theory/divergences.md: two uniform distributions slide apart; Jensen-Shannon stays
+at log 2, Wasserstein-1 does not.
+"""
 
 import math
 from pathlib import Path
@@ -21,7 +23,9 @@ def curves() -> dict[str, list[tuple[float, float]]]:
     found: dict[str, list[tuple[float, float]]] = {"jensen-shannon": [], "wasserstein": []}
     for shift in np.linspace(0, FARTHEST, 121):
         p, q = Uniform(*ends), Uniform(*(ends + shift))
-        found["jensen-shannon"].append((float(shift), f_divergence("jensen-shannon", p, q, generator=g).value))
+        found["jensen-shannon"].append(
+            (float(shift), f_divergence("jensen-shannon", p, q, generator=g).value)
+        )
         found["wasserstein"].append((float(shift), float(line_transport(x, x + shift))))
     return found
 
@@ -67,7 +71,10 @@ def main() -> None:
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', *parts, "</svg>", ""]
     Path(__file__).with_name("disjoint.svg").write_text("\n".join(lines))
     beyond = [value for shift, value in found["jensen-shannon"] if shift >= 1]
-    print(f"past shift 1 Jensen-Shannon is within {max(abs(value - math.log(2)) for value in beyond):.1e} of log 2 = {math.log(2):.4f}")
+    print(
+        "past shift 1 Jensen-Shannon is within "
+        f"{max(abs(value - math.log(2)) for value in beyond):.1e} of log 2 = {math.log(2):.4f}"
+    )
     far, near = found["wasserstein"][-1][1], found["wasserstein"][40][1]
     print(f"Wasserstein-1 falls from {far:.3f} at shift {FARTHEST:g} to {near:.3f} at shift 1")
 

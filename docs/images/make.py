@@ -1,4 +1,6 @@
-"""The README's picture: held-out digits on the left, draws from an RBM fitted to the others on the right."""
+"""The README's picture: held-out digits on the left, draws from an RBM fitted to the others on the
+right.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""The README's screenshots: ``make demo && partita fit rbm digits && python docs/images/screens.py runs/demo-1 runs/rbm-digits-1``."""
+"""The README's screenshots: ``make demo && partita fit rbm digits && python docs/images/screens.py
+runs/demo-1 runs/rbm-digits-1``.
+"""
 
 import shutil
 import sys
@@ -19,7 +21,9 @@ def photograph(browser: Any, page_path: Path, out: str) -> None:
     page.wait_for_timeout(4000)
     section = page.locator("section").first.bounding_box()
     height = section["y"] + section["height"] + MARGIN
-    page.screenshot(path=HERE / out, full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
+    page.screenshot(
+        path=HERE / out, full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": height}
+    )
     page.close()
 
 
@@ -27,7 +31,11 @@ def main() -> None:
     """Write ``leaderboard.png`` of a comparison and ``report.png`` of a run beside this file."""
     from playwright.sync_api import sync_playwright
 
-    chromium = next(found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name)))
+    chromium = next(
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    )
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         for folder, out in zip(sys.argv[1:], ("leaderboard.png", "report.png"), strict=True):

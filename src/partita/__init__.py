@@ -1,4 +1,5 @@
-"""partita fits, samples and honestly scores probability models whose normalizer or posterior is intractable.
+"""partita fits, samples and honestly scores probability models whose normalizer or posterior is
+intractable.
 
 >>> import torch, partita
 >>> from partita.models import RBM
@@ -24,12 +25,32 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Quantity", "evaluate", "fit", "load", "sample"]
 
-# Imported when first used, so that `import partita` costs nothing and `partita --help` does not wait for torch.
-_LAZY = {"Quantity": "core", "fit": "training", "load": "training", "sample": "samplers", "evaluate": "evaluators"}
+# Imported when first used, so that `import partita` costs nothing and `partita --help` does not
+# wait for torch.
+_LAZY = {
+    "Quantity": "core",
+    "fit": "training",
+    "load": "training",
+    "sample": "samplers",
+    "evaluate": "evaluators",
+}
 _SUBPACKAGES = (
-    "bayes", "core", "data", "diagnostics", "divergences", "estimators",
-    "evaluators", "gradients", "models", "nets", "objectives", "optim", "probes", "samplers", "training",
-)  # fmt: skip
+    "bayes",
+    "core",
+    "data",
+    "diagnostics",
+    "divergences",
+    "estimators",
+    "evaluators",
+    "gradients",
+    "models",
+    "nets",
+    "objectives",
+    "optim",
+    "probes",
+    "samplers",
+    "training",
+)
 
 
 def __getattr__(name: str) -> Any:

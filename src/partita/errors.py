@@ -1,8 +1,12 @@
-"""The errors a user meets: one sentence each, with the owner, the parameter, what is allowed, what came and what to do."""
+"""The errors a user meets: one sentence each, with the owner, the parameter, what is allowed, what
+came and what to do.
+"""
 
 
 class PartitaError(Exception):
-    """Base of every error that partita raises on purpose; the command line prints it without a traceback."""
+    """Base of every error that partita raises on purpose; the command line prints it without a
+    traceback.
+    """
 
 
 class InputError(PartitaError, ValueError):
@@ -26,7 +30,9 @@ class Diverged(PartitaError, ArithmeticError):
 
 
 class Unsupported(PartitaError, TypeError):
-    """A combination of model and method that cannot work; the message gives the reason and the nearest one that does."""
+    """A combination of model and method that cannot work; the message gives the reason and the
+    nearest one that does.
+    """
 
 
 class TooLarge(PartitaError, MemoryError):

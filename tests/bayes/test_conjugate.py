@@ -1,4 +1,6 @@
-"""The conjugate table against quadrature (1e-8), streams against batches (1e-12), gradients against differences."""
+"""The conjugate table against quadrature (1e-8), streams against batches (1e-12), gradients against
+differences.
+"""
 
 import math
 from dataclasses import replace
@@ -27,14 +29,20 @@ from partita.bayes.conjugate import (
 from partita.errors import Diverged, InputError
 
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-JOINT = GaussianMeanWishart(m=[0.3, -0.2], S=torch.tensor([[1.5, 0.4], [0.4, 1.1]], dtype=torch.float64), nu=4.0, k=0.7)
+JOINT = GaussianMeanWishart(
+    m=[0.3, -0.2], S=torch.tensor([[1.5, 0.4], [0.4, 1.1]], dtype=torch.float64), nu=4.0, k=0.7
+)
 PAIRS = [*[(case.pair, case.data) for case in CASES], (JOINT, CASES[3].data)]
-ALL = pytest.mark.parametrize(("pair", "data"), PAIRS, ids=lambda p: type(p).__name__ if isinstance(p, Conjugate) else "")
+ALL = pytest.mark.parametrize(
+    ("pair", "data"), PAIRS, ids=lambda p: type(p).__name__ if isinstance(p, Conjugate) else ""
+)
 
 
 @EVERY
 def test_evidence_is_the_integral(case: Case) -> None:
-    assert float(case.pair.update(case.data).log_evidence) == pytest.approx(case.log_evidence(case.data), abs=1e-8)
+    assert float(case.pair.update(case.data).log_evidence) == pytest.approx(
+        case.log_evidence(case.data), abs=1e-8
+    )
 
 
 @EVERY
@@ -52,7 +60,9 @@ def test_predictive_is_the_average_over_the_posterior(case: Case) -> None:
     base = case.log_evidence(case.data)
     for x in case.new:
         truth = case.log_evidence(np.concatenate([case.data, x[None]])) - base
-        assert float(case.pair.update(case.data).predictive.log_prob(torch.tensor(x))) == pytest.approx(truth, abs=1e-8)
+        assert float(
+            case.pair.update(case.data).predictive.log_prob(torch.tensor(x))
+        ) == pytest.approx(truth, abs=1e-8)
 
 
 @ALL
@@ -74,15 +84,21 @@ def test_a_stream_in_pieces_equals_the_whole(pair: Conjugate, data: np.ndarray) 
     pieces = pair.update(data[:1]).update(data[1:1]).update(data[1:])
     whole = pair.update(data)
     for name in (*pair.constraints, "log_evidence"):
-        torch.testing.assert_close(getattr(pieces, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            getattr(pieces, name), getattr(whole, name), rtol=1e-12, atol=1e-12
+        )
 
 
 @ALL
-def test_whole_weights_repeat_data_and_zero_leaves_them_out(pair: Conjugate, data: np.ndarray) -> None:
+def test_whole_weights_repeat_data_and_zero_leaves_them_out(
+    pair: Conjugate, data: np.ndarray
+) -> None:
     counts = np.arange(len(data)) % 3
     weighted, repeated = pair.update(data, counts), pair.update(data.repeat(counts, axis=0))
     for name in (*pair.constraints, "log_evidence"):
-        torch.testing.assert_close(getattr(weighted, name), getattr(repeated, name), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            getattr(weighted, name), getattr(repeated, name), rtol=1e-12, atol=1e-12
+        )
 
 
 @ALL
@@ -104,14 +120,22 @@ def test_gradients_in_the_hyper_parameters(pair: Conjugate, data: np.ndarray) ->
 @ALL
 def test_batches_of_priors_and_of_data(pair: Conjugate, data: np.ndarray) -> None:
     """Two priors on the same data, and one prior on two data sets."""
-    stacked = replace(pair, **{name: torch.stack([getattr(pair, name)] * 2) for name in pair.constraints})
+    stacked = replace(
+        pair, **{name: torch.stack([getattr(pair, name)] * 2) for name in pair.constraints}
+    )
     both = stacked.update(data)
     one = pair.update(data)
-    assert both.posterior.batch_shape == both.predictive.batch_shape == both.log_evidence.shape == (2,)
-    torch.testing.assert_close(both.log_evidence, one.log_evidence.expand(2), rtol=1e-12, atol=1e-12)
+    assert (
+        both.posterior.batch_shape == both.predictive.batch_shape == both.log_evidence.shape == (2,)
+    )
+    torch.testing.assert_close(
+        both.log_evidence, one.log_evidence.expand(2), rtol=1e-12, atol=1e-12
+    )
     torch.testing.assert_close(both.map[1], one.map, rtol=1e-12, atol=1e-12)
     two = pair.update(np.stack([data[:2], data[-2:]], 1))
-    torch.testing.assert_close(two.log_evidence[1], pair.update(data[-2:]).log_evidence, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        two.log_evidence[1], pair.update(data[-2:]).log_evidence, rtol=1e-12, atol=1e-12
+    )
 
 
 @EVERY
@@ -125,7 +149,9 @@ def test_map_is_where_the_posterior_is_largest(case: Case) -> None:
 
 
 def test_joint_mean_and_precision_in_one_dimension_and_by_analytic_means() -> None:
-    """D = 1 is the Normal-gamma with a = nu/2, b = S/2; D = 2 integrates the mean by hand and the matrix by quadrature."""
+    """D = 1 is the Normal-gamma with a = nu/2, b = S/2; D = 2 integrates the mean by hand and the
+    matrix by quadrature.
+    """
     x = np.array([1.2, -0.4, 2.2])
     vector = GaussianMeanWishart(m=[0.2], S=[[2.6]], nu=6.0, k=0.6).update(x[:, None])
     scalar = GaussianMeanPrecision(m=0.2, k=0.6, a=3.0, b=1.3).update(x)
@@ -138,19 +164,28 @@ def test_joint_mean_and_precision_in_one_dimension_and_by_analytic_means() -> No
     away = mean - np.array([0.3, -0.2])
     shrunk = 0.7 * n / (0.7 + n)
     log_likelihood = 0.5 * n * (log_det - 2 * np.log(2 * np.pi)) + np.log(0.7 / (0.7 + n))
-    log_likelihood -= 0.5 * (np.einsum("ij,qij->q", scatter, lam) + shrunk * np.einsum("i,qij,j->q", away, lam, away))
+    log_likelihood -= 0.5 * (
+        np.einsum("ij,qij->q", scatter, lam) + shrunk * np.einsum("i,qij,j->q", away, lam, away)
+    )
     truth = np.log(np.exp(case.log_prior(lam) + log_likelihood + log_weight).sum())
     assert float(JOINT.update(case.data).log_evidence) == pytest.approx(truth, abs=1e-8)
 
 
 def test_far_away_data_keep_their_evidence() -> None:
-    """A shift of a million of the data and the prior changes nothing beyond the rounding of the shifted data themselves."""
+    """A shift of a million of the data and the prior changes nothing beyond the rounding of the
+    shifted data themselves.
+    """
     x = torch.tensor([1.25, -0.5, 2.25]).double()  # exact after the shift
     for near, far in [
         (GaussianMean(0.5, 0.8, 1.7), GaussianMean(1e6 + 0.5, 0.8, 1.7)),
-        (GaussianMeanPrecision(0.5, 0.6, 3.0, 1.3), GaussianMeanPrecision(1e6 + 0.5, 0.6, 3.0, 1.3)),
+        (
+            GaussianMeanPrecision(0.5, 0.6, 3.0, 1.3),
+            GaussianMeanPrecision(1e6 + 0.5, 0.6, 3.0, 1.3),
+        ),
     ]:
-        assert float(far.update(x + 1e6).log_evidence) == pytest.approx(float(near.update(x).log_evidence), abs=1e-8)
+        assert float(far.update(x + 1e6).log_evidence) == pytest.approx(
+            float(near.update(x).log_evidence), abs=1e-8
+        )
 
 
 def test_empirical_bayes_finds_the_prior_in_one_line() -> None:
@@ -162,17 +197,26 @@ def test_empirical_bayes_finds_the_prior_in_one_line() -> None:
         a, b = np.exp(log_hyper)
         return -stats.nbinom(a, b / (1 + b)).logpmf(counts).sum()
 
-    truth = np.exp(optimize.minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-10}).x)
+    truth = np.exp(
+        optimize.minimize(
+            loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-10}
+        ).x
+    )
     np.testing.assert_allclose([float(best.a), float(best.b)], truth, rtol=1e-5)
 
 
 def test_empirical_bayes_of_matrices_and_of_one_name() -> None:
     g = torch.Generator().manual_seed(0)
     x = torch.randn(6, 40, 2, generator=g, dtype=torch.float64) * torch.tensor([1.0, 2.0])
-    x *= 0.3 + 2 * torch.rand(40, 1, generator=g, dtype=torch.float64)  # groups that were all alike would want an infinite nu
+    # groups that were all alike would want an infinite nu
+    x *= 0.3 + 2 * torch.rand(40, 1, generator=g, dtype=torch.float64)
     start = GaussianWishart(m=[0.0, 0.0], S=torch.eye(2).double(), nu=3.0)
     best = empirical_bayes(start, x, only=["S", "nu"])
-    for other in (replace(best, nu=best.nu * 1.1), replace(best, nu=best.nu * 0.9), replace(best, S=best.S * 1.1)):
+    for other in (
+        replace(best, nu=best.nu * 1.1),
+        replace(best, nu=best.nu * 0.9),
+        replace(best, S=best.S * 1.1),
+    ):
         assert other.update(x).log_evidence.sum() < best.update(x).log_evidence.sum()
     torch.testing.assert_close(best.m, start.m)
     with pytest.raises(InputError, match="only must name some of m, S, nu"):
@@ -181,8 +225,13 @@ def test_empirical_bayes_of_matrices_and_of_one_name() -> None:
 
 def test_empirical_bayes_says_where_there_is_no_maximum() -> None:
     with pytest.raises(Diverged, match="the evidence must have a maximum"):
-        empirical_bayes(GaussianMeanPrecision(0.0, 1.0, 1.0, 1.0), torch.tensor([[1.0], [2.0]]).double(), steps=8)
-    with pytest.raises(Diverged, match="one that goes on rising"):  # counts that vary less than a Poisson's want an infinite shape
+        empirical_bayes(
+            GaussianMeanPrecision(0.0, 1.0, 1.0, 1.0),
+            torch.tensor([[1.0], [2.0]]).double(),
+            steps=8,
+        )
+    # counts that vary less than a Poisson's want an infinite shape
+    with pytest.raises(Diverged, match="one that goes on rising"):
         empirical_bayes(PoissonGamma(1.0, 1.0), torch.tensor([[3.0, 3.0, 3.0]]))
 
 
@@ -197,7 +246,11 @@ def test_empirical_bayes_says_where_there_is_no_maximum() -> None:
         (MultinomialDirichlet(torch.ones(3)), [[1.0, 0.0]], r"data must have shape \(\*, 3\)"),
         (GaussianMean(0.0, 1.0, 1.0), [math.nan], "data must be finite; got nan"),
         (GaussianMean(0.0, 1.0, 1.0), ["one"], "data must be numbers; got"),
-        (GaussianMean(torch.zeros(3), 1.0, 1.0), torch.zeros(5, 4), r"data must have shape \(n, 3\) to match the priors; got \(5, 4\)"),
+        (
+            GaussianMean(torch.zeros(3), 1.0, 1.0),
+            torch.zeros(5, 4),
+            r"data must have shape \(n, 3\) to match the priors; got \(5, 4\)",
+        ),
         (GaussianMean(0.0, 1.0, 1.0), 3.0, r"data must have shape \(n, \*batch\)"),
         (JOINT, [[1.0, 2.0, 3.0]], r"data must have shape \(\*, 2\)"),
     ],
@@ -219,9 +272,18 @@ def test_bad_weights_are_named() -> None:
     [
         (lambda: PoissonGamma(0.0, 1.0), "PoissonGamma: a must be above 0; got 0.0"),
         (lambda: GaussianPrecision(1.0, math.inf), "GaussianPrecision: b must be finite; got inf"),
-        (lambda: GaussianWishart([0.0, 0.0], torch.ones(2, 2), 3.0), "S must be symmetric and positive definite"),
-        (lambda: GaussianWishart([0.0, 0.0], torch.tensor([[1.0, 0.9], [0.0, 1.0]]), 3.0), "S must be symmetric and positive definite"),
-        (lambda: GaussianWishart([0.0, 0.0], torch.eye(3), 3.0), r"m and S must have shapes \(\*, D\) and \(\*, D, D\)"),
+        (
+            lambda: GaussianWishart([0.0, 0.0], torch.ones(2, 2), 3.0),
+            "S must be symmetric and positive definite",
+        ),
+        (
+            lambda: GaussianWishart([0.0, 0.0], torch.tensor([[1.0, 0.9], [0.0, 1.0]]), 3.0),
+            "S must be symmetric and positive definite",
+        ),
+        (
+            lambda: GaussianWishart([0.0, 0.0], torch.eye(3), 3.0),
+            r"m and S must have shapes \(\*, D\) and \(\*, D, D\)",
+        ),
         (lambda: GaussianWishart([0.0, 0.0], torch.eye(2), 1.0), "nu must be above 1; got 1.0"),
     ],
 )
@@ -232,7 +294,11 @@ def test_bad_hyper_parameters_are_named(make: Any, message: str) -> None:
 
 @pytest.mark.parametrize(
     "pair",
-    [BernoulliBeta(1.0, 1.0), MultinomialDirichlet(torch.full((3,), 0.5)), GaussianWishart([0.0, 0.0], torch.eye(2), 2.5)],
+    [
+        BernoulliBeta(1.0, 1.0),
+        MultinomialDirichlet(torch.full((3,), 0.5)),
+        GaussianWishart([0.0, 0.0], torch.eye(2), 2.5),
+    ],
     ids=lambda p: type(p).__name__,
 )
 def test_a_posterior_without_a_mode_says_so(pair: Conjugate) -> None:

@@ -1,4 +1,6 @@
-"""Mean field: the ELBO never falls, is the evidence where the family is exact, and is below it where it is not."""
+"""Mean field: the ELBO never falls, is the evidence where the family is exact, and is below it
+where it is not.
+"""
 
 import math
 from typing import Any
@@ -46,7 +48,9 @@ FACTORS: list[Factor] = [
     GaussianFactor(tensor([0.3, -1.0]), tensor([[0.5, 0.1], [0.1, 0.8]])),
     DirichletFactor(tensor([1.5, 0.7, 3.0])),
     CategoricalFactor(tensor([[0.2, 1.0, -0.5], [0.0, 0.0, 3.0]])),
-    NormalWishartFactor(tensor([0.3, -0.2]), tensor(1.3), tensor(5.0), tensor([[1.5, 0.4], [0.4, 1.1]])),
+    NormalWishartFactor(
+        tensor([0.3, -0.2]), tensor(1.3), tensor(5.0), tensor([[1.5, 0.4], [0.4, 1.1]])
+    ),
 ]
 
 
@@ -62,23 +66,36 @@ def sufficient(factor: Factor, draws: Tensor) -> dict[str, Tensor]:
         return {"one_hot": torch.nn.functional.one_hot(draws.long(), 3).double()}
     mu, lam = draws[..., 0], draws[..., 1:]
     shift = (lam @ mu[..., None])[..., 0]
-    return {"log_det": torch.linalg.slogdet(lam)[1], "precision": lam, "shift": shift, "square": (shift * mu).sum(-1)}
+    return {
+        "log_det": torch.linalg.slogdet(lam)[1],
+        "precision": lam,
+        "shift": shift,
+        "square": (shift * mu).sum(-1),
+    }
 
 
 @pytest.mark.parametrize("factor", FACTORS, ids=lambda f: type(f).__name__)
 def test_statistics_and_entropy_are_those_of_draws(factor: Factor) -> None:
-    """20,000 draws, five standard errors on each of at most 12 numbers: false alarm below 1e-5 a factor."""
+    """20,000 draws, five standard errors on each of at most 12 numbers: false alarm below 1e-5 a
+    factor.
+    """
     draws = rng.draw(factor.distribution, torch.Generator().manual_seed(0), (20_000,))
     for name, truth in sufficient(factor, draws).items():
-        error = (truth.mean(0) - factor.statistics()[name]).abs() / (truth.std(0) / math.sqrt(20_000) + 1e-12)
+        error = (truth.mean(0) - factor.statistics()[name]).abs() / (
+            truth.std(0) / math.sqrt(20_000) + 1e-12
+        )
         assert float(error.max()) < 5, name
     surprise = -factor.distribution.log_prob(draws).reshape(20_000, -1).sum(-1)
-    assert abs(float(surprise.mean() - factor.entropy())) < 5 * float(surprise.std()) / math.sqrt(20_000)
+    assert abs(float(surprise.mean() - factor.entropy())) < 5 * float(surprise.std()) / math.sqrt(
+        20_000
+    )
 
 
 @pytest.mark.parametrize("factor", FACTORS, ids=lambda f: type(f).__name__)
 def test_natural_parameters_come_back(factor: Factor) -> None:
-    """eta is the gradient of log q in t, so maximizing eta . s + H over the family gives the factor back."""
+    """eta is the gradient of log q in t, so maximizing eta . s + H over the family gives the factor
+    back.
+    """
     generic: Any = factor
     eta = {name: torch.zeros_like(s) for name, s in factor.statistics().items()}
     if isinstance(generic, GammaFactor):
@@ -92,19 +109,28 @@ def test_natural_parameters_come_back(factor: Factor) -> None:
         eta = {"one_hot": generic.logits}
     else:
         k, m = generic.k, generic.m
-        eta = {"log_det": (generic.nu - 2) / 2, "precision": -(generic.S + k * torch.outer(m, m)) / 2, "shift": k * m, "square": -k / 2}
+        eta = {
+            "log_det": (generic.nu - 2) / 2,
+            "precision": -(generic.S + k * torch.outer(m, m)) / 2,
+            "shift": k * m,
+            "square": -k / 2,
+        }
     back = factor.with_natural(eta)
     for name, s in factor.statistics().items():
         torch.testing.assert_close(back.statistics()[name], s, rtol=1e-12, atol=1e-12)
 
 
 def test_gaussian_bound_is_below_the_evidence_and_at_its_maximum() -> None:
-    """The evidence by quadrature; the bound against scipy's maximum over the same family, its terms integrated one by one."""
+    """The evidence by quadrature; the bound against scipy's maximum over the same family, its terms
+    integrated one by one.
+    """
     m, t, a, b = 0.5, 0.4, 2.0, 1.5
     result = gaussian(X5, m=m, t=t, a=a, b=b)
     x = X5.numpy()
 
-    (mu, lam), log_weight = (g.T if g.ndim == 2 else g for g in product(line(-8, 10, 200), line(0, 20, 200)))
+    (mu, lam), log_weight = (
+        g.T if g.ndim == 2 else g for g in product(line(-8, 10, 200), line(0, 20, 200))
+    )
     log_prior = stats.norm(m, t**-0.5).logpdf(mu) + stats.gamma(a, scale=1 / b).logpdf(lam)
     log_joint = stats.norm(mu, lam**-0.5).logpdf(x[:, None]).sum(0) + log_prior
     log_evidence = special.logsumexp(log_joint + log_weight)
@@ -117,13 +143,20 @@ def test_gaussian_bound_is_below_the_evidence_and_at_its_maximum() -> None:
         value = 0.5 * len(x) * (e_log - math.log(2 * math.pi)) - 0.5 * e_lam * squares
         value += 0.5 * math.log(t / (2 * math.pi)) - 0.5 * t * ((mean - m) ** 2 + v)
         value += a * math.log(b) - math.lgamma(a) + (a - 1) * e_log - b * e_lam
-        return -(value + stats.norm(0, math.sqrt(v)).entropy() + stats.gamma(shape, scale=1 / rate).entropy())
+        return -(
+            value
+            + stats.norm(0, math.sqrt(v)).entropy()
+            + stats.gamma(shape, scale=1 / rate).entropy()
+        )
 
     best = optimize.minimize(minus_bound, np.zeros(4), method="BFGS", options={"gtol": 1e-9})
     assert result.elbo[-1] == pytest.approx(-best.fun, abs=1e-7)
     factors: Any = result.factors
-    np.testing.assert_allclose([float(factors["mu"].m), float(factors["lam"].a / factors["lam"].b)],
-                               [best.x[0], np.exp(best.x[2] - best.x[3])], atol=1e-4)  # fmt: skip
+    np.testing.assert_allclose(
+        [float(factors["mu"].m), float(factors["lam"].a / factors["lam"].b)],
+        [best.x[0], np.exp(best.x[2] - best.x[3])],
+        atol=1e-4,
+    )
 
 
 def test_iris_with_one_component_gives_the_exact_evidence() -> None:
@@ -131,7 +164,12 @@ def test_iris_with_one_component_gives_the_exact_evidence() -> None:
     truth = float(prior.update(IRIS).log_evidence)
     result = gaussian_mixture(IRIS, 1, generator=torch.Generator().manual_seed(0))
     assert result.elbo[-1] == pytest.approx(truth, abs=1e-6)
-    torch.testing.assert_close(result.predictive.log_prob(IRIS), prior.update(IRIS).predictive.log_prob(IRIS), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        result.predictive.log_prob(IRIS),
+        prior.update(IRIS).predictive.log_prob(IRIS),
+        rtol=1e-9,
+        atol=1e-9,
+    )
 
 
 def test_far_away_iris_gives_the_same_bound() -> None:
@@ -147,7 +185,9 @@ def test_mixture_bound_never_falls_at_any_single_update(seed: int) -> None:
     prior = data_prior(x)
     log_joint = mixture_log_joint(x, 0.3, prior, K)
     q: Any = {
-        "components": NormalWishartFactor(prior.m.expand(K, 4), prior.k.expand(K), prior.nu.expand(K), prior.S.expand(K, 4, 4)),
+        "components": NormalWishartFactor(
+            prior.m.expand(K, 4), prior.k.expand(K), prior.nu.expand(K), prior.S.expand(K, 4, 4)
+        ),
         "pi": DirichletFactor(torch.full((K,), 0.3).double()),
         "z": CategoricalFactor(seed_logits(x, K, g)),
     }
@@ -160,19 +200,30 @@ def test_mixture_bound_never_falls_at_any_single_update(seed: int) -> None:
 
 
 def test_mixture_bound_is_below_the_evidence_summed_over_all_labels() -> None:
-    """Seven points, two components: 2^7 labelings, each with its Dirichlet-multinomial and Normal-Wishart evidence."""
+    """Seven points, two components: 2^7 labelings, each with its Dirichlet-multinomial and
+    Normal-Wishart evidence.
+    """
     x = tensor([[-2.0], [-1.6], [-2.4], [1.9], [2.2], [1.4], [2.5]])
     prior = GaussianMeanWishart(m=[0.0], S=[[1.0]], nu=3.0, k=0.2)
     alpha, terms = 0.7, []
     for label in range(2**7):
         z = torch.tensor([(label >> i) & 1 for i in range(7)]).bool()
         counts = [int((~z).sum()), int(z.sum())]
-        log_z = sum(math.lgamma(alpha + c) - math.lgamma(alpha) for c in counts) + math.lgamma(2 * alpha) - math.lgamma(2 * alpha + 7)
-        terms.append(log_z + float(prior.update(x[~z]).log_evidence) + float(prior.update(x[z]).log_evidence))
+        log_z = (
+            sum(math.lgamma(alpha + c) - math.lgamma(alpha) for c in counts)
+            + math.lgamma(2 * alpha)
+            - math.lgamma(2 * alpha + 7)
+        )
+        terms.append(
+            log_z + float(prior.update(x[~z]).log_evidence) + float(prior.update(x[z]).log_evidence)
+        )
     truth = special.logsumexp(terms)
-    result = gaussian_mixture(x, 2, alpha=alpha, prior=prior, generator=torch.Generator().manual_seed(0))
+    result = gaussian_mixture(
+        x, 2, alpha=alpha, prior=prior, generator=torch.Generator().manual_seed(0)
+    )
     assert result.elbo[-1] < truth
-    assert truth - result.elbo[-1] == pytest.approx(math.log(2), abs=0.15)  # q keeps one of two equal labelings
+    # q keeps one of two equal labelings
+    assert truth - result.elbo[-1] == pytest.approx(math.log(2), abs=0.15)
 
 
 def test_mixture_finds_the_species_and_drops_what_is_not_needed() -> None:
@@ -181,7 +232,9 @@ def test_mixture_finds_the_species_and_drops_what_is_not_needed() -> None:
     many = gaussian_mixture(IRIS, 10, alpha=1e-3, generator=torch.Generator().manual_seed(1))
     spread = gaussian_mixture(IRIS, 10, alpha=10.0, generator=torch.Generator().manual_seed(1))
     assert int((many.weights > 1e-3).sum()) < int((spread.weights > 1e-3).sum()) == 10
-    assert float(many.predictive.log_prob(IRIS).mean()) > float(data_prior(IRIS).update(IRIS).predictive.log_prob(IRIS).mean())
+    assert float(many.predictive.log_prob(IRIS).mean()) > float(
+        data_prior(IRIS).update(IRIS).predictive.log_prob(IRIS).mean()
+    )
 
 
 def test_regression_with_known_precisions_is_exact() -> None:
@@ -207,16 +260,30 @@ def test_regression_with_unknown_precisions_is_a_tight_bound() -> None:
     prior = stats.gamma(2.0, scale=1.0).logpdf(np.exp(u)) + u + np.log(5 * weight)
     truth = special.logsumexp(values + prior[:, None] + prior)
     assert truth - 0.5 < result.elbo[-1] < truth
-    assert all(after >= before - 1e-9 for before, after in zip(result.elbo, result.elbo[1:], strict=False))
+    assert all(
+        after >= before - 1e-9 for before, after in zip(result.elbo, result.elbo[1:], strict=False)
+    )
 
 
 def test_conjugacy_is_checked_and_the_factor_named() -> None:
     lam, w = GammaFactor(tensor(2.0), tensor(1.0)), GaussianFactor(tensor([0.1]), tensor([[1.0]]))
-    with pytest.raises(Unsupported, match="factor 'lam' breaks conjugacy: the log joint is not affine in its statistic 'value'"):
+    with pytest.raises(
+        Unsupported,
+        match="factor 'lam' breaks conjugacy: the log joint is not affine in its statistic 'value'",
+    ):
         check_conjugacy(lambda s: s["lam"]["log"] - s["lam"]["value"] ** 2, {"lam": lam})
-    with pytest.raises(Unsupported, match="factor 'w' breaks conjugacy: the log joint is not affine in its statistic 'value'"):  # logistic
-        coordinate_ascent(lambda s: -torch.nn.functional.softplus(-s["w"]["value"]).sum() - s["w"]["outer"].sum(), {"w": w})
-    with pytest.raises(Unsupported, match="factor 'lam' breaks conjugacy: its update is no GammaFactor"):
+    # logistic
+    with pytest.raises(
+        Unsupported,
+        match="factor 'w' breaks conjugacy: the log joint is not affine in its statistic 'value'",
+    ):
+        coordinate_ascent(
+            lambda s: -torch.nn.functional.softplus(-s["w"]["value"]).sum() - s["w"]["outer"].sum(),
+            {"w": w},
+        )
+    with pytest.raises(
+        Unsupported, match="factor 'lam' breaks conjugacy: its update is no GammaFactor"
+    ):
         coordinate_ascent(lambda s: s["lam"]["log"] + s["lam"]["value"], {"lam": lam})
     with pytest.raises(Unsupported, match="factor 'w' does not appear in the log joint"):
         check_conjugacy(lambda s: s["lam"]["log"] - s["lam"]["value"], {"lam": lam, "w": w})

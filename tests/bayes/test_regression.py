@@ -1,4 +1,6 @@
-"""Regressions against quadrature over the weights, and against the Gaussian and Student-t they must be."""
+"""Regressions against quadrature over the weights, and against the Gaussian and Student-t they must
+be.
+"""
 
 import math
 from typing import Any
@@ -29,7 +31,11 @@ def evidence_by_quadrature(X: np.ndarray, y: np.ndarray) -> float:
     lam, log_weight = squares(7.0)
     V = np.eye(len(y)) + X @ np.linalg.solve(K, X.T)
     away = y - X @ M
-    log_normal = 0.5 * (len(y) * np.log(lam / (2 * np.pi)) - np.linalg.slogdet(V)[1] - lam * (away @ np.linalg.solve(V, away)))
+    log_normal = 0.5 * (
+        len(y) * np.log(lam / (2 * np.pi))
+        - np.linalg.slogdet(V)[1]
+        - lam * (away @ np.linalg.solve(V, away))
+    )
     return float(logsumexp(log_normal + stats.gamma(A, scale=1 / B).logpdf(lam) + log_weight))
 
 
@@ -39,28 +45,45 @@ def test_linear_evidence_and_predictive_are_the_integrals() -> None:
     assert float(after.log_evidence) == pytest.approx(truth, abs=1e-8)
     for row, y in zip(NEW, (0.4, -3.0), strict=True):
         both = evidence_by_quadrature(np.vstack([X, row]), np.append(Y, y))
-        assert float(after.predictive(row[None]).log_prob(torch.tensor([y]).double())) == pytest.approx(both - truth, abs=1e-8)
+        assert float(
+            after.predictive(row[None]).log_prob(torch.tensor([y]).double())
+        ) == pytest.approx(both - truth, abs=1e-8)
 
 
 def test_linear_posterior_is_joint_over_evidence() -> None:
-    """p(w, lambda | y) = t marginal of w times the gamma of lambda given w; here the marginal of w by quadrature over lambda."""
+    """p(w, lambda | y) = t marginal of w times the gamma of lambda given w; here the marginal of w
+    by quadrature over lambda.
+    """
     after, truth = PRIOR.update(X, Y), evidence_by_quadrature(X, Y)
     lam, log_weight = squares(7.0)
     for w in np.array([[0.3, -0.8], [0.0, 0.0], [1.0, -1.5]]):
         away, residual = w - M, Y - X @ w
-        log_prior = 0.5 * (2 * np.log(lam / (2 * np.pi)) + np.linalg.slogdet(K)[1] - lam * (away @ K @ away))
+        log_prior = 0.5 * (
+            2 * np.log(lam / (2 * np.pi)) + np.linalg.slogdet(K)[1] - lam * (away @ K @ away)
+        )
         log_likelihood = 0.5 * (7 * np.log(lam / (2 * np.pi)) - lam * (residual @ residual))
-        joint = logsumexp(log_prior + log_likelihood + stats.gamma(A, scale=1 / B).logpdf(lam) + log_weight)
-        assert float(after.posterior.log_prob(torch.from_numpy(w))) == pytest.approx(joint - truth, abs=1e-8)
+        joint = logsumexp(
+            log_prior + log_likelihood + stats.gamma(A, scale=1 / B).logpdf(lam) + log_weight
+        )
+        assert float(after.posterior.log_prob(torch.from_numpy(w))) == pytest.approx(
+            joint - truth, abs=1e-8
+        )
 
 
 def test_linear_streams_weights_and_gradients() -> None:
     whole, pieces = PRIOR.update(X, Y), PRIOR.update(X[:3], Y[:3]).update(X[3:], Y[3:])
     weight = np.array([0, 1, 2, 1, 0, 3, 1])
-    weighted, repeated = PRIOR.update(X, Y, weight), PRIOR.update(X.repeat(weight, 0), Y.repeat(weight))
+    weighted, repeated = (
+        PRIOR.update(X, Y, weight),
+        PRIOR.update(X.repeat(weight, 0), Y.repeat(weight)),
+    )
     for name in ("m", "K", "a", "b", "log_evidence"):
-        torch.testing.assert_close(getattr(pieces, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(getattr(weighted, name), getattr(repeated, name), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            getattr(pieces, name), getattr(whole, name), rtol=1e-12, atol=1e-12
+        )
+        torch.testing.assert_close(
+            getattr(weighted, name), getattr(repeated, name), rtol=1e-12, atol=1e-12
+        )
 
     def evidence(m: Tensor, K: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return LinearRegression(m, 0.5 * (K + K.mT), a, b).update(X, Y).log_evidence
@@ -71,14 +94,21 @@ def test_linear_streams_weights_and_gradients() -> None:
 
 def test_best_ridge_is_the_maximum_of_the_evidence_of_updates() -> None:
     rows = RNG.normal(size=(12, 3))
-    Z, y = (torch.from_numpy(v - v.mean(0)) for v in (rows, rows @ [1.0, -2.0, 0.5] + RNG.normal(size=12)))
+    Z, y = (
+        torch.from_numpy(v - v.mean(0))
+        for v in (rows, rows @ [1.0, -2.0, 0.5] + RNG.normal(size=12))
+    )
     weight = torch.ones(12).double()
 
     def loss(log_k: float) -> float:
-        prior = LinearRegression(torch.zeros(3).double(), math.exp(log_k) * torch.eye(3).double(), 1.0, 1.0)
+        prior = LinearRegression(
+            torch.zeros(3).double(), math.exp(log_k) * torch.eye(3).double(), 1.0, 1.0
+        )
         return -float(prior.update(Z, y, weight, centered=True).log_evidence)
 
-    truth = optimize.minimize_scalar(loss, bounds=(-8, 8), method="bounded", options={"xatol": 1e-9}).x
+    truth = optimize.minimize_scalar(
+        loss, bounds=(-8, 8), method="bounded", options={"xatol": 1e-9}
+    ).x
     assert math.log(best_ridge(Z, y, weight, 1.0, 1.0)) == pytest.approx(truth, abs=1e-4)
 
 
@@ -97,10 +127,18 @@ def posterior_grid() -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def assert_draws_are_the_posteriors(draws: Draws, p: np.ndarray, mass: np.ndarray) -> None:
-    """Averages of p (grid, rows, classes) and medians to five standard errors at the effective number of draws: a false alarm in 1e6."""
+    """Averages of p (grid, rows, classes) and medians to five standard errors at the effective
+    number of draws: a false alarm in 1e6.
+    """
     truth = np.einsum("g,gnk->nk", mass, p)
-    found, medians = draws.average(torch.from_numpy(NEW)).numpy(), draws.quantiles(torch.from_numpy(NEW), torch.tensor([0.5]))[..., 0]
-    assert (np.abs(found - truth) < 5 * np.sqrt(np.einsum("g,gnk->nk", mass, (p - truth) ** 2) / draws.ess)).all()
+    found, medians = (
+        draws.average(torch.from_numpy(NEW)).numpy(),
+        draws.quantiles(torch.from_numpy(NEW), torch.tensor([0.5]))[..., 0],
+    )
+    assert (
+        np.abs(found - truth)
+        < 5 * np.sqrt(np.einsum("g,gnk->nk", mass, (p - truth) ** 2) / draws.ess)
+    ).all()
     below = np.einsum("g,gnk->nk", mass, p <= medians.numpy())
     assert (np.abs(below - 0.5) < 5 * 0.5 / np.sqrt(draws.ess)).all()
 
@@ -108,13 +146,21 @@ def assert_draws_are_the_posteriors(draws: Draws, p: np.ndarray, mass: np.ndarra
 def test_logistic_mode_evidence_and_average_by_quadrature() -> None:
     w, mass, log_evidence = posterior_grid()
     posterior = logistic_regression(X, LABELS, PRECISION)
-    joint = lambda v: -float(log_joint(torch.from_numpy(v), posterior.X, posterior.y, posterior.weight, posterior.A))  # noqa: E731
+
+    def joint(v: np.ndarray) -> float:
+        at = torch.from_numpy(v)
+        return -float(log_joint(at, posterior.X, posterior.y, posterior.weight, posterior.A))
+
     best = optimize.minimize(joint, np.zeros(2), method="BFGS", options={"gtol": 1e-9})
     np.testing.assert_allclose(posterior.map.numpy(), best.x, atol=1e-6)
-    assert float(posterior.log_evidence) == pytest.approx(log_evidence, abs=0.5)  # Laplace's, on seven rows
+    # Laplace's, on seven rows
+    assert float(posterior.log_evidence) == pytest.approx(log_evidence, abs=0.5)
     p = expit(w @ NEW.T)
     g = torch.Generator().manual_seed(0)
-    for draws in (posterior.importance(20_000, generator=g), posterior.hamiltonian(8_000, generator=g)):
+    for draws in (
+        posterior.importance(20_000, generator=g),
+        posterior.hamiltonian(8_000, generator=g),
+    ):
         assert draws.verdict == "tight"
         assert_draws_are_the_posteriors(draws, np.stack([1 - p, p], -1), mass)
     truth, at_mode = mass @ p, posterior.at_mode(torch.from_numpy(NEW))[:, 1].numpy()
@@ -125,11 +171,17 @@ THREE = np.array([0, 2, 1, 1, 2, 0, 2])
 
 
 def test_three_classes_by_quadrature_over_weights_of_their_own() -> None:
-    """One column without intercept; each class has a weight N(0, 1 / (2 a)), so that differences have N(0, 1 / a), and softmax."""
+    """One column without intercept; each class has a weight N(0, 1 / (2 a)), so that differences
+    have N(0, 1 / a), and softmax.
+    """
     column, a = X[:, 1:], 0.4
     w, log_weight = product(*[line(-7, 7, 60)] * 3)
     logits = w[:, None, :] * column  # (grid, n, K)
-    log_p = (logits[:, np.arange(7), THREE] - logsumexp(logits, -1)).sum(1) + stats.norm(0, (2 * a) ** -0.5).logpdf(w).sum(1) + log_weight
+    log_p = (
+        (logits[:, np.arange(7), THREE] - logsumexp(logits, -1)).sum(1)
+        + stats.norm(0, (2 * a) ** -0.5).logpdf(w).sum(1)
+        + log_weight
+    )
     log_evidence = float(logsumexp(log_p))
     p, mass = softmax(w[:, None, :] * NEW[:, 1:], -1), np.exp(log_p - log_evidence)
     posterior, g = logistic_regression(column, THREE, [a]), torch.Generator().manual_seed(0)
@@ -138,19 +190,33 @@ def test_three_classes_by_quadrature_over_weights_of_their_own() -> None:
         assert draws.verdict == "tight"
         found = draws.average(torch.from_numpy(NEW[:, 1:])).numpy()
         truth = np.einsum("g,gnk->nk", mass, p)
-        assert (np.abs(found - truth) < 5 * np.sqrt(np.einsum("g,gnk->nk", mass, (p - truth) ** 2) / draws.ess)).all()
-    assert float(posterior.log_evidence) == pytest.approx(log_evidence, abs=0.3)  # Laplace's, on seven rows
+        assert (
+            np.abs(found - truth)
+            < 5 * np.sqrt(np.einsum("g,gnk->nk", mass, (p - truth) ** 2) / draws.ess)
+        ).all()
+    # Laplace's, on seven rows
+    assert float(posterior.log_evidence) == pytest.approx(log_evidence, abs=0.3)
 
 
 def test_several_classes_cover_at_their_level() -> None:
-    """Weights of three classes drawn from the prior, 100 times: the 80 % interval of class 2 at a new row; a false alarm in 1e4."""
+    """Weights of three classes drawn from the prior, 100 times: the 80 % interval of class 2 at a
+    new row; a false alarm in 1e4.
+    """
     rng, g, hits = np.random.default_rng(8), torch.Generator().manual_seed(0), 0
     rows = rng.normal(size=(20, 2))
     for _ in range(100):
-        w, new = rng.normal(size=(2, 3)) / np.sqrt(2), rng.normal(size=(1, 2))  # differences of classes have deviation one
-        y = np.append((rows @ w + rng.gumbel(size=(20, 3))).argmax(1), 2)  # the last row counts nothing: it only says that there are three
-        posterior = logistic_regression(np.vstack([rows, new]), y, [1.0, 1.0], np.append(np.ones(20), 0.0))
-        low, high = posterior.importance(500, generator=g).quantiles(torch.from_numpy(new), torch.tensor([0.1, 0.9]))[0, 2].tolist()
+        # differences of classes have deviation one
+        w, new = rng.normal(size=(2, 3)) / np.sqrt(2), rng.normal(size=(1, 2))
+        # the last row counts nothing: it only says that there are three
+        y = np.append((rows @ w + rng.gumbel(size=(20, 3))).argmax(1), 2)
+        posterior = logistic_regression(
+            np.vstack([rows, new]), y, [1.0, 1.0], np.append(np.ones(20), 0.0)
+        )
+        low, high = (
+            posterior.importance(500, generator=g)
+            .quantiles(torch.from_numpy(new), torch.tensor([0.1, 0.9]))[0, 2]
+            .tolist()
+        )
         hits += low <= softmax(new @ w, 1)[0, 2] <= high
     least, most = stats.binom(100, 0.8).ppf([5e-5, 1 - 5e-5])
     assert least <= hits <= most, hits
@@ -159,13 +225,19 @@ def test_several_classes_cover_at_their_level() -> None:
 def test_several_classes_have_the_mode_and_curvature_of_their_density() -> None:
     posterior = logistic_regression(X, THREE, PRECISION)
     joint = lambda w: log_joint(w, posterior.X, posterior.y, posterior.weight, posterior.A)  # noqa: E731
-    slope, hessian = torch.autograd.functional.jacobian(joint, posterior.map), torch.autograd.functional.hessian(joint, posterior.map)
+    slope, hessian = (
+        torch.autograd.functional.jacobian(joint, posterior.map),
+        torch.autograd.functional.hessian(joint, posterior.map),
+    )
     assert slope.abs().max() < 1e-8
     torch.testing.assert_close(posterior.hessian, -hessian, rtol=1e-9, atol=1e-9)
     w = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     slopes = torch.stack([torch.autograd.functional.jacobian(joint, one) for one in w])
-    torch.testing.assert_close(height_and_slope(w, posterior.X, posterior.y, posterior.weight, posterior.A)[1], slopes)
-    peer = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(X, THREE)  # |w|^2 / 2 on each class's weights: a = 1/2 of ours
+    torch.testing.assert_close(
+        height_and_slope(w, posterior.X, posterior.y, posterior.weight, posterior.A)[1], slopes
+    )
+    # |w|^2 / 2 on each class's weights: a = 1/2 of ours
+    peer = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(X, THREE)
     mode = logistic_regression(X, THREE, np.full(2, 0.5)).class_weights.numpy()
     np.testing.assert_allclose(mode, peer.coef_, atol=1e-5)
     swapped = logistic_regression(X, (THREE + 1) % 3, np.full(2, 0.5)).class_weights.numpy()
@@ -173,7 +245,9 @@ def test_several_classes_have_the_mode_and_curvature_of_their_density() -> None:
 
 
 def test_chains_take_over_where_weights_collapse() -> None:
-    """Thirty columns: importance sampling keeps a few draws and says so, the chains keep hundreds and agree."""
+    """Thirty columns: importance sampling keeps a few draws and says so, the chains keep hundreds
+    and agree.
+    """
     g, rows = torch.Generator().manual_seed(0), np.random.default_rng(1).normal(size=(40, 30))
     posterior = logistic_regression(rows, rows[:, 0] > 0, np.full(30, 0.02))
     assert posterior.importance(4000, generator=g).verdict == "do not publish"
@@ -185,7 +259,8 @@ def test_chains_take_over_where_weights_collapse() -> None:
 def test_logistic_laplace_has_the_curvature_of_the_mode() -> None:
     posterior = logistic_regression(X, LABELS, PRECISION)
     hessian = torch.autograd.functional.hessian(
-        lambda w: -log_joint(w, posterior.X, posterior.y, posterior.weight, posterior.A), posterior.map
+        lambda w: -log_joint(w, posterior.X, posterior.y, posterior.weight, posterior.A),
+        posterior.map,
     )
     torch.testing.assert_close(posterior.laplace.precision_matrix, hessian, rtol=1e-9, atol=1e-9)
 
@@ -193,23 +268,50 @@ def test_logistic_laplace_has_the_curvature_of_the_mode() -> None:
 def test_separated_data_and_huge_columns_still_have_a_mode() -> None:
     x = np.array([[1.0, -1e4], [1.0, -2e4], [1.0, 3e4], [1.0, 1e4]])
     posterior = logistic_regression(x, [0.0, 0, 1, 1], [1e-6, 1e-6])
-    slope = x.T @ (np.array([0, 0, 1, 1]) - expit(x @ posterior.map.numpy())) - 1e-6 * posterior.map.numpy()
+    slope = (
+        x.T @ (np.array([0, 0, 1, 1]) - expit(x @ posterior.map.numpy()))
+        - 1e-6 * posterior.map.numpy()
+    )
     assert np.abs(slope).max() < 1e-6
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: PRIOR.update(X, Y[:3]), r"X and y must have shapes \(n, P\) and \(n,\); got \(7, 2\) and \(3,\)"),
+        (
+            lambda: PRIOR.update(X, Y[:3]),
+            r"X and y must have shapes \(n, P\) and \(n,\); got \(7, 2\) and \(3,\)",
+        ),
         (lambda: PRIOR.update(X, Y, -np.ones(7)), "weight must not be negative; got -1"),
         (lambda: PRIOR.update(X * math.nan, Y), "X must be finite"),
-        (lambda: logistic_regression(X, LABELS - 1, PRECISION), "y must hold 7 classes as whole numbers from 0"),
-        (lambda: PRIOR.predictive([[1.0]]), r"X must have shape \(\*, 2\) to match m; got \(1, 1\)"),
-        (lambda: LinearRegression(torch.zeros(2), torch.ones(2, 2), 1.0, 1.0), "K must be symmetric and positive definite"),
-        (lambda: LinearRegression(torch.zeros(2), torch.eye(3), 1.0, 1.0), r"m and K must have shapes \(P,\) and \(P, P\)"),
-        (lambda: logistic_regression(X, Y, PRECISION), "y must hold 7 classes as whole numbers from 0"),
-        (lambda: logistic_regression(X, LABELS, np.ones((2, 2))), "A must be symmetric and positive definite"),
-        (lambda: logistic_regression(X, LABELS, PRECISION, np.full(7, math.inf)), "weight must be finite"),
+        (
+            lambda: logistic_regression(X, LABELS - 1, PRECISION),
+            "y must hold 7 classes as whole numbers from 0",
+        ),
+        (
+            lambda: PRIOR.predictive([[1.0]]),
+            r"X must have shape \(\*, 2\) to match m; got \(1, 1\)",
+        ),
+        (
+            lambda: LinearRegression(torch.zeros(2), torch.ones(2, 2), 1.0, 1.0),
+            "K must be symmetric and positive definite",
+        ),
+        (
+            lambda: LinearRegression(torch.zeros(2), torch.eye(3), 1.0, 1.0),
+            r"m and K must have shapes \(P,\) and \(P, P\)",
+        ),
+        (
+            lambda: logistic_regression(X, Y, PRECISION),
+            "y must hold 7 classes as whole numbers from 0",
+        ),
+        (
+            lambda: logistic_regression(X, LABELS, np.ones((2, 2))),
+            "A must be symmetric and positive definite",
+        ),
+        (
+            lambda: logistic_regression(X, LABELS, PRECISION, np.full(7, math.inf)),
+            "weight must be finite",
+        ),
     ],
 )
 def test_bad_input_is_named(call: Any, message: str) -> None:

@@ -1,4 +1,6 @@
-"""The tools of the folder ``benchmarks``, which is no package: its files import one another by name."""
+"""The tools of the folder ``benchmarks``, which is no package: its files import one another by
+name.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Exponents of growth: exact on exact power laws, with intervals that cover, and words that follow from the numbers."""
+"""Exponents of growth: exact on exact power laws, with intervals that cover, and words that follow
+from the numbers.
+"""
 
 import math
 
@@ -21,10 +23,14 @@ def test_an_exact_power_law_is_found_exactly(exponent: float) -> None:
 
 
 def test_the_interval_covers_as_often_as_it_says() -> None:
-    """Normal noise of logarithms: coverage is exactly 0.9; 500 fits are within four deviations of it but once in 16,000 seeds."""
+    """Normal noise of logarithms: coverage is exactly 0.9; 500 fits are within four deviations of
+    it but once in 16,000 seeds.
+    """
     rng, covered = np.random.default_rng(0), 0
     for _ in range(500):
-        found = fit_power(SIZES, np.array(SIZES) ** 1.5 * np.exp(0.1 * rng.standard_normal(len(SIZES))), level=0.9)
+        found = fit_power(
+            SIZES, np.array(SIZES) ** 1.5 * np.exp(0.1 * rng.standard_normal(len(SIZES))), level=0.9
+        )
         covered += found.low <= 1.5 <= found.high
     assert abs(covered - 450) <= 4 * math.sqrt(500 * 0.9 * 0.1)
 

@@ -1,4 +1,6 @@
-"""From lines that were shown to ``results.json`` and the page, and back; marks, and what is worse than recorded."""
+"""From lines that were shown to ``results.json`` and the page, and back; marks, and what is worse
+than recorded.
+"""
 
 import doctest
 import json
@@ -22,24 +24,63 @@ from records import Record
 ROOT = Path(__file__).parents[2]
 DOCS = runpy.run_path(str(ROOT / "docs" / "measured.py"))
 MACHINE = {"processor": "Abacus <9>", "cores": "2", "threads": "1", "torch": "9.8.7"}
-GROWN = {"what": "EM against rows", "exponent": 1.04, "low": 1.01, "high": 1.07, "theory": 1.0, "formula": "n", "bare": 0.98,
-         "sizes": "8 to 64", "seconds": 0.0123, "departs": "The cost of a unit of theory rises by 9% from 8 to 64."}  # fmt: skip
-CURVE = {"what": "EM", "axis": "rows", "sizes": [8, 16, 32, 64], "cost": [0.001, 0.002, 0.005, 0.0123], "fitted": [8, 64],
-         "theory": [0.0015, 0.0123]}  # fmt: skip
+GROWN = {
+    "what": "EM against rows",
+    "exponent": 1.04,
+    "low": 1.01,
+    "high": 1.07,
+    "theory": 1.0,
+    "formula": "n",
+    "bare": 0.98,
+    "sizes": "8 to 64",
+    "seconds": 0.0123,
+    "departs": "The cost of a unit of theory rises by 9% from 8 to 64.",
+}
+CURVE = {
+    "what": "EM",
+    "axis": "rows",
+    "sizes": [8, 16, 32, 64],
+    "cost": [0.001, 0.002, 0.005, 0.0123],
+    "fitted": [8, 64],
+    "theory": [0.0015, 0.0123],
+}
 
 
 def made_up() -> dict[str, Record]:
     """Every sort of line that benchmarks show."""
     about: dict[str, Any] = {"about": MACHINE, "date": "2031-02-03 04:05 UTC", "seconds": 12.5}
     speed = [
-        {"what": "update", "milliseconds": 3.25, "six_products": 2.5, "ratio": 1.3125, "target": "at most 1.35"},
-        {"what": "epochs", "partita_seconds": 2.0, "scikit_learn": 2.5, "times_faster": 1.25, "target": "at least 1.5"},
+        {
+            "what": "update",
+            "milliseconds": 3.25,
+            "six_products": 2.5,
+            "ratio": 1.3125,
+            "target": "at most 1.35",
+        },
+        {
+            "what": "epochs",
+            "partita_seconds": 2.0,
+            "scikit_learn": 2.5,
+            "times_faster": 1.25,
+            "target": "at least 1.5",
+        },
     ]
-    quality = [{"what": "digits & <b>", "nats": -84.1675, "reached": True, "rows": 10_000, "wanted": "nan", "curve": "1.5 at 2 s, " * 9}]
+    quality = [
+        {
+            "what": "digits & <b>",
+            "nats": -84.1675,
+            "reached": True,
+            "rows": 10_000,
+            "wanted": "nan",
+            "curve": "1.5 at 2 s, " * 9,
+        }
+    ]
     return {
         "pcd": Record(speed, title="One update.", command="python benchmarks/run.py pcd", **about),
         "digits": Record(quality, notes=["zuko: not installed here"], **about),
-        "absent": Record([], notes=["absent: skipped; set PARTITA_DATA to the folder that holds mnist"]),
+        "absent": Record(
+            [], notes=["absent: skipped; set PARTITA_DATA to the folder that holds mnist"]
+        ),
         "scaling": Record([GROWN], [CURVE], **about),
     }
 
@@ -54,12 +95,20 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_what_is_shown_is_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     harness.show("a", ratio=torch.tensor(1.5), wanted=float("nan"), rows=3, kind="exact")
-    assert harness.LINES.pop() == {"what": "a", "ratio": 1.5, "wanted": "nan", "rows": 3, "kind": "exact"}
+    assert harness.LINES.pop() == {
+        "what": "a",
+        "ratio": 1.5,
+        "wanted": "nan",
+        "rows": 3,
+        "kind": "exact",
+    }
     assert capsys.readouterr().out == "a: ratio 1.5  wanted nan  rows 3  kind exact\n"
 
 
 def cells(text: str) -> list[str]:
-    return [re.sub(r"<[^>]+>", "", found) for found in re.findall(r"<td[^>]*>(.*?)</td>", text, re.S)]
+    return [
+        re.sub(r"<[^>]+>", "", found) for found in re.findall(r"<td[^>]*>(.*?)</td>", text, re.S)
+    ]
 
 
 @pytest.fixture(params=["page", "docs"])
@@ -68,7 +117,9 @@ def text(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     records.write(made_up(), tmp_path / "results.json")
     if request.param == "docs":
         return DOCS["page"](tmp_path / "results.json")
-    return page.write(records.read(tmp_path / "results.json"), tmp_path / "results.html").read_text()
+    return page.write(
+        records.read(tmp_path / "results.json"), tmp_path / "results.html"
+    ).read_text()
 
 
 def test_the_page_has_every_number_beside_its_target(text: str) -> None:
@@ -81,15 +132,27 @@ def test_the_page_has_every_number_beside_its_target(text: str) -> None:
 
 
 def test_the_page_says_when_where_how_and_what_is_missing(text: str) -> None:
-    for said in ("Abacus <9>", "9.8.7", "2031-02-03", "python benchmarks/run.py pcd", "zuko: not installed here", "absent: skipped",
-                 "Of 2 with a mark 1 meet it", GROWN["departs"], "digits & <b>", "One update."):  # fmt: skip
+    for said in (
+        "Abacus <9>",
+        "9.8.7",
+        "2031-02-03",
+        "python benchmarks/run.py pcd",
+        "zuko: not installed here",
+        "absent: skipped",
+        "Of 2 with a mark 1 meet it",
+        GROWN["departs"],
+        "digits & <b>",
+        "One update.",
+    ):
         assert escape(str(said), quote=False) in text.replace("&#39;", "'"), said
 
 
 def test_figures_show_all_ratios_in_one_sense(tmp_path: Path) -> None:
     parts = {section.title: section for section in page.sections(made_up())}
     strip = next(block for block in parts["At a glance"].blocks if block.kind == "figure")
-    assert {(y, x) for trace in strip.traces for y, x in zip(trace["y"], trace["x"], strict=True)} == {("pcd", 1 / 1.3125), ("pcd", 1.25)}
+    assert {
+        (y, x) for trace in strip.traces for y, x in zip(trace["y"], trace["x"], strict=True)
+    } == {("pcd", 1 / 1.3125), ("pcd", 1.25)}
     assert [section.title for section in page.sections({})] == ["At a glance"]
 
 
@@ -103,13 +166,23 @@ def test_a_page_of_the_documentation_without_records(tmp_path: Path) -> None:
         ({"what": "a", "ratio": 1.2, "target": "at most 1.35"}, 1.35, True),
         ({"what": "a", "ratio": 1.4, "target": "at most 1.35"}, 1.35, False),
         ({"what": "a", "times_as_fast": 1.4, "wanted": 3.0}, 3.0, False),
-        ({"what": "a against zuko", "times_as_fast": 1.4, "target": "at least 1.2 x zuko"}, 1.2, True),
-        ({"what": "a against nflows", "times_as_fast": 1.4, "target": "at least 1.2 x zuko"}, None, None),
+        (
+            {"what": "a against zuko", "times_as_fast": 1.4, "target": "at least 1.2 x zuko"},
+            1.2,
+            True,
+        ),
+        (
+            {"what": "a against nflows", "times_as_fast": 1.4, "target": "at least 1.2 x zuko"},
+            None,
+            None,
+        ),
         ({"what": "a", "times_as_fast": 14.0, "target": "at most 4 ms"}, None, None),
         ({"what": "a", "to_sklearn_em": 14.0, "target": "at least 5e6"}, None, None),
     ],
 )
-def test_a_mark_is_held_against_the_ratio_it_is_about(line: dict[str, Any], mark: float | None, met: bool | None) -> None:
+def test_a_mark_is_held_against_the_ratio_it_is_about(
+    line: dict[str, Any], mark: float | None, met: bool | None
+) -> None:
     (found,) = ratios_of([line])
     assert (found.mark, found.met) == (mark, met)
 
@@ -125,12 +198,17 @@ def test_a_mark_is_held_against_the_ratio_it_is_about(line: dict[str, Any], mark
         ("times_as_fast", 1.0, 1.26, False),
     ],
 )
-def test_worse_by_more_than_a_quarter_in_the_ratios_own_sense(key: str, then: float, now: float, worse: bool) -> None:
+def test_worse_by_more_than_a_quarter_in_the_ratios_own_sense(
+    key: str, then: float, now: float, worse: bool
+) -> None:
     assert bool(regressions([{"what": "a", key: now}], [{"what": "a", key: then}])) is worse
     assert regressions([{"what": "b", key: now}], [{"what": "a", key: then}]) == {}
 
 
-@pytest.mark.parametrize(("exponent", "low", "worse"), [(1.3, 1.2, True), (1.3, 1.05, False), (1.2, 1.15, False), (0.5, 0.4, False)])
+@pytest.mark.parametrize(
+    ("exponent", "low", "worse"),
+    [(1.3, 1.2, True), (1.3, 1.05, False), (1.2, 1.15, False), (0.5, 0.4, False)],
+)
 def test_steeper_growth_is_worse(exponent: float, low: float, worse: bool) -> None:
     assert bool(regressions([GROWN | {"exponent": exponent, "low": low}], [GROWN])) is worse
 

@@ -1,4 +1,6 @@
-"""How benchmarks are run: recorded, left out, checked against the record, and named when they fail; what make runs."""
+"""How benchmarks are run: recorded, left out, checked against the record, and named when they fail;
+what make runs.
+"""
 
 import ast
 import os
@@ -17,7 +19,8 @@ from records import Record
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = {
-    "fine": "QUICK = True\ndef run():\n    harness.show('x', ratio=float((HERE / 'ratio').read_text()))\n    torch.set_num_threads(1)\n",
+    "fine": "QUICK = True\ndef run():\n    harness.show('x', ratio=float((HERE / "
+    "'ratio').read_text()))\n    torch.set_num_threads(1)\n",
     "breaks": "QUICK = True\ndef run():\n    raise ValueError('broken')\n",
     "long": "def run():\n    harness.show('y', ratio=1.0)\n",
     "real": "QUICK = True\nDATA = 'mnist'\ndef run():\n    harness.show('z', ratio=1.0)\n",
@@ -43,8 +46,11 @@ def test_results_are_recorded_and_a_broken_benchmark_is_named_at_the_end(folder:
         run.main([], folder)
     known = records.read(folder / "results.json")
     assert {name: [line["what"] for line in record.lines] for name, record in known.items()} == {
-        "fine": ["x"], "long": ["y"], "real": [], "told": ["w"],
-    }  # fmt: skip
+        "fine": ["x"],
+        "long": ["y"],
+        "real": [],
+        "told": ["w"],
+    }
     assert known["real"].notes == ["real: skipped; set PARTITA_DATA to the folder that holds mnist"]
     assert known["told"].lines[0]["told"] is False
     assert known["fine"].command == "python benchmarks/run.py fine"
@@ -60,17 +66,23 @@ def test_quick_runs_the_quick_ones(folder: Path) -> None:
 
 
 def test_a_fuller_record_stays(folder: Path) -> None:
-    before = {name: Record([{"what": "w", "ratio": 2.0}], command=f"python benchmarks/run.py {name}") for name in ("fine", "real", "told")}
+    before = {
+        name: Record([{"what": "w", "ratio": 2.0}], command=f"python benchmarks/run.py {name}")
+        for name in ("fine", "real", "told")
+    }
     records.write(before, folder / "results.json")
     run.main(["--quick", "fine", "real", "told"], folder)
     known = records.read(folder / "results.json")
-    assert (known["real"], known["told"]) == (before["real"], before["told"])  # skipped, and shorter
+    # skipped, and shorter
+    assert (known["real"], known["told"]) == (before["real"], before["told"])
     assert known["fine"].lines == [{"what": "x", "ratio": 1.0}]
 
 
 def test_what_was_written_meanwhile_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = {"other": Record([{"what": "o", "ratio": 1.0}])}
-    monkeypatch.setattr(harness, "about", lambda: records.write(other, folder / "results.json") or {})
+    monkeypatch.setattr(
+        harness, "about", lambda: records.write(other, folder / "results.json") or {}
+    )
     monkeypatch.setattr(harness, "machine", str)
     run.main(["fine"], folder)
     assert set(records.read(folder / "results.json")) == {"fine", "other"}
@@ -92,7 +104,9 @@ def test_a_worse_ratio_fails_the_check_and_the_record_stays(folder: Path) -> Non
     before = (folder / "results.json").read_bytes()
     run.main(["fine", "--check"], folder)
     (folder / "ratio").write_text("1.3")
-    with pytest.raises(SystemExit, match=r"^benchmarks: worse than recorded: fine, x: ratio 1\.3, recorded 1$"):
+    with pytest.raises(
+        SystemExit, match=r"^benchmarks: worse than recorded: fine, x: ratio 1\.3, recorded 1$"
+    ):
         run.main(["fine", "--check"], folder)
     assert (folder / "results.json").read_bytes() == before
 
@@ -116,28 +130,47 @@ def test_an_environment_that_cannot_make_the_page_still_records(
 
 
 @pytest.mark.parametrize(("now", "got"), [("nan", "nan"), ("inf", "inf"), (None, "not shown")])
-def test_a_ratio_that_is_no_number_or_is_gone_fails_the_check(folder: Path, now: str | None, got: str) -> None:
+def test_a_ratio_that_is_no_number_or_is_gone_fails_the_check(
+    folder: Path, now: str | None, got: str
+) -> None:
     known = [{"what": "x" if now else "gone", "ratio": 1.0}]
-    records.write({"fine": Record(known, command="python benchmarks/run.py fine")}, folder / "results.json")
+    records.write(
+        {"fine": Record(known, command="python benchmarks/run.py fine")}, folder / "results.json"
+    )
     (folder / "ratio").write_text(now or "1.0")
-    with pytest.raises(SystemExit, match=rf"^benchmarks: worse than recorded: fine, {known[0]['what']}: ratio {got}, recorded 1$"):
+    with pytest.raises(
+        SystemExit,
+        match=rf"^benchmarks: worse than recorded: fine, {known[0]['what']}: ratio {got}, recorded "
+        r"1$",
+    ):
         run.main(["fine", "--check"], folder)
 
 
-def test_what_a_shorter_run_does_not_show_passes_the_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    known = {name: Record([{"what": "w", "ratio": 1.0}], command=f"python benchmarks/run.py {name}") for name in ("told", "real")}
+def test_what_a_shorter_run_does_not_show_passes_the_check(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {
+        name: Record([{"what": "w", "ratio": 1.0}], command=f"python benchmarks/run.py {name}")
+        for name in ("told", "real")
+    }
     records.write(known, folder / "results.json")
     run.main(["told", "real", "fine", "--quick", "--check"], folder)
     assert "fine: nothing is recorded to check against" in capsys.readouterr().out
 
 
 def test_a_check_against_nothing_is_refused(folder: Path) -> None:
-    with pytest.raises(SystemExit, match="nothing is recorded to check against; run make bench first"):
+    with pytest.raises(
+        SystemExit, match="nothing is recorded to check against; run make bench first"
+    ):
         run.main(["--check"], folder)
 
 
 def test_an_unknown_name_is_refused(folder: Path) -> None:
-    with pytest.raises(SystemExit, match=r"name must be one of breaks, fine, long, real, told, or --quick or --check; got 'fien'\."):
+    with pytest.raises(
+        SystemExit,
+        match=r"name must be one of breaks, fine, long, real, told, or --quick or --check; got "
+        r"'fien'\.",
+    ):
         run.main(["fien"], folder)
 
 
@@ -153,8 +186,16 @@ def test_an_unknown_name_is_refused(folder: Path) -> None:
     ],
 )
 def test_what_make_runs(words: list[str], command: str) -> None:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # make test runs this too
-    printed = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, env=plain, capture_output=True, text=True, check=True).stdout
+    # make test runs this too
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    printed = subprocess.run(
+        ["make", "--dry-run", *words],
+        cwd=ROOT,
+        env=plain,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert " ".join(printed.splitlines()[-1].split()).endswith(f"benchmarks/{command}")
 
 
@@ -162,11 +203,19 @@ def imported(path: Path) -> set[str]:
     """First parts of the names that a file imports when it is itself imported."""
     tree = ast.parse(path.read_text())
     plain = {name.name for node in tree.body if isinstance(node, ast.Import) for name in node.names}
-    return {name.split(".")[0] for name in plain | {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}}
+    return {
+        name.split(".")[0]
+        for name in plain
+        | {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
+    }
 
 
 @pytest.mark.parametrize("name", run.names())
 def test_no_benchmark_needs_a_peer_to_be_imported(name: str) -> None:
-    """Peers live elsewhere: what is imported at the top is Python's, the project's, or one of its dependencies."""
-    ours = {"partita", "torch", "numpy", "scipy", "sklearn", "threadpoolctl"} | {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    """Peers live elsewhere: what is imported at the top is Python's, the project's, or one of its
+    dependencies.
+    """
+    ours = {"partita", "torch", "numpy", "scipy", "sklearn", "threadpoolctl"} | {
+        path.stem for path in (ROOT / "benchmarks").glob("*.py")
+    }
     assert imported(ROOT / "benchmarks" / f"{name}.py") - ours <= sys.stdlib_module_names

@@ -1,4 +1,6 @@
-"""The benchmark of growth: exact costs give exact exponents on the page, and every operation runs at its smallest size."""
+"""The benchmark of growth: exact costs give exact exponents on the page, and every operation runs
+at its smallest size.
+"""
 
 import os
 from typing import Any
@@ -16,7 +18,9 @@ from records import Record
 def shown() -> Any:
     """What is shown and kept during a test, as a record."""
     before = len(harness.LINES), len(harness.CURVES), len(harness.NOTES)
-    yield lambda: Record(harness.LINES[before[0] :], harness.CURVES[before[1] :], harness.NOTES[before[2] :])
+    yield lambda: Record(
+        harness.LINES[before[0] :], harness.CURVES[before[1] :], harness.NOTES[before[2] :]
+    )
     for part, start in zip((harness.LINES, harness.CURVES, harness.NOTES), before, strict=True):
         del part[start:]
 
@@ -51,7 +55,9 @@ def test_one_core_leaves_processes_out(shown: Any, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("case", scaling.CASES, ids=lambda case: f"{case.what} against {case.axis}")
 def test_every_operation_runs(case: scaling.Case) -> None:
-    """And those of one axis are made of the size that is asked for: theory is positive and grows."""
+    """And those of one axis are made of the size that is asked for: theory is positive and
+    grows.
+    """
     scaling.least([case.make(case.first), case.bare(case.first)], 0.0)
     assert 0 < case.theory(case.first) < case.theory(2 * case.first)
     assert case.full >= case.quick >= 5

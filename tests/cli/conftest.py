@@ -15,14 +15,19 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """``call("fit", "rbm", "digits")``, in an empty working directory; exceptions that are no exits come through."""
+    """``call("fit", "rbm", "digits")``, in an empty working directory; exceptions that are no exits
+    come through.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PARTITA_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
 
     def invoke(*arguments: str) -> Any:
-        pageless = ["--no-report"] if arguments[:1] == ("fit",) else []  # tests/report is about pages
-        result = CliRunner().invoke(app, [*map(str, arguments), *pageless], prog_name="partita", catch_exceptions=False)
+        # tests/report is about pages
+        pageless = ["--no-report"] if arguments[:1] == ("fit",) else []
+        result = CliRunner().invoke(
+            app, [*map(str, arguments), *pageless], prog_name="partita", catch_exceptions=False
+        )
         assert "Traceback" not in result.output
         return result
 

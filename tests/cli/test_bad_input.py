@@ -43,7 +43,11 @@ def sentence(result: Any, code: int = 1) -> str:
         ("empty.csv", "must hold rows; got an empty file"),
         ("header.csv", "must hold rows; got only a line of names"),
         ("one.csv", "must have at least 2 rows; got 1"),
-        ("constant.csv", "must vary in every column to have a density; got one value throughout column 'b'. Leave constant"),
+        (
+            "constant.csv",
+            "must vary in every column to have a density; got one value throughout column 'b'. "
+            "Leave constant",
+        ),
         ("notes.md", "must end in one of .npz .npy .csv"),
         ("missing.csv", "got a path where there is none"),
     ],
@@ -58,13 +62,17 @@ def test_bad_files(name: str, words: str, call: Any) -> None:
 def test_a_cut_file_is_refused(call: Any) -> None:
     np.savez("whole.npz", x=np.random.default_rng(0).integers(0, 2, (500, 8)))
     Path("cut.npz").write_bytes(Path("whole.npz").read_bytes()[:900])
-    assert "must be a whole .npz file; got one that is cut short or damaged" in sentence(call("fit", "rbm", "cut.npz", "--json"))
+    assert "must be a whole .npz file; got one that is cut short or damaged" in sentence(
+        call("fit", "rbm", "cut.npz", "--json")
+    )
 
 
 def test_values_outside_the_support_are_refused(call: Any) -> None:
     Path("counts.csv").write_text(DAMAGED["counts.csv"])
     assert "must hold only 0 and 1; got" in sentence(call("fit", "maxent", "counts.csv", "--json"))
-    assert "must hold only 0 and 1; got" in sentence(call("fit", "rbm", "counts.csv", "--set", "visible_units=bernoulli", "--json"))
+    assert "must hold only 0 and 1; got" in sentence(
+        call("fit", "rbm", "counts.csv", "--set", "visible_units=bernoulli", "--json")
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,20 +80,44 @@ def test_values_outside_the_support_are_refused(call: Any) -> None:
     [
         (["rmb", "digits"], "; got 'rmb'. Did you mean 'rbm'?"),
         (["rbm", "digit"], "Did you mean 'digits'?"),
-        (["rbm", "digits", "--set", "hidden=0"], "RBM: hidden must be a whole number of at least 1; got 0."),
-        (["rbm", "digits", "--set", "hidden=many"], "RBM: hidden must be a whole number of at least 1; got 'many'."),
-        (["rbm", "digits", "--set", "chains=0"], "PCD: chains must be a whole number of at least 1; got 0."),
+        (
+            ["rbm", "digits", "--set", "hidden=0"],
+            "RBM: hidden must be a whole number of at least 1; got 0.",
+        ),
+        (
+            ["rbm", "digits", "--set", "hidden=many"],
+            "RBM: hidden must be a whole number of at least 1; got 'many'.",
+        ),
+        (
+            ["rbm", "digits", "--set", "chains=0"],
+            "PCD: chains must be a whole number of at least 1; got 0.",
+        ),
         (["rbm", "digits", "--set", "hiden=3"], "got 'hiden'. Did you mean 'hidden'?"),
         (["rbm", "digits", "--set", "hidden"], "fit: --set must be key=value; got 'hidden'."),
         (["rbm", "digits", "--set", "learning_rate=-1"], "fit: learning_rate must be"),
         (["rbm", "digits", "--set", "learning_rate=" + "9" * 400], "fit: learning_rate must be"),
-        (["rbm", "digits", "--set", "hidden=" + "[" * 100_000], "RBM: hidden must be a whole number of at least 1; got '[[["),
-        (["vrnn", "digits", "--set", "step=0"], "vrnn: step must be a whole number of at least 1; got 0."),
+        (
+            ["rbm", "digits", "--set", "hidden=" + "[" * 100_000],
+            "RBM: hidden must be a whole number of at least 1; got '[[[",
+        ),
+        (
+            ["vrnn", "digits", "--set", "step=0"],
+            "vrnn: step must be a whole number of at least 1; got 0.",
+        ),
         (["rbm", "digits", "--set", "objective=mle"], "rbm: objective must be one of"),
-        (["rbm", "digits", "--set", "objective=exact"], "ExactLikelihood cannot run on RBM(64, 64)"),
-        (["rbm", "digits", "--epochs", "0"], "fit: epochs must be a whole number of at least 1; got 0."),
+        (
+            ["rbm", "digits", "--set", "objective=exact"],
+            "ExactLikelihood cannot run on RBM(64, 64)",
+        ),
+        (
+            ["rbm", "digits", "--epochs", "0"],
+            "fit: epochs must be a whole number of at least 1; got 0.",
+        ),
         (["rbm", "digits", "--minutes", "-1"], "fit: minutes must be"),
-        (["rbm", "digits", "--epochs", "1", "--minutes", "1"], "one of epochs, steps and minutes must be given; got epochs and minutes"),
+        (
+            ["rbm", "digits", "--epochs", "1", "--minutes", "1"],
+            "one of epochs, steps and minutes must be given; got epochs and minutes",
+        ),
         (["rbm", "digits-gray", "--set", "binarize=7"], "binarize must be"),
         (["maxent", "digits", "--set", "features=triples"], "MaxEnt: features must be"),
     ],
@@ -96,12 +128,39 @@ def test_bad_settings(arguments: list[str], words: str, call: Any) -> None:
 
 
 def test_a_learning_rate_that_diverges_names_the_remedy_and_keeps_the_run(call: Any) -> None:
-    line = sentence(call("fit", "rbm", "digits", "--set", "learning_rate=1e6", "--epochs", "3", "--json", "--out", "run"))
+    line = sentence(
+        call(
+            "fit",
+            "rbm",
+            "digits",
+            "--set",
+            "learning_rate=1e6",
+            "--epochs",
+            "3",
+            "--json",
+            "--out",
+            "run",
+        )
+    )
     assert "Lower learning_rate (now 1e+06)" in line
-    assert Path("run/checkpoints/last.safetensors").exists() and json.loads(Path("run/config.json").read_text())["format"] == 1
+    assert (
+        Path("run/checkpoints/last.safetensors").exists()
+        and json.loads(Path("run/config.json").read_text())["format"] == 1
+    )
 
 
-@pytest.mark.parametrize("arguments", ["fit rbm", "fit", "fitt", "fit rbm x --resume run", "sample", "fit --nope", "fit rbm \udcff.csv"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "fit rbm",
+        "fit",
+        "fitt",
+        "fit rbm x --resume run",
+        "sample",
+        "fit --nope",
+        "fit rbm \udcff.csv",
+    ],
+)
 def test_wrong_usage_exits_with_two(arguments: str, call: Any) -> None:
     assert call(*arguments.split()).exit_code == 2
 
@@ -113,21 +172,39 @@ def fitted(call: Any, table: Path) -> Path:
 
 
 def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
-    assert "X must have shape (*, 5) to match RBM(5, 8); got (1797, 64)" in sentence(call("evaluate", "run", "digits"))
-    assert "split must be one of test, train, all for" in sentence(call("evaluate", "run", "--split", "valid"))
-    assert "evaluator must be one of 'auto'" in sentence(call("evaluate", "run", "--evaluator", "guess"))
-    assert "evaluator must be one of 'auto'" in sentence(call("evaluate", "run", "--evaluator", "iwae-" + "9" * 5000))
-    assert "RUN must be a folder with a config.json" in sentence(call("evaluate", "nowhere", "digits"))
-    assert "sample: -n must be a whole number of at least 1; got 0." in sentence(call("sample", "run", "-n", "0"))
+    assert "X must have shape (*, 5) to match RBM(5, 8); got (1797, 64)" in sentence(
+        call("evaluate", "run", "digits")
+    )
+    assert "split must be one of test, train, all for" in sentence(
+        call("evaluate", "run", "--split", "valid")
+    )
+    assert "evaluator must be one of 'auto'" in sentence(
+        call("evaluate", "run", "--evaluator", "guess")
+    )
+    assert "evaluator must be one of 'auto'" in sentence(
+        call("evaluate", "run", "--evaluator", "iwae-" + "9" * 5000)
+    )
+    assert "RUN must be a folder with a config.json" in sentence(
+        call("evaluate", "nowhere", "digits")
+    )
+    assert "sample: -n must be a whole number of at least 1; got 0." in sentence(
+        call("sample", "run", "-n", "0")
+    )
     said = sentence(call("sample", "run", "--out", "draws.xls"))
-    assert "--out must end in one of .csv .parquet .arrow .feather .npy .npz; got draws.xls." in said
+    assert (
+        "--out must end in one of .csv .parquet .arrow .feather .npy .npz; got draws.xls." in said
+    )
     assert "must have rows that are images" in sentence(call("sample", "run", "--png", "p.png"))
-    assert "burn_in must be a whole number of at least 0; got -1" in sentence(call("sample", "run", "--burn-in", "-1"))
+    assert "burn_in must be a whole number of at least 0; got -1" in sentence(
+        call("sample", "run", "--burn-in", "-1")
+    )
 
 
 def test_an_existing_run_is_never_written_over(call: Any, fitted: Path) -> None:
     before = {path: path.read_bytes() for path in fitted.rglob("*") if path.is_file()}
-    assert "already holds a run" in sentence(call("fit", "rbm", "digits", "--epochs", "1", "--out", "run", "--json"))
+    assert "already holds a run" in sentence(
+        call("fit", "rbm", "digits", "--epochs", "1", "--out", "run", "--json")
+    )
     assert before == {path: path.read_bytes() for path in fitted.rglob("*") if path.is_file()}
 
 
@@ -147,23 +224,40 @@ def test_a_damaged_run_is_refused(file: str, call: Any, fitted: Path) -> None:
 def test_changed_data_are_noticed_on_resume(call: Any, fitted: Path, table: Path) -> None:
     lines = table.read_text().splitlines()
     table.write_text("\n".join(lines[:100]) + "\n")
-    assert "must be the data that run was fitted to, 240 x 5; got 79 x 5" in sentence(call("fit", "--resume", "run", "--json"))
+    assert "must be the data that run was fitted to, 240 x 5; got 79 x 5" in sentence(
+        call("fit", "--resume", "run", "--json")
+    )
 
 
 def test_a_config_that_speaks_of_other_rows_is_refused(call: Any, fitted: Path) -> None:
     config = json.loads((fitted / "config.json").read_text())
-    for said in ({"columns": ["a", "b"]}, {"shape": [2, 3]}, {"schema": config["data"]["schema"][1:]}):
-        (fitted / "config.json").write_text(json.dumps({**config, "data": {**config["data"], **said}}))
-        assert f"config.json: data: {next(iter(said))} must be of 5 values in a row" in sentence(call("report", "run"))
+    for said in (
+        {"columns": ["a", "b"]},
+        {"shape": [2, 3]},
+        {"schema": config["data"]["schema"][1:]},
+    ):
+        (fitted / "config.json").write_text(
+            json.dumps({**config, "data": {**config["data"], **said}})
+        )
+        assert f"config.json: data: {next(iter(said))} must be of 5 values in a row" in sentence(
+            call("report", "run")
+        )
 
 
-def test_a_config_that_changed_is_told_when_it_is_used_and_refused_when_it_is_resumed(call: Any, fitted: Path) -> None:
+def test_a_config_that_changed_is_told_when_it_is_used_and_refused_when_it_is_resumed(
+    call: Any, fitted: Path
+) -> None:
     path = fitted / "config.json"
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
-    assert "Caution: config.json has changed since partita wrote it. Restore it, or take" in call("evaluate", "run", "--json").stderr
+    assert (
+        "Caution: config.json has changed since partita wrote it. Restore it, or take"
+        in call("evaluate", "run", "--json").stderr
+    )
     (fitted / "checkpoints" / "model.safetensors").unlink()
     refused = sentence(call("fit", "--resume", "run", "--json"))
-    assert "config.json must be as partita wrote it, to resume the run; got a changed one" in refused
+    assert (
+        "config.json must be as partita wrote it, to resume the run; got a changed one" in refused
+    )
 
 
 def test_half_a_character_in_a_config_is_refused(call: Any, fitted: Path) -> None:
@@ -178,7 +272,9 @@ def test_data_of_another_width_are_no_data_of_the_run(call: Any, fitted: Path, t
     config["data"]["source"] = str(table)
     assert config.pop("checksum")  # the change is meant
     Path("images/config.json").write_text(json.dumps(config))
-    assert "must be the data that the run was fitted to, 16 values in a row; got 5" in sentence(call("evaluate", "images"))
+    assert "must be the data that the run was fitted to, 16 values in a row; got 5" in sentence(
+        call("evaluate", "images")
+    )
     assert call("report", "images").exit_code == 0
     assert "The data of the run cannot be read" in Path("images/report.html").read_text()
 
@@ -197,8 +293,12 @@ def test_a_python_run_cannot_be_resumed_by_the_command_line(call: Any, generator
 
     from partita.models import RBM
 
-    partita.fit(RBM(3, 2, generator=generator), torch.eye(3), epochs=1, out="run", generator=generator)
-    assert "does not say its data and settings. Resume it in Python" in sentence(call("fit", "--resume", "run", "--json"))
+    partita.fit(
+        RBM(3, 2, generator=generator), torch.eye(3), epochs=1, out="run", generator=generator
+    )
+    assert "does not say its data and settings. Resume it in Python" in sentence(
+        call("fit", "--resume", "run", "--json")
+    )
     assert "DATA must be given for run" in sentence(call("evaluate", "run"))
 
 
@@ -208,15 +308,21 @@ def test_an_unexpected_error_is_not_swallowed(call: Any, monkeypatch: pytest.Mon
         call("data")
 
 
-def test_a_place_that_cannot_be_written_is_named(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_cannot_be_written_is_named(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("partita.cli.lists.data", lambda as_json: os.listdir("/nowhere/at/all"))
     result = call("data")
     assert result.exit_code == 1
-    assert "Error: No such file or directory: /nowhere/at/all. Choose another place." in result.output
+    assert (
+        "Error: No such file or directory: /nowhere/at/all. Choose another place." in result.output
+    )
 
 
 def test_too_much_memory_is_one_sentence(call: Any) -> None:
-    assert "more memory than there is" in sentence(call("fit", "rbm", "bars-and-stripes", "--set", "hidden=10000000000000", "--json"))
+    assert "more memory than there is" in sentence(
+        call("fit", "rbm", "bars-and-stripes", "--set", "hidden=10000000000000", "--json")
+    )
 
 
 def test_an_encoding_that_does_not_exist_is_refused(call: Any) -> None:

@@ -14,18 +14,38 @@ from partita.training.contenders import contenders_by_family
 def test_the_demo_compares_at_least_eight_families_and_leaves_none_out() -> None:
     said = sort_pairs(demo.SETTINGS)
     found, left_out = contenders_by_family(demo.MODELS, said.families, load(demo.DATA))
-    assert len(found) == len(set(demo.MODELS)) >= 8 and not left_out and not said.fit and not said.data and not said.reading
+    assert (
+        len(found) == len(set(demo.MODELS)) >= 8
+        and not left_out
+        and not said.fit
+        and not said.data
+        and not said.reading
+    )
     assert demo.MINUTES <= 4
 
 
-def test_demo_ends_with_a_leaderboard_and_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+def test_demo_ends_with_a_leaderboard_and_a_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "MODELS", ["mixture", "autoregressive"])
-    monkeypatch.setattr(demo, "SETTINGS", ["mixture.components=3", "mixture.restarts=1", "autoregressive.hidden=16"])
+    monkeypatch.setattr(
+        demo, "SETTINGS", ["mixture.components=3", "mixture.restarts=1", "autoregressive.hidden=16"]
+    )
     monkeypatch.setattr(demo, "MINUTES", 0.05)
     monkeypatch.setattr(demo.torch, "set_num_threads", lambda n: None)
     demo.main()
     text = capsys.readouterr().out
-    assert "digits: 359 test rows, 64 columns" in text and "★" in text and "Report: runs/demo-1/report.html" in text
-    for name in ("report.html", "leaderboard.json", "leaderboard.csv", "mixture/config.json", "autoregressive/config.json"):
+    assert (
+        "digits: 359 test rows, 64 columns" in text
+        and "★" in text
+        and "Report: runs/demo-1/report.html" in text
+    )
+    for name in (
+        "report.html",
+        "leaderboard.json",
+        "leaderboard.csv",
+        "mixture/config.json",
+        "autoregressive/config.json",
+    ):
         assert (tmp_path / "runs/demo-1" / name).exists()

@@ -1,6 +1,8 @@
-"""A disk that fills up: whatever is being written, the command ends with one sentence, nothing is half there, and the work goes on later.
+"""A disk that fills up: whatever is being written, the command ends with one sentence, nothing is
+half there, and the work goes on later.
 
-The tests let no file of this process grow beyond some bytes; the system then refuses to write as it does on a full disk.
+The tests let no file of this process grow beyond some bytes; the system then refuses to write as it
+does on a full disk.
 """
 
 import json
@@ -22,10 +24,35 @@ from partita.estimators import BayesianLinearRegression, RBMDensity
 from partita.training import checkpoint, loop
 from partita.training.session import Session
 
-pytestmark = pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="files have no limit here")
-FIT = ("fit", "rbm", "bars-and-stripes", "--set", "hidden=3", "--set", "steps=60", "--quiet", "--out")
-COMPARE = ("compare", "bars-and-stripes", "--models", "mixture,rbm", "--set", "mixture.components=2", "--set", "rbm.hidden=3",
-           "--epochs", "20", "--no-report", "--quiet", "--out")  # fmt: skip
+pytestmark = pytest.mark.skipif(
+    not hasattr(resource, "RLIMIT_FSIZE"), reason="files have no limit here"
+)
+FIT = (
+    "fit",
+    "rbm",
+    "bars-and-stripes",
+    "--set",
+    "hidden=3",
+    "--set",
+    "steps=60",
+    "--quiet",
+    "--out",
+)
+COMPARE = (
+    "compare",
+    "bars-and-stripes",
+    "--models",
+    "mixture,rbm",
+    "--set",
+    "mixture.components=2",
+    "--set",
+    "rbm.hidden=3",
+    "--epochs",
+    "20",
+    "--no-report",
+    "--quiet",
+    "--out",
+)
 
 
 class Disk:
@@ -69,30 +96,48 @@ def told(result: Any) -> str:
 
 def content(folder: str) -> dict[str, Any]:
     """What two runs have alike, to the last digit."""
-    saved = {name: plain(checkpoint.load(Path(folder, "checkpoints", f"{name}.safetensors"))) for name in ("last", "model")}
-    lines = [{**json.loads(line), "seconds": 0} for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
+    saved = {
+        name: plain(checkpoint.load(Path(folder, "checkpoints", f"{name}.safetensors")))
+        for name in ("last", "model")
+    }
+    lines = [
+        {**json.loads(line), "seconds": 0}
+        for line in Path(folder, "metrics.jsonl").read_text().splitlines()
+    ]
     return {**saved, "metrics": lines}
 
 
 def plain(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {key: plain(value) for key, value in tree.items()}
-    return [plain(value) for value in tree] if isinstance(tree, list) else tree.tolist() if hasattr(tree, "tolist") else tree
+    return (
+        [plain(value) for value in tree]
+        if isinstance(tree, list)
+        else tree.tolist()
+        if hasattr(tree, "tolist")
+        else tree
+    )
 
 
-@pytest.mark.parametrize(("name", "often"), [("checkpoints/last.safetensors", True), ("metrics.jsonl", False)])
+@pytest.mark.parametrize(
+    ("name", "often"), [("checkpoints/last.safetensors", True), ("metrics.jsonl", False)]
+)
 def test_a_fit_ends_with_a_sentence_and_goes_on_when_there_is_room(
     name: str, often: bool, call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "RECORDS", 1 if often else 200)  # so that saves, or records, are what there is no room for
+    # so that saves, or records, are what there is no room for
+    monkeypatch.setattr(loop, "RECORDS", 1 if often else 200)
     assert call(*FIT, "whole").exit_code == 0
     with monkeypatch.context() as patch:
-        fills_at(20, 2000 if often else 300, disk, patch)  # a save is larger than that, and so are the records of 20 steps
+        # a save is larger than that, and so are the records of 20 steps
+        fills_at(20, 2000 if often else 300, disk, patch)
         patch.setattr(loop, "SAVE_SECONDS", -1.0 if often else 1000.0)
         said = told(call(*FIT, "run"))
     disk.empty()
-    assert said == (f"Error: File too large: run/{name}. Free some space, or choose another place. "
-                    "The last save is in run. Go on with: partita fit --resume run\n")  # fmt: skip
+    assert said == (
+        f"Error: File too large: run/{name}. Free some space, or choose another place. "
+        "The last save is in run. Go on with: partita fit --resume run\n"
+    )
     assert not list(Path("run").rglob(".*"))
     assert checkpoint.load(Path("run/checkpoints/last.safetensors"))["step"] == (20 if often else 0)
     assert call("fit", "--resume", "run", "--quiet").exit_code == 0
@@ -103,11 +148,17 @@ def test_a_fit_without_room_for_its_first_save_is_no_run(call: Any, disk: Disk) 
     disk.fill(500)
     said = told(call(*FIT, "run"))
     disk.empty()
-    assert said == "Error: File too large: run/checkpoints/last.safetensors. Free some space, or choose another place.\n"
+    assert (
+        said
+        == "Error: File too large: run/checkpoints/last.safetensors. Free some space, or choose "
+        "another place.\n"
+    )
     assert call(*FIT, "run").exit_code == 0
 
 
-def test_the_last_file_of_a_fit_can_be_made_later(call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_file_of_a_fit_can_be_made_later(
+    call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert call(*FIT, "whole").exit_code == 0
     save = checkpoint.save
 
@@ -127,7 +178,11 @@ def test_a_page_without_room_is_a_caution_and_the_fit_is_whole(call: Any, disk: 
     disk.fill(200_000)
     result = CliRunner().invoke(app, [*FIT, "run"], catch_exceptions=False)
     disk.empty()
-    assert result.exit_code == 0 and "Caution: no report was written: " in result.stderr and "File too large" in result.stderr
+    assert (
+        result.exit_code == 0
+        and "Caution: no report was written: " in result.stderr
+        and "File too large" in result.stderr
+    )
     assert not list(Path("run").rglob("*report.html*"))
     assert call("evaluate", "run").exit_code == 0
     disk.fill(200_000)
@@ -137,12 +192,21 @@ def test_a_page_without_room_is_a_caution_and_the_fit_is_whole(call: Any, disk: 
 
 
 @pytest.mark.parametrize("ending", [".csv", ".npy", ".npz", ".parquet", ".arrow"])
-def test_an_imputation_without_room_leaves_the_one_before(ending: str, call: Any, disk: Disk) -> None:
+def test_an_imputation_without_room_leaves_the_one_before(
+    ending: str, call: Any, disk: Disk
+) -> None:
     assert call(*FIT, "run").exit_code == 0
     chance = np.random.default_rng(0)
     for name, rows in (("few.csv", 20), ("many.csv", 4000)):
         x = np.where(chance.random((rows, 16)) < 0.01, np.nan, chance.integers(0, 2, (rows, 16)))
-        np.savetxt(name, x, fmt="%g", delimiter=",", header=",".join(f"x{i}" for i in range(16)), comments="")
+        np.savetxt(
+            name,
+            x,
+            fmt="%g",
+            delimiter=",",
+            header=",".join(f"x{i}" for i in range(16)),
+            comments="",
+        )
     out = f"filled{ending}"
     assert call("impute", "run", "few.csv", "--out", out).exit_code == 0
     before = Path(out).read_bytes()
@@ -153,8 +217,14 @@ def test_an_imputation_without_room_leaves_the_one_before(ending: str, call: Any
     assert Path(out).read_bytes() == before and not list(Path().glob(".*"))
 
 
-@pytest.mark.parametrize("made", [RBMDensity(2, random_state=0, epochs=2), BayesianLinearRegression()], ids=["density", "regression"])
-def test_an_estimator_without_room_is_saved_when_there_is_some(made: Any, disk: Disk, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "made",
+    [RBMDensity(2, random_state=0, epochs=2), BayesianLinearRegression()],
+    ids=["density", "regression"],
+)
+def test_an_estimator_without_room_is_saved_when_there_is_some(
+    made: Any, disk: Disk, tmp_path: Path
+) -> None:
     x = np.random.default_rng(0).integers(0, 2, (40, 3)).astype(float)
     made.fit(x, x[:, 0])
     disk.fill(300)
@@ -171,12 +241,22 @@ def test_a_score_that_cannot_be_written_down_is_said(call: Any) -> None:
     assert call(*FIT, "run").exit_code == 0
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "partita", "evaluate", "run"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-m", "partita", "evaluate", "run"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
-    assert done.returncode == 1 and done.stderr == "Error: No space left on device. Free some space, or choose another place.\n"
+    assert (
+        done.returncode == 1
+        and done.stderr
+        == "Error: No space left on device. Free some space, or choose another place.\n"
+    )
 
 
-@pytest.mark.parametrize("what", ["leaderboard.json", "rbm/checkpoints/last.safetensors", "rbm/score.safetensors"])
+@pytest.mark.parametrize(
+    "what", ["leaderboard.json", "rbm/checkpoints/last.safetensors", "rbm/score.safetensors"]
+)
 def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
     what: str, call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +286,9 @@ def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
             patch.setattr(loop, "RECORDS", 1)
         said = told(call(*COMPARE, "board"))
     disk.empty()
-    assert f"File too large: board/{what}." in said and "What is done is saved. Go on with: partita compare --resume board" in said
+    assert (
+        f"File too large: board/{what}." in said
+        and "What is done is saved. Go on with: partita compare --resume board" in said
+    )
     assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
     assert scores("board") == scores("whole")

@@ -13,7 +13,11 @@ def test_the_gradient_lab(call: Any) -> None:
     said = json.loads(call("lab", "gradients", *settings).stdout)
     assert {"REINFORCE", "REBAR", "VIMCO", "Gumbel-softmax"} <= set(said["estimators"])
     found = said["estimators"]["leave-one-out"]
-    assert found["unbiased"] and found["cost"] == 4 and found["variance_times_cost"] == pytest.approx(4 * found["variance"])
+    assert (
+        found["unbiased"]
+        and found["cost"] == 4
+        and found["variance_times_cost"] == pytest.approx(4 * found["variance"])
+    )
     assert Path("g.html").stat().st_size > 1000
 
 
@@ -33,7 +37,19 @@ def test_fit_score_sample_and_impute_a_belief_net(call: Any, tmp_path: Path) -> 
     rng = np.random.default_rng(0)
     x = np.repeat(rng.integers(0, 2, (60, 2)), 3, axis=1).astype(float)
     np.save("x.npy", x)
-    settings = ("--set", "estimator=rebar", "--set", "layers=2", "--set", "hidden=8", "--epochs", "2", "--quiet", "--out", "run")
+    settings = (
+        "--set",
+        "estimator=rebar",
+        "--set",
+        "layers=2",
+        "--set",
+        "hidden=8",
+        "--epochs",
+        "2",
+        "--quiet",
+        "--out",
+        "run",
+    )
     result = call("fit", "belief", "x.npy", *settings)
     assert result.exit_code == 0 and "lower bound by IWAE" in result.output
     assert call("sample", "run", "-n", "3").exit_code == 0

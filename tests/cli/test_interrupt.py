@@ -1,4 +1,6 @@
-"""Ctrl-C saves and says how to go on; a resumed run ends bit for bit like one never stopped; ``--help`` stays light."""
+"""Ctrl-C saves and says how to go on; a resumed run ends bit for bit like one never stopped;
+``--help`` stays light.
+"""
 
 import copy
 import json
@@ -54,23 +56,35 @@ def equal(a: Any, b: Any) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent in another way there")
 def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(tmp_path: Path, call: Any) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums depend on it in their last bit
+    # sums depend on it in their last bit
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     command = [sys.executable, "-c", INTERRUPTED, *FIT, "stopped"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=120)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=120
+    )
     assert done.returncode == 130
-    assert "saved in stopped. Go on with: partita fit --resume stopped" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        "saved in stopped. Go on with: partita fit --resume stopped" in done.stderr
+        and "Traceback" not in done.stderr
+    )
     stopped = partita.load(tmp_path / "stopped")
-    assert stopped.steps == STOP + 1 and stopped.stopped == "interrupted"  # the step that it met is finished
+    # the step that it met is finished
+    assert stopped.steps == STOP + 1 and stopped.stopped == "interrupted"
     assert call("fit", "--resume", "stopped", "--quiet").exit_code == 0
     assert call(*FIT, "whole").exit_code == 0
     for name in ("last", "model"):
-        a, b = (checkpoint.load(tmp_path / run / "checkpoints" / f"{name}.safetensors") for run in ("stopped", "whole"))
+        a, b = (
+            checkpoint.load(tmp_path / run / "checkpoints" / f"{name}.safetensors")
+            for run in ("stopped", "whole")
+        )
         assert equal(a, b)
     assert partita.load(tmp_path / "stopped").stopped == "finished"
 
 
 def test_ctrl_c_before_there_are_commands_is_named_too() -> None:
-    done = subprocess.run([sys.executable, "-c", AT_ONCE, "models"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE, "models"], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
 
 
@@ -83,15 +97,29 @@ def test_a_finished_run_is_scored_again_not_trained_again(call: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc/self/task").exists(), reason="processes are forked in another way there")
+@pytest.mark.skipif(
+    not hasattr(os, "fork") or not Path("/proc/self/task").exists(),
+    reason="processes are forked in another way there",
+)
 def test_whatever_is_killed_ends_as_if_never_struck() -> None:
-    """Three of the strikes of ``benchmarks/kills.py``, which has a hundred: the writing of saves, a comparison and an evaluation."""
+    """Three of the strikes of ``benchmarks/kills.py``, which has a hundred: the writing of saves, a
+    comparison and an evaluation.
+    """
     kills = Path(__file__).parents[2] / "benchmarks" / "kills.py"
     few = {**os.environ, "KILLS": "3"}
-    done = subprocess.run([sys.executable, str(kills)], env=few, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, str(kills)],
+        env=few,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
-    assert len(lines) == 3 and all(": kills 1 " in line and line.endswith("identical 1 of 1") for line in lines), done.stdout
+    assert len(lines) == 3 and all(
+        ": kills 1 " in line and line.endswith("identical 1 of 1") for line in lines
+    ), done.stdout
 
 
 def damaged(path: Path) -> None:
@@ -104,10 +132,18 @@ def test_a_damaged_save_is_told_and_the_one_before_it_used(call: Any) -> None:
     damaged(Path("run/checkpoints/last.safetensors"))
     result = call("fit", "--resume", "run", "--quiet")
     assert result.exit_code == 0
-    assert "Caution: load: run/checkpoints/last.safetensors must be a whole partita checkpoint" in result.stderr
+    assert (
+        "Caution: load: run/checkpoints/last.safetensors must be a whole partita checkpoint"
+        in result.stderr
+    )
     assert "The save before it is used." in result.stderr
     for name in ("last", "model"):
-        assert equal(*(checkpoint.load(Path(run, "checkpoints", f"{name}.safetensors")) for run in ("run", "whole")))
+        assert equal(
+            *(
+                checkpoint.load(Path(run, "checkpoints", f"{name}.safetensors"))
+                for run in ("run", "whole")
+            )
+        )
 
 
 def test_damaged_weights_of_a_finished_run_are_made_again(call: Any) -> None:
@@ -128,19 +164,29 @@ def test_a_comparison_makes_damaged_scores_and_weights_again(call: Any) -> None:
     damaged(Path("board/rbm/score.safetensors"))
     damaged(Path("board/rbm/checkpoints/model.safetensors"))
     told = partita.errors.PartitaWarning
-    with pytest.warns(told, match="It is scored again"), pytest.warns(told, match="It is made again from the last save"):
+    with (
+        pytest.warns(told, match="It is scored again"),
+        pytest.warns(told, match="It is made again from the last save"),
+    ):
         assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
     after = json.loads(Path("board/leaderboard.json").read_text())["entries"]
-    assert [(line["name"], line["log_likelihood"]) for line in after] == [(line["name"], line["log_likelihood"]) for line in before]
+    assert [(line["name"], line["log_likelihood"]) for line in after] == [
+        (line["name"], line["log_likelihood"]) for line in before
+    ]
 
 
 def test_help_and_version_do_not_import_torch() -> None:
-    code = "import sys; from partita.cli.app import app; app(['--help'], standalone_mode=False); print('torch' in sys.modules)"
+    code = (
+        "import sys; from partita.cli.app import app; app(['--help'], standalone_mode=False); "
+        "print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("False")
 
 
 def test_errors_of_the_installed_command_have_no_traceback(tmp_path: Path) -> None:
-    done = subprocess.run([*PARTITA, "fit", "rbm", "nothing.csv"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [*PARTITA, "fit", "rbm", "nothing.csv"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("Error: ") and "Traceback" not in done.stderr

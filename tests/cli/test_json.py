@@ -1,4 +1,6 @@
-"""Every verb with ``--json``: one JSON document on stdout and nothing else; on an error nothing there, one line on stderr, exit code 1."""
+"""Every verb with ``--json``: one JSON document on stdout and nothing else; on an error nothing
+there, one line on stderr, exit code 1.
+"""
 
 import json
 from pathlib import Path
@@ -19,20 +21,39 @@ SMALL = {
     "gradients": ["bits=2", "draws=1000"],
 }
 GOOD: dict[str, list[list[str]]] = {
-    "fit": [["mixture", "table.csv", "--epochs", "2", "--set", "components=2", "--no-report"], ["--resume", "run"]],
+    "fit": [
+        ["mixture", "table.csv", "--epochs", "2", "--set", "components=2", "--no-report"],
+        ["--resume", "run"],
+    ],
     "evaluate": [["run"], ["run", "table.csv", "--split", "train", "--bits"]],
     "sample": [["run", "-n", "3"]],
     "impute": [["run", "table.csv", "--out", "filled.parquet"]],
     "anomalies": [["run", "table.csv", "--alpha", "0.5"]],
     "cluster": [["run", "table.csv", "--probabilities"]],
     "schema": [["table.csv"]],
-    "compare": [["table.csv", "--models", "mixture", "--epochs", "1", "--no-report", "--set", "mixture.components=1", "--out", "board"],
-                ["--resume", "board", "--no-report"]],
+    "compare": [
+        [
+            "table.csv",
+            "--models",
+            "mixture",
+            "--epochs",
+            "1",
+            "--no-report",
+            "--set",
+            "mixture.components=1",
+            "--out",
+            "board",
+        ],
+        ["--resume", "board", "--no-report"],
+    ],
     "report": [["run"]],
-    "lab": [[], *([name, *(word for pair in SMALL[name] for word in ("--set", pair))] for name in LABS)],
+    "lab": [
+        [],
+        *([name, *(word for pair in SMALL[name] for word in ("--set", pair))] for name in LABS),
+    ],
     "models": [[], ["--grid"]],
     "data": [[]],
-}  # fmt: skip
+}
 BAD = {
     "fit": ["mixture", "nowhere.csv"],
     "evaluate": ["nowhere"],
@@ -55,7 +76,9 @@ def invoke(*words: str) -> Any:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a table of several sorts of columns, and a run on it."""
     folder, g = tmp_path_factory.mktemp("json"), np.random.default_rng(0)
-    frame = pd.DataFrame({"a": g.normal(size=60), "n": g.poisson(3, 60), "w": g.choice(["x", "y"], 60)})
+    frame = pd.DataFrame(
+        {"a": g.normal(size=60), "n": g.poisson(3, 60), "w": g.choice(["x", "y"], 60)}
+    )
     frame.loc[4, "a"] = np.nan
     frame.to_csv(folder / "table.csv", index=False)
     frame.drop(columns="n").to_csv(folder / "other.csv", index=False)
@@ -74,7 +97,8 @@ def test_every_verb_is_looked_at() -> None:
     import typer
 
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    assert commands == GOOD.keys() and commands - BAD.keys() == {"models", "data"}  # which nothing can go wrong with
+    # which nothing can go wrong with
+    assert commands == GOOD.keys() and commands - BAD.keys() == {"models", "data"}
     assert LABS.keys() == SMALL.keys()
 
 

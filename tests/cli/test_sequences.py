@@ -15,7 +15,17 @@ from partita.nets import ConvNet
 from partita.training.families import FAMILIES
 from partita.training.session import Session
 
-SMALL = ["--set", "length=16", "--set", "width=8", "--set", "layers=1", "--set", "steps=6", "--quiet"]
+SMALL = [
+    "--set",
+    "length=16",
+    "--set",
+    "width=8",
+    "--set",
+    "layers=1",
+    "--set",
+    "steps=6",
+    "--quiet",
+]
 
 
 @pytest.fixture
@@ -30,7 +40,9 @@ def test_every_backbone_fits_a_text_file(model: str, call: Any, text: Path) -> N
     result = call("fit", model, text, *SMALL, "--out", "run")
     assert result.exit_code == 0 and "Per step: -" in result.output
     said = json.loads(call("evaluate", "run", "--json").stdout)
-    assert said["kind"] == "exact" and said["details"]["per_step"] == pytest.approx(said["value"] * said["n"] / said["details"]["steps"])
+    assert said["kind"] == "exact" and said["details"]["per_step"] == pytest.approx(
+        said["value"] * said["n"] / said["details"]["steps"]
+    )
 
 
 def test_all_of_another_text_is_scored(call: Any, text: Path) -> None:
@@ -43,23 +55,43 @@ def test_all_of_another_text_is_scored(call: Any, text: Path) -> None:
 
 def test_a_prompt_is_continued_and_the_same_seed_gives_the_same_text(call: Any, text: Path) -> None:
     call("fit", "hyena", text, *SMALL, "--out", "run")
-    said = json.loads(call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout)
-    assert [len(t) for t in said["texts"]] == [13, 13] and all(t.startswith("abra") for t in said["texts"])
+    said = json.loads(
+        call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout
+    )
+    assert [len(t) for t in said["texts"]] == [13, 13] and all(
+        t.startswith("abra") for t in said["texts"]
+    )
     assert said["exact"] and not said["beyond_window"]
-    again = json.loads(call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout)
+    again = json.loads(
+        call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout
+    )
     assert again["texts"] == said["texts"]
-    sharp = json.loads(call("sample", "run", "--temperature", "0.5", "--top-p", "0.9", "--length", "20", "--json").stdout)
+    sharp = json.loads(
+        call(
+            "sample", "run", "--temperature", "0.5", "--top-p", "0.9", "--length", "20", "--json"
+        ).stdout
+    )
     assert not sharp["exact"] and sharp["beyond_window"]
     assert Path(said["out"]).read_text().startswith("abra")
 
 
 def test_bad_prompts_and_texts_are_named(call: Any, text: Path, tmp_path: Path) -> None:
     call("fit", "hyena", text, *SMALL, "--out", "run")
-    assert "hold the 11 characters the model was built from; got 'Z' at place 0" in call("sample", "run", "--prompt", "Z").output
-    assert "--png must go with rows that are images" in call("sample", "run", "--png", "x.png").output
-    assert "--burn-in must go with a model that chains draw from" in call("sample", "run", "--burn-in", "5").output
+    assert (
+        "hold the 11 characters the model was built from; got 'Z' at place 0"
+        in call("sample", "run", "--prompt", "Z").output
+    )
+    assert (
+        "--png must go with rows that are images" in call("sample", "run", "--png", "x.png").output
+    )
+    assert (
+        "--burn-in must go with a model that chains draw from"
+        in call("sample", "run", "--burn-in", "5").output
+    )
     call("fit", "rbm", "bars-and-stripes", "--epochs", "1", "--quiet", "--out", "table")
-    assert "go with a model of sequences; got RBM" in call("sample", "table", "--prompt", "a").output
+    assert (
+        "go with a model of sequences; got RBM" in call("sample", "table", "--prompt", "a").output
+    )
     latin = tmp_path / "latin.txt"
     latin.write_bytes("né ".encode("latin-1") * 300)
     result = call("fit", "hyena", latin, *SMALL)
@@ -68,7 +100,9 @@ def test_bad_prompts_and_texts_are_named(call: Any, text: Path, tmp_path: Path) 
     assert call("fit", "hyena", latin, *SMALL, "--set", "tokens=bytes").exit_code == 0
 
 
-def test_a_resumed_fit_of_text_ends_bit_for_bit_like_one_never_stopped(call: Any, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_fit_of_text_ends_bit_for_bit_like_one_never_stopped(
+    call: Any, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert call("fit", "hyena", text, *SMALL, "--out", "whole").exit_code == 0
     step = Session.advance
 
@@ -85,7 +119,10 @@ def test_a_resumed_fit_of_text_ends_bit_for_bit_like_one_never_stopped(call: Any
     whole, stopped = (partita.load(Path(run)).model.state_dict() for run in ("whole", "stopped"))
     assert all(whole[name].equal(stopped[name]) for name in whole)
     text.write_text(text.read_text().replace("h", "z"))
-    assert "hold the 11 characters the model was built from; got 'z'" in call("fit", "--resume", "whole").output
+    assert (
+        "hold the 11 characters the model was built from; got 'z'"
+        in call("fit", "--resume", "whole").output
+    )
 
 
 def test_a_series_of_numbers_is_fitted_and_continued(call: Any, tmp_path: Path) -> None:
@@ -103,8 +140,24 @@ def test_convolutions_are_taken_by_name(call: Any, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(60, 16))
     np.save(tmp_path / "images.npy", x)
     pairs = [word for name, value in CONVOLVED.items() for word in ("--set", f"{name}={value}")]
-    assert call("fit", "vae", tmp_path / "images.npy", *pairs, "--set", "steps=4", "--quiet", "--out", "run").exit_code == 0
-    built = [FAMILIES[name].build(Rows(x), CONVOLVED, generator=torch.Generator())[0] for name in ("neural-energy", "latent-energy")]
+    assert (
+        call(
+            "fit",
+            "vae",
+            tmp_path / "images.npy",
+            *pairs,
+            "--set",
+            "steps=4",
+            "--quiet",
+            "--out",
+            "run",
+        ).exit_code
+        == 0
+    )
+    built = [
+        FAMILIES[name].build(Rows(x), CONVOLVED, generator=torch.Generator())[0]
+        for name in ("neural-energy", "latent-energy")
+    ]
     for model in (partita.load(Path("run")).model, *built):
         net = next(part for part in model.modules() if isinstance(part, ConvNet))
         assert net.shape == (4, 4) and net.channels == (3,)
@@ -118,8 +171,17 @@ def test_a_table_is_read_column_by_column(call: Any, table: Path) -> None:
 
 def test_labs_are_listed_and_run(call: Any) -> None:
     assert "memory" in call("lab").output
-    said = json.loads(call("lab", "memory", "--set", "length=24", "--set", "width=8", "--json", "--out", "m.html").stdout)
-    assert set(said["layers"]) == {"SSM", "Hyena", "attention", "LSTM"} and all(m["causal"] for m in said["layers"].values())
+    said = json.loads(
+        call(
+            "lab", "memory", "--set", "length=24", "--set", "width=8", "--json", "--out", "m.html"
+        ).stdout
+    )
+    assert set(said["layers"]) == {"SSM", "Hyena", "attention", "LSTM"} and all(
+        m["causal"] for m in said["layers"].values()
+    )
     assert Path("m.html").stat().st_size > 1000
     assert "NAME must be one of memory" in call("lab", "memry").output
-    assert "--set must be key=value with a key of length" in call("lab", "memory", "--set", "depth=3").output
+    assert (
+        "--set must be key=value with a key of length"
+        in call("lab", "memory", "--set", "depth=3").output
+    )

@@ -10,7 +10,18 @@ from torch import Tensor, nn
 
 import partita
 from partita.core import capability
-from partita.core.capability import MODELS, PARTS, Part, default, grid, load, load_model, nearest, reason_against, require
+from partita.core.capability import (
+    MODELS,
+    PARTS,
+    Part,
+    default,
+    grid,
+    load,
+    load_model,
+    nearest,
+    reason_against,
+    require,
+)
 from partita.core.descriptions import build, describe
 from partita.core.protocols import EnergyModel, Model
 from partita.core.support import Binary, Categorical, Real
@@ -55,15 +66,40 @@ def model_of(kind: str) -> Any:
     return made[kind]()
 
 
-KINDS = ["binary RBM", "gaussian RBM", "large RBM", "maxent", "large maxent", "categorical maxent", "real energy"]
+KINDS = [
+    "binary RBM",
+    "gaussian RBM",
+    "large RBM",
+    "maxent",
+    "large maxent",
+    "categorical maxent",
+    "real energy",
+]
 FEW = {"binary RBM", "gaussian RBM", "maxent", "categorical maxent"}  # what can be summed
-BY_NEED = ["ExactLikelihood", "PCD", "CD", "Gibbs", "Enumeration", "Sandwich", "Bridge", "AIS", "ReverseAIS"]  # tests/grid has them all
+# tests/grid has them all
+BY_NEED = [
+    "ExactLikelihood",
+    "PCD",
+    "CD",
+    "Gibbs",
+    "Enumeration",
+    "Sandwich",
+    "Bridge",
+    "AIS",
+    "ReverseAIS",
+]
 SITES = set(KINDS) - {"real energy"}  # what Gibbs can move
 
 
 def rows_for(model: EnergyModel) -> Tensor:
-    x = torch.randint(0, 2, (24, model.support.width), generator=torch.Generator().manual_seed(4)).float()
-    return x if model.support.discrete else x + torch.randn(x.shape, generator=torch.Generator().manual_seed(5))
+    x = torch.randint(
+        0, 2, (24, model.support.width), generator=torch.Generator().manual_seed(4)
+    ).float()
+    return (
+        x
+        if model.support.discrete
+        else x + torch.randn(x.shape, generator=torch.Generator().manual_seed(5))
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,12 +114,19 @@ def test_the_table_says_what_can_run(part: str, kind: str) -> None:
         require(part, model)
         return
     title = type(model).__name__ if kind == "real energy" else model.title()
-    sentence = f"{part} cannot run on {title}: {reason_against(part, model)}. Use {nearest(part, model)} instead."
+    sentence = (
+        f"{part} cannot run on {title}: {reason_against(part, model)}. Use {nearest(part, model)} "
+        "instead."
+    )
     with pytest.raises(Unsupported, match=f"^{re.escape(sentence)}$"):
         require(part, model)
 
 
-SMALL = {"PCD": {"chains": 4}, "AIS": {"temperatures": 20, "chains": 30}, "Tempering": {"kernel": Gibbs(), "betas": (0.5, 1.0)}}
+SMALL = {
+    "PCD": {"chains": 4},
+    "AIS": {"temperatures": 20, "chains": 30},
+    "Tempering": {"kernel": Gibbs(), "betas": (0.5, 1.0)},
+}
 
 
 @pytest.mark.parametrize("kind", sorted(SITES))
@@ -92,7 +135,11 @@ def test_every_objective_runs_or_refuses(part: str, kind: str) -> None:
     model, g = model_of(kind), torch.Generator().manual_seed(0)
     objective = load(part)(**SMALL.get(part, {}))
     if reason_against(part, model) is not None:
-        with pytest.raises(Unsupported, match=rf"{part} cannot run on .* neither side has at most 2\^20 states to sum\. Use PCD"):
+        with pytest.raises(
+            Unsupported,
+            match=rf"{part} cannot run on .* neither side has at most 2\^20 states to sum\. Use "
+            r"PCD",
+        ):
             partita.fit(model, rows_for(model), objective, steps=1, generator=g)
         return
     run = partita.fit(model, rows_for(model), objective, steps=2, generator=g)
@@ -109,9 +156,14 @@ def test_every_sampler_runs_on_what_it_can(part: str, kind: str) -> None:
     assert x.shape == (5, model.support.width)
 
 
-def test_gibbs_refuses_a_real_energy_and_so_does_every_way_to_it(generator: torch.Generator) -> None:
+def test_gibbs_refuses_a_real_energy_and_so_does_every_way_to_it(
+    generator: torch.Generator,
+) -> None:
     model, x = RealEnergy(), torch.zeros(4, 2)
-    words = r"Gibbs cannot run on RealEnergy.*no conditionals and its support is not discrete\. Use MALA instead\."
+    words = (
+        r"Gibbs cannot run on RealEnergy.*no conditionals and its support is not discrete\. "
+        r"Use MALA instead\."
+    )
     with pytest.raises(Unsupported, match=words):
         Gibbs().init(model, x, generator=generator)
     with pytest.raises(Unsupported, match=words):
@@ -121,24 +173,40 @@ def test_gibbs_refuses_a_real_energy_and_so_does_every_way_to_it(generator: torc
 
 def test_centering_is_refused_where_there_is_no_centered_form(generator: torch.Generator) -> None:
     model = model_of("maxent")
-    words = r"cannot run on MaxEnt\(pairwise, 4\): it has no centered form of its gradient\. Leave centered at None\."
+    words = (
+        r"cannot run on MaxEnt\(pairwise, 4\): it has no centered form of its gradient\. "
+        r"Leave centered at None\."
+    )
     for objective in (PCD(centered=True), CD(centered=True)):
-        with pytest.raises(Unsupported, match=rf"{type(objective).__name__}\(centered=True\) {words}"):
+        with pytest.raises(
+            Unsupported, match=rf"{type(objective).__name__}\(centered=True\) {words}"
+        ):
             partita.fit(model, rows_for(model), objective, steps=1, generator=generator)
-    partita.fit(model, rows_for(model), PCD(chains=4), steps=1, generator=generator)  # by default it does what it can
+    # by default it does what it can
+    partita.fit(model, rows_for(model), PCD(chains=4), steps=1, generator=generator)
 
 
 def test_a_part_that_needs_a_free_energy_refuses_what_has_none() -> None:
-    with pytest.raises(Unsupported, match=r"^AIS cannot run on Linear: it has no free energy\. Use Sandwich instead\.$"):
+    with pytest.raises(
+        Unsupported,
+        match=r"^AIS cannot run on Linear: it has no free energy\. Use Sandwich instead\.$",
+    ):
         require("AIS", nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize(
     ("kind", "objective", "partition"),
-    [("binary RBM", ExactLikelihood, Enumeration), ("gaussian RBM", ExactLikelihood, Enumeration), ("large RBM", PCD, Sandwich),
-     ("maxent", ExactLikelihood, Enumeration), ("large maxent", PCD, Sandwich)],
-)  # fmt: skip
-def test_defaults_are_exact_where_states_are_few(kind: str, objective: type, partition: type) -> None:
+    [
+        ("binary RBM", ExactLikelihood, Enumeration),
+        ("gaussian RBM", ExactLikelihood, Enumeration),
+        ("large RBM", PCD, Sandwich),
+        ("maxent", ExactLikelihood, Enumeration),
+        ("large maxent", PCD, Sandwich),
+    ],
+)
+def test_defaults_are_exact_where_states_are_few(
+    kind: str, objective: type, partition: type
+) -> None:
     model = model_of(kind)
     assert type(default("objective", model)) is objective
     assert type(default("partition", model)) is partition
@@ -146,9 +214,16 @@ def test_defaults_are_exact_where_states_are_few(kind: str, objective: type, par
 
 
 def test_no_default_names_every_part_and_its_reason() -> None:
-    with pytest.raises(Unsupported, match=r"No sampler runs on Linear: Gibbs: its coordinates cannot be drawn one after the other"):
+    with pytest.raises(
+        Unsupported,
+        match=r"No sampler runs on Linear: Gibbs: its coordinates cannot be drawn one after the "
+        r"other",
+    ):
         default("sampler", nn.Linear(2, 2))
-    with pytest.raises(Unsupported, match=r"No partition runs on Linear: Enumeration: .*; Sandwich: it has no free energy"):
+    with pytest.raises(
+        Unsupported,
+        match=r"No partition runs on Linear: Enumeration: .*; Sandwich: it has no free energy",
+    ):
         default("partition", nn.Linear(2, 2))
 
 
@@ -163,7 +238,9 @@ def test_the_smaller_side_counts() -> None:
 def test_the_grid_has_every_cell_once() -> None:
     models = {kind: model_of(kind) for kind in KINDS}
     cells = grid(models)
-    assert [(label, part) for label, _, part, _ in cells] == [(kind, part) for kind in KINDS for part in PARTS]
+    assert [(label, part) for label, _, part, _ in cells] == [
+        (kind, part) for kind in KINDS for part in PARTS
+    ]
     assert all(reason == reason_against(part, models[label]) for label, _, part, reason in cells)
     assert all(role == PARTS[part].role for _, role, part, _ in cells)
 
@@ -181,26 +258,46 @@ def test_every_model_of_the_table_is_a_class_of_that_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["MyModel", "os.system", "partita.models:RBM", "", None, ["RBM"]])
 def test_other_models_are_never_imported(name: Any) -> None:
-    with pytest.raises(RunError, match=r"load: model must be one of RBM, MaxEnt, .*; got .* hand it over: load\(path, model=\.\.\.\)\."):
+    with pytest.raises(
+        RunError,
+        match=r"load: model must be one of RBM, MaxEnt, .*; got .* hand it over: load\(path, "
+        r"model=\.\.\.\)\.",
+    ):
         load_model(name)
 
 
 @pytest.mark.parametrize(
     "part",
-    [ExactLikelihood(), CD(steps=3), CD(Gibbs(2), centered=False), PCD(Gibbs(), chains=7, steps=2),
-     PCD(Tempering(Gibbs(sweeps=3), betas=(0.1, 0.4, 1.0)), chains=5), AIS(temperatures=11, chains=30)],
+    [
+        ExactLikelihood(),
+        CD(steps=3),
+        CD(Gibbs(2), centered=False),
+        PCD(Gibbs(), chains=7, steps=2),
+        PCD(Tempering(Gibbs(sweeps=3), betas=(0.1, 0.4, 1.0)), chains=5),
+        AIS(temperatures=11, chains=30),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_part_survives_its_description_as_json(part: Any) -> None:
     text = json.dumps(describe(part))
     assert build(json.loads(text)) == part
 
 
 @pytest.mark.parametrize(
-    "description", [{"part": "Popen", "args": "ls"}, {"part": "os.system"}, {"part": None}, {"part": ["PCD"]}, {"sampler": 1}], ids=str
+    "description",
+    [
+        {"part": "Popen", "args": "ls"},
+        {"part": "os.system"},
+        {"part": None},
+        {"part": ["PCD"]},
+        {"sampler": 1},
+    ],
+    ids=str,
 )
 def test_only_parts_of_the_table_are_built(description: dict) -> None:
-    with pytest.raises(RunError, match=r"load: part must be one of .*ExactLikelihood, .*PCD, .*; got "):
+    with pytest.raises(
+        RunError, match=r"load: part must be one of .*ExactLikelihood, .*PCD, .*; got "
+    ):
         build(description)
 
 
@@ -210,13 +307,21 @@ def test_a_part_inside_a_part_is_looked_up_too() -> None:
 
 
 def test_wrong_settings_of_a_part_are_refused_in_a_sentence() -> None:
-    with pytest.raises(RunError, match=r"load: PCD has no such settings \(.*'temperature'\)\. The run was made by another version"):
+    with pytest.raises(
+        RunError,
+        match=r"load: PCD has no such settings \(.*'temperature'\)\. The run was made by another "
+        r"version",
+    ):
         build({"part": "PCD", "temperature": 3})
-    with pytest.raises(InputError, match=r"PCD: chains must be a whole number of at least 1; got 0\."):
+    with pytest.raises(
+        InputError, match=r"PCD: chains must be a whole number of at least 1; got 0\."
+    ):
         build({"part": "PCD", "chains": 0})
 
 
 def test_a_part_with_another_inside_is_never_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PARTS, "Gibbs", Part("sampler", ("enumerable",), "partita.samplers:Gibbs", "nothing"))
+    monkeypatch.setitem(
+        PARTS, "Gibbs", Part("sampler", ("enumerable",), "partita.samplers:Gibbs", "nothing")
+    )
     with pytest.raises(Unsupported, match=r"No sampler runs on RBM\(40, 30\): Gibbs: neither side"):
         default("sampler", model_of("large RBM"))

@@ -1,4 +1,6 @@
-"""Bounds of functions over boxes: never above what is there, from below and by curvature alone as boxes shrink."""
+"""Bounds of functions over boxes: never above what is there, from below and by curvature alone as
+boxes shrink.
+"""
 
 import math
 from collections.abc import Callable
@@ -12,39 +14,105 @@ from partita.core.enclosure import lower_bound
 from partita.nets import MLP
 
 W = torch.tensor([[0.7, -1.1], [0.4, 0.9], [-0.3, 0.2]], dtype=torch.float64)
-NETS = {name: MLP(2, 1, widths=(8, 8), activation=name, generator=torch.Generator().manual_seed(1)).double()
-        for name in ("silu", "tanh", "softplus", "gelu", "relu")}  # fmt: skip
+NETS = {
+    name: MLP(
+        2, 1, widths=(8, 8), activation=name, generator=torch.Generator().manual_seed(1)
+    ).double()
+    for name in ("silu", "tanh", "softplus", "gelu", "relu")
+}
 
 
 def smooth(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """A function of three numbers that are not the coordinates, so that forms are mixed before and after."""
-    return lambda x: (f(functional.linear(x, W)) * torch.tensor([1.0, -2.0, 0.5], dtype=x.dtype)).sum(-1)
+    """A function of three numbers that are not the coordinates, so that forms are mixed before and
+    after.
+    """
+    return lambda x: (
+        f(functional.linear(x, W)) * torch.tensor([1.0, -2.0, 0.5], dtype=x.dtype)
+    ).sum(-1)
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     **{f"{name} network": lambda x, net=net: net(x)[..., 0] for name, net in NETS.items()},
-    **{name: smooth(getattr(torch, name))
-       for name in ("exp", "tanh", "sigmoid", "sin", "cos", "erf", "atan", "abs", "relu", "square", "cosh", "expm1", "neg")},
-    **{name: smooth(getattr(functional, name)) for name in ("softplus", "logsigmoid", "silu", "gelu", "hardtanh", "leaky_relu", "elu")},
+    **{
+        name: smooth(getattr(torch, name))
+        for name in (
+            "exp",
+            "tanh",
+            "sigmoid",
+            "sin",
+            "cos",
+            "erf",
+            "atan",
+            "abs",
+            "relu",
+            "square",
+            "cosh",
+            "expm1",
+            "neg",
+        )
+    },
+    **{
+        name: smooth(getattr(functional, name))
+        for name in ("softplus", "logsigmoid", "silu", "gelu", "hardtanh", "leaky_relu", "elu")
+    },
     "powers": smooth(lambda y: y**2 + y**3 - y**4 + y**5),
-    "roots": smooth(lambda y: (1 + y**2).sqrt() + (2 + y**2).log() + torch.log1p(y**2) + (1 + y**2) ** 1.5),
+    "roots": smooth(
+        lambda y: (1 + y**2).sqrt() + (2 + y**2).log() + torch.log1p(y**2) + (1 + y**2) ** 1.5
+    ),
     "quotients": smooth(lambda y: 1 / (1 + y**2) + (1 + y**2).rsqrt() - 1 / (-2 - y**2) + 2**y),
     "norm": lambda x: x.norm(dim=-1) + torch.linalg.vector_norm(x, ord=1, dim=-1),
-    "products": lambda x: x[..., 0] * x[..., 1] - (x * x).sum(-1) + x[..., 0] / (2 + x[..., 1].square()) + torch.linalg.vecdot(x, x),
-    "mixture": lambda x: -torch.logsumexp(-(x[..., None, :] - 3 * W).square().sum(-1) / torch.tensor([0.1, 1.0, 2.0], dtype=x.dtype), -1),
+    "products": lambda x: (
+        x[..., 0] * x[..., 1]
+        - (x * x).sum(-1)
+        + x[..., 0] / (2 + x[..., 1].square())
+        + torch.linalg.vecdot(x, x)
+    ),
+    "mixture": lambda x: (
+        -torch.logsumexp(
+            -(x[..., None, :] - 3 * W).square().sum(-1)
+            / torch.tensor([0.1, 1.0, 2.0], dtype=x.dtype),
+            -1,
+        )
+    ),
     "sum of two": lambda x: torch.logaddexp(x[..., 0], -2 * x[..., 1]),
-    "two": lambda x: torch.maximum(x[..., 0], x[..., 1]) - torch.minimum(x[..., 0], x[..., 1].sin()),
-    "softmax": lambda x: torch.softmax(functional.linear(x, W), -1)[..., 0] + torch.log_softmax(functional.linear(x, W), -1)[..., 1],
-    "cliff": lambda x: torch.where((x.square().sum(-1) < 2) & ~(x[..., 0] > 1), x[..., 0], 5 - x[..., 1]),
-    "clamped": lambda x: x.clamp(-1, 0.5).sum(-1) + x.clamp_min(0.2)[..., 0] - x.clamp_max(-0.3)[..., 1],
-    "shapes": lambda x: torch.cat([x, x[:, :1] + 1], -1).reshape(-1, 3).flip(0).flip(0).mean(-1) + torch.stack(x.unbind(-1)).amax(0),
-}  # fmt: skip
-KINKED = {"cliff", "abs", "relu", "relu network", "hardtanh", "leaky_relu", "elu", "clamped", "two", "norm", "shapes"}
+    "two": lambda x: (
+        torch.maximum(x[..., 0], x[..., 1]) - torch.minimum(x[..., 0], x[..., 1].sin())
+    ),
+    "softmax": lambda x: (
+        torch.softmax(functional.linear(x, W), -1)[..., 0]
+        + torch.log_softmax(functional.linear(x, W), -1)[..., 1]
+    ),
+    "cliff": lambda x: torch.where(
+        (x.square().sum(-1) < 2) & ~(x[..., 0] > 1), x[..., 0], 5 - x[..., 1]
+    ),
+    "clamped": lambda x: (
+        x.clamp(-1, 0.5).sum(-1) + x.clamp_min(0.2)[..., 0] - x.clamp_max(-0.3)[..., 1]
+    ),
+    "shapes": lambda x: (
+        torch.cat([x, x[:, :1] + 1], -1).reshape(-1, 3).flip(0).flip(0).mean(-1)
+        + torch.stack(x.unbind(-1)).amax(0)
+    ),
+}
+KINKED = {
+    "cliff",
+    "abs",
+    "relu",
+    "relu network",
+    "hardtanh",
+    "leaky_relu",
+    "elu",
+    "clamped",
+    "two",
+    "norm",
+    "shapes",
+}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_point_lies_below_the_bound_and_small_boxes_have_close_bounds(name: str) -> None:
-    """200 boxes of four sizes, 500 points and all corners of each. The slack of smooth functions falls with the square of the size."""
+    """200 boxes of four sizes, 500 points and all corners of each. The slack of smooth functions
+    falls with the square of the size.
+    """
     f, g = FUNCTIONS[name], torch.Generator().manual_seed(0)
     slack = {}
     for h in (4.0, 0.4, 0.04, 0.004):

@@ -41,12 +41,16 @@ def cells(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 def test_log_partition(support: Support, values: tuple[float, ...], gradients: bool) -> None:
     expected = logsumexp([-by_hand(np.array(x)) for x in product(values, repeat=4)])
     with torch.set_grad_enabled(gradients):
-        assert log_partition(Side("visible", support, free_energy), LIKE).item() == pytest.approx(expected, abs=1e-12)
+        assert log_partition(Side("visible", support, free_energy), LIKE).item() == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 @pytest.mark.usefixtures("cells")
 @pytest.mark.parametrize(("support", "values"), CASES, ids=str)
-def test_the_gradient_of_log_partition_is_the_average_of_minus_the_energys(support: Support, values: tuple[float, ...]) -> None:
+def test_the_gradient_of_log_partition_is_the_average_of_minus_the_energys(
+    support: Support, values: tuple[float, ...]
+) -> None:
     a = A.clone().requires_grad_()
     log_partition(Side("visible", support, lambda x: free_energy(x, a)), LIKE).backward()
     states = np.array(list(product(values, repeat=4)))
@@ -60,19 +64,39 @@ def test_the_gradient_of_log_partition_is_the_average_of_minus_the_energys(suppo
 
 @pytest.mark.usefixtures("cells")
 @pytest.mark.parametrize(("support", "values"), CASES, ids=str)
-@pytest.mark.parametrize("function", [lambda x: x.sum(-1), lambda x: x, lambda x: x[:, :, None] * x[:, None, :]], ids=["sum", "x", "xx'"])
-def test_expectation(support: Support, values: tuple[float, ...], function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.sum(-1), lambda x: x, lambda x: x[:, :, None] * x[:, None, :]],
+    ids=["sum", "x", "xx'"],
+)
+def test_expectation(
+    support: Support, values: tuple[float, ...], function: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
     states = list(product(values, repeat=4))
     weights = [np.exp(-by_hand(np.array(x))) for x in states]
-    expected = sum(w * function(torch.tensor([x], dtype=torch.float64))[0] for w, x in zip(weights, states, strict=True)) / sum(weights)
-    torch.testing.assert_close(expectation(Side("visible", support, free_energy), LIKE, function), expected, atol=1e-12, rtol=0)
+    expected = sum(
+        w * function(torch.tensor([x], dtype=torch.float64))[0]
+        for w, x in zip(weights, states, strict=True)
+    ) / sum(weights)
+    torch.testing.assert_close(
+        expectation(Side("visible", support, free_energy), LIKE, function),
+        expected,
+        atol=1e-12,
+        rtol=0,
+    )
 
 
 @pytest.mark.usefixtures("cells")
 @pytest.mark.parametrize(("support", "values"), CASES, ids=str)
-def test_probabilities_come_in_the_order_of_the_states(support: Support, values: tuple[float, ...]) -> None:
+def test_probabilities_come_in_the_order_of_the_states(
+    support: Support, values: tuple[float, ...]
+) -> None:
     weights = np.array([np.exp(-by_hand(np.array(x))) for x in product(values, repeat=4)])
-    np.testing.assert_allclose(probabilities(Side("visible", support, free_energy), LIKE).numpy(), weights / weights.sum(), atol=1e-14)
+    np.testing.assert_allclose(
+        probabilities(Side("visible", support, free_energy), LIKE).numpy(),
+        weights / weights.sum(),
+        atol=1e-14,
+    )
 
 
 def test_energies_of_hundreds_of_nats_do_not_overflow() -> None:

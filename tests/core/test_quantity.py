@@ -1,4 +1,6 @@
-"""The algebra of quantities: intervals contain what they must, bounds keep their side, verdicts never improve."""
+"""The algebra of quantities: intervals contain what they must, bounds keep their side, verdicts
+never improve.
+"""
 
 import math
 from dataclasses import replace
@@ -44,7 +46,14 @@ def bound(kind: str, value: float = 1.0, half: float = 0.5, level: float = 0.95)
 
 def test_a_bare_number_is_exact_with_an_interval_of_no_width() -> None:
     q = Quantity(3.0)
-    assert (q.low, q.high, q.level, q.kind, q.width, q.direction) == (3.0, 3.0, 1.0, "exact", 0.0, "none")
+    assert (q.low, q.high, q.level, q.kind, q.width, q.direction) == (
+        3.0,
+        3.0,
+        1.0,
+        "exact",
+        0.0,
+        "none",
+    )
     assert float(q) == 3.0
 
 
@@ -61,13 +70,22 @@ def test_negation_mirrors_the_interval_and_the_side(q: Quantity) -> None:
     assert ((-q).low, (-q).high) == (-q.high, -q.low)
     assert (-q).kind == mirror.get(q.kind, q.kind)
     assert (-q).direction == mirror.get(q.direction, q.direction)
-    assert ((-q).verdict, (-q).level, (-q).unit, (-q).se_data) == (q.verdict, q.level, q.unit, q.se_data)
+    assert ((-q).verdict, (-q).level, (-q).unit, (-q).se_data) == (
+        q.verdict,
+        q.level,
+        q.unit,
+        q.se_data,
+    )
 
 
 @given(quantities(), quantities())
 def test_a_sum_holds_every_sum_of_what_its_terms_hold(p: Quantity, q: Quantity) -> None:
     total = p + q
-    assert (total.low, total.value, total.high) == (p.low + q.low, p.value + q.value, p.high + q.high)
+    assert (total.low, total.value, total.high) == (
+        p.low + q.low,
+        p.value + q.value,
+        p.high + q.high,
+    )
     assert total.low <= total.value <= total.high
     assert total.verdict == VERDICTS[max(VERDICTS.index(p.verdict), VERDICTS.index(q.verdict))]
     assert total.se_data == pytest.approx(math.sqrt(p.se_data**2 + q.se_data**2))
@@ -136,7 +154,9 @@ def test_a_bound_minus_a_bound_of_the_same_side_has_no_side(kind: str, mirrored:
     assert (opposite.kind, opposite.direction) == (kind, bound(kind).direction)
 
 
-@pytest.mark.parametrize(("kind", "direction"), [("lower", "low"), ("upper", "high"), ("estimate", "none")])
+@pytest.mark.parametrize(
+    ("kind", "direction"), [("lower", "low"), ("upper", "high"), ("estimate", "none")]
+)
 def test_an_exact_term_keeps_the_direction(kind: str, direction: str) -> None:
     assert (Quantity(7.0) + bound(kind)).direction == direction
     assert (bound(kind) + Quantity(7.0)).direction == direction
@@ -145,14 +165,24 @@ def test_an_exact_term_keeps_the_direction(kind: str, direction: str) -> None:
 def test_a_log_partition_that_errs_low_flatters_the_likelihood() -> None:
     log_z = Quantity(10.0, 9.0, 12.0, 0.95, "estimate", direction="low")
     likelihood = 3.0 - log_z
-    assert (likelihood.value, likelihood.low, likelihood.high, likelihood.direction) == (-7.0, -9.0, -6.0, "high")
+    assert (likelihood.value, likelihood.low, likelihood.high, likelihood.direction) == (
+        -7.0,
+        -9.0,
+        -6.0,
+        "high",
+    )
 
 
 def test_levels_add_their_failures() -> None:
-    assert (bound("lower", level=0.95) + bound("lower", level=0.9)).level == pytest.approx(0.85, abs=1e-12)
-    assert (bound("lower", level=0.95) - bound("upper", level=0.99)).level == pytest.approx(0.94, abs=1e-12)
+    assert (bound("lower", level=0.95) + bound("lower", level=0.9)).level == pytest.approx(
+        0.85, abs=1e-12
+    )
+    assert (bound("lower", level=0.95) - bound("upper", level=0.99)).level == pytest.approx(
+        0.94, abs=1e-12
+    )
     assert (Quantity(1.0) + bound("lower", level=0.95)).level == pytest.approx(0.95, abs=1e-12)
-    assert (bound("lower", level=0.3) + bound("lower", level=0.4)).level == 0.0  # Bonferroni promises nothing here
+    # Bonferroni promises nothing here
+    assert (bound("lower", level=0.3) + bound("lower", level=0.4)).level == 0.0
     assert (bound("lower", level=0.95) * -3).level == 0.95
 
 
@@ -178,20 +208,37 @@ def test_details_stay_and_do_not_count_in_comparisons() -> None:
 
 
 def test_units_must_agree_in_a_sum() -> None:
-    with pytest.raises(InputError, match=r"Quantity: unit must be 'nats' in both terms of a sum; got 'bits'\."):
+    with pytest.raises(
+        InputError, match=r"Quantity: unit must be 'nats' in both terms of a sum; got 'bits'\."
+    ):
         Quantity(1.0) + Quantity(1.0, unit="bits")
     with pytest.raises(InputError, match=r"unit must be 'bits' in both terms"):
         Quantity(1.0, unit="bits") - Quantity(1.0)
 
 
 def test_bits_per_dimension_divide_and_turn_round() -> None:
-    nats = Quantity(-10 * math.log(2), -12 * math.log(2), -8 * math.log(2), 0.95, "lower", se_data=math.log(2), direction="low")
+    nats = Quantity(
+        -10 * math.log(2),
+        -12 * math.log(2),
+        -8 * math.log(2),
+        0.95,
+        "lower",
+        se_data=math.log(2),
+        direction="low",
+    )
     bits = bits_per_dimension(nats, 2)
     assert (bits.value, bits.low, bits.high, bits.se_data) == pytest.approx((5.0, 4.0, 6.0, 0.5))
-    assert (bits.kind, bits.direction, bits.unit, bits.level) == ("upper", "high", "bits per dimension", 0.95)
+    assert (bits.kind, bits.direction, bits.unit, bits.level) == (
+        "upper",
+        "high",
+        "bits per dimension",
+        0.95,
+    )
 
 
-@pytest.mark.parametrize(("verdict", "trusted"), [("tight", True), ("loose", True), ("do not publish", False)])
+@pytest.mark.parametrize(
+    ("verdict", "trusted"), [("tight", True), ("loose", True), ("do not publish", False)]
+)
 def test_only_the_worst_verdict_is_not_trusted(verdict: str, trusted: bool) -> None:
     assert Quantity(1.0, verdict=verdict).trusted is trusted  # type: ignore[arg-type]
 
@@ -199,10 +246,22 @@ def test_only_the_worst_verdict_is_not_trusted(verdict: str, trusted: bool) -> N
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"low": 2.0, "high": 3.0, "kind": "estimate"}, r"low and high must enclose the value; got 2.0 <= 1.0 <= 3.0"),
-        ({"low": 0.0, "high": 0.5, "kind": "estimate"}, r"low and high must enclose the value; got 0.0 <= 1.0 <= 0.5"),
-        ({"low": 0.0, "high": 2.0}, r"low and high must equal the value when the kind is exact; got \[0.0, 2.0\]"),
-        ({"kind": "maybe"}, r"kind must be one of exact, lower, upper, estimate, none; got 'maybe'"),
+        (
+            {"low": 2.0, "high": 3.0, "kind": "estimate"},
+            r"low and high must enclose the value; got 2.0 <= 1.0 <= 3.0",
+        ),
+        (
+            {"low": 0.0, "high": 0.5, "kind": "estimate"},
+            r"low and high must enclose the value; got 0.0 <= 1.0 <= 0.5",
+        ),
+        (
+            {"low": 0.0, "high": 2.0},
+            r"low and high must equal the value when the kind is exact; got \[0.0, 2.0\]",
+        ),
+        (
+            {"kind": "maybe"},
+            r"kind must be one of exact, lower, upper, estimate, none; got 'maybe'",
+        ),
         ({"verdict": "fine"}, r"verdict must be one of tight, loose, do not publish; got 'fine'"),
         ({"direction": "up"}, r"direction must be one of low, high, none; got 'up'"),
         ({"level": 95.0}, r"level must lie in \[0, 1\]; got 95.0"),
@@ -217,12 +276,25 @@ def test_nonsense_is_refused(settings: dict, words: str) -> None:
     ("q", "text"),
     [
         (Quantity(-1.23456), "-1.235 nats, exact, tight"),
-            (Quantity(-1.0, method="enumeration", verdict="do not publish"), "-1.000 nats, exact by enumeration, do not publish"),
-            (Quantity(1.0, 1 - 1e-7, 1 + 2e-7, 0.99, "estimate", method="quadrature"), "1.000 nats ± 2e-07, estimate by quadrature, tight"),
-        (Quantity(1.0, 0.5, 1.5, 0.95, "lower", method="IWAE", n=10, se_data=0.25, verdict="loose"),
-         "1.000 nats [0.500, 1.500] (± 0.250 over 10 rows), lower bound by IWAE, loose"),
-        (Quantity(0.1, kind="upper", unit="bits", verdict="do not publish"), "0.100 bits, upper bound, do not publish"),
+        (
+            Quantity(-1.0, method="enumeration", verdict="do not publish"),
+            "-1.000 nats, exact by enumeration, do not publish",
+        ),
+        (
+            Quantity(1.0, 1 - 1e-7, 1 + 2e-7, 0.99, "estimate", method="quadrature"),
+            "1.000 nats ± 2e-07, estimate by quadrature, tight",
+        ),
+        (
+            Quantity(
+                1.0, 0.5, 1.5, 0.95, "lower", method="IWAE", n=10, se_data=0.25, verdict="loose"
+            ),
+            "1.000 nats [0.500, 1.500] (± 0.250 over 10 rows), lower bound by IWAE, loose",
+        ),
+        (
+            Quantity(0.1, kind="upper", unit="bits", verdict="do not publish"),
+            "0.100 bits, upper bound, do not publish",
+        ),
     ],
-)  # fmt: skip
+)
 def test_it_says_what_it_is(q: Quantity, text: str) -> None:
     assert str(q) == text

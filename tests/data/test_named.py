@@ -1,4 +1,6 @@
-"""Data by name, path or value: sizes, splits that never change, the data folder, and helpful refusals."""
+"""Data by name, path or value: sizes, splits that never change, the data folder, and helpful
+refusals.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,9 +28,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).mkdir()
     pixels = rng.integers(0, 256, (30, 28, 28), dtype=np.uint8)
     bits = rng.integers(0, 2, (50, 16), dtype=np.uint8)
-    np.savez_compressed(tmp_path / "mnist" / "mnist.npz", x_train=pixels, y_train=np.zeros(30), x_test=pixels[:10])
-    np.savez_compressed(tmp_path / "debd" / "nltcs.npz", train=bits, valid=bits[:20], test=bits[:10])
-    np.savez_compressed(tmp_path / "spikes" / "spikes.npz", few=bits[:, :5], many=bits, labels=np.array(["a"]))
+    np.savez_compressed(
+        tmp_path / "mnist" / "mnist.npz", x_train=pixels, y_train=np.zeros(30), x_test=pixels[:10]
+    )
+    np.savez_compressed(
+        tmp_path / "debd" / "nltcs.npz", train=bits, valid=bits[:20], test=bits[:10]
+    )
+    np.savez_compressed(
+        tmp_path / "spikes" / "spikes.npz", few=bits[:, :5], many=bits, labels=np.array(["a"])
+    )
     monkeypatch.setenv("PARTITA_DATA", str(tmp_path))
     return tmp_path
 
@@ -44,10 +52,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("checkerboard", 10_000, 10_000, 2, None),
     ],
 )
-def test_built_in_sets_have_their_size(name: str, train: int, test: int, width: int, shape: tuple | None) -> None:
+def test_built_in_sets_have_their_size(
+    name: str, train: int, test: int, width: int, shape: tuple | None
+) -> None:
     data = load(name)
     assert data.test is not None
-    assert (len(data.train), len(data.test), data.train.width, data.shape) == (train, test, width, shape)
+    assert (len(data.train), len(data.test), data.train.width, data.shape) == (
+        train,
+        test,
+        width,
+        shape,
+    )
     assert data.name == name
     assert data.note
     assert name in [entry.name for entry in names()]
@@ -115,7 +130,9 @@ def test_a_data_set_passes_through_and_can_become_binary() -> None:
 
 
 def test_a_path_is_read_and_split(tmp_path: Path) -> None:
-    pd.DataFrame({"a": np.arange(10), "b": np.arange(10) % 2}).to_csv(tmp_path / "x.csv", index=False)
+    pd.DataFrame({"a": np.arange(10), "b": np.arange(10) % 2}).to_csv(
+        tmp_path / "x.csv", index=False
+    )
     data = load(tmp_path / "x.csv")
     assert data.test is not None
     assert (len(data.train), len(data.test), data.columns) == (8, 2, ("a", "b"))
@@ -129,7 +146,9 @@ def test_a_memory_mapped_file_stays_mapped(tmp_path: Path) -> None:
 
 def test_splits_of_different_width_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", train=np.eye(4), test=np.eye(3))
-    with pytest.raises(DataError, match=r"every split must have 4 columns, as train has; got 3\. Save the parts"):
+    with pytest.raises(
+        DataError, match=r"every split must have 4 columns, as train has; got 3\. Save the parts"
+    ):
         load(tmp_path / "x.npz")
 
 
@@ -172,14 +191,20 @@ def test_mnist_without_a_network_says_what_to_do(monkeypatch: pytest.MonkeyPatch
         raise URLError("no network")
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fail)
-    with pytest.raises(DataError, match=r"must come from \$PARTITA_DATA or OpenML; got neither .*no network.* set PARTITA_DATA to"):
+    with pytest.raises(
+        DataError,
+        match=r"must come from \$PARTITA_DATA or OpenML; got neither .*no network.* set "
+        r"PARTITA_DATA to",
+    ):
         load("mnist")
 
 
 def test_mnist_from_openml_is_split_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.zeros((60_002, 784), dtype=np.uint8)
     pixels[60_000:] = 255
-    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **settings: (pixels, SimpleNamespace()))
+    monkeypatch.setattr(
+        "sklearn.datasets.fetch_openml", lambda *args, **settings: (pixels, SimpleNamespace())
+    )
     data = load("mnist", binarize="none")
     assert data.test is not None
     assert (len(data.train), len(data.test), data.shape) == (60_000, 2, (28, 28))
@@ -187,11 +212,19 @@ def test_mnist_from_openml_is_split_as_usual(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_unknown_names_are_answered_with_the_nearest(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"'digit' must be a path or one of digits, .*debd/\.\.\., .*\. Did you mean 'digits'\?"):
+    with pytest.raises(
+        DataError,
+        match=r"'digit' must be a path or one of digits, .*debd/\.\.\., .*\. Did you mean "
+        r"'digits'\?",
+    ):
         load("digit")
     with pytest.raises(DataError, match=r"Did you mean 'debd/nltcs'\?"):
         load("debd/nltc")
-    with pytest.raises(DataError, match=r"got neither\. Set PARTITA_DATA to a folder that holds more, or give the path of a file\."):
+    with pytest.raises(
+        DataError,
+        match=r"got neither\. Set PARTITA_DATA to a folder that holds more, or give the path of a "
+        r"file\.",
+    ):
         load("zzzzzz")
 
 
@@ -205,5 +238,7 @@ def test_what_is_wrong_with_a_path_is_said(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.float64(3))
     with pytest.raises(DataError, match=r"x must be a table of rows and columns; got shape \(\)"):
         load(tmp_path / "x.npy")
-    with pytest.raises(InputError, match=r"load: x must be a table of rows and columns; got shape \(3,\)\."):
+    with pytest.raises(
+        InputError, match=r"load: x must be a table of rows and columns; got shape \(3,\)\."
+    ):
         load(np.zeros(3))

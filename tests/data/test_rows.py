@@ -34,9 +34,17 @@ def test_batch_holds_the_rows_asked_for(generator: torch.Generator) -> None:
 
 @pytest.mark.parametrize(
     ("given", "batch"),
-    [("uint8", "float32"), ("bool", "float32"), ("int64", "float32"), ("float16", "float32"), ("float64", "float64")],
+    [
+        ("uint8", "float32"),
+        ("bool", "float32"),
+        ("int64", "float32"),
+        ("float16", "float32"),
+        ("float64", "float64"),
+    ],
 )
-def test_batches_are_float32_unless_the_table_is_float64(given: str, batch: str, generator: torch.Generator) -> None:
+def test_batches_are_float32_unless_the_table_is_float64(
+    given: str, batch: str, generator: torch.Generator
+) -> None:
     rows = Rows(np.eye(3, dtype=given))
     assert rows.dtype == getattr(torch, batch)
     assert rows.batch(index(0, 1), generator=generator).x.dtype == rows.dtype
@@ -44,7 +52,9 @@ def test_batches_are_float32_unless_the_table_is_float64(given: str, batch: str,
 
 
 def test_big_endian_numbers_are_read(generator: torch.Generator) -> None:
-    assert Rows(np.array([[1, 258]], dtype=">i2")).batch(index(0), generator=generator).x.tolist() == [[1, 258]]
+    assert Rows(np.array([[1, 258]], dtype=">i2")).batch(
+        index(0), generator=generator
+    ).x.tolist() == [[1, 258]]
 
 
 def test_a_batch_is_a_copy(generator: torch.Generator) -> None:
@@ -61,7 +71,9 @@ def test_mean_and_variance_are_numpys(width: int, monkeypatch: pytest.MonkeyPatc
     rows = Rows(x, weight)
     mean = np.average(x, axis=0, weights=weight)
     np.testing.assert_allclose(rows.mean(), mean, rtol=1e-13)
-    np.testing.assert_allclose(rows.variance(), np.average((x - mean) ** 2, axis=0, weights=weight), rtol=1e-10)
+    np.testing.assert_allclose(
+        rows.variance(), np.average((x - mean) ** 2, axis=0, weights=weight), rtol=1e-10
+    )
     np.testing.assert_allclose(Rows(x).variance(), x.var(0), rtol=1e-10)
     assert rows.mean().dtype == torch.float64
 
@@ -77,7 +89,9 @@ def test_weights_have_mean_one_and_follow_their_rows(generator: torch.Generator)
     torch.testing.assert_close(part.weight, torch.tensor([0.8, 1.2], dtype=torch.float64))
 
 
-def test_dynamic_binarization_draws_anew_with_the_gray_levels_as_probabilities(gray: np.ndarray, generator: torch.Generator) -> None:
+def test_dynamic_binarization_draws_anew_with_the_gray_levels_as_probabilities(
+    gray: np.ndarray, generator: torch.Generator
+) -> None:
     rows, draws = Rows(gray, binarize="dynamic"), 4000
     chosen = torch.arange(40).repeat(draws)
     x = rows.batch(chosen, generator=generator).x.reshape(draws, 40, 6)
@@ -121,7 +135,11 @@ def test_a_scale_is_remembered_when_rows_become_binary_later() -> None:
 
 def test_take_is_a_view_that_nests(generator: torch.Generator) -> None:
     x = np.arange(10, dtype=np.float32)[:, None]
-    part = Rows(x, columns=["a"]).take(torch.tensor([9, 7, 5, 3])).take(np.array([False, True, True, False]))
+    part = (
+        Rows(x, columns=["a"])
+        .take(torch.tensor([9, 7, 5, 3]))
+        .take(np.array([False, True, True, False]))
+    )
     assert np.shares_memory(part.array, x)
     assert part.columns == ("a",)
     assert len(part) == 2
@@ -130,19 +148,25 @@ def test_take_is_a_view_that_nests(generator: torch.Generator) -> None:
     assert part.mean().item() == 6
 
 
-def test_a_memory_map_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generator: torch.Generator) -> None:
+def test_a_memory_map_stays_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generator: torch.Generator
+) -> None:
     monkeypatch.setattr(tables, "CHUNK", 64)
     x = np.random.default_rng(3).random((100, 4), dtype=np.float32)
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     read: list[int] = []
     original = Rows._read
-    monkeypatch.setattr(Rows, "_read", lambda self, asked: (read.append(len(asked)), original(self, asked))[1])
+    monkeypatch.setattr(
+        Rows, "_read", lambda self, asked: (read.append(len(asked)), original(self, asked))[1]
+    )
     rows = Rows(mapped)
     assert np.shares_memory(rows.array, mapped)
     np.testing.assert_allclose(rows.mean(), x.astype(float).mean(0), rtol=1e-12)
     assert max(read) == 16  # 64 numbers at a time, never the whole
-    np.testing.assert_array_equal(rows.take([5, 50]).batch(index(1), generator=generator).x[0], x[50])
+    np.testing.assert_array_equal(
+        rows.take([5, 50]).batch(index(1), generator=generator).x[0], x[50]
+    )
     np.testing.assert_array_equal(rows.tensor(), x)
 
 
@@ -178,19 +202,32 @@ def test_bad_weights_are_refused(weight: list, message: str) -> None:
 
 @pytest.mark.parametrize("binarize", ["static", 0, 1, 1.5, True, math.nan])
 def test_bad_binarize_is_refused(binarize: object) -> None:
-    with pytest.raises(InputError, match=r"Rows: binarize must be None, 'dynamic' or a threshold between 0 and 1; got"):
+    with pytest.raises(
+        InputError,
+        match=r"Rows: binarize must be None, 'dynamic' or a threshold between 0 and 1; got",
+    ):
         Rows(np.eye(2), binarize=binarize)  # type: ignore[arg-type]
 
 
 def test_gray_levels_outside_the_scale_are_refused() -> None:
-    with pytest.raises(InputError, match=r"hold gray levels from 0 to 1 to be made binary; got values from -2 to 0\.5\. Give the largest"):
+    with pytest.raises(
+        InputError,
+        match=r"hold gray levels from 0 to 1 to be made binary; got values from -2 to 0\.5\. Give "
+        r"the largest",
+    ):
         Rows([[-2.0, 0.5]], binarize="dynamic")
-    with pytest.raises(InputError, match=r"from 0 to 16 to be made binary; got values from 1 to 17\."):
+    with pytest.raises(
+        InputError, match=r"from 0 to 16 to be made binary; got values from 1 to 17\."
+    ):
         Rows([[1, 17]], binarize=0.5, scale=16)
 
 
 def test_all_dynamic_rows_need_a_generator() -> None:
-    with pytest.raises(InputError, match=r"Rows\.tensor: generator must be given when binarize='dynamic' draws the rows anew; got None\."):
+    with pytest.raises(
+        InputError,
+        match=r"Rows\.tensor: generator must be given when binarize='dynamic' draws the rows anew; "
+        r"got None\.",
+    ):
         Rows(np.eye(2), binarize="dynamic").tensor()
 
 
@@ -208,7 +245,10 @@ def test_column_names_must_fit() -> None:
 
 
 def test_batches_lie_in_memory_as_new_tensors_do(generator: torch.Generator) -> None:
-    """Otherwise the bits of a fit would depend on where NumPy found room for its rows, which is by chance."""
+    """Otherwise the bits of a fit would depend on where NumPy found room for its rows, which is by
+    chance.
+    """
     rows = Rows(np.random.default_rng(0).normal(size=(50, 3)))
-    held = [rows.batch(torch.arange(n), generator=generator).x for n in range(1, 50)]  # all at once, so that each is somewhere else
+    # all at once, so that each is somewhere else
+    held = [rows.batch(torch.arange(n), generator=generator).x for n in range(1, 50)]
     assert {x.data_ptr() % 64 for x in held} == {torch.empty(1).data_ptr() % 64}

@@ -14,7 +14,10 @@ from partita.errors import DataError, InputError
 from partita.runtime.permutations import Spaced
 
 
-@pytest.mark.parametrize(("T", "L", "stride"), [(10, 4, None), (8, 4, None), (3, 4, None), (11, 4, 3), (1, 1, None), (9, 4, 1)])
+@pytest.mark.parametrize(
+    ("T", "L", "stride"),
+    [(10, 4, None), (8, 4, None), (3, 4, None), (11, 4, 3), (1, 1, None), (9, 4, 1)],
+)
 def test_windows_cover_every_step_in_order(T: int, L: int, stride: int | None) -> None:
     rows = Sequences.windows(np.arange(T), L, stride=stride)
     x = rows.tensor()
@@ -49,21 +52,38 @@ def test_a_memory_map_stays_on_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("T", "L", "stride"), [(103, 8, 3), (104, 8, 8), (99, 8, None)])
-def test_very_many_windows_are_not_listed(T: int, L: int, stride: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_windows_are_not_listed(
+    T: int, L: int, stride: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listed = Sequences.windows(np.arange(T), L, stride=stride)
     monkeypatch.setattr("partita.data.streams.MOST_LISTED", 5)
     computed = Sequences.windows(np.arange(T), L, stride=stride)
-    assert isinstance(computed.starts, Spaced) and (len(computed), computed.steps) == (len(listed), listed.steps)
+    assert isinstance(computed.starts, Spaced) and (len(computed), computed.steps) == (
+        len(listed),
+        listed.steps,
+    )
     torch.testing.assert_close(computed.tensor(), listed.tensor(), rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(computed.take([-1, 2]).tensor(), listed.take([-1, 2]).tensor(), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(
+        computed.take([-1, 2]).tensor(),
+        listed.take([-1, 2]).tensor(),
+        rtol=0,
+        atol=0,
+        equal_nan=True,
+    )
     np.testing.assert_array_equal(computed.mean(), listed.mean())
 
 
 @pytest.mark.parametrize("ending", [".npy", ".parquet", ".arrow"])
-def test_a_series_on_disk_stays_there(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_series_on_disk_stays_there(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = np.random.default_rng(0).normal(size=(1000, 1))
     path, frame = tmp_path / f"x{ending}", pd.DataFrame(x, columns=["level"])
-    {".npy": lambda: np.save(path, x), ".parquet": lambda: frame.to_parquet(path), ".arrow": lambda: frame.to_feather(path)}[ending]()
+    {
+        ".npy": lambda: np.save(path, x),
+        ".parquet": lambda: frame.to_parquet(path),
+        ".arrow": lambda: frame.to_feather(path),
+    }[ending]()
     here = load_sequences(str(path), Reading(length=16))
     monkeypatch.setattr(on_disk, "IN_MEMORY", 100)
     there = load_sequences(str(path), Reading(length=16))
@@ -103,21 +123,39 @@ def test_one_column_of_numbers_is_a_series(ending: str, tmp_path: Path) -> None:
     np.save(path, x) if ending == ".npy" else np.savetxt(path, x, header="level", comments="")
     data = load_sequences(str(path), Reading(length=8))
     assert isinstance(data.train, Sequences) and data.train.states is None and data.test is not None
-    assert data.train.tensor()[1].tolist() == (x[1:9]).tolist() and data.test.tensor()[0].tolist() == x[90:98].tolist()
+    assert (
+        data.train.tensor()[1].tolist() == (x[1:9]).tolist()
+        and data.test.tensor()[0].tolist() == x[90:98].tolist()
+    )
     assert data.reading is not None and Reading(**data.reading).length == 8
     np.save(path.with_suffix(".npy"), np.stack([x, x], 1))
-    assert not isinstance(load_sequences(str(path.with_suffix(".npy")), Reading(length=8)).train, Sequences)  # a table
+    # a table
+    assert not isinstance(
+        load_sequences(str(path.with_suffix(".npy")), Reading(length=8)).train, Sequences
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "reading", "message"),
     [
-        (b"caf\xe9 " * 100, {}, r"must be text in utf-8; got the byte 0xe9 at place 3. Name its encoding"),
-        (b"cafe " * 100, {"encoding": "klingon"}, r"encoding must be one that Python knows.*got 'klingon'"),
+        (
+            b"caf\xe9 " * 100,
+            {},
+            r"must be text in utf-8; got the byte 0xe9 at place 3. Name its encoding",
+        ),
+        (
+            b"cafe " * 100,
+            {"encoding": "klingon"},
+            r"encoding must be one that Python knows.*got 'klingon'",
+        ),
         (b"", {}, "must hold text; got an empty file"),
         (b"aaaa", {}, "must hold at least two different characters"),
         (b"abcdefgh", {"length": 100}, "must have at least 100 steps to learn from; got 6"),
-        (b"abcdefgh" * 9, {"length": 8, "symbols": "abc"}, r"hold the 3 characters the model was built from; got 'd' at place 3"),
+        (
+            b"abcdefgh" * 9,
+            {"length": 8, "symbols": "abc"},
+            r"hold the 3 characters the model was built from; got 'd' at place 3",
+        ),
     ],
 )
 def test_bad_text_is_named(content: bytes, reading: dict, message: str, tmp_path: Path) -> None:
@@ -128,11 +166,17 @@ def test_bad_text_is_named(content: bytes, reading: dict, message: str, tmp_path
 
 
 def test_bad_sequences_are_named() -> None:
-    with pytest.raises(InputError, match=r"lengths must be at least 1; got 0 in row 1. Leave empty sequences out"):
+    with pytest.raises(
+        InputError, match=r"lengths must be at least 1; got 0 in row 1. Leave empty sequences out"
+    ):
         Sequences.parted(np.arange(3), [3, 0])
-    with pytest.raises(InputError, match=r"lengths must add up to the 3 steps of the stream; got 4"):
+    with pytest.raises(
+        InputError, match=r"lengths must add up to the 3 steps of the stream; got 4"
+    ):
         Sequences.parted(np.arange(3), [4])
-    with pytest.raises(InputError, match=r"lengths must be at most 2; got 3 in row 0.*nothing is cut in silence"):
+    with pytest.raises(
+        InputError, match=r"lengths must be at most 2; got 3 in row 0.*nothing is cut in silence"
+    ):
         Sequences.parted(np.arange(3), [3], longest=2)
     with pytest.raises(InputError, match=r"stream must be numbers of shape"):
         Sequences.windows(np.array(["a"]), 2)

@@ -19,7 +19,9 @@ def test_frames_keep_their_column_names(frame: type) -> None:
 
 
 def test_nullable_numbers_of_pandas_are_numbers() -> None:
-    frame = pd.DataFrame({"a": pd.array([1, 2], dtype="Int64"), "b": pd.array([True, False], dtype="boolean")})
+    frame = pd.DataFrame(
+        {"a": pd.array([1, 2], dtype="Int64"), "b": pd.array([True, False], dtype="boolean")}
+    )
     assert as_rows(frame).tensor().tolist() == [[1, 1], [2, 0]]
 
 
@@ -30,7 +32,11 @@ def test_columns_of_one_name_are_both_kept() -> None:
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_text_columns_of_frames_are_named(frame: type) -> None:
-    with pytest.raises(InputError, match=r"fit: x must be numeric; got text or other values in columns 'city', 'code'\. Encode"):
+    with pytest.raises(
+        InputError,
+        match=r"fit: x must be numeric; got text or other values in columns 'city', 'code'\. "
+        r"Encode",
+    ):
         as_rows(frame({"age": [1, 2], "city": ["Rome", "Oslo"], "code": ["1", "2"]}))
 
 
@@ -40,15 +46,24 @@ def test_dates_are_not_numbers() -> None:
 
 
 def test_many_text_columns_are_counted() -> None:
-    with pytest.raises(InputError, match=r"columns 'c0', 'c1', 'c2', 'c3', 'c4' and 3 more\. Encode"):
+    with pytest.raises(
+        InputError, match=r"columns 'c0', 'c1', 'c2', 'c3', 'c4' and 3 more\. Encode"
+    ):
         as_rows(pd.DataFrame({f"c{i}": ["a"] for i in range(8)}))
 
 
 @pytest.mark.parametrize(
-    "frame", [pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [0.0, 1.0]}), pl.DataFrame({"a": [1, None], "b": [0.0, 1.0]})]
+    "frame",
+    [
+        pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [0.0, 1.0]}),
+        pl.DataFrame({"a": [1, None], "b": [0.0, 1.0]}),
+    ],
 )
 def test_missing_values_of_frames_are_found_by_name(frame: object) -> None:
-    with pytest.raises(InputError, match=r"fit: x must be finite; got nan at row 1, column 'a'\. Remove or impute the missing"):
+    with pytest.raises(
+        InputError,
+        match=r"fit: x must be finite; got nan at row 1, column 'a'\. Remove or impute the missing",
+    ):
         as_rows(frame)
 
 
@@ -70,7 +85,11 @@ def test_lists_and_booleans_are_taken() -> None:
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        ([1, 2, 3], r"fit: x must be a table of rows and columns; got shape \(3,\)\. Reshape it to \(rows, columns\)\."),
+        (
+            [1, 2, 3],
+            r"fit: x must be a table of rows and columns; got shape \(3,\)\. Reshape it to \(rows, "
+            r"columns\)\.",
+        ),
         (np.zeros((2, 3, 4)), r"got shape \(2, 3, 4\)"),
         (5, r"got shape \(\)"),
         (pd.Series([1.0]), r"got shape \(1,\)"),
@@ -86,7 +105,10 @@ def test_lists_and_booleans_are_taken() -> None:
         ([[1, None]], r"got nan at row 0, column 1"),
         (np.array([[1.0, np.inf]]), r"fit: x must be finite; got inf at row 0, column 1\."),
         (np.ma.masked_array([[1, 2]], [[0, 1]]), r"got nan at row 0, column 1"),
-        (scipy.sparse.eye(3).tocsr(), r"fit: x must be a dense table; got a sparse \w+\. Call x\.toarray\(\) first\."),
+        (
+            scipy.sparse.eye(3).tocsr(),
+            r"fit: x must be a dense table; got a sparse \w+\. Call x\.toarray\(\) first\.",
+        ),
     ],
 )
 def test_what_is_no_table_is_refused(x: object, message: str) -> None:
@@ -98,5 +120,7 @@ def test_a_missing_value_is_found_beyond_the_first_chunk(monkeypatch: pytest.Mon
     monkeypatch.setattr(tables, "CHUNK", 8)
     x = torch.zeros(50, 2)
     x[37, 1] = float("nan")
-    with pytest.raises(InputError, match=r"evaluate: x must be finite; got nan at row 37, column 1\."):
+    with pytest.raises(
+        InputError, match=r"evaluate: x must be finite; got nan at row 37, column 1\."
+    ):
         as_rows(x, owner="evaluate")

@@ -20,7 +20,9 @@ def test_bars_and_stripes_has_the_stated_entropy(side: int) -> None:
     _, count = x.unique(dim=0, return_counts=True)
     p = count.double() / count.sum()
     assert x.shape == (2 * 2**side, side**2)
-    assert -(p * p.log()).sum().item() == pytest.approx(toys.bars_and_stripes_entropy(side), abs=1e-12)
+    assert -(p * p.log()).sum().item() == pytest.approx(
+        toys.bars_and_stripes_entropy(side), abs=1e-12
+    )
 
 
 def test_every_pattern_has_equal_rows_or_equal_columns() -> None:
@@ -34,7 +36,8 @@ def test_the_eight_gaussians_have_the_stated_entropy(generator: torch.Generator)
     surprise = -toys.eight_gaussians_log_prob(toys.eight_gaussians(N, generator=generator).double())
     z = (surprise.mean() - toys.eight_gaussians_entropy()) / (surprise.std() / math.sqrt(N))
     assert abs(z.item()) < norm.isf(FALSE_ALARM / 2)
-    apart = math.log(8) + math.log(2 * math.pi * math.e * toys.SPREAD**2)  # if the eight did not overlap
+    # if the eight did not overlap
+    apart = math.log(8) + math.log(2 * math.pi * math.e * toys.SPREAD**2)
     assert apart - 0.01 < toys.eight_gaussians_entropy() < apart
 
 
@@ -67,7 +70,9 @@ def test_moons_lie_near_their_circles(generator: torch.Generator) -> None:
 
 @pytest.mark.parametrize("draw", [toys.moons, toys.eight_gaussians, toys.checkerboard])
 def test_toys_depend_on_the_generator_alone(draw: Callable[..., torch.Tensor]) -> None:
-    first, again, other = (draw(5, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        draw(5, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert first.shape == (5, 2)

@@ -45,7 +45,9 @@ def test_without_data_the_posterior_is_the_urn() -> None:
     exact = enumerate_posterior(4, partial(log_partition_prior, alpha=2.0), lambda rows: 0.0)
     assert exact.log_evidence == pytest.approx(0.0, abs=1e-12)
     assert exact.coclustering[0, 3] == pytest.approx(1 / 3)
-    assert exact.cluster_count_probs @ np.arange(5) == pytest.approx(sum(2 / (2 + i) for i in range(4)))
+    assert exact.cluster_count_probs @ np.arange(5) == pytest.approx(
+        sum(2 / (2 + i) for i in range(4))
+    )
 
 
 @pytest.mark.parametrize("loss", ["vi", "binder"])
@@ -68,7 +70,8 @@ def test_the_point_estimate_is_the_best_of_all_partitions(loss: str) -> None:
         draws = everything[rng.choice(877, 40, p=rng.dirichlet(np.full(877, 0.02)))]
         least = distances(everything, draws, loss).mean(1).min()  # type: ignore[arg-type]
         found = distances(point_estimate(draws, loss)[None], draws, loss).mean()  # type: ignore[arg-type]
-        assert found <= least * 1.02 + 1e-12  # a greedy search; it misses the very best by at most 2 % here
+        # a greedy search; it misses the very best by at most 2 % here
+        assert found <= least * 1.02 + 1e-12
 
 
 def test_summaries_ignore_labels(draws: np.ndarray) -> None:
@@ -77,7 +80,9 @@ def test_summaries_ignore_labels(draws: np.ndarray) -> None:
     np.testing.assert_allclose(functionals(draws), functionals(relabeled))
     np.testing.assert_array_equal(coclustering(draws), coclustering(relabeled))
     np.testing.assert_array_equal(point_estimate(draws), point_estimate(relabeled))
-    assert cluster_count_probs(draws) @ np.arange(len(cluster_count_probs(draws))) == pytest.approx(cluster_counts(draws).mean())
+    assert cluster_count_probs(draws) @ np.arange(len(cluster_count_probs(draws))) == pytest.approx(
+        cluster_counts(draws).mean()
+    )
     together = coclustering(draws)
     assert together[0, 1] == pytest.approx(np.mean(draws[:, 0] == draws[:, 1]))
     assert np.bincount(point_estimate(draws)).tolist() == [5, 4, 3]

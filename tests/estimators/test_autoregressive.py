@@ -13,8 +13,11 @@ from partita.estimators import AutoregressiveDensity, load
 
 
 @parametrize_with_checks([AutoregressiveDensity(epochs=2, n_hidden=8, n_components=2)])
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips its check of NumPy arrays under array API dispatch
+def test_scikit_learn_contract(
+    estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # else scikit-learn skips its check of NumPy arrays under array API dispatch
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
 
@@ -32,15 +35,21 @@ def test_real_scores_are_densities_in_the_tables_units(backbone: str) -> None:
     X = 100 + 20 * np.random.default_rng(0).normal(size=(200, 1))
     model = AutoregressiveDensity(backbone, width=8, epochs=5, random_state=0).fit(X)
     grid = np.linspace(-400, 600, 20_001)
-    assert integrate.simpson(np.exp(model.score_samples(grid[:, None])), x=grid) == pytest.approx(1, abs=1e-6)
+    assert integrate.simpson(np.exp(model.score_samples(grid[:, None])), x=grid) == pytest.approx(
+        1, abs=1e-6
+    )
 
 
 def test_a_dependence_is_learned() -> None:
-    """The second column copies the first nine times in ten: the entropy is log 2 + H(0.1) = 1.018 nats."""
+    """The second column copies the first nine times in ten: the entropy is log 2 + H(0.1) = 1.018
+    nats.
+    """
     rng = np.random.default_rng(0)
     x = rng.integers(0, 2, 3000)
     X = np.c_[x, x ^ (rng.random(3000) < 0.1)]
-    assert AutoregressiveDensity(random_state=0, epochs=20).fit(X).score(X) == pytest.approx(-1.018, abs=0.03)
+    assert AutoregressiveDensity(random_state=0, epochs=20).fit(X).score(X) == pytest.approx(
+        -1.018, abs=0.03
+    )
 
 
 def test_saved_estimators_score_the_same(tmp_path: Path) -> None:

@@ -13,8 +13,11 @@ from partita.estimators import SigmoidBeliefDensity, load
 
 
 @parametrize_with_checks([SigmoidBeliefDensity(12, epochs=2, estimator="disarm", n_draws=8)])
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips its check of NumPy arrays under array API dispatch
+def test_scikit_learn_contract(
+    estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # else scikit-learn skips its check of NumPy arrays under array API dispatch
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
 
@@ -28,19 +31,24 @@ def pairs() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def fitted(pairs: np.ndarray) -> SigmoidBeliefDensity:
-    return SigmoidBeliefDensity(4, estimator="leave-one-out", epochs=60, batch_size=60, learning_rate=0.02, random_state=0).fit(pairs)
+    return SigmoidBeliefDensity(
+        4, estimator="leave-one-out", epochs=60, batch_size=60, learning_rate=0.02, random_state=0
+    ).fit(pairs)
 
 
 def test_scores_are_near_the_entropy(fitted: SigmoidBeliefDensity, pairs: np.ndarray) -> None:
     assert fitted.score_kind_ == "exact"
     noise = -(0.05 * np.log(0.05) + 0.95 * np.log(0.95))
-    least = -2 * np.log(2) - 6 * noise  # the joint entropy of causes and flips is an upper bound on that of the columns
+    # the joint entropy of causes and flips is an upper bound on that of the columns
+    least = -2 * np.log(2) - 6 * noise
     assert fitted.score(pairs) > least - 0.1
 
 
 def test_missing_values_follow_their_neighbors(fitted: SigmoidBeliefDensity) -> None:
     known = np.array([[1, 1, np.nan, 0, 0, np.nan], [0, 0, np.nan, 1, np.nan, 1]])
-    np.testing.assert_array_equal(fitted.impute(known, random_state=0), [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
+    np.testing.assert_array_equal(
+        fitted.impute(known, random_state=0), [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]
+    )
     means = fitted.impute(known, how="mean", random_state=0)
     assert means[0, 2] > 0.8 and means[0, 5] < 0.2
     drawn = fitted.impute(known, how="draw", random_state=0)
@@ -52,7 +60,9 @@ def test_odd_rows_are_strange(fitted: SigmoidBeliefDensity) -> None:
     assert odd > plain + 2
 
 
-def test_an_estimator_comes_back_from_its_folder(fitted: SigmoidBeliefDensity, pairs: np.ndarray, tmp_path: Path) -> None:
+def test_an_estimator_comes_back_from_its_folder(
+    fitted: SigmoidBeliefDensity, pairs: np.ndarray, tmp_path: Path
+) -> None:
     again = load(fitted.save(tmp_path / "run"))
     np.testing.assert_array_equal(again.score_samples(pairs), fitted.score_samples(pairs))
     np.testing.assert_array_equal(again.transform(pairs), fitted.transform(pairs))

@@ -19,8 +19,11 @@ QUICK = [RBMDensity(epochs=4, chains=32), MaxEntDensity(epochs=4, chains=16, l2=
 
 @pytest.mark.filterwarnings("ignore:MaxEntDensity. columns that are not binary")
 @parametrize_with_checks(QUICK)
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips its check of NumPy arrays under array API dispatch
+def test_scikit_learn_contract(
+    estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # else scikit-learn skips its check of NumPy arrays under array API dispatch
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
 
@@ -52,7 +55,9 @@ def test_cross_validation_gives_log_likelihoods(binary: np.ndarray) -> None:
 
 def test_pipeline_scores_and_names_its_features() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
-    pipeline = make_pipeline(StandardScaler(), RBMDensity(n_hidden=4, epochs=3, random_state=0)).fit(X)
+    pipeline = make_pipeline(
+        StandardScaler(), RBMDensity(n_hidden=4, epochs=3, random_state=0)
+    ).fit(X)
     assert pipeline.transform(X).shape == (60, 4)
     assert np.isfinite(pipeline.score(X))
     assert list(pipeline.get_feature_names_out()) == [f"rbmdensity{i}" for i in range(4)]
@@ -72,4 +77,5 @@ def test_whole_number_weights_count_rows_and_others_weigh_them(binary: np.ndarra
     np.testing.assert_array_equal(counted.transform(binary), repeated.transform(binary))
     weighted = MaxEntDensity("independent", l2=1e-6).fit(binary, sample_weight=weight / 7)
     p = weighted.sample(4000, random_state=0).mean(0)
-    np.testing.assert_allclose(p, np.average(binary, axis=0, weights=weight), atol=0.04)  # five standard errors
+    # five standard errors
+    np.testing.assert_allclose(p, np.average(binary, axis=0, weights=weight), atol=0.04)

@@ -36,7 +36,9 @@ def quick(**parameters: Any) -> RBMDensity:
     return RBMDensity(**{"n_hidden": 3, "epochs": 5, "random_state": 0, **parameters})
 
 
-@pytest.mark.parametrize("estimator", [quick(), MaxEntDensity(l2=1e-4)], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator", [quick(), MaxEntDensity(l2=1e-4)], ids=lambda e: type(e).__name__
+)
 def test_masses_sum_to_one(estimator: Any, binary: np.ndarray) -> None:
     model = estimator.fit(binary)
     assert logsumexp(model.score_samples(STATES)) == pytest.approx(0, abs=1e-10)
@@ -45,18 +47,25 @@ def test_masses_sum_to_one(estimator: Any, binary: np.ndarray) -> None:
 
 def test_density_integrates_to_one_in_the_units_of_the_data(real: np.ndarray) -> None:
     model = quick().fit(real)
-    first, second = np.linspace(*(model.encoding_.shift + np.outer([-8, 8], model.encoding_.scale)), 201).T
+    first, second = np.linspace(
+        *(model.encoding_.shift + np.outer([-8, 8], model.encoding_.scale)), 201
+    ).T
     density = np.exp(model.score_samples(np.array(list(product(first, second))))).reshape(201, 201)
     assert simpson(simpson(density, x=second), x=first) == pytest.approx(1, abs=2e-3)
 
 
 def test_scores_shift_by_the_log_of_a_change_of_units(real: np.ndarray) -> None:
     meters, feet = quick().fit(real), quick().fit(real * [2.0, 0.25])
-    assert feet.score(real * [2.0, 0.25]) == pytest.approx(meters.score(real) - np.log(2.0 * 0.25), abs=1e-4)
+    assert feet.score(real * [2.0, 0.25]) == pytest.approx(
+        meters.score(real) - np.log(2.0 * 0.25), abs=1e-4
+    )
 
 
 def test_spins_are_relabeled_without_changing_masses(binary: np.ndarray) -> None:
-    np.testing.assert_allclose(quick().fit(2 * binary - 1).score_samples(2 * STATES - 1), quick().fit(binary).score_samples(STATES))
+    np.testing.assert_allclose(
+        quick().fit(2 * binary - 1).score_samples(2 * STATES - 1),
+        quick().fit(binary).score_samples(STATES),
+    )
     assert set(np.unique(quick().fit(2 * binary - 1).sample(50))) == {-1, 1}
 
 
@@ -76,9 +85,16 @@ def test_log_z_is_computed_once_and_is_the_same_for_the_same_seed(binary: np.nda
     assert estimator.score_kind_ == "upper"
 
 
-@pytest.mark.parametrize("seed", [5, None, np.random.RandomState(0), torch.Generator().manual_seed(1)], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "seed",
+    [5, None, np.random.RandomState(0), torch.Generator().manual_seed(1)],
+    ids=lambda s: type(s).__name__,
+)
 def test_every_sort_of_random_state_serves(seed: Any, binary: np.ndarray) -> None:
-    assert quick(random_state=seed, epochs=1).fit(binary).sample(3, random_state=seed).shape == (3, 4)
+    assert quick(random_state=seed, epochs=1).fit(binary).sample(3, random_state=seed).shape == (
+        3,
+        4,
+    )
 
 
 def test_samples_follow_the_model(binary: np.ndarray) -> None:
@@ -91,7 +107,11 @@ def test_samples_follow_the_model(binary: np.ndarray) -> None:
         assert np.abs(z).max() < 4.7  # false alarm below 1e-4 over 32 cells
 
 
-@pytest.mark.parametrize("estimator", [quick(epochs=60), MaxEntDensity(l2=1e-4, random_state=0)], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator",
+    [quick(epochs=60), MaxEntDensity(l2=1e-4, random_state=0)],
+    ids=lambda e: type(e).__name__,
+)
 def test_imputation_is_the_conditional_mean(estimator: Any, binary: np.ndarray) -> None:
     binary[:, 1] = np.where(np.arange(200) % 10 < 8, binary[:, 0], binary[:, 1])
     model = estimator.fit(binary)
@@ -100,14 +120,18 @@ def test_imputation_is_the_conditional_mean(estimator: Any, binary: np.ndarray) 
     fits = (STATES[:, 0] == 1) & (STATES[:, 2] == 0)
     exact = p[fits] @ STATES[fits] / p[fits].sum()
     filled = model.impute([row], how="mean", random_state=0)[0]
-    np.testing.assert_allclose(filled, exact, atol=0.06)  # 800 states of 8 chains, averaged by their conditional means
+    # 800 states of 8 chains, averaged by their conditional means
+    np.testing.assert_allclose(filled, exact, atol=0.06)
     np.testing.assert_array_equal(model.impute([row], random_state=0)[0], exact > 0.5)
     assert set(model.impute([row], how="draw")[0]) <= {0.0, 1.0}
 
 
 def test_imputation_of_real_values_uses_the_correlation() -> None:
     x = np.random.default_rng(0).normal(size=400)
-    X = np.column_stack([x, x + 0.1 * np.random.default_rng(1).normal(size=400)]) * [1, 50] + [3, -7]
+    X = np.column_stack([x, x + 0.1 * np.random.default_rng(1).normal(size=400)]) * [1, 50] + [
+        3,
+        -7,
+    ]
     model = RBMDensity(n_hidden=8, epochs=40, random_state=0).fit(X)
     filled = model.impute([[4.5, np.nan], [1.5, np.nan], [3.0, 8.0]])
     assert filled[0, 1] > -7 + 15 and filled[1, 1] < -7 - 15
@@ -115,7 +139,11 @@ def test_imputation_of_real_values_uses_the_correlation() -> None:
 
 
 def test_maxent_cuts_real_columns_and_says_so(real: np.ndarray) -> None:
-    with pytest.warns(PartitaWarning, match=r"MaxEntDensity: columns that are not binary are cut at their medians\. Cut them yourself"):
+    with pytest.warns(
+        PartitaWarning,
+        match=r"MaxEntDensity: columns that are not binary are cut at their medians\. Cut them "
+        r"yourself",
+    ):
         model = MaxEntDensity(l2=1e-3).fit(real)
     assert model.binarized_
     assert -2 * np.log(2) - 0.01 < model.score(real) < 0  # a mass over four cells
@@ -134,17 +162,50 @@ def test_frames_keep_their_names(binary: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("estimator", "X", "sentence"),
     [
-        (quick(support="binary"), [[0, 1], [0, 2]], r"RBMDensity.fit: X must hold only 0 and 1; got 2 at row 1, column 1"),
+        (
+            quick(support="binary"),
+            [[0, 1], [0, 2]],
+            r"RBMDensity.fit: X must hold only 0 and 1; got 2 at row 1, column 1",
+        ),
         (quick(support="spin"), [[-1, 1], [0, 1]], r"must hold only -1 and \+1; got 0"),
-        (quick(support="counts"), [[0, 1], [0, 1]], r"RBMDensity: support must be one of 'auto', 'binary', 'spin', 'real'; got 'counts'"),
-        (MaxEntDensity(support="binary"), [[0.5, 1], [0, 1]], r"MaxEntDensity.fit: X must hold only 0 and 1; got 0.5"),
-        (quick(), [[0.0, 1.0], [1.0, np.nan]], r"^RBMDensity: Input X contains NaN\. Impute them first, or use MixtureDensity"),
-        (quick(), [0.0, 1.0], r"^RBMDensity: Expected 2D array, got 1D array instead: array=\[0\. 1\.\]\. Reshape"),
-        (quick(), [[0.5, 1.0], [0.25, 1.0]], r"RBMDensity: X must vary in every column.*one value throughout column 1.*Leave constant"),
-        (quick(n_hidden=0), [[0, 1], [0, 1]], r"RBM: hidden must be a whole number of at least 1; got 0"),
+        (
+            quick(support="counts"),
+            [[0, 1], [0, 1]],
+            r"RBMDensity: support must be one of 'auto', 'binary', 'spin', 'real'; got 'counts'",
+        ),
+        (
+            MaxEntDensity(support="binary"),
+            [[0.5, 1], [0, 1]],
+            r"MaxEntDensity.fit: X must hold only 0 and 1; got 0.5",
+        ),
+        (
+            quick(),
+            [[0.0, 1.0], [1.0, np.nan]],
+            r"^RBMDensity: Input X contains NaN\. Impute them first, or use MixtureDensity",
+        ),
+        (
+            quick(),
+            [0.0, 1.0],
+            r"^RBMDensity: Expected 2D array, got 1D array instead: array=\[0\. 1\.\]\. Reshape",
+        ),
+        (
+            quick(),
+            [[0.5, 1.0], [0.25, 1.0]],
+            r"RBMDensity: X must vary in every column.*one value throughout column 1.*Leave "
+            r"constant",
+        ),
+        (
+            quick(n_hidden=0),
+            [[0, 1], [0, 1]],
+            r"RBM: hidden must be a whole number of at least 1; got 0",
+        ),
         (quick(chains=0), [[0, 1], [0, 1]], r"PCD: chains must be"),
         (quick(objective="mle"), [[0, 1], [0, 1]], r"rbm: objective must be one of .*; got 'mle'"),
-        (quick(validation_fraction=1.0), [[0, 1], [0, 1]], r"validation_fraction must lie in \[0, 0.9\]; got 1.0"),
+        (
+            quick(validation_fraction=1.0),
+            [[0, 1], [0, 1]],
+            r"validation_fraction must lie in \[0, 0.9\]; got 1.0",
+        ),
         (MaxEntDensity("triples"), [[0, 1], [0, 1]], r"MaxEnt: features must be .*; got 'triples'"),
     ],
 )
@@ -154,19 +215,28 @@ def test_bad_input_gets_one_sentence(estimator: Any, X: Any, sentence: str) -> N
 
 
 def test_an_unknown_evaluator_is_refused(binary: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"RBMDensity: evaluator must be one of 'auto', 'enumeration'.*; got 'guess'"):
+    with pytest.raises(
+        InputError,
+        match=r"RBMDensity: evaluator must be one of 'auto', 'enumeration'.*; got 'guess'",
+    ):
         quick(evaluator="guess").fit(binary).score(binary)
 
 
 def test_binary_models_refuse_other_values_when_scoring(binary: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"RBMDensity.evaluate: X must hold only 0 and 1; got 3 at row 0, column 2"):
+    with pytest.raises(
+        InputError, match=r"RBMDensity.evaluate: X must hold only 0 and 1; got 3 at row 0, column 2"
+    ):
         quick().fit(binary).score([[0, 1, 3, 0]])
 
 
 @pytest.mark.parametrize("sort", ["binary", "real"])
-def test_saved_estimators_come_back(sort: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_saved_estimators_come_back(
+    sort: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     X = request.getfixturevalue(sort)
-    model = quick(validation_fraction=0.2).fit(pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])]))
+    model = quick(validation_fraction=0.2).fit(
+        pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    )
     model.save(tmp_path / "run")
     loaded = load(tmp_path / "run")
     frame = pd.DataFrame(X, columns=loaded.feature_names_in_)
@@ -180,6 +250,12 @@ def test_saved_estimators_come_back(sort: str, tmp_path: Path, request: pytest.F
 def test_a_run_without_an_estimator_is_refused(tmp_path: Path, generator: torch.Generator) -> None:
     from partita.models import RBM
 
-    partita.fit(RBM(3, 2, generator=generator), torch.eye(3), epochs=1, out=tmp_path / "run", generator=generator)
+    partita.fit(
+        RBM(3, 2, generator=generator),
+        torch.eye(3),
+        epochs=1,
+        out=tmp_path / "run",
+        generator=generator,
+    )
     with pytest.raises(RunError, match=r"must hold an estimator.*Use partita.load instead"):
         load(tmp_path / "run")

@@ -23,10 +23,17 @@ BINARY = Rows(torch.eye(6))
         ("rbm", {"objective": "exact"}, "RBM(6, 8)", "ExactLikelihood"),
         ("rbm", {"objective": "tempered"}, "RBM(6, 8)", "PCD"),
         ("maxent", {}, "MaxEnt(pairwise, 6)", "ExactLikelihood"),
-        ("maxent", {"features": "independent", "objective": "pcd"}, "MaxEnt(independent, 6)", "PCD"),
+        (
+            "maxent",
+            {"features": "independent", "objective": "pcd"},
+            "MaxEnt(independent, 6)",
+            "PCD",
+        ),
     ],
 )
-def test_families_build(family: str, settings: dict[str, Any], title: str, objective: str, generator: torch.Generator) -> None:
+def test_families_build(
+    family: str, settings: dict[str, Any], title: str, objective: str, generator: torch.Generator
+) -> None:
     model, built = FAMILIES[family].build(BINARY, settings, generator=generator)
     assert (model.title(), type(built).__name__) == (title, objective)
 
@@ -37,21 +44,32 @@ def test_maxent_of_many_columns_samples(generator: torch.Generator) -> None:
 
 
 def test_real_rows_get_gaussian_units(generator: torch.Generator) -> None:
-    model, _ = FAMILIES["rbm"].build(Rows(torch.randn(50, 3, generator=generator)), {}, generator=generator)
+    model, _ = FAMILIES["rbm"].build(
+        Rows(torch.randn(50, 3, generator=generator)), {}, generator=generator
+    )
     assert model.settings()["visible_units"] == "gaussian"
 
 
 def test_unknown_names_get_the_closest(generator: torch.Generator) -> None:
-    with pytest.raises(InputError, match=r"family rbm: a setting must be one of hidden, .*; got 'chain'. Did you mean 'chains'\?"):
+    with pytest.raises(
+        InputError,
+        match=r"family rbm: a setting must be one of hidden, .*; got 'chain'. Did you mean "
+        r"'chains'\?",
+    ):
         FAMILIES["rbm"].build(BINARY, {"chain": 3}, generator=generator)
-    with pytest.raises(InputError, match=r"MODEL must be one of rbm, maxent, .*; got 'maxnet'. Did you mean 'maxent'\?"):
+    with pytest.raises(
+        InputError,
+        match=r"MODEL must be one of rbm, maxent, .*; got 'maxnet'. Did you mean 'maxent'\?",
+    ):
         family_named("maxnet")
     with pytest.raises(InputError, match=r"evaluator must be one of 'auto'"):
         named_evaluator("bridg")
 
 
 def test_every_setting_has_a_meaning() -> None:
-    assert all(setting.meaning for family in FAMILIES.values() for setting in family.settings.values())
+    assert all(
+        setting.meaning for family in FAMILIES.values() for setting in family.settings.values()
+    )
 
 
 def test_representatives_fill_the_grid() -> None:
@@ -73,4 +91,7 @@ def test_encodings_come_back_from_json_bit_for_bit(kind: Any) -> None:
 def test_only_chosen_rows_decide_the_kind() -> None:
     rows = Rows(np.array([[0.0, 1.0], [1.0, 1.0], [0.5, 0.0]]))
     assert (infer_kind(rows), infer_kind(rows.take([0, 1]))) == ("real", "binary")
-    assert infer_kind(Rows(np.array([[0, 255], [7, 9]], dtype=np.uint8), binarize="dynamic")) == "binary"
+    assert (
+        infer_kind(Rows(np.array([[0, 255], [7, 9]], dtype=np.uint8), binarize="dynamic"))
+        == "binary"
+    )

@@ -1,4 +1,6 @@
-"""FlowDensity and GANSampler: scikit-learn's contract, exact scores in the table's units, and what a GAN does not have."""
+"""FlowDensity and GANSampler: scikit-learn's contract, exact scores in the table's units, and what
+a GAN does not have.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,19 +17,26 @@ from partita.estimators import FlowDensity, GANSampler, load
 from partita.training.families import FAMILIES
 from partita.training.loop import PartitaWarning
 
-QUICK = [FlowDensity(2, n_hidden=4, epochs=1, batch_size=50), GANSampler(n_hidden=4, epochs=1, batch_size=50)]
+QUICK = [
+    FlowDensity(2, n_hidden=4, epochs=1, batch_size=50),
+    GANSampler(n_hidden=4, epochs=1, batch_size=50),
+]
 
 
 @pytest.mark.filterwarnings("ignore:fit. column")  # scikit-learn's data repeat values and columns
 @parametrize_with_checks(QUICK)
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scikit_learn_contract(
+    estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
 
 @pytest.fixture(scope="module")
 def table() -> np.ndarray:
-    return np.random.default_rng(0).multivariate_normal([10.0, -3.0], [[4.0, 1.5], [1.5, 1.0]], size=1500)
+    return np.random.default_rng(0).multivariate_normal(
+        [10.0, -3.0], [[4.0, 1.5], [1.5, 1.0]], size=1500
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +44,9 @@ def flow(table: np.ndarray) -> FlowDensity:
     return FlowDensity(2, n_hidden=16, epochs=20, random_state=0).fit(table)
 
 
-def test_scores_are_densities_in_the_units_of_the_table(table: np.ndarray, flow: FlowDensity) -> None:
+def test_scores_are_densities_in_the_units_of_the_table(
+    table: np.ndarray, flow: FlowDensity
+) -> None:
     """Within 0.02 nats of the normal distribution fitted to the same rows."""
     best = multivariate_normal(table.mean(0), np.cov(table.T)).logpdf(table).mean()
     assert flow.score(table) == pytest.approx(best, abs=0.02) and flow.score_kind_ == "exact"
@@ -69,7 +80,11 @@ def test_a_gan_has_no_score_and_says_what_it_has(table: np.ndarray) -> None:
     sampler = GANSampler(n_hidden=8, epochs=1, random_state=0).fit(table[:200])
     for name in ("score", "score_samples", "anomaly_score"):
         assert not hasattr(sampler, name)
-        with pytest.raises(AttributeError, match=rf"GANSampler has no {name}: a GAN has no likelihood; evaluate\(X\) compares X with"):
+        with pytest.raises(
+            AttributeError,
+            match=rf"GANSampler has no {name}: a GAN has no likelihood; evaluate\(X\) compares X "
+            r"with",
+        ):
             getattr(sampler, name)
     q = sampler.evaluate(table[:200])
     assert (q.kind, q.unit, sampler.score_kind_) == ("none", "MMD^2", "none")
@@ -78,17 +93,35 @@ def test_a_gan_has_no_score_and_says_what_it_has(table: np.ndarray) -> None:
 
 
 def test_constant_and_repeated_columns(table: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"FlowDensity: X must vary in every column to have a density"):
+    with pytest.raises(
+        InputError, match=r"FlowDensity: X must vary in every column to have a density"
+    ):
         clone(QUICK[0]).fit(np.column_stack([table[:50], np.ones(50)]))
-    with pytest.warns(PartitaWarning, match=r"column 2 is a copy of column 0, so the density is degenerate"):
+    with pytest.warns(
+        PartitaWarning, match=r"column 2 is a copy of column 0, so the density is degenerate"
+    ):
         clone(QUICK[0]).fit(np.column_stack([table[:100], table[:100, 0]]))
 
 
-@pytest.mark.parametrize(("name", "settings", "title", "objective"), [
-    ("flow", {"layers": 3, "coupling": "spline"}, "Flow(3, 3 spline couplings)", "ExactLikelihood"),
-    ("gan", {"latent": 4, "loss": "wasserstein"}, "GAN(3, 4 latent)", "Adversarial"),
-])  # fmt: skip
-def test_families(name: str, settings: dict[str, Any], title: str, objective: str, generator: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "settings", "title", "objective"),
+    [
+        (
+            "flow",
+            {"layers": 3, "coupling": "spline"},
+            "Flow(3, 3 spline couplings)",
+            "ExactLikelihood",
+        ),
+        ("gan", {"latent": 4, "loss": "wasserstein"}, "GAN(3, 4 latent)", "Adversarial"),
+    ],
+)
+def test_families(
+    name: str, settings: dict[str, Any], title: str, objective: str, generator: Any
+) -> None:
     rows = Rows(np.random.default_rng(0).normal(size=(50, 3)))
     model, built = FAMILIES[name].build(rows, settings, generator=generator)
-    assert (model.title(), type(built).__name__, FAMILIES[name].encoding_kind(rows, settings)) == (title, objective, "real")
+    assert (model.title(), type(built).__name__, FAMILIES[name].encoding_kind(rows, settings)) == (
+        title,
+        objective,
+        "real",
+    )

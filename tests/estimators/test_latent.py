@@ -1,4 +1,6 @@
-"""VAEDensity and VRNNDensity: scikit-learn's contract, scores from below in the table's own units, imputation, saving."""
+"""VAEDensity and VRNNDensity: scikit-learn's contract, scores from below in the table's own units,
+imputation, saving.
+"""
 
 import pickle
 from collections.abc import Callable
@@ -12,13 +14,19 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from partita.errors import InputError
 from partita.estimators import VAEDensity, VRNNDensity, load
 
-QUICK = [VAEDensity(2, n_hidden=8, epochs=2, n_draws=4), VRNNDensity(1, n_hidden=4, epochs=1, n_draws=4, batch_size=64)]
+QUICK = [
+    VAEDensity(2, n_hidden=8, epochs=2, n_draws=4),
+    VRNNDensity(1, n_hidden=4, epochs=1, n_draws=4, batch_size=64),
+]
 
 
 @pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")
 @parametrize_with_checks(QUICK)
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips its check of NumPy arrays under array API dispatch
+def test_scikit_learn_contract(
+    estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # else scikit-learn skips its check of NumPy arrays under array API dispatch
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
 
@@ -32,7 +40,9 @@ def ring() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def fitted(ring: np.ndarray) -> VAEDensity:
-    return VAEDensity(2, n_hidden=32, epochs=50, learning_rate=0.01, validation_fraction=0, random_state=0).fit(ring)
+    return VAEDensity(
+        2, n_hidden=32, epochs=50, learning_rate=0.01, validation_fraction=0, random_state=0
+    ).fit(ring)
 
 
 def test_strange_rows_and_missing_values(fitted: VAEDensity, ring: np.ndarray) -> None:
@@ -45,17 +55,28 @@ def test_strange_rows_and_missing_values(fitted: VAEDensity, ring: np.ndarray) -
     assert fitted.score_kind_ == "lower" and fitted.evaluate(ring[:50]).kind == "lower"
 
 
-def test_scores_do_not_depend_on_their_neighbors_and_are_in_the_tables_units(fitted: VAEDensity, ring: np.ndarray) -> None:
+def test_scores_do_not_depend_on_their_neighbors_and_are_in_the_tables_units(
+    fitted: VAEDensity, ring: np.ndarray
+) -> None:
     whole = fitted.score_samples(ring[:30])
     np.testing.assert_array_equal(fitted.score_samples(ring[10:12]), whole[10:12])
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).score_samples(ring[:30]), whole)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(fitted)).score_samples(ring[:30]), whole
+    )
     quick = VAEDensity(2, n_hidden=8, epochs=1, n_draws=400, validation_fraction=0, random_state=0)
     one, eight = quick.fit(ring).score(ring[:50]), quick.fit(ring * 8).score(ring[:50] * 8)
-    np.testing.assert_allclose(eight, one - 3 * np.log(8), atol=0.05)  # the same fit; rows of other bits have other draws
+    # the same fit; rows of other bits have other draws
+    np.testing.assert_allclose(eight, one - 3 * np.log(8), atol=0.05)
 
 
 @pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")
-@pytest.mark.parametrize("estimator", [VAEDensity(1, epochs=1, beta_warm_up=50), VRNNDensity(1, n_hidden=4, epochs=1, beta_warm_up=50)])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        VAEDensity(1, epochs=1, beta_warm_up=50),
+        VRNNDensity(1, n_hidden=4, epochs=1, beta_warm_up=50),
+    ],
+)
 def test_what_a_caution_advises_can_be_set(estimator: Any) -> None:
     fitted = estimator.fit(np.random.default_rng(0).integers(0, 2, (40, 3)))
     assert fitted.run_.config["objective"]["beta_warm_up"] == 50
@@ -67,7 +88,10 @@ def test_more_draws_are_tighter(fitted: VAEDensity, ring: np.ndarray) -> None:
     assert few < many
 
 
-@pytest.mark.parametrize("estimator", [VAEDensity(2, epochs=3, random_state=0), VRNNDensity(2, n_hidden=8, epochs=2, random_state=0)])
+@pytest.mark.parametrize(
+    "estimator",
+    [VAEDensity(2, epochs=3, random_state=0), VRNNDensity(2, n_hidden=8, epochs=2, random_state=0)],
+)
 def test_saved_estimators_score_the_same(estimator: Any, tmp_path: Path) -> None:
     X = np.random.default_rng(0).integers(0, 2, (60, 4)) * 2 - 1
     model = estimator.fit(X)
@@ -80,7 +104,11 @@ def test_saved_estimators_score_the_same(estimator: Any, tmp_path: Path) -> None
 def test_nats_per_step_are_in_the_tables_units_too() -> None:
     X = 100 * np.cumsum(np.random.default_rng(0).normal(size=(60, 4)), 1)
     q = VRNNDensity(1, n_hidden=4, epochs=1, n_draws=4, random_state=0).fit(X).evaluate(X)
-    assert q.details["steps"] == 240 and q.details["per_step"] == pytest.approx(q.value / 4) and q.value < -4 * np.log(100)
+    assert (
+        q.details["steps"] == 240
+        and q.details["per_step"] == pytest.approx(q.value / 4)
+        and q.value < -4 * np.log(100)
+    )
 
 
 def test_categories_are_numbers_of_their_own() -> None:
@@ -94,9 +122,19 @@ def test_categories_are_numbers_of_their_own() -> None:
 
 def test_steps_of_several_columns_and_holes_in_time() -> None:
     rng = np.random.default_rng(0)
-    X = np.repeat(np.cumsum(rng.random((300, 6)) < 0.1, 1) % 2, 2, axis=1)  # bits that change seldom, each shown twice
-    model = VRNNDensity(2, step_columns=2, n_hidden=16, epochs=20, learning_rate=0.02, validation_fraction=0, random_state=0).fit(X)
-    assert model.model_.support.L == 6 and model.score(X[:100]) > -5  # 12 columns; their entropy is 2.0
+    # bits that change seldom, each shown twice
+    X = np.repeat(np.cumsum(rng.random((300, 6)) < 0.1, 1) % 2, 2, axis=1)
+    model = VRNNDensity(
+        2,
+        step_columns=2,
+        n_hidden=16,
+        epochs=20,
+        learning_rate=0.02,
+        validation_fraction=0,
+        random_state=0,
+    ).fit(X)
+    # 12 columns; their entropy is 2.0
+    assert model.model_.support.L == 6 and model.score(X[:100]) > -5
     holes = X[:30].astype(float)
     holes[:, 4:6] = np.nan  # the third step, between two that mostly agree
     agree = X[:30, 2] == X[:30, 6]

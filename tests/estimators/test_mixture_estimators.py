@@ -1,4 +1,6 @@
-"""Mixtures and linear-Gaussian models as estimators: scikit-learn's contract, missing values, online fits, bad input."""
+"""Mixtures and linear-Gaussian models as estimators: scikit-learn's contract, missing values,
+online fits, bad input.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +27,11 @@ EVERY = pytest.mark.parametrize("estimator", QUICK, ids=lambda e: type(e).__name
 
 
 @parametrize_with_checks(QUICK)
-@pytest.mark.filterwarnings("ignore::partita.training.PartitaWarning")  # the checks' tables are tiny, and some covariances singular
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+# the checks' tables are tiny, and some covariances singular
+@pytest.mark.filterwarnings("ignore::partita.training.PartitaWarning")
+def test_scikit_learn_contract(
+    estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
@@ -44,19 +49,30 @@ def test_missing_values_are_scored_filled_and_fitted(estimator: Any) -> None:
     filled = model.impute(X)
     assert not np.isnan(filled).any()
     np.testing.assert_array_equal(filled[~np.isnan(X)], X[~np.isnan(X)])
-    error, of_means = (np.mean((guess - IRIS)[np.isnan(X)] ** 2) for guess in (filled, np.nanmean(X, 0)))
+    error, of_means = (
+        np.mean((guess - IRIS)[np.isnan(X)] ** 2) for guess in (filled, np.nanmean(X, 0))
+    )
     assert error < 0.5 * of_means
-    assert np.isfinite(model.score_samples(X)).all() and model.evaluate(X).kind == model.score_kind_ == "exact"
-    assert not np.array_equal(model.impute(X, how="draw", random_state=0), model.impute(X, how="draw", random_state=1))
+    assert (
+        np.isfinite(model.score_samples(X)).all()
+        and model.evaluate(X).kind == model.score_kind_ == "exact"
+    )
+    assert not np.array_equal(
+        model.impute(X, how="draw", random_state=0), model.impute(X, how="draw", random_state=1)
+    )
 
 
 @pytest.mark.parametrize("covariance", ["full", "spherical"])
 def test_scores_are_densities_in_the_units_of_the_table(covariance: str) -> None:
     model = MixtureDensity(3, covariance=covariance, n_init=8, tol=1e-8, random_state=0).fit(IRIS)
-    theirs = GaussianMixture(3, covariance_type=covariance, n_init=8, tol=1e-8, max_iter=500, reg_covar=0, random_state=0).fit(IRIS)
+    theirs = GaussianMixture(
+        3, covariance_type=covariance, n_init=8, tol=1e-8, max_iter=500, reg_covar=0, random_state=0
+    ).fit(IRIS)
     assert model.score(IRIS) == pytest.approx(theirs.score(IRIS), abs=2e-3)
     assert model.bic(IRIS) == pytest.approx(theirs.bic(IRIS), abs=1.0)
-    scaled = MixtureDensity(3, covariance=covariance, n_init=8, tol=1e-8, random_state=0).fit(100 * IRIS)
+    scaled = MixtureDensity(3, covariance=covariance, n_init=8, tol=1e-8, random_state=0).fit(
+        100 * IRIS
+    )
     assert scaled.score(100 * IRIS) == pytest.approx(model.score(IRIS) - 4 * np.log(100), abs=1e-3)
 
 
@@ -70,11 +86,14 @@ def test_auto_finds_clusters_and_predicts_them() -> None:
     assert model.anomaly_score([[100.0, -100.0]])[0] > model.anomaly_score(X).max()
 
 
-@pytest.mark.parametrize(("component", "make"), [
-    ("bernoulli", lambda g, high: (g.random((200, 5)) < 0.1 + 0.8 * high).astype(float)),
-    ("categorical", lambda g, high: np.floor(g.random((200, 5)) * 2 + 2 * high) + 5),
-    ("poisson", lambda g, high: g.poisson(1 + 9 * high, (200, 5)).astype(float)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("component", "make"),
+    [
+        ("bernoulli", lambda g, high: (g.random((200, 5)) < 0.1 + 0.8 * high).astype(float)),
+        ("categorical", lambda g, high: np.floor(g.random((200, 5)) * 2 + 2 * high) + 5),
+        ("poisson", lambda g, high: g.poisson(1 + 9 * high, (200, 5)).astype(float)),
+    ],
+)
 def test_discrete_tables(component: str, make: Any) -> None:
     g = np.random.default_rng(0)
     high = np.arange(200)[:, None] % 2
@@ -110,7 +129,9 @@ def test_ppca_transforms_to_the_dimensions_that_count() -> None:
     residual = z - model.transform(X) @ np.linalg.lstsq(model.transform(X), z, rcond=None)[0]
     assert residual.std() < 0.1  # z up to a rotation
     assert PPCADensity(3, random_state=0).fit(X).run_.config["objective"] == {"part": "ClosedForm"}
-    assert PPCADensity(3, "diagonal", random_state=0).fit(X).run_.config["objective"]["part"] == "EM"
+    assert (
+        PPCADensity(3, "diagonal", random_state=0).fit(X).run_.config["objective"]["part"] == "EM"
+    )
 
 
 @EVERY
@@ -126,13 +147,20 @@ def test_saved_estimators_come_back(estimator: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [MixtureDensity, MixturePPCADensity, PPCADensity])
 def test_numbers_that_cannot_be_squared_are_named(kind: Any) -> None:
     X = np.random.default_rng(0).random((12, 3)).round() * 1e300
-    with pytest.raises(InputError, match=f"^{kind.__name__}: X must hold numbers that can be squared, .*; got larger ones in column 0"):
+    with pytest.raises(
+        InputError,
+        match=f"^{kind.__name__}: X must hold numbers that can be squared, .*; got larger ones in "
+        "column 0",
+    ):
         kind().fit(X)
 
 
 def test_small_units_are_units_like_others() -> None:
     X = np.random.default_rng(0).normal(size=(200, 4)) @ np.diag([3.0, 1.0, 1.0, 1.0])
-    usual, small = (PPCADensity(2, scale="common", random_state=0).fit(units * X).score(units * X) for units in (1.0, 1e-14))
+    usual, small = (
+        PPCADensity(2, scale="common", random_state=0).fit(units * X).score(units * X)
+        for units in (1.0, 1e-14)
+    )
     assert small == pytest.approx(usual + 4 * 14 * np.log(10))
 
 
@@ -146,15 +174,22 @@ def test_bad_input_is_named() -> None:
     empty[4] = np.nan
     with pytest.raises(InputError, match="an observed value in every row; got none in row"):
         PPCADensity(2).fit(empty)
-    with pytest.raises(InputError, match="components must be at most the number of rows, 20; got 21"):
+    with pytest.raises(
+        InputError, match="components must be at most the number of rows, 20; got 21"
+    ):
         MixtureDensity(21).fit(X)
     with pytest.raises(InputError, match=r"weight must be finite and at least 0; got -1"):
         MixtureDensity(2).fit(X, sample_weight=-np.ones(20))
     with pytest.raises(InputError, match="X must hold counts 0, 1, 2"):
         MixtureDensity(2, "poisson").fit(np.abs(X))
-    with pytest.raises(InputError, match="how must be 'mean' or 'draw' for real columns; got 'mode'"):
+    with pytest.raises(
+        InputError, match="how must be 'mean' or 'draw' for real columns; got 'mode'"
+    ):
         MixtureDensity(1).fit(X).impute(X, how="mode")
-    with pytest.raises(InputError, match="vary in every column to have a density; got one value throughout column 2"):
+    with pytest.raises(
+        InputError,
+        match="vary in every column to have a density; got one value throughout column 2",
+    ):
         MixtureDensity(2).fit(np.column_stack([X[:, :2], np.ones(20)]))
 
 
@@ -162,16 +197,26 @@ def test_messages_name_the_rows_and_parameters_of_the_caller() -> None:
     """Rows are sorted for the fit, and settings have other names inside: neither shows."""
     X = np.random.default_rng(0).normal(size=(30, 2))
     X[7] = np.nan
-    with pytest.raises(InputError, match=r"MixtureDensity.fit: X must have an observed value in every row; got none in row 7\. Leave"):
+    with pytest.raises(
+        InputError,
+        match=r"MixtureDensity.fit: X must have an observed value in every row; got none in row "
+        r"7\. Leave",
+    ):
         MixtureDensity(2).fit(X)
     counts = np.random.default_rng(0).poisson(4.0, (30, 2)).astype(float)
     counts[11, 1] = -2
-    with pytest.raises(InputError, match=r"X must hold counts 0, 1, 2, \.\.\.; got -2 at row 11, column 1"):
+    with pytest.raises(
+        InputError, match=r"X must hold counts 0, 1, 2, \.\.\.; got -2 at row 11, column 1"
+    ):
         MixtureDensity(2, "poisson").fit(counts)
     for name, value in (("n_components", 0), ("max_components", 0), ("n_init", 0), ("max_iter", 0)):
-        with pytest.raises(InputError, match=f"MixtureDensity: {name} must be a whole number of at least 1; got 0"):
+        with pytest.raises(
+            InputError, match=f"MixtureDensity: {name} must be a whole number of at least 1; got 0"
+        ):
             MixtureDensity(**{name: value}).fit(counts)
-    with pytest.raises(InputError, match="PPCADensity: tol must be a finite number of at least 0; got -1"):
+    with pytest.raises(
+        InputError, match="PPCADensity: tol must be a finite number of at least 0; got -1"
+    ):
         PPCADensity(1, tol=-1).fit(counts)
 
 
@@ -179,10 +224,16 @@ def test_online_fits_go_on_after_a_save(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(90, 2)) + np.repeat([[0.0], [5.0], [0.0]], 30, 0)
     model = MixtureDensity(2, random_state=0).fit(X[:30]).partial_fit(X[30:60])
     again = partita.estimators.load(model.save(tmp_path / "run"))
-    np.testing.assert_array_equal(again.partial_fit(X[60:]).score_samples(X), model.partial_fit(X[60:]).score_samples(X))
+    np.testing.assert_array_equal(
+        again.partial_fit(X[60:]).score_samples(X), model.partial_fit(X[60:]).score_samples(X)
+    )
 
 
 def test_small_units_are_no_constant_columns_and_repeated_rows_no_harm() -> None:
     X = np.random.default_rng(0).normal(size=(40, 2))
-    assert MixtureDensity(1).fit(X * 1e-15).score(X * 1e-15) == pytest.approx(MixtureDensity(1).fit(X).score(X) + 30 * np.log(10), rel=1e-9)
-    assert np.isfinite(MixtureDensity(2, "poisson", random_state=0).fit(np.ones((10, 2))).score(np.ones((10, 2))))
+    assert MixtureDensity(1).fit(X * 1e-15).score(X * 1e-15) == pytest.approx(
+        MixtureDensity(1).fit(X).score(X) + 30 * np.log(10), rel=1e-9
+    )
+    assert np.isfinite(
+        MixtureDensity(2, "poisson", random_state=0).fit(np.ones((10, 2))).score(np.ones((10, 2)))
+    )

@@ -1,4 +1,6 @@
-"""Every estimator keeps its parameters, types included, through a save, a clone and a pickle; so do evaluators among them."""
+"""Every estimator keeps its parameters, types included, through a save, a clone and a pickle; so do
+evaluators among them.
+"""
 
 import pickle
 from collections.abc import Callable
@@ -17,8 +19,17 @@ from partita.evaluators import AIS
 BITS = np.random.default_rng(0).integers(0, 2, (40, 4)).astype(float)
 REALS = np.random.default_rng(1).normal(size=(40, 4))
 STEPS: dict[str, Any] = {"epochs": 1, "batch_size": 20}
-SMALL: dict[str, tuple[np.ndarray, dict[str, Any]]] = {  # rows, and parameters that are not the defaults
-    "RBMDensity": (BITS, {"n_hidden": 2, "chains": np.int64(4), "evaluator": AIS(temperatures=20, chains=8), **STEPS}),
+# rows, and parameters that are not the defaults
+SMALL: dict[str, tuple[np.ndarray, dict[str, Any]]] = {
+    "RBMDensity": (
+        BITS,
+        {
+            "n_hidden": 2,
+            "chains": np.int64(4),
+            "evaluator": AIS(temperatures=20, chains=8),
+            **STEPS,
+        },
+    ),
     "AutoregressiveDensity": (BITS, {"support": "binary", **STEPS}),
     "MaxEntDensity": (BITS, {"l2": 1e-3, "chains": 8, "epochs": 1}),
     "LatentEnergyDensity": (REALS, {"chains": 8, **STEPS}),
@@ -42,7 +53,9 @@ SMALL: dict[str, tuple[np.ndarray, dict[str, Any]]] = {  # rows, and parameters 
 
 def same(one: Any, other: Any) -> bool:
     """Equal parameters of equal types, but that a number of NumPy may become Python's."""
-    plain, again = (value.item() if isinstance(value, np.generic) else value for value in (one, other))
+    plain, again = (
+        value.item() if isinstance(value, np.generic) else value for value in (one, other)
+    )
     return type(plain) is type(again) and plain == again
 
 
@@ -52,18 +65,29 @@ def reloaded(estimator: Any, path: Path) -> Any:
 
 @pytest.mark.filterwarnings("ignore")  # of fits that end long before they are good
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_parameters_are_the_same_after_a_save_a_clone_and_a_pickle(name: str, tmp_path: Path) -> None:
+def test_parameters_are_the_same_after_a_save_a_clone_and_a_pickle(
+    name: str, tmp_path: Path
+) -> None:
     X, given = SMALL[name]
     fitted = getattr(estimators, name)(**given, random_state=np.int64(3)).fit(X, BITS[:, 0])
-    copies: dict[str, Callable[[Any], Any]] = {"load": lambda one: reloaded(one, tmp_path / "saved"), "clone": clone,
-                                               "pickle": lambda one: pickle.loads(pickle.dumps(one))}  # fmt: skip
+    copies: dict[str, Callable[[Any], Any]] = {
+        "load": lambda one: reloaded(one, tmp_path / "saved"),
+        "clone": clone,
+        "pickle": lambda one: pickle.loads(pickle.dumps(one)),
+    }
     before = fitted.get_params(deep=False)
     for way, copy in copies.items():
         after = copy(fitted).get_params(deep=False)
-        assert not {key: (value, after[key]) for key, value in before.items() if not same(value, after[key])}, way
+        assert not {
+            key: (value, after[key]) for key, value in before.items() if not same(value, after[key])
+        }, way
 
 
 def test_parameters_inside_others_keep_their_types() -> None:
-    given = {"deep": [(1, (2.5, "a")), {"k": (None, True)}], "array": np.arange(3), "columns": {"tuple": "real"}}
+    given = {
+        "deep": [(1, (2.5, "a")), {"k": (None, True)}],
+        "array": np.arange(3),
+        "columns": {"tuple": "real"},
+    }
     assert from_json(to_json(given)) == {**given, "array": [0, 1, 2]}
     assert to_json({"generator": np.random.default_rng(0), "l2": 1.0}) == {"l2": 1.0}

@@ -20,9 +20,12 @@ from partita.estimators import PrototypeEncoder, load
 QUICK = PrototypeEncoder(n_components=4, n_prototypes=(3,), hidden=(8,), epochs=2, random_state=0)
 
 
-@pytest.mark.filterwarnings("ignore:PrototypeEncoder.*have rows:partita.errors.PartitaWarning")  # on a line there are two points
+# on a line there are two points
+@pytest.mark.filterwarnings("ignore:PrototypeEncoder.*have rows:partita.errors.PartitaWarning")
 @parametrize_with_checks([QUICK])
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scikit_learn_contract(
+    estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
@@ -34,21 +37,29 @@ def clouds() -> tuple[np.ndarray, np.ndarray]:
     return 3 * rng.normal(size=(3, 5))[y] + rng.normal(size=(150, 5)) * 0.4, y
 
 
-def test_clusters_probes_and_the_page(clouds: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+def test_clusters_probes_and_the_page(
+    clouds: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
     X, y = clouds
-    model = PrototypeEncoder(8, (3, 6), hidden=(32,), epochs=30, batch_size=30, queue=100, random_state=0).fit(X, y)
+    model = PrototypeEncoder(
+        8, (3, 6), hidden=(32,), epochs=30, batch_size=30, queue=100, random_state=0
+    ).fit(X, y)
     assert model.ami_[3] > 0.95 and set(model.ami_) == {3, 6}
     assert model.knn_score(X, y) > 0.97 and model.probe_score(X, y) > 0.97
     np.testing.assert_array_equal(model.labels_, model.predict(X))
     np.testing.assert_allclose(np.linalg.norm(model.transform(X), axis=1), 1, rtol=1e-5)
-    assert [len(phi) for phi in model.concentration_] == [3, 6] and np.mean(model.concentration_[0]) == pytest.approx(0.2)
+    assert [len(phi) for phi in model.concentration_] == [3, 6] and np.mean(
+        model.concentration_[0]
+    ) == pytest.approx(0.2)
     page = model.report(tmp_path / "map.html", X, y).read_text()
     assert "AMI" in page and "trace of the fit" in page
 
 
 def test_labels_measure_and_never_teach(clouds: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = clouds
-    np.testing.assert_array_equal(clone(QUICK).fit(X, y).transform(X), clone(QUICK).fit(X).transform(X))
+    np.testing.assert_array_equal(
+        clone(QUICK).fit(X, y).transform(X), clone(QUICK).fit(X).transform(X)
+    )
     assert clone(QUICK).fit(X).ami_ == {}
 
 
@@ -68,21 +79,36 @@ def test_a_saved_encoder_is_the_same(clouds: tuple[np.ndarray, np.ndarray], tmp_
     np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
     np.testing.assert_array_equal(again.labels_, model.labels_)
-    for one, other in zip((*again.prototypes_, *again.concentration_), (*model.prototypes_, *model.concentration_), strict=True):
+    for one, other in zip(
+        (*again.prototypes_, *again.concentration_),
+        (*model.prototypes_, *model.concentration_),
+        strict=True,
+    ):
         np.testing.assert_array_equal(one, other)
-    assert again.ami_ == model.ami_ and again.uniformity_ == model.uniformity_ and list(again.feature_names_in_) == list("abcde")
-    assert list(again.get_feature_names_out()) == [f"prototypeencoder{i}" for i in range(4)] and again.n_features_in_ == 5
+    assert (
+        again.ami_ == model.ami_
+        and again.uniformity_ == model.uniformity_
+        and list(again.feature_names_in_) == list("abcde")
+    )
+    assert (
+        list(again.get_feature_names_out()) == [f"prototypeencoder{i}" for i in range(4)]
+        and again.n_features_in_ == 5
+    )
     assert again.run_.series("info_nce") == model.run_.series("info_nce")
     assert again.report(tmp_path / "again.html", frame, y).stat().st_size > 1000
     run = partita.load(folder)  # the network alone, on standardized rows
     rows = torch.from_numpy(((X - X.mean(0)) / X.std(0)).astype(np.float32))
     np.testing.assert_allclose(run.model(rows).detach().numpy(), model.transform(frame), atol=1e-6)
-    assert not list(folder.rglob("*.pkl")) and (folder / "checkpoints" / "model.safetensors").exists()
+    assert (
+        not list(folder.rglob("*.pkl")) and (folder / "checkpoints" / "model.safetensors").exists()
+    )
     fresh = clone(again).fit(frame)
     np.testing.assert_array_equal(fresh.transform(frame), model.transform(frame))
 
 
-def test_in_a_pipeline_with_frames_and_numbers_of_numpy(clouds: tuple[np.ndarray, np.ndarray]) -> None:
+def test_in_a_pipeline_with_frames_and_numbers_of_numpy(
+    clouds: tuple[np.ndarray, np.ndarray],
+) -> None:
     X, y = clouds
     encoder = clone(QUICK).set_params(n_prototypes=np.int64(3)).set_output(transform="pandas")
     pipe = make_pipeline(encoder, LogisticRegression()).fit(X, y)
@@ -100,32 +126,43 @@ def test_views_by_the_user(clouds: tuple[np.ndarray, np.ndarray]) -> None:
         return x + 0.1 * torch.randn(x.shape, generator=generator)
 
     model = clone(QUICK).set_params(augmentation=noisy, batch_size=50).fit(X)
-    assert len(seen) == 2 * 2 * 3 and set(seen) == {(50, 5)}  # two views, two epochs of three batches
+    # two views, two epochs of three batches
+    assert len(seen) == 2 * 2 * 3 and set(seen) == {(50, 5)}
     np.testing.assert_array_equal(model.transform(X), clone(model).fit(X).transform(X))
 
 
-def test_the_trace_tells_e_steps_from_m_steps(clouds: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+def test_the_trace_tells_e_steps_from_m_steps(
+    clouds: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
     X, _ = clouds
     model = clone(QUICK).set_params(epochs=5, warm_up=2, e_step_every=2, batch_size=50).fit(X)
     e_steps, grouped = model.run_.series("e_steps"), dict(model.run_.series("proto_nce"))
-    assert [count for _, count in e_steps] == [0] * 6 + [1] * 6 + [2] * 3  # at the ends of epochs two and four
+    # at the ends of epochs two and four
+    assert [count for _, count in e_steps] == [0] * 6 + [1] * 6 + [2] * 3
     assert all((grouped[step] > 0) == (count > 0) for step, count in e_steps)
-    assert "E-steps" in model.report(tmp_path / "page.html", X, X[:, 0]).read_text()  # numbers share a scale of colors
+    # numbers share a scale of colors
+    assert "E-steps" in model.report(tmp_path / "page.html", X, X[:, 0]).read_text()
 
 
 def test_clusters_that_cannot_be_are_named(clouds: tuple[np.ndarray, np.ndarray]) -> None:
     X, _ = clouds
-    with pytest.warns(PartitaWarning, match="clusters must be at most the number of rows, 8; got 12"):
+    with pytest.warns(
+        PartitaWarning, match="clusters must be at most the number of rows, 8; got 12"
+    ):
         many = clone(QUICK).set_params(n_prototypes=(12,)).fit(X[:8])
     assert len(many.prototypes_[0]) <= 8
-    with pytest.warns(PartitaWarning, match="10 prototypes were asked for and 4 have rows.*smaller n_prototypes"):
+    with pytest.warns(
+        PartitaWarning, match="10 prototypes were asked for and 4 have rows.*smaller n_prototypes"
+    ):
         few = clone(QUICK).set_params(n_prototypes=(10,)).fit(np.repeat(X[:4], 5, axis=0))
     assert len(few.prototypes_[0]) == len(few.concentration_[0]) == 4
 
 
 def test_a_limit_of_time_leaves_room_for_clusters() -> None:
     encoder = PrototypeEncoder(max_minutes=0.01)
-    assert encoder._objective().warm_up == 1 and PrototypeEncoder(epochs=40)._objective().warm_up == 10
+    assert (
+        encoder._objective().warm_up == 1 and PrototypeEncoder(epochs=40)._objective().warm_up == 10
+    )
 
 
 def test_wrong_input_is_named() -> None:

@@ -1,4 +1,6 @@
-"""The estimators of real energy models: scikit-learn's contract, exact scores in the plane, features, imputation, saving."""
+"""The estimators of real energy models: scikit-learn's contract, exact scores in the plane,
+features, imputation, saving.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +16,20 @@ from partita.evaluators import AIS
 
 SHORT = AIS(temperatures=20, chains=30, adaptive=False)
 QUICK = [
-    LatentEnergyDensity(n_hidden=3, n_features=4, width=8, depth=1, epochs=2, chains=16, validation_fraction=0.0, evaluator=SHORT),
-    NeuralEnergyDensity(width=8, depth=1, epochs=2, chains=16, validation_fraction=0.0, evaluator=SHORT),
-]  # fmt: skip
+    LatentEnergyDensity(
+        n_hidden=3,
+        n_features=4,
+        width=8,
+        depth=1,
+        epochs=2,
+        chains=16,
+        validation_fraction=0.0,
+        evaluator=SHORT,
+    ),
+    NeuralEnergyDensity(
+        width=8, depth=1, epochs=2, chains=16, validation_fraction=0.0, evaluator=SHORT
+    ),
+]
 
 
 @pytest.fixture
@@ -28,18 +41,27 @@ def plane() -> np.ndarray:
 
 
 @parametrize_with_checks(QUICK)
-def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else scikit-learn skips its check of NumPy arrays under array API dispatch
+def test_scikit_learn_contract(
+    estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # else scikit-learn skips its check of NumPy arrays under array API dispatch
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
 
 
-GOOD = [LatentEnergyDensity(n_hidden=8, n_features=8, width=24, epochs=150, random_state=0),
-        NeuralEnergyDensity(width=24, epochs=150, random_state=0)]  # fmt: skip
+GOOD = [
+    LatentEnergyDensity(n_hidden=8, n_features=8, width=24, epochs=150, random_state=0),
+    NeuralEnergyDensity(width=24, epochs=150, random_state=0),
+]
 
 
 @pytest.mark.parametrize("estimator", GOOD, ids=lambda e: type(e).__name__)
-def test_the_plane_is_learned_exactly_and_in_its_own_units(estimator: Any, plane: np.ndarray, tmp_path: Any) -> None:
-    """Within 0.25 nats of the true density's mean log-likelihood of these 400 rows, and 1.0 above one normal distribution's."""
+def test_the_plane_is_learned_exactly_and_in_its_own_units(
+    estimator: Any, plane: np.ndarray, tmp_path: Any
+) -> None:
+    """Within 0.25 nats of the true density's mean log-likelihood of these 400 rows, and 1.0 above
+    one normal distribution's.
+    """
     model: Any = clone(estimator)
     model.fit(plane)
     scale = np.array([2.0, 0.05])
@@ -57,13 +79,19 @@ def test_the_plane_is_learned_exactly_and_in_its_own_units(estimator: Any, plane
     assert abs(filled[0, 1] - 3.2) < 0.1 and abs(filled[1, 0] - 40) < 4 and filled[0, 0] == 60.0
     assert abs(model.impute(holes, how="draw")[0, 1] - 3.2) < 0.4
     again = load(model.save(tmp_path / "run"))
-    np.testing.assert_allclose(again.score_samples(plane), model.score_samples(plane), rtol=0, atol=1e-9)
-    with pytest.raises(InputError, match=r"impute: how must be 'mean' or 'draw' for real columns; got 'mode'"):
+    np.testing.assert_allclose(
+        again.score_samples(plane), model.score_samples(plane), rtol=0, atol=1e-9
+    )
+    with pytest.raises(
+        InputError, match=r"impute: how must be 'mean' or 'draw' for real columns; got 'mode'"
+    ):
         model.impute(holes, how="mode")
 
 
 def test_hidden_probabilities_are_features(plane: np.ndarray) -> None:
-    model = LatentEnergyDensity(n_hidden=5, n_features=4, width=8, epochs=3, random_state=0).fit(plane)
+    model = LatentEnergyDensity(n_hidden=5, n_features=4, width=8, epochs=3, random_state=0).fit(
+        plane
+    )
     features = model.transform(plane)
     assert features.shape == (400, 5) and ((features > 0) & (features < 1)).all()
     assert list(model.get_feature_names_out()) == [f"latentenergydensity{i}" for i in range(5)]
@@ -74,5 +102,8 @@ def test_binary_columns_are_a_finite_support() -> None:
     model = NeuralEnergyDensity(width=8, epochs=3, random_state=0).fit(X)
     assert model.evaluate(X).kind == "exact"
     assert set(np.unique(model.sample(20))) <= {0.0, 1.0}
-    with pytest.raises(InputError, match=r"LatentEnergyDensity: support must be one of 'auto', 'real'; got 'binary'"):
+    with pytest.raises(
+        InputError,
+        match=r"LatentEnergyDensity: support must be one of 'auto', 'real'; got 'binary'",
+    ):
         LatentEnergyDensity(support="binary").fit(X)

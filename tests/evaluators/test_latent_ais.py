@@ -1,4 +1,6 @@
-"""Annealing of latent variables against a grid over one latent dimension; both sides of rows that the model draws."""
+"""Annealing of latent variables against a grid over one latent dimension; both sides of rows that
+the model draws.
+"""
 
 import math
 from typing import Any
@@ -31,17 +33,28 @@ def exact(model: VAE, x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("reference", ["both", "posterior", "prior"])
-def test_annealing_finds_the_likelihood_of_every_row(model: VAE, reference: str, generator: torch.Generator) -> None:
+def test_annealing_finds_the_likelihood_of_every_row(
+    model: VAE, reference: str, generator: torch.Generator
+) -> None:
     """Each row's error is below 0.04 with 48 chains; 0.15 is more than four of them."""
     states = model.support.states(0, 16, torch.zeros((), dtype=torch.float64))
-    q = partita.evaluate(model, states, evaluator=LatentAIS(40, 48, reference=reference, **FIXED), generator=generator)
+    q = partita.evaluate(
+        model,
+        states,
+        evaluator=LatentAIS(40, 48, reference=reference, **FIXED),
+        generator=generator,
+    )
     torch.testing.assert_close(q.details["rows"], exact(model, states), atol=0.15, rtol=0)
     assert q.kind == "lower" and q.direction == "low" and q.verdict == "tight"
 
 
-def test_both_sides_of_rows_that_the_model_draws_meet(model: VAE, generator: torch.Generator) -> None:
+def test_both_sides_of_rows_that_the_model_draws_meet(
+    model: VAE, generator: torch.Generator
+) -> None:
     states = model.support.states(0, 2, torch.zeros((), dtype=torch.float64))
-    q = partita.evaluate(model, states, evaluator=LatentAIS(30, 8, simulated=200, **FIXED), generator=generator)
+    q = partita.evaluate(
+        model, states, evaluator=LatentAIS(30, 8, simulated=200, **FIXED), generator=generator
+    )
     assert -0.1 < q.details["gap"] < 0.3  # errors of the gap are about 0.02
 
 

@@ -1,4 +1,6 @@
-"""Log-likelihoods: exact against enumeration, signs and directions, impossible values, bad input."""
+"""Log-likelihoods: exact against enumeration, signs and directions, impossible values, bad
+input.
+"""
 
 import math
 from itertools import product
@@ -41,7 +43,9 @@ def test_ais_flatters_an_energy_model(model: RBM, generator: torch.Generator) ->
 
 def test_a_known_log_z_serves_as_evaluator(model: RBM, generator: torch.Generator) -> None:
     exact = partita.evaluate(model, states(6), generator=generator)
-    again = partita.evaluate(model, states(6), evaluator=exact.details["log_z"], generator=generator)
+    again = partita.evaluate(
+        model, states(6), evaluator=exact.details["log_z"], generator=generator
+    )
     assert again.value == exact.value
 
 
@@ -51,17 +55,23 @@ def test_large_models_get_a_sandwich_and_ladders_beside_it(generator: torch.Gene
     q = partita.evaluate(model, x, generator=generator)
     assert q.kind == "estimate"
     assert q.method == "replica exchange beside annealing from both sides"
-    assert q.verdict == "loose", "no training rows are known, so a mode that was never visited cannot show"
+    assert q.verdict == "loose", (
+        "no training rows are known, so a mode that was never visited cannot show"
+    )
 
 
 def test_masses_above_one_are_never_published(model: RBM, generator: torch.Generator) -> None:
-    too_low = Quantity(-50.0, -50.1, -49.9, level=0.95, kind="estimate", method="a broken annealing")
+    too_low = Quantity(
+        -50.0, -50.1, -49.9, level=0.95, kind="estimate", method="a broken annealing"
+    )
     q = FromPartition(too_low)(model, states(6), generator=generator)
     assert q.verdict == "do not publish"
     assert q.details["mass_of_rows"] > 1
 
 
-def test_repeated_rows_are_counted_once_in_that_check(model: RBM, generator: torch.Generator) -> None:
+def test_repeated_rows_are_counted_once_in_that_check(
+    model: RBM, generator: torch.Generator
+) -> None:
     x = states(6).repeat(5, 1)
     q = partita.evaluate(model, x, evaluator=Sandwich(300, 64), generator=generator)
     assert q.trusted
@@ -73,9 +83,14 @@ def test_bits_per_dimension(model: RBM, generator: torch.Generator) -> None:
 
 
 def test_bad_input(model: RBM, generator: torch.Generator) -> None:
-    with pytest.raises(ValueError, match=r"evaluate: x must have shape \(\*, 6\) to match Binary\(D=6\); got \(3, 5\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"evaluate: x must have shape \(\*, 6\) to match Binary\(D=6\); got \(3, 5\)",
+    ):
         partita.evaluate(model, torch.zeros(3, 5), generator=generator)
-    with pytest.raises(ValueError, match=r"evaluate: x must hold only 0 and 1; got 0.5 in column 2"):
+    with pytest.raises(
+        ValueError, match=r"evaluate: x must hold only 0 and 1; got 0.5 in column 2"
+    ):
         partita.evaluate(model, torch.tensor([[0, 1, 0.5, 0, 0, 0]]), generator=generator)
     with pytest.raises(ValueError, match=r"evaluate: x must be finite; got nan at row 0, column 1"):
         partita.evaluate(model, torch.tensor([[0, math.nan, 0, 0, 0, 0]]), generator=generator)
@@ -90,9 +105,15 @@ def test_a_broken_model_is_named(model: RBM, generator: torch.Generator) -> None
         partita.evaluate(model, states(6), generator=generator)
 
 
-@pytest.mark.parametrize(("low", "high", "verdict"), [(-0.51, 0.6, "tight"), (-1.5, -0.49, "do not publish")])
-def test_the_mass_check_asks_whether_the_interval_allows_a_mass_of_one(low: float, high: float, verdict: str) -> None:
-    """RBM(2, 1) at zero: log Z = 3 log 2; the value is half a nat too low, and only the first interval covers the truth."""
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(-0.51, 0.6, "tight"), (-1.5, -0.49, "do not publish")]
+)
+def test_the_mass_check_asks_whether_the_interval_allows_a_mass_of_one(
+    low: float, high: float, verdict: str
+) -> None:
+    """RBM(2, 1) at zero: log Z = 3 log 2; the value is half a nat too low, and only the first
+    interval covers the truth.
+    """
     g = torch.Generator().manual_seed(0)
     model = RBM(2, 1, scale=0.0, generator=g)
     truth = 3 * math.log(2)
@@ -103,14 +124,20 @@ def test_the_mass_check_asks_whether_the_interval_allows_a_mass_of_one(low: floa
 def test_arrays_frames_and_rows_are_taken(model: RBM, generator: torch.Generator) -> None:
     pandas = pytest.importorskip("pandas")
     exact = partita.evaluate(model, states(6), generator=generator).value
-    for x in (states(6).numpy(), pandas.DataFrame(states(6).numpy().astype(int)), partita.data.as_rows(states(6))):
+    for x in (
+        states(6).numpy(),
+        pandas.DataFrame(states(6).numpy().astype(int)),
+        partita.data.as_rows(states(6)),
+    ):
         assert partita.evaluate(model, x, generator=generator).value == exact
 
 
 @pytest.mark.parametrize("evaluator", ["sandwich", Sandwich, 3])
 def test_an_evaluator_is_an_object(evaluator: Any, generator: torch.Generator) -> None:
     model = RBM(4, 3, generator=generator)
-    with pytest.raises(InputError, match=r"evaluate: evaluator must be an object such as Sandwich\(\); got "):
+    with pytest.raises(
+        InputError, match=r"evaluate: evaluator must be an object such as Sandwich\(\); got "
+    ):
         partita.evaluate(model, torch.zeros(3, 4), evaluator=evaluator, generator=generator)
 
 

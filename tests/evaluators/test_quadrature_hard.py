@@ -1,4 +1,6 @@
-"""Quadrature on integrals built to be hard, whose log Z is known; nothing is random, so a failure is no false alarm."""
+"""Quadrature on integrals built to be hard, whose log Z is known; nothing is random, so a failure
+is no false alarm.
+"""
 
 import math
 from collections.abc import Callable
@@ -22,7 +24,11 @@ class Energy(EnergyModel):
 
     def __init__(self, width: int, f: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.support, self.f, self.zero = Real(width), f, nn.Parameter(torch.zeros(1, dtype=torch.float64))
+        self.support, self.f, self.zero = (
+            Real(width),
+            f,
+            nn.Parameter(torch.zeros(1, dtype=torch.float64)),
+        )
         self.keep_anchors(width, self.zero)
 
     def free_energy(self, x: Tensor) -> Tensor:
@@ -41,40 +47,78 @@ class Energy(EnergyModel):
 def normals(*parts: tuple[float, list[float], float]) -> Callable[[Tensor], Tensor]:
     """-log of a mixture of (weight, center, deviation)."""
     w, c, s = (torch.tensor(column, dtype=torch.float64) for column in zip(*parts, strict=True))
-    return lambda x: -torch.logsumexp(w.log() - (x[..., None, :] - c).square().sum(-1) / (2 * s**2)
-                                      - x.shape[-1] * (s.log() + LOG_2PI / 2), -1)  # fmt: skip
+    return lambda x: (
+        -torch.logsumexp(
+            w.log()
+            - (x[..., None, :] - c).square().sum(-1) / (2 * s**2)
+            - x.shape[-1] * (s.log() + LOG_2PI / 2),
+            -1,
+        )
+    )
 
 
 def ring(radius: float, w: float) -> tuple[Callable[[Tensor], Tensor], float]:
-    z = quad(lambda r: r * math.exp(-0.5 * ((r - radius) / w) ** 2), max(0.0, radius - 12 * w), radius + 12 * w, points=[radius])[0]
+    z = quad(
+        lambda r: r * math.exp(-0.5 * ((r - radius) / w) ** 2),
+        max(0.0, radius - 12 * w),
+        radius + 12 * w,
+        points=[radius],
+    )[0]
     return lambda x: (x.norm(dim=-1) - radius) ** 2 / (2 * w**2), math.log(2 * math.pi * z)
 
 
 def banana(w: float) -> tuple[Callable[[Tensor], Tensor], float]:
-    return lambda x: x[..., 0] ** 2 / 2 + (x[..., 1] - x[..., 0] ** 2) ** 2 / (2 * w**2), LOG_2PI + math.log(w)
+    return (
+        lambda x: x[..., 0] ** 2 / 2 + (x[..., 1] - x[..., 0] ** 2) ** 2 / (2 * w**2),
+        LOG_2PI + math.log(w),
+    )
 
 
 def tilted(condition: float) -> tuple[Callable[[Tensor], Tensor], float]:
-    turn, s = torch.tensor([[0.8, -0.6], [0.6, 0.8]], dtype=torch.float64), torch.tensor([1.0, condition**-0.5], dtype=torch.float64)
+    turn, s = (
+        torch.tensor([[0.8, -0.6], [0.6, 0.8]], dtype=torch.float64),
+        torch.tensor([1.0, condition**-0.5], dtype=torch.float64),
+    )
     return lambda x: (((x - 1) @ turn) / s).square().sum(-1) / 2, LOG_2PI + float(s.log().sum())
 
 
 NEAR, FAR = [1.3, -0.7, 0.4], [8.0, -5.0, 3.0]
 CASES: dict[str, tuple[int, Callable[[Tensor], Tensor], float]] = {
-    **{f"well of width {s:g} in {d}-D": (d, normals((1.0, FAR[:d], s)), 0.0) for d, s in ((1, 1e-4), (2, 1e-3), (3, 1e-2))},
-    **{f"needle of width {s:g} in {d}-D {where}": (d, normals((0.05, [0.0] * d, 1.0), (0.95, at[:d], s)), 0.0)
-       for d, s in ((1, 1e-4), (2, 1e-3), (3, 1e-2)) for where, at in (("inside", NEAR), ("outside", FAR))},
+    **{
+        f"well of width {s:g} in {d}-D": (d, normals((1.0, FAR[:d], s)), 0.0)
+        for d, s in ((1, 1e-4), (2, 1e-3), (3, 1e-2))
+    },
+    **{
+        f"needle of width {s:g} in {d}-D {where}": (
+            d,
+            normals((0.05, [0.0] * d, 1.0), (0.95, at[:d], s)),
+            0.0,
+        )
+        for d, s in ((1, 1e-4), (2, 1e-3), (3, 1e-2))
+        for where, at in (("inside", NEAR), ("outside", FAR))
+    },
     "ring": (2, *ring(1.0, 0.01)),
     "banana": (2, *banana(0.1)),
     "thin banana": (2, *banana(0.03)),
     **{f"tilted by {condition:g}": (2, *tilted(condition)) for condition in (1e2, 1e6)},
     "corner": (2, lambda x: x.abs().sum(-1), 2 * math.log(2)),
     "slanted crease": (2, lambda x: (x - x.new_tensor([0.123, 0.314])).abs().amax(-1), math.log(8)),
-    "pyramid": (2, lambda x: (x[..., 0] + x[..., 1]).abs() + (x[..., 0] - x[..., 1]).abs(), math.log(2)),
-    "heavy tail": (1, lambda x: 2 * torch.log1p(x[..., 0] ** 2 / 3), math.log(math.pi * math.sqrt(3) / 2)),
-    "ripples": (1, lambda x: x[..., 0] ** 2 / 2 + 3 * torch.cos(12 * x[..., 0]),
-                math.log(quad(lambda u: math.exp(-u * u / 2 - 3 * math.cos(12 * u)), -9, 9, limit=2000)[0])),
-}  # fmt: skip
+    "pyramid": (
+        2,
+        lambda x: (x[..., 0] + x[..., 1]).abs() + (x[..., 0] - x[..., 1]).abs(),
+        math.log(2),
+    ),
+    "heavy tail": (
+        1,
+        lambda x: 2 * torch.log1p(x[..., 0] ** 2 / 3),
+        math.log(math.pi * math.sqrt(3) / 2),
+    ),
+    "ripples": (
+        1,
+        lambda x: x[..., 0] ** 2 / 2 + 3 * torch.cos(12 * x[..., 0]),
+        math.log(quad(lambda u: math.exp(-u * u / 2 - 3 * math.cos(12 * u)), -9, 9, limit=2000)[0]),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -104,8 +148,16 @@ def test_an_operation_without_bounds_is_trusted_only_where_rows_are_known() -> N
     """Sorting has no rule here; the integral itself is easy."""
     model = Energy(2, lambda x: x.sort(-1).values.square().sum(-1))
     q = Quadrature()(model)
-    assert q.verdict == "do not publish" and q.high == math.inf and abs(q.value - math.log(math.pi)) < 1e-6
+    assert (
+        q.verdict == "do not publish"
+        and q.high == math.inf
+        and abs(q.value - math.log(math.pi)) < 1e-6
+    )
     model.anchors.copy_(torch.randn(128, 2, generator=torch.Generator().manual_seed(0)))
     model.anchored.fill_(True)
     q = Quadrature()(model)
-    assert q.verdict == "loose" and q.low <= math.log(math.pi) <= q.high and "not all of space searched" in str(q)
+    assert (
+        q.verdict == "loose"
+        and q.low <= math.log(math.pi) <= q.high
+        and "not all of space searched" in str(q)
+    )

@@ -1,4 +1,6 @@
-"""What two processes find together about latent-variable models, each running this file; see ``test_latent_processes.py``."""
+"""What two processes find together about latent-variable models, each running this file; see
+``test_latent_processes.py``.
+"""
 
 import warnings
 from pathlib import Path
@@ -58,12 +60,16 @@ def evaluated(name: str, fabric: Any = None, seed: int = 5) -> Any:
         model, x = VRNN(6, latent=2, hidden=4, features=4, generator=seeded()), sequences()
     else:
         model, x = decoder(), rows()[:5] if name == "piloted" else rows()
-    return partita.evaluate(model, x, evaluator=EVALUATORS[name], fabric=fabric, generator=seeded(seed))
+    return partita.evaluate(
+        model, x, evaluator=EVALUATORS[name], fabric=fabric, generator=seeded(seed)
+    )
 
 
 def one_row(fabric: Any) -> Any:
     """Fewer rows than processes."""
-    return partita.evaluate(decoder(), rows()[:1], evaluator=IWAE(30), fabric=fabric, generator=seeded())
+    return partita.evaluate(
+        decoder(), rows()[:1], evaluator=IWAE(30), fabric=fabric, generator=seeded()
+    )
 
 
 def raised_by_one(fabric: Any) -> str:
@@ -85,7 +91,12 @@ def raised_by_one(fabric: Any) -> str:
 def run(_: Path, fabric: Fabric) -> dict[str, Any]:
     seen = {name: evaluated(name, fabric) for name in EVALUATORS}
     again = [evaluated("its own error", fabric, seed) for seed in range(20)]
-    return {"seen": seen, "again": again, "one row": one_row(fabric), "raised": raised_by_one(fabric)}
+    return {
+        "seen": seen,
+        "again": again,
+        "one row": one_row(fabric),
+        "raised": raised_by_one(fabric),
+    }
 
 
 if __name__ == "__main__":

@@ -8,8 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-EXECUTES = frozenset({"pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn",
-                      "socket.connect", "socket.getaddrinfo", "urllib.Request", "code.__new__"})  # fmt: skip
+EXECUTES = frozenset(
+    {
+        "pickle.find_class",
+        "subprocess.Popen",
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+        "os.fork",
+        "os.spawn",
+        "socket.connect",
+        "socket.getaddrinfo",
+        "urllib.Request",
+        "code.__new__",
+    }
+)
 OWN = (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), Path(__file__).parents[2])
 LIBRARIES = tuple({os.path.realpath(path) for path in OWN})
 SYSTEM = ("/proc/", "/sys/", "/dev/null", "/dev/urandom")
@@ -38,12 +51,15 @@ def _by_numba() -> bool:
     return frame is not None
 
 
-sys.addaudithook(_listen)  # for good: Python has no way to take one back, so it sleeps outside the block below
+# for good: Python has no way to take one back, so it sleeps outside the block below
+sys.addaudithook(_listen)
 
 
 @contextmanager
 def nothing_but(folder: Path) -> Iterator[None]:
-    """Inside it nothing is executed, and no file is opened but those of the folder and of installed libraries."""
+    """Inside it nothing is executed, and no file is opened but those of the folder and of installed
+    libraries.
+    """
     global _seen, _home
     _seen, _home = [], os.path.realpath(folder)
     try:

@@ -1,6 +1,8 @@
-"""What a case is: how many there are, how long one may take, how much memory it may ask for, and what may come out of it.
+"""What a case is: how many there are, how long one may take, how much memory it may ask for, and
+what may come out of it.
 
-A few hundred cases run with the other tests, always the same ones; ``make fuzz`` sets ``PARTITA_FUZZ_CASES`` and runs new ones.
+A few hundred cases run with the other tests, always the same ones; ``make fuzz`` sets
+``PARTITA_FUZZ_CASES`` and runs new ones.
 """
 
 import faulthandler
@@ -18,7 +20,8 @@ from sklearn.exceptions import NotFittedError
 from partita.errors import PartitaError
 
 VARIABLE, USUAL = "PARTITA_FUZZ_CASES", 400  # of all tests of this folder together
-SECONDS = {signal.ITIMER_PROF: 100, signal.ITIMER_REAL: 300}  # of one case, computing and in all; compiling kernels once takes 30
+# of one case, computing and in all; compiling kernels once takes 30
+SECONDS = {signal.ITIMER_PROF: 100, signal.ITIMER_REAL: 300}
 ROOM = 4 << 30  # bytes of address space beyond what the process has
 NAMED = (PartitaError, NotFittedError)  # the second is scikit-learn's own contract
 
@@ -53,7 +56,8 @@ def bounded() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + ROOM, hard))
     for timer, seconds in SECONDS.items():
         signal.setitimer(timer, seconds)
-    faulthandler.dump_traceback_later(2 * max(SECONDS.values()), exit=True)  # for a library that never comes back to Python
+    # for a library that never comes back to Python
+    faulthandler.dump_traceback_later(2 * max(SECONDS.values()), exit=True)
     try:
         yield
     except TookTooLong as error:

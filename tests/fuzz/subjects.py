@@ -14,11 +14,30 @@ import numpy as np
 from partita.estimators._saved import ESTIMATORS
 
 QUICK: dict[str, Any] = {
-    "epochs": 1, "max_iter": 2, "sweeps": 3, "n_hidden": 2, "width": 4, "depth": 1, "n_layers": 1, "chains": 4, "n_latent": 1,
-    "n_features": 2, "n_draws": 4, "queue": 8, "n_prototypes": 2, "n_components": 2, "n_init": 1, "bins": 2,
-    "random_state": 0, "validation_fraction": 0.0,
-}  # fmt: skip
-OWN = {"PPCADensity": {"n_components": 1}, "BayesianLogisticRegression": {"draws": 128}, "FlowDensity": {"n_layers": 2}}
+    "epochs": 1,
+    "max_iter": 2,
+    "sweeps": 3,
+    "n_hidden": 2,
+    "width": 4,
+    "depth": 1,
+    "n_layers": 1,
+    "chains": 4,
+    "n_latent": 1,
+    "n_features": 2,
+    "n_draws": 4,
+    "queue": 8,
+    "n_prototypes": 2,
+    "n_components": 2,
+    "n_init": 1,
+    "bins": 2,
+    "random_state": 0,
+    "validation_fraction": 0.0,
+}
+OWN = {
+    "PPCADensity": {"n_components": 1},
+    "BayesianLogisticRegression": {"draws": 128},
+    "FlowDensity": {"n_layers": 2},
+}
 NAMES = sorted(ESTIMATORS)
 
 
@@ -34,7 +53,11 @@ def parameters_of(name: str) -> list[str]:
 
 def quick(name: str) -> dict[str, Any]:
     """Settings with which a fit takes no time."""
-    return {key: value for key, value in {**QUICK, **OWN.get(name, {})}.items() if key in parameters_of(name)}
+    return {
+        key: value
+        for key, value in {**QUICK, **OWN.get(name, {})}.items()
+        if key in parameters_of(name)
+    }
 
 
 @functools.cache
@@ -57,7 +80,11 @@ def fitted(name: str) -> Any:
     x, y = rows(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return kind_of(name)(**quick(name)).fit(x, y) if name.startswith("Bayes") else kind_of(name)(**quick(name)).fit(x)
+        return (
+            kind_of(name)(**quick(name)).fit(x, y)
+            if name.startswith("Bayes")
+            else kind_of(name)(**quick(name)).fit(x)
+        )
 
 
 @functools.cache

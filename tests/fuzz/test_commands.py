@@ -1,4 +1,6 @@
-"""The command line: any words, options and values give a result, or one sentence and exit code 1 or 2; never a traceback."""
+"""The command line: any words, options and values give a result, or one sentence and exit code 1 or
+2; never a traceback.
+"""
 
 import json
 from pathlib import Path
@@ -10,11 +12,24 @@ from tests.fuzz.cases import cases
 from tests.fuzz.vocabulary import DATA, FITTED, commands, fits, options_of
 from tests.fuzz.workshop import carry_out, workshop
 
-USES = {"evaluate": ("", "real.csv", "mixed.csv", "words.txt"), "sample": ("-n 2", "-n 2 --burn-in 2", "-n 2 --out out.parquet"),
-        "report": ("",)}  # and with what  # fmt: skip
+USES = {
+    "evaluate": ("", "real.csv", "mixed.csv", "words.txt"),
+    "sample": ("-n 2", "-n 2 --burn-in 2", "-n 2 --out out.parquet"),
+    "report": ("",),
+}  # and with what
 WRITTEN = ([], ["--out", "out.parquet"], ["--out", "out.csv"])
-RECORDS = [{"step": step, "epoch": 1.0, "seconds": 0.1, "loss": 0.5, "validation": -2.0, "event": "it diverged", "done": "went on"}
-           for step in (1, 2, 3)]  # fmt: skip
+RECORDS = [
+    {
+        "step": step,
+        "epoch": 1.0,
+        "seconds": 0.1,
+        "loss": 0.5,
+        "validation": -2.0,
+        "event": "it diverged",
+        "done": "went on",
+    }
+    for step in (1, 2, 3)
+]
 
 
 def test_options_and_their_types_are_known() -> None:
@@ -39,17 +54,33 @@ def test_settings_of_fits(words: list[str]) -> None:
 
 @st.composite
 def uses(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
-    """A run whose config or records have odd places, or whose data are others, and a command that opens it."""
-    run, what = draw(st.sampled_from(sorted(FITTED))), draw(st.sampled_from(["config", "config", "data", "records"]))
+    """A run whose config or records have odd places, or whose data are others, and a command that
+    opens it.
+    """
+    run, what = (
+        draw(st.sampled_from(sorted(FITTED))),
+        draw(st.sampled_from(["config", "config", "data", "records"])),
+    )
     if what == "records":
-        return {f"{run}/metrics.jsonl": "\n".join(junk.as_text(draw(junk.changed_json(record))) for record in RECORDS)}, ["report", run]
+        return {
+            f"{run}/metrics.jsonl": "\n".join(
+                junk.as_text(draw(junk.changed_json(record))) for record in RECORDS
+            )
+        }, ["report", run]
     config = json.loads((Path(workshop().name) / run / "config.json").read_text())
     if what == "data":
         config["data"]["source"] = draw(st.sampled_from(DATA))
     else:
         config = draw(junk.changed_config(config))
-    verb, table = draw(st.sampled_from((*USES, "cluster", "impute", "anomalies"))), "gaps.csv" if run == "one" else FITTED[run][1]
-    more = draw(st.sampled_from(USES[verb])).split() if verb in USES else [table, *draw(st.sampled_from(WRITTEN))]
+    verb, table = (
+        draw(st.sampled_from((*USES, "cluster", "impute", "anomalies"))),
+        "gaps.csv" if run == "one" else FITTED[run][1],
+    )
+    more = (
+        draw(st.sampled_from(USES[verb])).split()
+        if verb in USES
+        else [table, *draw(st.sampled_from(WRITTEN))]
+    )
     return {f"{run}/config.json": junk.as_text(config)}, [verb, run, *more]
 
 
@@ -57,4 +88,6 @@ def uses(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
 @given(uses())
 def test_odd_runs(case: tuple[dict[str, str], list[str]]) -> None:
     written, words = case
-    carry_out(words, lambda folder: [(folder / name).write_text(text) for name, text in written.items()])
+    carry_out(
+        words, lambda folder: [(folder / name).write_text(text) for name, text in written.items()]
+    )

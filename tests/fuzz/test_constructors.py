@@ -1,4 +1,6 @@
-"""Models and networks built in Python with settings of any sort: they are there, or an error of partita's says what was asked for."""
+"""Models and networks built in Python with settings of any sort: they are there, or an error of
+partita's says what was asked for.
+"""
 
 import inspect
 from typing import Any
@@ -15,18 +17,40 @@ from partita.core import Binary, Real, building
 from partita.core.capability import MODELS
 from partita.errors import InputError, TooLarge
 
-SMALL: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {  # arguments of each, beside the generator
-    "RBM": ((3, 2), {}), "MaxEnt": (("pairwise", Binary(3)), {}), "DPMixture": ((2,), {}), "Flow": ((2, 2), {"widths": (4,)}),
-    "Autoregressive": ((3,), {"width": 4, "layers": 1}), "MaskedAutoregressive": ((3,), {"widths": (4,)}),
-    "MixedAutoregressive": ((("real", 3),), {"widths": (4,)}), "VAE": ((3, 1), {"widths": (4,)}), "SigmoidBelief": ((3, (2,)), {}),
-    "VRNN": ((3,), {"latent": 1, "hidden": 4, "features": 4}), "GAN": ((2, 1), {"widths": (4,)}), "Mixture": ((2, 2), {}),
-    "PPCA": ((2, 1), {}), "MixturePPCA": ((2, 2, 1), {}), "Ising": ((3,), {}), "Boltzmann": ((3, 1), {}), "Potts": ((3, 3), {}),
-    "LatentEnergy": ((nets.MLP(2, 2, widths=(4,), generator=torch.Generator()), 2, 2, 2), {}), "Encoder": ((2, 2), {"widths": (4,)}),
-    "NeuralEnergy": ((nets.MLP(2, 1, widths=(4,), generator=torch.Generator()), Real(2)), {}), "MLP": ((2, 1), {"widths": (4,)}),
-    "ConvNet": (((4, 4), 2), {"channels": (2,)}), "ConvDecoder": ((2, (4, 4)), {"channels": (2,)}), "Attention": ((4, 2), {}),
-    "CausalConv": ((4,), {}), "DenseSSM": ((4,), {}), "DiagonalSSM": ((4,), {}), "H3": ((4,), {}), "Hyena": ((4,), {}),
-    "LSTM": ((4,), {}), "SequenceNet": ((4, 1), {}),
-}  # fmt: skip
+# arguments of each, beside the generator
+SMALL: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "RBM": ((3, 2), {}),
+    "MaxEnt": (("pairwise", Binary(3)), {}),
+    "DPMixture": ((2,), {}),
+    "Flow": ((2, 2), {"widths": (4,)}),
+    "Autoregressive": ((3,), {"width": 4, "layers": 1}),
+    "MaskedAutoregressive": ((3,), {"widths": (4,)}),
+    "MixedAutoregressive": ((("real", 3),), {"widths": (4,)}),
+    "VAE": ((3, 1), {"widths": (4,)}),
+    "SigmoidBelief": ((3, (2,)), {}),
+    "VRNN": ((3,), {"latent": 1, "hidden": 4, "features": 4}),
+    "GAN": ((2, 1), {"widths": (4,)}),
+    "Mixture": ((2, 2), {}),
+    "PPCA": ((2, 1), {}),
+    "MixturePPCA": ((2, 2, 1), {}),
+    "Ising": ((3,), {}),
+    "Boltzmann": ((3, 1), {}),
+    "Potts": ((3, 3), {}),
+    "LatentEnergy": ((nets.MLP(2, 2, widths=(4,), generator=torch.Generator()), 2, 2, 2), {}),
+    "Encoder": ((2, 2), {"widths": (4,)}),
+    "NeuralEnergy": ((nets.MLP(2, 1, widths=(4,), generator=torch.Generator()), Real(2)), {}),
+    "MLP": ((2, 1), {"widths": (4,)}),
+    "ConvNet": (((4, 4), 2), {"channels": (2,)}),
+    "ConvDecoder": ((2, (4, 4)), {"channels": (2,)}),
+    "Attention": ((4, 2), {}),
+    "CausalConv": ((4,), {}),
+    "DenseSSM": ((4,), {}),
+    "DiagonalSSM": ((4,), {}),
+    "H3": ((4,), {}),
+    "Hyena": ((4,), {}),
+    "LSTM": ((4,), {}),
+    "SequenceNet": ((4, 1), {}),
+}
 NAMES = st.sampled_from(sorted(SMALL))
 
 
@@ -37,7 +61,11 @@ def kind_of(name: str) -> Any:
 def arguments_of(name: str) -> dict[str, Any]:
     """Small ones, by name."""
     signature, (args, more) = inspect.signature(kind_of(name)), SMALL[name]
-    made = {"generator": torch.Generator().manual_seed(0)} if "generator" in signature.parameters else {}
+    made = (
+        {"generator": torch.Generator().manual_seed(0)}
+        if "generator" in signature.parameters
+        else {}
+    )
     return {**signature.bind_partial(*args, **more).arguments, **made}
 
 
@@ -45,7 +73,13 @@ def arguments_of(name: str) -> dict[str, Any]:
 def odd_arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """Of which one or two are anything."""
     name = draw(NAMES)
-    odd = draw(st.lists(st.sampled_from(list(inspect.signature(kind_of(name)).parameters)), min_size=1, max_size=2))
+    odd = draw(
+        st.lists(
+            st.sampled_from(list(inspect.signature(kind_of(name)).parameters)),
+            min_size=1,
+            max_size=2,
+        )
+    )
     return name, {**arguments_of(name), **{parameter: draw(junk.values()) for parameter in odd}}
 
 
@@ -70,27 +104,50 @@ def test_randomness_is_a_generator(name: str, generator: Any) -> None:
         kind_of(name)(**{**arguments_of(name), "generator": generator})
 
 
-@pytest.mark.parametrize(("name", "size"), [("RBM", "hidden"), ("MLP", "inputs"), ("Ising", "visible"), ("DPMixture", "visible")])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("RBM", "hidden"), ("MLP", "inputs"), ("Ising", "visible"), ("DPMixture", "visible")],
+)
 @pytest.mark.parametrize("count", [10**12, 10**18])
 def test_sizes_that_no_memory_holds(name: str, size: str, count: int) -> None:
     with bounded(), pytest.raises(TooLarge, match="more memory than there is"):
         kind_of(name)(**{**arguments_of(name), size: count})
 
 
-@pytest.mark.parametrize(("name", "wrong"), [
-    ("MLP", {"widths": 3}), ("VAE", {"widths": "x"}), ("Flow", {"widths": torch.ones(2)}), ("SigmoidBelief", {"hidden": 2}),
-    ("Flow", {"image": 3}), ("Encoder", {"shape": range(3)}), ("ConvNet", {"channels": 3}), ("GAN", {"net": len}),
-    ("MaxEnt", {"support": 3}), ("Mixture", {"laws": 3}), ("VAE", {"laws": 3}), ("SequenceNet", {"options": ["order"]}),
-    ("Hyena", {"filter": {"a": 1}}), ("DenseSSM", {"longest": "x"}), ("DenseSSM", {"mix": torch.ones(2)}), ("Ising", {"fields": 1e308}),
-    ("ConvNet", {"separable": torch.ones(2)}), ("DPMixture", {"known_scale": 10**400}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("MLP", {"widths": 3}),
+        ("VAE", {"widths": "x"}),
+        ("Flow", {"widths": torch.ones(2)}),
+        ("SigmoidBelief", {"hidden": 2}),
+        ("Flow", {"image": 3}),
+        ("Encoder", {"shape": range(3)}),
+        ("ConvNet", {"channels": 3}),
+        ("GAN", {"net": len}),
+        ("MaxEnt", {"support": 3}),
+        ("Mixture", {"laws": 3}),
+        ("VAE", {"laws": 3}),
+        ("SequenceNet", {"options": ["order"]}),
+        ("Hyena", {"filter": {"a": 1}}),
+        ("DenseSSM", {"longest": "x"}),
+        ("DenseSSM", {"mix": torch.ones(2)}),
+        ("Ising", {"fields": 1e308}),
+        ("ConvNet", {"separable": torch.ones(2)}),
+        ("DPMixture", {"known_scale": 10**400}),
+    ],
+)
 def test_settings_of_another_sort(name: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must "):
         kind_of(name)(**{**arguments_of(name), **wrong})
 
 
 def test_a_whole_number_is_a_frequency_too() -> None:
-    assert nets.Hyena(4, filter={"frequency": 4}, generator=torch.Generator())(torch.zeros(1, 5, 4)).isfinite().all()
+    assert (
+        nets.Hyena(4, filter={"frequency": 4}, generator=torch.Generator())(torch.zeros(1, 5, 4))
+        .isfinite()
+        .all()
+    )
 
 
 def test_the_signature_stays() -> None:

@@ -1,4 +1,6 @@
-"""Estimators: rows of any shape, type and size, and settings of any sort, give a result or an error of partita's."""
+"""Estimators: rows of any shape, type and size, and settings of any sort, give a result or an error
+of partita's.
+"""
 
 import contextlib
 import copy
@@ -12,13 +14,45 @@ from tests.fuzz.audit import scratch
 from tests.fuzz.cases import cases, only_named_errors
 from tests.fuzz.tables import CELLS, odd_arrays, tables
 
-EFFORT = {"epochs", "max_iter", "sweeps", "k", "critic_steps", "n_draws", "draws", "samples", "n_init", "max_components", "chains",
-          "n_prototypes"}  # fmt: skip
+EFFORT = {
+    "epochs",
+    "max_iter",
+    "sweeps",
+    "k",
+    "critic_steps",
+    "n_draws",
+    "draws",
+    "samples",
+    "n_init",
+    "max_components",
+    "chains",
+    "n_prototypes",
+}
 MINUTES = (-1, 0, float("nan"), float("inf"), "x", [], True, 1e-9)  # more of them would be taken
 SLOW = ("sandwich", "bridge", "ais", "reverse-ais")  # as evaluators: good, and not quick
-METHODS = ("score_samples", "score", "evaluate", "transform", "inverse_transform", "predict", "predict_proba", "decision_function",
-           "anomaly_score", "bic", "fit_predict", "fit_transform", "impute", "sample", "predict_interval", "partial_fit", "log_density",
-           "knn_score", "probe_score", "report", "save")  # fmt: skip
+METHODS = (
+    "score_samples",
+    "score",
+    "evaluate",
+    "transform",
+    "inverse_transform",
+    "predict",
+    "predict_proba",
+    "decision_function",
+    "anomaly_score",
+    "bic",
+    "fit_predict",
+    "fit_transform",
+    "impute",
+    "sample",
+    "predict_interval",
+    "partial_fit",
+    "log_density",
+    "knn_score",
+    "probe_score",
+    "report",
+    "save",
+)
 TARGETED = ("partial_fit", "log_density", "knn_score", "probe_score")  # methods that take y
 
 
@@ -26,10 +60,17 @@ TARGETED = ("partial_fit", "log_density", "knn_score", "probe_score")  # methods
 def settings_of(draw: st.DrawFn, name: str) -> dict[str, Any]:
     """Quick settings of which one or two are odd, or those of another."""
     chosen = subjects.quick(name)
-    for parameter in draw(st.lists(st.sampled_from(subjects.parameters_of(name)), min_size=1, max_size=2)):
-        odd = junk.values(huge=parameter not in EFFORT).filter(lambda value: value is not None)  # the usual number of epochs takes long
-        words = st.sampled_from([word for word in subjects.words_of(name) if word not in SLOW] or ["x"])
-        chosen[parameter] = draw(st.sampled_from(MINUTES) if parameter == "max_minutes" else st.one_of(odd, odd, words))
+    for parameter in draw(
+        st.lists(st.sampled_from(subjects.parameters_of(name)), min_size=1, max_size=2)
+    ):
+        # the usual number of epochs takes long
+        odd = junk.values(huge=parameter not in EFFORT).filter(lambda value: value is not None)
+        words = st.sampled_from(
+            [word for word in subjects.words_of(name) if word not in SLOW] or ["x"]
+        )
+        chosen[parameter] = draw(
+            st.sampled_from(MINUTES) if parameter == "max_minutes" else st.one_of(odd, odd, words)
+        )
     return chosen
 
 
@@ -49,12 +90,17 @@ def test_settings(case: tuple[str, dict[str, Any]]) -> None:
 
 
 @cases(0.05)
-@given(names.flatmap(lambda n: st.tuples(st.just(n), tables(subjects.rows(n)[0].shape[1]))), st.data())
+@given(
+    names.flatmap(lambda n: st.tuples(st.just(n), tables(subjects.rows(n)[0].shape[1]))), st.data()
+)
 def test_rows(case: tuple[str, Any], data: st.DataObject) -> None:
     name, X = case
     usual, y = subjects.rows(name)
     weighs = name != "PrototypeEncoder" and not data.draw(st.integers(0, 3))
-    weight = st.one_of(junk.values(huge=False), st.lists(st.sampled_from(CELLS), min_size=len(usual), max_size=len(usual)))
+    weight = st.one_of(
+        junk.values(huge=False),
+        st.lists(st.sampled_from(CELLS), min_size=len(usual), max_size=len(usual)),
+    )
     more = {"sample_weight": data.draw(weight)} if weighs else {}
     y = y[: len(X)] if isinstance(X, np.ndarray) and X.ndim else y
     target = data.draw(odd_arrays()) if name.startswith("Bayes") and data.draw(st.booleans()) else y
@@ -62,10 +108,17 @@ def test_rows(case: tuple[str, Any], data: st.DataObject) -> None:
 
 
 @cases(0.06)
-@given(names.flatmap(lambda n: st.tuples(st.just(n), tables(subjects.rows(n)[0].shape[1]))), st.sampled_from(METHODS), st.data())
+@given(
+    names.flatmap(lambda n: st.tuples(st.just(n), tables(subjects.rows(n)[0].shape[1]))),
+    st.sampled_from(METHODS),
+    st.data(),
+)
 def test_what_was_fitted(case: tuple[str, Any], method: str, data: st.DataObject) -> None:
     name, X = case
-    if not hasattr(subjects.fitted(name), method) or (method == "score" and name.startswith("Bayes")):  # the latter is scikit-learn's own
+    # the latter is scikit-learn's own
+    if not hasattr(subjects.fitted(name), method) or (
+        method == "score" and name.startswith("Bayes")
+    ):
         return
     estimator, given = copy.deepcopy(subjects.fitted(name)), data.draw(arguments(name, method, X))
     with scratch() as place, contextlib.chdir(place), only_named_errors():
@@ -75,7 +128,14 @@ def test_what_was_fitted(case: tuple[str, Any], method: str, data: st.DataObject
 @st.composite
 def arguments(draw: st.DrawFn, name: str, method: str, X: Any) -> dict[str, Any]:
     """What a method takes: rows of any sort, and whatever goes with them."""
-    odd, path = junk.values(), st.one_of(junk.values().filter(lambda value: value is not junk.OUTSIDE), st.just("run"), st.just("no/run"))
+    odd, path = (
+        junk.values(),
+        st.one_of(
+            junk.values().filter(lambda value: value is not junk.OUTSIDE),
+            st.just("run"),
+            st.just("no/run"),
+        ),
+    )
     if method == "sample":
         return {"n_samples": draw(odd), "random_state": draw(odd)}
     if method == "save":

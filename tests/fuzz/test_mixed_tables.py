@@ -1,4 +1,6 @@
-"""Mixed tables: columns of any sort, asked to be any other, and tables that are no longer as the one that was fitted."""
+"""Mixed tables: columns of any sort, asked to be any other, and tables that are no longer as the
+one that was fitted.
+"""
 
 import copy
 import functools
@@ -13,17 +15,41 @@ from tests.fuzz import junk, subjects
 from tests.fuzz.cases import cases, only_named_errors
 from tests.fuzz.tables import frames, nearly_fine, sorts_of_columns
 
-MIXING = {"MixtureDensity": {"component": "mixed"}, "VAEDensity": {"support": "mixed"}, "AutoregressiveDensity": {"support": "mixed"}}
+MIXING = {
+    "MixtureDensity": {"component": "mixed"},
+    "VAEDensity": {"support": "mixed"},
+    "AutoregressiveDensity": {"support": "mixed"},
+}
 KINDS = ("real", "binary", "count", "category", "ignore", "x", "", None, 3)
-METHODS = ("score_samples", "impute", "anomaly_score", "evaluate", "predict", "transform", "partial_fit")
-ASKED = st.one_of(st.none(), st.dictionaries(st.sampled_from(["a", "n", "w", "*", 0, "x"]), st.sampled_from(KINDS), max_size=3),
-                  junk.values(huge=False))  # fmt: skip
+METHODS = (
+    "score_samples",
+    "impute",
+    "anomaly_score",
+    "evaluate",
+    "predict",
+    "transform",
+    "partial_fit",
+)
+ASKED = st.one_of(
+    st.none(),
+    st.dictionaries(
+        st.sampled_from(["a", "n", "w", "*", 0, "x"]), st.sampled_from(KINDS), max_size=3
+    ),
+    junk.values(huge=False),
+)
 names = st.sampled_from(sorted(MIXING))
 
 
 def usual() -> pd.DataFrame:
     """A column of each sort."""
-    return pd.DataFrame({"a": np.arange(12.0) / 3, "n": [0, 3, 1] * 4, "w": pd.Categorical(["x", "y", "é"] * 4), "t": [True, False] * 6})
+    return pd.DataFrame(
+        {
+            "a": np.arange(12.0) / 3,
+            "n": [0, 3, 1] * 4,
+            "w": pd.Categorical(["x", "y", "é"] * 4),
+            "t": [True, False] * 6,
+        }
+    )
 
 
 @functools.cache
@@ -33,10 +59,19 @@ def fitted(name: str) -> Any:
 
 @st.composite
 def changed(draw: st.DrawFn) -> Any:
-    """The table with columns of other sorts, left out, renamed, doubled, added, in another order, or with gaps."""
+    """The table with columns of other sorts, left out, renamed, doubled, added, in another order,
+    or with gaps.
+    """
     frame: Any = usual()
     for _ in range(draw(st.integers(1, 2))):
-        what, place = draw(st.sampled_from(["sort", "sort", "gap", "leave out", "rename", "order", "add", "rows"])), draw(st.integers(0, 3))
+        what, place = (
+            draw(
+                st.sampled_from(
+                    ["sort", "sort", "gap", "leave out", "rename", "order", "add", "rows"]
+                )
+            ),
+            draw(st.integers(0, 3)),
+        )
         column = frame.columns[min(place, frame.shape[1] - 1)] if frame.shape[1] else "a"
         if what in ("sort", "add"):
             values = sorts_of_columns()[draw(st.sampled_from(sorted(sorts_of_columns())))]
@@ -60,7 +95,11 @@ def changed(draw: st.DrawFn) -> Any:
 def forms(draw: st.DrawFn, frame: pd.DataFrame) -> Any:
     """A frame of pandas, or where there is such a one of polars, or an array."""
     try:
-        return draw(st.sampled_from([lambda: frame, lambda: frame, lambda: pl.from_pandas(frame), frame.to_numpy]))()
+        return draw(
+            st.sampled_from(
+                [lambda: frame, lambda: frame, lambda: pl.from_pandas(frame), frame.to_numpy]
+            )
+        )()
     except Exception:
         return frame
 
@@ -70,7 +109,9 @@ def forms(draw: st.DrawFn, frame: pd.DataFrame) -> Any:
 def test_fits(name: str, X: Any, columns: Any) -> None:
     """What was fitted fills gaps and is drawn from as a table like that one."""
     with only_named_errors():
-        estimator = subjects.kind_of(name)(**{**subjects.quick(name), **MIXING[name], "columns": columns}).fit(X)
+        estimator = subjects.kind_of(name)(
+            **{**subjects.quick(name), **MIXING[name], "columns": columns}
+        ).fit(X)
         assert len(estimator.sample(2)) == 2
         estimator.score_samples(X)
 

@@ -1,5 +1,5 @@
-"""Objectives, samplers and evaluators with settings of any sort, on models of any sort, handed to the three functions of the package,
-which take arguments of any sort too.
+"""Objectives, samplers and evaluators with settings of any sort, on models of any sort, handed to
+the three functions of the package, which take arguments of any sort too.
 """
 
 import contextlib
@@ -23,14 +23,38 @@ from partita.samplers import Gibbs
 from partita.training import Settings
 
 QUICK: dict[str, Any] = {
-    "chains": 4, "temperatures": 5, "draws": 8, "burn_in": 2, "k": 2, "ratio": 1.0, "permutations": 9, "rows": 20, "warm_up": 2,
-    "leapfrogs": 2, "moves": 1, "keep": 4, "simulated": 0, "queue": 8, "clusters": (2,), "critic": (4,), "repeats": 2, "batch": 8,
-}  # fmt: skip
+    "chains": 4,
+    "temperatures": 5,
+    "draws": 8,
+    "burn_in": 2,
+    "k": 2,
+    "ratio": 1.0,
+    "permutations": 9,
+    "rows": 20,
+    "warm_up": 2,
+    "leapfrogs": 2,
+    "moves": 1,
+    "keep": 4,
+    "simulated": 0,
+    "queue": 8,
+    "clusters": (2,),
+    "critic": (4,),
+    "repeats": 2,
+    "batch": 8,
+}
 EFFORT = {*QUICK, "steps", "sweeps", "restarts", "trial", "samples", "slices", "critic_steps"}
 PLACES = ("objective", "evaluator", "sampler")
-NEEDED: dict[str, dict[str, Any]] = {"fit": {"steps": 1}, "sample": {"n": 2, "burn_in": 1}, "evaluate": {}}
-INNER = ("options", "fabric", "about", "progress", "log_jacobian", "since")  # for what is built on these functions
-TAKEN = {name: set(inspect.signature(getattr(partita, name)).parameters) - {"model", *INNER} for name in NEEDED}
+NEEDED: dict[str, dict[str, Any]] = {
+    "fit": {"steps": 1},
+    "sample": {"n": 2, "burn_in": 1},
+    "evaluate": {},
+}
+# for what is built on these functions
+INNER = ("options", "fabric", "about", "progress", "log_jacobian", "since")
+TAKEN = {
+    name: set(inspect.signature(getattr(partita, name)).parameters) - {"model", *INNER}
+    for name in NEEDED
+}
 TAKEN["fit"] |= {field.name for field in fields(Settings)}
 LASTING = {"steps", "epochs", "n", "burn_in"}  # more of them is right, and takes long
 MINUTES = (-1, 0, float("nan"), float("inf"), "x", [], True, 1e-9)
@@ -45,7 +69,10 @@ def example(name: str) -> tuple[Any, torch.Tensor]:
         "RBM": (models.RBM(3, 2, generator=g), bits),
         "RBM, real": (models.RBM(2, 2, visible_units="gaussian", generator=g), reals),
         "MaxEnt": (models.MaxEnt("pairwise", Binary(3), generator=g), bits),
-        "NeuralEnergy": (models.NeuralEnergy(nets.MLP(2, 1, widths=(4,), generator=g), Real(2)), reals),
+        "NeuralEnergy": (
+            models.NeuralEnergy(nets.MLP(2, 1, widths=(4,), generator=g), Real(2)),
+            reals,
+        ),
         "Mixture": (models.Mixture(2, 2, generator=g), reals),
         "PPCA": (models.PPCA(2, 1, generator=g), reals),
         "Flow": (models.Flow(2, 2, widths=(4,), generator=g), reals),
@@ -57,7 +84,10 @@ def example(name: str) -> tuple[Any, torch.Tensor]:
         "Boltzmann": (models.Boltzmann(3, 1, generator=g), bits),
         "Potts": (models.Potts(3, 3, generator=g), bits),
         "MixturePPCA": (models.MixturePPCA(2, 2, 1, generator=g), reals),
-        "LatentEnergy": (models.LatentEnergy(nets.MLP(2, 2, widths=(4,), generator=g), 2, 2, 2, generator=g), reals),
+        "LatentEnergy": (
+            models.LatentEnergy(nets.MLP(2, 2, widths=(4,), generator=g), 2, 2, 2, generator=g),
+            reals,
+        ),
         "MaskedAutoregressive": (models.MaskedAutoregressive(3, widths=(4,), generator=g), bits),
         "Autoregressive": (models.Autoregressive(3, width=4, layers=1, generator=g), bits),
         "VRNN": (models.VRNN(3, latent=1, hidden=4, features=4, generator=g), bits),
@@ -72,8 +102,28 @@ def fresh(name: str) -> tuple[Any, torch.Tensor]:
     return copy.deepcopy(model), x
 
 
-NAMES = ("RBM", "RBM, real", "MaxEnt", "NeuralEnergy", "Mixture", "PPCA", "Flow", "VAE", "SigmoidBelief", "GAN", "DPMixture", "Ising",
-         "Boltzmann", "Potts", "MixturePPCA", "LatentEnergy", "MaskedAutoregressive", "Autoregressive", "VRNN", "Encoder")  # fmt: skip
+NAMES = (
+    "RBM",
+    "RBM, real",
+    "MaxEnt",
+    "NeuralEnergy",
+    "Mixture",
+    "PPCA",
+    "Flow",
+    "VAE",
+    "SigmoidBelief",
+    "GAN",
+    "DPMixture",
+    "Ising",
+    "Boltzmann",
+    "Potts",
+    "MixturePPCA",
+    "LatentEnergy",
+    "MaskedAutoregressive",
+    "Autoregressive",
+    "VRNN",
+    "Encoder",
+)
 
 
 @st.composite
@@ -84,8 +134,11 @@ def settings_of(draw: st.DrawFn, name: str) -> dict[str, Any]:
     if name == "Tempering":
         chosen["kernel"] = Gibbs()
     for field in draw(st.lists(st.sampled_from(fields), max_size=2)) if fields else []:
-        left_out = (None,) if field in EFFORT else (len,) if field == "augment" else ()  # any function may make a view of rows
-        values = junk.values(huge=field not in EFFORT).filter(lambda value, no=left_out: not any(value is one for one in no))
+        # any function may make a view of rows
+        left_out = (None,) if field in EFFORT else (len,) if field == "augment" else ()
+        values = junk.values(huge=field not in EFFORT).filter(
+            lambda value, no=left_out: not any(value is one for one in no)
+        )
         chosen[field] = draw(values)
     return chosen
 
@@ -102,7 +155,12 @@ def use(role: str, part: Any, name: str) -> None:
 
 
 @cases(0.05)
-@given(st.sampled_from(sorted(capability.PARTS)).flatmap(lambda n: st.tuples(st.just(n), settings_of(n))), st.sampled_from(NAMES))
+@given(
+    st.sampled_from(sorted(capability.PARTS)).flatmap(
+        lambda n: st.tuples(st.just(n), settings_of(n))
+    ),
+    st.sampled_from(NAMES),
+)
 def test_parts(case: tuple[str, dict[str, Any]], model: str) -> None:
     name, settings = case
     with only_named_errors():
@@ -110,9 +168,15 @@ def test_parts(case: tuple[str, dict[str, Any]], model: str) -> None:
 
 
 @cases(0.02)
-@given(st.sampled_from(NAMES), st.sampled_from(PLACES), junk.values(huge=False).filter(lambda value: value is not len))
+@given(
+    st.sampled_from(NAMES),
+    st.sampled_from(PLACES),
+    junk.values(huge=False).filter(lambda value: value is not len),
+)
 def test_what_is_no_part(model: str, place: str, value: Any) -> None:
-    """A name, a class, a number or nothing where a part is expected; any function may be an evaluator."""
+    """A name, a class, a number or nothing where a part is expected; any function may be an
+    evaluator.
+    """
     with only_named_errors():
         use(place, value, model)
 
@@ -123,8 +187,11 @@ def arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     name = draw(st.sampled_from(sorted(NEEDED)))
     chosen = {**NEEDED[name], "generator": torch.Generator().manual_seed(0)}
     for argument in draw(st.lists(st.sampled_from(sorted(TAKEN[name])), min_size=1, max_size=2)):
-        left_out = (None, junk.OUTSIDE, *((len,) if argument == "evaluator" else ()))  # any function may be an evaluator
-        odd = junk.values(huge=argument not in LASTING).filter(lambda value, no=left_out: not any(value is one for one in no))
+        # any function may be an evaluator
+        left_out = (None, junk.OUTSIDE, *((len,) if argument == "evaluator" else ()))
+        odd = junk.values(huge=argument not in LASTING).filter(
+            lambda value, no=left_out: not any(value is one for one in no)
+        )
         chosen[argument] = draw(st.sampled_from(MINUTES) if argument == "minutes" else odd)
     return name, chosen
 

@@ -1,4 +1,6 @@
-"""Readers of files: whatever the bytes are, rows come out, or an error of partita's; what a header claims is never believed."""
+"""Readers of files: whatever the bytes are, rows come out, or an error of partita's; what a header
+claims is never believed.
+"""
 
 import contextlib
 import os
@@ -26,17 +28,50 @@ from partita.data.corpus import open_dataset
 from partita.data.files import ENDINGS
 from partita.errors import PartitaError
 
-SHAPES = ("(1000000000, 1000000000)", "(99999999999999999999,)", "(12, -3)", "(-1, -1)", "(4611686018427387904, 4)", "(12, 3, 0)", "()",
-          "(1000000000000000000, 0)", "(0, 1000000000000000000)", "(True, 3)", "'x'", "(1,)" * 9, "-" * 5000 + "1")  # fmt: skip
+SHAPES = (
+    "(1000000000, 1000000000)",
+    "(99999999999999999999,)",
+    "(12, -3)",
+    "(-1, -1)",
+    "(4611686018427387904, 4)",
+    "(12, 3, 0)",
+    "()",
+    "(1000000000000000000, 0)",
+    "(0, 1000000000000000000)",
+    "(True, 3)",
+    "'x'",
+    "(1,)" * 9,
+    "-" * 5000 + "1",
+)
 DTYPES = ("<f8", "|O", "<U999999999", "|V99999999999", "<M8[ns]", "<c16", "|S0", "bogus", "<f99")
-NAMES, SORTS = st.sampled_from(["a", "b", "", "age", "é", "id", "Unnamed: 0"]), st.sampled_from(sorted(files.columns()))  # of columns
-ARRAYS = ("x", "train", "train_lengths", "test", "test_lengths", "x_train", "x_valid", "columns", "weights", "alphabet", "bytes", "é")
+# of columns
+NAMES, SORTS = (
+    st.sampled_from(["a", "b", "", "age", "é", "id", "Unnamed: 0"]),
+    st.sampled_from(sorted(files.columns())),
+)
+ARRAYS = (
+    "x",
+    "train",
+    "train_lengths",
+    "test",
+    "test_lengths",
+    "x_train",
+    "x_valid",
+    "columns",
+    "weights",
+    "alphabet",
+    "bytes",
+    "é",
+)
 KINDS = ("real", "binary", "count", "category", "ignore")
 
 
 def use(name: str, raw: bytes, how: dict[str, Any]) -> None:
     """Read a file in all the ways that files are read; also as one that is too large to be held."""
-    with tempfile.TemporaryDirectory() as folder, patch.object(on_disk, "IN_MEMORY", 0 if how["large"] else on_disk.IN_MEMORY):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(on_disk, "IN_MEMORY", 0 if how["large"] else on_disk.IN_MEMORY),
+    ):
         path = Path(folder) / name
         path.write_bytes(raw)
         with only_named_errors():
@@ -46,18 +81,28 @@ def use(name: str, raw: bytes, how: dict[str, Any]) -> None:
             data.train.tensor()
         with only_named_errors():
             reading = {"length": how["length"], "tokens": how["tokens"]}
-            open_dataset(str(path), reading=reading, words=how["words"], asked=how["asked"]).train.tensor()
+            open_dataset(
+                str(path), reading=reading, words=how["words"], asked=how["asked"]
+            ).train.tensor()
 
 
-ways = st.fixed_dictionaries({
-    "array": st.sampled_from([None, None, None, "x", "nope", ""]),
-    "large": st.booleans(),
-    "words": st.booleans(),
-    "missing": st.booleans(),
-    "asked": st.one_of(st.none(), st.none(), st.dictionaries(st.sampled_from(["a", "age", "*", "x1"]), st.sampled_from(KINDS), max_size=2)),
-    "length": st.sampled_from([4, 1, None, 100]),
-    "tokens": st.sampled_from(["characters", "bytes"]),
-})  # fmt: skip
+ways = st.fixed_dictionaries(
+    {
+        "array": st.sampled_from([None, None, None, "x", "nope", ""]),
+        "large": st.booleans(),
+        "words": st.booleans(),
+        "missing": st.booleans(),
+        "asked": st.one_of(
+            st.none(),
+            st.none(),
+            st.dictionaries(
+                st.sampled_from(["a", "age", "*", "x1"]), st.sampled_from(KINDS), max_size=2
+            ),
+        ),
+        "length": st.sampled_from([4, 1, None, 100]),
+        "tokens": st.sampled_from(["characters", "bytes"]),
+    }
+)
 
 
 @cases(0.02)
@@ -67,32 +112,63 @@ def test_random_bytes(ending: str, raw: bytes, how: dict[str, Any]) -> None:
 
 
 @cases(0.05)
-@given(st.sampled_from(sorted(files.good())).flatmap(lambda n: st.tuples(st.just(n), junk.changed_bytes(files.good()[n]))), ways)
+@given(
+    st.sampled_from(sorted(files.good())).flatmap(
+        lambda n: st.tuples(st.just(n), junk.changed_bytes(files.good()[n]))
+    ),
+    ways,
+)
 def test_damaged_files(case: tuple[str, bytes], how: dict[str, Any]) -> None:
     use(*case, how)
 
 
 @cases(0.02)
-@given(st.text(alphabet="0123456789.,;\t \n\r\"'ab-+eEnN\x00\ufeff#é", max_size=120), st.sampled_from([".csv", ".txt", ".fasta"]), ways)
+@given(
+    st.text(alphabet="0123456789.,;\t \n\r\"'ab-+eEnN\x00\ufeff#é", max_size=120),
+    st.sampled_from([".csv", ".txt", ".fasta"]),
+    ways,
+)
 def test_text_that_is_nearly_a_table(text: str, ending: str, how: dict[str, Any]) -> None:
     use(f"table{ending}", text.encode(), how)
 
 
 @cases(0.03)
-@given(st.sampled_from(COLUMNAR), st.lists(st.tuples(NAMES, SORTS), max_size=4), st.sampled_from([0, 1, 12]), ways)
-def test_columns_of_any_type(ending: str, chosen: list[tuple[str, str]], rows: int, how: dict[str, Any]) -> None:
+@given(
+    st.sampled_from(COLUMNAR),
+    st.lists(st.tuples(NAMES, SORTS), max_size=4),
+    st.sampled_from([0, 1, 12]),
+    ways,
+)
+def test_columns_of_any_type(
+    ending: str, chosen: list[tuple[str, str]], rows: int, how: dict[str, Any]
+) -> None:
     use(f"table{ending}", files.columnar(ending, chosen, rows), how)
 
 
 @cases(0.02)
-@given(st.dictionaries(st.sampled_from(ARRAYS), st.sampled_from(sorted(files.arrays())), min_size=1, max_size=4), ways)
+@given(
+    st.dictionaries(
+        st.sampled_from(ARRAYS), st.sampled_from(sorted(files.arrays())), min_size=1, max_size=4
+    ),
+    ways,
+)
 def test_archives_of_any_arrays(chosen: dict[str, str], how: dict[str, Any]) -> None:
-    use("table.npz", files.npz(**{name: files.arrays()[sort] for name, sort in chosen.items()}), how)
+    use(
+        "table.npz", files.npz(**{name: files.arrays()[sort] for name, sort in chosen.items()}), how
+    )
 
 
 @cases(0.02)
-@given(st.sampled_from(SHAPES), st.sampled_from(DTYPES), st.booleans(), st.sampled_from([".npy", ".npz"]), ways)
-def test_headers_that_claim_much(shape: str, dtype: str, by_columns: bool, ending: str, how: dict[str, Any]) -> None:
+@given(
+    st.sampled_from(SHAPES),
+    st.sampled_from(DTYPES),
+    st.booleans(),
+    st.sampled_from([".npy", ".npz"]),
+    ways,
+)
+def test_headers_that_claim_much(
+    shape: str, dtype: str, by_columns: bool, ending: str, how: dict[str, Any]
+) -> None:
     array = claiming(shape, dtype, by_columns)
     if ending == ".npz":
         with tempfile.TemporaryFile() as stream:
@@ -109,8 +185,14 @@ def claiming(shape: str, dtype: str, by_columns: bool = False) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n" + bytes(64)
 
 
-OPENERS = {"read": read, "load": load, "sequences": lambda name: open_dataset(name, reading={"length": 4}), "run": partita.load,
-           "estimator": estimators.load, "opened": open_run}  # fmt: skip
+OPENERS = {
+    "read": read,
+    "load": load,
+    "sequences": lambda name: open_dataset(name, reading={"length": 4}),
+    "run": partita.load,
+    "estimator": estimators.load,
+    "opened": open_run,
+}
 
 
 @cases(0.02)
@@ -128,9 +210,17 @@ def test_elements_without_bytes_are_none(tmp_path: Path) -> None:
 
 
 def test_rows_of_nothing_are_not_counted(tmp_path: Path) -> None:
-    """A header may say any number of them, by rows or by columns, and in a file that is too large to be held."""
-    (tmp_path / "claims.npy").write_bytes(claiming("(1000000000000000000, 0)", "<f8", by_columns=True))
-    with bounded(), patch.object(on_disk, "IN_MEMORY", 0), pytest.raises(PartitaError, match="must have at least one column"):
+    """A header may say any number of them, by rows or by columns, and in a file that is too large
+    to be held.
+    """
+    (tmp_path / "claims.npy").write_bytes(
+        claiming("(1000000000000000000, 0)", "<f8", by_columns=True)
+    )
+    with (
+        bounded(),
+        patch.object(on_disk, "IN_MEMORY", 0),
+        pytest.raises(PartitaError, match="must have at least one column"),
+    ):
         load(str(tmp_path / "claims.npy"))
 
 
@@ -146,7 +236,9 @@ def test_an_archive_that_claims_more_than_it_can_hold(tmp_path: Path) -> None:
         read(path)
 
 
-@pytest.mark.parametrize("name", ["table.csv", "table.npz", "table.txt", "table.npy", "table.parquet"])
+@pytest.mark.parametrize(
+    "name", ["table.csv", "table.npz", "table.txt", "table.npy", "table.parquet"]
+)
 def test_a_pipe_is_no_file(name: str, tmp_path: Path) -> None:
     """Nobody writes to it: whoever opened it would wait for ever."""
     os.mkfifo(path := tmp_path / name)
@@ -155,7 +247,11 @@ def test_a_pipe_is_no_file(name: str, tmp_path: Path) -> None:
             opener(path)
 
 
-@pytest.mark.parametrize("held", [np.array("ACG"), np.zeros((2, 2), np.uint8), np.array([300, 1]), np.array(["a", "b"])], ids=repr)
+@pytest.mark.parametrize(
+    "held",
+    [np.array("ACG"), np.zeros((2, 2), np.uint8), np.array([300, 1]), np.array(["a", "b"])],
+    ids=repr,
+)
 def test_bytes_are_bytes_in_a_row(held: np.ndarray, tmp_path: Path) -> None:
     """Other arrays of that name are read as tables are, or refused."""
     np.savez(path := tmp_path / "text.npz", bytes=held)

@@ -1,5 +1,5 @@
-"""Folders of runs that somebody else may have made: nothing is executed, no path leads outside, no size is believed, and what is
-damaged is said so by an error of partita's.
+"""Folders of runs that somebody else may have made: nothing is executed, no path leads outside, no
+size is believed, and what is damaged is said so by an error of partita's.
 """
 
 import json
@@ -44,7 +44,9 @@ def use(folder: Path, name: str) -> None:
 
 @st.composite
 def damages(draw: st.DrawFn, name: str) -> tuple[str, dict[str, bytes]]:
-    """A file of a run's folder, changed: its JSON, its tensors' header, its structure, or its bytes."""
+    """A file of a run's folder, changed: its JSON, its tensors' header, its structure, or its
+    bytes.
+    """
     folder = subjects.saved(name)
     raw = (folder / MODEL).read_bytes()
     header, rest = parts(raw)
@@ -65,7 +67,10 @@ def damages(draw: st.DrawFn, name: str) -> tuple[str, dict[str, bytes]]:
     if what == "tensor":
         return name, {str(MODEL): draw(other_tensors(header, rest))}
     if what == "metrics":
-        lines = [junk.as_text(draw(junk.changed_json({"step": 1, "loss": 0.5, "validation": 1.0}))) for _ in range(3)]
+        lines = [
+            junk.as_text(draw(junk.changed_json({"step": 1, "loss": 0.5, "validation": 1.0})))
+            for _ in range(3)
+        ]
         return name, {"metrics.jsonl": draw(junk.changed_bytes("\n".join(lines).encode()))}
     file = draw(st.sampled_from(["config.json", str(MODEL)]))
     return name, {file: draw(junk.changed_bytes((folder / file).read_bytes()))}
@@ -73,7 +78,9 @@ def damages(draw: st.DrawFn, name: str) -> tuple[str, dict[str, bytes]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _everything_was_imported() -> None:
-    """Each estimator is loaded and used once, so that what the cases open is only what folders make them open."""
+    """Each estimator is loaded and used once, so that what the cases open is only what folders make
+    them open.
+    """
     for name in subjects.NAMES:
         use(subjects.saved(name), name)
 
@@ -90,9 +97,15 @@ def test_damaged_folders(case: tuple[str, dict[str, bytes]]) -> None:
 
 
 @cases(0.02)
-@given(names, st.sampled_from(["config.json", str(MODEL), "checkpoints", "metrics.jsonl"]), st.sampled_from(KINDS))
+@given(
+    names,
+    st.sampled_from(["config.json", str(MODEL), "checkpoints", "metrics.jsonl"]),
+    st.sampled_from(KINDS),
+)
 def test_files_that_are_none(name: str, file: str, what: str) -> None:
-    """Links to another run's files, links without end, pipes that nobody writes to, folders in place of files."""
+    """Links to another run's files, links without end, pipes that nobody writes to, folders in
+    place of files.
+    """
     with scratch() as place:
         folder = shutil.copytree(subjects.saved(name), Path(place) / "run")
         other = shutil.copytree(subjects.saved(name), Path(place) / "other")
@@ -112,7 +125,9 @@ def test_files_that_are_none(name: str, file: str, what: str) -> None:
 @cases(0.02)
 @given(names, st.sampled_from([10**7, 10**9, 10**12, 10**18]), st.data())
 def test_sizes_that_nothing_accounts_for(name: str, size: int, data: st.DataObject) -> None:
-    """Every whole number of a model's settings, made gigantic, is refused before memory is asked for."""
+    """Every whole number of a model's settings, made gigantic, is refused before memory is asked
+    for.
+    """
     config = json.loads((subjects.saved(name) / "config.json").read_text())
     found = [(c, k) for c, k in junk.places(config["model"]) if type(c[k]) is int]
     if not found:
@@ -129,11 +144,39 @@ def test_sizes_that_nothing_accounts_for(name: str, size: int, data: st.DataObje
 @cases(0.02)
 @given(st.data())
 def test_damaged_leaderboards(data: st.DataObject) -> None:
-    """A comparison's page is written, or one sentence says why not; runs that its lines name are looked for beside it alone."""
-    q = {"value": -1.5, "low": -2.0, "high": -1.0, "kind": "estimate", "verdict": "tight", "se_data": 0.1, "details": {"p_value": 0.5}}
-    lines = [{"name": "rbm", "log_likelihood": q, "seconds": 1.0, "problem": None, "parameters": 3, "tied": False, "difference": q},
-             {"name": "../other", "log_likelihood": {**q, "kind": "none"}, "seconds": 1.0, "problem": None, "run": "/etc"}]  # fmt: skip
-    board = data.draw(junk.changed_json({"title": "t", "folder": "f", "entries": lines, "left_out": {"x": "y"}}))
+    """A comparison's page is written, or one sentence says why not; runs that its lines name are
+    looked for beside it alone.
+    """
+    q = {
+        "value": -1.5,
+        "low": -2.0,
+        "high": -1.0,
+        "kind": "estimate",
+        "verdict": "tight",
+        "se_data": 0.1,
+        "details": {"p_value": 0.5},
+    }
+    lines = [
+        {
+            "name": "rbm",
+            "log_likelihood": q,
+            "seconds": 1.0,
+            "problem": None,
+            "parameters": 3,
+            "tied": False,
+            "difference": q,
+        },
+        {
+            "name": "../other",
+            "log_likelihood": {**q, "kind": "none"},
+            "seconds": 1.0,
+            "problem": None,
+            "run": "/etc",
+        },
+    ]
+    board = data.draw(
+        junk.changed_json({"title": "t", "folder": "f", "entries": lines, "left_out": {"x": "y"}})
+    )
     with scratch() as place:
         folder = Path(place) / "comparison"
         folder.mkdir()
@@ -147,7 +190,9 @@ def test_a_name_that_leads_out_is_not_followed(tmp_path: Path) -> None:
     folder = tmp_path / "comparison"
     folder.mkdir()
     line = {"name": "../outside", "log_likelihood": None, "seconds": 0.0, "problem": "none"}
-    (folder / "leaderboard.json").write_text(json.dumps({"title": "t", "entries": [line], "left_out": {}}))
+    (folder / "leaderboard.json").write_text(
+        json.dumps({"title": "t", "entries": [line], "left_out": {}})
+    )
     with pytest.raises(PartitaError, match="leads out of it"):
         write_report(folder)
 

@@ -1,4 +1,6 @@
-"""A folder with good and bad files and runs of several families, and commands that are carried out in a copy of it."""
+"""A folder with good and bad files and runs of several families, and commands that are carried out
+in a copy of it.
+"""
 
 import contextlib
 import functools
@@ -28,13 +30,22 @@ def workshop() -> tempfile.TemporaryDirectory:
     (Path(place.name) / "empty").mkdir()
     with contextlib.chdir(place.name):
         for name, (model, data, *more) in FITTED.items():
-            result = command("fit", model, data, "--epochs", "1", "--out", name, "--no-report", *more)
+            result = command(
+                "fit", model, data, "--epochs", "1", "--out", name, "--no-report", *more
+            )
             assert result.exit_code == 0, result.output
     return place
 
 
-def carry_out(words: list[str], prepare: Callable[[Path], Any] | None = None, *, circumstances: Any = contextlib.nullcontext) -> Any:
-    """A command in a copy of the folder, which is prepared for it, under circumstances that hold only for the command."""
+def carry_out(
+    words: list[str],
+    prepare: Callable[[Path], Any] | None = None,
+    *,
+    circumstances: Any = contextlib.nullcontext,
+) -> Any:
+    """A command in a copy of the folder, which is prepared for it, under circumstances that hold
+    only for the command.
+    """
     with tempfile.TemporaryDirectory(prefix="partita-fuzz-case-") as place:
         folder = Path(shutil.copytree(workshop().name, place, dirs_exist_ok=True))
         if prepare is not None:
@@ -42,11 +53,16 @@ def carry_out(words: list[str], prepare: Callable[[Path], Any] | None = None, *,
         with contextlib.chdir(folder), bounded(), circumstances():
             result = command(*words)
         after = contents(folder) if result.exit_code else {}
-    event(f"{words[0] if words[0] in COMMANDS else 'no command'} ended with {result.exit_code}")  # the statistics count them
+    # the statistics count them
+    event(f"{words[0] if words[0] in COMMANDS else 'no command'} ended with {result.exit_code}")
     explain(result)
     return after
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """What every plain file in a folder holds."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }

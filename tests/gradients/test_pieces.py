@@ -1,4 +1,6 @@
-"""The pieces of the estimators: Gumbel's trick, conditional noise, control variates, the reparameterization table, wrong input."""
+"""The pieces of the estimators: Gumbel's trick, conditional noise, control variates, the
+reparameterization table, wrong input.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,12 @@ from partita.gradients.control_variates import best_coefficients, controlled
 from partita.gradients.latents import Bits, Continuous, OneHot
 from partita.gradients.multisample import log_mean_exp, log_mean_exp_without
 from partita.gradients.relaxation import exponential_race, gumbel_max
-from partita.gradients.reparameterization import exponential, gamma_of_shape_one, multivariate_normal, normal
+from partita.gradients.reparameterization import (
+    exponential,
+    gamma_of_shape_one,
+    multivariate_normal,
+    normal,
+)
 
 N = 100_000
 ALARM = 1e-4  # of each test below that has a p-value
@@ -40,15 +47,21 @@ def double(*values: Any) -> torch.Tensor:
     return torch.tensor(*values, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("draw", [lambda pi, g: gumbel_max(pi.log(), g), exponential_race], ids=["gumbel", "race"])
+@pytest.mark.parametrize(
+    "draw", [lambda pi, g: gumbel_max(pi.log(), g), exponential_race], ids=["gumbel", "race"]
+)
 def test_gumbel_max_draws_from_pi(draw: Any, generator: torch.Generator) -> None:
     pi = double([0.1, 0.25, 0.05, 0.6])
     count = torch.bincount(draw(pi.expand(N, 4), generator), minlength=4)
     assert stats.chisquare(count.numpy(), (pi * N).numpy()).pvalue > ALARM
 
 
-@pytest.mark.parametrize("layer", [Bits(double([[0.7]])), OneHot(double([[[0.3, -1.0, 0.8]]]))], ids=["bits", "one-hot"])
-def test_conditional_scores_have_the_distribution_of_the_scores(layer: Any, generator: torch.Generator) -> None:
+@pytest.mark.parametrize(
+    "layer", [Bits(double([[0.7]])), OneHot(double([[[0.3, -1.0, 0.8]]]))], ids=["bits", "one-hot"]
+)
+def test_conditional_scores_have_the_distribution_of_the_scores(
+    layer: Any, generator: torch.Generator
+) -> None:
     """z from s, then s given z: the same marginal, and the same z again."""
     wide = type(layer)(layer.logits.expand(N, *layer.logits.shape[1:]))
     s = wide.scores(wide.noise(generator))
@@ -56,11 +69,20 @@ def test_conditional_scores_have_the_distribution_of_the_scores(layer: Any, gene
     again = wide.conditional_scores(z, wide.noise(generator))
     torch.testing.assert_close(wide.harden(again), z)
     for column in range(s.shape[-1]):
-        assert stats.ks_2samp(s[..., column].flatten().numpy(), again[..., column].flatten().numpy()).pvalue > ALARM
+        assert (
+            stats.ks_2samp(
+                s[..., column].flatten().numpy(), again[..., column].flatten().numpy()
+            ).pvalue
+            > ALARM
+        )
 
 
-def test_conditional_scores_of_hopeless_categories_have_finite_slopes(generator: torch.Generator) -> None:
-    """A category of probability e^-200, far below what float32 holds, neither wins nor spoils the gradient."""
+def test_conditional_scores_of_hopeless_categories_have_finite_slopes(
+    generator: torch.Generator,
+) -> None:
+    """A category of probability e^-200, far below what float32 holds, neither wins nor spoils the
+    gradient.
+    """
     logits = torch.tensor([[[0.0, -200.0, 1.0]]], requires_grad=True)
     layer = OneHot(logits)
     s = layer.conditional_scores(torch.tensor([[[1.0, 0.0, 0.0]]]), layer.noise(generator))
@@ -71,24 +93,36 @@ def test_conditional_scores_of_hopeless_categories_have_finite_slopes(generator:
 def test_log_probabilities_agree_with_torch(generator: torch.Generator) -> None:
     logits = torch.randn(5, 3, generator=generator).double()
     bits, z = Bits(logits), Bits(logits).draw(generator, (2,))
-    torch.testing.assert_close(bits.log_prob(z), Independent(Bernoulli(logits=logits), 1).log_prob(z))
+    torch.testing.assert_close(
+        bits.log_prob(z), Independent(Bernoulli(logits=logits), 1).log_prob(z)
+    )
     categories = OneHot(torch.randn(5, 2, 4, generator=generator).double())
     z = categories.draw(generator)
-    torch.testing.assert_close(categories.log_prob(z), Independent(OneHotCategorical(logits=categories.logits), 1).log_prob(z))
+    torch.testing.assert_close(
+        categories.log_prob(z),
+        Independent(OneHotCategorical(logits=categories.logits), 1).log_prob(z),
+    )
 
 
 def test_the_table_of_reparameterizations(generator: torch.Generator) -> None:
-    epsilon, u = torch.randn(N, generator=generator).double(), torch.rand(N, generator=generator).double()
+    epsilon, u = (
+        torch.randn(N, generator=generator).double(),
+        torch.rand(N, generator=generator).double(),
+    )
     drawn = {
         "norm": (normal(double(0.5), double(2.0), epsilon), stats.norm(0.5, 2.0)),
-        "gamma": (gamma_of_shape_one(double(3.0), exponential(double(1.0), u)), stats.gamma(1, scale=3.0)),
+        "gamma": (
+            gamma_of_shape_one(double(3.0), exponential(double(1.0), u)),
+            stats.gamma(1, scale=3.0),
+        ),
         "expon": (exponential(double(4.0), u), stats.expon(scale=0.25)),
     }
     for sample, target in drawn.values():
         assert stats.kstest(sample.numpy(), target.cdf).pvalue > ALARM
     A = double([[1.0, 0.0], [0.5, 2.0]])
     y = multivariate_normal(double([1.0, -1.0]), A, torch.randn(N, 2, generator=generator).double())
-    torch.testing.assert_close(y.T.cov(), A @ A.T, atol=0.1, rtol=0)  # five standard errors of the largest entry
+    # five standard errors of the largest entry
+    torch.testing.assert_close(y.T.cov(), A @ A.T, atol=0.1, rtol=0)
 
 
 def test_the_best_control_variate_divides_by_the_variance_of_w(generator: torch.Generator) -> None:
@@ -107,39 +141,61 @@ def test_several_control_variates_at_once(generator: torch.Generator) -> None:
     w = torch.randn(N, 3, generator=generator).double()
     alpha = double([1.0, -2.0, 0.5])
     v = w @ alpha + 0.1 * torch.randn(N, generator=generator).double()
-    torch.testing.assert_close(best_coefficients(v, w), alpha, atol=2e-3, rtol=0)  # six standard errors
+    # six standard errors
+    torch.testing.assert_close(best_coefficients(v, w), alpha, atol=2e-3, rtol=0)
 
 
 def test_the_bound_without_a_draw(generator: torch.Generator) -> None:
     f = torch.randn(3, 2, generator=generator).double()
     for k in range(3):
         others = [f[j] for j in range(3) if j != k]
-        torch.testing.assert_close(log_mean_exp_without(f)[k], log_mean_exp(torch.stack([*others, torch.stack(others).mean(0)])))
+        torch.testing.assert_close(
+            log_mean_exp_without(f)[k],
+            log_mean_exp(torch.stack([*others, torch.stack(others).mean(0)])),
+        )
 
 
 def test_constant_f_has_no_gradient_and_no_noise(generator: torch.Generator) -> None:
     logits = torch.zeros(6, 2, dtype=torch.float64, requires_grad=True)
     for estimator in (LeaveOneOut(3), MuProp(), DisARM(), Rebar(learn=False)):
         state = estimator.init((2,), like=logits, generator=generator)
-        made = estimator.estimate([lambda _: Bits(logits)], lambda z: 0 * z[0].sum(-1) + 5.0, state, generator=generator)
+        made = estimator.estimate(
+            [lambda _: Bits(logits)], lambda z: 0 * z[0].sum(-1) + 5.0, state, generator=generator
+        )
         (slope,) = torch.autograd.grad(made.surrogate.sum(), logits)
         assert slope.abs().max() < 1e-12
         torch.testing.assert_close(made.value, torch.full((6,), 5.0).double())
 
 
 def test_a_baseline_learns_what_depends_on_the_context(generator: torch.Generator) -> None:
-    """f moves by twenty with the context: one average for all rows must leave that as noise, a baseline that sees the context need not."""
+    """f moves by twenty with the context: one average for all rows must leave that as noise, a
+    baseline that sees the context need not.
+    """
     context = (torch.rand(400, 1, generator=generator) < 0.5).double()
 
     def spread(estimator: Estimator) -> float:
         state, noise = estimator.init((3,), 1, like=context, generator=generator), []
-        optimizer = torch.optim.Adam(state.module.parameters(), lr=0.03) if list(state.module.parameters()) else None
+        optimizer = (
+            torch.optim.Adam(state.module.parameters(), lr=0.03)
+            if list(state.module.parameters())
+            else None
+        )
         for step in range(150):
             logits = torch.zeros(400, 3, dtype=torch.float64, requires_grad=True)
             f = lambda z: 20 * context[:, 0] + torch.tanh(z[0]).sum(-1)  # noqa: E731
-            made = estimator.estimate([lambda _, at=logits: Bits(at)], f, state, context, generator=generator)
+            made = estimator.estimate(
+                [lambda _, at=logits: Bits(at)], f, state, context, generator=generator
+            )
             state = made.state
-            noise += [torch.autograd.grad(made.surrogate.sum(), logits, retain_graph=True)[0].var(0).sum()] if step >= 100 else []
+            noise += (
+                [
+                    torch.autograd.grad(made.surrogate.sum(), logits, retain_graph=True)[0]
+                    .var(0)
+                    .sum()
+                ]
+                if step >= 100
+                else []
+            )
             if optimizer is not None:
                 optimizer.zero_grad()
                 made.extra.backward()
@@ -150,18 +206,31 @@ def test_a_baseline_learns_what_depends_on_the_context(generator: torch.Generato
 
 
 def test_what_is_learned_moves_nothing_else(generator: torch.Generator) -> None:
-    """The loss of scale, temperature and network reaches neither the logits nor the parameters of f."""
+    """The loss of scale, temperature and network reaches neither the logits nor the parameters of
+    f.
+    """
     logits, w = (torch.randn(4, 3, generator=generator).double().requires_grad_() for _ in range(2))
     for estimator in (Rebar(), Relax(hidden=4)):
         state = estimator.init((3,), like=logits, generator=generator)
-        made = estimator.estimate([lambda _: Bits(logits)], lambda z: torch.tanh(z[0] * w).sum(-1), state, generator=generator)
+        made = estimator.estimate(
+            [lambda _: Bits(logits)],
+            lambda z: torch.tanh(z[0] * w).sum(-1),
+            state,
+            generator=generator,
+        )
         made.extra.backward()
         assert logits.grad is None and w.grad is None
-        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in state.module.parameters() if p.numel() != 1 or p.dim())
+        assert all(
+            p.grad is not None and p.grad.abs().sum() > 0
+            for p in state.module.parameters()
+            if p.numel() != 1 or p.dim()
+        )
 
 
 @pytest.mark.parametrize("layer", [Bits, OneHot])
-def test_the_slope_of_the_variance_is_that_of_finite_differences(layer: Any, generator: torch.Generator) -> None:
+def test_the_slope_of_the_variance_is_that_of_finite_differences(
+    layer: Any, generator: torch.Generator
+) -> None:
     """E[g^2] at one noise, moved along each scale, temperature and weight of the network."""
     shape = (5, 3) if layer is Bits else (5, 1, 3)
     logits, w = (torch.randn(shape, generator=generator).double() for _ in range(2))
@@ -173,7 +242,9 @@ def test_the_slope_of_the_variance_is_that_of_finite_differences(layer: Any, gen
             return torch.tanh(z[0] * w).flatten(-len(shape) + 1).sum(-1)
 
         leaf = logits.clone().requires_grad_()
-        return estimator.estimate([lambda _: layer(leaf)], f, state, generator=torch.Generator().manual_seed(1)).extra
+        return estimator.estimate(
+            [lambda _: layer(leaf)], f, state, generator=torch.Generator().manual_seed(1)
+        ).extra
 
     size().backward()
     for p in state.module.parameters():
@@ -187,16 +258,24 @@ def test_the_slope_of_the_variance_is_that_of_finite_differences(layer: Any, gen
             assert (above - below) / 2e-5 == pytest.approx(float(slopes[i]), rel=1e-4, abs=1e-7)
 
 
-@pytest.mark.parametrize("estimator", [NVIL(hidden=4), Rebar(), Relax(hidden=4)], ids=["nvil", "rebar", "relax"])
-def test_what_is_learned_is_exchanged_between_processes(estimator: Estimator, tmp_path: Path, generator: torch.Generator) -> None:
-    """One process stands for many: every parameter of the wrapped module passes through the exchange, with the gradient it has alone."""
+@pytest.mark.parametrize(
+    "estimator", [NVIL(hidden=4), Rebar(), Relax(hidden=4)], ids=["nvil", "rebar", "relax"]
+)
+def test_what_is_learned_is_exchanged_between_processes(
+    estimator: Estimator, tmp_path: Path, generator: torch.Generator
+) -> None:
+    """One process stands for many: every parameter of the wrapped module passes through the
+    exchange, with the gradient it has alone.
+    """
     logits = torch.randn(4, 3, generator=generator)
     state = estimator.init((3,), like=logits, generator=generator)
 
     def slopes(state: State) -> list[torch.Tensor]:
         seed = torch.Generator().manual_seed(1)
         q = [lambda _: Bits(logits.clone().requires_grad_())]
-        estimator.estimate(q, lambda z: torch.tanh(2 * z[0]).sum(-1), state, generator=seed).extra.backward()
+        estimator.estimate(
+            q, lambda z: torch.tanh(2 * z[0]).sum(-1), state, generator=seed
+        ).extra.backward()
         return [p.grad for p in state.module.parameters()]
 
     alone, sent = [g.clone() for g in slopes(state)], []
@@ -208,7 +287,9 @@ def test_what_is_learned_is_exchanged_between_processes(estimator: Estimator, tm
         return future
 
     state.module.zero_grad()
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1
+    )
     try:
         wrapped = DistributedDataParallel(state.module)
         wrapped.register_comm_hook(None, hook)
@@ -227,13 +308,20 @@ def run(estimator: Estimator, layer: Any, f: Any, generator: torch.Generator) ->
 def test_wrong_input_is_named(generator: torch.Generator) -> None:
     bits, f = Bits(torch.zeros(5, 2)), lambda z: z[0].sum(-1)
     coins = Continuous(Bernoulli(torch.full((5,), 0.5)))
-    with pytest.raises(InputError, match=r"f must return one number for each row, shape \(5,\); got shape \(\)"):
+    with pytest.raises(
+        InputError, match=r"f must return one number for each row, shape \(5,\); got shape \(\)"
+    ):
         run(Reinforce(), bits, lambda z: z[0].sum(), generator)
-    with pytest.raises(Unsupported, match=r"Reparameterization cannot run on Bits latents.*Use GumbelSoftmax"):
+    with pytest.raises(
+        Unsupported, match=r"Reparameterization cannot run on Bits latents.*Use GumbelSoftmax"
+    ):
         run(Reparameterization(), bits, f, generator)
     with pytest.raises(Unsupported, match=r"cannot run on Bernoulli latents"):
         run(Reparameterization(), coins, lambda z: z[0], generator)
-    with pytest.raises(Unsupported, match=r"DisARM cannot run on OneHot latents: it is made for Bits. Use LeaveOneOut or Rebar"):
+    with pytest.raises(
+        Unsupported,
+        match=r"DisARM cannot run on OneHot latents: it is made for Bits. Use LeaveOneOut or Rebar",
+    ):
         run(DisARM(), OneHot(torch.zeros(5, 1, 2)), f, generator)
     with pytest.raises(Unsupported, match=r"MuProp cannot run on Continuous latents"):
         run(MuProp(), coins, f, generator)

@@ -1,4 +1,6 @@
-"""Every cell of the grid: a few steps end to end, or one sentence with the reason and the nearest part that works."""
+"""Every cell of the grid: a few steps end to end, or one sentence with the reason and the nearest
+part that works.
+"""
 
 import copy
 import math
@@ -26,8 +28,19 @@ from partita.samplers import Gibbs
 from partita.training.families import representatives
 
 ROWS = 12
-SMALL = {"temperatures": 6, "chains": 8, "active": None, "steps": 1, "slices": 1, "sweeps": 1, "warm_up": 5, "ratio": 2.0,
-         "draws": 8, "burn_in": 2, "restarts": 1}  # fmt: skip
+SMALL = {
+    "temperatures": 6,
+    "chains": 8,
+    "active": None,
+    "steps": 1,
+    "slices": 1,
+    "sweeps": 1,
+    "warm_up": 5,
+    "ratio": 2.0,
+    "draws": 8,
+    "burn_in": 2,
+    "restarts": 1,
+}
 PILOTS = {
     "evaluators.partition.annealing.PILOT_TEMPERATURES": 6,
     "evaluators.partition.annealing.PILOT_CHAINS": 8,
@@ -70,7 +83,8 @@ def small(part: str, model: Any) -> Any:
 
 def run_objective(part: str, model: Any, x: Tensor, g: torch.Generator) -> None:
     objective = small(part, model)
-    penalty = {} if hasattr(objective, "update") else {"l2": 0.01}  # so few rows have no finite optimum without one
+    # so few rows have no finite optimum without one
+    penalty = {} if hasattr(objective, "update") else {"l2": 0.01}
     steps = partita.fit(model, x, objective, steps=2, generator=g, **penalty).steps
     assert 1 <= steps <= 2
     assert all(torch.isfinite(p).all() for p in model.parameters())
@@ -109,7 +123,9 @@ def models() -> dict[str, Any]:
 
 
 def prepared(label: str) -> tuple[Any, Tensor, torch.Generator]:
-    """A copy of a model with random parameters and rows to its support; directed ones are told about the rows first."""
+    """A copy of a model with random parameters and rows to its support; directed ones are told
+    about the rows first.
+    """
     g = torch.Generator().manual_seed(1)
     model = copy.deepcopy(models()[label])
     x = rows_in(model.support, g).to(model.device_like)
@@ -119,7 +135,9 @@ def prepared(label: str) -> tuple[Any, Tensor, torch.Generator]:
 
 @pytest.fixture
 def short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pilot runs that place temperatures and tune step sizes, cut short: here they only have to run."""
+    """Pilot runs that place temperatures and tune step sizes, cut short: here they only have to
+    run.
+    """
     for path, value in PILOTS.items():
         monkeypatch.setattr(f"partita.{path}", value)
 
@@ -155,17 +173,27 @@ def test_the_nearest_part_of_every_refusal_is_named_in_the_table_or_in_words() -
 
 
 def test_what_a_refusal_names_runs() -> None:
-    """In every cell where anything of the part's role does; the table's own words stand where nothing does."""
+    """In every cell where anything of the part's role does; the table's own words stand where
+    nothing does.
+    """
     for label, model in models().items():
         for name, part in PARTS.items():
             named = [other for other in nearest(name, model).split(" or ") if other in PARTS]
-            anything = any(reason_against(other, model) is None for other, row in PARTS.items() if row.role == part.role)
+            anything = any(
+                reason_against(other, model) is None
+                for other, row in PARTS.items()
+                if row.role == part.role
+            )
             if reason_against(name, model) is not None and anything:
-                assert named and all(reason_against(other, model) is None for other in named), f"{name} on {label}: {named}"
+                assert named and all(reason_against(other, model) is None for other in named), (
+                    f"{name} on {label}: {named}"
+                )
 
 
 def test_the_page_is_current() -> None:
-    assert (ROOT / "docs" / "grid.md").read_text() == grid.markdown(), "make it again: python -m partita.cli.grid > docs/grid.md"
+    assert (ROOT / "docs" / "grid.md").read_text() == grid.markdown(), (
+        "make it again: python -m partita.cli.grid > docs/grid.md"
+    )
 
 
 def test_letters_go_on_after_z() -> None:
@@ -178,7 +206,11 @@ def test_the_terminals_grid_shows_every_model_in_any_width() -> None:
         for parts in made.marks.values():
             lines = grid.block(parts, len(made.models), width)
             assert max(map(len, lines)) <= width
-            heads = [word for line in lines if not line.split()[0].isalpha() for word in line.split()]
+            heads = [
+                word for line in lines if not line.split()[0].isalpha() for word in line.split()
+            ]
             assert heads == [str(number) for number in range(1, len(made.models) + 1)]
             for part, row in parts.items():
-                assert [mark for line in lines if line.split()[0] == part for mark in line.split()[1:]] == row
+                assert [
+                    mark for line in lines if line.split()[0] == part for mark in line.split()[1:]
+                ] == row

@@ -1,4 +1,6 @@
-"""The equations that docstrings name are on the theory page they name, and a number means one equation."""
+"""The equations that docstrings name are on the theory page they name, and a number means one
+equation.
+"""
 
 import re
 from collections import Counter
@@ -18,7 +20,9 @@ def references() -> list[tuple[str, str, str]]:
     """Every ``theory/page.md, eq. N.M`` of the sources as (file, page, number)."""
     found = []
     for source in sorted((ROOT / "src").rglob("*.py")):
-        for page, listed in re.findall(rf"theory/(\w+\.md), eq\. ((?:{NUMBER}(?:, | to | and )?)+)", source.read_text()):
+        for page, listed in re.findall(
+            rf"theory/(\w+\.md), eq\. ((?:{NUMBER}(?:, | to | and )?)+)", source.read_text()
+        ):
             found += [(source.name, page, number) for number in re.findall(NUMBER, listed)]
     return found
 
@@ -31,4 +35,8 @@ def test_a_number_means_one_equation() -> None:
 def test_named_equations_are_on_their_pages() -> None:
     named = references()
     assert len(named) > 100
-    assert not [(file, page, number) for file, page, number in named if number not in tags(PAGES.get(page, ""))]
+    assert not [
+        (file, page, number)
+        for file, page, number in named
+        if number not in tags(PAGES.get(page, ""))
+    ]

@@ -1,4 +1,6 @@
-"""Imports point one way: errors <- runtime <- core <- models and their kin <- objectives | samplers | evaluators <- ... <- cli."""
+"""Imports point one way: errors <- runtime <- core <- models and their kin <- objectives | samplers
+| evaluators <- ... <- cli.
+"""
 
 import ast
 import subprocess
@@ -29,13 +31,17 @@ HEAVY = ("sklearn", "lightning_fabric", "pandas", "plotly", "typer", "matplotlib
 
 
 def package_of(file: Path) -> str:
-    """The layer's name: the first folder under partita, the errors, or "" for the package's other files."""
+    """The layer's name: the first folder under partita, the errors, or "" for the package's other
+    files.
+    """
     first = Path(file.relative_to(ROOT).parts[0]).stem
     return first if first in RANK or (ROOT / first).is_dir() else ""
 
 
 def imported_modules(file: Path) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of every module of ours that a file imports, at the top or inside a function."""
+    """Line and dotted name of every module of ours that a file imports, at the top or inside a
+    function.
+    """
     here = ["partita", *file.relative_to(ROOT).parent.parts]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -47,7 +53,9 @@ def imported_modules(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def imported_packages(file: Path) -> Iterator[tuple[int, str]]:
-    """Line and layer of every import of ours; a name that is no layer counts as the package itself."""
+    """Line and layer of every import of ours; a name that is no layer counts as the package
+    itself.
+    """
     for line, name in imported_modules(file):
         parts = name.split(".")
         if parts[0] == "partita":
@@ -73,15 +81,24 @@ def test_every_folder_has_a_layer() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_imports_point_down(file: Path) -> None:
     package = package_of(file)
-    wrong = [f"line {line}: {other or 'partita'}" for line, other in imported_packages(file) if not may_import(package, other)]
-    assert not wrong, f"{file.relative_to(ROOT)} must not import from above or beside: {'; '.join(wrong)}"
+    wrong = [
+        f"line {line}: {other or 'partita'}"
+        for line, other in imported_packages(file)
+        if not may_import(package, other)
+    ]
+    assert not wrong, (
+        f"{file.relative_to(ROOT)} must not import from above or beside: {'; '.join(wrong)}"
+    )
 
 
 def test_packages_do_not_import_in_a_circle() -> None:
     graph: dict[str, set[str]] = {}
     for file in FILES:
-        graph.setdefault(package_of(file), set()).update(other for _, other in imported_packages(file) if other != package_of(file))
-    assert set(TopologicalSorter(graph).static_order()) >= set(graph)  # raises CycleError, which names the circle
+        graph.setdefault(package_of(file), set()).update(
+            other for _, other in imported_packages(file) if other != package_of(file)
+        )
+    # raises CycleError, which names the circle
+    assert set(TopologicalSorter(graph).static_order()) >= set(graph)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +121,20 @@ def test_relative_imports_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     file = tmp_path / "core" / "bad.py"
     file.parent.mkdir()
-    file.write_text("def f():\n    from ..models import rbm\n    import partita\n    from partita import training\n")
+    file.write_text(
+        "def f():\n    from ..models import rbm\n    import partita\n    from partita import "
+        "training\n"
+    )
     assert list(imported_packages(file)) == [(2, "models"), (3, ""), (4, "training")]
 
 
 def test_import_partita_is_light() -> None:
     code = f"import sys, partita; print(*[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT.parent)})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(ROOT.parent)},
+    )
     assert done.stdout.split() == []

@@ -1,4 +1,6 @@
-"""The energy of a restricted Boltzmann machine written a second time, with loops over units; all else follows from it by summing."""
+"""The energy of a restricted Boltzmann machine written a second time, with loops over units; all
+else follows from it by summing.
+"""
 
 import math
 from itertools import product
@@ -25,12 +27,16 @@ def make(units: str, visible: int = 3, hidden: int = 2, seed: int = 1, scale: fl
             model.log_sigma.mul_(0.3)
         model.reference_natural[0] = torch.randn(visible, generator=g, dtype=torch.float64)
         if units == "gaussian":
-            model.reference_natural[1] = -0.2 - torch.rand(visible, generator=g, dtype=torch.float64)
+            model.reference_natural[1] = -0.2 - torch.rand(
+                visible, generator=g, dtype=torch.float64
+            )
     return model
 
 
 def energy(model: RBM, x: np.ndarray, h: np.ndarray, beta: float = 1.0) -> float:
-    """E(x, h) unit by unit: W and c scaled by beta, the visible units' own terms interpolated from the reference."""
+    """E(x, h) unit by unit: W and c scaled by beta, the visible units' own terms interpolated from
+    the reference.
+    """
     W, b, c = (p.detach().numpy() for p in (model.W, model.b, model.c))
     start = model.reference_natural.numpy()
     total = 0.0
@@ -52,7 +58,11 @@ def binary(n: int) -> np.ndarray:
 
 
 def some_rows(model: RBM) -> np.ndarray:
-    return binary(model.visible) if model.log_sigma is None else np.random.default_rng(0).normal(size=(8, model.visible)) * 2
+    return (
+        binary(model.visible)
+        if model.log_sigma is None
+        else np.random.default_rng(0).normal(size=(8, model.visible)) * 2
+    )
 
 
 def free_energy(model: RBM, x: np.ndarray, beta: float = 1.0) -> float:
@@ -62,11 +72,26 @@ def free_energy(model: RBM, x: np.ndarray, beta: float = 1.0) -> float:
 def log_z(model: RBM, beta: float = 1.0) -> float:
     """Over x and h together, or the integral over x of the sum over h."""
     if model.log_sigma is None:
-        return logsumexp([-energy(model, x, h, beta) for x in binary(model.visible) for h in binary(model.hidden)])
+        return logsumexp(
+            [
+                -energy(model, x, h, beta)
+                for x in binary(model.visible)
+                for h in binary(model.hidden)
+            ]
+        )
 
     if model.visible == 1:
-        return math.log(integrate.quad(lambda x: math.exp(-free_energy(model, np.array([x]), beta)), -25, 25, epsabs=0, epsrel=1e-12)[0])
-    axis = np.linspace(-12, 12, 401)  # the trapezoidal rule, exact to rounding for a density as smooth as this
+        return math.log(
+            integrate.quad(
+                lambda x: math.exp(-free_energy(model, np.array([x]), beta)),
+                -25,
+                25,
+                epsabs=0,
+                epsrel=1e-12,
+            )[0]
+        )
+    # the trapezoidal rule, exact to rounding for a density as smooth as this
+    axis = np.linspace(-12, 12, 401)
     grid = np.array(np.meshgrid(*[axis] * model.visible))
     masses = [np.exp(-energy(model, grid, h, beta)).sum() for h in binary(model.hidden)]
     return math.log(sum(masses) * (axis[1] - axis[0]) ** model.visible)

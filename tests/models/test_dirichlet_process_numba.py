@@ -1,10 +1,19 @@
-"""Clusters kept row by row in numba against the kernels' closed forms, and the vectorized exponential against NumPy's."""
+"""Clusters kept row by row in numba against the kernels' closed forms, and the vectorized
+exponential against NumPy's.
+"""
 
 import numpy as np
 import pytest
 import torch
 
-from partita.models.directed.dirichlet_process import blocks, collapsed, incremental, instantiated, split_merge, starts
+from partita.models.directed.dirichlet_process import (
+    blocks,
+    collapsed,
+    incremental,
+    instantiated,
+    split_merge,
+    starts,
+)
 from partita.models.directed.dirichlet_process.kernels import KERNELS, TOTALS, Clusters, Kernel
 from partita.models.directed.dirichlet_process.priors import gaussian_prior
 
@@ -27,14 +36,26 @@ ROWS = {
 def given(name: str) -> tuple[Kernel, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Kernel, prior, constants, rows, and the row of an empty cluster."""
     law, prior, x = KERNELS[name], np.array(PRIORS[name]), ROWS[name]
-    nothing = (np.zeros(0, np.int64), np.zeros((0, D)), np.zeros((0, D, D) if law.scatters else (0, 0, 0)))
+    nothing = (
+        np.zeros(0, np.int64),
+        np.zeros((0, D)),
+        np.zeros((0, D, D) if law.scatters else (0, 0, 0)),
+    )
     empty = collapsed.settle_all(law.code, prior, *nothing, 0)[0]
-    return law(torch.from_numpy(prior), D), prior, incremental.constants(law.code, prior, D, N), x, empty
+    return (
+        law(torch.from_numpy(prior), D),
+        prior,
+        incremental.constants(law.code, prior, D, N),
+        x,
+        empty,
+    )
 
 
 def gathered(kernel: Kernel, x: np.ndarray) -> Clusters:
     count, mean, scatter = collapsed.accumulate(x, np.zeros(len(x), np.int32), 1, kernel.scatters)
-    return Clusters(torch.from_numpy(count).double(), torch.from_numpy(mean), torch.from_numpy(scatter))
+    return Clusters(
+        torch.from_numpy(count).double(), torch.from_numpy(mean), torch.from_numpy(scatter)
+    )
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -43,12 +64,18 @@ def test_rows_added_one_by_one_give_predictives_and_evidence(name: str) -> None:
     stats, work, total = empty[None].copy(), np.empty(D), 0.0
     base = kernel.log_base(torch.from_numpy(x)).numpy()
     for i in range(N):
-        found = incremental.log_predictive(kernel.code, prior, table, x, i, i, stats, 0, work) - (np.log(i) if i else 0.0)
-        exact = kernel.log_predictive(torch.from_numpy(x[i : i + 1]), gathered(kernel, x[:i])).item()
+        found = incremental.log_predictive(kernel.code, prior, table, x, i, i, stats, 0, work) - (
+            np.log(i) if i else 0.0
+        )
+        exact = kernel.log_predictive(
+            torch.from_numpy(x[i : i + 1]), gathered(kernel, x[:i])
+        ).item()
         assert found + base[i] == pytest.approx(exact, abs=1e-10)
         assert incremental.move_row(kernel.code, prior, x, i, i, 1, stats, 0, work)
         total += found
-    assert incremental.log_marginal(kernel.code, prior, N, stats[0], empty, D) == pytest.approx(total, abs=1e-9)
+    assert incremental.log_marginal(kernel.code, prior, N, stats[0], empty, D) == pytest.approx(
+        total, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -61,7 +88,13 @@ def test_rows_taken_out_leave_what_was_there(name: str) -> None:
         assert incremental.move_row(kernel.code, prior, x, i, i + 1, -1, stats, 0, work)
     count, mean, scatter = collapsed.accumulate(x[:5], np.zeros(5, np.int32), 1, kernel.scatters)
     incremental.settle(kernel.code, prior, float(count[0]), mean[0], scatter[0], stats[1])
-    found = [[incremental.log_predictive(kernel.code, prior, table, x, i, 5, stats, k, work) for i in range(N)] for k in range(2)]
+    found = [
+        [
+            incremental.log_predictive(kernel.code, prior, table, x, i, 5, stats, k, work)
+            for i in range(N)
+        ]
+        for k in range(2)
+    ]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-11)
 
 
@@ -84,7 +117,9 @@ def test_exponentials_are_numpys() -> None:
 def test_pieces_are_joined_to_clouds(n: int) -> None:
     """Four far clouds come back whole, whether all rows were joined or most of them follow."""
     truth = np.arange(n) % 4
-    x = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 30.0], [30.0, 30.0]])[truth] + RNG.normal(size=(n, 2))
+    x = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 30.0], [30.0, 30.0]])[truth] + RNG.normal(
+        size=(n, 2)
+    )
     kernel = KERNELS["gaussian"](gaussian_prior(torch.from_numpy(x), alpha=1.0), 2)
     z = starts.first_partition(kernel, x, 1.0, seed=0)
     assert len(np.unique(np.column_stack([truth, z]), axis=0)) == 4 == z.max() + 1
@@ -105,7 +140,9 @@ def test_pooled_clusters_are_those_of_all_rows() -> None:
 
 
 def test_a_pass_gathers_its_clusters_and_holds_the_first_rows() -> None:
-    """Whatever the parameters, no cluster empties, first rows stay, and sums are those of the labels."""
+    """Whatever the parameters, no cluster empties, first rows stay, and sums are those of the
+    labels.
+    """
     n, K = 1000, 7
     x, z = RNG.normal(size=(n, D)), RNG.integers(0, K, n).astype(np.int32)
     center, matrix = RNG.normal(size=(K, D)), np.triu(RNG.normal(size=(K, D, D)))
@@ -119,5 +156,9 @@ def test_a_pass_gathers_its_clusters_and_holds_the_first_rows() -> None:
         assert (labels[rows] == np.arange(K)).all()
         before_zero = (np.arange(n) - offset) % n < first[0]
         assert (labels[~before_zero & ~np.isin(np.arange(n), rows)] == 0).all()
-        for one, other in zip(instantiated.gathered(*sums, center), collapsed.accumulate(x, labels, K, True), strict=True):
+        for one, other in zip(
+            instantiated.gathered(*sums, center),
+            collapsed.accumulate(x, labels, K, True),
+            strict=True,
+        ):
             np.testing.assert_allclose(one, other, atol=1e-9)

@@ -1,4 +1,6 @@
-"""Normalizing flows: inverses, determinants, mass, masks, as a distribution of torch, settings. Everything in float64."""
+"""Normalizing flows: inverses, determinants, mass, masks, as a distribution of torch, settings.
+Everything in float64.
+"""
 
 import json
 import math
@@ -27,8 +29,12 @@ def test_round_trip_determinant_mass_and_masks(name: str, generator: torch.Gener
         z, log_det = flow.to_latent(x, context)
         torch.testing.assert_close(flow.to_data(z, context), x, atol=1e-10, rtol=0)
     first = None if context is None else context[:1]
-    jacobian = torch.autograd.functional.jacobian(lambda row: flow.to_latent(row[None], first)[0][0], x[0])
-    assert log_det[0].item() == pytest.approx(torch.linalg.slogdet(jacobian).logabsdet.item(), abs=1e-8)  # type: ignore[arg-type]
+    jacobian = torch.autograd.functional.jacobian(
+        lambda row: flow.to_latent(row[None], first)[0][0], x[0]
+    )
+    assert log_det[0].item() == pytest.approx(
+        torch.linalg.slogdet(jacobian).logabsdet.item(), abs=1e-8
+    )  # type: ignore[arg-type]
     found = flow.verify(generator=generator)
     assert found.passed and found.round_trip < 1e-10 and found.log_det < 1e-8
     assert (abs(found.mass - 1) < 1e-3) if flow.visible <= 2 else math.isnan(found.mass)
@@ -40,7 +46,9 @@ def test_a_flow_is_a_torch_distribution(name: str, generator: torch.Generator) -
     x, context = rows(flow, generator)
     distribution = flow.distribution(context)
     assert isinstance(distribution, TransformedDistribution)
-    torch.testing.assert_close(distribution.log_prob(x), flow.log_prob(x, context), atol=1e-10, rtol=0)
+    torch.testing.assert_close(
+        distribution.log_prob(x), flow.log_prob(x, context), atol=1e-10, rtol=0
+    )
     with partita.core.rng.seeded(generator):
         draw = distribution.rsample(torch.Size([20]) if context is None else torch.Size())
     assert draw.shape[-1] == flow.visible and draw.requires_grad
@@ -48,7 +56,9 @@ def test_a_flow_is_a_torch_distribution(name: str, generator: torch.Generator) -
 
 
 def test_a_distribution_follows_the_weights(generator: torch.Generator) -> None:
-    """It is made once and asked again about the same rows after an update: nothing of before may be kept."""
+    """It is made once and asked again about the same rows after an update: nothing of before may be
+    kept.
+    """
     flow = make("plane, affine", generator)
     x, _ = rows(flow, generator)
     distribution = flow.distribution()
@@ -68,8 +78,14 @@ def test_verify_sees_what_is_wrong(generator: torch.Generator) -> None:
     layer.to_latent = lambda x, context=None: (x * 1.1, x.new_zeros(()))  # type: ignore[method-assign]
     found = broken.verify(generator=generator)
     assert flow.verify(generator=generator).passed
-    assert not found.passed and found.round_trip > 1e-3 and found.log_det > 1e-3 and abs(found.mass - 1) > 1e-3
-    still = Flow(3, 1, widths=(8,), generator=generator)  # one layer keeps some columns where they are
+    assert (
+        not found.passed
+        and found.round_trip > 1e-3
+        and found.log_det > 1e-3
+        and abs(found.mass - 1) > 1e-3
+    )
+    # one layer keeps some columns where they are
+    still = Flow(3, 1, widths=(8,), generator=generator)
     assert not still.verify(generator=generator).moved
 
 
@@ -77,7 +93,9 @@ def test_verify_sees_what_is_wrong(generator: torch.Generator) -> None:
 def test_two_layers_cover_all_columns(mixing: str, generator: torch.Generator) -> None:
     for visible in (2, 3, 7):
         for _ in range(5):
-            assert coverage_of_masks(Flow(visible, 2, widths=(4,), mixing=mixing, generator=generator)) == (True, True)
+            assert coverage_of_masks(
+                Flow(visible, 2, widths=(4,), mixing=mixing, generator=generator)
+            ) == (True, True)
 
 
 def test_a_new_flow_of_splines_is_a_normal_distribution(generator: torch.Generator) -> None:
@@ -96,14 +114,20 @@ def test_splines_are_monotone_and_the_identity_outside(generator: torch.Generato
     y.requires_grad_()
     back = inverse_spline(y, at)
     torch.testing.assert_close(back, x, atol=1e-10, rtol=0)
-    torch.testing.assert_close(torch.autograd.grad(back.sum(), y)[0].log(), -log_slope, atol=1e-8, rtol=0)
+    torch.testing.assert_close(
+        torch.autograd.grad(back.sum(), y)[0].log(), -log_slope, atol=1e-8, rtol=0
+    )
     x = x.clone().requires_grad_()
     slope = torch.autograd.grad(spline(x, at)[0].sum(), x)[0]
     torch.testing.assert_close(slope.log(), log_slope.detach(), atol=1e-9, rtol=0)
 
 
 def test_layers(generator: torch.Generator) -> None:
-    x = (torch.randn(200, 4, generator=generator, dtype=torch.float64) * torch.tensor([1.0, 5.0, 0.1, 2.0]) + 3).mT
+    x = (
+        torch.randn(200, 4, generator=generator, dtype=torch.float64)
+        * torch.tensor([1.0, 5.0, 0.1, 2.0])
+        + 3
+    ).mT
     norm = ActNorm(4, generator=generator).double()
     norm.fit_to(x)
     z, _ = norm.to_latent(x)
@@ -118,16 +142,22 @@ def test_contexts_are_checked(generator: torch.Generator) -> None:
     x = torch.zeros(5, 2)
     with pytest.raises(InputError, match=r"context must have shape \(\*, 3\); got \(5, 2\)"):
         conditional.log_prob(x, torch.zeros(5, 2))
-    with pytest.raises(InputError, match=r"Flow.distribution: context must have shape \(\*, 3\); got None"):
+    with pytest.raises(
+        InputError, match=r"Flow.distribution: context must have shape \(\*, 3\); got None"
+    ):
         conditional.distribution()
-    with pytest.raises(InputError, match=r"context must be None, for the flow is not conditional; got \(5, 3\)"):
+    with pytest.raises(
+        InputError, match=r"context must be None, for the flow is not conditional; got \(5, 3\)"
+    ):
         plain.log_prob(x, torch.zeros(5, 3))
 
 
 def test_settings_rebuild_the_flow(tmp_path: Any, generator: torch.Generator) -> None:
     for name in ("plane, spline", "images", "plane, logit"):
         flow = make(name, generator)
-        again = Flow.from_settings(json.loads(json.dumps(flow.settings())), generator=generator).double()
+        again = Flow.from_settings(
+            json.loads(json.dumps(flow.settings())), generator=generator
+        ).double()
         again.load_state_dict(flow.state_dict())
         x, _ = rows(flow, generator)
         assert torch.equal(again.log_prob(x), flow.log_prob(x))
@@ -154,5 +184,9 @@ def test_wrong_settings(settings: dict[str, Any], message: str, generator: torch
 
 
 def test_width_is_checked(generator: torch.Generator) -> None:
-    with pytest.raises(InputError, match=r"Flow.log_prob: x must have shape \(\*, 2\) to match Flow\(2, 8 affine.*; got \(3, 4\)"):
+    with pytest.raises(
+        InputError,
+        match=r"Flow.log_prob: x must have shape \(\*, 2\) to match Flow\(2, 8 affine.*; got \(3, "
+        r"4\)",
+    ):
         Flow(2, generator=generator).log_prob(torch.zeros(3, 4))

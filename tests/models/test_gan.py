@@ -18,29 +18,42 @@ def test_draws_are_the_network_at_normal_noise(generator: torch.Generator) -> No
     x = model.draw(6, generator=generator)
     generator.set_state(state)
     assert torch.equal(x, model(torch.randn(6, 2, generator=generator))) and not x.requires_grad
-    assert model(torch.zeros(4, 2)).requires_grad and partita.sample(model, 5, generator=generator).shape == (5, 3)
+    assert model(torch.zeros(4, 2)).requires_grad and partita.sample(
+        model, 5, generator=generator
+    ).shape == (5, 3)
 
 
 def test_it_has_no_likelihood(generator: torch.Generator) -> None:
     model, x = GAN(2, generator=generator), torch.randn(50, 2, generator=generator)
-    with pytest.raises(Unsupported, match=r"ExactLikelihood cannot run on GAN\(2, 8 latent\): it has no exact log_prob"):
+    with pytest.raises(
+        Unsupported,
+        match=r"ExactLikelihood cannot run on GAN\(2, 8 latent\): it has no exact log_prob",
+    ):
         partita.fit(model, x, ExactLikelihood(), steps=1, generator=generator)
     assert not hasattr(model, "log_prob")
 
 
 def test_a_run_rebuilds_its_network(tmp_path: Any, generator: torch.Generator) -> None:
     model, x = GAN(2, 3, widths=(8,), generator=generator), torch.randn(64, 2, generator=generator)
-    partita.fit(model, x, Adversarial(critic=(8,)), steps=4, out=tmp_path / "run", generator=generator)
+    partita.fit(
+        model, x, Adversarial(critic=(8,)), steps=4, out=tmp_path / "run", generator=generator
+    )
     again = partita.load(tmp_path / "run").model
     z = torch.randn(5, 3, generator=generator)
     assert torch.equal(again(z), model(z))
 
 
-def test_a_module_of_the_users_own_is_never_saved_as_code(tmp_path: Any, generator: torch.Generator) -> None:
+def test_a_module_of_the_users_own_is_never_saved_as_code(
+    tmp_path: Any, generator: torch.Generator
+) -> None:
     net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
     model, x = GAN(2, 2, net=net, generator=generator), torch.randn(64, 2, generator=generator)
-    partita.fit(model, x, Adversarial(critic=(8,)), steps=2, out=tmp_path / "run", generator=generator)
-    with pytest.raises(RunError, match=r"the network of GAN must be one of MLP.*load\(path, model=\.\.\.\)"):
+    partita.fit(
+        model, x, Adversarial(critic=(8,)), steps=2, out=tmp_path / "run", generator=generator
+    )
+    with pytest.raises(
+        RunError, match=r"the network of GAN must be one of MLP.*load\(path, model=\.\.\.\)"
+    ):
         partita.load(tmp_path / "run")
     assert partita.load(tmp_path / "run", model=model).model is model
 

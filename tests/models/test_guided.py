@@ -1,4 +1,6 @@
-"""The path from a mixture to a model: its two ends, its hidden component, and the kernels that move along it."""
+"""The path from a mixture to a model: its two ends, its hidden component, and the kernels that move
+along it.
+"""
 
 import math
 
@@ -39,13 +41,19 @@ def models() -> dict[str, EnergyModel]:
 
 def mixture(model: EnergyModel, components: int = 3) -> ProductMixture:
     g, values = torch.Generator().manual_seed(4), model.support.values().double()
-    logits = torch.randn(components, model.support.width, len(values), generator=g, dtype=torch.float64)
+    logits = torch.randn(
+        components, model.support.width, len(values), generator=g, dtype=torch.float64
+    )
     weights = torch.randn(components, generator=g, dtype=torch.float64)
-    return ProductMixture(values, torch.log_softmax(weights, 0), torch.log_softmax(1.5 * logits, -1))
+    return ProductMixture(
+        values, torch.log_softmax(weights, 0), torch.log_softmax(1.5 * logits, -1)
+    )
 
 
 def states(model: EnergyModel) -> Tensor:
-    return model.support.states(0, round(2**model.support.bits), torch.zeros((), dtype=torch.float64))
+    return model.support.states(
+        0, round(2**model.support.bits), torch.zeros((), dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize("name", models())
@@ -54,7 +62,9 @@ def test_the_path_goes_from_the_mixture_to_the_model(name: str) -> None:
     model = models()[name]
     guided, x = Guided(model, mixture(model)), states(model)
     field = guided.field(x)
-    first, last = (guided.energy_along(field, torch.tensor(beta, dtype=torch.float64)) for beta in (0.0, 1.0))
+    first, last = (
+        guided.energy_along(field, torch.tensor(beta, dtype=torch.float64)) for beta in (0.0, 1.0)
+    )
     assert float(torch.logsumexp(-first, 0)) == pytest.approx(0, abs=1e-9)
     torch.testing.assert_close(first, guided.mixture.free_energy(x))
     torch.testing.assert_close(last, model.free_energy(x))
@@ -64,7 +74,9 @@ def test_the_path_goes_from_the_mixture_to_the_model(name: str) -> None:
 @pytest.mark.parametrize("beta", [0.2, 0.7])
 @torch.no_grad()
 def test_gibbs_steps_leave_every_place_on_the_path_invariant(name: str, beta: float) -> None:
-    """Draws by enumeration stay draws: frequencies of all states within 4.5 deviations, a false alarm in 1e-3 of all runs."""
+    """Draws by enumeration stay draws: frequencies of all states within 4.5 deviations, a false
+    alarm in 1e-3 of all runs.
+    """
     model, g = models()[name], torch.Generator().manual_seed(5)
     target, x = Guided(model, mixture(model)).annealed(beta), states(model)
     p = torch.softmax(-target.free_energy(x), 0)
@@ -80,7 +92,9 @@ def test_gibbs_steps_leave_every_place_on_the_path_invariant(name: str, beta: fl
 def test_annealing_from_a_mixture_gives_log_z(name: str) -> None:
     """Within 4.5 standard errors, and those within 0.02: a false alarm in 1e-4 of all runs."""
     model = models()[name]
-    q = AIS(100, 2000, adaptive=False, witnesses=False)(Guided(model, mixture(model)), generator=torch.Generator().manual_seed(6))
+    q = AIS(100, 2000, adaptive=False, witnesses=False)(
+        Guided(model, mixture(model)), generator=torch.Generator().manual_seed(6)
+    )
     assert q.details["se"] < 0.02
     assert abs(q.value - Enumeration()(model).value) < 4.5 * max(q.details["se"], 1e-4)
 
@@ -88,7 +102,9 @@ def test_annealing_from_a_mixture_gives_log_z(name: str) -> None:
 def test_normals_are_normalized_and_drawn_as_they_say() -> None:
     g = torch.Generator().manual_seed(7)
     whitening = torch.tensor([[[2.0, 0.0], [0.5, 1.0]], [[1.0, 0.0], [-0.3, 0.5]]])
-    normals = NormalMixture(torch.tensor([0.3, 0.7]).log(), torch.tensor([[0.0, 1.0], [3.0, -2.0]]), whitening)
+    normals = NormalMixture(
+        torch.tensor([0.3, 0.7]).log(), torch.tensor([[0.0, 1.0], [3.0, -2.0]]), whitening
+    )
     x = normals.draw(DRAWS, generator=g)
     mean = 0.3 * normals.mean[0] + 0.7 * normals.mean[1]
     assert float((x.mean(0) - mean).abs().max()) < 5 * float(x.std(0).max()) / math.sqrt(DRAWS)

@@ -1,4 +1,6 @@
-"""Mixtures against scikit-learn, scipy and enumeration: densities, marginals of what was observed, EM's law, draws."""
+"""Mixtures against scikit-learn, scipy and enumeration: densities, marginals of what was observed,
+EM's law, draws.
+"""
 
 import itertools
 import os
@@ -72,7 +74,10 @@ def moments(model: Mixture) -> list[tuple[float, np.ndarray, np.ndarray]]:
         covariance = part.covariance().expand(model.components, D, D)
     else:
         covariance = torch.diag_embed(torch.exp(2 * part.log_scale).expand(model.components, D))
-    return [(float(w), m.numpy(), c.numpy()) for w, m, c in zip(model.log_weights().exp(), part.location, covariance, strict=True)]
+    return [
+        (float(w), m.numpy(), c.numpy())
+        for w, m, c in zip(model.log_weights().exp(), part.location, covariance, strict=True)
+    ]
 
 
 def load_scikit_learn(theirs: GaussianMixture, kind: str) -> Mixture:
@@ -92,12 +97,24 @@ def load_scikit_learn(theirs: GaussianMixture, kind: str) -> Mixture:
 def test_densities_and_responsibilities_are_those_of_scikit_learn(kind: str) -> None:
     theirs = GaussianMixture(3, covariance_type=COVARIANCES[kind], random_state=0).fit(IRIS.numpy())
     model = load_scikit_learn(theirs, kind)
-    torch.testing.assert_close(model.log_prob(IRIS), torch.from_numpy(theirs.score_samples(IRIS.numpy())), atol=1e-9, rtol=0)
-    torch.testing.assert_close(model.responsibilities(IRIS), torch.from_numpy(theirs.predict_proba(IRIS.numpy())), atol=1e-9, rtol=0)
+    torch.testing.assert_close(
+        model.log_prob(IRIS),
+        torch.from_numpy(theirs.score_samples(IRIS.numpy())),
+        atol=1e-9,
+        rtol=0,
+    )
+    torch.testing.assert_close(
+        model.responsibilities(IRIS),
+        torch.from_numpy(theirs.predict_proba(IRIS.numpy())),
+        atol=1e-9,
+        rtol=0,
+    )
 
 
 @pytest.mark.parametrize("kind", ["full", "tied"])
-def test_monomials_and_triangular_factors_give_the_same_fit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_monomials_and_triangular_factors_give_the_same_fit(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = fitted(kind, IRIS, 3)
     monkeypatch.setattr(gaussian, "MONOMIAL_WIDTH", 0)
     other = fitted(kind, IRIS, 3)
@@ -120,18 +137,28 @@ def test_with_values_missing_the_density_is_the_marginal_by_hand(kind: str) -> N
     model = fitted(kind, x)
     for row, found in zip(x.numpy(), model.log_prob(x).tolist(), strict=True):
         o = ~np.isnan(row)
-        by_hand = sum(w * multivariate_normal(m[o], c[np.ix_(o, o)]).pdf(row[o]) for w, m, c in moments(model))
+        by_hand = sum(
+            w * multivariate_normal(m[o], c[np.ix_(o, o)]).pdf(row[o]) for w, m, c in moments(model)
+        )
         assert found == pytest.approx(np.log(by_hand), abs=1e-10)
 
 
-@pytest.mark.parametrize(("kind", "values"), [("bernoulli", 2), ("categorical", 3), ("poisson", 60)])
+@pytest.mark.parametrize(
+    ("kind", "values"), [("bernoulli", 2), ("categorical", 3), ("poisson", 60)]
+)
 def test_masses_sum_to_one_and_missing_values_are_summed_out(kind: str, values: int) -> None:
     x = with_gaps(rows(kind, 60, 2))
     model = fitted(kind, x)
     every = torch.tensor(list(itertools.product(range(values), repeat=2)), dtype=torch.float64)
     mass = model.log_prob(every).exp().view(values, values)
     assert float(mass.sum()) == pytest.approx(1.0, abs=1e-9)
-    first = torch.stack([torch.arange(values, dtype=torch.float64), torch.full((values,), torch.nan, dtype=torch.float64)], 1)
+    first = torch.stack(
+        [
+            torch.arange(values, dtype=torch.float64),
+            torch.full((values,), torch.nan, dtype=torch.float64),
+        ],
+        1,
+    )
     torch.testing.assert_close(model.log_prob(first).exp(), mass.sum(1), atol=1e-10, rtol=1e-8)
 
 
@@ -139,7 +166,11 @@ def test_poisson_components_have_scipys_masses() -> None:
     model = fitted("poisson", rows("poisson"))
     rates, weights = model.component.log_rate.exp().numpy(), model.log_weights().exp().numpy()  # type: ignore[operator]
     x = rows("poisson", 5, seed=4)
-    by_hand = np.log(sum(w * poisson(rate).pmf(x.numpy()).prod(1) for w, rate in zip(weights, rates, strict=True)))
+    by_hand = np.log(
+        sum(
+            w * poisson(rate).pmf(x.numpy()).prod(1) for w, rate in zip(weights, rates, strict=True)
+        )
+    )
     np.testing.assert_allclose(model.log_prob(x).numpy(), by_hand, atol=1e-10)
 
 
@@ -151,19 +182,25 @@ def test_em_never_lowers_the_likelihood(kind: str, gaps: float) -> None:
     model = Mixture(3, 3, **KINDS[kind], generator=g)
     run = partita.fit(model, x, EM(), sample_weight=weight, epochs=40, tolerance=0.0, generator=g)
     losses = [loss for _, loss in run.series("loss")]
-    assert len(losses) == 40 or losses[-1] == losses[-2]  # where no bit moves any more, which may be sooner on some processors
+    # where no bit moves any more, which may be sooner on some processors
+    assert len(losses) == 40 or losses[-1] == losses[-2]
     assert max(np.diff(losses)) <= 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_statistics_add_up_over_chunks_and_weights_count_rows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_add_up_over_chunks_and_weights_count_rows(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = with_gaps(rows(kind, 50))
     model = fitted(kind, x)
     whole = model.e_step(x)
     parts = [model.e_step(part) for part in x.split(17)]
     monkeypatch.setattr(mixing, "CELLS", 100)
     weight = torch.randint(0, 3, (50,), generator=torch.Generator().manual_seed(0))
-    weighted, repeated = model.e_step(x, weight.double()), model.e_step(x.repeat_interleave(weight, 0))
+    weighted, repeated = (
+        model.e_step(x, weight.double()),
+        model.e_step(x.repeat_interleave(weight, 0)),
+    )
     for name, value in whole.items():
         torch.testing.assert_close(sum(part[name] for part in parts), value)
         torch.testing.assert_close(weighted[name], repeated[name])
@@ -183,8 +220,12 @@ def test_iris_reaches_its_known_maximum() -> None:
     assert best_of_two_starts(IRIS, 3, "full") == pytest.approx(-180.185, abs=2e-3)
 
 
-@pytest.mark.parametrize(("components", "covariance", "known"), [(3, "tied", -1126.32), (2, "full", -1130.26)])
-def test_old_faithful_reaches_its_known_maximum(components: int, covariance: str, known: float) -> None:
+@pytest.mark.parametrize(
+    ("components", "covariance", "known"), [(3, "tied", -1126.32), (2, "full", -1130.26)]
+)
+def test_old_faithful_reaches_its_known_maximum(
+    components: int, covariance: str, known: float
+) -> None:
     path = Path(os.environ.get("PARTITA_DATA", "")) / "mixtures" / "mixtures.npz"
     if not path.is_file():
         pytest.skip("PARTITA_DATA has no mixtures/mixtures.npz")
@@ -194,7 +235,9 @@ def test_old_faithful_reaches_its_known_maximum(components: int, covariance: str
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_have_the_moments_of_the_model(kind: str) -> None:
-    """Means of 20,000 draws within five standard errors: a false alarm in 2e-6 for each of 21 columns."""
+    """Means of 20,000 draws within five standard errors: a false alarm in 2e-6 for each of 21
+    columns.
+    """
     model = fitted(kind, rows(kind))
     draws = model.draw(20_000, generator=torch.Generator().manual_seed(3))
     model.support.check(draws, "draw")
@@ -209,8 +252,13 @@ def test_missing_values_are_filled_by_the_conditional_mean() -> None:
     filled = model.fill(x, "mean", generator=torch.Generator()).numpy()
     for row, got in zip(x.numpy(), filled, strict=True):
         o = ~np.isnan(row)
-        densities = [w * multivariate_normal(m[o], c[np.ix_(o, o)]).pdf(row[o]) for w, m, c in moments(model)]
-        means = [m[~o] + c[np.ix_(~o, o)] @ np.linalg.solve(c[np.ix_(o, o)], row[o] - m[o]) for _, m, c in moments(model)]
+        densities = [
+            w * multivariate_normal(m[o], c[np.ix_(o, o)]).pdf(row[o]) for w, m, c in moments(model)
+        ]
+        means = [
+            m[~o] + c[np.ix_(~o, o)] @ np.linalg.solve(c[np.ix_(o, o)], row[o] - m[o])
+            for _, m, c in moments(model)
+        ]
         by_hand = sum(d * m for d, m in zip(densities, means, strict=True)) / sum(densities)
         np.testing.assert_allclose(got[o], row[o])
         np.testing.assert_allclose(got[~o], by_hand, atol=1e-9)
@@ -218,7 +266,9 @@ def test_missing_values_are_filled_by_the_conditional_mean() -> None:
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diagonal", "bernoulli", "poisson"])
 def test_drawn_values_average_to_the_posterior_mean(kind: str) -> None:
-    """Means of 4,000 draws within five standard errors: a false alarm in 2e-6 for each of 10 values."""
+    """Means of 4,000 draws within five standard errors: a false alarm in 2e-6 for each of 10
+    values.
+    """
     model, row = fitted(kind, rows(kind)), rows(kind, 1, seed=9)
     row[0, :2] = torch.nan
     g = torch.Generator().manual_seed(1)
@@ -227,13 +277,18 @@ def test_drawn_values_average_to_the_posterior_mean(kind: str) -> None:
     assert ((draws.mean(0) - mean).abs() < 5 * draws.std(0) / 4000**0.5 + 1e-12).all()
 
 
-@pytest.mark.parametrize(("kind", "values"), [("bernoulli", 2), ("categorical", 3), ("poisson", 40)])
+@pytest.mark.parametrize(
+    ("kind", "values"), [("bernoulli", 2), ("categorical", 3), ("poisson", 40)]
+)
 def test_the_mode_is_the_most_probable_value(kind: str, values: int) -> None:
     model, row = fitted(kind, rows(kind)), rows(kind, 1, seed=9)
     row[0, 1] = torch.nan
     trials = row.expand(values, -1).clone()
     trials[:, 1] = torch.arange(values)
-    assert model.fill(row, "mode", generator=torch.Generator())[0, 1] == model.log_prob(trials).argmax()
+    assert (
+        model.fill(row, "mode", generator=torch.Generator())[0, 1]
+        == model.log_prob(trials).argmax()
+    )
 
 
 def test_where_em_ends_the_gradient_vanishes() -> None:
@@ -277,10 +332,16 @@ def test_wrong_arguments_are_named() -> None:
         Mixture(2, 2, "categorical", generator=g)
     with pytest.raises(InputError, match=r"covariance must be one of 'full', 'tied'"):
         Mixture(2, 2, covariance="diag", generator=g)
-    with pytest.raises(InputError, match=r"have shape \(\*, 2\) to match Mixture\(2, 2, gaussian full\)"):
+    with pytest.raises(
+        InputError, match=r"have shape \(\*, 2\) to match Mixture\(2, 2, gaussian full\)"
+    ):
         Mixture(2, 2, generator=g).log_prob(torch.zeros(3, 5))
     with pytest.raises(InputError, match="counts 0, 1, 2"):
-        partita.fit(Mixture(2, 2, "poisson", generator=g), torch.tensor([[0.5, 1.0], [1.0, 2.0]]), generator=g)
+        partita.fit(
+            Mixture(2, 2, "poisson", generator=g),
+            torch.tensor([[0.5, 1.0], [1.0, 2.0]]),
+            generator=g,
+        )
 
 
 def test_rows_without_values_have_probability_one_but_teach_nothing() -> None:

@@ -1,4 +1,6 @@
-"""Ising, Boltzmann and Potts models against energies written with loops and sums over all states, in float64."""
+"""Ising, Boltzmann and Potts models against energies written with loops and sums over all states,
+in float64.
+"""
 
 from itertools import product
 
@@ -53,10 +55,16 @@ def joint_exponent(model: PairwiseModel, x: np.ndarray, h: tuple[float, ...], be
     place = {v: k for k, v in enumerate(model.support.values().tolist())}
     total = (1 - beta) * sum(model.reference_logits[i, place[x[i]]].item() for i in range(4))
     for i in range(4):
-        bias = P["h"][i, int(x[i])] if isinstance(model, Potts) else P["h" if isinstance(model, Ising) else "b"][i] * x[i]
+        bias = (
+            P["h"][i, int(x[i])]
+            if isinstance(model, Potts)
+            else P["h" if isinstance(model, Ising) else "b"][i] * x[i]
+        )
         total += beta * bias
     for e, (i, j) in enumerate(model.graph.edges.tolist()):
-        total += beta * (P["J"][e, int(x[i]), int(x[j])] if isinstance(model, Potts) else P["J"][e] * x[i] * x[j])
+        total += beta * (
+            P["J"][e, int(x[i]), int(x[j])] if isinstance(model, Potts) else P["J"][e] * x[i] * x[j]
+        )
     pair = 0
     for a in range(len(h)):
         total += beta * h[a] * (P["c"][a] + sum(P["W"][i, a] * x[i] for i in range(4)))
@@ -67,7 +75,14 @@ def joint_exponent(model: PairwiseModel, x: np.ndarray, h: tuple[float, ...], be
 
 
 def exponent(model: PairwiseModel, x: np.ndarray, beta: float = 1.0) -> float:
-    return float(logsumexp([joint_exponent(model, x, h, beta) for h in product([0.0, 1.0], repeat=getattr(model, "hidden", 0))]))  # type: ignore[arg-type]
+    return float(
+        logsumexp(
+            [
+                joint_exponent(model, x, h, beta)
+                for h in product([0.0, 1.0], repeat=getattr(model, "hidden", 0))
+            ]
+        )
+    )  # type: ignore[arg-type]
 
 
 def tensor(x: np.ndarray) -> Tensor:
@@ -90,7 +105,9 @@ def test_all_temperatures_at_once_and_a_temperature_for_each_row(name: str) -> N
     expected = np.array([[-exponent(model, row, b) for row in x] for b in betas.tolist()])
     np.testing.assert_allclose(model.free_energies(tensor(x), betas).detach(), expected, atol=1e-12)
     rows = tensor(x)[:3]
-    np.testing.assert_allclose(model.annealed(betas).free_energy(rows).detach(), expected[[0, 1, 2], [0, 1, 2]], atol=1e-12)
+    np.testing.assert_allclose(
+        model.annealed(betas).free_energy(rows).detach(), expected[[0, 1, 2], [0, 1, 2]], atol=1e-12
+    )
 
 
 @EVERY
@@ -106,9 +123,16 @@ def test_site_conditionals(name: str, beta: float | None) -> None:
         expected[row, i, k] = exponent(model, changed, 1.0 if beta is None else beta)
     expected = torch.tensor(expected).softmax(-1)
     at = model if beta is None else model.annealed(beta)
-    torch.testing.assert_close(at.conditional_logits(tensor(x)).softmax(-1).detach(), expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        at.conditional_logits(tensor(x)).softmax(-1).detach(), expected, atol=1e-12, rtol=0
+    )
     for i in range(4):
-        torch.testing.assert_close((-at.site_energies(tensor(x), i, values)).softmax(0).mT.detach(), expected[:, i], atol=1e-12, rtol=0)
+        torch.testing.assert_close(
+            (-at.site_energies(tensor(x), i, values)).softmax(0).mT.detach(),
+            expected[:, i],
+            atol=1e-12,
+            rtol=0,
+        )
 
 
 @EVERY
@@ -116,15 +140,21 @@ def test_site_conditionals(name: str, beta: float | None) -> None:
 def test_reference_and_log_z(name: str) -> None:
     model = make(name)
     start = model.annealed(0.0)
-    assert float(log_partition(start.sides()[0], model.device_like)) == pytest.approx(float(model.reference().log_z), abs=1e-12)
+    assert float(log_partition(start.sides()[0], model.device_like)) == pytest.approx(
+        float(model.reference().log_z), abs=1e-12
+    )
     expected = logsumexp([exponent(model, x) for x in states(model)])
-    assert float(log_partition(model.sides()[0], model.device_like)) == pytest.approx(expected, abs=1e-12)
+    assert float(log_partition(model.sides()[0], model.device_like)) == pytest.approx(
+        expected, abs=1e-12
+    )
     draws = model.reference().draw(7, generator=torch.Generator().manual_seed(0))
     model.support.check(draws, "test")
 
 
 @EVERY
-def test_initialize_makes_the_reference_and_the_model_without_couplings_agree_with_base_rates(name: str) -> None:
+def test_initialize_makes_the_reference_and_the_model_without_couplings_agree_with_base_rates(
+    name: str,
+) -> None:
     g = torch.Generator().manual_seed(1)
     model = MAKERS[name](g).double()
     values = model.support.values()
@@ -135,14 +165,20 @@ def test_initialize_makes_the_reference_and_the_model_without_couplings_agree_wi
     expected = expected / expected.sum(-1, keepdim=True)
     torch.testing.assert_close(torch.softmax(model.reference_logits, -1), expected)
     if not getattr(model, "hidden", 0):
-        torch.testing.assert_close(torch.softmax(model.conditional_logits(x[:1]), -1)[0].detach(), expected)
+        torch.testing.assert_close(
+            torch.softmax(model.conditional_logits(x[:1]), -1)[0].detach(), expected
+        )
     assert model.anchor_rows(3) is not None
 
 
 @EVERY
 def test_a_saved_model_is_built_again(name: str) -> None:
     model = make(name)
-    again = load_model(type(model).__name__).from_settings(model.settings(), generator=torch.Generator()).double()
+    again = (
+        load_model(type(model).__name__)
+        .from_settings(model.settings(), generator=torch.Generator())
+        .double()
+    )
     again.load_state_dict(model.state_dict())
     x = tensor(states(model))
     assert torch.equal(again(x), model(x))
@@ -155,13 +191,19 @@ def test_joint_energy_and_posterior_of_a_boltzmann_machine() -> None:
     hidden = np.array(list(product([0.0, 1.0], repeat=3)))
     for x in states(model)[[0, 5, 11]]:
         expected = np.array([-joint_exponent(model, x, tuple(h), 1.0) for h in hidden])
-        np.testing.assert_allclose(model.energy(tensor(x).expand(8, -1), tensor(hidden)).detach(), expected, atol=1e-12)
+        np.testing.assert_allclose(
+            model.energy(tensor(x).expand(8, -1), tensor(hidden)).detach(), expected, atol=1e-12
+        )
         posterior = np.exp(-expected) / np.exp(-expected).sum()
-        np.testing.assert_allclose(model.hidden_given_visible_probs(tensor(x)).detach(), posterior, atol=1e-12)
+        np.testing.assert_allclose(
+            model.hidden_given_visible_probs(tensor(x)).detach(), posterior, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", ["ising on a graph", "boltzmann on a graph"])
-def test_sparse_couplings_give_what_dense_ones_give(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_couplings_give_what_dense_ones_give(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, x = make(name), tensor(states(make(name)))
     dense = model(x), model.conditional_logits(x)
     monkeypatch.setattr(graphs, "DENSE_SITES", 0)
@@ -176,10 +218,20 @@ def test_cautions_name_pairs_that_never_occur() -> None:
     assert Boltzmann(4, generator=g).cautions(as_rows(x), generator=g) == []
     assert Ising(4, generator=g).cautions(as_rows(2 * x - 1), generator=g) == []
     x[:, 3] = x[:, 3] * (1 - x[:, 1])  # units 1 and 3 are never on together
-    for model, rows in ((Boltzmann(4, generator=g), x), (Ising(4, generator=g), 2 * x - 1), (Potts(4, 2, generator=g), x)):
+    for model, rows in (
+        (Boltzmann(4, generator=g), x),
+        (Ising(4, generator=g), 2 * x - 1),
+        (Potts(4, 2, generator=g), x),
+    ):
         (text,) = model.cautions(as_rows(rows), generator=g)
-        assert text.startswith("1 of 6 pairs of columns never show some pair of values (the first is columns 1 and 3)")
-        other = Potts(4, 2, edges=[[0, 1]], generator=g) if isinstance(model, Potts) else type(model)(4, edges=[[0, 1]], generator=g)
+        assert text.startswith(
+            "1 of 6 pairs of columns never show some pair of values (the first is columns 1 and 3)"
+        )
+        other = (
+            Potts(4, 2, edges=[[0, 1]], generator=g)
+            if isinstance(model, Potts)
+            else type(model)(4, edges=[[0, 1]], generator=g)
+        )
         assert other.cautions(as_rows(rows), generator=g) == []
     assert Boltzmann(4, 2, generator=g).cautions(as_rows(x), generator=g) == []
 
@@ -188,7 +240,12 @@ def test_graphs() -> None:
     assert complete(3).tolist() == [[0, 1], [0, 2], [1, 2]]
     assert len(torus(5, 6)) == 60 and len(lattice(5, 6)) == 4 * 6 + 5 * 5
     assert len(torus(2, 2)) == 4  # opposite sides of a pair are one bond
-    for edges, sites, least in ((torus(4, 6), 24, 2), (torus(3, 3), 9, 3), (lattice(3, 4, 2), 24, 2), (complete(5), 5, 5)):
+    for edges, sites, least in (
+        (torus(4, 6), 24, 2),
+        (torus(3, 3), 9, 3),
+        (lattice(3, 4, 2), 24, 2),
+        (complete(5), 5, 5),
+    ):
         graph = Graph(sites, edges)
         color = torch.empty(sites, dtype=torch.long)
         for c, members in enumerate(graph.colors):
@@ -204,15 +261,42 @@ def test_graphs() -> None:
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda g: Ising(0, generator=g), r"Ising: visible must be a whole number of at least 1; got 0\."),
-        (lambda g: Ising(3, edges=[[0, 3]], generator=g), r"Ising: edges must join two different sites of 0 to 2; got \[0, 3\]\."),
-        (lambda g: Ising(3, edges=[[0, 1], [1, 0]], generator=g), r"Ising: edges must name every pair once; got a pair twice"),
-        (lambda g: Ising(3, edges=torch.tensor([0, 1]), generator=g), r"Ising: edges must be pairs of site numbers, \(E, 2\)"),
-        (lambda g: Potts(3, 1, generator=g), r"Potts: states must be a whole number of at least 2; got 1\."),
-        (lambda g: Boltzmann(3, 13, generator=g), r"Boltzmann: hidden must be at most 12.*Use an RBM"),
-        (lambda g: Ising(3, generator=g)(torch.ones(2, 4)), r"Ising\.free_energy: x must have shape \(\*, 3\) to match Ising\(3\)"),
-        (lambda g: torus_log_z(4, 2, 0.3), r"torus_log_z: n must be a whole number of at least 3; got 2\."),
-        (lambda g: torus_log_z(4, 4, -0.3), r"torus_log_z: coupling must be a finite number above 0; got -0\.3"),
+        (
+            lambda g: Ising(0, generator=g),
+            r"Ising: visible must be a whole number of at least 1; got 0\.",
+        ),
+        (
+            lambda g: Ising(3, edges=[[0, 3]], generator=g),
+            r"Ising: edges must join two different sites of 0 to 2; got \[0, 3\]\.",
+        ),
+        (
+            lambda g: Ising(3, edges=[[0, 1], [1, 0]], generator=g),
+            r"Ising: edges must name every pair once; got a pair twice",
+        ),
+        (
+            lambda g: Ising(3, edges=torch.tensor([0, 1]), generator=g),
+            r"Ising: edges must be pairs of site numbers, \(E, 2\)",
+        ),
+        (
+            lambda g: Potts(3, 1, generator=g),
+            r"Potts: states must be a whole number of at least 2; got 1\.",
+        ),
+        (
+            lambda g: Boltzmann(3, 13, generator=g),
+            r"Boltzmann: hidden must be at most 12.*Use an RBM",
+        ),
+        (
+            lambda g: Ising(3, generator=g)(torch.ones(2, 4)),
+            r"Ising\.free_energy: x must have shape \(\*, 3\) to match Ising\(3\)",
+        ),
+        (
+            lambda g: torus_log_z(4, 2, 0.3),
+            r"torus_log_z: n must be a whole number of at least 3; got 2\.",
+        ),
+        (
+            lambda g: torus_log_z(4, 4, -0.3),
+            r"torus_log_z: coupling must be a finite number above 0; got -0\.3",
+        ),
     ],
 )
 def test_bad_settings(call: object, match: str) -> None:
@@ -230,7 +314,9 @@ def test_kaufman_against_enumeration(sides: tuple[int, int], coupling: float) ->
     F = model(x).detach()
     log_z = torch.logsumexp(-F, 0)
     assert float(torus_log_z(*sides, coupling)) == pytest.approx(float(log_z), abs=1e-10)
-    assert torus_energy(*sides, coupling) == pytest.approx(float((torch.exp(-F - log_z) * F).sum()), abs=1e-8)
+    assert torus_energy(*sides, coupling) == pytest.approx(
+        float((torch.exp(-F - log_z) * F).sum()), abs=1e-8
+    )
 
 
 def test_zero_sum_gauge_leaves_the_distribution_and_empties_the_margins() -> None:
@@ -239,12 +325,18 @@ def test_zero_sum_gauge_leaves_the_distribution_and_empties_the_margins() -> Non
     assert isinstance(model, Potts) and isinstance(gauged, Potts)
     with torch.no_grad():
         gauged.J.copy_(zero_sum(model.J))
-        for e, (i, j) in enumerate(model.graph.edges.tolist()):  # what the couplings lose the fields gain
+        # what the couplings lose the fields gain
+        for e, (i, j) in enumerate(model.graph.edges.tolist()):
             gauged.h[i] += model.J[e].mean(1)
             gauged.h[j] += model.J[e].mean(0)
     x = tensor(states(model))
-    torch.testing.assert_close(torch.softmax(-gauged(x), 0), torch.softmax(-model(x), 0), atol=1e-12, rtol=0)
-    assert zero_sum(model.J).mean(-1).abs().max() < 1e-12 and zero_sum(model.J).mean(-2).abs().max() < 1e-12
+    torch.testing.assert_close(
+        torch.softmax(-gauged(x), 0), torch.softmax(-model(x), 0), atol=1e-12, rtol=0
+    )
+    assert (
+        zero_sum(model.J).mean(-1).abs().max() < 1e-12
+        and zero_sum(model.J).mean(-2).abs().max() < 1e-12
+    )
     assert (zero_sum(model.J).norm(dim=(1, 2)) < model.J.norm(dim=(1, 2))).all()
 
 

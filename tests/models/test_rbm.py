@@ -23,7 +23,9 @@ def test_energy_and_free_energy(units: str) -> None:
         expected = [energy(model, x, h) for h in binary(2)]
         got = model.energy(tensor(x).expand(4, -1), tensor(binary(2)))
         np.testing.assert_allclose(got.detach().numpy(), expected, atol=1e-12)
-        assert model.free_energy(tensor(x)).item() == pytest.approx(-logsumexp(-np.array(expected)), abs=1e-12)
+        assert model.free_energy(tensor(x)).item() == pytest.approx(
+            -logsumexp(-np.array(expected)), abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("units", UNITS)
@@ -34,7 +36,9 @@ def test_hidden_given_visible(units: str, beta: float | None) -> None:
     for x in some_rows(model):
         weights = np.exp([-energy(model, x, h, 1.0 if beta is None else beta) for h in binary(2)])
         expected = weights @ binary(2) / weights.sum()
-        np.testing.assert_allclose(at.hidden_given_visible(tensor(x)).probs.detach().numpy(), expected, atol=1e-12)  # type: ignore[operator]
+        np.testing.assert_allclose(
+            at.hidden_given_visible(tensor(x)).probs.detach().numpy(), expected, atol=1e-12
+        )  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("beta", [None, 0.0, 0.4, 1.0])
@@ -44,7 +48,9 @@ def test_bernoulli_visible_given_hidden(beta: float | None) -> None:
     for h in binary(2):
         weights = np.exp([-energy(model, x, h, 1.0 if beta is None else beta) for x in binary(3)])
         expected = weights @ binary(3) / weights.sum()
-        np.testing.assert_allclose(at.visible_given_hidden(tensor(h)).probs.detach().numpy(), expected, atol=1e-12)  # type: ignore[operator]
+        np.testing.assert_allclose(
+            at.visible_given_hidden(tensor(h)).probs.detach().numpy(), expected, atol=1e-12
+        )  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("beta", [None, 0.0, 0.4, 1.0])
@@ -62,7 +68,8 @@ def test_gaussian_visible_given_hidden(beta: float | None) -> None:
         given = at.visible_given_hidden(tensor(h))  # type: ignore[operator]
         assert given.mean.item() == pytest.approx(mean, abs=1e-9)
         assert given.variance.item() == pytest.approx(variance, abs=1e-9)
-        at_one = math.exp(given.log_prob(tensor(np.array([1.0]))).item())  # the whole density, not only two moments
+        # the whole density, not only two moments
+        at_one = math.exp(given.log_prob(tensor(np.array([1.0]))).item())
         assert at_one == pytest.approx(mass(1.0) / z, abs=1e-10)
 
 
@@ -70,7 +77,9 @@ def test_the_conditionals_are_the_formulas_of_the_notes() -> None:
     model = make("gaussian")
     x, h = tensor(np.array([0.3, -1.0, 2.0])), tensor(np.array([1.0, 0.0]))
     W, b, c, s = (p.detach().numpy() for p in (model.W, model.b, model.c, model.log_sigma.exp()))  # type: ignore[union-attr]
-    np.testing.assert_allclose(model.hidden_given_visible(x).probs.detach().numpy(), expit(c + W.T @ x.numpy()), atol=1e-12)
+    np.testing.assert_allclose(
+        model.hidden_given_visible(x).probs.detach().numpy(), expit(c + W.T @ x.numpy()), atol=1e-12
+    )
     given = model.visible_given_hidden(h)
     np.testing.assert_allclose(given.mean.detach().numpy(), b + s**2 * (W @ h.numpy()), atol=1e-12)
     np.testing.assert_allclose(given.stddev.detach().numpy(), s, atol=1e-12)
@@ -84,7 +93,9 @@ def test_gaussian_log_partition_over_h_is_the_integral_over_x(visible: int) -> N
 
 
 def test_gaussian_hidden_free_energy_in_closed_form() -> None:
-    """The integral of exp(m x / s^2 - x^2 / (2 s^2)) is sqrt(2 pi) s exp(m^2 / (2 s^2)), with m = b + s^2 W h."""
+    """The integral of exp(m x / s^2 - x^2 / (2 s^2)) is sqrt(2 pi) s exp(m^2 / (2 s^2)), with m = b
+    + s^2 W h.
+    """
     model = make("gaussian", visible=4, hidden=3)
     W, b, c, s = (p.detach().numpy() for p in (model.W, model.b, model.c, model.log_sigma.exp()))  # type: ignore[union-attr]
     for h in binary(3):
@@ -95,12 +106,17 @@ def test_gaussian_hidden_free_energy_in_closed_form() -> None:
 
 @pytest.mark.parametrize(("visible", "hidden"), [(5, 2), (2, 6), (4, 4)])
 @pytest.mark.parametrize("beta", [None, 0.0, 0.6])
-def test_bernoulli_log_partition_over_x_is_that_over_h(visible: int, hidden: int, beta: float | None) -> None:
+def test_bernoulli_log_partition_over_x_is_that_over_h(
+    visible: int, hidden: int, beta: float | None
+) -> None:
     model = make("bernoulli", visible, hidden, scale=1.5)
     at = model if beta is None else model.annealed(beta)
     sums = {side.name: log_partition(side, model.W).item() for side in at.sides()}
     expected = log_z(model, 1.0 if beta is None else beta)
-    assert sums == {"visible": pytest.approx(expected, abs=1e-10), "hidden": pytest.approx(expected, abs=1e-10)}
+    assert sums == {
+        "visible": pytest.approx(expected, abs=1e-10),
+        "hidden": pytest.approx(expected, abs=1e-10),
+    }
 
 
 def test_a_gaussian_model_is_summed_over_its_hidden_side_at_every_temperature() -> None:
@@ -112,7 +128,9 @@ def test_a_gaussian_model_is_summed_over_its_hidden_side_at_every_temperature() 
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_statistics_in_matrix_form_are_the_sum_over_rows_and_the_positive_phase(weighted: bool) -> None:
+def test_statistics_in_matrix_form_are_the_sum_over_rows_and_the_positive_phase(
+    weighted: bool,
+) -> None:
     model, random = make("bernoulli", 4, 3), np.random.default_rng(2)
     x = random.integers(0, 2, (7, 4)).astype(float)
     w = random.random(7) if weighted else np.ones(7)
@@ -135,13 +153,17 @@ def test_leading_dimensions_are_batch() -> None:
     assert model(x.view(2, 4, 3)).shape == (2, 4)
     torch.testing.assert_close(model(x.view(2, 4, 3)).flatten(), model(x))
     assert model(x[0]).shape == ()
-    assert model.free_energies(x.view(2, 4, 3), torch.linspace(0, 1, 5, dtype=torch.float64)).shape == (5, 2, 4)
+    assert model.free_energies(
+        x.view(2, 4, 3), torch.linspace(0, 1, 5, dtype=torch.float64)
+    ).shape == (5, 2, 4)
 
 
 def test_settings_rebuild_the_same_model_without_its_weights(generator: torch.Generator) -> None:
     model = RBM(4, 3, visible_units="gaussian", generator=generator)
     again = RBM.from_settings(model.settings(), generator=generator)
-    assert {k: v.shape for k, v in again.state_dict().items()} == {k: v.shape for k, v in model.state_dict().items()}
+    assert {k: v.shape for k, v in again.state_dict().items()} == {
+        k: v.shape for k, v in model.state_dict().items()
+    }
     again.load_state_dict(model.state_dict())
     x = torch.randn(5, 4, generator=generator)
     assert torch.equal(again(x), model(x))
@@ -149,5 +171,8 @@ def test_settings_rebuild_the_same_model_without_its_weights(generator: torch.Ge
 
 @pytest.mark.parametrize("units", UNITS)
 def test_another_width_is_refused(units: str) -> None:
-    with pytest.raises(InputError, match=r"RBM\.free_energy: x must have shape \(\*, 3\) to match RBM\(3, 2\); got \(5, 4\)\."):
+    with pytest.raises(
+        InputError,
+        match=r"RBM\.free_energy: x must have shape \(\*, 3\) to match RBM\(3, 2\); got \(5, 4\)\.",
+    ):
         make(units)(torch.zeros(5, 4, dtype=torch.float64))

@@ -1,4 +1,6 @@
-"""From the reference to the restricted Boltzmann machine: every temperature against sums over all states, in float64."""
+"""From the reference to the restricted Boltzmann machine: every temperature against sums over all
+states, in float64.
+"""
 
 import numpy as np
 import pytest
@@ -20,7 +22,9 @@ def test_free_energies_at_all_temperatures(units: str) -> None:
     for t, beta in enumerate(BETAS):
         expected = [free_energy(model, row, beta) for row in x.numpy()]
         np.testing.assert_allclose(together[t].detach().numpy(), expected, atol=1e-11)
-        np.testing.assert_allclose(model.annealed(beta).free_energy(x).detach().numpy(), expected, atol=1e-11)
+        np.testing.assert_allclose(
+            model.annealed(beta).free_energy(x).detach().numpy(), expected, atol=1e-11
+        )
     torch.testing.assert_close(together[-1], model.free_energy(x), atol=1e-12, rtol=0)
 
 
@@ -30,7 +34,12 @@ def test_a_field_serves_in_place_of_x(units: str) -> None:
     x = tensor(some_rows(model))
     field, beta = model.field(x), torch.tensor(0.4, dtype=torch.float64)
     blank = field._replace(x=field.x)
-    torch.testing.assert_close(model.free_energies(x, beta[None], blank)[0], model.annealed(0.4).free_energy(x), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        model.free_energies(x, beta[None], blank)[0],
+        model.annealed(0.4).free_energy(x),
+        atol=1e-12,
+        rtol=0,
+    )
     torch.testing.assert_close(
         model.hidden_given_visible(x, beta, field).probs,
         model.annealed(0.4).hidden_given_visible(x).probs,
@@ -46,7 +55,9 @@ def test_the_path_starts_at_the_reference_with_its_exact_log_partition(units: st
     reference = model.reference()
     expected = [free_energy(model, row, 0.0) for row in x.numpy()]
     np.testing.assert_allclose(reference.free_energy(x).numpy(), expected, atol=1e-12)
-    np.testing.assert_allclose(model.annealed(0.0).free_energy(x).detach().numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        model.annealed(0.0).free_energy(x).detach().numpy(), expected, atol=1e-12
+    )
     assert float(reference.log_z) == pytest.approx(log_z(model, 0.0), abs=1e-9)
 
 
@@ -70,10 +81,24 @@ def test_annealing_composes(units: str, a: float, b: float) -> None:
     model = make(units)
     x, h = tensor(some_rows(model)), tensor(binary(2))
     twice, once = model.annealed(a).annealed(b), model.annealed(a * b)
-    np.testing.assert_allclose(twice.free_energy(x).detach().numpy(), [free_energy(model, row, a * b) for row in x.numpy()], atol=1e-11)
+    np.testing.assert_allclose(
+        twice.free_energy(x).detach().numpy(),
+        [free_energy(model, row, a * b) for row in x.numpy()],
+        atol=1e-11,
+    )
     for name, argument in (("hidden_given_visible", x), ("visible_given_hidden", h)):
-        torch.testing.assert_close(getattr(twice, name)(argument).mean, getattr(once, name)(argument).mean, atol=1e-12, rtol=0)
-    torch.testing.assert_close(model.annealed(a).free_energies(x, tensor(np.array([b])))[0], once.free_energy(x), atol=1e-12, rtol=0)
+        torch.testing.assert_close(
+            getattr(twice, name)(argument).mean,
+            getattr(once, name)(argument).mean,
+            atol=1e-12,
+            rtol=0,
+        )
+    torch.testing.assert_close(
+        model.annealed(a).free_energies(x, tensor(np.array([b])))[0],
+        once.free_energy(x),
+        atol=1e-12,
+        rtol=0,
+    )
 
 
 @pytest.mark.parametrize("units", UNITS)
@@ -84,7 +109,19 @@ def test_one_beta_for_each_chain(units: str) -> None:
     rows = model.annealed(betas)
     for i, beta in enumerate(betas.tolist()):
         one = model.annealed(beta)
-        assert rows.free_energy(x)[i].item() == pytest.approx(free_energy(model, x[i].numpy(), beta), abs=1e-11)
-        torch.testing.assert_close(rows.hidden_given_visible(x).probs[i], one.hidden_given_visible(x[i]).probs, atol=1e-12, rtol=0)  # type: ignore[operator]
+        assert rows.free_energy(x)[i].item() == pytest.approx(
+            free_energy(model, x[i].numpy(), beta), abs=1e-11
+        )
+        torch.testing.assert_close(
+            rows.hidden_given_visible(x).probs[i],
+            one.hidden_given_visible(x[i]).probs,
+            atol=1e-12,
+            rtol=0,
+        )  # type: ignore[operator]
         h = torch.ones(len(x), 2, dtype=torch.float64)
-        torch.testing.assert_close(rows.visible_given_hidden(h).mean[i], one.visible_given_hidden(h[0]).mean, atol=1e-12, rtol=0)  # type: ignore[operator]
+        torch.testing.assert_close(
+            rows.visible_given_hidden(h).mean[i],
+            one.visible_given_hidden(h[0]).mean,
+            atol=1e-12,
+            rtol=0,
+        )  # type: ignore[operator]

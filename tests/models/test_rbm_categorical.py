@@ -31,11 +31,15 @@ def make(scale: float = 0.8) -> RBM:
 
 def joint(model: RBM, beta: float = 1.0) -> np.ndarray:
     """-E(x, h) of all states, unit by unit, (27, 4)."""
-    W, b, c, start = (t.detach().numpy() for t in (model.W, model.b, model.c, model.reference_natural[0]))
+    W, b, c, start = (
+        t.detach().numpy() for t in (model.W, model.b, model.c, model.reference_natural[0])
+    )
     table = np.empty((27, 4))
     for (s, x), (r, h) in product(enumerate(X), enumerate(H)):
         rows = [3 * i + v for i, v in enumerate(x)]  # one row of W for every state of every unit
-        table[s, r] = sum(beta * (b[q] + W[q] @ h) + (1 - beta) * start[q] for q in rows) + beta * (c @ h)
+        table[s, r] = sum(beta * (b[q] + W[q] @ h) + (1 - beta) * start[q] for q in rows) + beta * (
+            c @ h
+        )
     return table
 
 
@@ -48,14 +52,18 @@ def test_energies_conditionals_and_both_sides_of_log_z(beta: float | None) -> No
     x, h = torch.tensor(X).double(), torch.tensor(H)
     np.testing.assert_allclose(at.free_energy(x), -np.log(np.exp(table).sum(1)), atol=1e-12)
     p = np.exp(table - logsumexp(table))
-    np.testing.assert_allclose(at.hidden_given_visible(x).probs, p @ H / p.sum(1, keepdims=True), atol=1e-12)  # type: ignore[operator]
+    np.testing.assert_allclose(
+        at.hidden_given_visible(x).probs, p @ H / p.sum(1, keepdims=True), atol=1e-12
+    )  # type: ignore[operator]
     hits = (X[:, :, None] == np.arange(3)).astype(float)
     expected = np.einsum("sr,siv->riv", p, hits) / p.sum(0)[:, None, None]
     np.testing.assert_allclose(at.visible_given_hidden(h).probs, expected, atol=1e-12)  # type: ignore[operator]
     for side in at.sides():
         assert float(log_partition(side, model.W)) == pytest.approx(logsumexp(table), abs=1e-12)
     if beta is None:
-        np.testing.assert_allclose(model.energy(x[:, None].expand(-1, 4, -1), h.expand(27, -1, -1)), -table, atol=1e-12)
+        np.testing.assert_allclose(
+            model.energy(x[:, None].expand(-1, 4, -1), h.expand(27, -1, -1)), -table, atol=1e-12
+        )
     if beta == 0.0:
         assert float(model.reference().log_z) == pytest.approx(logsumexp(table), abs=1e-12)
 
@@ -75,9 +83,15 @@ def test_block_gibbs_keeps_and_reaches_the_target(begin: str, generator: torch.G
     model, n = make(), 6000
     p = np.exp(joint(model)).sum(1) / np.exp(joint(model)).sum()
     states = torch.tensor(X).double()
-    at = torch.multinomial(torch.tensor(p), n, True, generator=generator) if begin == "target" else torch.full((n,), int(p.argmin()))
+    at = (
+        torch.multinomial(torch.tensor(p), n, True, generator=generator)
+        if begin == "target"
+        else torch.full((n,), int(p.argmin()))
+    )
     sampler = Gibbs(1 if begin == "target" else 40)
-    state, _ = sampler.step(model, sampler.init(model, states[at], generator=generator), generator=generator)
+    state, _ = sampler.step(
+        model, sampler.init(model, states[at], generator=generator), generator=generator
+    )
     observed = (state.x[:, None] == states).all(-1).sum(0).numpy()
     assert observed.sum() == n
     assert ((observed - n * p) ** 2 / (n * p)).sum() < chi2.isf(FAMILY / 2, 26)
@@ -101,11 +115,27 @@ def test_initialize_and_center() -> None:
 def test_settings_and_bad_input() -> None:
     g = torch.Generator()
     model = RBM(3, 2, visible_units="categorical", states=5, generator=g)
-    assert model.settings() == {"visible": 3, "hidden": 2, "visible_units": "categorical", "states": 5}
-    assert model.visible == 3 and RBM.from_settings(model.settings(), generator=g).W.shape == (15, 2)
-    with pytest.raises(InputError, match=r"RBM: states must be given for categorical visible units.*; got None for categorical ones"):
+    assert model.settings() == {
+        "visible": 3,
+        "hidden": 2,
+        "visible_units": "categorical",
+        "states": 5,
+    }
+    assert model.visible == 3 and RBM.from_settings(model.settings(), generator=g).W.shape == (
+        15,
+        2,
+    )
+    with pytest.raises(
+        InputError,
+        match=r"RBM: states must be given for categorical visible units.*; got None for "
+        r"categorical ones",
+    ):
         RBM(3, 2, visible_units="categorical", generator=g)
-    with pytest.raises(InputError, match=r"RBM: states must be given for categorical.*; got 3 for bernoulli ones"):
+    with pytest.raises(
+        InputError, match=r"RBM: states must be given for categorical.*; got 3 for bernoulli ones"
+    ):
         RBM(3, 2, states=3, generator=g)
-    with pytest.raises(InputError, match=r"x must hold whole numbers from 0 to 4; got 5 in column 2"):
+    with pytest.raises(
+        InputError, match=r"x must hold whole numbers from 0 to 4; got 5 in column 2"
+    ):
         model.support.check(torch.tensor([[0.0, 1.0, 5.0]]), "test")

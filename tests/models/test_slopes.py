@@ -25,21 +25,41 @@ def randomized(model: Any, g: torch.Generator) -> Any:
 
 @pytest.mark.parametrize("activation", BACKWARD)
 @pytest.mark.parametrize("kind", ["latent", "neural"])
-def test_slopes_are_those_of_autograd(kind: str, activation: str, generator: torch.Generator) -> None:
+def test_slopes_are_those_of_autograd(
+    kind: str, activation: str, generator: torch.Generator
+) -> None:
     for width, layers in product((1, 3), ((), (8,), (6, 5, 7))):
-        net = MLP(width, 4 if kind == "latent" else 1, widths=layers, activation=activation, generator=generator)
-        made = LatentEnergy(net, width, 3, 4, generator=generator) if kind == "latent" else NeuralEnergy(net, Real(width))
+        net = MLP(
+            width,
+            4 if kind == "latent" else 1,
+            widths=layers,
+            activation=activation,
+            generator=generator,
+        )
+        made = (
+            LatentEnergy(net, width, 3, 4, generator=generator)
+            if kind == "latent"
+            else NeuralEnergy(net, Real(width))
+        )
         model = randomized(made, generator)
         x = 3 * torch.randn(5, 6, width, generator=generator).double()
-        for view in (model, model.annealed(0.3), model.annealed(torch.rand(5, 1, generator=generator).double()).annealed(0.7)):
+        for view in (
+            model,
+            model.annealed(0.3),
+            model.annealed(torch.rand(5, 1, generator=generator).double()).annealed(0.7),
+        ):
             energy, slope = energy_and_gradient("test", view, x)
             at = x.clone().requires_grad_()
             expected = view.free_energy(at)
             torch.testing.assert_close(energy, expected.detach(), rtol=1e-12, atol=1e-11)
-            torch.testing.assert_close(slope, torch.autograd.grad(expected.sum(), at)[0], rtol=1e-11, atol=1e-10)
+            torch.testing.assert_close(
+                slope, torch.autograd.grad(expected.sum(), at)[0], rtol=1e-11, atol=1e-10
+            )
 
 
-def test_other_networks_and_finite_supports_take_the_backward_pass(generator: torch.Generator) -> None:
+def test_other_networks_and_finite_supports_take_the_backward_pass(
+    generator: torch.Generator,
+) -> None:
     class Own(MLP):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(x)

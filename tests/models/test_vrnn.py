@@ -1,4 +1,6 @@
-"""The variational recurrent network with linear-Gaussian parts against the Kalman filter; masks, filters, continuation, complaints."""
+"""The variational recurrent network with linear-Gaussian parts against the Kalman filter; masks,
+filters, continuation, complaints.
+"""
 
 import math
 from typing import Any
@@ -46,15 +48,26 @@ def walk() -> VRNN:
 
 
 def walk_of(length: int) -> VRNN:
-    """z_t = A z_(t-1) + S noise, x_t = C z_t + R noise, with an encoder that is only roughly right."""
+    """z_t = A z_(t-1) + S noise, x_t = C z_t + R noise, with an encoder that is only roughly
+    right.
+    """
     g = torch.Generator().manual_seed(0)
-    model = VRNN(length, "real", size=2, latent=2, hidden=2, features=2, variance="shared", generator=g).double()
-    parts, zero, eye = model.parts, torch.zeros(2, 2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+    model = VRNN(
+        length, "real", size=2, latent=2, hidden=2, features=2, variance="shared", generator=g
+    ).double()
+    parts, zero, eye = (
+        model.parts,
+        torch.zeros(2, 2, dtype=torch.float64),
+        torch.eye(2, dtype=torch.float64),
+    )
     parts.phi_x, parts.phi_z, parts.recurrence = nn.Identity(), nn.Identity(), Remembers()  # type: ignore[assignment]
     parts.prior = affine(torch.cat([A, zero]), [0, 0, math.log(S), math.log(S)])  # type: ignore[assignment]
     parts.decoder = affine(torch.cat([C, zero], 1), [0, 0])  # type: ignore[assignment]
     guess = torch.cat([0.5 * torch.linalg.inv(C), 0.4 * eye], 1)
-    parts.encoder = affine(torch.cat([guess, torch.zeros(2, 4, dtype=torch.float64)]), [0, 0, math.log(0.6), math.log(0.6)])  # type: ignore[assignment]
+    parts.encoder = affine(
+        torch.cat([guess, torch.zeros(2, 4, dtype=torch.float64)]),
+        [0, 0, math.log(0.6), math.log(0.6)],
+    )  # type: ignore[assignment]
     with torch.no_grad():
         model.output.log_scale.fill_(math.log(R))  # type: ignore[union-attr]
     return model
@@ -63,7 +76,11 @@ def walk_of(length: int) -> VRNN:
 def kalman(x: Tensor) -> Tensor:
     """log p of rows (B, 2 t) of the walk, one step after the other."""
     steps = x.unflatten(-1, (-1, 2))
-    mean, cover, total = steps.new_zeros(len(x), 2), torch.zeros(2, 2, dtype=torch.float64), steps.new_zeros(len(x))
+    mean, cover, total = (
+        steps.new_zeros(len(x), 2),
+        torch.zeros(2, 2, dtype=torch.float64),
+        steps.new_zeros(len(x)),
+    )
     for t in range(steps.shape[1]):
         mean, cover = mean @ A.T, A @ cover @ A.T + S**2 * torch.eye(2, dtype=torch.float64)
         seen = C @ cover @ C.T + R**2 * torch.eye(2, dtype=torch.float64)
@@ -91,27 +108,40 @@ def test_the_kalman_filter_is_the_joint_normal() -> None:
 
 
 @pytest.mark.parametrize(("threshold", "every"), [(0.0, 1), (0.5, 1), (1.0, 1), (1.0, 2)])
-def test_the_estimate_of_p_is_unbiased(walk: VRNN, threshold: float, every: int, generator: torch.Generator) -> None:
-    """E[p_hat / p] = 1 within 4.5 standard errors over 8,000 runs with k = 16, for each of 2 rows (false alarm 2e-5)."""
+def test_the_estimate_of_p_is_unbiased(
+    walk: VRNN, threshold: float, every: int, generator: torch.Generator
+) -> None:
+    """E[p_hat / p] = 1 within 4.5 standard errors over 8,000 runs with k = 16, for each of 2 rows
+    (false alarm 2e-5).
+    """
     rows = walk.draw(2, generator=generator)
     with torch.no_grad():
-        log_p = walk.filtered(rows.repeat(8000, 1), 16, threshold=threshold, every=every, generator=generator).view(8000, 2)
+        log_p = walk.filtered(
+            rows.repeat(8000, 1), 16, threshold=threshold, every=every, generator=generator
+        ).view(8000, 2)
     ratio = (log_p - kalman(rows)).exp()
     assert ((ratio.mean(0) - 1).abs() < 4.5 * ratio.std(0) / math.sqrt(8000)).all()
     assert (ratio.std(0) / math.sqrt(8000) < 0.03).all()
 
 
-def test_bounds_approach_the_kalman_filter_from_below(walk: VRNN, generator: torch.Generator) -> None:
+def test_bounds_approach_the_kalman_filter_from_below(
+    walk: VRNN, generator: torch.Generator
+) -> None:
     """Means over 50 rows x 60 repeats, whose errors are below 0.03."""
     rows = walk.draw(50, generator=generator)
     truth, many = kalman(rows).mean().item(), rows.repeat(60, 1)
     with torch.no_grad():
         fit, kl = walk.elbo_terms(many, generator=generator)
         draws = {k: walk.log_weights(many, k, generator=generator) for k in (1, 4, 16, 64)}
-        weighted = [(torch.logsumexp(log_w, 0) - math.log(k)).mean().item() for k, log_w in draws.items()]
+        weighted = [
+            (torch.logsumexp(log_w, 0) - math.log(k)).mean().item() for k, log_w in draws.items()
+        ]
         by_filter = [walk.filtered(many, k, generator=generator).mean().item() for k in (4, 16, 64)]
     log_w = draws[1][0]
-    gap, error = (fit - kl.sum(-1)).mean() - log_w.mean(), torch.hypot(log_w.std(), (fit - kl.sum(-1)).std()) / math.sqrt(len(many))
+    gap, error = (
+        (fit - kl.sum(-1)).mean() - log_w.mean(),
+        torch.hypot(log_w.std(), (fit - kl.sum(-1)).std()) / math.sqrt(len(many)),
+    )
     assert (gap / error).abs() < 4.5  # the two forms of the ELBO
     for bounds in (weighted, by_filter):
         assert bounds == sorted(bounds) and bounds[-1] < truth + 0.03
@@ -119,27 +149,44 @@ def test_bounds_approach_the_kalman_filter_from_below(walk: VRNN, generator: tor
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_a_filter_that_never_resamples_is_importance_sampling(cell: str, generator: torch.Generator) -> None:
+def test_a_filter_that_never_resamples_is_importance_sampling(
+    cell: str, generator: torch.Generator
+) -> None:
     model = VRNN(7, size=3, latent=2, hidden=6, features=5, cell=cell, generator=generator).double()
     x = model.draw(4, generator=generator)
     seeds = [torch.Generator().manual_seed(9) for _ in range(2)]
     plain = torch.logsumexp(model.log_weights(x, 5, generator=seeds[0]), 0) - math.log(5)
-    torch.testing.assert_close(model.filtered(x, 5, threshold=0.0, generator=seeds[1]), plain, atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        model.filtered(x, 5, threshold=0.0, generator=seeds[1]), plain, atol=1e-12, rtol=0
+    )
 
 
 @pytest.mark.parametrize("what", ["log_weights", "filtered", "elbo_terms"])
 def test_padding_changes_nothing(what: str, generator: torch.Generator) -> None:
     model = VRNN(9, "real", size=2, latent=2, hidden=6, features=5, generator=generator).double()
-    x, lengths = torch.randn(3, 10, generator=generator, dtype=torch.float64), torch.tensor([5, 2, 3])
+    x, lengths = (
+        torch.randn(3, 10, generator=generator, dtype=torch.float64),
+        torch.tensor([5, 2, 3]),
+    )
     draws = () if what == "elbo_terms" else (4,)
 
     def value(rows: Tensor, *ends: Tensor) -> Tensor:
-        found = getattr(model, what)(rows, *draws, *ends, generator=torch.Generator().manual_seed(3))
+        found = getattr(model, what)(
+            rows, *draws, *ends, generator=torch.Generator().manual_seed(3)
+        )
         return found[0] - found[1].sum(-1) if isinstance(found, tuple) else found
 
-    nan = x.unflatten(1, (5, 2)).where((torch.arange(5) < lengths[:, None])[..., None], torch.nan).flatten(1)
+    nan = (
+        x.unflatten(1, (5, 2))
+        .where((torch.arange(5) < lengths[:, None])[..., None], torch.nan)
+        .flatten(1)
+    )
     garbage = torch.cat([nan.nan_to_num(1e6), torch.full((3, 8), -7e5, dtype=torch.float64)], 1)
-    for other in (value(garbage, lengths), value(torch.cat([nan, torch.full((3, 8), torch.nan)], 1)), value(x, lengths)):
+    for other in (
+        value(garbage, lengths),
+        value(torch.cat([nan, torch.full((3, 8), torch.nan)], 1)),
+        value(x, lengths),
+    ):
         torch.testing.assert_close(other, value(nan), atol=1e-12, rtol=0)
 
 
@@ -150,7 +197,12 @@ def test_a_short_row_scores_the_same_alone(generator: torch.Generator) -> None:
     together = model.log_weight(x, z, lengths)
     alone = model.log_weight(x[1:, :8], z[1:, :12])
     torch.testing.assert_close(together[1:], alone, atol=1e-12, rtol=0)
-    torch.testing.assert_close(model.log_joint(x, z) - model.posterior(x).log_prob(z), model.log_weight(x, z), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        model.log_joint(x, z) - model.posterior(x).log_prob(z),
+        model.log_weight(x, z),
+        atol=1e-12,
+        rtol=0,
+    )
 
 
 def test_features_of_a_short_row_are_those_it_has_alone(generator: torch.Generator) -> None:
@@ -162,13 +214,19 @@ def test_features_of_a_short_row_are_those_it_has_alone(generator: torch.Generat
 
 
 def test_every_bit_row_has_a_probability_and_they_sum_to_one(generator: torch.Generator) -> None:
-    """By a grid over the two latent values; IWAE stays below it on average and its nats are counted by steps."""
-    model = VRNN(2, size=2, latent=1, hidden=3, features=3, activation="tanh", generator=generator).double()
+    """By a grid over the two latent values; IWAE stays below it on average and its nats are counted
+    by steps.
+    """
+    model = VRNN(
+        2, size=2, latent=1, hidden=3, features=3, activation="tanh", generator=generator
+    ).double()
     states = model.support.states(0, 16, torch.zeros((), dtype=torch.float64))
     line = torch.linspace(-8, 8, 101, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line)
     with torch.no_grad():
-        each = model.log_joint(states.repeat_interleave(len(grid), 0), grid.repeat(16, 1)).view(16, -1)
+        each = model.log_joint(states.repeat_interleave(len(grid), 0), grid.repeat(16, 1)).view(
+            16, -1
+        )
     log_p = torch.logsumexp(each, 1) + 2 * math.log(0.16)
     assert log_p.exp().sum().item() == pytest.approx(1, abs=1e-6)
     q = partita.evaluate(model, states, evaluator=IWAE(1000), generator=generator)
@@ -177,7 +235,9 @@ def test_every_bit_row_has_a_probability_and_they_sum_to_one(generator: torch.Ge
 
 
 def test_draws_follow_the_model(walk: VRNN, generator: torch.Generator) -> None:
-    """The covariance of 20,000 draws against the joint normal's: 55 entries within 4.5 standard errors (false alarm 4e-4)."""
+    """The covariance of 20,000 draws against the joint normal's: 55 entries within 4.5 standard
+    errors (false alarm 4e-4).
+    """
     x = walk.draw(20_000, generator=generator)
     truth = torch.from_numpy(joint_covariance())
     error = torch.sqrt((truth**2 + truth.diagonal()[:, None] * truth.diagonal()) / len(x))
@@ -185,7 +245,9 @@ def test_draws_follow_the_model(walk: VRNN, generator: torch.Generator) -> None:
 
 
 def test_a_continuation_follows_from_its_prefix(walk: VRNN, generator: torch.Generator) -> None:
-    """The mean of x_4 given x_1, x_2, x_3 by the joint normal. 1,500 continuations: 4.5 standard errors, and 2 % for 128 particles."""
+    """The mean of x_4 given x_1, x_2, x_3 by the joint normal. 1,500 continuations: 4.5 standard
+    errors, and 2 % for 128 particles.
+    """
     prefix = torch.tensor([[1.5, -1.0, 2.0, 0.5, 1.0, -2.0]], dtype=torch.float64)
     more = walk.extend(prefix.expand(1500, -1), 2, generator=generator)
     assert more.shape == (1500, 10) and torch.equal(more[:, :6], prefix.expand(1500, -1))
@@ -200,13 +262,24 @@ def test_a_continuation_follows_from_its_prefix(walk: VRNN, generator: torch.Gen
 
 def given_the_rest(x: Tensor, lost: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Where x is known, and mean and deviation of what is lost of it, by the joint normal."""
-    cover, known = torch.from_numpy(joint_covariance(len(x) // 2)), torch.tensor([i for i in range(len(x)) if i not in lost.tolist()])
+    cover, known = (
+        torch.from_numpy(joint_covariance(len(x) // 2)),
+        torch.tensor([i for i in range(len(x)) if i not in lost.tolist()]),
+    )
     gain = cover[lost][:, known] @ torch.linalg.inv(cover[known][:, known])
-    return known, gain @ x[known], (cover[lost][:, lost] - gain @ cover[known][:, lost]).diagonal().sqrt()
+    return (
+        known,
+        gain @ x[known],
+        (cover[lost][:, lost] - gain @ cover[known][:, lost]).diagonal().sqrt(),
+    )
 
 
-def test_particle_gibbs_keeps_the_posterior_of_what_is_missing(walk: VRNN, generator: torch.Generator) -> None:
-    """x_2 and half of x_4 missing: mean and deviation given the rest, by the joint normal. 1,500 chains from the prior, 12 sweeps of 8."""
+def test_particle_gibbs_keeps_the_posterior_of_what_is_missing(
+    walk: VRNN, generator: torch.Generator
+) -> None:
+    """x_2 and half of x_4 missing: mean and deviation given the rest, by the joint normal. 1,500
+    chains from the prior, 12 sweeps of 8.
+    """
     x = torch.tensor([1.0, -0.5, 0.3, 0.2, 2.0, 1.0, -1.0, 0.5, 0.4, 0.1], dtype=torch.float64)
     lost = torch.tensor([2, 3, 7])
     rows = x.clone()
@@ -224,58 +297,102 @@ def test_particle_gibbs_keeps_the_posterior_of_what_is_missing(walk: VRNN, gener
     assert torch.equal(filled[:, known], x[known].expand(2, -1)) and torch.isfinite(filled).all()
 
 
-def test_a_hole_early_in_a_long_row_is_filled_by_its_mean_and_not_by_one_draw(generator: torch.Generator) -> None:
-    """x_2 of 40 steps. A single draw errs by one deviation, its mean by none: means of 16 rows err by 0.35 of it, give or take 0.05."""
+def test_a_hole_early_in_a_long_row_is_filled_by_its_mean_and_not_by_one_draw(
+    generator: torch.Generator,
+) -> None:
+    """x_2 of 40 steps. A single draw errs by one deviation, its mean by none: means of 16 rows err
+    by 0.35 of it, give or take 0.05.
+    """
     model, lost = walk_of(40), torch.tensor([2, 3])
     x = model.draw(1, generator=generator)[0]
     _, mean, spread = given_the_rest(x, lost)
-    filled = model.fill(x.index_fill(0, lost, torch.nan).repeat(16, 1), "mean", generator=generator)[:, lost]
+    filled = model.fill(
+        x.index_fill(0, lost, torch.nan).repeat(16, 1), "mean", generator=generator
+    )[:, lost]
     assert ((filled - mean) / spread).square().mean().sqrt() < 0.6
 
 
 def test_a_filter_scores_from_below_with_an_interval(walk: VRNN) -> None:
-    """Of 30 intervals at 95 % at least 23 hold the mean of all (fewer has probability 1e-3, normal quantiles with 40 rows of 2 repeats)."""
+    """Of 30 intervals at 95 % at least 23 hold the mean of all (fewer has probability 1e-3, normal
+    quantiles with 40 rows of 2 repeats).
+    """
     rows = walk.draw(40, generator=torch.Generator().manual_seed(6))
-    scores = [partita.evaluate(walk, rows, evaluator=ParticleFilter(16), generator=torch.Generator().manual_seed(i)) for i in range(30)]
+    scores = [
+        partita.evaluate(
+            walk, rows, evaluator=ParticleFilter(16), generator=torch.Generator().manual_seed(i)
+        )
+        for i in range(30)
+    ]
     center, truth = sum(q.value for q in scores) / 30, kalman(rows).mean().item()
-    assert sum(q.low < center < q.high for q in scores) >= 23 and truth - 0.5 < center < truth + 0.02
-    assert scores[0].kind == "lower" and scores[0].details["per_step"] == pytest.approx(scores[0].value / T)
+    assert (
+        sum(q.low < center < q.high for q in scores) >= 23 and truth - 0.5 < center < truth + 0.02
+    )
+    assert scores[0].kind == "lower" and scores[0].details["per_step"] == pytest.approx(
+        scores[0].value / T
+    )
 
 
 def test_a_few_rows_that_the_filter_loses_are_not_called_tight(walk: VRNN) -> None:
-    """Twelve of forty rows far from all particles: the bound is more than a hundred nats below the truth, and the typical row is fine.
+    """Twelve of forty rows far from all particles: the bound is more than a hundred nats below the
+    truth, and the typical row is fine.
 
     The interval of a mixture that restarts found holds the truth, and is at most 0.3 nat wide.
     """
     rows = walk.draw(40, generator=torch.Generator().manual_seed(6))
-    plain = partita.evaluate(walk, rows, evaluator=ParticleFilter(256), generator=torch.Generator().manual_seed(0))
+    plain = partita.evaluate(
+        walk, rows, evaluator=ParticleFilter(256), generator=torch.Generator().manual_seed(0)
+    )
     rows[:12] *= 20
-    lost = partita.evaluate(walk, rows, evaluator=ParticleFilter(64), generator=torch.Generator().manual_seed(0))
-    weighed, sought = (partita.evaluate(walk, rows, evaluator=IWAE(64, n), generator=torch.Generator().manual_seed(0)) for n in (0, None))
+    lost = partita.evaluate(
+        walk, rows, evaluator=ParticleFilter(64), generator=torch.Generator().manual_seed(0)
+    )
+    weighed, sought = (
+        partita.evaluate(
+            walk, rows, evaluator=IWAE(64, n), generator=torch.Generator().manual_seed(0)
+        )
+        for n in (0, None)
+    )
     truth = kalman(rows).mean().item()
-    assert lost.value < weighed.value + 20 < truth - 50 and sought.low < truth < sought.high < sought.low + 0.3
+    assert (
+        lost.value < weighed.value + 20 < truth - 50
+        and sought.low < truth < sought.high < sought.low + 0.3
+    )
     assert (plain.verdict, lost.verdict, sought.verdict) == ("tight", "do not publish", "tight")
     assert plain.details["active_units"] == 2 and plain.details["kl_per_dimension"].shape == (2,)
 
 
 def test_both_sides_of_simulated_rows(walk: VRNN) -> None:
     """Errors of the means are about 0.06; the gap closes with k."""
-    truth = kalman(walk.draw_joint(1000, generator=torch.Generator().manual_seed(4))[0]).mean().item()
+    truth = (
+        kalman(walk.draw_joint(1000, generator=torch.Generator().manual_seed(4))[0]).mean().item()
+    )
     low, high = simulated_bounds(walk, 1000, 64, generator=torch.Generator().manual_seed(4))
     assert low.value < truth + 0.03 and high.value > truth - 0.03 and high.value - low.value < 1.0
 
 
-@pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")  # a recurrence alone knows bits that repeat
+# a recurrence alone knows bits that repeat
+@pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")
 @pytest.mark.parametrize("objective", [ELBO(), IWAEBound(3), FIVO(3)])
-def test_every_bound_learns_rows_of_different_lengths(objective: Any, generator: torch.Generator) -> None:
+def test_every_bound_learns_rows_of_different_lengths(
+    objective: Any, generator: torch.Generator
+) -> None:
     """Bits that repeat the one before nine times in ten: 0.33 nats a step where 0.69 is chance."""
     rng = np.random.default_rng(0)
     rows = Sequences.of([np.cumsum(rng.random(n) < 0.1) % 2 for n in rng.integers(4, 12, 120)])
     model = VRNN(rows.longest, latent=2, hidden=16, features=16, generator=generator)
-    run = partita.fit(model, rows, objective, steps=80, batch_size=16, learning_rate=0.02, generator=generator)
-    first, last = (sum(v for _, v in part) / 10 for part in (run.series("model")[:10], run.series("model")[-10:]))
+    run = partita.fit(
+        model, rows, objective, steps=80, batch_size=16, learning_rate=0.02, generator=generator
+    )
+    first, last = (
+        sum(v for _, v in part) / 10
+        for part in (run.series("model")[:10], run.series("model")[-10:])
+    )
     q = partita.evaluate(model, rows, evaluator=IWAE(32), generator=generator)
-    assert last < first and q.details["per_step"] > -0.55 and {"active_units", "kl_per_dimension"} <= q.details.keys()
+    assert (
+        last < first
+        and q.details["per_step"] > -0.55
+        and {"active_units", "kl_per_dimension"} <= q.details.keys()
+    )
 
 
 def test_settings_rebuild_the_model_and_steps_have_divergences(generator: torch.Generator) -> None:
@@ -284,28 +401,51 @@ def test_settings_rebuild_the_model_and_steps_have_divergences(generator: torch.
     again.load_state_dict(model.state_dict())
     x = model.draw(3, generator=generator)
     kl = model.step_kl(x, torch.tensor([4, 2, 1]), generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(again.step_kl(x, torch.tensor([4, 2, 1]), generator=torch.Generator().manual_seed(1)), kl)
-    assert kl.shape == (3, 4) and (kl[1, 2:] == 0).all() and (kl[0] > 0).all() and model.encode(x).shape == (3, 5)
+    torch.testing.assert_close(
+        again.step_kl(x, torch.tensor([4, 2, 1]), generator=torch.Generator().manual_seed(1)), kl
+    )
+    assert (
+        kl.shape == (3, 4)
+        and (kl[1, 2:] == 0).all()
+        and (kl[0] > 0).all()
+        and model.encode(x).shape == (3, 5)
+    )
 
 
 def test_wrong_lengths_and_values_are_named(generator: torch.Generator) -> None:
     model = VRNN(4, size=2, latent=2, hidden=5, features=4, generator=generator)
     x = model.draw(2, generator=generator)
-    with pytest.raises(InputError, match="VRNN: lengths must be from 1 to the 4 steps of x; got 0 in row 1"):
+    with pytest.raises(
+        InputError, match="VRNN: lengths must be from 1 to the 4 steps of x; got 0 in row 1"
+    ):
         model.log_weights(x, 2, torch.tensor([3, 0]), generator=generator)
-    with pytest.raises(InputError, match="VRNN: lengths must be from 1 to the 4 steps of x; got 5 in row 0"):
+    with pytest.raises(
+        InputError, match="VRNN: lengths must be from 1 to the 4 steps of x; got 5 in row 0"
+    ):
         model.log_weights(x, 2, torch.tensor([5, 1]), generator=generator)
     with pytest.raises(InputError, match="VRNN: x must be rows of 1 to 4 steps of 2"):
         model.log_weights(torch.zeros(2, 10), 2, generator=generator)
-    with pytest.raises(InputError, match="VRNN: x must be finite up to the end of each row; got nan before it"):
+    with pytest.raises(
+        InputError, match="VRNN: x must be finite up to the end of each row; got nan before it"
+    ):
         model.log_weights(x.index_fill(1, torch.tensor([1]), torch.nan), 2, generator=generator)
     with pytest.raises(InputError, match=r"evaluate: x must hold only 0 and 1; got 0.5"):
         partita.evaluate(model, torch.full((2, 8), 0.5), generator=generator)
-    with pytest.raises(InputError, match="extend: prefix must be whole, for all rows go on from one step; got nan"):
-        model.extend(torch.tensor([[1.0, 0.0, 1.0, 1.0], [1.0, 0.0, torch.nan, torch.nan]]), 2, generator=generator)
+    with pytest.raises(
+        InputError, match="extend: prefix must be whole, for all rows go on from one step; got nan"
+    ):
+        model.extend(
+            torch.tensor([[1.0, 0.0, 1.0, 1.0], [1.0, 0.0, torch.nan, torch.nan]]),
+            2,
+            generator=generator,
+        )
     with pytest.raises(InputError, match="cell must be one of 'gru', 'lstm'"):
         VRNN(4, cell="rnn", generator=generator)
-    with pytest.raises(Unsupported, match=r"IWAEBound\(gradient='doubly'\) cannot run on VRNN.*it is no VAE.*Use gradient='plain'"):
+    with pytest.raises(
+        Unsupported,
+        match=r"IWAEBound\(gradient='doubly'\) cannot run on VRNN.*it is no VAE.*Use "
+        r"gradient='plain'",
+    ):
         partita.fit(model, x, IWAEBound(2, "doubly"), generator=generator)
     with pytest.raises(Unsupported, match=r"FIVO cannot run on VAE.*Use IWAEBound instead"):
         partita.fit(VAE(4, 2, generator=generator), torch.zeros(3, 4), FIVO(), generator=generator)
@@ -316,5 +456,7 @@ def test_weights_of_rows_weigh_the_bound(generator: torch.Generator) -> None:
     x, weight = model.draw(4, generator=generator), torch.tensor([2.0, 0.0, 1.0, 1.0])
     seed = torch.Generator().manual_seed(1)
     losses, *_ = IWAEBound(2).losses(model, Batch(x, weight), None, generator=seed)  # type: ignore[arg-type]
-    rows = torch.logsumexp(model.log_weights(x, 2, generator=torch.Generator().manual_seed(1)), 0) - math.log(2)
+    rows = torch.logsumexp(
+        model.log_weights(x, 2, generator=torch.Generator().manual_seed(1)), 0
+    ) - math.log(2)
     torch.testing.assert_close(losses["model"], -(weight * rows).mean())

@@ -16,12 +16,25 @@ N = 200_000
 
 
 def small(dropout: float, seed: int = 0) -> Autoregressive:
-    return Autoregressive(4, states=2, backbone="lstm", width=8, layers=1, dropout=dropout, generator=torch.Generator().manual_seed(seed))
+    return Autoregressive(
+        4,
+        states=2,
+        backbone="lstm",
+        width=8,
+        layers=1,
+        dropout=dropout,
+        generator=torch.Generator().manual_seed(seed),
+    )
 
 
 def fitted(out: Path | None = None, **options: Any) -> Run:
     x = torch.randint(0, 2, (40, 4), generator=torch.Generator().manual_seed(1)).float()
-    return partita.fit(small(0.3), x, out=out, **{"steps": 12, "batch_size": 10, "generator": torch.Generator().manual_seed(2), **options})
+    return partita.fit(
+        small(0.3),
+        x,
+        out=out,
+        **{"steps": 12, "batch_size": 10, "generator": torch.Generator().manual_seed(2), **options},
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
@@ -67,7 +80,10 @@ def test_a_fit_with_it_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(KeyboardInterrupt):
             fitted(tmp_path / "run")
     resumed = fitted(tmp_path / "run", resume=True)
-    assert all(torch.equal(value, resumed.model.state_dict()[name]) for name, value in whole.model.state_dict().items())
+    assert all(
+        torch.equal(value, resumed.model.state_dict()[name])
+        for name, value in whole.model.state_dict().items()
+    )
     assert partita.load(tmp_path / "run").model.settings()["dropout"] == 0.3
 
 

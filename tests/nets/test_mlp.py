@@ -14,7 +14,11 @@ def test_the_layers_are_the_formula(generator: torch.Generator) -> None:
     net = MLP(3, 2, widths=(4, 5), activation="tanh", generator=generator)
     first, second, third = (layer for layer in net.layers if isinstance(layer, nn.Linear))
     x = torch.randn(7, 3, generator=generator)
-    by_hand = torch.tanh(torch.tanh(x @ first.weight.T + first.bias) @ second.weight.T + second.bias) @ third.weight.T + third.bias
+    by_hand = (
+        torch.tanh(torch.tanh(x @ first.weight.T + first.bias) @ second.weight.T + second.bias)
+        @ third.weight.T
+        + third.bias
+    )
     torch.testing.assert_close(net(x), by_hand)
 
 
@@ -45,7 +49,12 @@ def test_modules_of_the_user_are_not_described(generator: torch.Generator) -> No
 
 
 def test_settings_are_checked(generator: torch.Generator) -> None:
-    with pytest.raises(InputError, match=r"MLP: widths must be a whole number of at least 1; got 0\."):
+    with pytest.raises(
+        InputError, match=r"MLP: widths must be a whole number of at least 1; got 0\."
+    ):
         MLP(2, 1, widths=(0,), generator=generator)
-    with pytest.raises(InputError, match=r"MLP: activation must be one of silu, tanh, softplus, gelu, relu; got 'step'\."):
+    with pytest.raises(
+        InputError,
+        match=r"MLP: activation must be one of silu, tanh, softplus, gelu, relu; got 'step'\.",
+    ):
         MLP(2, 1, activation="step", generator=generator)

@@ -1,4 +1,6 @@
-"""Contrastive divergence against its own expectation, computed without noise from the transition matrix of block Gibbs."""
+"""Contrastive divergence against its own expectation, computed without noise from the transition
+matrix of block Gibbs.
+"""
 
 import math
 from itertools import pairwise, product
@@ -23,7 +25,9 @@ from partita.samplers import Gibbs, Tempering
 from partita.samplers.gibbs import State
 from partita.samplers.tempering import LadderState
 
-FAMILY = 1e-4  # false-alarm rate of each statistical test, at its fixed seed; divided among the coordinates of the gradient
+# false-alarm rate of each statistical test, at its fixed seed; divided among the coordinates of the
+# gradient
+FAMILY = 1e-4
 D, H = 3, 2
 XS, HS = (np.array(list(product([0.0, 1.0], repeat=n))) for n in (D, H))
 DATA = np.array([0, 0, 7, 5, 5, 5, 1])  # numbers of states
@@ -54,7 +58,9 @@ def slopes(model: RBM) -> np.ndarray:
 
 
 def transition(model: RBM) -> np.ndarray:
-    """T[x, y]: the chance that block Gibbs goes from x to y, summed over the hidden states between."""
+    """T[x, y]: the chance that block Gibbs goes from x to y, summed over the hidden states
+    between.
+    """
     W, b, c = letters(model)
     on_h, on_x = expit(c + XS @ W), expit(b + HS @ W.T)
     h_given_x = np.array([[np.prod(np.where(h == 1, p, 1 - p)) for h in HS] for p in on_h])
@@ -74,7 +80,11 @@ def empirical() -> np.ndarray:
 
 def expected_gradient(model: RBM, k: float) -> np.ndarray:
     """Of the log-likelihood as CD-k sees it; exact for k infinite."""
-    end = target(model) if math.isinf(k) else empirical() @ np.linalg.matrix_power(transition(model), int(k))
+    end = (
+        target(model)
+        if math.isinf(k)
+        else empirical() @ np.linalg.matrix_power(transition(model), int(k))
+    )
     return (empirical() - end) @ slopes(model)
 
 
@@ -109,7 +119,12 @@ def test_cd_has_the_expected_gradient(k: int, weighted: bool, generator: torch.G
     x = torch.tensor(np.tile(XS[once], (copies, 1)))
     objective = CD(Gibbs(), steps=k, centered=False)
     state = objective.init(model, as_rows(x), generator=generator)
-    losses, _, _ = objective.losses(model, Batch(x, None if weight is None else torch.tensor(weight)), state, generator=generator)
+    losses, _, _ = objective.losses(
+        model,
+        Batch(x, None if weight is None else torch.tensor(weight)),
+        state,
+        generator=generator,
+    )
     losses["model"].backward()
     end = np.linalg.matrix_power(transition(model), k)[once]
     s = slopes(model)
@@ -123,24 +138,40 @@ def test_cd_has_the_expected_gradient(k: int, weighted: bool, generator: torch.G
 
 
 @pytest.mark.parametrize("tempered", [False, True])
-def test_pcd_at_equilibrium_has_the_exact_gradient(tempered: bool, generator: torch.Generator) -> None:
+def test_pcd_at_equilibrium_has_the_exact_gradient(
+    tempered: bool, generator: torch.Generator
+) -> None:
     model, chains = machine(), 30_000
     betas = (0.0, 0.5, 1.0)
-    objective = PCD(Tempering(Gibbs(), betas=betas) if tempered else Gibbs(), chains=chains, steps=2, centered=False)
+    objective = PCD(
+        Tempering(Gibbs(), betas=betas) if tempered else Gibbs(),
+        chains=chains,
+        steps=2,
+        centered=False,
+    )
     x = torch.tensor(XS[DATA])
     state = objective.init(model, as_rows(x), generator=generator)
     assert state.chains.x.shape == (chains, D)
     states = torch.tensor(XS)
     rungs = [torch.softmax(-model.annealed(beta).free_energy(states), 0).detach() for beta in betas]
-    at_target = torch.stack([states[torch.multinomial(p, chains, True, generator=generator)] for p in rungs])
-    begun = LadderState(at_target, torch.zeros((), dtype=torch.long)) if tempered else State(at_target[-1])
-    losses, after, _ = objective.losses(model, Batch(x), state._replace(chains=begun), generator=generator)
+    at_target = torch.stack(
+        [states[torch.multinomial(p, chains, True, generator=generator)] for p in rungs]
+    )
+    begun = (
+        LadderState(at_target, torch.zeros((), dtype=torch.long))
+        if tempered
+        else State(at_target[-1])
+    )
+    losses, after, _ = objective.losses(
+        model, Batch(x), state._replace(chains=begun), generator=generator
+    )
     losses["model"].backward()
     s, p = slopes(model), target(model)
     error = np.sqrt((p @ s**2 - (p @ s) ** 2) / chains)
     z = (-flat(model) - expected_gradient(model, math.inf)) / error
     assert np.abs(z).max() < norm.isf(FAMILY / 2 / len(z) / 2)
-    assert not torch.equal(after.chains.x, begun.x)  # the chains moved, and the next update goes on from there
+    # the chains moved, and the next update goes on from there
+    assert not torch.equal(after.chains.x, begun.x)
 
 
 def test_pcd_goes_on_from_the_chains_it_left(generator: torch.Generator) -> None:
@@ -157,8 +188,12 @@ def test_pcd_goes_on_from_the_chains_it_left(generator: torch.Generator) -> None
     assert set(info) == {"energy_gap"}
 
 
-@pytest.mark.parametrize("objective", [CD(centered=True), PCD(chains=8, centered=True), CD(), PCD(chains=8)], ids=str)
-def test_centering_acts_after_the_backward_pass_and_is_the_default(objective: CD | PCD, generator: torch.Generator) -> None:
+@pytest.mark.parametrize(
+    "objective", [CD(centered=True), PCD(chains=8, centered=True), CD(), PCD(chains=8)], ids=str
+)
+def test_centering_acts_after_the_backward_pass_and_is_the_default(
+    objective: CD | PCD, generator: torch.Generator
+) -> None:
     model, x = machine(), torch.tensor(XS[DATA])
     state = objective.init(model, as_rows(x), generator=generator)
     losses, state, _ = objective.losses(model, Batch(x), state, generator=generator)
@@ -185,7 +220,9 @@ def test_without_centering_gradients_stay(objective: CD | PCD, generator: torch.
 
 
 def test_centered_and_plain_gradients_vanish_together() -> None:
-    """Both are zero at the optimum; elsewhere the centered one climbs wherever the plain one does."""
+    """Both are zero at the optimum; elsewhere the centered one climbs wherever the plain one
+    does.
+    """
     model, states = machine(), torch.tensor(XS)
     for p, optimal in ((target(model), True), (empirical(), False)):
         model.zero_grad()
@@ -235,11 +272,24 @@ def exact_log_likelihood(model: RBM, x: Tensor) -> float:
     ],
     ids=["PCD-5", "tempered PCD"],
 )
-def test_bars_and_stripes_are_learned_to_a_twentieth_of_a_nat(objective: PCD, learning_rate: float, steps: int) -> None:
-    """The best log-likelihood is the negative entropy, at infinite weights; at seeds 0 to 2 both ended 0.025 to 0.041 nats below it."""
+def test_bars_and_stripes_are_learned_to_a_twentieth_of_a_nat(
+    objective: PCD, learning_rate: float, steps: int
+) -> None:
+    """The best log-likelihood is the negative entropy, at infinite weights; at seeds 0 to 2 both
+    ended 0.025 to 0.041 nats below it.
+    """
     x, g = bars_and_stripes(3), torch.Generator().manual_seed(0)
     model = RBM(9, 16, scale=0.1, generator=g)
-    partita.fit(model, x, objective, learning_rate=learning_rate, steps=steps, batch_size=0, average=0.2, generator=g)
+    partita.fit(
+        model,
+        x,
+        objective,
+        learning_rate=learning_rate,
+        steps=steps,
+        batch_size=0,
+        average=0.2,
+        generator=g,
+    )
     gap = -bars_and_stripes_entropy(3) - exact_log_likelihood(model, x)
     assert 0 < gap < 0.05
 
@@ -248,7 +298,11 @@ def spins_features(x: Tensor) -> Tensor:
     return torch.stack([x[..., 0], x[..., 1] * x[..., 2], x.prod(-1), x.sum(-1)], -1)
 
 
-@pytest.mark.parametrize("features", ["independent", "pairwise", spins_features], ids=["independent", "pairwise", "functions"])
+@pytest.mark.parametrize(
+    "features",
+    ["independent", "pairwise", spins_features],
+    ids=["independent", "pairwise", "functions"],
+)
 def test_moments_match_at_the_optimum(features, generator: torch.Generator) -> None:
     """On data where every state occurs, so that the optimum is finite."""
     every = np.array(list(product([0.0, 1.0], repeat=4)))

@@ -1,4 +1,6 @@
-"""Prototypical contrastive learning: hand computations, limits, gradients, and sizes that do not fit."""
+"""Prototypical contrastive learning: hand computations, limits, gradients, and sizes that do not
+fit.
+"""
 
 import copy
 import math
@@ -19,18 +21,27 @@ from partita.models import RBM, Encoder
 from partita.objectives import PCL
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import alignment, embed, info_nce, moved, proto_nce, uniformity
-from partita.objectives.prototypes import Prototypes, concentration, find_prototypes, spherical_k_means
+from partita.objectives.prototypes import (
+    Prototypes,
+    concentration,
+    find_prototypes,
+    spherical_k_means,
+)
 from partita.training.loop import start_session
 from partita.training.recipes import resolve_settings
 
 
 def unit(*shape: int, generator: torch.Generator) -> Tensor:
-    return functional.normalize(torch.randn(*shape, generator=generator, dtype=torch.float64), dim=-1)
+    return functional.normalize(
+        torch.randn(*shape, generator=generator, dtype=torch.float64), dim=-1
+    )
 
 
 def prototypes(generator: torch.Generator, n: int = 6) -> Prototypes:
     member = torch.arange(n) % 3
-    return Prototypes(unit(3, 4, generator=generator), torch.tensor([0.1, 0.2, 0.4], dtype=torch.float64), member)
+    return Prototypes(
+        unit(3, 4, generator=generator), torch.tensor([0.1, 0.2, 0.4], dtype=torch.float64), member
+    )
 
 
 def blobs(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -48,34 +59,46 @@ def test_info_nce_is_the_cross_entropy_of_the_right_key(generator: torch.Generat
     same[0, 1:] = True
     by_hand = -math.log(1 / (1 + math.exp((q[0] @ queue[0] - q[0] @ k[0]) / 0.3)))
     assert float(info_nce(q, k, queue, 0.3, same)[0]) == pytest.approx(by_hand)
-    assert not info_nce(q, k, queue, 0.3, absent=torch.ones(7, dtype=torch.bool)).any()  # nothing to tell apart
+    # nothing to tell apart
+    assert not info_nce(q, k, queue, 0.3, absent=torch.ones(7, dtype=torch.bool)).any()
 
 
 def test_proto_nce_by_hand_and_without_prototypes(generator: torch.Generator) -> None:
     q, found = unit(2, 4, generator=generator), prototypes(generator)
     index = torch.tensor([4, 2])
-    scores = [[math.exp(float(q[b] @ found.centers[j] / found.phi[j])) for j in range(3)] for b in range(2)]
+    scores = [
+        [math.exp(float(q[b] @ found.centers[j] / found.phi[j])) for j in range(3)]
+        for b in range(2)
+    ]
     expected = [-math.log(scores[0][1] / sum(scores[0])), -math.log(scores[1][2] / sum(scores[1]))]
     assert proto_nce(q, (found,), index).tolist() == pytest.approx(expected)
     other = prototypes(generator)
     both = (proto_nce(q, (found,), index) + proto_nce(q, (other,), index)) / 2
     torch.testing.assert_close(proto_nce(q, (found, other), index), both)
     assert not proto_nce(q, (), index).any()
-    empty = found._replace(phi=found.phi.index_fill(0, torch.tensor([0]), torch.inf))  # an empty cluster is nobody's rival
-    assert float(proto_nce(q, (empty,), index)[0]) == pytest.approx(-math.log(scores[0][1] / (scores[0][1] + scores[0][2])))
+    # an empty cluster is nobody's rival
+    empty = found._replace(phi=found.phi.index_fill(0, torch.tensor([0]), torch.inf))
+    assert float(proto_nce(q, (empty,), index)[0]) == pytest.approx(
+        -math.log(scores[0][1] / (scores[0][1] + scores[0][2]))
+    )
 
 
 def test_gradients_and_keys_without(generator: torch.Generator) -> None:
     q = unit(3, 4, generator=generator).requires_grad_()
     k, queue = unit(3, 4, generator=generator).requires_grad_(), unit(5, 4, generator=generator)
     found = prototypes(generator)
-    assert torch.autograd.gradcheck(lambda q: info_nce(q, k, queue, 0.3) + proto_nce(q, (found,), torch.arange(3)), (q,))
+    assert torch.autograd.gradcheck(
+        lambda q: info_nce(q, k, queue, 0.3) + proto_nce(q, (found,), torch.arange(3)), (q,)
+    )
     info_nce(q, k, queue, 0.3).sum().backward()
     assert k.grad is None and q.grad is not None
 
 
 def test_concentration_by_hand() -> None:
-    v = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.0, 1.0], [0.8, 0.6], [0.0, -1.0]], dtype=torch.float64)
+    v = torch.tensor(
+        [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.0, 1.0], [0.8, 0.6], [0.0, -1.0]],
+        dtype=torch.float64,
+    )
     centers = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-1.0, 0.0]], dtype=torch.float64)
     member = torch.tensor([0, 0, 1, 1, 1, 2])
     first = (0 + math.sqrt(0.8)) / (2 * math.log(12))
@@ -89,25 +112,33 @@ def test_concentration_by_hand() -> None:
 
 def test_spherical_k_means_recovers_directions(generator: torch.Generator) -> None:
     truth = torch.arange(300) % 4
-    points = functional.normalize(torch.eye(4, dtype=torch.float64)[truth] + 0.1 * torch.randn(300, 4, generator=generator), dim=1).numpy()
+    points = functional.normalize(
+        torch.eye(4, dtype=torch.float64)[truth] + 0.1 * torch.randn(300, 4, generator=generator),
+        dim=1,
+    ).numpy()
     centers, member = spherical_k_means(points, 4, 0)
     np.testing.assert_allclose(np.linalg.norm(centers, axis=1), 1)
     assert len({(int(a), int(b)) for a, b in zip(member, truth, strict=True)}) == 4
     assert (member == (points @ centers.T).argmax(1)).all()
     means = np.stack([points[member == j].sum(0) for j in range(4)])
-    np.testing.assert_allclose(centers, means / np.linalg.norm(means, axis=1, keepdims=True))  # a fixed point
+    # a fixed point
+    np.testing.assert_allclose(centers, means / np.linalg.norm(means, axis=1, keepdims=True))
 
 
 def test_more_prototypes_than_rows_and_equal_rows(generator: torch.Generator) -> None:
     v = unit(3, 4, generator=generator).repeat(4, 1)
     found = find_prototypes(v, 50, 0.2, 10.0, generator=generator)
     assert found.centers.shape == (12, 4) and int(found.phi.isfinite().sum()) == 3
-    assert (found.member < 3).all() and torch.isfinite(proto_nce(v, (found,), torch.arange(12))).all()
+    assert (found.member < 3).all() and torch.isfinite(
+        proto_nce(v, (found,), torch.arange(12))
+    ).all()
 
 
 @pytest.mark.parametrize("start", ["_by_scikit_learn", "_by_faiss"])
 def test_spherical_k_means_by_either_library(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unit centers, each the direction of its points, every point with its nearest, all clouds found, the same for the same seed."""
+    """Unit centers, each the direction of its points, every point with its nearest, all clouds
+    found, the same for the same seed.
+    """
     if start == "_by_faiss":
         pytest.importorskip("faiss")
     monkeypatch.setattr(prototypes_module, "_start", getattr(prototypes_module, start))
@@ -125,7 +156,9 @@ def test_spherical_k_means_by_either_library(start: str, monkeypatch: pytest.Mon
         np.testing.assert_allclose(centers[c], total / np.linalg.norm(total), atol=1e-12)
 
 
-def test_k_means_that_ran_out_of_rounds_still_ends_on_the_sphere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_k_means_that_ran_out_of_rounds_still_ends_on_the_sphere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(prototypes_module, "ROUNDS", 1)
     points = np.random.default_rng(0).standard_normal((500, 3))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
@@ -172,7 +205,9 @@ def test_views_without_moves_are_the_rows() -> None:
     x, g = torch.randn(4, 64, generator=torch.Generator().manual_seed(0)), torch.Generator()
     still = ImageMoves((8, 8), turn=0, zoom=0, shear=0, move=0, erase=0)
     torch.testing.assert_close(still(x, g), x, atol=1e-5, rtol=0)
-    torch.testing.assert_close(SequenceMoves((64,), keep=1.0, gain=0.0, noise=0.0)(x, g), x, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        SequenceMoves((64,), keep=1.0, gain=0.0, noise=0.0)(x, g), x, atol=1e-5, rtol=1e-5
+    )
     assert torch.equal(VectorMoves(0.0, 0.0)(x, g), x)
 
 
@@ -192,8 +227,13 @@ def test_warm_up_then_clusters_and_the_resume_is_bit_for_bit(generator: torch.Ge
     assert [r.advance()["proto_nce"] > 0 for r in (run, resumed)] == [True, True]
     for _ in range(5):
         run.advance(), resumed.advance()
-    assert all(torch.equal(a, b) for a, b in zip(run.bare.parameters(), resumed.bare.parameters(), strict=True))
-    assert [len(p.centers) for p in run.state.prototypes] == [3, 5] and int(run.state.rows.min()) >= 0
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(run.bare.parameters(), resumed.bare.parameters(), strict=True)
+    )
+    assert [len(p.centers) for p in run.state.prototypes] == [3, 5] and int(
+        run.state.rows.min()
+    ) >= 0
 
 
 def test_without_clusters_the_loss_is_info_nce(generator: torch.Generator) -> None:
@@ -201,14 +241,20 @@ def test_without_clusters_the_loss_is_info_nce(generator: torch.Generator) -> No
     plain = session(PCL((), queue=30), x)
     for _ in range(9):
         record = plain.advance()
-        assert record["model"] == pytest.approx(record["info_nce"], abs=1e-6) and record["proto_nce"] == 0
+        assert (
+            record["model"] == pytest.approx(record["info_nce"], abs=1e-6)
+            and record["proto_nce"] == 0
+        )
 
 
 @pytest.mark.parametrize("batch_size", [2, 7, 500])
 def test_sizes_that_do_not_fit(batch_size: int, generator: torch.Generator) -> None:
     """A queue, a batch and k larger than the data."""
     x, _ = blobs(9, generator)
-    with pytest.warns(PartitaWarning, match="clusters must be at most the number of rows, 9; got 50. One for each row"):
+    with pytest.warns(
+        PartitaWarning,
+        match="clusters must be at most the number of rows, 9; got 50. One for each row",
+    ):
         run = session(PCL((50,), queue=10_000, warm_up=1), x, batch_size)
     for _ in range(12):
         record = run.advance()
@@ -219,7 +265,9 @@ def test_blobs_are_found_without_labels(generator: torch.Generator) -> None:
     """Three clouds far apart: after training, clusters are the clouds (fixed seed)."""
     x, label = blobs(150, generator)
     model = Encoder(4, 3, widths=(32,), generator=generator)
-    partita.fit(model, x, PCL((3, 6), queue=100, warm_up=3), epochs=15, batch_size=30, generator=generator)
+    partita.fit(
+        model, x, PCL((3, 6), queue=100, warm_up=3), epochs=15, batch_size=30, generator=generator
+    )
     v = embed(model, as_rows(x, None, "fit"), generator=generator)
     found = find_prototypes(v, 3, 0.2, 10.0, generator=generator)
     assert len({(int(a), int(b)) for a, b in zip(found.member, label, strict=True)}) == 3
@@ -227,7 +275,9 @@ def test_blobs_are_found_without_labels(generator: torch.Generator) -> None:
 
 def test_a_batch_of_one_is_named(generator: torch.Generator) -> None:
     x, _ = blobs(9, generator)
-    with pytest.raises(InputError, match=r"a batch must hold at least two rows.*got 1\. Raise batch_size"):
+    with pytest.raises(
+        InputError, match=r"a batch must hold at least two rows.*got 1\. Raise batch_size"
+    ):
         session(PCL((2,)), x, 1).advance()
 
 
@@ -245,7 +295,9 @@ def test_wrong_input_is_named(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match="keep must lie in"):
         SequenceMoves((8,), keep=0.0)
     with pytest.raises(Unsupported, match="it is a density and no encoder"):
-        partita.fit(RBM(4, 2, generator=generator), torch.ones(8, 4), PCL(), epochs=1, generator=generator)
+        partita.fit(
+            RBM(4, 2, generator=generator), torch.ones(8, 4), PCL(), epochs=1, generator=generator
+        )
     with pytest.raises(InputError, match="shape must divide"):
         Encoder(10, 2, shape=(3, 3), generator=generator)
 
@@ -253,5 +305,13 @@ def test_wrong_input_is_named(generator: torch.Generator) -> None:
 def test_a_saved_encoder_is_the_same(tmp_path: Any, generator: torch.Generator) -> None:
     x, _ = blobs(40, generator)
     model = Encoder(4, 3, widths=(8,), generator=generator)
-    partita.fit(model, x, PCL((3,), warm_up=1), epochs=2, batch_size=20, out=tmp_path / "run", generator=generator)
+    partita.fit(
+        model,
+        x,
+        PCL((3,), warm_up=1),
+        epochs=2,
+        batch_size=20,
+        out=tmp_path / "run",
+        generator=generator,
+    )
     assert torch.equal(partita.load(tmp_path / "run").model(x), model(x))

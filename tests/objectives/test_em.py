@@ -26,12 +26,18 @@ def test_the_steps_by_hand_are_the_update(generator: torch.Generator) -> None:
     model = Mixture(3, 2, generator=generator)
     model.initialize(data, generator=generator)
     start = {name: value.clone() for name, value in model.state_dict().items()}
-    _, info = EM().update(model, data, EM().init(model, data, generator=generator), generator=generator)
+    _, info = EM().update(
+        model, data, EM().init(model, data, generator=generator), generator=generator
+    )
     after = model.component.location.clone()
     model.load_state_dict(start)
     statistics = expectation(model, data, generator=generator)
-    assert float(info["loss"]) == pytest.approx(-float(model.log_prob(data.tensor()).detach().mean()), abs=1e-12)
-    assert float(negative_log_likelihood(model, statistics, len(data))) == pytest.approx(float(info["loss"]))
+    assert float(info["loss"]) == pytest.approx(
+        -float(model.log_prob(data.tensor()).detach().mean()), abs=1e-12
+    )
+    assert float(negative_log_likelihood(model, statistics, len(data))) == pytest.approx(
+        float(info["loss"])
+    )
     maximization(model, statistics)
     torch.testing.assert_close(model.component.location, after)
 
@@ -75,34 +81,57 @@ def test_online_steps_follow_their_formula(generator: torch.Generator) -> None:
     found = model.e_step(data.tensor() + 1)["t"] / 50
     after, _ = engine.step(model, data.tensor() + 1, None, state)
     rate = (4 + 3.0) ** -0.7
-    torch.testing.assert_close(after.statistics["t"], (1 - rate) * state.statistics["t"] + rate * found)
+    torch.testing.assert_close(
+        after.statistics["t"], (1 - rate) * state.statistics["t"] + rate * found
+    )
     assert int(after.updates) == 5
     with pytest.raises(InputError, match=r"OnlineEM: decay must lie in \(0.5, 1\]; got 0.5"):
         OnlineEM(decay=0.5)
 
 
-def test_the_ladder_finds_the_number_of_clusters_by_its_criterion(generator: torch.Generator) -> None:
+def test_the_ladder_finds_the_number_of_clusters_by_its_criterion(
+    generator: torch.Generator,
+) -> None:
     x = clusters(400)
-    table = ladder(lambda K: Mixture(K, 2, covariance="spherical", generator=generator), x, range(1, 9), generator=generator)
+    table = ladder(
+        lambda K: Mixture(K, 2, covariance="spherical", generator=generator),
+        x,
+        range(1, 9),
+        generator=generator,
+    )
     assert best(table).components == 4
     assert [rung.components for rung in table] == list(range(1, len(table) + 1)) and len(table) < 8
     rung = table[3]
     assert rung.parameters == 4 * 2 + 4 + 3
     assert rung.bic == pytest.approx(-2 * rung.log_likelihood + rung.parameters * np.log(400))
-    assert criterion(rung.run.model, x, generator=generator) == pytest.approx((rung.log_likelihood, rung.bic))
+    assert criterion(rung.run.model, x, generator=generator) == pytest.approx(
+        (rung.log_likelihood, rung.bic)
+    )
 
 
 def test_free_parameters_are_counted(generator: torch.Generator) -> None:
     def freedom(**settings: object) -> int:
         return Mixture(3, 4, **settings, generator=generator).freedom()  # type: ignore[arg-type]
 
-    assert [freedom(covariance=c) for c in ("full", "tied", "diagonal", "spherical")] == [44, 24, 26, 17]
+    assert [freedom(covariance=c) for c in ("full", "tied", "diagonal", "spherical")] == [
+        44,
+        24,
+        26,
+        17,
+    ]
     assert freedom(component="bernoulli") == freedom(component="poisson") == 14
     assert freedom(component="categorical", states=5) == 3 * 4 * 4 + 2
     assert PPCA(6, 2, generator=generator).freedom() == 6 + 1 + 12 - 1
-    assert MixturePPCA(2, 6, 2, noise="diagonal", generator=generator).freedom() == 2 * (6 + 6 + 12 - 1) + 1
+    assert (
+        MixturePPCA(2, 6, 2, noise="diagonal", generator=generator).freedom()
+        == 2 * (6 + 6 + 12 - 1) + 1
+    )
 
 
 def test_a_model_without_the_steps_says_so(generator: torch.Generator) -> None:
-    with pytest.raises(Unsupported, match=r"EM cannot run on RBM\(4, 2\): it names no E and M steps. Use ExactLikelihood instead"):
+    with pytest.raises(
+        Unsupported,
+        match=r"EM cannot run on RBM\(4, 2\): it names no E and M steps. Use ExactLikelihood "
+        r"instead",
+    ):
         partita.fit(RBM(4, 2, generator=generator), torch.zeros(5, 4), EM(), generator=generator)

@@ -1,4 +1,6 @@
-"""What holds for every objective: it raises the exact likelihood from random parameters, counts weights, and resumes bit for bit."""
+"""What holds for every objective: it raises the exact likelihood from random parameters, counts
+weights, and resumes bit for bit.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -18,7 +20,15 @@ from partita.core.protocols import Batch
 from partita.core.support import Binary
 from partita.data import as_rows
 from partita.models import RBM, MaxEnt
-from partita.objectives import CD, NCE, PCD, ExactLikelihood, PseudoLikelihood, RatioMatching, ScoreMatching
+from partita.objectives import (
+    CD,
+    NCE,
+    PCD,
+    ExactLikelihood,
+    PseudoLikelihood,
+    RatioMatching,
+    ScoreMatching,
+)
 from partita.samplers import Gibbs, Tempering
 from partita.training import checkpoint, loop
 from partita.training.families.by_gradient import NAMED, OBJECTIVES, named_objective
@@ -64,32 +74,46 @@ def binary_rows(n: int = 1500) -> Tensor:
 def real_rows(n: int = 1500) -> Tensor:
     g = torch.Generator().manual_seed(4)
     x = torch.randn(n, 2, generator=g) * torch.tensor([0.5, 0.8])
-    return x + torch.where(torch.rand(n, 1, generator=g) < 0.6, 1.0, -1.0) * torch.tensor([1.0, 0.7])
+    return x + torch.where(torch.rand(n, 1, generator=g) < 0.6, 1.0, -1.0) * torch.tensor(
+        [1.0, 0.7]
+    )
 
 
 MODELS: dict[str, Callable[[], Any]] = {
     "rbm": lambda: randomized(RBM(5, 3, generator=torch.Generator()), 1, 1.0),
-    "maxent": lambda: randomized(MaxEnt("pairwise", Binary(5), generator=torch.Generator()), 2, 1.0),
+    "maxent": lambda: randomized(
+        MaxEnt("pairwise", Binary(5), generator=torch.Generator()), 2, 1.0
+    ),
 }
 
 
 def exact_likelihood(model: Any, x: Tensor) -> float:
-    return partita.evaluate(model, x, evaluator=partita.evaluators.Enumeration(), generator=torch.Generator()).value
+    return partita.evaluate(
+        model, x, evaluator=partita.evaluators.Enumeration(), generator=torch.Generator()
+    ).value
 
 
 @cache
 def best_likelihood(kind: str) -> float:
     """What exact maximum likelihood reaches."""
     model, x = MODELS[kind](), binary_rows()
-    partita.fit(model, x, ExactLikelihood(), initialize=False, steps=30, generator=torch.Generator())
+    partita.fit(
+        model, x, ExactLikelihood(), initialize=False, steps=30, generator=torch.Generator()
+    )
     return exact_likelihood(model, x)
 
 
 @pytest.mark.parametrize("name", list(DISCRETE))
 @pytest.mark.parametrize("kind", list(MODELS))
-def test_it_raises_the_exact_likelihood_of_binary_rows(kind: str, name: str, generator: torch.Generator) -> None:
+def test_it_raises_the_exact_likelihood_of_binary_rows(
+    kind: str, name: str, generator: torch.Generator
+) -> None:
     model, x = MODELS[kind](), binary_rows()
-    options = {"steps": 30} if name == "exact" else {"optimizer": "adam", "learning_rate": 0.02, "batch_size": 100, "steps": 250}
+    options = (
+        {"steps": 30}
+        if name == "exact"
+        else {"optimizer": "adam", "learning_rate": 0.02, "batch_size": 100, "steps": 250}
+    )
     before, possible = exact_likelihood(model, x), best_likelihood(kind)
     partita.fit(model, x, DISCRETE[name], initialize=False, generator=generator, **options)
     assert exact_likelihood(model, x) > before + 0.5 * (possible - before)
@@ -102,7 +126,11 @@ def test_it_raises_the_exact_likelihood_of_real_rows(name: str, generator: torch
         return randomized(RBM(2, 4, visible_units="gaussian", generator=torch.Generator()), 3, 0.7)
 
     model, x = start(), real_rows()
-    options = {"steps": 30} if name == "exact" else {"optimizer": "adam", "learning_rate": 0.02, "batch_size": 100, "steps": 300}
+    options = (
+        {"steps": 30}
+        if name == "exact"
+        else {"optimizer": "adam", "learning_rate": 0.02, "batch_size": 100, "steps": 300}
+    )
     before = exact_likelihood(model, x)
     partita.fit(model, x, REAL[name], initialize=False, generator=generator, **options)
     assert exact_likelihood(model, x) > before + 0.1
@@ -119,7 +147,16 @@ def test_it_raises_the_likelihood_of_a_model_known_by_quadrature(
         return float(-m(x).mean().detach()) - density(m)[1]
 
     before = likelihood(model)
-    partita.fit(model, x, REAL[name], optimizer="adam", learning_rate=0.02, batch_size=200, steps=300, generator=generator)
+    partita.fit(
+        model,
+        x,
+        REAL[name],
+        optimizer="adam",
+        learning_rate=0.02,
+        batch_size=200,
+        steps=300,
+        generator=generator,
+    )
     assert before + 0.7 * (likelihood(truth) - before) < likelihood(model)
 
 
@@ -128,20 +165,44 @@ def test_it_raises_the_likelihood_of_a_model_known_by_quadrature(
 
 RESUMED: dict[str, tuple[Any, Callable[[], Any], Callable[[], Tensor]]] = {
     "nce": (NCE(ratio=3), MODELS["rbm"], binary_rows),
-    "nce, given noise": (NCE(Normal(0.0, 3.0), 2), lambda: RBM(2, 3, visible_units="gaussian", generator=torch.Generator()), real_rows),
+    "nce, given noise": (
+        NCE(Normal(0.0, 3.0), 2),
+        lambda: RBM(2, 3, visible_units="gaussian", generator=torch.Generator()),
+        real_rows,
+    ),
     "replay": (PCD(chains=50, active=8, restart=0.2), MODELS["rbm"], binary_rows),
-    "sliced": (ScoreMatching("sliced"), lambda: RBM(2, 3, visible_units="gaussian", generator=torch.Generator()), real_rows),
+    "sliced": (
+        ScoreMatching("sliced"),
+        lambda: RBM(2, 3, visible_units="gaussian", generator=torch.Generator()),
+        real_rows,
+    ),
     "pseudo-likelihood": (PseudoLikelihood(), MODELS["rbm"], binary_rows),
 }
 
 
 @pytest.mark.parametrize("name", list(RESUMED))
-def test_a_resumed_fit_is_the_same_bit_for_bit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_fit_is_the_same_bit_for_bit(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     objective, make, rows = RESUMED[name]
-    options: dict[str, Any] = {"steps": 60, "optimizer": "adam", "learning_rate": 0.02, "batch_size": 50, "average": 0.3}
+    options: dict[str, Any] = {
+        "steps": 60,
+        "optimizer": "adam",
+        "learning_rate": 0.02,
+        "batch_size": 50,
+        "average": 0.3,
+    }
 
     def run(out: Path, **more: Any) -> Any:
-        return partita.fit(make(), rows(), objective, out=out, generator=torch.Generator().manual_seed(2), **options, **more)
+        return partita.fit(
+            make(),
+            rows(),
+            objective,
+            out=out,
+            generator=torch.Generator().manual_seed(2),
+            **options,
+            **more,
+        )
 
     whole, advance = run(tmp_path / "whole"), Session.advance
 
@@ -156,9 +217,14 @@ def test_a_resumed_fit_is_the_same_bit_for_bit(name: str, tmp_path: Path, monkey
         run(tmp_path / "parts")
     monkeypatch.setattr(Session, "advance", advance)
     again = run(tmp_path / "parts", resume=True)
-    for p, q in zip(whole.model.state_dict().values(), again.model.state_dict().values(), strict=True):
+    for p, q in zip(
+        whole.model.state_dict().values(), again.model.state_dict().values(), strict=True
+    ):
         assert torch.equal(p, q)
-    ends = [checkpoint.load(tmp_path / part / "checkpoints" / "last.safetensors") for part in ("whole", "parts")]
+    ends = [
+        checkpoint.load(tmp_path / part / "checkpoints" / "last.safetensors")
+        for part in ("whole", "parts")
+    ]
     assert_same(ends[0]["processes"], ends[1]["processes"])
     assert_same(ends[0]["optimizer"], ends[1]["optimizer"])
 
@@ -179,18 +245,30 @@ def assert_same(a: Any, b: Any) -> None:
 
 
 def test_minutes_leave_the_learned_normalizer_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The warm-up that is timed moves c, and puts it back: a fit of as many steps ends in the same place."""
+    """The warm-up that is timed moves c, and puts it back: a fit of as many steps ends in the same
+    place.
+    """
     monkeypatch.setattr("partita.training.budget.WARM_UP_SECONDS", (0.05, 0.05))
     x, make = binary_rows(), MODELS["rbm"]
     timed = partita.fit(make(), x, NCE(), minutes=0.005, generator=torch.Generator().manual_seed(2))
-    counted = partita.fit(make(), x, NCE(), steps=timed.steps, generator=torch.Generator().manual_seed(2))
+    counted = partita.fit(
+        make(), x, NCE(), steps=timed.steps, generator=torch.Generator().manual_seed(2)
+    )
     assert timed.series("log_normalizer")[-1] == counted.series("log_normalizer")[-1]
 
 
 def test_extras_are_optimized_and_go_through_the_wrapper() -> None:
     model, objective = MODELS["rbm"](), NCE()
-    settings = partita.training.Settings(steps=5, batch_size=50, optimizer="adam", learning_rate=0.1)
-    session = loop.start_session(model, as_rows(binary_rows()), objective, settings, generator=torch.Generator().manual_seed(0))
+    settings = partita.training.Settings(
+        steps=5, batch_size=50, optimizer="adam", learning_rate=0.1
+    )
+    session = loop.start_session(
+        model,
+        as_rows(binary_rows()),
+        objective,
+        settings,
+        generator=torch.Generator().manual_seed(0),
+    )
     c = session.state.module.c
     assert any(p is c for group in session.optimizer.param_groups for p in group["params"])
     before = c.item()
@@ -202,15 +280,21 @@ def test_extras_are_optimized_and_go_through_the_wrapper() -> None:
 # weights
 
 
-@pytest.mark.parametrize("name", ["exact", "pseudo-likelihood", "ratio-matching", "nce", "cd", "pcd", "replay"])
+@pytest.mark.parametrize(
+    "name", ["exact", "pseudo-likelihood", "ratio-matching", "nce", "cd", "pcd", "replay"]
+)
 def test_weights_count_rows_in_the_data_term(name: str) -> None:
-    """The same randomness with weights and without: the difference is that of the data's rows alone."""
+    """The same randomness with weights and without: the difference is that of the data's rows
+    alone.
+    """
     model, objective, x = MODELS["rbm"](), DISCRETE[name], binary_rows(40)
     weight = torch.linspace(0.0, 2.0, 40)
     state = objective.init(model, as_rows(x), generator=torch.Generator().manual_seed(1))
 
     def loss(w: Tensor | None) -> float:
-        return objective.losses(model, Batch(x, w), state, generator=torch.Generator().manual_seed(2))[0]["model"].item()
+        return objective.losses(
+            model, Batch(x, w), state, generator=torch.Generator().manual_seed(2)
+        )[0]["model"].item()
 
     once, twice, plain = loss(weight), loss(2 * weight), loss(None)
     assert loss(torch.ones(40)) == pytest.approx(plain, abs=1e-5)
@@ -224,7 +308,9 @@ def test_weights_count_rows_in_the_data_term(name: str) -> None:
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_name_is_an_objective_of_the_table(name: str) -> None:
-    objective = named_objective({"objective": name, "chains": 16, "k": 2, "centered": None, "noise_ratio": 4, "sigma": 0.3})
+    objective = named_objective(
+        {"objective": name, "chains": 16, "k": 2, "centered": None, "noise_ratio": 4, "sigma": 0.3}
+    )
     assert type(objective).__name__ == NAMED[name].part
     if name == "replay":
         assert objective == PCD(chains=160, active=16, steps=2, restart=0.05)

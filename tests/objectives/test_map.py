@@ -1,4 +1,6 @@
-"""MAP through the one loop, against roots found by scipy, closed forms, and the penalty it generalizes."""
+"""MAP through the one loop, against roots found by scipy, closed forms, and the penalty it
+generalizes.
+"""
 
 import json
 import math
@@ -37,21 +39,31 @@ def test_the_mode_solves_its_equation(scale: float, generator: torch.Generator) 
     run = partita.fit(model, x, MAP(ExactLikelihood(), {"theta": prior}), generator=generator)
     assert run.stopped in ("converged", "stalled")
     for total, theta in zip(x.sum(0).tolist(), model.theta.tolist(), strict=True):
-        root = optimize.brentq(lambda t, total=total: total - 40 * expit(t) - t / scale**2, -30, 30, xtol=1e-14)
+        root = optimize.brentq(
+            lambda t, total=total: total - 40 * expit(t) - t / scale**2, -30, 30, xtol=1e-14
+        )
         assert theta == pytest.approx(root, abs=1e-6)
 
 
 def test_a_normal_prior_is_the_l2_penalty(generator: torch.Generator) -> None:
     x = coins(generator)
     models = [independent(3, generator) for _ in range(2)]
-    partita.fit(models[0], x, MAP(ExactLikelihood(), {"theta": Normal(0.0, (40 * 0.05) ** -0.5)}), generator=generator)
+    partita.fit(
+        models[0],
+        x,
+        MAP(ExactLikelihood(), {"theta": Normal(0.0, (40 * 0.05) ** -0.5)}),
+        generator=generator,
+    )
     partita.fit(models[1], x, ExactLikelihood(), l2=0.05, generator=generator)
     torch.testing.assert_close(models[0].theta, models[1].theta, rtol=0, atol=1e-6)
 
 
 def test_stochastic_objectives_take_priors_too(generator: torch.Generator) -> None:
-    """A narrow prior pulls the weights to zero from where they start, while the likelihood alone pulls them away from it."""
-    x = coins(generator).float()[:, [1, 1, 1]]  # three copies of one coin: the likelihood wants large weights
+    """A narrow prior pulls the weights to zero from where they start, while the likelihood alone
+    pulls them away from it.
+    """
+    # three copies of one coin: the likelihood wants large weights
+    x = coins(generator).float()[:, [1, 1, 1]]
     free, held = (RBM(3, 2, scale=0.3, generator=generator) for _ in range(2))
     options = {"steps": 600, "batch_size": 20, "learning_rate": 0.1, "generator": generator}
     partita.fit(free, x, PCD(chains=32), **options)
@@ -76,7 +88,17 @@ def test_a_run_is_resumed_with_its_priors(tmp_path: Path, generator: torch.Gener
     def train(folder: str, resume: bool = False) -> RBM:
         g = torch.Generator().manual_seed(1)
         model = RBM(3, 2, generator=g)
-        partita.fit(model, x, objective, steps=30, batch_size=10, learning_rate=0.05, out=tmp_path / folder, resume=resume, generator=g)
+        partita.fit(
+            model,
+            x,
+            objective,
+            steps=30,
+            batch_size=10,
+            learning_rate=0.05,
+            out=tmp_path / folder,
+            resume=resume,
+            generator=g,
+        )
         return model
 
     whole = train("whole")
@@ -89,7 +111,9 @@ def test_a_run_is_resumed_with_its_priors(tmp_path: Path, generator: torch.Gener
     torch.testing.assert_close(resumed.W, whole.W, rtol=0, atol=0)
 
 
-def stop_at(step: int, advance: Callable[[Session], dict[str, float]]) -> Callable[[Session], dict[str, float]]:
+def stop_at(
+    step: int, advance: Callable[[Session], dict[str, float]]
+) -> Callable[[Session], dict[str, float]]:
     """An ``advance`` that breaks off at a step."""
 
     def advance_or_stop(session: Session) -> dict[str, float]:
@@ -101,12 +125,16 @@ def stop_at(step: int, advance: Callable[[Session], dict[str, float]]) -> Callab
 
 
 def test_priors_are_saved_and_built_again() -> None:
-    objective = MAP(PCD(chains=16), {"W": Normal(torch.zeros(2).double(), 0.1), "b": Laplace(0.5, 2.0)})
+    objective = MAP(
+        PCD(chains=16), {"W": Normal(torch.zeros(2).double(), 0.1), "b": Laplace(0.5, 2.0)}
+    )
     again = descriptions.build(json.loads(json.dumps(descriptions.describe(objective))))
     assert again.likelihood == objective.likelihood and again.prior.keys() == objective.prior.keys()
     for name, prior in objective.prior.items():
         value = torch.tensor([0.3, -0.7], dtype=prior.mean.dtype)
-        torch.testing.assert_close(again.prior[name].log_prob(value), prior.log_prob(value), rtol=0, atol=0)
+        torch.testing.assert_close(
+            again.prior[name].log_prob(value), prior.log_prob(value), rtol=0, atol=0
+        )
     with pytest.raises(RunError, match=r"a prior must be one of Normal, .*; got 'Sneaky'"):
         descriptions.build({"law": "Sneaky", "by": {}})
 
@@ -115,15 +143,28 @@ def test_one_prior_stands_for_all_parameters(generator: torch.Generator) -> None
     x = coins(generator)
     models = [independent(3, generator) for _ in range(2)]
     partita.fit(models[0], x, MAP(), generator=generator)
-    partita.fit(models[1], x, MAP(ExactLikelihood(), {"theta": Normal(0.0, 1.0)}), generator=generator)
+    partita.fit(
+        models[1], x, MAP(ExactLikelihood(), {"theta": Normal(0.0, 1.0)}), generator=generator
+    )
     torch.testing.assert_close(models[0].theta, models[1].theta, rtol=0, atol=0)
 
 
 def test_wrong_priors_are_named(generator: torch.Generator) -> None:
     x, model = coins(generator), independent(3, generator)
-    with pytest.raises(InputError, match=r"MAP: prior must give torch.distributions objects for some of theta; got \{'W'"):
+    with pytest.raises(
+        InputError,
+        match=r"MAP: prior must give torch.distributions objects for some of theta; got \{'W'",
+    ):
         partita.fit(model, x, MAP(ExactLikelihood(), {"W": Normal(0.0, 1.0)}), generator=generator)
     with torch.no_grad():
         model.theta.fill_(-1.0)
-    with pytest.raises(InputError, match="MAP: parameter 'theta' must start in the support of its prior"):
-        partita.fit(model, x, MAP(ExactLikelihood(), {"theta": Gamma(2.0, 1.0)}), initialize=False, generator=generator)
+    with pytest.raises(
+        InputError, match="MAP: parameter 'theta' must start in the support of its prior"
+    ):
+        partita.fit(
+            model,
+            x,
+            MAP(ExactLikelihood(), {"theta": Gamma(2.0, 1.0)}),
+            initialize=False,
+            generator=generator,
+        )

@@ -1,4 +1,6 @@
-"""The likelihood gradient three ways: autograd of the enumerated log-likelihood, two phases, and the closed form."""
+"""The likelihood gradient three ways: autograd of the enumerated log-likelihood, two phases, and
+the closed form.
+"""
 
 import math
 from collections.abc import Callable
@@ -32,17 +34,22 @@ def randomize(model: torch.nn.Module, scale: float = 0.9, seed: int = 8) -> None
 
 
 def joint_features(x: Tensor, h: Tensor) -> Tensor:
-    return torch.cat([x * h[..., :1], x[..., :1] * h, h.sum(-1, keepdim=True) * x.sum(-1, keepdim=True)], -1)
+    return torch.cat(
+        [x * h[..., :1], x[..., :1] * h, h.sum(-1, keepdim=True) * x.sum(-1, keepdim=True)], -1
+    )
 
 
 def pair_features(x: Tensor) -> Tensor:
     return torch.stack([x[..., 0] * x[..., 1], x[..., 1] * x[..., 2], x.sum(-1)], -1)
 
 
-# Each case: a model, and its log phi(x) of rows written out from its parameters, with the list of all x (or the log Z itself).
+# Each case: a model, and its log phi(x) of rows written out from its parameters, with the list of
+# all x (or the log Z itself).
 
 
-def bernoulli_rbm(visible: int, hidden: int) -> tuple[RBM, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
+def bernoulli_rbm(
+    visible: int, hidden: int
+) -> tuple[RBM, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
     model = RBM(visible, hidden, generator=torch.Generator()).double()
     randomize(model)
     h = binary(hidden)
@@ -54,7 +61,9 @@ def bernoulli_rbm(visible: int, hidden: int) -> tuple[RBM, Callable[[Tensor], Te
     return model, log_phi, lambda: torch.log(torch.exp(log_phi(binary(visible))).sum())
 
 
-def gaussian_rbm(visible: int, hidden: int) -> tuple[RBM, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
+def gaussian_rbm(
+    visible: int, hidden: int
+) -> tuple[RBM, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
     model = RBM(visible, hidden, visible_units="gaussian", generator=torch.Generator()).double()
     randomize(model, 0.5)
     h = binary(hidden)
@@ -68,7 +77,11 @@ def gaussian_rbm(visible: int, hidden: int) -> tuple[RBM, Callable[[Tensor], Ten
         """For each h the integral over x is that of a normal density that lacks its constant."""
         s2 = torch.exp(2 * model.log_sigma)  # type: ignore[operator]
         mean = model.b + s2 * (h @ model.W.T)
-        return torch.log(torch.exp(h @ model.c + (mean**2 / (2 * s2) + 0.5 * torch.log(2 * math.pi * s2)).sum(1)).sum())
+        return torch.log(
+            torch.exp(
+                h @ model.c + (mean**2 / (2 * s2) + 0.5 * torch.log(2 * math.pi * s2)).sum(1)
+            ).sum()
+        )
 
     return model, log_phi, log_z
 
@@ -79,19 +92,27 @@ def maxent() -> tuple[MaxEnt, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
     spins = 2 * binary(3) - 1
 
     def log_phi(x: Tensor) -> Tensor:
-        return x[:, 0] * x[:, 1] * model.theta[0] + x[:, 1] * x[:, 2] * model.theta[1] + x.sum(1) * model.theta[2]
+        return (
+            x[:, 0] * x[:, 1] * model.theta[0]
+            + x[:, 1] * x[:, 2] * model.theta[1]
+            + x.sum(1) * model.theta[2]
+        )
 
     return model, log_phi, lambda: torch.log(torch.exp(log_phi(spins)).sum())
 
 
 def hidden_maxent() -> tuple[MaxEnt, Callable[[Tensor], Tensor], Callable[[], Tensor]]:
-    model = MaxEnt(joint_features, Binary(3), hidden=Binary(2), generator=torch.Generator()).double()
+    model = MaxEnt(
+        joint_features, Binary(3), hidden=Binary(2), generator=torch.Generator()
+    ).double()
     randomize(model)
 
     def log_phi(x: Tensor) -> Tensor:
         total = torch.zeros(len(x), dtype=torch.float64)
         for h in binary(2):
-            exponent = sum(model.theta[i] * x[:, i] * h[0] for i in range(3)) + sum(model.theta[3 + j] * x[:, 0] * h[j] for j in range(2))
+            exponent = sum(model.theta[i] * x[:, i] * h[0] for i in range(3)) + sum(
+                model.theta[3 + j] * x[:, 0] * h[j] for j in range(2)
+            )
             total = total + torch.exp(exponent + model.theta[5] * h.sum() * x.sum(1))
         return torch.log(total)
 
@@ -113,7 +134,9 @@ def rows(model: RBM | MaxEnt, n: int = 13) -> Tensor:
     x = torch.randint(0, 2, (n, model.support.width), generator=g).double()
     if isinstance(model.support, Spin):
         return 2 * x - 1
-    return x if model.support.discrete else x + torch.randn(x.shape, generator=g, dtype=torch.float64)
+    return (
+        x if model.support.discrete else x + torch.randn(x.shape, generator=g, dtype=torch.float64)
+    )
 
 
 def gradient_of(model: RBM | MaxEnt, value: Tensor) -> dict[str, Tensor]:
@@ -123,12 +146,21 @@ def gradient_of(model: RBM | MaxEnt, value: Tensor) -> dict[str, Tensor]:
 
 @EVERY
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_gradient_of_the_log_likelihood_is_positive_minus_negative_phase(case: str, weighted: bool) -> None:
+def test_the_gradient_of_the_log_likelihood_is_positive_minus_negative_phase(
+    case: str, weighted: bool
+) -> None:
     model, log_phi, log_z = CASES[case]()
     x = rows(model)
-    w = torch.rand(len(x), generator=torch.Generator().manual_seed(10), dtype=torch.float64) if weighted else torch.ones(len(x)).double()
+    w = (
+        torch.rand(len(x), generator=torch.Generator().manual_seed(10), dtype=torch.float64)
+        if weighted
+        else torch.ones(len(x)).double()
+    )
     expected = gradient_of(model, (w * log_phi(x)).sum() / w.sum() - log_z())
-    positive, negative = positive_phase(model, x, w if weighted else None), negative_phase(model, exact=True)
+    positive, negative = (
+        positive_phase(model, x, w if weighted else None),
+        negative_phase(model, exact=True),
+    )
     assert positive.keys() == negative.keys() == expected.keys()
     for name, want in expected.items():
         torch.testing.assert_close(positive[name] - negative[name], want, atol=TOLERANCE, rtol=0)
@@ -139,7 +171,10 @@ def test_the_gradient_of_the_log_likelihood_is_positive_minus_negative_phase(cas
 def test_each_phase_by_itself(case: str) -> None:
     model, log_phi, log_z = CASES[case]()
     x = rows(model)
-    for phase, value in ((positive_phase(model, x), log_phi(x).mean()), (negative_phase(model, exact=True), log_z())):
+    for phase, value in (
+        (positive_phase(model, x), log_phi(x).mean()),
+        (negative_phase(model, exact=True), log_z()),
+    ):
         for name, want in gradient_of(model, value).items():
             torch.testing.assert_close(phase[name], want, atol=TOLERANCE, rtol=0)
 
@@ -191,7 +226,9 @@ def test_the_closed_form_of_the_bernoulli_machine(visible: int, hidden: int) -> 
 
 def test_the_closed_form_of_the_gaussian_machine() -> None:
     model, _, _ = gaussian_rbm(2, 3)
-    W, b, c, s2 = (p.detach().numpy() for p in (model.W, model.b, model.c, torch.exp(2 * model.log_sigma)))  # type: ignore[operator]
+    W, b, c, s2 = (
+        p.detach().numpy() for p in (model.W, model.b, model.c, torch.exp(2 * model.log_sigma))
+    )  # type: ignore[operator]
     V, hs = rows(model).numpy(), binary(3).numpy()
     mean = b + s2 * (hs @ W.T)  # of x given each h
     p = np.exp(hs @ c + (mean**2 / (2 * s2) + 0.5 * np.log(s2)).sum(1))
@@ -212,8 +249,14 @@ def test_the_closed_form_of_the_gaussian_machine() -> None:
 
 def test_at_the_data_of_the_model_itself_the_phases_agree() -> None:
     """With every state weighed by its own probability there is nothing left to learn."""
-    for model, log_phi, states in ((*bernoulli_rbm(4, 3)[:2], binary(4)), (*hidden_maxent()[:2], binary(3))):
-        positive, negative = positive_phase(model, states, torch.softmax(log_phi(states), 0).detach()), negative_phase(model, exact=True)
+    for model, log_phi, states in (
+        (*bernoulli_rbm(4, 3)[:2], binary(4)),
+        (*hidden_maxent()[:2], binary(3)),
+    ):
+        positive, negative = (
+            positive_phase(model, states, torch.softmax(log_phi(states), 0).detach()),
+            negative_phase(model, exact=True),
+        )
         for name in positive:
             torch.testing.assert_close(positive[name], negative[name], atol=TOLERANCE, rtol=0)
 
@@ -221,15 +264,27 @@ def test_at_the_data_of_the_model_itself_the_phases_agree() -> None:
 def test_frozen_parameters_are_left_out() -> None:
     model, _, _ = bernoulli_rbm(3, 2)
     model.b.requires_grad_(False)
-    assert set(positive_phase(model, rows(model))) == set(negative_phase(model, exact=True)) == {"W", "c"}
+    assert (
+        set(positive_phase(model, rows(model)))
+        == set(negative_phase(model, exact=True))
+        == {"W", "c"}
+    )
 
 
-@pytest.mark.parametrize("arguments", [{}, {"draws": torch.zeros(1, 3).double(), "exact": True}], ids=["neither", "both"])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"draws": torch.zeros(1, 3).double(), "exact": True}], ids=["neither", "both"]
+)
 def test_draws_or_exact_and_not_both(arguments: dict) -> None:
-    with pytest.raises(InputError, match=r"negative_phase: draws must be given, or exact=True, and not both; got draws="):
+    with pytest.raises(
+        InputError,
+        match=r"negative_phase: draws must be given, or exact=True, and not both; got draws=",
+    ):
         negative_phase(bernoulli_rbm(3, 2)[0], **arguments)
 
 
 def test_no_exact_phase_where_there_are_too_many_states() -> None:
-    with pytest.raises(Unsupported, match=r"negative_phase\(exact=True\) cannot run on RBM\(30, 25\): neither side has at most"):
+    with pytest.raises(
+        Unsupported,
+        match=r"negative_phase\(exact=True\) cannot run on RBM\(30, 25\): neither side has at most",
+    ):
         negative_phase(RBM(30, 25, generator=torch.Generator()), exact=True)

@@ -31,7 +31,9 @@ def test_a_replay_buffer_moves_only_its_active_chains() -> None:
 
 
 def test_restarted_chains_come_from_the_reference() -> None:
-    """A reference of ones, chains of zeros, and a kernel that stays: what is one began again. 2,000 chains, |z| < 4: false alarm 6e-5."""
+    """A reference of ones, chains of zeros, and a kernel that stays: what is one began again. 2,000
+    chains, |z| < 4: false alarm 6e-5.
+    """
 
     class Stays:
         kernel_on = "x"
@@ -108,12 +110,16 @@ def test_a_ladder_in_a_buffer_keeps_its_lower_rungs() -> None:
 
 
 def test_replay_computes_each_energy_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One pass where the active chains begin and one for each proposal; the loss has two more of its own."""
+    """One pass where the active chains begin and one for each proposal; the loss has two more of
+    its own.
+    """
     g = torch.Generator().manual_seed(2)
     model, x = RBM(2, 3, visible_units="gaussian", generator=g), torch.randn(30, 2, generator=g)
     objective = PCD(MALA(), chains=40, active=10, steps=3)
     state = objective.init(model, as_rows(x), generator=g)
     calls, own = [], RBM.free_energy
-    monkeypatch.setattr(RBM, "free_energy", lambda self, *a, **k: (calls.append(1), own(self, *a, **k))[1])
+    monkeypatch.setattr(
+        RBM, "free_energy", lambda self, *a, **k: (calls.append(1), own(self, *a, **k))[1]
+    )
     objective.losses(model, Batch(x), state, generator=g)
     assert len(calls) == 1 + 3 + 2

@@ -25,11 +25,15 @@ Make = Callable[[torch.Generator], EnergyModel]
 
 
 def cubic(x: Tensor) -> Tensor:
-    return torch.stack([x[..., 0] * x[..., 1] * x[..., 2], x.sum(-1), x[..., 0] * x[..., 2] ** 2], -1)
+    return torch.stack(
+        [x[..., 0] * x[..., 1] * x[..., 2], x.sum(-1), x[..., 0] * x[..., 2] ** 2], -1
+    )
 
 
 def joint(x: Tensor, h: Tensor) -> Tensor:
-    return torch.stack([x[..., 0] * h[..., 0], x[..., 1] * x[..., 2] * h[..., 1], x[..., 2] - h[..., 0]], -1)
+    return torch.stack(
+        [x[..., 0] * h[..., 0], x[..., 1] * x[..., 2] * h[..., 1], x[..., 2] - h[..., 0]], -1
+    )
 
 
 MODELS: dict[str, Make] = {
@@ -54,7 +58,9 @@ def made(name: str) -> EnergyModel:
     return model
 
 
-def probabilities(model: EnergyModel) -> tuple[list[tuple[float, ...]], dict[tuple[float, ...], float]]:
+def probabilities(
+    model: EnergyModel,
+) -> tuple[list[tuple[float, ...]], dict[tuple[float, ...], float]]:
     """All states, and exp(-F) of each."""
     states = list(product(model.support.values().tolist(), repeat=3))
     with torch.no_grad():
@@ -72,7 +78,9 @@ def conditionals(model: EnergyModel, x: tuple[float, ...]) -> np.ndarray:
 
 @EVERY
 def test_conditionals_of_all_sites(name: str) -> None:
-    """The fast way where there is one, the general way everywhere, and the table of all states agree."""
+    """The fast way where there is one, the general way everywhere, and the table of all states
+    agree.
+    """
     model = made(name)
     states, _ = probabilities(model)
     x = torch.tensor(states, dtype=torch.float64)
@@ -91,26 +99,54 @@ def test_losses_are_the_sums_written_out(name: str) -> None:
     for state in states:
         p = conditionals(model, state)
         pseudo.append(sum(math.log(p[i, values.index(state[i])]) for i in range(3)))
-        ratio.append(0.5 * sum((p[i, k] - (values[k] == state[i])) ** 2 for i in range(3) for k in range(len(values))))
+        ratio.append(
+            0.5
+            * sum(
+                (p[i, k] - (values[k] == state[i])) ** 2
+                for i in range(3)
+                for k in range(len(values))
+            )
+        )
     np.testing.assert_allclose(pseudo_log_likelihood(model, x).detach(), pseudo, atol=1e-12)
     np.testing.assert_allclose(ratio_loss(model, x).detach(), ratio, atol=1e-12)
     if len(values) == 2:  # Hyvärinen's own form, from ratios of whole states
         flip = {a: b for a, b in zip(values, values[::-1], strict=True)}
-        own = [sum((1 / (1 + phi[s] / phi[(*s[:i], flip[s[i]], *s[i + 1 :])])) ** 2 for i in range(3)) for s in states]
+        own = [
+            sum((1 / (1 + phi[s] / phi[(*s[:i], flip[s[i]], *s[i + 1 :])])) ** 2 for i in range(3))
+            for s in states
+        ]
         np.testing.assert_allclose(ratio, own, atol=1e-12)
 
 
 @pytest.mark.parametrize("cells", [1, 40, 10**6])
-def test_sites_in_blocks_give_the_same_sums_and_gradients(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sites_in_blocks_give_the_same_sums_and_gradients(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     g = torch.Generator().manual_seed(0)
-    x, W, c = torch.rand(5, 7, generator=g).round().double(), torch.randn(7, 4, generator=g).double(), torch.randn(4, generator=g).double()
+    x, W, c = (
+        torch.rand(5, 7, generator=g).round().double(),
+        torch.randn(7, 4, generator=g).double(),
+        torch.randn(4, generator=g).double(),
+    )
     W.requires_grad_()
     monkeypatch.setattr(flips, "CELLS", cells)
     total = flips.flip_sums(x, W, c)
-    on, off = (torch.stack([torch.nn.functional.softplus(c + x.index_fill(1, torch.tensor([i]), v) @ W).sum(-1) for i in range(7)], 1)
-               for v in (1.0, 0.0))  # fmt: skip
+    on, off = (
+        torch.stack(
+            [
+                torch.nn.functional.softplus(c + x.index_fill(1, torch.tensor([i]), v) @ W).sum(-1)
+                for i in range(7)
+            ],
+            1,
+        )
+        for v in (1.0, 0.0)
+    )
     torch.testing.assert_close(total, on - off, atol=1e-12, rtol=0)
-    for got, want in zip(torch.autograd.grad(total.square().sum(), W), torch.autograd.grad((on - off).square().sum(), W), strict=True):
+    for got, want in zip(
+        torch.autograd.grad(total.square().sum(), W),
+        torch.autograd.grad((on - off).square().sum(), W),
+        strict=True,
+    ):
         torch.testing.assert_close(got, want, atol=1e-11, rtol=1e-11)
 
 
@@ -120,21 +156,34 @@ def test_weights_count_rows(objective: Any, generator: torch.Generator) -> None:
     x = torch.tensor(probabilities(model)[0], dtype=torch.float64)
     counts = torch.tensor([3, 0, 1, 2, 0, 1, 4, 5])
     state = objective.init(model, as_rows(x), generator=generator)
-    repeated = objective.losses(model, Batch(x.repeat_interleave(counts, 0)), state, generator=generator)[0]["model"]
-    weighted = objective.losses(model, Batch(x, counts / counts.double().mean()), state, generator=generator)[0]["model"]
+    repeated = objective.losses(
+        model, Batch(x.repeat_interleave(counts, 0)), state, generator=generator
+    )[0]["model"]
+    weighted = objective.losses(
+        model, Batch(x, counts / counts.double().mean()), state, generator=generator
+    )[0]["model"]
     assert weighted.item() == pytest.approx(repeated.item(), abs=1e-12)
 
 
 @pytest.mark.parametrize("objective", [PseudoLikelihood(), RatioMatching()], ids=str)
-def test_real_models_are_refused_with_the_nearest_that_works(objective: Any, generator: torch.Generator) -> None:
+def test_real_models_are_refused_with_the_nearest_that_works(
+    objective: Any, generator: torch.Generator
+) -> None:
     model, name = RBM(2, 3, visible_units="gaussian", generator=generator), type(objective).__name__
-    words = rf"{name} cannot run on RBM\(2, 3\): its coordinates do not have finitely many values .*\. Use ScoreMatching instead\."
+    words = (
+        rf"{name} cannot run on RBM\(2, 3\): its coordinates do not have finitely many "
+        r"values .*\. Use ScoreMatching instead\."
+    )
     with pytest.raises(Unsupported, match=words):
-        partita.fit(model, torch.randn(9, 2, generator=generator), objective, steps=1, generator=generator)
+        partita.fit(
+            model, torch.randn(9, 2, generator=generator), objective, steps=1, generator=generator
+        )
 
 
 @pytest.mark.parametrize("objective", [PseudoLikelihood(), RatioMatching()], ids=str)
-def test_a_deterministic_loss_may_be_minimized_by_lbfgs(objective: Any, generator: torch.Generator) -> None:
+def test_a_deterministic_loss_may_be_minimized_by_lbfgs(
+    objective: Any, generator: torch.Generator
+) -> None:
     x = (torch.rand(300, 4, generator=generator) < torch.tensor([0.2, 0.5, 0.6, 0.4])).double()
     model = MaxEnt("independent", Binary(4), generator=generator).double()
     run = partita.fit(model, x, objective, optimizer="lbfgs", epochs=30, generator=generator)

@@ -1,4 +1,6 @@
-"""Conjugate gradients against direct solves, SciPy and finite differences; what cannot be solved is named."""
+"""Conjugate gradients against direct solves, SciPy and finite differences; what cannot be solved is
+named.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -28,11 +30,18 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 def _torch_csr(A: Any) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls its sparse layout a beta
-        return torch.sparse_csr_tensor(torch.from_numpy(A.indptr), torch.from_numpy(A.indices), torch.from_numpy(A.data), A.shape)
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(A.indptr),
+            torch.from_numpy(A.indices),
+            torch.from_numpy(A.data),
+            A.shape,
+        )
 
 
 def poisson(n: int) -> Any:
-    line = scipy.sparse.diags_array([-np.ones(n - 1), 2 * np.ones(n), -np.ones(n - 1)], offsets=[-1, 0, 1])
+    line = scipy.sparse.diags_array(
+        [-np.ones(n - 1), 2 * np.ones(n), -np.ones(n - 1)], offsets=[-1, 0, 1]
+    )
     eye = scipy.sparse.eye_array(n)
     return scipy.sparse.csr_array(scipy.sparse.kron(eye, line) + scipy.sparse.kron(line, eye))
 
@@ -50,7 +59,9 @@ def spectrum(values: list[float], copies: int, generator: torch.Generator) -> Te
 
 
 @pytest.mark.parametrize("values", [[1.0], [1.0, 3.0], [0.5, 2.0, 7.0, 11.0]])
-def test_as_many_steps_as_distinct_eigenvalues(values: list[float], generator: torch.Generator) -> None:
+def test_as_many_steps_as_distinct_eigenvalues(
+    values: list[float], generator: torch.Generator
+) -> None:
     A = spectrum(values, 10, generator)
     found = solve(A, torch.randn(len(A), generator=generator, dtype=torch.float64), tolerance=1e-12)
     assert (found.reason, found.iterations) == ("converged", len(values))
@@ -66,7 +77,9 @@ def test_every_kind_of_matrix_gives_the_direct_solution(kind: str, m: int) -> No
     truth = spsolve(A.tocsc(), b).reshape(b.shape)
     assert found.converged
     np.testing.assert_allclose(found.x.numpy(), truth, atol=1e-9)
-    np.testing.assert_allclose(found.residual.numpy(), np.linalg.norm(b - A @ found.x.numpy(), axis=0), atol=1e-14)
+    np.testing.assert_allclose(
+        found.residual.numpy(), np.linalg.norm(b - A @ found.x.numpy(), axis=0), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("preconditioner", [None, "jacobi", "incomplete-cholesky"])
@@ -85,8 +98,13 @@ def test_the_steps_are_those_of_scipy(preconditioner: str | None) -> None:
 
 
 def test_incomplete_cholesky_is_complete_where_there_is_no_fill_in() -> None:
-    line = scipy.sparse.diags_array([-np.ones(49), 2.1 * np.ones(50), -np.ones(49)], offsets=[-1, 0, 1]).tocsr()
-    assert solve(line, right_hand_sides(50, 1)[:, 0], preconditioner="incomplete-cholesky").iterations == 1
+    line = scipy.sparse.diags_array(
+        [-np.ones(49), 2.1 * np.ones(50), -np.ones(49)], offsets=[-1, 0, 1]
+    ).tocsr()
+    assert (
+        solve(line, right_hand_sides(50, 1)[:, 0], preconditioner="incomplete-cholesky").iterations
+        == 1
+    )
 
 
 @pytest.mark.parametrize("preconditioner", [None, "jacobi", "incomplete-cholesky"])
@@ -139,9 +157,14 @@ def test_success_is_never_claimed_on_a_tolerance_that_was_not_reached(kind: str)
     A, b = poisson(16), torch.from_numpy(right_hand_sides(256, 1)[:, 0])
     found = solve(KINDS[kind](A), b, iterations=5)
     assert found.reason == "budget" and found.iterations == 5 and found.residual > found.tolerance
-    assert solve(KINDS[kind](A), b, tolerance=1e-20).reason == "breakdown"  # rounding ends what the recursion believes to go on
+    # rounding ends what the recursion believes to go on
+    assert solve(KINDS[kind](A), b, tolerance=1e-20).reason == "breakdown"
     low = solve(KINDS[kind](A.astype(np.float32)), b.float(), tolerance=1e-5)
-    assert low.converged and float((b.float() - torch.from_numpy(A.astype(np.float32) @ low.x.numpy())).norm()) <= 1.01 * low.tolerance
+    assert (
+        low.converged
+        and float((b.float() - torch.from_numpy(A.astype(np.float32) @ low.x.numpy())).norm())
+        <= 1.01 * low.tolerance
+    )
 
 
 def test_gradients_through_the_solution(generator: torch.Generator) -> None:
@@ -152,7 +175,9 @@ def test_gradients_through_the_solution(generator: torch.Generator) -> None:
         return solve(root @ root.mT + torch.eye(4).double(), b, tolerance=1e-13).x
 
     def function(root: Tensor, b: Tensor) -> Tensor:
-        return solve(lambda p: root @ (root.mT @ p) + p, b, tolerance=1e-13, preconditioner=lambda r: 0.5 * r).x
+        return solve(
+            lambda p: root @ (root.mT @ p) + p, b, tolerance=1e-13, preconditioner=lambda r: 0.5 * r
+        ).x
 
     assert torch.autograd.gradcheck(dense, (root, b))
     assert torch.autograd.gradcheck(function, (root, b))
@@ -171,7 +196,11 @@ def test_a_gradient_that_did_not_converge_is_refused() -> None:
     [
         (torch.tensor([[2.0, 1.0], [0.0, 2.0]]), torch.ones(2), "A must be symmetric"),
         (lambda p: torch.stack([p[0] + p[1], p[1]]), torch.ones(2), "A must be symmetric"),
-        (scipy.sparse.csr_array(np.array([[2.0, 1.0], [0.0, 2.0]])), torch.ones(2), "A must be symmetric"),
+        (
+            scipy.sparse.csr_array(np.array([[2.0, 1.0], [0.0, 2.0]])),
+            torch.ones(2),
+            "A must be symmetric",
+        ),
         (torch.eye(3), torch.ones(2), r"A must have shape \(2, 2\)"),
         (torch.eye(2), torch.ones(2, dtype=torch.float64), "dtype and device of b"),
         (torch.eye(2), torch.tensor([1.0, float("nan")]), "b must be finite"),
@@ -201,10 +230,18 @@ def test_preconditioners_that_cannot_be() -> None:
 def test_nonlinear_conjugate_gradients(generator: torch.Generator) -> None:
     A = spectrum([1.0, 4.0, 9.0], 3, generator)
     b = torch.randn(9, generator=generator, dtype=torch.float64)
-    found = minimize(lambda x: x @ A @ x / 2 - b @ x, torch.zeros(9, dtype=torch.float64), tolerance=1e-8)
+    found = minimize(
+        lambda x: x @ A @ x / 2 - b @ x, torch.zeros(9, dtype=torch.float64), tolerance=1e-8
+    )
     torch.testing.assert_close(found.x, torch.linalg.solve(A, b), atol=1e-7, rtol=0)
-    valley = minimize(lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum(), torch.zeros(5, dtype=torch.float64))
+    valley = minimize(
+        lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum(),
+        torch.zeros(5, dtype=torch.float64),
+    )
     assert valley.converged and rosen(valley.x.numpy()) < 1e-9
-    assert minimize(lambda x: (x**2).sum(), torch.ones(3), iterations=1, tolerance=0.0).reason in ("budget", "converged")
+    assert minimize(lambda x: (x**2).sum(), torch.ones(3), iterations=1, tolerance=0.0).reason in (
+        "budget",
+        "converged",
+    )
     with pytest.raises(Diverged, match="must be finite"):
         minimize(lambda x: x.log().sum(), -torch.ones(2))

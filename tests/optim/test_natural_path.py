@@ -1,4 +1,6 @@
-"""The path of the natural gradient of a model with several parameters, in coordinates that bend and mix them."""
+"""The path of the natural gradient of a model with several parameters, in coordinates that bend and
+mix them.
+"""
 
 from collections.abc import Callable
 
@@ -23,7 +25,9 @@ def bent(eta: Tensor) -> Tensor:
 
 
 def means_after(coordinates: Callable[[Tensor], Tensor], steps: int) -> Tensor:
-    """Means of the features after a time of one along the natural gradient of E_target[log p], from theta = 0, by steps of equal length."""
+    """Means of the features after a time of one along the natural gradient of E_target[log p], from
+    theta = 0, by steps of equal length.
+    """
     model = MaxEnt("pairwise", Binary(2), generator=torch.Generator()).double()
     phi = model.expected_features(STATES)
     eta = nn.Parameter(torch.zeros(3, dtype=torch.float64))
@@ -42,9 +46,17 @@ def means_after(coordinates: Callable[[Tensor], Tensor], steps: int) -> Tensor:
 
 
 @pytest.mark.parametrize("coordinates", [plain, bent])
-def test_means_go_straight_to_the_target_in_every_coordinate(coordinates: Callable[[Tensor], Tensor]) -> None:
-    """d mu / dt = F d theta / dt = mu_target - mu, whatever the coordinates; the integration error halves with the step."""
-    phi = MaxEnt("pairwise", Binary(2), generator=torch.Generator()).double().expected_features(STATES)
+def test_means_go_straight_to_the_target_in_every_coordinate(
+    coordinates: Callable[[Tensor], Tensor],
+) -> None:
+    """d mu / dt = F d theta / dt = mu_target - mu, whatever the coordinates; the integration error
+    halves with the step.
+    """
+    phi = (
+        MaxEnt("pairwise", Binary(2), generator=torch.Generator())
+        .double()
+        .expected_features(STATES)
+    )
     start, end = phi.mean(0), TARGET @ phi
     exact = end + (start - end) * torch.exp(torch.tensor(-1.0, dtype=torch.float64))
     coarse, fine = ((means_after(coordinates, steps) - exact).norm() for steps in (25, 50))

@@ -1,4 +1,6 @@
-"""Memory that is known by construction: closed form, a leaky integrator, a finite convolution, a module that looks ahead."""
+"""Memory that is known by construction: closed form, a leaky integrator, a finite convolution, a
+module that looks ahead.
+"""
 
 import numpy as np
 import pytest
@@ -48,12 +50,16 @@ class Leaky(nn.Module):
 
 def test_the_probe_of_a_leaky_integrator_finds_its_powers(generator: torch.Generator) -> None:
     found = memory(Leaky(), draw(200, 2, generator))
-    torch.testing.assert_close(found.size, 0.5 ** torch.arange(200, dtype=torch.float64), rtol=0, atol=0)
+    torch.testing.assert_close(
+        found.size, 0.5 ** torch.arange(200, dtype=torch.float64), rtol=0, atol=0
+    )
     assert found.length == int(np.floor(np.log2(1 / found.tolerance))) and found.causal
 
 
 @pytest.mark.parametrize(("kernel", "gap"), [(1, 1), (4, 1), (3, 5)])
-def test_a_finite_convolution_remembers_its_reach(kernel: int, gap: int, generator: torch.Generator) -> None:
+def test_a_finite_convolution_remembers_its_reach(
+    kernel: int, gap: int, generator: torch.Generator
+) -> None:
     found = memory(CausalConv(4, kernel, gap, generator=generator).double(), draw(40, 4, generator))
     assert found.length == gap * (kernel - 1) and found.count == kernel and found.causal
 
@@ -83,14 +89,27 @@ class Blind(nn.Module):
 
 
 def test_a_reversal_is_caught_and_a_constant_remembers_nothing(generator: torch.Generator) -> None:
-    assert memory(Backwards(), draw(20, 2, generator)).causal is False  # its later half looks back only
+    # its later half looks back only
+    assert memory(Backwards(), draw(20, 2, generator)).causal is False
     found = memory(Blind(), draw(20, 2, generator))
     assert found.length == -1 and found.causal
 
 
-def test_logits_by_distance_are_the_mean_of_the_pairs_and_their_intervals_cover(generator: torch.Generator) -> None:
-    """Independent blocks of draws cover a long run's mean: 40 intervals at 95 %, at least 31 cover (false alarm 1e-4)."""
-    model = Autoregressive(12, states=5, backbone="attention", width=8, layers=2, options={"heads": 2}, generator=generator).double()
+def test_logits_by_distance_are_the_mean_of_the_pairs_and_their_intervals_cover(
+    generator: torch.Generator,
+) -> None:
+    """Independent blocks of draws cover a long run's mean: 40 intervals at 95 %, at least 31 cover
+    (false alarm 1e-4).
+    """
+    model = Autoregressive(
+        12,
+        states=5,
+        backbone="attention",
+        width=8,
+        layers=2,
+        options={"heads": 2},
+        generator=generator,
+    ).double()
     long = attention_by_distance(model, draws=20_000, generator=generator).mean[1, 3]
     blocks = [attention_by_distance(model, draws=20, generator=generator) for _ in range(40)]
     assert sum(bool(b.low[1, 3] <= long <= b.high[1, 3]) for b in blocks) >= 31
@@ -99,10 +118,20 @@ def test_logits_by_distance_are_the_mean_of_the_pairs_and_their_intervals_cover(
 
 @torch.no_grad()
 def test_logits_are_those_of_the_first_layer_written_out(generator: torch.Generator) -> None:
-    model = Autoregressive(4, states=3, backbone="attention", width=4, layers=1, options={"heads": 1}, generator=generator).double()
+    model = Autoregressive(
+        4,
+        states=3,
+        backbone="attention",
+        width=4,
+        layers=1,
+        options={"heads": 1},
+        generator=generator,
+    ).double()
     key = torch.Generator().manual_seed(1)
     found = attention_by_distance(model, draws=2, generator=key)
-    tokens = torch.floor(3 * torch.rand(2, 4, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
+    tokens = torch.floor(
+        3 * torch.rand(2, 4, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    )
     u = torch.cat([model.first.expand(2, 1, -1), model.one.embed(tokens[:, :-1])], 1)
     block = model.net.blocks[0]
     _, (q, k) = block.mixer.project(block.mixer_norm(u))  # type: ignore[union-attr, operator]
@@ -114,8 +143,13 @@ def test_bad_input_is_named(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match=r"u must have shape \(B, L, D\) with L of at least 2"):
         memory(nn.Identity(), torch.zeros(2, 1, 3))
     one = torch.ones(1)
-    with pytest.raises(InputError, match=r"state_space_memory: A must have spectral radius at most 1; got 1.5, so its memory"):
+    with pytest.raises(
+        InputError,
+        match=r"state_space_memory: A must have spectral radius at most 1; got 1.5, so its memory",
+    ):
         state_space_memory(torch.tensor([[1.5]]), one, one, torch.zeros(()), 10)
     model = Autoregressive(4, states=3, backbone="conv", width=4, layers=1, generator=generator)
-    with pytest.raises(InputError, match="model must be a model of tokens with backbone 'attention'"):
+    with pytest.raises(
+        InputError, match="model must be a model of tokens with backbone 'attention'"
+    ):
         attention_by_distance(model, generator=generator)

@@ -32,7 +32,8 @@ def test_every_learner_makes_the_same_number_of_mistakes(train: list[int]) -> No
     truth = 2**8 * int(mass.sum() - mass[train].sum())
     assert set(lunch.totals().values()) == {truth} == {lunch.forecast}
     assert set(lunch.errors().values()) == {Fraction(1, 2)}
-    assert len({tuple(found) for found in lunch.mistakes.values()}) > 1  # yet they do not make the same ones
+    # yet they do not make the same ones
+    assert len({tuple(found) for found in lunch.mistakes.values()}) > 1
 
 
 def test_the_count_is_that_of_a_plain_loop() -> None:
@@ -48,7 +49,9 @@ def test_the_count_is_that_of_a_plain_loop() -> None:
     lunch = no_free_lunch({"nearest": learner}, X, D)
     assert lunch.totals()["nearest"] == total == 2**4 * 3
     assert lunch.totals(smooth_prior(lunch))["nearest"] == weighted
-    assert lunch.errors(smooth_prior(lunch))["nearest"] == Fraction(weighted, 3 * sum(prior.values()))
+    assert lunch.errors(smooth_prior(lunch))["nearest"] == Fraction(
+        weighted, 3 * sum(prior.values())
+    )
 
 
 def test_every_target_is_there_once() -> None:
@@ -66,11 +69,20 @@ def test_a_prior_breaks_the_tie_and_its_opposite_turns_it_round() -> None:
 
 
 def test_priors_are_not_cut_off_at_64_bits() -> None:
-    """The corners of a cube in four dimensions: 32 edges, so the two constant targets weigh 4^32 each."""
+    """The corners of a cube in four dimensions: 32 edges, so the two constant targets weigh 4^32
+    each.
+    """
     corners = np.array(list(product((0, 1), repeat=4)))
-    lunch = no_free_lunch({"nearest": LEARNERS["nearest"], "never": LEARNERS["never"]}, corners, [0, 15])
+    lunch = no_free_lunch(
+        {"nearest": LEARNERS["nearest"], "never": LEARNERS["never"]}, corners, [0, 15]
+    )
     prior = smooth_prior(lunch)
-    edges = [(i, j) for i in range(16) for j in range(i) if int(np.abs(corners[i] - corners[j]).sum()) == 1]
+    edges = [
+        (i, j)
+        for i in range(16)
+        for j in range(i)
+        if int(np.abs(corners[i] - corners[j]).sum()) == 1
+    ]
     expected = [4 ** sum(int(f[i] == f[j]) for i, j in edges) for f in lunch.targets[:50]]
     assert len(edges) == 32 and prior[:50].tolist() == expected and max(prior) == 4**32
     errors = lunch.errors(prior)
@@ -93,11 +105,19 @@ def test_priors_are_not_cut_off_at_64_bits() -> None:
         ({"mass": [2**40] * 4}, "add up to at most"),
         ({"mass": [2**62] * 4}, "add up to at most"),
         ({"learners": {}}, "at least one learner"),
-        ({"learners": {"odd": lambda X, y, new: np.full(len(new), 2)}}, "learner 'odd' must return 2 labels"),
+        (
+            {"learners": {"odd": lambda X, y, new: np.full(len(new), 2)}},
+            "learner 'odd' must return 2 labels",
+        ),
     ],
 )
 def test_wrong_input_is_named(change: dict[str, Any], message: str) -> None:
-    arguments = {"learners": {"never": LEARNERS["never"]}, "domain": np.arange(4), "train": [0, 1], **change}
+    arguments = {
+        "learners": {"never": LEARNERS["never"]},
+        "domain": np.arange(4),
+        "train": [0, 1],
+        **change,
+    }
     with pytest.raises(InputError, match=message):
         no_free_lunch(**arguments)
 

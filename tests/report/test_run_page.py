@@ -1,4 +1,6 @@
-"""The page about a run: which sections it has, that it needs nothing else, and that the numbers in it are right."""
+"""The page about a run: which sections it has, that it needs nothing else, and that the numbers in
+it are right.
+"""
 
 import csv
 import json
@@ -29,7 +31,15 @@ from partita.report.subject import Subject
 from partita.training.encoding import Encoding
 from partita.training.run import Run
 
-ALWAYS = {"Score", "What the number means", "Learning curves", "Samples beside data", "Data", "Configuration", "Make it again"}
+ALWAYS = {
+    "Score",
+    "What the number means",
+    "Learning curves",
+    "Samples beside data",
+    "Data",
+    "Configuration",
+    "Make it again",
+}
 
 
 class Parts(HTMLParser):
@@ -46,7 +56,9 @@ class Parts(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         self._inside = tag if tag == "h2" else given.get("type") or ""
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data")]
+        self.addresses += [
+            value or "" for name, value in attrs if name in ("src", "href", "srcset", "data")
+        ]
 
     def handle_data(self, data: str) -> None:
         if self._inside == "application/json":
@@ -56,7 +68,9 @@ class Parts(HTMLParser):
         self._inside = ""
 
 
-def fitted(family: str, source: Path | str, folder: Path, *settings: str, **budget: float) -> Subject:
+def fitted(
+    family: str, source: Path | str, folder: Path, *settings: str, **budget: float
+) -> Subject:
     """A run as ``partita fit`` makes it, with its score."""
     plan = planned(family, str(source), folder, list(settings), budget or {"epochs": 1}, 0)
     run = train(plan, talk=False)
@@ -84,13 +98,20 @@ def words(path: Path) -> Path:
         lines.writerow(["color", "<script>alert(1)</script>", "taste"])
         for k in rng.integers(0, 3, 200):
             size = ["s", "m", "<b>l</b>"][k if rng.random() < 0.7 else 0]
-            lines.writerow([["red", "green", "blue"][k], size, ["sweet", "sour"][rng.integers(0, 2)]])
+            lines.writerow(
+                [["red", "green", "blue"][k], size, ["sweet", "sour"][rng.integers(0, 2)]]
+            )
     return path
 
 
 def test_an_estimated_score_has_chains_a_path_filters_and_filled_in_halves(rbm: Subject) -> None:
     assert rbm.score is not None and rbm.score.kind == "estimate"
-    assert titles(rbm) == ALWAYS | {"Chain diagnostics", "Annealing path", "What the model is made of", "Missing values"}
+    assert titles(rbm) == ALWAYS | {
+        "Chain diagnostics",
+        "Annealing path",
+        "What the model is made of",
+        "Missing values",
+    }
 
 
 def test_the_page_needs_nothing_else(run_page: Path) -> None:
@@ -114,7 +135,9 @@ def test_a_mixture_in_the_plane(tmp_path: Path) -> None:
 
 
 def test_a_flow_has_a_density_and_fills_nothing_in(tmp_path: Path) -> None:
-    assert titles(fitted("flow", table(tmp_path / "two.csv", 2), tmp_path / "run", "layers=2")) == ALWAYS | {"Density"}
+    assert titles(
+        fitted("flow", table(tmp_path / "two.csv", 2), tmp_path / "run", "layers=2")
+    ) == ALWAYS | {"Density"}
 
 
 def test_a_gan_has_no_density(tmp_path: Path) -> None:
@@ -122,7 +145,10 @@ def test_a_gan_has_no_density(tmp_path: Path) -> None:
     assert titles(subject) == ALWAYS
     page = render("", "", sections(subject))
     assert "This model has no likelihood" in page
-    assert "what the critic claims, over its certified slope" in page and "exact Wasserstein-1 of the same batch" in page
+    assert (
+        "what the critic claims, over its certified slope" in page
+        and "exact Wasserstein-1 of the same batch" in page
+    )
     assert "coverage along the steps" in page and "mmd2 along the steps" in page
 
 
@@ -142,7 +168,15 @@ def test_words_stay_words_and_never_become_markup(tmp_path: Path) -> None:
 
 def test_text_is_shown_as_text(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40)
-    subject = fitted("hyena", tmp_path / "text.txt", tmp_path / "run", "length=16", "width=8", "layers=1", steps=2)
+    subject = fitted(
+        "hyena",
+        tmp_path / "text.txt",
+        tmp_path / "run",
+        "length=16",
+        "width=8",
+        "layers=1",
+        steps=2,
+    )
     assert titles(subject) == ALWAYS
     assert "Draws of the model" in render("", "", sections(subject))
 
@@ -150,7 +184,10 @@ def test_text_is_shown_as_text(tmp_path: Path) -> None:
 def test_images_are_images_also_for_a_model_of_steps(tmp_path: Path) -> None:
     subject = fitted("conv", "digits", tmp_path / "run", "width=4", "layers=1", steps=2)
     beside = next(block for block in samples(subject) if isinstance(block, Beside))
-    assert [block.alt for block in beside.blocks] == ["64 rows of the data as images.", "64 draws of the model as images."]
+    assert [block.alt for block in beside.blocks] == [
+        "64 rows of the data as images.",
+        "64 draws of the model as images.",
+    ]
 
 
 def test_without_its_data_a_page_says_so(tmp_path: Path) -> None:
@@ -173,7 +210,9 @@ def test_a_page_of_a_saved_run_has_the_score_that_the_fit_printed(tmp_path: Path
 def alone(x: np.ndarray, kind: str, model: torch.nn.Module) -> float | None:
     rows = Rows(x)
     run = Run(model, [], {}, 0)  # type: ignore[arg-type]
-    return independent_columns(Subject(run, Encoding.fit(rows, kind), Dataset("x", rows, test=rows), Quantity(0.0)))  # type: ignore[arg-type]
+    return independent_columns(
+        Subject(run, Encoding.fit(rows, kind), Dataset("x", rows, test=rows), Quantity(0.0))
+    )  # type: ignore[arg-type]
 
 
 def test_independent_columns_by_hand(generator: torch.Generator) -> None:
@@ -185,11 +224,15 @@ def test_independent_columns_by_hand(generator: torch.Generator) -> None:
     y = np.array([[3.0], [5.0], [10.0]])
     normal = torch.distributions.Normal(float(y.mean()), float(y.std()))
     model = RBM(1, 1, visible_units="gaussian", generator=generator)
-    assert alone(y, "real", model) == pytest.approx(float(normal.log_prob(torch.tensor(y)).mean()), rel=1e-6)
+    assert alone(y, "real", model) == pytest.approx(
+        float(normal.log_prob(torch.tensor(y)).mean()), rel=1e-6
+    )
 
 
 def test_the_path_ends_at_log_z(generator: torch.Generator) -> None:
-    """64 chains with an ESS above 60 have an error near 0.03 nats: 0.15 is five of those, false alarms below one in a million."""
+    """64 chains with an ESS above 60 have an error near 0.03 nats: 0.15 is five of those, false
+    alarms below one in a million.
+    """
     model = RBM(12, 6, scale=0.3, generator=generator)
     betas, log_w = weights_along(model, generator)
     report = summarize_weights(log_w[-1])
@@ -212,7 +255,8 @@ def test_couplings_as_a_matrix(generator: torch.Generator) -> None:
     assert matrix is not None and matrix.tolist() == [[0, 3, 4], [3, 0, 5], [4, 5, 0]]
     potts = Potts(2, 2, generator=generator)
     with torch.no_grad():
-        potts.J.copy_(torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]]))  # its rows and columns sum to zero already
+        # its rows and columns sum to zero already
+        potts.J.copy_(torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]]))
     matrix = coupling_matrix(potts)
     assert matrix is not None and matrix[0, 1] == pytest.approx(2.0)
 
@@ -230,7 +274,11 @@ def test_a_png_holds_the_pixels() -> None:
     page = images.signed_sheet(np.array([[-1.0, 0.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]]), (2, 2))
     made = images.png(page)
     start = made.index(b"IDAT") + 4
-    lines = np.frombuffer(zlib.decompress(made[start : made.index(b"IEND") - 8]), np.uint8).reshape(2, -1)
+    lines = np.frombuffer(zlib.decompress(made[start : made.index(b"IEND") - 8]), np.uint8).reshape(
+        2, -1
+    )
     np.testing.assert_array_equal(lines[:, 1:].reshape(page.shape), page)
-    assert page[0, 0].tolist() == images.BLUE.tolist() and page[1, 1].tolist() == images.RED.tolist()
+    assert (
+        page[0, 0].tolist() == images.BLUE.tolist() and page[1, 1].tolist() == images.RED.tolist()
+    )
     assert page[0, 1].tolist() == images.WHITE.tolist()

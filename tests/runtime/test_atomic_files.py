@@ -31,7 +31,9 @@ def test_a_link_that_waits_beside_a_file_is_not_written_through(tmp_path: Path) 
     (tmp_path / "outside").write_text("kept")
     (tmp_path / ".a.txt.part").symlink_to(tmp_path / "outside")
     atomic_files.write_whole(tmp_path / "a.txt", "one")
-    assert (tmp_path / "outside").read_text() == "kept" and (tmp_path / "a.txt").read_text() == "one"
+    assert (tmp_path / "outside").read_text() == "kept" and (
+        tmp_path / "a.txt"
+    ).read_text() == "one"
 
 
 def test_a_pipe_or_a_device_is_never_replaced(tmp_path: Path) -> None:
@@ -42,7 +44,9 @@ def test_a_pipe_or_a_device_is_never_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["with hard links", "without"])
-def test_the_file_before_is_kept_under_another_name(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_before_is_kept_under_another_name(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -56,7 +60,10 @@ def test_the_file_before_is_kept_under_another_name(links: bool, tmp_path: Path,
 
 
 def test_an_error_of_the_system_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No space") as found, atomic_files.replacing(tmp_path / "a.txt"):
+    with (
+        pytest.raises(OSError, match="No space") as found,
+        atomic_files.replacing(tmp_path / "a.txt"),
+    ):
         raise OSError(28, "No space left on device")
     assert found.value.filename == str(tmp_path / "a.txt")
     (tmp_path / "file").write_text("")

@@ -46,4 +46,8 @@ def test_what_cannot_be_compiled_lets_the_clock_go_on(ticks: list[float]) -> Non
 def test_all_machine_code_is_compiled_where_the_clock_hears_of_it() -> None:
     folder = Path(partita.__file__).parent
     texts = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.py")}
-    assert [name for name, text in texts.items() if re.search(r"from numba import .*njit|numba\.njit", text)] == ["runtime/numba_cache.py"]
+    assert [
+        name
+        for name, text in texts.items()
+        if re.search(r"from numba import .*njit|numba\.njit", text)
+    ] == ["runtime/numba_cache.py"]

@@ -1,4 +1,6 @@
-"""Orders and choices that are computed, not listed: whole, random, and the same whenever they are asked."""
+"""Orders and choices that are computed, not listed: whole, random, and the same whenever they are
+asked.
+"""
 
 import numpy as np
 import pytest
@@ -13,9 +15,13 @@ from partita.runtime.permutations import OneIn, Shuffled, Within, row_numbers
 def test_a_shuffle_has_everything_once_in_any_order_of_asking(n: int) -> None:
     order = Shuffled(n, key=3)
     whole = order[:]
-    assert sorted(whole.tolist()) == list(range(n)) and len(order) == n and whole.dtype == torch.int64
+    assert (
+        sorted(whole.tolist()) == list(range(n)) and len(order) == n and whole.dtype == torch.int64
+    )
     assert torch.equal(torch.cat(list(order.split(7))), whole)
-    assert torch.equal(order[np.arange(n)[::-1].copy()], whole.flip(0)) and torch.equal(order[n // 2 : n], whole[n // 2 :])
+    assert torch.equal(order[np.arange(n)[::-1].copy()], whole.flip(0)) and torch.equal(
+        order[n // 2 : n], whole[n // 2 :]
+    )
 
 
 def test_every_number_is_as_likely_at_any_place_and_after_any_other() -> None:

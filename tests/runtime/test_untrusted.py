@@ -10,7 +10,9 @@ from partita.errors import RunError
 from partita.runtime import untrusted
 
 
-@pytest.mark.parametrize("text", ['"\\ud800"', '{"\\uDFFF": 1}', "[" * 201 + "]" * 201, "{", "1" * 5000])
+@pytest.mark.parametrize(
+    "text", ['"\\ud800"', '{"\\uDFFF": 1}', "[" * 201 + "]" * 201, "{", "1" * 5000]
+)
 def test_texts_that_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(RunError, match="must be JSON; got a damaged file"):

@@ -16,7 +16,9 @@ EDGES = 6  # bins along each coordinate, by quantiles
 
 
 class Bent(EnergyModel):
-    """A bent, tilted, lopsided density: neither x nor -x, nor any exchange of coordinates, leaves it as it is."""
+    """A bent, tilted, lopsided density: neither x nor -x, nor any exchange of coordinates, leaves
+    it as it is.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,11 +27,17 @@ class Bent(EnergyModel):
 
     def free_energy(self, x: Tensor) -> Tensor:
         u, v = x[..., 0], x[..., 1]
-        return self.a[0] * (u - 0.6).square() + self.a[1] * (v + 0.4 * u.square()).square() + self.a[2] * torch.logaddexp(u, -3 * v)
+        return (
+            self.a[0] * (u - 0.6).square()
+            + self.a[1] * (v + 0.4 * u.square()).square()
+            + self.a[2] * torch.logaddexp(u, -3 * v)
+        )
 
     def reference(self) -> GaussianReference:
         covariance = torch.tensor([[0.8, -0.2], [-0.2, 1.1]], dtype=torch.float64)
-        return GaussianReference(torch.tensor([0.2, -0.1], dtype=torch.float64), whitening_of(covariance))
+        return GaussianReference(
+            torch.tensor([0.2, -0.1], dtype=torch.float64), whitening_of(covariance)
+        )
 
     def initialize(self, data: Any, *, generator: torch.Generator) -> None: ...
 
@@ -41,7 +49,9 @@ class Truth:
     """A target on a grid so fine that its cells are points to any test here."""
 
     def __init__(self, model: EnergyModel) -> None:
-        box = Box(torch.full((2,), LOW, dtype=torch.float64), torch.full((2,), HIGH, dtype=torch.float64))
+        box = Box(
+            torch.full((2,), LOW, dtype=torch.float64), torch.full((2,), HIGH, dtype=torch.float64)
+        )
         self.x = torch.cat(list(cells(box, FINE)))
         with torch.no_grad():
             self.p = torch.softmax(-model.free_energy(self.x), 0)
@@ -49,8 +59,11 @@ class Truth:
         margins = [self.p.view(FINE, FINE).sum(1 - i).cumsum(0) for i in range(2)]
         share = torch.arange(1, EDGES, dtype=torch.float64) / EDGES
         half = (HIGH - LOW) / FINE / 2
-        self.edges = [axis[torch.searchsorted(m, share)] + half for m in margins]  # at the faces of cells
-        self.expected = torch.zeros(EDGES**2, dtype=torch.float64).index_add(0, self.bins(self.x), self.p)
+        # at the faces of cells
+        self.edges = [axis[torch.searchsorted(m, share)] + half for m in margins]
+        self.expected = torch.zeros(EDGES**2, dtype=torch.float64).index_add(
+            0, self.bins(self.x), self.p
+        )
 
     def bins(self, x: Tensor) -> Tensor:
         i, j = (torch.bucketize(x[:, k].contiguous(), self.edges[k]) for k in range(2))
@@ -59,15 +72,18 @@ class Truth:
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Exact but for the flatness of a cell of side 0.02."""
         x = self.x[torch.multinomial(self.p, n, True, generator=generator)]
-        return x + (torch.rand(n, 2, generator=generator, dtype=x.dtype) - 0.5) * (HIGH - LOW) / FINE
+        return (
+            x + (torch.rand(n, 2, generator=generator, dtype=x.dtype) - 0.5) * (HIGH - LOW) / FINE
+        )
 
     def distance(self, x: Tensor) -> float:
         """Chi-squared of the bins, those of little mass pooled."""
         observed = torch.bincount(self.bins(x), minlength=EDGES**2).double()
         full = self.expected * len(x) >= 5
-        counts, wanted = torch.cat([observed[full], observed[~full].sum()[None]]), torch.cat(
-            [self.expected[full], self.expected[~full].sum()[None]]
-        ) * len(x)
+        counts, wanted = (
+            torch.cat([observed[full], observed[~full].sum()[None]]),
+            torch.cat([self.expected[full], self.expected[~full].sum()[None]]) * len(x),
+        )
         return float(((counts - wanted).square() / wanted.clamp_min(1e-9))[wanted > 1].sum())
 
     def limit(self, rate: float, n: int) -> float:

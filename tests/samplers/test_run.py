@@ -53,9 +53,21 @@ def wide(generator: torch.Generator) -> RBM:
     return RBM(6, 2, generator=generator)
 
 
-@pytest.mark.parametrize(("draws", "burn_in", "thin"), [(4, 0, 1), (5, 3, 1), (4, 2, 5), (1, 0, 1), (6, 10, 2)])
-def test_what_is_collected_and_when(draws: int, burn_in: int, thin: int, generator: torch.Generator) -> None:
-    result = run(wide(generator), Counter(), torch.zeros(3, 6), draws=draws, burn_in=burn_in, thin=thin, generator=generator)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("draws", "burn_in", "thin"), [(4, 0, 1), (5, 3, 1), (4, 2, 5), (1, 0, 1), (6, 10, 2)]
+)
+def test_what_is_collected_and_when(
+    draws: int, burn_in: int, thin: int, generator: torch.Generator
+) -> None:
+    result = run(
+        wide(generator),
+        Counter(),
+        torch.zeros(3, 6),
+        draws=draws,
+        burn_in=burn_in,
+        thin=thin,
+        generator=generator,
+    )  # type: ignore[arg-type]
     expected = [burn_in + thin * (i + 1) for i in range(draws)]
     assert result.x.shape == (3, draws, 6)
     assert [numbers(result.x[chain]) for chain in range(3)] == [expected] * 3
@@ -91,7 +103,9 @@ def test_draws_of_a_sampler_follow_the_model(generator: torch.Generator) -> None
 
 def test_sample_starts_where_it_is_told(generator: torch.Generator) -> None:
     start = torch.ones(5, 6)
-    drawn = sample(wide(generator), 5, sampler=Counter(), burn_in=0, x=torch.zeros(5, 6), generator=generator)  # type: ignore[arg-type]
+    drawn = sample(
+        wide(generator), 5, sampler=Counter(), burn_in=0, x=torch.zeros(5, 6), generator=generator
+    )  # type: ignore[arg-type]
     assert numbers(drawn) == [1] * 5
     with torch.no_grad():
         model = wide(generator)
@@ -101,7 +115,10 @@ def test_sample_starts_where_it_is_told(generator: torch.Generator) -> None:
 
 def test_sample_is_a_function_of_its_generator(generator: torch.Generator) -> None:
     model = wide(generator)
-    first, again, other = (partita.sample(model, 9, burn_in=3, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        partita.sample(model, 9, burn_in=3, generator=torch.Generator().manual_seed(seed))
+        for seed in (1, 1, 2)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -123,16 +140,40 @@ def test_a_directed_model_draws_for_itself(generator: torch.Generator) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m, g: run(m, Gibbs(), ZEROS, draws=0, generator=g), r"run: draws must be a whole number of at least 1; got 0\."),
-        (lambda m, g: run(m, Gibbs(), ZEROS, draws=1, thin=0, generator=g), r"run: thin must be a whole number of at least 1; got 0\."),
-        (lambda m, g: run(m, Gibbs(), ZEROS, draws=1, burn_in=-1, generator=g), r"run: burn_in must be .* of at least 0; got -1\."),
-        (lambda m, g: run(m, Gibbs(), ZEROS[:, :5], draws=1, generator=g), r"run: x must have shape \(\*, 6\) to match Binary\(D=6\)"),
-        (lambda m, g: run(m, Gibbs(), ZEROS + 0.5, draws=1, generator=g), r"run: x must hold only 0 and 1; got 0\.5 in column 0\."),
-        (lambda m, g: sample(m, 0, generator=g), r"sample: n must be a whole number of at least 1; got 0\."),
-        (lambda m, g: sample(m, 1, burn_in=-1, generator=g), r"sample: burn_in must be a whole number of at least 0; got -1\."),
-        (lambda m, g: sample(m, 3, x=ZEROS, generator=g), r"sample: x must have n = 3 rows, one for each chain; got 2\."),
+        (
+            lambda m, g: run(m, Gibbs(), ZEROS, draws=0, generator=g),
+            r"run: draws must be a whole number of at least 1; got 0\.",
+        ),
+        (
+            lambda m, g: run(m, Gibbs(), ZEROS, draws=1, thin=0, generator=g),
+            r"run: thin must be a whole number of at least 1; got 0\.",
+        ),
+        (
+            lambda m, g: run(m, Gibbs(), ZEROS, draws=1, burn_in=-1, generator=g),
+            r"run: burn_in must be .* of at least 0; got -1\.",
+        ),
+        (
+            lambda m, g: run(m, Gibbs(), ZEROS[:, :5], draws=1, generator=g),
+            r"run: x must have shape \(\*, 6\) to match Binary\(D=6\)",
+        ),
+        (
+            lambda m, g: run(m, Gibbs(), ZEROS + 0.5, draws=1, generator=g),
+            r"run: x must hold only 0 and 1; got 0\.5 in column 0\.",
+        ),
+        (
+            lambda m, g: sample(m, 0, generator=g),
+            r"sample: n must be a whole number of at least 1; got 0\.",
+        ),
+        (
+            lambda m, g: sample(m, 1, burn_in=-1, generator=g),
+            r"sample: burn_in must be a whole number of at least 0; got -1\.",
+        ),
+        (
+            lambda m, g: sample(m, 3, x=ZEROS, generator=g),
+            r"sample: x must have n = 3 rows, one for each chain; got 2\.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_settings(call, words: str, generator: torch.Generator) -> None:
     with pytest.raises(InputError, match=words):
         call(wide(generator), generator)
@@ -168,10 +209,16 @@ def test_chains_in_different_places_are_not_mixed(generator: torch.Generator) ->
     assert report.rhat > 1.5
     assert not report.mixed
     assert report.ess_bulk < 10
-    assert "not mixed, the chains disagree, R-hat" in str(report) and str(report).endswith(": run longer, or temper")
+    assert "not mixed, the chains disagree, R-hat" in str(report) and str(report).endswith(
+        ": run longer, or temper"
+    )
 
 
-@pytest.mark.parametrize("values", [torch.arange(4.0), torch.tensor([0.0, 0.0, 0.0, 1.0])], ids=["all apart", "one apart"])
+@pytest.mark.parametrize(
+    "values",
+    [torch.arange(4.0), torch.tensor([0.0, 0.0, 0.0, 1.0])],
+    ids=["all apart", "one apart"],
+)
 def test_chains_that_never_move_are_not_mixed_and_raise_no_warning(values: Tensor) -> None:
     report = summarize_chains(values[:, None, None].expand(4, 50, 1))
     assert not report.mixed
@@ -181,7 +228,9 @@ def test_chains_that_never_move_are_not_mixed_and_raise_no_warning(values: Tenso
 def test_the_worst_summary_counts(generator: torch.Generator) -> None:
     good = torch.randn(4, 200, 1, generator=generator)
     bad = good + 5 * torch.arange(4.0)[:, None, None]
-    assert summarize_chains(torch.cat([good, bad], -1)).rhat == pytest.approx(summarize_chains(bad).rhat)
+    assert summarize_chains(torch.cat([good, bad], -1)).rhat == pytest.approx(
+        summarize_chains(bad).rhat
+    )
 
 
 def test_nothing_moved_nothing_known() -> None:
@@ -191,7 +240,9 @@ def test_nothing_moved_nothing_known() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 1), (1, 100, 1)], ids=["three draws", "one chain"])
-def test_too_little_to_compare_is_not_called_mixed(shape: tuple[int, int, int], generator: torch.Generator) -> None:
+def test_too_little_to_compare_is_not_called_mixed(
+    shape: tuple[int, int, int], generator: torch.Generator
+) -> None:
     assert not summarize_chains(torch.randn(shape, generator=generator)).mixed
 
 
@@ -203,8 +254,17 @@ def test_run_reports_stuck_chains(generator: torch.Generator) -> None:
         model.b.fill_(-14.9)
         model.c.fill_(-60.0)
     x = torch.cat([torch.zeros(2, 4), torch.ones(2, 4)])
-    stuck = run(model, Gibbs(), x, draws=50, statistic=lambda rows: rows.sum(-1, keepdim=True), generator=generator)
+    stuck = run(
+        model,
+        Gibbs(),
+        x,
+        draws=50,
+        statistic=lambda rows: rows.sum(-1, keepdim=True),
+        generator=generator,
+    )
     assert not stuck.report.mixed
-    free = run(RBM(4, 1, generator=generator), Gibbs(), x, draws=500, burn_in=5, generator=generator)
+    free = run(
+        RBM(4, 1, generator=generator), Gibbs(), x, draws=500, burn_in=5, generator=generator
+    )
     assert free.report.mixed
     assert free.report.ess_bulk > 1000  # of 2,000

@@ -1,4 +1,6 @@
-"""Site Gibbs of pairwise models, in machine code and color by color, against enumerated distributions without any symmetry."""
+"""Site Gibbs of pairwise models, in machine code and color by color, against enumerated
+distributions without any symmetry.
+"""
 
 from itertools import permutations
 
@@ -15,7 +17,8 @@ from partita.samplers import Gibbs, Tempering
 from partita.samplers.gibbs import site_sweep
 from partita.samplers.sweep import color_sweeps, pair_sweeps
 
-FAMILY = 1e-4  # false-alarm rate of all chi-squared tests of one function together, at their fixed seeds
+# false-alarm rate of all chi-squared tests of one function together, at their fixed seeds
+FAMILY = 1e-4
 CHAINS = 6_001  # not a multiple of the lanes
 MAKERS = {
     "ising": lambda g: Ising(4, generator=g),
@@ -38,7 +41,9 @@ def make(name: str, dtype: torch.dtype = torch.float32) -> PairwiseModel:
 
 
 def target(model: PairwiseModel, beta: float = 1.0) -> tuple[Tensor, np.ndarray]:
-    """All states, and their probabilities from the energies, which tests/models checks against sums by hand."""
+    """All states, and their probabilities from the energies, which tests/models checks against sums
+    by hand.
+    """
     states = model.support.states(0, round(2**model.support.bits), model.J.detach())
     with torch.no_grad():
         return states, torch.softmax(-model.annealed(beta).free_energy(states).double(), 0).numpy()
@@ -65,7 +70,9 @@ def test_the_target_is_kept_and_reached(name: str, order: str, generator: torch.
     for begin in ("target", "least likely"):
         x = start(begin, states, p, generator)
         sampler = Gibbs(1 if begin == "target" else 40, order)  # type: ignore[arg-type]
-        state, info = sampler.step(model, sampler.init(model, x, generator=generator), generator=generator)
+        state, info = sampler.step(
+            model, sampler.init(model, x, generator=generator), generator=generator
+        )
         assert chi_squared(state.x, states, p) < chi2.isf(FAMILY / 36, len(p) - 1)
         assert 0.1 < float(info.numbers()["moved"].mean()) < 0.9
 
@@ -74,7 +81,8 @@ def test_the_target_is_kept_and_reached(name: str, order: str, generator: torch.
 def test_color_by_color_in_torch(name: str, generator: torch.Generator) -> None:
     model = make(name)
     if name == "hidden":
-        return  # its hidden units are drawn, not its marginal's conditionals; the kernel test covers it
+        # its hidden units are drawn, not its marginal's conditionals; the kernel test covers it
+        return
     states, p = target(model)
     for begin, sweeps in (("target", 1), ("least likely", 40)):
         x = color_sweeps(model, start(begin, states, p, generator), sweeps, generator)
@@ -96,30 +104,47 @@ def test_each_chain_may_have_its_own_temperature(name: str, generator: torch.Gen
 
 @torch.no_grad()
 @pytest.mark.parametrize("order", ["random", "sequential", "colors"])
-def test_a_checkerboard_sweep_has_the_law_of_a_sequential_one_by_colors(order: str, generator: torch.Generator) -> None:
-    """From one state: the exact transition probabilities, site after site, averaged over the orders that are drawn."""
+def test_a_checkerboard_sweep_has_the_law_of_a_sequential_one_by_colors(
+    order: str, generator: torch.Generator
+) -> None:
+    """From one state: the exact transition probabilities, site after site, averaged over the orders
+    that are drawn.
+    """
     model, at = make("lattice"), 37
     states, p = target(model)
     table, colors = p.reshape([2] * 6), [c.tolist() for c in model.graph.colors]
     assert len(colors) == 2
     by_color = [[*first, *second] for first, second in permutations(colors)]
-    orders = {"random": list(permutations(range(6))), "sequential": [tuple(range(6))], "colors": by_color}
+    orders = {
+        "random": list(permutations(range(6))),
+        "sequential": [tuple(range(6))],
+        "colors": by_color,
+    }
     expected = np.zeros(64)
     for sites in orders[order]:
         row = np.eye(64)[at].reshape([2] * 6)
         for i in sites:
             row = row.sum(i, keepdims=True) * table / table.sum(i, keepdims=True)
         expected += row.ravel() / len(orders[order])
-    many, calls = (4000, 1) if order == "sequential" else (1, 1000)  # chains of one call share their order
-    x = torch.cat([pair_sweeps(model, states[at].expand(many, -1), 1, order, generator) for _ in range(calls)])
+    # chains of one call share their order
+    many, calls = (4000, 1) if order == "sequential" else (1, 1000)
+    x = torch.cat(
+        [pair_sweeps(model, states[at].expand(many, -1), 1, order, generator) for _ in range(calls)]
+    )
     assert chi_squared(x, states, expected) < chi2.isf(FAMILY / 3, 63)
     if order == "colors":
-        together = torch.cat([color_sweeps(model, states[at].expand(many, -1), 1, generator) for _ in range(calls)])
+        together = torch.cat(
+            [color_sweeps(model, states[at].expand(many, -1), 1, generator) for _ in range(calls)]
+        )
         assert chi_squared(together, states, expected) < chi2.isf(FAMILY / 3, 63)
 
 
-def test_the_kernels_agree_with_the_plain_sweep_on_a_larger_model(generator: torch.Generator) -> None:
-    """Means of spins and of bonds from 4000 chains of each; 56 comparisons, false-alarm rate below 1e-4 together."""
+def test_the_kernels_agree_with_the_plain_sweep_on_a_larger_model(
+    generator: torch.Generator,
+) -> None:
+    """Means of spins and of bonds from 4000 chains of each; 56 comparisons, false-alarm rate below
+    1e-4 together.
+    """
     model = Ising(16, edges=torus(4, 4), generator=generator)
     torch.nn.init.normal_(model.J, 0.1, 0.3, generator=generator)
     torch.nn.init.normal_(model.h, 0.2, 0.3, generator=generator)
@@ -136,7 +161,9 @@ def test_the_kernels_agree_with_the_plain_sweep_on_a_larger_model(generator: tor
 
 
 def test_seeds_alone_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same generator, the same chains, whatever the number of threads; the state handed in is left alone."""
+    """The same generator, the same chains, whatever the number of threads; the state handed in is
+    left alone.
+    """
     model = make("lattice")
     x = torch.ones(200, 6)  # four blocks of lanes
     monkeypatch.setattr("partita.samplers.sweep.WORTH_THREADS", 0)
@@ -151,7 +178,9 @@ def test_seeds_alone_decide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_extreme_odds_are_certain(generator: torch.Generator) -> None:
     for h, expected in ((60.0, 1.0), (-60.0, -1.0), (1e6, 1.0)):
         model = Ising(5, fields=h, generator=generator)
-        assert (pair_sweeps(model, -expected * torch.ones(200, 5), 1, "random", generator) == expected).all()
+        assert (
+            pair_sweeps(model, -expected * torch.ones(200, 5), 1, "random", generator) == expected
+        ).all()
 
 
 def test_tempering_wraps_it(generator: torch.Generator) -> None:
@@ -166,5 +195,8 @@ def test_tempering_wraps_it(generator: torch.Generator) -> None:
 
 
 def test_bad_order() -> None:
-    with pytest.raises(InputError, match=r"Gibbs: order must be one of 'random', 'sequential', 'colors'; got 'chequered'"):
+    with pytest.raises(
+        InputError,
+        match=r"Gibbs: order must be one of 'random', 'sequential', 'colors'; got 'chequered'",
+    ):
         Gibbs(order="chequered")  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""Tempering on its extended target: every rung keeps its own tempered distribution, and exchanges follow the Metropolis rule."""
+"""Tempering on its extended target: every rung keeps its own tempered distribution, and exchanges
+follow the Metropolis rule.
+"""
 
 from itertools import product
 
@@ -15,7 +17,8 @@ from partita.models import RBM, MaxEnt
 from partita.samplers import Gibbs, Tempering
 from partita.samplers.tempering import LadderState, exchange
 
-FAMILY = 1e-4  # false-alarm rate of all statistical tests of one function together, at their fixed seeds
+# false-alarm rate of all statistical tests of one function together, at their fixed seeds
+FAMILY = 1e-4
 CHAINS = 6_000
 BETAS = (0.0, 0.3, 0.7, 1.0)
 STATES = torch.tensor(list(product([0.0, 1.0], repeat=3)), dtype=torch.float64)
@@ -51,7 +54,10 @@ def maxent() -> MaxEnt:
 
 def maxent_log_phi(model: MaxEnt, beta: float) -> np.ndarray:
     t, r = model.theta.detach().numpy(), model.reference_logits.numpy()
-    own = [x @ t[:3] + x[0] * x[1] * t[3] + x[0] * x[2] * t[4] + x[1] * x[2] * t[5] for x in STATES.numpy()]
+    own = [
+        x @ t[:3] + x[0] * x[1] * t[3] + x[0] * x[2] * t[4] + x[1] * x[2] * t[5]
+        for x in STATES.numpy()
+    ]
     start = [sum(r[i, int(v)] for i, v in enumerate(x)) for x in STATES.numpy()]
     return beta * np.array(own) + (1 - beta) * np.array(start)
 
@@ -70,15 +76,21 @@ def chi_squared(x: Tensor, p: np.ndarray) -> float:
 
 
 def draw(ps: list[np.ndarray], generator: torch.Generator) -> Tensor:
-    return torch.stack([STATES[torch.multinomial(torch.tensor(p), CHAINS, True, generator=generator)] for p in ps])
+    return torch.stack(
+        [STATES[torch.multinomial(torch.tensor(p), CHAINS, True, generator=generator)] for p in ps]
+    )
 
 
-CASES = pytest.mark.parametrize(("make", "log_phi"), [(rbm, rbm_log_phi), (maxent, maxent_log_phi)], ids=["RBM", "MaxEnt"])
+CASES = pytest.mark.parametrize(
+    ("make", "log_phi"), [(rbm, rbm_log_phi), (maxent, maxent_log_phi)], ids=["RBM", "MaxEnt"]
+)
 
 
 @CASES
 @pytest.mark.parametrize("betas", [BETAS, (0.5, 1.0)], ids=str)
-def test_every_rung_keeps_its_tempered_distribution(make, log_phi, betas: tuple[float, ...], generator: torch.Generator) -> None:
+def test_every_rung_keeps_its_tempered_distribution(
+    make, log_phi, betas: tuple[float, ...], generator: torch.Generator
+) -> None:
     model = make()
     ps = [truth(log_phi(model, beta)) for beta in betas]
     sampler = Tempering(Gibbs(), betas=betas)
@@ -92,8 +104,12 @@ def test_every_rung_keeps_its_tempered_distribution(make, log_phi, betas: tuple[
 
 
 @CASES
-def test_neighboring_rungs_stay_independent_of_one_another(make, log_phi, generator: torch.Generator) -> None:
-    """The extended target is a product, so pairs of rungs have the product of their distributions, after exchanges too."""
+def test_neighboring_rungs_stay_independent_of_one_another(
+    make, log_phi, generator: torch.Generator
+) -> None:
+    """The extended target is a product, so pairs of rungs have the product of their distributions,
+    after exchanges too.
+    """
     model = make()
     ps = [truth(log_phi(model, beta)) for beta in (0.4, 1.0)]
     state = LadderState(draw(ps, generator), torch.zeros((), dtype=torch.long))
@@ -102,12 +118,19 @@ def test_neighboring_rungs_stay_independent_of_one_another(make, log_phi, genera
     expected = CHAINS * np.outer(*ps).ravel()
     observed = pair.bincount(minlength=64).numpy()
     common = expected >= 5  # cells with few are put together
-    rare = (observed[~common].sum() - expected[~common].sum()) ** 2 / max(expected[~common].sum(), 1e-9) if (~common).any() else 0.0
+    rare = (
+        (observed[~common].sum() - expected[~common].sum()) ** 2
+        / max(expected[~common].sum(), 1e-9)
+        if (~common).any()
+        else 0.0
+    )
     distance = ((observed - expected)[common] ** 2 / expected[common]).sum() + rare
     assert distance < chi2.isf(FAMILY / 2, common.sum() + (~common).any() - 1)
 
 
-def test_the_ladder_reaches_its_target_where_plain_gibbs_does_not(generator: torch.Generator) -> None:
+def test_the_ladder_reaches_its_target_where_plain_gibbs_does_not(
+    generator: torch.Generator,
+) -> None:
     model = rbm(6.0)
     p = truth(rbm_log_phi(model, 1.0))
     x = STATES[6].expand(4000, -1)  # one of the two modes
@@ -122,19 +145,26 @@ def test_the_ladder_reaches_its_target_where_plain_gibbs_does_not(generator: tor
 
 @CASES
 @pytest.mark.parametrize("parity", [0, 1])
-def test_exchanges_are_accepted_with_the_metropolis_probability(make, log_phi, parity: int, generator: torch.Generator) -> None:
-    """Every chain has the same four states, so the share of exchanges of each pair has a binomial error."""
+def test_exchanges_are_accepted_with_the_metropolis_probability(
+    make, log_phi, parity: int, generator: torch.Generator
+) -> None:
+    """Every chain has the same four states, so the share of exchanges of each pair has a binomial
+    error.
+    """
     model = make()
     energy = [-log_phi(model, beta) for beta in BETAS]
     places = [6, 1, 3, 5]
     ladder = STATES[places][:, None].expand(-1, CHAINS, -1).clone()
-    swapped, share, origin = exchange(model, ladder, torch.tensor(BETAS, dtype=torch.float64), parity, generator)
+    swapped, share, origin = exchange(
+        model, ladder, torch.tensor(BETAS, dtype=torch.float64), parity, generator
+    )
     offered, accepted = range(parity, 3, 2), []
     for i in offered:
         x, y = places[i], places[i + 1]
         a = min(1.0, np.exp(energy[i][x] + energy[i + 1][y] - energy[i][y] - energy[i + 1][x]))
         did = index(swapped[i]) == y
-        assert torch.equal(index(swapped[i + 1]) == x, did)  # both or neither: nothing is copied or lost
+        # both or neither: nothing is copied or lost
+        assert torch.equal(index(swapped[i + 1]) == x, did)
         assert torch.equal(index(swapped[i]) == x, ~did)
         accepted.append(did.double().mean().item())
         assert abs(accepted[-1] - a) <= norm.isf(FAMILY / 6 / 2) * np.sqrt(a * (1 - a) / CHAINS)
@@ -156,7 +186,10 @@ def test_both_parities_take_turns(generator: torch.Generator) -> None:
 
 def test_two_rungs_are_offered_an_exchange_at_every_step(generator: torch.Generator) -> None:
     model = rbm(0.1)
-    state = LadderState(draw([truth(rbm_log_phi(model, b)) for b in (0.9, 1.0)], generator), torch.zeros((), dtype=torch.long))
+    state = LadderState(
+        draw([truth(rbm_log_phi(model, b)) for b in (0.9, 1.0)], generator),
+        torch.zeros((), dtype=torch.long),
+    )
     for _ in range(2):
         state, info = Tempering(Gibbs(), betas=(0.9, 1.0)).step(model, state, generator=generator)
         assert info.numbers()["swapped"].item() > 0.9
@@ -195,10 +228,25 @@ def test_init_puts_every_rung_at_x(generator: torch.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    "betas", [(), (1.0,), (0.0, 0.5), (0.0, 1.0, 0.5), (0.0, 0.5, 0.5, 1.0), (-0.1, 1.0), (0.0, 2.0), (float("nan"), 1.0)], ids=str
+    "betas",
+    [
+        (),
+        (1.0,),
+        (0.0, 0.5),
+        (0.0, 1.0, 0.5),
+        (0.0, 0.5, 0.5, 1.0),
+        (-0.1, 1.0),
+        (0.0, 2.0),
+        (float("nan"), 1.0),
+    ],
+    ids=str,
 )
 def test_betas_rise_to_one(betas: tuple[float, ...]) -> None:
-    with pytest.raises(InputError, match=r"Tempering: betas must (rise from 0 or more to exactly 1; got \[|be a finite number; got nan)"):
+    with pytest.raises(
+        InputError,
+        match=r"Tempering: betas must (rise from 0 or more to exactly 1; got \[|be a finite "
+        r"number; got nan)",
+    ):
         Tempering(Gibbs(), betas=betas)
 
 
@@ -211,5 +259,9 @@ def test_betas_may_be_a_tensor_or_a_list_and_begin_above_zero() -> None:
 
 
 def test_a_ladder_of_ladders_is_refused() -> None:
-    with pytest.raises(InputError, match=r"Tempering: kernel must move x, such as Gibbs\(\); got Tempering\(.*, which moves a ladder\."):
+    with pytest.raises(
+        InputError,
+        match=r"Tempering: kernel must move x, such as Gibbs\(\); got Tempering\(.*, which moves a "
+        r"ladder\.",
+    ):
         Tempering(Tempering(Gibbs()))

@@ -62,18 +62,29 @@ def messages(name: str, fabric: Any) -> list[int]:
 
 
 def statistics(fabric: Any) -> dict[str, list[Tensor]]:
-    """What the latent variables of a batch carry in this process, and the running mean after each step."""
+    """What the latent variables of a batch carry in this process, and the running mean after each
+    step.
+    """
     make, x, objective = FITS["vae"]
     watch, seen = LatentModel.watch, {"own": [], "running": []}
 
     def watched(self: LatentModel, kl: Tensor) -> None:
         lost = fabric.global_rank == 1 and len(seen["own"]) in NOT_FINITE
-        seen["own"].append(torch.where(torch.arange(len(kl)) == 0, torch.nan, kl.detach()) if lost else kl.detach())
+        seen["own"].append(
+            torch.where(torch.arange(len(kl)) == 0, torch.nan, kl.detach()) if lost else kl.detach()
+        )
         watch(self, seen["own"][-1])
 
     LatentModel.watch = watched
     with processes.together(fabric):
-        session = start_session(make(), as_rows(x), objective, Settings(steps=6, learning_rate=0.02), fabric=fabric, generator=seeded(3))
+        session = start_session(
+            make(),
+            as_rows(x),
+            objective,
+            Settings(steps=6, learning_rate=0.02),
+            fabric=fabric,
+            generator=seeded(3),
+        )
         for _ in range(6):
             session.advance()
             seen["running"].append(session.bare.carried.clone())
@@ -108,11 +119,18 @@ def interrupt_and_diverge() -> None:
 
 def summary(run: Any) -> dict[str, Any]:
     events = [record["done"] for record in run.history if "event" in record]
-    return {"stopped": run.stopped, "steps": run.steps, "events": events, "weights": dict(run.model.state_dict())}
+    return {
+        "stopped": run.stopped,
+        "steps": run.steps,
+        "events": events,
+        "weights": dict(run.model.state_dict()),
+    }
 
 
 def interrupted(fabric: Any, out: Path) -> dict[str, Any]:
-    """A fit that the second process is asked to end, before it speaks in the fifth step or when that step is done."""
+    """A fit that the second process is asked to end, before it speaks in the fifth step or when
+    that step is done.
+    """
     seen = {}
     for when, owner, method in (("before", ELBO, "losses"), ("after", loop, "_settled")):
         with before(owner, method, once(fabric, 5, interrupt)):
@@ -122,16 +140,24 @@ def interrupted(fabric: Any, out: Path) -> dict[str, Any]:
 
 
 def diverged(fabric: Any) -> dict[str, Any]:
-    """Fits whose second update, or sixth, only the second process cannot make; in one it is asked to end in the same step."""
+    """Fits whose second update, or sixth, only the second process cannot make; in one it is asked
+    to end in the same step.
+    """
     seen = {}
-    for name, step, act in (("second", 2, diverge), ("sixth", 6, diverge), ("interrupted", 6, interrupt_and_diverge)):
+    for name, step, act in (
+        ("second", 2, diverge),
+        ("sixth", 6, diverge),
+        ("interrupted", 6, interrupt_and_diverge),
+    ):
         with before(ELBO, "losses", once(fabric, step, act)):
             seen[name] = summary(fitted("vae", fabric, guard="rollback", validations=6))
     return seen
 
 
 def saved(fabric: Any, out: Path) -> list[int]:
-    """The steps at which a fit is saved of which the second process alone thinks that it is time."""
+    """The steps at which a fit is saved of which the second process alone thinks that it is
+    time.
+    """
     usual, loop.SAVE_SECONDS = loop.SAVE_SECONDS, (math.inf, -1.0)[fabric.global_rank]
     steps = []
     with before(Saves, "save", lambda _, session: steps.append(session.step)):

@@ -1,4 +1,6 @@
-"""Fits of four binary columns that take a fraction of a second: their parts, how to kill one, and when two are the same."""
+"""Fits of four binary columns that take a fraction of a second: their parts, how to kill one, and
+when two are the same.
+"""
 
 import json
 import os
@@ -46,7 +48,14 @@ def scenario(name: str, out: Path | None = None, resume: bool = False, **more: A
     """One fit with validation, averages and chains, a function of its name alone."""
     g = torch.Generator().manual_seed(7)
     return partita.fit(
-        machine(), rows(), OBJECTIVES[name], validation=rows(20, seed=2), out=out, resume=resume, generator=g, **{**OPTIONS[name], **more}
+        machine(),
+        rows(),
+        OBJECTIVES[name],
+        validation=rows(20, seed=2),
+        out=out,
+        resume=resume,
+        generator=g,
+        **{**OPTIONS[name], **more},
     )
 
 
@@ -67,7 +76,9 @@ def killed_at(step: int, scale: float = 1.0) -> Any:
 
 
 def die_at(step: int, *, while_saving: bool = False) -> None:
-    """From now on this process kills itself after so many updates, or in the middle of its next save after them."""
+    """From now on this process kills itself after so many updates, or in the middle of its next
+    save after them.
+    """
     advance, save_file = Session.advance, checkpoint.save_file
     count = 0
 
@@ -106,11 +117,18 @@ def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def assert_identical(folder: Path, reference: Path) -> None:
-    """Weights to use, last and averaged; chains, optimizer, generator; metrics without their clock; config."""
+    """Weights to use, last and averaged; chains, optimizer, generator; metrics without their clock;
+    config.
+    """
     for file in ("last.safetensors", "model.safetensors"):
         saved, expected = (checkpoint.load(f / "checkpoints" / file) for f in (folder, reference))
-        assert same(saved, expected), [key for key in expected if not same(saved.get(key), expected[key])]
-    metrics = [[json.loads(line) for line in (f / "metrics.jsonl").read_text().splitlines()] for f in (folder, reference)]
+        assert same(saved, expected), [
+            key for key in expected if not same(saved.get(key), expected[key])
+        ]
+    metrics = [
+        [json.loads(line) for line in (f / "metrics.jsonl").read_text().splitlines()]
+        for f in (folder, reference)
+    ]
     assert timeless(metrics[0]) == timeless(metrics[1])
     configs = [json.loads((f / "config.json").read_text()) for f in (folder, reference)]
     assert configs[0] == configs[1]

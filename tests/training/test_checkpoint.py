@@ -1,4 +1,6 @@
-"""Checkpoints: what goes in comes out, a damaged or foreign file says so, and reading one never runs code."""
+"""Checkpoints: what goes in comes out, a damaged or foreign file says so, and reading one never
+runs code.
+"""
 
 import json
 import os
@@ -22,19 +24,34 @@ from partita.samplers import Gibbs, Tempering
 from partita.training import checkpoint, run
 
 NUMBERS = st.one_of(st.booleans(), st.integers(-(2**60), 2**60), st.floats(allow_nan=False))
-LEAVES = st.one_of(st.none(), NUMBERS, st.text(max_size=5), st.builds(torch.tensor, st.floats(-9, 9)))
+LEAVES = st.one_of(
+    st.none(), NUMBERS, st.text(max_size=5), st.builds(torch.tensor, st.floats(-9, 9))
+)
 KEYS = st.one_of(st.text("a/.1", max_size=3), st.integers(0, 2))
-TREES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
 
 
 def same(a: Any, b: Any) -> bool:
     """Equal in kind and value, tuples and lists alike, tensors bit for bit."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+        return (
+            isinstance(a, Tensor)
+            and isinstance(b, Tensor)
+            and a.dtype == b.dtype
+            and torch.equal(a, b)
+        )
     if isinstance(a, dict):
         return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple):
-        return isinstance(b, list | tuple) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+        return (
+            isinstance(b, list | tuple)
+            and len(a) == len(b)
+            and all(same(x, y) for x, y in zip(a, b, strict=True))
+        )
     return type(a) is type(b) and a == b
 
 
@@ -46,11 +63,28 @@ def test_any_tree_survives(tree: Any, tmp_path_factory: pytest.TempPathFactory) 
     assert same(checkpoint.load(path), tree)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int64, torch.bool])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.uint8,
+        torch.int64,
+        torch.bool,
+    ],
+)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0), (2, 3)], ids=str)
 def test_any_tensor_survives(dtype: torch.dtype, shape: tuple[int, ...], tmp_path: Path) -> None:
     tensor = torch.arange(6)[: max(1, int(torch.tensor(shape).prod()))].to(dtype)
-    tensor = tensor[0] if shape == () else torch.zeros(shape, dtype=dtype) if 0 in shape else tensor.reshape(shape)
+    tensor = (
+        tensor[0]
+        if shape == ()
+        else torch.zeros(shape, dtype=dtype)
+        if 0 in shape
+        else tensor.reshape(shape)
+    )
     checkpoint.save(tmp_path / "x.safetensors", {"t": tensor})
     assert same(checkpoint.load(tmp_path / "x.safetensors"), {"t": tensor})
 
@@ -63,9 +97,13 @@ def test_views_transposes_and_shared_memory_survive(tmp_path: Path) -> None:
 
 
 def test_what_is_read_lies_in_memory_as_new_tensors_do(tmp_path: Path) -> None:
-    """Products of numbers that lie otherwise are rounded otherwise by some processors, and a fit would not go on bit for bit."""
+    """Products of numbers that lie otherwise are rounded otherwise by some processors, and a fit
+    would not go on bit for bit.
+    """
     checkpoint.save(tmp_path / "x.safetensors", [torch.rand(n) for n in range(1, 20)])
-    assert {x.data_ptr() % 64 for x in checkpoint.load(tmp_path / "x.safetensors")} == {torch.empty(1).data_ptr() % 64}
+    assert {x.data_ptr() % 64 for x in checkpoint.load(tmp_path / "x.safetensors")} == {
+        torch.empty(1).data_ptr() % 64
+    }
 
 
 def test_names_that_look_alike_do_not_collide(tmp_path: Path) -> None:
@@ -125,7 +163,10 @@ def test_rebuild_gives_the_template_its_shape() -> None:
 
 @pytest.mark.parametrize(
     ("tree", "words"),
-    [({"f": print}, r"got builtin_function_or_method at /f"), ({(1, 2): 3}, r"keys are strings or whole numbers; got \(1, 2\)")],
+    [
+        ({"f": print}, r"got builtin_function_or_method at /f"),
+        ({(1, 2): 3}, r"keys are strings or whole numbers; got \(1, 2\)"),
+    ],
 )
 def test_what_is_no_value_is_not_saved(tree: dict, words: str, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=words):
@@ -142,7 +183,11 @@ def test_a_cut_file_is_called_damaged(share: float, tmp_path: Path) -> None:
     checkpoint.save(path, {"x": torch.randn(100), "y": [torch.ones(3)]})
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(RunError, match=r"load: .*last\.safetensors must be a whole partita checkpoint; got a damaged or foreign file \("):
+    with pytest.raises(
+        RunError,
+        match=r"load: .*last\.safetensors must be a whole partita checkpoint; got a damaged or "
+        r"foreign file \(",
+    ):
         checkpoint.load(path)
 
 
@@ -195,7 +240,11 @@ KINDS = [
 def test_a_foreign_file_is_refused_and_nothing_of_it_is_run(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "last.safetensors"
     foreign(kind, path)
-    refused = r"must be a file; got a folder" if kind == "directory" else r"must be a whole partita checkpoint; got a damaged or foreign"
+    refused = (
+        r"must be a file; got a folder"
+        if kind == "directory"
+        else r"must be a whole partita checkpoint; got a damaged or foreign"
+    )
     with pytest.raises(RunError, match=refused):
         checkpoint.load(path)
     assert not (tmp_path / "executed").exists()
@@ -203,12 +252,16 @@ def test_a_foreign_file_is_refused_and_nothing_of_it_is_run(kind: str, tmp_path:
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(
-        RunError, match=r"load: last\.safetensors must exist in .*; found none\. The run was stopped before its first save\."
+        RunError,
+        match=r"load: last\.safetensors must exist in .*; found none\. The run was stopped before "
+        r"its first save\.",
     ):
         checkpoint.load(tmp_path / "last.safetensors")
 
 
-def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "last.safetensors"
     checkpoint.save(path, {"x": torch.ones(3)})
 
@@ -222,7 +275,9 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyte
     assert same(checkpoint.load(path), {"x": torch.ones(3)})
 
 
-def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_old_file_stays_until_the_new_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "last.safetensors"
     checkpoint.save(path, 1)
     seen = []
@@ -272,29 +327,37 @@ def test_a_run_comes_back_with_the_weights_asked_for(weights: str, folder: Path)
 
 
 def test_other_weights_are_refused(folder: Path) -> None:
-    with pytest.raises(RunError, match=r"load: weights must be one of use, last, average; got 'best'\."):
+    with pytest.raises(
+        RunError, match=r"load: weights must be one of use, last, average; got 'best'\."
+    ):
         partita.load(folder, weights="best")
 
 
 @pytest.mark.parametrize("visible", [5, 4])
-def test_the_weights_of_another_model_are_refused(visible: int, folder: Path, generator: torch.Generator) -> None:
+def test_the_weights_of_another_model_are_refused(
+    visible: int, folder: Path, generator: torch.Generator
+) -> None:
     other = RBM(visible, 3 if visible == 5 else 2, generator=generator)
     before = {name: value.clone() for name, value in other.state_dict().items()}
     names = "W, anchors, b, reference_natural" if visible == 5 else "W, c"
     with pytest.raises(
         RunError,
-        match=rf"load: the checkpoint must hold the weights of RBM\({visible}, \d\); got other names or shapes for {names}\. It belongs",
+        match=rf"load: the checkpoint must hold the weights of RBM\({visible}, \d\); got other "
+        rf"names or shapes for {names}\. It belongs",
     ):
         partita.load(folder, model=other)
     assert same(dict(other.state_dict()), before)
 
 
-def test_a_model_of_another_kind_is_refused_when_resumed(folder: Path, generator: torch.Generator) -> None:
+def test_a_model_of_another_kind_is_refused_when_resumed(
+    folder: Path, generator: torch.Generator
+) -> None:
     x = torch.ones(40, 4)
     before = (folder / "checkpoints" / "last.safetensors").read_bytes()
     with pytest.raises(
         RunError,
-        match=r"the checkpoint must hold the weights of MaxEnt\(pairwise, 4\); got other names or shapes for W, b, c, .*theta\. It belongs",
+        match=r"the checkpoint must hold the weights of MaxEnt\(pairwise, 4\); got other names or "
+        r"shapes for W, b, c, .*theta\. It belongs",
     ):
         partita.fit(
             MaxEnt("pairwise", Binary(4), generator=generator),
@@ -318,17 +381,43 @@ def edited(folder: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ({"name": "os.system", "dtype": "float32"}, r"load: model must be one of RBM, MaxEnt, .*; got 'os\.system'\."),
-        ({"name": "__import__('os').mkdir('executed')", "dtype": "float32"}, r"load: model must be one of RBM, MaxEnt, .*; got "),
-        ({"name": "RBM", "dtype": "load", "visible": 4, "hidden": 3}, r"load: the model's dtype must be one of float32, .*; got 'load'\."),
-        ({"name": "RBM", "visible": 4, "hidden": 3}, r"load: the model's dtype must be one of float32, .*; got None\."),
-        ({"name": "RBM", "dtype": "float32", "visible": 4}, r"load: config\.json must hold the settings of RBM; got others \("),
-        ({"name": "RBM", "dtype": "float32", "visible": 4, "hidden": 0}, r"settings of RBM; got others \(InputError: RBM: hidden"),
-        ({"name": "RBM", "dtype": "float32", "visible": 4, "hidden": 3, "code": "x"}, r"must hold the settings of RBM; got others \("),
-        ({"name": "MaxEnt", "dtype": "float32", "features": None}, r"load: features must be named ones"),
+        (
+            {"name": "os.system", "dtype": "float32"},
+            r"load: model must be one of RBM, MaxEnt, .*; got 'os\.system'\.",
+        ),
+        (
+            {"name": "__import__('os').mkdir('executed')", "dtype": "float32"},
+            r"load: model must be one of RBM, MaxEnt, .*; got ",
+        ),
+        (
+            {"name": "RBM", "dtype": "load", "visible": 4, "hidden": 3},
+            r"load: the model's dtype must be one of float32, .*; got 'load'\.",
+        ),
+        (
+            {"name": "RBM", "visible": 4, "hidden": 3},
+            r"load: the model's dtype must be one of float32, .*; got None\.",
+        ),
+        (
+            {"name": "RBM", "dtype": "float32", "visible": 4},
+            r"load: config\.json must hold the settings of RBM; got others \(",
+        ),
+        (
+            {"name": "RBM", "dtype": "float32", "visible": 4, "hidden": 0},
+            r"settings of RBM; got others \(InputError: RBM: hidden",
+        ),
+        (
+            {"name": "RBM", "dtype": "float32", "visible": 4, "hidden": 3, "code": "x"},
+            r"must hold the settings of RBM; got others \(",
+        ),
+        (
+            {"name": "MaxEnt", "dtype": "float32", "features": None},
+            r"load: features must be named ones",
+        ),
     ],
-)  # fmt: skip
-def test_a_config_that_asks_for_code_or_nonsense_is_refused(model: dict, words: str, folder: Path) -> None:
+)
+def test_a_config_that_asks_for_code_or_nonsense_is_refused(
+    model: dict, words: str, folder: Path
+) -> None:
     with pytest.raises(RunError, match=words):
         partita.load(edited(folder, model=model))
     assert not Path("executed").exists()
@@ -336,7 +425,9 @@ def test_a_config_that_asks_for_code_or_nonsense_is_refused(model: dict, words: 
 
 def test_a_pickle_in_place_of_the_weights_is_never_run(folder: Path) -> None:
     foreign("torch", folder / "checkpoints" / "model.safetensors")
-    with pytest.raises(RunError, match=r"must be a whole partita checkpoint; got a damaged or foreign file"):
+    with pytest.raises(
+        RunError, match=r"must be a whole partita checkpoint; got a damaged or foreign file"
+    ):
         partita.load(folder)
     assert not (folder / "checkpoints" / "executed").exists()
 
@@ -346,7 +437,11 @@ def test_a_pickle_in_place_of_the_weights_is_never_run(folder: Path) -> None:
     [
         ("{", r"load: .*config\.json must be JSON; got a damaged file\."),
         ("\xff\xfe", r"load: .*config\.json must be JSON; got a damaged file\."),
-        ("[1]", r"load: .*config\.json must have format 1; got no object\. It was made by another version of partita\."),
+        (
+            "[1]",
+            r"load: .*config\.json must have format 1; got no object\. It was made by another "
+            r"version of partita\.",
+        ),
         ('{"format": 99, "model": {"name": "RBM"}}', r"must have format 1; got 99\."),
         ('{"format": 1}', r"must have format 1; got 1\."),
     ],
@@ -365,18 +460,26 @@ def test_a_text_larger_than_any_run_writes_is_not_read(name: str, folder: Path) 
         partita.load(folder)
 
 
-def test_a_structure_larger_than_any_run_writes_is_not_parsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_structure_larger_than_any_run_writes_is_not_parsed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("partita.runtime.untrusted.MOST_JSON", 100)
     with pytest.raises(RunError, match="too long a text"):
         checkpoint.load(folder / "checkpoints" / "model.safetensors")
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"load: RUN must be a folder with a config\.json, as `partita fit` makes; found none in "):
+    with pytest.raises(
+        RunError,
+        match=r"load: RUN must be a folder with a config\.json, as `partita fit` makes; found none "
+        r"in ",
+    ):
         partita.load(tmp_path / "nothing")
 
 
-def test_the_config_is_written_whole_or_not_at_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_config_is_written_whole_or_not_at_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = (folder / "config.json").read_text()
 
     def refuse(*_: object) -> None:
@@ -388,12 +491,19 @@ def test_the_config_is_written_whole_or_not_at_all(folder: Path, monkeypatch: py
     assert (folder / "config.json").read_text() == before
 
 
-def test_functions_are_never_saved_and_the_model_can_be_handed_over(tmp_path: Path, generator: torch.Generator) -> None:
+def test_functions_are_never_saved_and_the_model_can_be_handed_over(
+    tmp_path: Path, generator: torch.Generator
+) -> None:
     def make() -> MaxEnt:
         return MaxEnt(lambda x: x[..., :2], Binary(3), generator=torch.Generator())
 
     x = (torch.rand(30, 3, generator=generator) < 0.4).float()
     fitted = partita.fit(make(), x, steps=3, out=tmp_path / "run", generator=generator).model
-    with pytest.raises(RunError, match=r"load: features must be named ones, .*load\(path, model=\.\.\.\)"):
+    with pytest.raises(
+        RunError, match=r"load: features must be named ones, .*load\(path, model=\.\.\.\)"
+    ):
         partita.load(tmp_path / "run")
-    assert same(dict(partita.load(tmp_path / "run", model=make()).model.state_dict()), dict(fitted.state_dict()))
+    assert same(
+        dict(partita.load(tmp_path / "run", model=make()).model.state_dict()),
+        dict(fitted.state_dict()),
+    )

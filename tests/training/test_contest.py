@@ -1,4 +1,6 @@
-"""Contests of families: who may take part, how time is shared, and numbers against fits by hand (tests/truth has the truth)."""
+"""Contests of families: who may take part, how time is shared, and numbers against fits by hand
+(tests/truth has the truth).
+"""
 
 import itertools
 import math
@@ -28,8 +30,11 @@ from partita.training.families import FAMILIES
 from partita.training.splits import encoded_parts
 
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=5)))
-CENTERS = np.array([[0.9, 0.8, 0.9, 0.2, 0.1], [0.1, 0.3, 0.2, 0.9, 0.7]])  # of a mixture of two Bernoullis with weights 0.6 and 0.4
-TRUTH = np.array([0.6, 0.4]) @ np.prod(np.where(STATES[None] == 1, CENTERS[:, None], 1 - CENTERS[:, None]), 2)
+# of a mixture of two Bernoullis with weights 0.6 and 0.4
+CENTERS = np.array([[0.9, 0.8, 0.9, 0.2, 0.1], [0.1, 0.3, 0.2, 0.9, 0.7]])
+TRUTH = np.array([0.6, 0.4]) @ np.prod(
+    np.where(STATES[None] == 1, CENTERS[:, None], 1 - CENTERS[:, None]), 2
+)
 
 
 def drawn(n: int, seed: int) -> np.ndarray:
@@ -37,32 +42,74 @@ def drawn(n: int, seed: int) -> np.ndarray:
 
 
 def dataset(train: Any, test: Any = None) -> Dataset:
-    rows, held_out = (None if part is None else Rows(np.asarray(part, dtype=np.float32)) for part in (train, test))
+    rows, held_out = (
+        None if part is None else Rows(np.asarray(part, dtype=np.float32)) for part in (train, test)
+    )
     assert rows is not None
     return Dataset("mine", rows, None, held_out)
 
 
 def real(n: int = 120) -> np.ndarray:
-    return np.random.default_rng(0).normal(size=(n, 3)) @ [[2.0, 1.0, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 9.0]]
+    return np.random.default_rng(0).normal(size=(n, 3)) @ [
+        [2.0, 1.0, 0.0],
+        [0.0, 0.3, 0.0],
+        [0.0, 0.0, 9.0],
+    ]
 
 
 def test_families_of_each_kind_of_table() -> None:
     binary, left_out = contenders_by_family([], {}, dataset(drawn(200, 0)))
-    assert {c.name for c in binary} == {"mixture", "rbm", "boltzmann", "neural-energy", "autoregressive", "dpmm", "vae", "belief"}
-    assert left_out["flow"] == "its scores would be densities of real columns, those of this table are masses of discrete rows"
+    assert {c.name for c in binary} == {
+        "mixture",
+        "rbm",
+        "boltzmann",
+        "neural-energy",
+        "autoregressive",
+        "dpmm",
+        "vae",
+        "belief",
+    }
+    assert (
+        left_out["flow"]
+        == "its scores would be densities of real columns, those of this table are masses of "
+        "discrete rows"
+    )
     assert left_out["ising"].endswith("ask for it by name")
-    assert [c.name for c in contenders_by_family(["ising", "flow"], {}, dataset(drawn(200, 0)))[0]] == ["ising"]
+    assert [
+        c.name for c in contenders_by_family(["ising", "flow"], {}, dataset(drawn(200, 0)))[0]
+    ] == ["ising"]
     columns, left_out = contenders_by_family([], {}, dataset(real()))
-    assert {c.name for c in columns} == {"ppca", "mixture-ppca", "mixture", "rbm", "neural-energy", "latent-energy", "autoregressive",
-                                         "dpmm", "flow", "gan", "vae", "belief"}  # fmt: skip
-    assert left_out["maxent"].startswith("its scores would be masses") and "hold categories" in left_out["potts"]
+    assert {c.name for c in columns} == {
+        "ppca",
+        "mixture-ppca",
+        "mixture",
+        "rbm",
+        "neural-energy",
+        "latent-energy",
+        "autoregressive",
+        "dpmm",
+        "flow",
+        "gan",
+        "vae",
+        "belief",
+    }
+    assert (
+        left_out["maxent"].startswith("its scores would be masses")
+        and "hold categories" in left_out["potts"]
+    )
 
 
 def test_whole_numbers_are_categories_unless_held_out_rows_have_new_ones() -> None:
     whole = np.random.default_rng(0).integers(0, 4, (200, 3))
     assert table_kind(dataset(whole, whole[:20])) == "category"
     found, left_out = contenders_by_family([], {}, dataset(whole, whole[:20]))
-    assert {c.name for c in found} == {"mixture", "rbm", "potts", "vae", "belief"} and "flow" in left_out
+    assert {c.name for c in found} == {
+        "mixture",
+        "rbm",
+        "potts",
+        "vae",
+        "belief",
+    } and "flow" in left_out
     assert {c.name: c.settings for c in found}["rbm"] == {"visible_units": "categorical"}
     assert table_kind(dataset(whole, whole[:20] + 1)) == "real"
 
@@ -73,10 +120,22 @@ def test_sequences_are_for_models_of_sequences() -> None:
     found, left_out = contenders_by_family([], {}, Dataset("mine", tokens))  # type: ignore[arg-type]
     assert [c.name for c in found] == ["hyena", "ssm", "attention", "conv", "lstm"]
     assert left_out["rbm"] == "it takes tables, and these are sequences"
-    assert left_out["autoregressive"] == "on sequences it is the model that hyena is; ask for it by name"
-    assert left_out["vrnn"].startswith("DATA must be sequences of bits or numbers; got text or other tokens")
+    assert (
+        left_out["autoregressive"]
+        == "on sequences it is the model that hyena is; ask for it by name"
+    )
+    assert left_out["vrnn"].startswith(
+        "DATA must be sequences of bits or numbers; got text or other tokens"
+    )
     waves = Dataset("mine", Sequences.windows(np.sin(np.arange(400.0)), 16))  # type: ignore[arg-type]
-    assert {c.name for c in contenders_by_family([], {}, waves)[0]} == {"hyena", "ssm", "attention", "conv", "lstm", "vrnn"}
+    assert {c.name for c in contenders_by_family([], {}, waves)[0]} == {
+        "hyena",
+        "ssm",
+        "attention",
+        "conv",
+        "lstm",
+        "vrnn",
+    }
 
 
 def test_missing_values_leave_those_that_take_them() -> None:
@@ -88,9 +147,15 @@ def test_missing_values_leave_those_that_take_them() -> None:
 
 
 def test_a_family_that_would_cut_the_table_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FAMILIES, "cutting", replace(FAMILIES["maxent"], name="cutting", kind=lambda rows, settings: "median"))
+    monkeypatch.setitem(
+        FAMILIES,
+        "cutting",
+        replace(FAMILIES["maxent"], name="cutting", kind=lambda rows, settings: "median"),
+    )
     for table in (real(), drawn(200, 0)):
-        assert contenders_by_family(["cutting"], {}, dataset(table))[1]["cutting"].startswith("its scores would be masses of cut columns")
+        assert contenders_by_family(["cutting"], {}, dataset(table))[1]["cutting"].startswith(
+            "its scores would be masses of cut columns"
+        )
 
 
 @pytest.mark.parametrize("name", ["rbm", "vae", "mixture"])
@@ -101,12 +166,29 @@ def test_numbers_are_those_of_a_fit_and_an_evaluation_by_hand(name: str) -> None
     encoding = Encoding.fit(data.train, "binary")
     train, validation = encoded_parts(data, encoding, 5)
     g = torch.Generator().manual_seed(5)
-    model, objective = family.build(train, {"component": "bernoulli"} if name == "mixture" else {}, generator=g)
+    model, objective = family.build(
+        train, {"component": "bernoulli"} if name == "mixture" else {}, generator=g
+    )
     with pytest.warns(PartitaWarning) if entry.run and entry.run.cautions else _nothing():
-        fit(model, train, objective, validation=validation, epochs=3, patience=0 if name == "mixture" else 5, generator=g)
+        fit(
+            model,
+            train,
+            objective,
+            validation=validation,
+            epochs=3,
+            patience=0 if name == "mixture" else 5,
+            generator=g,
+        )
     assert data.test is not None and entry.score is not None
-    q = evaluate_encoded(model, encoding, data.test.tensor().numpy().astype(float), generator=rng.keyed(5, 1))
-    assert (q.value, q.low, q.high, q.kind) == (entry.score.value, entry.score.low, entry.score.high, entry.score.kind)
+    q = evaluate_encoded(
+        model, encoding, data.test.tensor().numpy().astype(float), generator=rng.keyed(5, 1)
+    )
+    assert (q.value, q.low, q.high, q.kind) == (
+        entry.score.value,
+        entry.score.low,
+        entry.score.high,
+        entry.score.kind,
+    )
     assert torch.equal(q.details["rows"], entry.score.details["rows"])
 
 
@@ -128,7 +210,9 @@ def test_densities_are_in_the_units_of_the_table() -> None:
     assert np.subtract(scores(1.0), scores(10.0)) == pytest.approx([3 * math.log(10)] * 2, abs=2e-3)
 
 
-def test_time_is_shared_evenly_and_what_is_not_used_goes_to_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_time_is_shared_evenly_and_what_is_not_used_goes_to_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     limits, now = [], [0.0]
 
     def enter(self: Contest, contender: Contender, progress: bool = False) -> Entry:
@@ -142,23 +226,36 @@ def test_time_is_shared_evenly_and_what_is_not_used_goes_to_the_others(monkeypat
     contest = Contest(dataset(drawn(20, 0)), total=6.0, out=tmp_path)
     list(contest.run(contenders))
     assert limits == pytest.approx([FIT_SHARE * 2, FIT_SHARE * 3, FIT_SHARE * 4])
-    assert [entry.problem for entry in contest.run(contenders)] == ["none"] * 3 and len(limits) == 3  # all done: nobody enters again
+    # all done: nobody enters again
+    assert [entry.problem for entry in contest.run(contenders)] == ["none"] * 3 and len(limits) == 3
 
 
 def test_a_recipe_is_cut_only_where_it_would_take_longer() -> None:
-    """What was said counts; gradients stop early; closed-form updates are given no patience; what is too long is cut to its time."""
+    """What was said counts; gradients stop early; closed-form updates are given no patience; what
+    is too long is cut to its time.
+    """
     data = dataset(drawn(300, 1))
 
     def budget(name: str, seconds: float = math.inf, **options: Any) -> dict[str, Any]:
         (contender,), _ = contenders_by_family([name], {"mixture": {"components": 2}}, data)
-        model, objective = contender.family.build(data.train, contender.settings, generator=torch.Generator().manual_seed(0))
+        model, objective = contender.family.build(
+            data.train, contender.settings, generator=torch.Generator().manual_seed(0)
+        )
         with deadline.ending_within(seconds):
-            return affordable(model, objective, data.train, data.train.take(range(30)), options).options
+            return affordable(
+                model, objective, data.train, data.train.take(range(30)), options
+            ).options
 
     assert budget("vae", 6e5) == {"patience": 5} and budget("mixture", 6e5) == {}
-    assert budget("vae", 6e-3, epochs=3) == {"patience": 5, "epochs": 3} and budget("vae") == {"patience": 5}
+    assert budget("vae", 6e-3, epochs=3) == {"patience": 5, "epochs": 3} and budget("vae") == {
+        "patience": 5
+    }
     cut = budget("vae", 0.06)
-    assert cut.keys() == {"patience", "steps", "validations"} and 10 <= cut["steps"] < 500 and 1 <= cut["validations"] <= 20
+    assert (
+        cut.keys() == {"patience", "steps", "validations"}
+        and 10 <= cut["steps"] < 500
+        and 1 <= cut["validations"] <= 20
+    )
     assert budget("mixture", 6e-4)["steps"] == LEAST_STEPS
 
 
@@ -171,11 +268,15 @@ def test_a_score_is_kept_bit_for_bit(tmp_path: Path) -> None:
     assert kept.score is not None and entry.score is not None
     assert torch.equal(kept.score.details["rows"], entry.score.details["rows"])
     for name, rows in (("rbm", 50), ("vae", 49)):
-        with pytest.raises(RunError, match=f"must hold the score of {name} on {rows} rows; got another"):
+        with pytest.raises(
+            RunError, match=f"must hold the score of {name} on {rows} rows; got another"
+        ):
             read_entry(tmp_path / "vae", name, rows)
 
 
-def test_an_annealing_is_timed_by_two_short_ones_after_a_first_that_had_to_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_annealing_is_timed_by_two_short_ones_after_a_first_that_had_to_get_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now, calls = [0.0], []
 
     def anneal(temperatures: int) -> None:
@@ -189,7 +290,9 @@ def test_an_annealing_is_timed_by_two_short_ones_after_a_first_that_had_to_get_r
 
 
 def test_whoever_comes_first_does_not_pay_for_the_imports_of_all() -> None:
-    """In a new process, a mixture and an RBM import hardly anything after the contest got ready: a few modules that take no time."""
+    """In a new process, a mixture and an RBM import hardly anything after the contest got ready: a
+    few modules that take no time.
+    """
     code = """
 import sys
 import numpy as np

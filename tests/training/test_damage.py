@@ -1,4 +1,5 @@
-"""Every file of a run, flipped, cut or overwritten at random places: the fit ends as it would have, or is refused.
+"""Every file of a run, flipped, cut or overwritten at random places: the fit ends as it would have,
+or is refused.
 
 ``CASES=400`` makes as many damages of each file in place of a few.
 """
@@ -56,13 +57,26 @@ def damage(path: Path, chance: random.Random) -> str:
 
 def ended(folder: Path) -> dict[str, Any]:
     """All that a fit leaves; what it says of its records goes with them."""
-    last, model = (checkpoint.load(folder / "checkpoints" / f"{name}.safetensors") for name in ("last", "model"))
+    last, model = (
+        checkpoint.load(folder / "checkpoints" / f"{name}.safetensors")
+        for name in ("last", "model")
+    )
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return {"last": last, "model": model, "records": [last.pop("records"), timeless([json.loads(line) for line in lines])]}
+    return {
+        "last": last,
+        "model": model,
+        "records": [last.pop("records"), timeless([json.loads(line) for line in lines])],
+    }
 
 
-@pytest.mark.parametrize("names", [("config.json",), ("metrics.jsonl",), (LAST,), (PREVIOUS,), (LAST, PREVIOUS)], ids=" and ".join)
-def test_a_damaged_file_is_noticed(names: tuple[str, ...], runs: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [("config.json",), ("metrics.jsonl",), (LAST,), (PREVIOUS,), (LAST, PREVIOUS)],
+    ids=" and ".join,
+)
+def test_a_damaged_file_is_noticed(
+    names: tuple[str, ...], runs: tuple[Path, Path], tmp_path: Path
+) -> None:
     whole, chance = ended(runs[0]), random.Random(" ".join(names))
     for case in range(CASES):
         folder = shutil.copytree(runs[1], tmp_path / f"{case}")

@@ -1,4 +1,6 @@
-"""A sampler of partitions in a contest: as many sweeps as an interval takes, or a line that says why there are none."""
+"""A sampler of partitions in a contest: as many sweeps as an interval takes, or a line that says
+why there are none.
+"""
 
 from typing import Any
 
@@ -18,8 +20,12 @@ from partita.training.families import FAMILIES
 
 
 @pytest.mark.parametrize("each", [0.5, 20.0])
-def test_a_sampler_has_as_many_sweeps_as_an_interval_takes_or_none(each: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 12 seconds: eight sweeps at least and a score with an interval, or a line that says why there is none."""
+def test_a_sampler_has_as_many_sweeps_as_an_interval_takes_or_none(
+    each: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within 12 seconds: eight sweeps at least and a score with an interval, or a line that says
+    why there is none.
+    """
     seconds, update = [0.0], CollapsedGibbs.update
 
     def counted(self: CollapsedGibbs, *given: Any, **options: Any) -> Any:
@@ -30,12 +36,18 @@ def test_a_sampler_has_as_many_sweeps_as_an_interval_takes_or_none(each: float, 
     monkeypatch.setattr(deadline.time, "monotonic", lambda: seconds[0])
     entry = Contest(clouds(), limit=0.2).enter(Contender("dpmm", FAMILIES["dpmm"], {"moves": 1}))
     if each < 1:
-        assert entry.score is not None and entry.run is not None and entry.run.steps >= CollapsedGibbs.fewest == 8
+        assert (
+            entry.score is not None
+            and entry.run is not None
+            and entry.run.steps >= CollapsedGibbs.fewest == 8
+        )
         assert np.isfinite([entry.score.low, entry.score.high]).all()
     else:
         assert entry.score is None and entry.problem == (
-            "fit: the time must be enough for 8 sweeps of CollapsedGibbs, for of fewer draws nothing tells how far off a score is; "
-            "got 0.0 seconds, and each takes 20.0. Give more minutes.")  # fmt: skip
+            "fit: the time must be enough for 8 sweeps of CollapsedGibbs, for of fewer draws "
+            "nothing tells how far off a score is; "
+            "got 0.0 seconds, and each takes 20.0. Give more minutes."
+        )
 
 
 def test_eight_sweeps_have_an_interval() -> None:

@@ -1,4 +1,6 @@
-"""The guard: it stops what is no longer a number, and names the term and the remedy; each thing it looks for is provoked in a fit."""
+"""The guard: it stops what is no longer a number, and names the term and the remedy; each thing it
+looks for is provoked in a fit.
+"""
 
 import json
 import math
@@ -32,7 +34,9 @@ def test_a_loss_that_runs_away_is_named_with_its_step_and_remedy(value: float) -
     words = rf"^fit: the loss of 'critic' must stay finite and small; got {value:.4g} at step 7\."
     remedy = r" Lower learning_rate \(now 0\.2\), for example to 0\.02\.$"
     with pytest.raises(Diverged, match=words + remedy):
-        guard.check_losses({"model": torch.tensor(1.0), "critic": torch.tensor(value)}, 7, 4, SETTINGS)
+        guard.check_losses(
+            {"model": torch.tensor(1.0), "critic": torch.tensor(value)}, 7, 4, SETTINGS
+        )
 
 
 @pytest.mark.parametrize("value", [79.0, -79.0])
@@ -40,7 +44,9 @@ def test_a_large_loss_of_many_columns_is_fine(value: float) -> None:
     assert guard.check_losses({"model": torch.tensor(value)}, 0, 4, SETTINGS) == {"model": value}
 
 
-def test_where_gradients_are_clipped_a_few_large_losses_are_forgiven_but_not_many_in_a_row() -> None:
+def test_where_gradients_are_clipped_a_few_large_losses_are_forgiven_but_not_many_in_a_row() -> (
+    None
+):
     clipped, large = replace(SETTINGS, clip=1.0), {"model": torch.tensor(1e6)}
     assert guard.check_losses(large, 0, 4, clipped, far=guard.FORGIVEN - 1) == {"model": 1e6}
     with pytest.raises(Diverged, match=r"got 1e\+06 at step 9"):
@@ -53,7 +59,14 @@ def test_a_fit_whose_losses_stay_large_ends(generator: torch.Generator) -> None:
     """Forgiven 25 times, then named."""
     flow = Flow(2, 2, widths=(4,), generator=generator)
     with pytest.raises(Diverged, match=f"at step {guard.FORGIVEN}"):
-        partita.fit(flow, 1e4 * torch.randn(200, 2, generator=generator), steps=60, clip=1.0, initialize=False, generator=generator)
+        partita.fit(
+            flow,
+            1e4 * torch.randn(200, 2, generator=generator),
+            steps=60,
+            clip=1.0,
+            initialize=False,
+            generator=generator,
+        )
 
 
 def test_a_healthy_model_has_no_ailments(generator: torch.Generator) -> None:
@@ -68,7 +81,10 @@ def test_a_healthy_model_has_no_ailments(generator: torch.Generator) -> None:
 def test_chains_that_stand_still_are_noticed(generator: torch.Generator) -> None:
     x = torch.randint(0, 2, (20, 4), generator=generator).float()
     (found,) = guard.ailments(RBM(4, 3, generator=generator), x, x.clone())
-    assert found == "no chain has moved in 20 updates or more; lower learning_rate, or temper: PCD(Tempering(Gibbs()))."
+    assert (
+        found == "no chain has moved in 20 updates or more; lower learning_rate, or temper: "
+        "PCD(Tempering(Gibbs()))."
+    )
     one_moved = x.clone()
     one_moved[3, 1] = 1 - one_moved[3, 1]
     assert guard.ailments(RBM(4, 3, generator=generator), x, one_moved) == []
@@ -81,7 +97,8 @@ def test_hidden_units_that_always_agree_are_dead(bias: float, generator: torch.G
     with torch.no_grad():
         model.c[:3] = bias
     assert guard.ailments(model, None, x) == [
-        "more than half of the hidden units are always on or always off; lower learning_rate or use fewer of them."
+        "more than half of the hidden units are always on or always off; lower learning_rate or "
+        "use fewer of them."
     ]
     with torch.no_grad():
         model.c[2] = 0.0
@@ -92,7 +109,8 @@ def test_hidden_units_that_always_agree_are_dead(bias: float, generator: torch.G
 
 STEPS, LOOKS = 200, 20
 EVERY = STEPS // LOOKS
-pytestmark = pytest.mark.filterwarnings("ignore::partita.errors.PartitaWarning")  # the cautions of these runs, looked at below
+# the cautions of these runs, looked at below
+pytestmark = pytest.mark.filterwarnings("ignore::partita.errors.PartitaWarning")
 
 
 def bits(n: int = 80, width: int = 4) -> torch.Tensor:
@@ -100,12 +118,25 @@ def bits(n: int = 80, width: int = 4) -> torch.Tensor:
 
 
 def fitted(model: Any, objective: Any, folder: Path, **options: Any) -> Run:
-    options = {"steps": STEPS, "validations": LOOKS, "batch_size": 20, "optimizer": "sgd", "learning_rate": 1e-9, **options}
-    return partita.fit(model, bits(), objective, out=folder, generator=torch.Generator().manual_seed(4), **options)
+    options = {
+        "steps": STEPS,
+        "validations": LOOKS,
+        "batch_size": 20,
+        "optimizer": "sgd",
+        "learning_rate": 1e-9,
+        **options,
+    }
+    return partita.fit(
+        model, bits(), objective, out=folder, generator=torch.Generator().manual_seed(4), **options
+    )
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
-    return [line for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if "event" in line]
+    return [
+        line
+        for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        if "event" in line
+    ]
 
 
 def frozen(generator: torch.Generator) -> RBM:
@@ -125,15 +156,29 @@ def dead(generator: torch.Generator) -> RBM:
     return model
 
 
-def test_a_divergence_that_ends_a_fit_is_its_last_event(tmp_path: Path, generator: torch.Generator) -> None:
+def test_a_divergence_that_ends_a_fit_is_its_last_event(
+    tmp_path: Path, generator: torch.Generator
+) -> None:
     with pytest.raises(Diverged):
-        fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", learning_rate=1e6, schedule="constant")
+        fitted(
+            RBM(4, 3, generator=generator),
+            PCD(chains=8),
+            tmp_path / "run",
+            learning_rate=1e6,
+            schedule="constant",
+        )
     (event,) = [event for event in events(tmp_path / "run") if "must" in event["event"]]
-    assert event["done"] == "stopped, with the last good weights" and event["step"] < STEPS and "Lower learning_rate" in event["event"]
+    assert (
+        event["done"] == "stopped, with the last good weights"
+        and event["step"] < STEPS
+        and "Lower learning_rate" in event["event"]
+    )
     assert partita.load(tmp_path / "run").history[-1] == event
 
 
-def test_chains_that_never_move_are_found_at_the_first_look_that_can_tell(tmp_path: Path, generator: torch.Generator) -> None:
+def test_chains_that_never_move_are_found_at_the_first_look_that_can_tell(
+    tmp_path: Path, generator: torch.Generator
+) -> None:
     run = fitted(frozen(generator), PCD(chains=8), tmp_path / "run", initialize=False)
     (event,) = events(tmp_path / "run")
     assert event["event"].startswith("no chain has moved") and event["done"] == "went on"
@@ -141,14 +186,24 @@ def test_chains_that_never_move_are_found_at_the_first_look_that_can_tell(tmp_pa
     assert run.cautions == [event["event"]]
 
 
-@pytest.mark.parametrize("objective", [PCD(chains=8), CD(Gibbs())], ids=["by its chains", "by the rows"])
-def test_dead_units_are_found_at_the_first_look(objective: Any, tmp_path: Path, generator: torch.Generator) -> None:
+@pytest.mark.parametrize(
+    "objective", [PCD(chains=8), CD(Gibbs())], ids=["by its chains", "by the rows"]
+)
+def test_dead_units_are_found_at_the_first_look(
+    objective: Any, tmp_path: Path, generator: torch.Generator
+) -> None:
     run = fitted(dead(generator), objective, tmp_path / "run")
     (event,) = events(tmp_path / "run")
-    assert event["step"] == EVERY and "always on or always off" in event["event"] and run.cautions == [event["event"]]
+    assert (
+        event["step"] == EVERY
+        and "always on or always off" in event["event"]
+        and run.cautions == [event["event"]]
+    )
 
 
-def test_a_collapsed_posterior_is_found_after_a_quarter_of_the_fit(tmp_path: Path, generator: torch.Generator) -> None:
+def test_a_collapsed_posterior_is_found_after_a_quarter_of_the_fit(
+    tmp_path: Path, generator: torch.Generator
+) -> None:
     """A posterior that is the prior whatever x is carries nothing."""
     model = VAE(4, 2, generator=generator)
     with torch.no_grad():
@@ -156,7 +211,10 @@ def test_a_collapsed_posterior_is_found_after_a_quarter_of_the_fit(tmp_path: Pat
             p.zero_()
     run = fitted(model, ELBO(), tmp_path / "run")
     (event,) = events(tmp_path / "run")
-    assert event["event"].startswith("the posterior has collapsed: 0 of 2") and event["step"] == guard.EARLY * STEPS
+    assert (
+        event["event"].startswith("the posterior has collapsed: 0 of 2")
+        and event["step"] == guard.EARLY * STEPS
+    )
     assert any("the posterior has collapsed" in caution for caution in run.cautions)
 
 
@@ -176,7 +234,10 @@ def test_units_that_die_on_the_way_are_brought_back_where_that_is_asked_for(
     run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard=asked)
     (event,) = events(tmp_path / "run")
     assert "always on or always off" in event["event"] and len(run.cautions) == 1
-    done = {"stop": "went on", "rollback": "went back from step 60 to 50, to go on with 0.5 of the learning rate"}[asked]
+    done = {
+        "stop": "went on",
+        "rollback": "went back from step 60 to 50, to go on with 0.5 of the learning rate",
+    }[asked]
     assert (event["step"], event["done"]) == (60 if asked == "stop" else 50, done)
     assert bool((run.model.c > -10).all()) == (asked == "rollback")
 
@@ -193,19 +254,34 @@ def test_a_divergence_that_a_validation_finds_is_gone_back_from(
         return score(model, x, key, step)
 
     monkeypatch.setattr(loop, "quick_score", diverges)
-    run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard="rollback", validation=bits(20))
+    run = fitted(
+        RBM(4, 3, generator=generator),
+        PCD(chains=8),
+        tmp_path / "run",
+        guard="rollback",
+        validation=bits(20),
+    )
     (event,) = events(tmp_path / "run")
-    assert event["done"] == "went back from step 60 to 50, to go on with 0.5 of the learning rate" and run.steps == STEPS
-    assert [step for step, _ in run.series("validation")] == [max(1, i * i // 2) for i in range(1, LOOKS + 1)]
+    assert (
+        event["done"] == "went back from step 60 to 50, to go on with 0.5 of the learning rate"
+        and run.steps == STEPS
+    )
+    assert [step for step, _ in run.series("validation")] == [
+        max(1, i * i // 2) for i in range(1, LOOKS + 1)
+    ]
 
 
-def test_going_back_is_not_tried_where_the_fit_was_never_well(tmp_path: Path, generator: torch.Generator) -> None:
+def test_going_back_is_not_tried_where_the_fit_was_never_well(
+    tmp_path: Path, generator: torch.Generator
+) -> None:
     fitted(dead(generator), PCD(chains=8), tmp_path / "run", guard="rollback")
     (event,) = events(tmp_path / "run")
     assert event["done"] == "went on"
 
 
-def test_what_comes_back_each_time_is_let_be(tmp_path: Path, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_back_each_time_is_let_be(
+    tmp_path: Path, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     advance = Session.advance
 
     def dies(self: Session) -> Any:

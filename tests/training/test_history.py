@@ -1,4 +1,6 @@
-"""Metrics on disk: whole lines come back, a line cut by a kill does not, and a resumed run forgets what it will do again."""
+"""Metrics on disk: whole lines come back, a line cut by a kill does not, and a resumed run forgets
+what it will do again.
+"""
 
 import json
 import os
@@ -17,7 +19,9 @@ def path(tmp_path: Path) -> Path:
 def written(path: Path, steps: range) -> History:
     history = History(path)
     for step in steps:
-        history.add({"step": step, "model": step / 7, **({"validation": -step} if step % 2 else {})})
+        history.add(
+            {"step": step, "model": step / 7, **({"validation": -step} if step % 2 else {})}
+        )
     return history
 
 
@@ -47,7 +51,8 @@ def test_a_last_line_cut_by_a_kill_is_left_out(path: Path, cut: int) -> None:
     records = written(path, range(1, 4)).records
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
-    assert read(path) == (records if cut == 1 else records[:-1])  # without its newline the last record is still whole
+    # without its newline the last record is still whole
+    assert read(path) == (records if cut == 1 else records[:-1])
 
 
 def test_rewinding_drops_later_records_and_the_cut_line(path: Path) -> None:
@@ -98,5 +103,10 @@ def test_numbers_that_are_not_finite_survive(path: Path) -> None:
 
 def test_only_what_a_fit_records_is_read(path: Path) -> None:
     odd = {"list": [1], "object": {}, "huge": 10**400}
-    path.write_text(json.dumps({"step": 1, "loss": 0.5, "event": "x", "none": None, **odd}) + "\n" + json.dumps({"step": [2]}) + "\n")
+    path.write_text(
+        json.dumps({"step": 1, "loss": 0.5, "event": "x", "none": None, **odd})
+        + "\n"
+        + json.dumps({"step": [2]})
+        + "\n"
+    )
     assert read(path) == [{"step": 1, "loss": 0.5, "event": "x", "none": None}]

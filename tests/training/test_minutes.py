@@ -1,4 +1,6 @@
-"""A fit of so many minutes: the number of steps comes from their cost, is fixed once, and is recorded."""
+"""A fit of so many minutes: the number of steps comes from their cost, is fixed once, and is
+recorded.
+"""
 
 from pathlib import Path
 
@@ -11,7 +13,9 @@ from partita.training import budget, start
 from partita.training.session import Session
 
 
-def test_minutes_fix_the_steps_and_record_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minutes_fix_the_steps_and_record_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(budget, "LEAST_STEPS", 30)
     timed = scenario("tempered", tmp_path / "timed", steps=None, minutes=1e-3)
     n = timed.config["steps"]
@@ -22,7 +26,9 @@ def test_minutes_fix_the_steps_and_record_them(tmp_path: Path, monkeypatch: pyte
     assert timeless(timed.history) == timeless(counted.history)
 
 
-def test_a_timed_run_is_resumed_with_its_own_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timed_run_is_resumed_with_its_own_number_of_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the clock says the second time."""
     monkeypatch.setattr(start, "steps_within", lambda *_: 80)
     with ctrl_c_after(33):

@@ -1,4 +1,6 @@
-"""Fits are the same from the same seed, bit for bit, through saves, Ctrl-C, kills and resumes; a run is never written over."""
+"""Fits are the same from the same seed, bit for bit, through saves, Ctrl-C, kills and resumes; a
+run is never written over.
+"""
 
 import os
 import random
@@ -12,7 +14,18 @@ from pathlib import Path
 import pytest
 import torch
 from tests.pressing import ctrl_c_after
-from tests.training.small_fits import OBJECTIVES, OPTIONS, STEPS, assert_identical, die_at, machine, rows, same, scenario, timeless
+from tests.training.small_fits import (
+    OBJECTIVES,
+    OPTIONS,
+    STEPS,
+    assert_identical,
+    die_at,
+    machine,
+    rows,
+    same,
+    scenario,
+    timeless,
+)
 
 import partita
 from partita.errors import RunError
@@ -41,13 +54,21 @@ def test_a_seed_makes_a_run_bit_for_bit(name: str, tmp_path: Path, whole: Whole)
     again = scenario(name, tmp_path / "again")
     assert_identical(tmp_path / "again", whole(name))
     assert same(dict(partita.load(whole(name)).model.state_dict()), dict(again.model.state_dict()))
-    other = partita.fit(machine(), rows(), OBJECTIVES[name], generator=torch.Generator().manual_seed(8), **OPTIONS[name])
+    other = partita.fit(
+        machine(),
+        rows(),
+        OBJECTIVES[name],
+        generator=torch.Generator().manual_seed(8),
+        **OPTIONS[name],
+    )
     if name != "exact":
         assert not torch.equal(again.model.W, other.model.W)
 
 
 @EVERY
-def test_saving_and_torchs_own_randomness_change_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_and_torchs_own_randomness_change_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quiet = scenario(name)
     monkeypatch.setattr(loop, "SAVE_SECONDS", -1.0)  # save after every step
     with torch.random.fork_rng():
@@ -59,7 +80,9 @@ def test_saving_and_torchs_own_randomness_change_nothing(name: str, tmp_path: Pa
 
 @EVERY
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.97])
-def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(name: str, share: float, tmp_path: Path, whole: Whole) -> None:
+def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(
+    name: str, share: float, tmp_path: Path, whole: Whole
+) -> None:
     total = checkpoint.load(whole(name) / "checkpoints" / "last.safetensors")["step"]
     stop = max(1, int(share * total))
     with ctrl_c_after(stop):
@@ -75,7 +98,8 @@ def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(name: str, share: float, t
 def killed(name: str, folder: Path, step: int, save_seconds: float, when: str) -> int:
     """How a copy of this process ended that fits and, after so many updates, kills itself."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads, which the copy lacks and needs none of
+        # newer Pythons warn of threads, which the copy lacks and needs none of
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -89,7 +113,8 @@ def killed(name: str, folder: Path, step: int, save_seconds: float, when: str) -
 
 
 @pytest.mark.parametrize(
-    ("name", "save_seconds", "when"), [("tempered", 0.02, "stepping"), ("pcd", 0.02, "saving"), ("pcd", 1000.0, "stepping")]
+    ("name", "save_seconds", "when"),
+    [("tempered", 0.02, "stepping"), ("pcd", 0.02, "saving"), ("pcd", 1000.0, "stepping")],
 )
 def test_a_run_killed_at_a_random_step_and_resumed_ends_bit_identical(
     name: str, save_seconds: float, when: str, tmp_path: Path, whole: Whole
@@ -113,21 +138,38 @@ def test_a_finished_run_can_be_resumed_to_no_effect(tmp_path: Path, whole: Whole
 def test_a_folder_that_holds_a_run_is_never_written_over(tmp_path: Path, whole: Whole) -> None:
     shutil.copytree(whole("exact"), tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    with pytest.raises(RunError, match=r"fit: out must be a new folder; .* already holds a run\. Choose another name, or resume it\."):
+    with pytest.raises(
+        RunError,
+        match=r"fit: out must be a new folder; .* already holds a run\. Choose another name, or "
+        r"resume it\.",
+    ):
         scenario("pcd", tmp_path / "run")
-    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()
+    } == before
 
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"load: RUN must be a folder with a config\.json.*; found none in"):
+    with pytest.raises(
+        RunError, match=r"load: RUN must be a folder with a config\.json.*; found none in"
+    ):
         scenario("pcd", tmp_path / "nothing", resume=True)
 
 
 def test_another_objective_is_refused_when_resumed(tmp_path: Path, whole: Whole) -> None:
     shutil.copytree(whole("pcd"), tmp_path / "run")
     for name in ("exact", "cd", "tempered"):
-        with pytest.raises(RunError, match=r"fit: objective must be that of the run in .*'chains': 10.*, to resume it; got \{'part': '"):
-            scenario(name, tmp_path / "run", resume=True, optimizer="sgd", batch_size=16, steps=STEPS)
-    with pytest.raises(RunError, match=r"fit: optimizer must be that of the run in .*, sgd, to resume it; got adam\."):
+        with pytest.raises(
+            RunError,
+            match=r"fit: objective must be that of the run in .*'chains': 10.*, to resume it; got "
+            r"\{'part': '",
+        ):
+            scenario(
+                name, tmp_path / "run", resume=True, optimizer="sgd", batch_size=16, steps=STEPS
+            )
+    with pytest.raises(
+        RunError,
+        match=r"fit: optimizer must be that of the run in .*, sgd, to resume it; got adam\.",
+    ):
         scenario("pcd", tmp_path / "run", resume=True, optimizer="adam")
     assert_identical(tmp_path / "run", whole("pcd"))  # nothing was touched

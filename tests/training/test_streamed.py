@@ -1,4 +1,6 @@
-"""Models with sufficient statistics on tables that stay on disk: the fit of the table in memory, with every row read once an iteration."""
+"""Models with sufficient statistics on tables that stay on disk: the fit of the table in memory,
+with every row read once an iteration.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,14 @@ def columns(kind: str) -> np.ndarray:
         "binary": lambda: (g.random((ROWS, 4)) < np.where(high, 0.8, 0.3)).astype(float),
         "count": lambda: g.poisson(np.where(high, 9, 2), (ROWS, 4)).astype(float),
         "category": lambda: (g.integers(0, 2, (ROWS, 4)) + high).astype(float),
-        "mixed": lambda: np.column_stack([g.normal(size=ROWS) + 3 * high[:, 0], high[:, 0], g.poisson(3, ROWS), g.integers(0, 3, ROWS)]),
+        "mixed": lambda: np.column_stack(
+            [
+                g.normal(size=ROWS) + 3 * high[:, 0],
+                high[:, 0],
+                g.poisson(3, ROWS),
+                g.integers(0, 3, ROWS),
+            ]
+        ),
     }[kind]().astype(np.float64)
 
 
@@ -61,11 +70,19 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 MODELS: dict[str, tuple[Any, Any, str]] = {
     "gaussian": (lambda g: Mixture(2, 4, generator=g), EM(), "real"),
-    "tied": (lambda g: Mixture(2, 4, covariance="tied", generator=g), EM(restarts=2, trial=2), "real"),
+    "tied": (
+        lambda g: Mixture(2, 4, covariance="tied", generator=g),
+        EM(restarts=2, trial=2),
+        "real",
+    ),
     "diagonal": (lambda g: Mixture(2, 4, covariance="diagonal", generator=g), EM(), "real"),
     "bernoulli": (lambda g: Mixture(2, 4, "bernoulli", generator=g), EM(), "binary"),
     "poisson": (lambda g: Mixture(2, 4, "poisson", generator=g), EM(), "count"),
-    "categorical": (lambda g: Mixture(2, 4, "categorical", states=3, generator=g), EM(), "category"),
+    "categorical": (
+        lambda g: Mixture(2, 4, "categorical", states=3, generator=g),
+        EM(),
+        "category",
+    ),
     "mixed": (lambda g: Mixture(2, 4, "mixed", laws=LAWS, generator=g), EM(), "mixed"),
     "ppca": (lambda g: PPCA(4, 2, generator=g), EM(), "real"),
     "ard": (lambda g: PPCA(4, 3, prior="ard", generator=g), EM(), "real"),
@@ -89,26 +106,41 @@ def fitted(name: str, data: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::partita.training.PartitaWarning")
-@pytest.mark.parametrize(("name", "gaps"), [(name, gaps) for name in MODELS for gaps in (False, True) if (name, gaps) != COMPLETE])
+@pytest.mark.parametrize(
+    ("name", "gaps"),
+    [(name, gaps) for name in MODELS for gaps in (False, True) if (name, gaps) != COMPLETE],
+)
 def test_a_streamed_fit_is_the_fit_in_memory(name: str, gaps: bool, stored: Any) -> None:
     x = columns(MODELS[name][2])
     x = gappy(x) if gaps else x
     whole = fitted(name, x)
     streamed = fitted(name, stored(x))
-    for (parameter, a), b in zip(whole.state_dict().items(), streamed.state_dict().values(), strict=True):
-        torch.testing.assert_close(b, a, rtol=1e-8, atol=1e-8, msg=lambda text, parameter=parameter: f"{parameter}: {text}")
+    for (parameter, a), b in zip(
+        whole.state_dict().items(), streamed.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(
+            b, a, rtol=1e-8, atol=1e-8, msg=lambda text, parameter=parameter: f"{parameter}: {text}"
+        )
 
 
 @pytest.mark.parametrize("name", ["gaussian", "mixed", "ppca", "mixture-ppca"])
-def test_an_iteration_reads_every_row_once(name: str, stored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_iteration_reads_every_row_once(
+    name: str, stored: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows, g, read = Rows(stored(columns(MODELS[name][2]))), torch.Generator().manual_seed(0), []
     model = MODELS[name][0](g)
     model.initialize(rows, generator=g)
     state = EM().init(model, rows, generator=g)
     between = OnDisk._between
-    monkeypatch.setattr(OnDisk, "_between", lambda self, start, stop: read.append((start, stop)) or between(self, start, stop))
+    monkeypatch.setattr(
+        OnDisk,
+        "_between",
+        lambda self, start, stop: read.append((start, stop)) or between(self, start, stop),
+    )
     EM().update(model, rows, state, generator=g)
-    assert len(read) > 5 and sorted(row for start, stop in read for row in range(start, stop)) == list(range(ROWS))
+    assert len(read) > 5 and sorted(
+        row for start, stop in read for row in range(start, stop)
+    ) == list(range(ROWS))
 
 
 @pytest.mark.parametrize("case", PAIRS, ids=lambda case: case.name)
@@ -121,11 +153,20 @@ def test_a_conjugate_pair_takes_in_rows_from_disk(case: Any, stored: Any) -> Non
     rows = Rows(stored(table))
     for expected, seen in ((whole, pair.update(rows)), (heavy, pair.update(rows, weight))):
         for name in (*expected.constraints, "log_evidence"):
-            torch.testing.assert_close(getattr(seen, name), getattr(expected, name), rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(
+                getattr(seen, name), getattr(expected, name), rtol=1e-9, atol=1e-9
+            )
 
 
 @pytest.mark.parametrize(
-    ("kind", "source"), [("category", "category"), ("mixed", "mixed"), ("median", "real"), ("quantile", "real"), ("real", "real")]
+    ("kind", "source"),
+    [
+        ("category", "category"),
+        ("mixed", "mixed"),
+        ("median", "real"),
+        ("quantile", "real"),
+        ("real", "real"),
+    ],
 )
 def test_rows_are_encoded_on_their_way_from_disk(kind: Kind, source: str, stored: Any) -> None:
     x = columns(source) if kind in ("median", "quantile") else gappy(columns(source))
@@ -139,12 +180,20 @@ def test_rows_are_encoded_on_their_way_from_disk(kind: Kind, source: str, stored
     assert found.lists == encoding.lists
     np.testing.assert_allclose(found.shift, encoding.shift, rtol=1e-12)
     a, b = encoding.rows(here), encoding.rows(there)
-    assert isinstance(b.array, OnDisk) and (a.states, a.laws, a.dtype) == (b.states, b.laws, b.dtype)
+    assert isinstance(b.array, OnDisk) and (a.states, a.laws, a.dtype) == (
+        b.states,
+        b.laws,
+        b.dtype,
+    )
     torch.testing.assert_close(b.tensor(), a.tensor(), rtol=0, atol=0, equal_nan=True)
 
 
-def test_an_exact_fit_of_a_table_that_no_batch_should_hold_ends_where_the_fit_of_all_rows_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within a fifth of the error that 8,000 rows leave in the mean log-likelihood: 21 weights cost 21 / 16,000 = 0.0013 nats."""
+def test_an_exact_fit_of_a_table_that_no_batch_should_hold_ends_where_the_fit_of_all_rows_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Within a fifth of the error that 8,000 rows leave in the mean log-likelihood: 21 weights cost
+    21 / 16,000 = 0.0013 nats.
+    """
     g = np.random.default_rng(4)
     x = (g.random((8000, 6)) < [0.1, 0.3, 0.5, 0.7, 0.9, 0.4]).astype(np.float64)
     x[:, 1] = np.where(g.random(8000) < 0.8, x[:, 0], x[:, 1])
@@ -171,7 +220,11 @@ def test_a_regression_by_parts_is_that_of_all_rows(ridge: Any) -> None:
     parts = BayesianLinearRegression(ridge)
     for part in (slice(0, 40), slice(40, 41), slice(41, 120)):
         parts.partial_fit(X[part], y[part], weight[part])
-    after = BayesianLinearRegression(ridge).fit(X[:50], y[:50], weight[:50]).partial_fit(X[50:], y[50:], weight[50:])
+    after = (
+        BayesianLinearRegression(ridge)
+        .fit(X[:50], y[:50], weight[:50])
+        .partial_fit(X[50:], y[50:], weight[50:])
+    )
     for other in (parts, after):
         for name in ("coef_", "intercept_", "noise_std_", "log_evidence_", "ridge_"):
             np.testing.assert_allclose(getattr(other, name), getattr(whole, name), rtol=1e-6)
@@ -179,7 +232,9 @@ def test_a_regression_by_parts_is_that_of_all_rows(ridge: Any) -> None:
 
 
 def test_an_estimator_takes_in_parts_of_a_table_on_disk(stored: Any) -> None:
-    """The mean score of parts learnt from once, against that of all rows learnt from until it settles."""
+    """The mean score of parts learnt from once, against that of all rows learnt from until it
+    settles.
+    """
     x = np.tile(columns("real"), (5, 1)) + np.random.default_rng(3).normal(size=(5 * ROWS, 4)) * 0.1
     table, online = stored(x), MixtureDensity(2, random_state=0)
     for start in range(0, len(table), 100):
@@ -188,8 +243,12 @@ def test_an_estimator_takes_in_parts_of_a_table_on_disk(stored: Any) -> None:
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_rows_are_held_out_alike_in_memory_and_on_disk(many: bool, stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of very many rows without a list of them; else a run would be scored on rows that it learnt from."""
+def test_rows_are_held_out_alike_in_memory_and_on_disk(
+    many: bool, stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very many rows without a list of them; else a run would be scored on rows that it learnt
+    from.
+    """
     for module in ("partita.data.named", "partita.core.rng") if many else ():
         monkeypatch.setattr(f"{module}.MOST_LISTED", 100)
     x = columns("real")

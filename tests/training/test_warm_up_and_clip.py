@@ -12,11 +12,20 @@ from partita.training import Settings
 from partita.training.optimizers import learning_rate_at
 
 RATE, D = 0.5, 3
-PLAIN: dict[str, Any] = {"optimizer": "sgd", "learning_rate": RATE, "schedule": "constant", "average": 0.0, "batch_size": 0}
+PLAIN: dict[str, Any] = {
+    "optimizer": "sgd",
+    "learning_rate": RATE,
+    "schedule": "constant",
+    "average": 0.0,
+    "batch_size": 0,
+}
 
 
 def rows() -> Tensor:
-    return (torch.rand(40, D, generator=torch.Generator().manual_seed(3)) < torch.tensor([0.2, 0.5, 0.9])).double()
+    return (
+        torch.rand(40, D, generator=torch.Generator().manual_seed(3))
+        < torch.tensor([0.2, 0.5, 0.9])
+    ).double()
 
 
 def model() -> MaskedAutoregressive:
@@ -25,7 +34,12 @@ def model() -> MaskedAutoregressive:
 
 def fitted(**options: Any) -> dict[str, Tensor]:
     found = model()
-    partita.fit(found, rows(), **{**PLAIN, "initialize": False, **options}, generator=torch.Generator().manual_seed(5))
+    partita.fit(
+        found,
+        rows(),
+        **{**PLAIN, "initialize": False, **options},
+        generator=torch.Generator().manual_seed(5),
+    )
     return dict(found.state_dict())
 
 
@@ -41,7 +55,8 @@ def by_hand(rates: list[float], longest: float = torch.inf) -> dict[str, Tensor]
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return all(torch.allclose(a[name], b[name], rtol=0, atol=1e-6) for name in b)  # clipping adds 1e-6 to the norm
+    # clipping adds 1e-6 to the norm
+    return all(torch.allclose(a[name], b[name], rtol=0, atol=1e-6) for name in b)
 
 
 def test_the_rate_rises_over_its_share_of_the_steps() -> None:
@@ -52,7 +67,9 @@ def test_the_rate_rises_over_its_share_of_the_steps() -> None:
 def test_after_the_warm_up_the_schedule_is_the_usual_one() -> None:
     usual = Settings(steps=100, schedule="cosine", learning_rate=RATE)
     warm = Settings(steps=100, schedule="cosine", learning_rate=RATE, warm_up=0.1)
-    assert [learning_rate_at(step, 100, warm) for step in range(10, 100)] == [learning_rate_at(step, 100, usual) for step in range(10, 100)]
+    assert [learning_rate_at(step, 100, warm) for step in range(10, 100)] == [
+        learning_rate_at(step, 100, usual) for step in range(10, 100)
+    ]
     rising = [learning_rate_at(step, 100, warm) for step in range(11)]
     assert rising == sorted(rising) and rising[0] == pytest.approx(RATE / 11)
 

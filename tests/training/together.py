@@ -1,4 +1,6 @@
-"""All that two processes are asked, each running this file; what they saw goes to ``OUT/rank-R.pt``. See ``test_processes.py``."""
+"""All that two processes are asked, each running this file; what they saw goes to
+``OUT/rank-R.pt``. See ``test_processes.py``.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,9 @@
-"""Energy models that are hard to sum and whose log Z is known all the same: many modes, far apart, of unequal entropy.
+"""Energy models that are hard to sum and whose log Z is known all the same: many modes, far apart,
+of unequal entropy.
 
-Each builder takes a seed and what rows the model remembers: ``"fair"`` (draws of the model), ``"skewed"`` (modes out of proportion, or some
-only) or ``"none"``. Truths are finite sums over few hidden states, over occupation numbers or by transfer matrices; densities have closed
-forms.
+Each builder takes a seed and what rows the model remembers: ``"fair"`` (draws of the model),
+``"skewed"`` (modes out of proportion, or some only) or ``"none"``. Truths are finite sums over few
+hidden states, over occupation numbers or by transfer matrices; densities have closed forms.
 """
 
 import math
@@ -55,12 +56,20 @@ def of_enumerated(model: RBM, rows: RowsKind, g: torch.Generator) -> Case:
     return Case(remember(model, x), truth)
 
 
-def templates(seed: int, rows: RowsKind, columns: int = 100, share: float = 0.5, sharpness: float = 3.0) -> Case:
-    """Noise and eight noisy templates, which hold a share of the mass; skewed rows show only two of the templates."""
+def templates(
+    seed: int, rows: RowsKind, columns: int = 100, share: float = 0.5, sharpness: float = 3.0
+) -> Case:
+    """Noise and eight noisy templates, which hold a share of the mass; skewed rows show only two of
+    the templates.
+    """
     g, count = torch.Generator().manual_seed(seed), 8
     t = (torch.rand(count, columns, generator=g) < 0.5).double()
     W = sharpness * (2 * t - 1).mT
-    c = columns * math.log(2) - functional.softplus(W).sum(0) + math.log(share / (1 - share) / count)
+    c = (
+        columns * math.log(2)
+        - functional.softplus(W).sum(0)
+        + math.log(share / (1 - share) / count)
+    )
     model = RBM(columns, 2 * count, generator=g)
     with torch.no_grad():
         model.W.zero_()[:, :count] = W.float()
@@ -68,22 +77,32 @@ def templates(seed: int, rows: RowsKind, columns: int = 100, share: float = 0.5,
         model.c.fill_(-20.0)[:count] = c.float()
     if rows == "skewed":
         p = torch.sigmoid(sharpness * (2 * t[torch.arange(N_ROWS) % 2] - 1))
-        return Case(remember(model, (torch.rand(p.shape, generator=g) < p).float()), Enumeration()(model).value)
+        return Case(
+            remember(model, (torch.rand(p.shape, generator=g) < p).float()),
+            Enumeration()(model).value,
+        )
     return of_enumerated(model, rows, g)
 
 
-def far_products(seed: int, rows: RowsKind, columns: int = 80, hidden: int = 3, width: float = 4.0) -> Case:
+def far_products(
+    seed: int, rows: RowsKind, columns: int = 80, hidden: int = 3, width: float = 4.0
+) -> Case:
     """A few products whose means are opposite in most coordinates, of equal mass."""
     g = torch.Generator().manual_seed(seed)
     model = RBM(columns, hidden, generator=g)
     with torch.no_grad():
         model.W.copy_(width * torch.randn(columns, hidden, generator=g).sign())
         model.b.copy_(-model.W.sum(1) / 2)
-        model.c.copy_(-functional.softplus(model.b[:, None] + model.W).sum(0) + functional.softplus(model.b).sum())
+        model.c.copy_(
+            -functional.softplus(model.b[:, None] + model.W).sum(0)
+            + functional.softplus(model.b).sum()
+        )
     return of_enumerated(model, rows, g)
 
 
-def random_rbm(seed: int, rows: RowsKind, scale: float = 1.0, units: str = "bernoulli", columns: int = 50) -> Case:
+def random_rbm(
+    seed: int, rows: RowsKind, scale: float = 1.0, units: str = "bernoulli", columns: int = 50
+) -> Case:
     g = torch.Generator().manual_seed(seed)
     states = 3 if units == "categorical" else None
     model = RBM(columns, 10, visible_units=units, states=states, scale=scale, generator=g)
@@ -93,8 +112,12 @@ def random_rbm(seed: int, rows: RowsKind, scale: float = 1.0, units: str = "bern
     return of_enumerated(model, rows, g)
 
 
-def curie_weiss(seed: int, rows: RowsKind, sites: int = 100, beta: float = 1.5, field: float = 0.0) -> Case:
-    """All spins coupled alike, below the critical temperature; skewed rows are all in the smaller mode."""
+def curie_weiss(
+    seed: int, rows: RowsKind, sites: int = 100, beta: float = 1.5, field: float = 0.0
+) -> Case:
+    """All spins coupled alike, below the critical temperature; skewed rows are all in the smaller
+    mode.
+    """
     g = torch.Generator().manual_seed(seed)
     model = Ising(sites, generator=g)
     with torch.no_grad():
@@ -118,13 +141,28 @@ def lattice_below_critical(seed: int, rows: RowsKind, side: int = 12, beta: floa
     with torch.no_grad():
         model.J.fill_(beta)
         model.h.zero_()
-    sign = torch.where(torch.rand(N_ROWS, 1, generator=g) < 0.5, 1.0, -1.0) if rows == "fair" else torch.ones(N_ROWS, 1)
+    sign = (
+        torch.where(torch.rand(N_ROWS, 1, generator=g) < 0.5, 1.0, -1.0)
+        if rows == "fair"
+        else torch.ones(N_ROWS, 1)
+    )
     x = sign * torch.where(torch.rand(N_ROWS, side**2, generator=g) < 0.03, -1.0, 1.0)
-    return Case(remember(model, None if rows == "none" else x), float(torus_log_z(side, side, beta)))
+    return Case(
+        remember(model, None if rows == "none" else x), float(torus_log_z(side, side, beta))
+    )
 
 
-def strip_in_field(seed: int, rows: RowsKind, around: int = 6, long: int = 8, beta: float = 0.6, field: float = 0.03) -> Case:
-    """Ising spins on a small torus below the critical temperature, in a weak field; skewed rows all point against it."""
+def strip_in_field(
+    seed: int,
+    rows: RowsKind,
+    around: int = 6,
+    long: int = 8,
+    beta: float = 0.6,
+    field: float = 0.03,
+) -> Case:
+    """Ising spins on a small torus below the critical temperature, in a weak field; skewed rows all
+    point against it.
+    """
     g = torch.Generator().manual_seed(seed)
     model = Ising(around * long, edges=torus(long, around), generator=g)
     with torch.no_grad():
@@ -134,7 +172,11 @@ def strip_in_field(seed: int, rows: RowsKind, around: int = 6, long: int = 8, be
     within = beta * (ring * ring.roll(1, -1)).sum(-1) + field * ring.sum(-1)
     transfer = torch.exp(0.5 * (within[:, None] + within[None]) + beta * ring @ ring.mT)
     truth = float(torch.linalg.eigvalsh(transfer).pow(long).sum().log())
-    sign = -torch.ones(N_ROWS, 1) if rows == "skewed" else torch.where(torch.rand(N_ROWS, 1, generator=g) < 0.9, 1.0, -1.0)
+    sign = (
+        -torch.ones(N_ROWS, 1)
+        if rows == "skewed"
+        else torch.where(torch.rand(N_ROWS, 1, generator=g) < 0.9, 1.0, -1.0)
+    )
     x = sign * torch.where(torch.rand(N_ROWS, around * long, generator=g) < 0.03, -1.0, 1.0)
     return Case(remember(model, None if rows == "none" else x), truth)
 
@@ -155,12 +197,23 @@ def hopfield(seed: int, rows: RowsKind, sites: int = 80, beta: float = 2.0) -> C
     log_mass = _log_binomial(alike, a)[:, None] + _log_binomial(sites - alike, b)[None] + exponent
     which = torch.randint(1 if rows == "skewed" else 2, (N_ROWS,), generator=g)
     flip = torch.where(torch.rand(N_ROWS, 1, generator=g) < 0.5, 1.0, -1.0)
-    x = flip * patterns[which] * torch.where(torch.rand(N_ROWS, sites, generator=g) < 0.02, -1.0, 1.0)
-    return Case(remember(model, None if rows == "none" else x), float(torch.logsumexp(log_mass.flatten(), 0)))
+    x = (
+        flip
+        * patterns[which]
+        * torch.where(torch.rand(N_ROWS, sites, generator=g) < 0.02, -1.0, 1.0)
+    )
+    return Case(
+        remember(model, None if rows == "none" else x),
+        float(torch.logsumexp(log_mass.flatten(), 0)),
+    )
 
 
-def potts_transition(seed: int, rows: RowsKind, sites: int = 60, states: int = 10, shift: float = 0.0) -> Case:
-    """All sites coupled alike at the first-order transition, where order and disorder weigh the same; skewed rows are disordered."""
+def potts_transition(
+    seed: int, rows: RowsKind, sites: int = 60, states: int = 10, shift: float = 0.0
+) -> Case:
+    """All sites coupled alike at the first-order transition, where order and disorder weigh the
+    same; skewed rows are disordered.
+    """
     g = torch.Generator().manual_seed(seed)
     beta = 2 * (states - 1) / (states - 2) * math.log(states - 1) + shift
     model = Potts(sites, states, edges=complete(sites), generator=g)
@@ -172,12 +225,18 @@ def potts_transition(seed: int, rows: RowsKind, sites: int = 60, states: int = 1
     total = torch.full((sites + 1,), -math.inf, dtype=torch.float64)
     total[0] = 0.0
     for _ in range(states):
-        total = torch.stack([torch.logsumexp(total[: m + 1] + one[: m + 1].flip(0), 0) for m in range(sites + 1)])
+        total = torch.stack(
+            [torch.logsumexp(total[: m + 1] + one[: m + 1].flip(0), 0) for m in range(sites + 1)]
+        )
     truth = float(total[sites]) + math.lgamma(sites + 1) - beta / 2
     order = torch.randint(states, (N_ROWS, 1), generator=g)
     anywhere = torch.randint(states, (N_ROWS, sites), generator=g)
     ordered = torch.where(torch.rand(N_ROWS, sites, generator=g) < 0.85, order, anywhere)
-    x = anywhere if rows == "skewed" else torch.where(torch.rand(N_ROWS, 1, generator=g) < 0.5, ordered, anywhere)
+    x = (
+        anywhere
+        if rows == "skewed"
+        else torch.where(torch.rand(N_ROWS, 1, generator=g) < 0.5, ordered, anywhere)
+    )
     return Case(remember(model, None if rows == "none" else x.float()), truth)
 
 
@@ -189,14 +248,24 @@ def spin_glass(seed: int, rows: RowsKind, sites: int = 18, beta: float = 2.5) ->
         model.J.copy_(beta / math.sqrt(sites) * torch.randn(len(model.J), generator=g))
         model.h.zero_()
     x = exact_draws(model, N_ROWS, generator=g)
-    x = x * x.sum(-1, keepdim=True).sign().where(x.sum(-1, keepdim=True) != 0, torch.tensor(1.0)) if rows == "skewed" else x
+    x = (
+        x * x.sum(-1, keepdim=True).sign().where(x.sum(-1, keepdim=True) != 0, torch.tensor(1.0))
+        if rows == "skewed"
+        else x
+    )
     return Case(remember(model, None if rows == "none" else x), Enumeration()(model).value)
 
 
 def local_features(seed: int, rows: RowsKind, columns: int = 16) -> Case:
-    """Maximum entropy with strong features of three neighbors; skewed rows are the half with the fewest ones."""
+    """Maximum entropy with strong features of three neighbors; skewed rows are the half with the
+    fewest ones.
+    """
     g = torch.Generator().manual_seed(seed)
-    model = MaxEnt(lambda x: (2 * x[..., :-2] - 1) * (2 * x[..., 1:-1] - 1) * (2 * x[..., 2:] - 1), Binary(columns), generator=g)
+    model = MaxEnt(
+        lambda x: (2 * x[..., :-2] - 1) * (2 * x[..., 1:-1] - 1) * (2 * x[..., 2:] - 1),
+        Binary(columns),
+        generator=g,
+    )
     with torch.no_grad():
         model.theta.copy_(3 * torch.randn(columns - 2, generator=g))
     x = exact_draws(model, 2 * N_ROWS, generator=g)
@@ -205,7 +274,9 @@ def local_features(seed: int, rows: RowsKind, columns: int = 16) -> Case:
 
 
 def trained(seed: int, rows: RowsKind, how: str = "pcd") -> Case:
-    """An RBM with 14 hidden units on digits, well or badly trained; skewed rows are a few of the first digits."""
+    """An RBM with 14 hidden units on digits, well or badly trained; skewed rows are a few of the
+    first digits.
+    """
     g = torch.Generator().manual_seed(seed)
     data = load("digits").train
     model = RBM(64, 14, generator=g)
@@ -216,7 +287,10 @@ def trained(seed: int, rows: RowsKind, how: str = "pcd") -> Case:
         "pseudo-likelihood": (PseudoLikelihood(), {"epochs": 10}),
         "ratio matching": (RatioMatching(), {"epochs": 10}),
         "exact": (ExactLikelihood(), {"epochs": 10}),
-        "too fast": (PCD(chains=8), {"epochs": 5, "learning_rate": 3.0, "optimizer": "sgd", "average": 0.0}),
+        "too fast": (
+            PCD(chains=8),
+            {"epochs": 5, "learning_rate": 3.0, "optimizer": "sgd", "average": 0.0},
+        ),
     }[how]
     partita.fit(model, data, objective, generator=g, **options)
     if rows == "skewed":
@@ -225,7 +299,9 @@ def trained(seed: int, rows: RowsKind, how: str = "pcd") -> Case:
 
 
 class Density(nn.Module):
-    """-log of a density that is known but for a constant, as a network to which a standard normal reference is added."""
+    """-log of a density that is known but for a constant, as a network to which a standard normal
+    reference is added.
+    """
 
     def __init__(self, energy: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -235,14 +311,28 @@ class Density(nn.Module):
         return self.energy(x) - 0.5 * x.square().sum(-1) + self.shift
 
 
-def real_model(energy: Callable[[Tensor], Tensor], width: int, draws: Tensor, rows: RowsKind, log_z: float) -> Case:
-    """A density on real coordinates; skewed rows are those with the smaller first coordinate, and the reference is fitted to the rows."""
+def real_model(
+    energy: Callable[[Tensor], Tensor], width: int, draws: Tensor, rows: RowsKind, log_z: float
+) -> Case:
+    """A density on real coordinates; skewed rows are those with the smaller first coordinate, and
+    the reference is fitted to the rows.
+    """
     model = NeuralEnergy(Density(energy), Real(width))
-    x = {"fair": draws[:N_ROWS], "skewed": draws[draws[:, 0].argsort()[: len(draws) // 2]], "none": None}[rows]
+    x = {
+        "fair": draws[:N_ROWS],
+        "skewed": draws[draws[:, 0].argsort()[: len(draws) // 2]],
+        "none": None,
+    }[rows]
     return Case(remember(model, x), log_z)
 
 
-def wells(seed: int, rows: RowsKind, width: int = 5, scales: tuple[float, ...] = (0.3, 1.0), distance: float = 6.0) -> Case:
+def wells(
+    seed: int,
+    rows: RowsKind,
+    width: int = 5,
+    scales: tuple[float, ...] = (0.3, 1.0),
+    distance: float = 6.0,
+) -> Case:
     """Normal wells of different widths and equal mass, far apart."""
     g = torch.Generator().manual_seed(seed)
     centers = distance * functional.normalize(torch.randn(len(scales), width, generator=g), dim=-1)
@@ -254,7 +344,9 @@ def wells(seed: int, rows: RowsKind, width: int = 5, scales: tuple[float, ...] =
 
     k = torch.randint(len(scales), (2 * N_ROWS,), generator=g)
     draws = centers[k] + s[k, None] * torch.randn(2 * N_ROWS, width, generator=g)
-    return real_model(energy, width, draws, rows, 0.5 * width * math.log(2 * math.pi) + math.log(len(scales)))
+    return real_model(
+        energy, width, draws, rows, 0.5 * width * math.log(2 * math.pi) + math.log(len(scales))
+    )
 
 
 def banana(seed: int, rows: RowsKind, width: int = 4, bend: float = 1.0) -> Case:
@@ -268,7 +360,9 @@ def banana(seed: int, rows: RowsKind, width: int = 4, bend: float = 1.0) -> Case
     u = torch.randn(2 * N_ROWS, width, generator=g)
     x0 = 2 * u[:, :1]
     draws = torch.cat([x0, 0.5 * u[:, 1:2] - bend * (x0.square() - 4), u[:, 2:]], -1)
-    return real_model(energy, width, draws, rows, 0.5 * width * math.log(2 * math.pi) + math.log(2 * 0.5))
+    return real_model(
+        energy, width, draws, rows, 0.5 * width * math.log(2 * math.pi) + math.log(2 * 0.5)
+    )
 
 
 def funnel(seed: int, rows: RowsKind, width: int = 4) -> Case:
@@ -277,26 +371,38 @@ def funnel(seed: int, rows: RowsKind, width: int = 4) -> Case:
 
     def energy(x: Tensor) -> Tensor:
         v = x[..., 0]
-        return 0.5 * v.square() / 2.25 + 0.5 * x[..., 1:].square().sum(-1) * torch.exp(-v) + 0.5 * (width - 1) * v
+        return (
+            0.5 * v.square() / 2.25
+            + 0.5 * x[..., 1:].square().sum(-1) * torch.exp(-v)
+            + 0.5 * (width - 1) * v
+        )
 
     v = 1.5 * torch.randn(2 * N_ROWS, 1, generator=g)
     draws = torch.cat([v, torch.exp(v / 2) * torch.randn(2 * N_ROWS, width - 1, generator=g)], -1)
-    return real_model(energy, width, draws, rows, 0.5 * width * math.log(2 * math.pi) + math.log(1.5))
+    return real_model(
+        energy, width, draws, rows, 0.5 * width * math.log(2 * math.pi) + math.log(1.5)
+    )
 
 
-def ring(seed: int, rows: RowsKind, width: int = 2, radius: float = 4.0, thickness: float = 0.3) -> Case:
+def ring(
+    seed: int, rows: RowsKind, width: int = 2, radius: float = 4.0, thickness: float = 0.3
+) -> Case:
     """A shell about the origin; the truth is an integral over the radius, on a fine grid."""
     g = torch.Generator().manual_seed(seed)
 
     def energy(x: Tensor) -> Tensor:
         return 0.5 * (x.norm(dim=-1) - radius).square() / thickness**2
 
-    r = torch.linspace(radius - 10 * thickness, radius + 10 * thickness, 20_001, dtype=torch.float64)
+    r = torch.linspace(
+        radius - 10 * thickness, radius + 10 * thickness, 20_001, dtype=torch.float64
+    )
     density = r ** (width - 1) * torch.exp(-0.5 * (r - radius).square() / thickness**2)
     surface = math.log(2) + 0.5 * width * math.log(math.pi) - math.lgamma(width / 2)
     far = r[torch.multinomial(density, 2 * N_ROWS, replacement=True, generator=g)].float()
     draws = far[:, None] * functional.normalize(torch.randn(2 * N_ROWS, width, generator=g), dim=-1)
-    return real_model(energy, width, draws, rows, surface + math.log(float(torch.trapezoid(density, r))))
+    return real_model(
+        energy, width, draws, rows, surface + math.log(float(torch.trapezoid(density, r)))
+    )
 
 
 class Steps(nn.Module):
@@ -307,7 +413,9 @@ class Steps(nn.Module):
 
 
 def steep_latent(seed: int, rows: RowsKind) -> Case:
-    """Hidden units behind steep features on the plane, whose terraces are modes; the truth is a sum over a fine grid."""
+    """Hidden units behind steep features on the plane, whose terraces are modes; the truth is a sum
+    over a fine grid.
+    """
     g = torch.Generator().manual_seed(seed)
     model = LatentEnergy(Steps(), visible=2, hidden=3, features=6, generator=g)
     with torch.no_grad():
@@ -317,8 +425,12 @@ def steep_latent(seed: int, rows: RowsKind) -> Case:
     grid = torch.cartesian_prod(line, line)
     with torch.no_grad():
         log_mass = -model.free_energy(grid).double()
-    draws = grid[rng.categorical(log_mass, g, 2 * N_ROWS)] + step * (torch.rand(2 * N_ROWS, 2, generator=g) - 0.5)
-    x = {"fair": draws[:N_ROWS], "skewed": draws[draws[:, 0].argsort()[:N_ROWS]], "none": None}[rows]
+    draws = grid[rng.categorical(log_mass, g, 2 * N_ROWS)] + step * (
+        torch.rand(2 * N_ROWS, 2, generator=g) - 0.5
+    )
+    x = {"fair": draws[:N_ROWS], "skewed": draws[draws[:, 0].argsort()[:N_ROWS]], "none": None}[
+        rows
+    ]
     return Case(remember(model, x), float(torch.logsumexp(log_mass, 0)) + 2 * math.log(step))
 
 
@@ -326,7 +438,8 @@ def _log_binomial(n: int, k: Tensor) -> Tensor:
     return math.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
 
 
-UNSEEN: set[tuple[str, RowsKind]] = {("narrow well", "skewed"), ("narrow well", "none")}  # a needle that no search here finds
+# a needle that no search here finds
+UNSEEN: set[tuple[str, RowsKind]] = {("narrow well", "skewed"), ("narrow well", "none")}
 FAMILIES: dict[str, Callable[[int, RowsKind], Case]] = {
     "templates 100, half": templates,
     "templates 100, most": lambda seed, rows: templates(seed, rows, share=0.99),

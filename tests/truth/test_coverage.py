@@ -1,9 +1,11 @@
-"""Intervals for log Z cover the enumerated truth of random RBMs, strong and multimodal ones included: 100 of each evaluator.
+"""Intervals for log Z cover the enumerated truth of random RBMs, strong and multimodal ones
+included: 100 of each evaluator.
 
-Each of 20 machines, one round of every scale with and without symmetry, is evaluated five times in one run of five times as many chains;
-chains never see one another, so the five intervals are those of five runs. AIS, reverse AIS and the sandwich are read off the same
-annealings. With true coverage 0.95 a count below 87 of 100 has probability 5e-4; the bound is that of the number of trusted values.
-``make coverage`` takes two rounds, which are 200 intervals of each evaluator.
+Each of 20 machines, one round of every scale with and without symmetry, is evaluated five times in
+one run of five times as many chains; chains never see one another, so the five intervals are those
+of five runs. AIS, reverse AIS and the sandwich are read off the same annealings. With true coverage
+0.95 a count below 87 of 100 has probability 5e-4; the bound is that of the number of trusted
+values. ``make coverage`` takes two rounds, which are 200 intervals of each evaluator.
 """
 
 import os
@@ -40,7 +42,9 @@ BRIDGE = Bridge(temperatures=12, chains=16, draws=100, burn_in=40)
 
 
 def random_rbms(seed: int) -> Iterator[RBM]:
-    """Up to 60 visible and 14 hidden units; every fourth is symmetric under flipping all spins, so it has mirror modes."""
+    """Up to 60 visible and 14 hidden units; every fourth is symmetric under flipping all spins, so
+    it has mirror modes.
+    """
     g = torch.Generator().manual_seed(seed)
 
     def integer(low: int, high: int) -> int:
@@ -64,7 +68,9 @@ def log_z(model: EnergyModel) -> float:
 
 
 def annealed(model: RBM, repeats: int, g: torch.Generator) -> Iterator[dict[str, Quantity]]:
-    """What AIS, reverse AIS and a sandwich along the model's own path say, each from its own 128 of the chains annealed together."""
+    """What AIS, reverse AIS and a sandwich along the model's own path say, each from its own 128 of
+    the chains annealed together.
+    """
     settings = Sandwich(chains=CHAINS * repeats)
     kernel, betas = settings._prepare(model, g)
     up, log_z0 = settings._climb(model, kernel, betas, g), float(model.reference().log_z)
@@ -76,13 +82,19 @@ def annealed(model: RBM, repeats: int, g: torch.Generator) -> Iterator[dict[str,
         forward = forward_quantity(log_z0, report, LEVEL)
         reverse = reverse_quantity(log_z0, back, report, LEVEL, "annealed")
         sides = Sides(log_z0 + log_w, log_z0 - back, log_z0 - back, betas)
-        yield {"AIS": forward, "reverse AIS": reverse, "sandwich": Sandwich()._quantity(sides, unseen(sides.forward, sides.witnesses))}
+        yield {
+            "AIS": forward,
+            "reverse AIS": reverse,
+            "sandwich": Sandwich()._quantity(sides, unseen(sides.forward, sides.witnesses)),
+        }
 
 
 def bridged(model: RBM, repeats: int, g: torch.Generator) -> Iterator[dict[str, Quantity]]:
     """What the bridge says, each time from its own 16 of the ladders that run together."""
     kernel = Gibbs()
-    seen = replace(BRIDGE, chains=BRIDGE.chains * repeats).look(model, kernel, sought(model, kernel, g), generator=g)
+    seen = replace(BRIDGE, chains=BRIDGE.chains * repeats).look(
+        model, kernel, sought(model, kernel, g), generator=g
+    )
     for part in zip(*(table.split(BRIDGE.chains, 1) for table in seen), strict=True):
         yield {"bridge": ladder_quantity(Seen(*part), float(model.reference().log_z), LEVEL)}
 
@@ -102,12 +114,16 @@ def test_trusted_intervals_cover(evaluate: Callable[..., Iterator[dict[str, Quan
         covered = sum(q.low <= truth <= q.high for q, truth in trusted)
         assert len(trusted) >= 0.8 * len(pairs), f"{name}: a shrug is a failure"
         assert covered >= binom.ppf(FALSE_ALARM, len(trusted), LEVEL), name
-        assert max(abs(q.value - truth) / (0.5 * q.width) for q, truth in trusted) < 5, f"{name}: a confident wrong number is a failure"
+        assert max(abs(q.value - truth) / (0.5 * q.width) for q, truth in trusted) < 5, (
+            f"{name}: a confident wrong number is a failure"
+        )
 
 
 @pytest.mark.parametrize("i", [0, 6])
 def test_the_intervals_above_are_those_of_the_evaluators(i: int) -> None:
-    """From the same seed, bit for bit: what is shown of one run in five parts holds of the classes that users call."""
+    """From the same seed, bit for bit: what is shown of one run in five parts holds of the classes
+    that users call.
+    """
     model = list(random_rbms(seed=0))[i]
 
     def again(evaluator: Callable[..., Quantity]) -> tuple[float, float, float, str]:
@@ -126,9 +142,11 @@ def test_the_intervals_above_are_those_of_the_evaluators(i: int) -> None:
 
 @pytest.mark.slow
 def test_two_clusters_of_unequal_size_are_both_counted() -> None:
-    """Forward annealing can drop the smaller cluster at the transition; the training rows that the model remembers bring it back.
+    """Forward annealing can drop the smaller cluster at the transition; the training rows that the
+    model remembers bring it back.
 
-    Four models by two evaluators: three or more misses of one have probability 1e-3 at true coverage 0.95.
+    Four models by two evaluators: three or more misses of one have probability 1e-3 at true
+    coverage 0.95.
     """
     evaluators = {"sandwich": Sandwich(), "bridge": Bridge(chains=16, draws=100, burn_in=100)}
     missed = dict.fromkeys(evaluators, 0)
@@ -143,7 +161,9 @@ def test_two_clusters_of_unequal_size_are_both_counted() -> None:
 
 
 def two_clusters(columns: int, share: float, g: torch.Generator) -> RBM:
-    """An RBM fitted to a pattern and, for a share of the rows, its negative, both with 5 % of the pixels flipped."""
+    """An RBM fitted to a pattern and, for a share of the rows, its negative, both with 5 % of the
+    pixels flipped.
+    """
     pattern = (torch.rand(columns, generator=g) < 0.5).float()
     x = (pattern + (torch.rand(1000, 1, generator=g) < share).float()) % 2
     x = torch.where(torch.rand(x.shape, generator=g) < 0.05, 1 - x, x)

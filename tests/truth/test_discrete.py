@@ -1,4 +1,6 @@
-"""Every evaluator of log Z on every discrete model against enumeration, and the Ising torus against Kaufman's formula."""
+"""Every evaluator of log Z on every discrete model against enumeration, and the Ising torus against
+Kaufman's formula.
+"""
 
 import pytest
 import torch
@@ -36,9 +38,11 @@ def make(name: str) -> EnergyModel:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("evaluator", EVALUATORS)
-def test_the_interval_covers_the_enumerated_log_z(name: str, evaluator: str, generator: torch.Generator) -> None:
-    """24 cells; each must lie within twice the half-width of its 95 % interval (3.9 standard errors), so that all together raise a
-    false alarm with probability below 0.3 %, and be trusted.
+def test_the_interval_covers_the_enumerated_log_z(
+    name: str, evaluator: str, generator: torch.Generator
+) -> None:
+    """24 cells; each must lie within twice the half-width of its 95 % interval (3.9 standard
+    errors), so that all together raise a false alarm with probability below 0.3 %, and be trusted.
     """
     model = make(name)
     exact = Enumeration()(model, generator=generator).value
@@ -50,13 +54,16 @@ def test_the_interval_covers_the_enumerated_log_z(name: str, evaluator: str, gen
 
 @pytest.mark.parametrize("coupling", [0.3, 0.4, 0.5])
 def test_a_torus_against_kaufman(coupling: float, generator: torch.Generator) -> None:
-    """log Z by annealing and the energy of chains on 12 x 12 spins, within 3 standard errors of the finite-size formula (false alarms:
-    0.3 % each). The critical coupling is 0.44: the last of the three is ordered. ``benchmarks/ising_kaufman.py`` has 32 x 32.
+    """log Z by annealing and the energy of chains on 12 x 12 spins, within 3 standard errors of the
+    finite-size formula (false alarms: 0.3 % each). The critical coupling is 0.44: the last of the
+    three is ordered. ``benchmarks/ising_kaufman.py`` has 32 x 32.
     """
     model = Ising(144, edges=torus(12, 12), couplings=coupling, generator=generator)
     q = AIS(temperatures=1000, chains=64)(model, generator=generator)
     assert abs(q.value - float(torus_log_z(12, 12, coupling))) < 3 * q.details["se"] < 0.6
-    start = torch.ones(64, 144) if coupling > 0.44 else model.reference().draw(64, generator=generator)
+    start = (
+        torch.ones(64, 144) if coupling > 0.44 else model.reference().draw(64, generator=generator)
+    )
     draws = run(model, Gibbs(2, "colors"), start, draws=60, burn_in=60, generator=generator)
     with torch.no_grad():
         means = model.free_energy(draws.flat()).view(64, -1).mean(1)

@@ -1,7 +1,9 @@
-"""The leaderboard against the truth: data from a known law over 64 states, so that every number has an exact value to be held against.
+"""The leaderboard against the truth: data from a known law over 64 states, so that every number has
+an exact value to be held against.
 
-What an interval is about: that of a score, the computation on these very rows (log Z, importance weights); ``± rows``, the expected score
-of the fitted model under the law; that of a difference, the expected difference of two fitted models.
+What an interval is about: that of a score, the computation on these very rows (log Z, importance
+weights); ``± rows``, the expected score of the fitted model under the law; that of a difference,
+the expected difference of two fitted models.
 """
 
 import itertools
@@ -27,10 +29,19 @@ from partita.training.entries import Entry
 from partita.training.paired import paired_difference, ranking
 
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=6)))
-CENTERS = np.array([[0.9, 0.8, 0.9, 0.7, 0.2, 0.1], [0.1, 0.3, 0.2, 0.2, 0.9, 0.7]])  # of a mixture with weights 0.6 and 0.4
-LAW = torch.from_numpy(np.array([0.6, 0.4]) @ np.prod(np.where(STATES[None] == 1, CENTERS[:, None], 1 - CENTERS[:, None]), 2))
-SETTINGS = {"mixture": {"components": 2}, "rbm": {"hidden": 2, "chains": 64}, "ising": {"edges": [[0, 1], [4, 5]]}, "vae": {"latent": 1},
-            "autoregressive": {"hidden": 16}}  # fmt: skip
+# of a mixture with weights 0.6 and 0.4
+CENTERS = np.array([[0.9, 0.8, 0.9, 0.7, 0.2, 0.1], [0.1, 0.3, 0.2, 0.2, 0.9, 0.7]])
+LAW = torch.from_numpy(
+    np.array([0.6, 0.4])
+    @ np.prod(np.where(STATES[None] == 1, CENTERS[:, None], 1 - CENTERS[:, None]), 2)
+)
+SETTINGS = {
+    "mixture": {"components": 2},
+    "rbm": {"hidden": 2, "chains": 64},
+    "ising": {"edges": [[0, 1], [4, 5]]},
+    "vae": {"latent": 1},
+    "autoregressive": {"hidden": 16},
+}
 TABLES, ROWS, LEVEL = 60, 80, 0.95
 RARE = 5e-4  # false alarm of one count; there are about twenty
 
@@ -43,7 +54,9 @@ class Scored(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A contest, what its contenders give to every state exactly, and their scores on fresh tables."""
+    """A contest, what its contenders give to every state exactly, and their scores on fresh
+    tables.
+    """
 
     contest: Contest
     entries: dict[str, Entry]
@@ -61,7 +74,9 @@ def rows_of(index: np.ndarray) -> Rows:
 
 @torch.no_grad()
 def log_masses(model: Any, encoding: Encoding) -> torch.Tensor:
-    """log p of all states, by summing over them, or over a grid of the latent dimension; they sum to one."""
+    """log p of all states, by summing over them, or over a grid of the latent dimension; they sum
+    to one.
+    """
     model, z = in_double(model), torch.from_numpy(encoding.encode(STATES))
     if isinstance(model, EnergyModel):
         found = torch.log_softmax(-model.free_energy(z), 0)
@@ -78,23 +93,37 @@ def log_masses(model: Any, encoding: Encoding) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def fitted() -> Fitted:
     train = rows_of(drawn(2000, 1))
-    contest = Contest(Dataset("mine", train, None, rows_of(drawn(ROWS, 2))), {"steps": 300}, evaluator=Sandwich(20, 32, adaptive=False))
+    contest = Contest(
+        Dataset("mine", train, None, rows_of(drawn(ROWS, 2))),
+        {"steps": 300},
+        evaluator=Sandwich(20, 32, adaptive=False),
+    )
     contenders, left_out = contenders_by_family(list(SETTINGS), SETTINGS, contest.dataset)
     assert not left_out
     entries = {entry.name: entry for entry in contest.run(contenders)}
-    encodings = {c.name: Encoding.fit(train, c.family.encoding_kind(train, c.settings)) for c in contenders}
+    encodings = {
+        c.name: Encoding.fit(train, c.family.encoding_kind(train, c.settings)) for c in contenders
+    }
     models = {name: entry.run.model for name, entry in entries.items() if entry.run is not None}
     masses = {name: log_masses(model, encodings[name]) for name, model in models.items()}
     tables = []
     for seed in range(TABLES):
         index = drawn(ROWS, 10 + seed)
-        fresh = replace(contest, dataset=Dataset("fresh", train, None, rows_of(index)), seed=1 + seed)
-        tables.append(Scored(index, {name: fresh.score(model, encodings[name]) for name, model in models.items()}))
+        fresh = replace(
+            contest, dataset=Dataset("fresh", train, None, rows_of(index)), seed=1 + seed
+        )
+        tables.append(
+            Scored(
+                index, {name: fresh.score(model, encodings[name]) for name, model in models.items()}
+            )
+        )
     return Fitted(contest, entries, masses, tables)
 
 
 def least(rate: float) -> int:
-    """Fewer hits than this among all tables have a probability below RARE where each is a hit with this rate."""
+    """Fewer hits than this among all tables have a probability below RARE where each is a hit with
+    this rate.
+    """
     return int(binom.ppf(RARE, TABLES, rate))
 
 
@@ -103,16 +132,30 @@ def hits(fitted: Fitted, covers: Callable[[Scored], bool]) -> int:
 
 
 def test_intervals_of_scores_cover_what_enumeration_gives_on_the_same_rows(fitted: Fitted) -> None:
-    """Exact numbers are exact; of 60 estimates as many cover as their level says; lower bounds are below on average and seldom above.
+    """Exact numbers are exact; of 60 estimates as many cover as their level says; lower bounds are
+    below on average and seldom above.
 
     One count for each estimate and bound, each with a false-alarm rate of 5e-4.
     """
-    kinds = {name: entry.score.kind for name, entry in fitted.entries.items() if entry.score is not None}
-    assert kinds == {"mixture": "exact", "rbm": "estimate", "ising": "estimate", "vae": "lower", "autoregressive": "exact"}
+    kinds = {
+        name: entry.score.kind for name, entry in fitted.entries.items() if entry.score is not None
+    }
+    assert kinds == {
+        "mixture": "exact",
+        "rbm": "estimate",
+        "ising": "estimate",
+        "vae": "lower",
+        "autoregressive": "exact",
+    }
     for name, kind in kinds.items():
-        pairs = [(table.scores[name], float(fitted.masses[name][table.index].mean())) for table in fitted.tables]
+        pairs = [
+            (table.scores[name], float(fitted.masses[name][table.index].mean()))
+            for table in fitted.tables
+        ]
         if kind == "exact":
-            assert all(q.value == q.low == q.high == pytest.approx(truth, abs=1e-9) for q, truth in pairs)
+            assert all(
+                q.value == q.low == q.high == pytest.approx(truth, abs=1e-9) for q, truth in pairs
+            )
             continue
         assert all(q.level == LEVEL and q.trusted for q, _ in pairs)
         covered = [q.low <= truth and (truth <= q.high or kind == "lower") for q, truth in pairs]
@@ -124,7 +167,9 @@ def test_intervals_of_scores_cover_what_enumeration_gives_on_the_same_rows(fitte
 
 
 def test_the_error_over_rows_covers_the_expected_score(fitted: Fitted) -> None:
-    """Student's interval of 80 skew values covers at a rate a little below 0.95: 0.93 is taken. False-alarm rate 5e-4 for each family."""
+    """Student's interval of 80 skew values covers at a rate a little below 0.95: 0.93 is taken.
+    False-alarm rate 5e-4 for each family.
+    """
     quantile = float(t.ppf(0.975, ROWS - 1))
     for name, masses in fitted.masses.items():
         expected = float(LAW @ masses)
@@ -135,11 +180,14 @@ def test_the_error_over_rows_covers_the_expected_score(fitted: Fitted) -> None:
             return q.low - quantile * q.se_data <= expected <= above
 
         assert hits(fitted, covers) >= least(0.93), name
-        assert float(LAW @ masses) <= float(LAW @ LAW.log())  # nobody is above the entropy's negative
+        # nobody is above the entropy's negative
+        assert float(LAW @ masses) <= float(LAW @ LAW.log())
 
 
 def test_intervals_of_differences_cover_the_expected_difference(fitted: Fitted) -> None:
-    """Every pair of families; a lower bound may hide more. Ten counts, each with a false-alarm rate of 5e-4."""
+    """Every pair of families; a lower bound may hide more. Ten counts, each with a false-alarm rate
+    of 5e-4.
+    """
     for a, b in itertools.combinations(fitted.masses, 2):
         expected = float(LAW @ (fitted.masses[a] - fitted.masses[b]))
 
@@ -153,12 +201,17 @@ def test_intervals_of_differences_cover_the_expected_difference(fitted: Fitted) 
 
 
 def test_intervals_to_the_best_cover_whoever_is_best(fitted: Fitted) -> None:
-    """On every table another family may be the best; one count for each, with a false-alarm rate of 5e-4."""
+    """On every table another family may be the best; one count for each, with a false-alarm rate of
+    5e-4.
+    """
     for name in fitted.masses:
 
         def covers(table: Scored, name: str = name) -> bool:
             places = ranking([Entry(other, q, 0.0) for other, q in table.scores.items()])
-            best, d = places[0].entry.name, next(place.difference for place in places if place.entry.name == name)
+            best, d = (
+                places[0].entry.name,
+                next(place.difference for place in places if place.entry.name == name),
+            )
             expected = float(LAW @ (fitted.masses[name] - fitted.masses[best]))
             below, above = (table.scores[other].kind == "lower" for other in (best, name))
             return d is None or ((d.low <= expected or below) and (expected <= d.high or above))
@@ -167,18 +220,28 @@ def test_intervals_to_the_best_cover_whoever_is_best(fitted: Fitted) -> None:
 
 
 def test_the_true_family_is_not_beaten_by_more_than_the_interval(fitted: Fitted) -> None:
-    """The mixture is the best or not below the best's interval, but for one table in twenty by chance; nor is the law itself ever beaten.
+    """The mixture is the best or not below the best's interval, but for one table in twenty by
+    chance; nor is the law itself ever beaten.
 
-    The family that lacks couplings is called worse than the best in most tables: the test would see a difference.
+    The family that lacks couplings is called worse than the best in most tables: the test would see
+    a difference.
     """
     beaten, told, law_beaten = 0, 0, 0
     for table in fitted.tables:
-        places = {place.entry.name: place for place in ranking([Entry(name, q, 0.0) for name, q in table.scores.items()])}
+        places = {
+            place.entry.name: place
+            for place in ranking([Entry(name, q, 0.0) for name, q in table.scores.items()])
+        }
         d = places["mixture"].difference
         beaten += d is not None and d.high < 0
         told += places["ising"].tied is False
         own = LAW.log()[table.index]
-        true = Quantity(float(own.mean()), n=ROWS, se_data=float(own.std()) / math.sqrt(ROWS), details={"rows": own})
+        true = Quantity(
+            float(own.mean()),
+            n=ROWS,
+            se_data=float(own.std()) / math.sqrt(ROWS),
+            details={"rows": own},
+        )
         law_beaten += any(paired_difference(q, true).low > 0 for q in table.scores.values())
     assert TABLES - beaten >= least(0.95) and TABLES - law_beaten >= least(0.95)
     assert told > TABLES / 2

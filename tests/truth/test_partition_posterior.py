@@ -1,4 +1,6 @@
-"""Both samplers of the Dirichlet process mixture against every partition of nine rows or fewer, and a joint-distribution test."""
+"""Both samplers of the Dirichlet process mixture against every partition of nine rows or fewer, and
+a joint-distribution test.
+"""
 
 from functools import cache, partial
 
@@ -18,7 +20,11 @@ from partita.diagnostics.partitions import (
     enumerate_posterior,
     functionals,
 )
-from partita.models.directed.dirichlet_process import DPMixture, expected_clusters, log_partition_prior
+from partita.models.directed.dirichlet_process import (
+    DPMixture,
+    expected_clusters,
+    log_partition_prior,
+)
 from partita.models.directed.dirichlet_process.kernels import TOTALS
 from partita.objectives import CollapsedGibbs, InstantiatedGibbs
 
@@ -32,8 +38,24 @@ PRIORS = {
     "multinomial": [0.5, 1.0, 0.8, *[4.0] * TOTALS],
 }
 ROWS = {
-    "gaussian": [[0.0, 0.1], [0.4, -0.6], [3.1, 2.0], [2.4, 2.6], [-2.0, 1.5], [0.9, 0.2], [5.0, -3.0]],
-    "known_scale": [[0.0, 0.1], [0.8, -0.6], [2.1, 1.0], [2.4, 1.6], [-2.0, 0.5], [-1.1, 0.2], [1.2, -1.0]],
+    "gaussian": [
+        [0.0, 0.1],
+        [0.4, -0.6],
+        [3.1, 2.0],
+        [2.4, 2.6],
+        [-2.0, 1.5],
+        [0.9, 0.2],
+        [5.0, -3.0],
+    ],
+    "known_scale": [
+        [0.0, 0.1],
+        [0.8, -0.6],
+        [2.1, 1.0],
+        [2.4, 1.6],
+        [-2.0, 0.5],
+        [-1.1, 0.2],
+        [1.2, -1.0],
+    ],
     "bernoulli": [[0, 0, 1], [0, 0, 1], [1, 1, 0], [1, 1, 0], [1, 0, 0], [0, 1, 1], [1, 1, 1]],
     "multinomial": [[3, 1, 0], [2, 2, 0], [0, 1, 3], [0, 0, 4], [1, 2, 1], [4, 0, 0], [0, 3, 0]],
 }
@@ -46,23 +68,39 @@ def log_evidence(kernel: str, x: np.ndarray, prior: np.ndarray) -> float:
         kappa, nu, m, S = prior[0], prior[1], prior[2 : 2 + D], prior[2 + D :].reshape(D, D)
         off = x - x.mean(0)
         S_n = S + off.T @ off + kappa * n / (kappa + n) * np.outer(x.mean(0) - m, x.mean(0) - m)
-        value = -n * D / 2 * np.log(np.pi) + multigammaln((nu + n) / 2, D) - multigammaln(nu / 2, D) + D / 2 * np.log(kappa / (kappa + n))
+        value = (
+            -n * D / 2 * np.log(np.pi)
+            + multigammaln((nu + n) / 2, D)
+            - multigammaln(nu / 2, D)
+            + D / 2 * np.log(kappa / (kappa + n))
+        )
         return value + nu / 2 * np.linalg.slogdet(S)[1] - (nu + n) / 2 * np.linalg.slogdet(S_n)[1]
     if kernel == "known_scale":
         columns = zip(x.T, *prior.reshape(3, D), strict=True)
-        return sum(multivariate_normal(np.full(n, m), s * np.eye(n) + t).logpdf(column) for column, s, t, m in columns)
+        return sum(
+            multivariate_normal(np.full(n, m), s * np.eye(n) + t).logpdf(column)
+            for column, s, t, m in columns
+        )
     if kernel == "bernoulli":
         a, b = prior.reshape(2, D)
         return float((betaln(a + x.sum(0), b + n - x.sum(0)) - betaln(a, b)).sum())
     b, s = prior[:D], x.sum(0)
     base = gammaln(x.sum(1) + 1).sum() - gammaln(x + 1).sum()
-    return base + gammaln(b + s).sum() - gammaln((b + s).sum()) - gammaln(b).sum() + gammaln(b.sum())
+    return (
+        base + gammaln(b + s).sum() - gammaln((b + s).sum()) - gammaln(b).sum() + gammaln(b.sum())
+    )
 
 
 def problem(kernel: str, alpha: float | None = ALPHA) -> tuple[DPMixture, np.ndarray]:
     x = np.array(ROWS[kernel], dtype=np.float64)
     known = {"known_scale": 1.0} if kernel == "known_scale" else {}
-    model = DPMixture(x.shape[1], "gaussian" if known else kernel, alpha=alpha, **known, generator=torch.Generator())
+    model = DPMixture(
+        x.shape[1],
+        "gaussian" if known else kernel,
+        alpha=alpha,
+        **known,
+        generator=torch.Generator(),
+    )
     model.prior.copy_(torch.tensor(PRIORS[kernel], dtype=torch.float64))
     return model, x
 
@@ -70,7 +108,11 @@ def problem(kernel: str, alpha: float | None = ALPHA) -> tuple[DPMixture, np.nda
 @cache
 def truth(kernel: str) -> PartitionPosterior:
     x, prior = np.array(ROWS[kernel], dtype=np.float64), np.array(PRIORS[kernel])
-    return enumerate_posterior(len(x), partial(log_partition_prior, alpha=ALPHA), lambda rows: log_evidence(kernel, x[rows], prior))
+    return enumerate_posterior(
+        len(x),
+        partial(log_partition_prior, alpha=ALPHA),
+        lambda rows: log_evidence(kernel, x[rows], prior),
+    )
 
 
 def sampled(sampler: type, model: DPMixture, x: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
@@ -86,18 +128,28 @@ def sampled(sampler: type, model: DPMixture, x: np.ndarray, seed: int) -> tuple[
 
 
 def check_means(draws: np.ndarray, exact: np.ndarray, comparisons: int) -> None:
-    """Means over chains, each averaged over its sweeps, ``(SWEEPS, CHAINS, M)``, within what chance allows M of ``comparisons``."""
+    """Means over chains, each averaged over its sweeps, ``(SWEEPS, CHAINS, M)``, within what chance
+    allows M of ``comparisons``.
+    """
     each = draws.mean(0)
     error = np.abs(each.mean(0) - exact)
-    allowed = t.isf(FALSE_ALARM / comparisons / 2, len(each) - 1) * each.std(0, ddof=1) / np.sqrt(len(each))
+    allowed = (
+        t.isf(FALSE_ALARM / comparisons / 2, len(each) - 1)
+        * each.std(0, ddof=1)
+        / np.sqrt(len(each))
+    )
     assert (error <= allowed + 1e-12).all(), (error / np.maximum(allowed, 1e-12)).round(2)
 
 
 def numbers_of(draws: np.ndarray, n: int, common: np.ndarray) -> np.ndarray:
-    """K, the indicators of K among ``common`` values, and of every pair together, ``(*, 1 + k + n (n - 1) / 2)``."""
+    """K, the indicators of K among ``common`` values, and of every pair together, ``(*, 1 + k + n
+    (n - 1) / 2)``.
+    """
     K = cluster_counts(draws)
     i, j = np.triu_indices(n, 1)
-    return np.concatenate([K[..., None], K[..., None] == common, draws[..., i] == draws[..., j]], -1).astype(float)
+    return np.concatenate(
+        [K[..., None], K[..., None] == common, draws[..., i] == draws[..., j]], -1
+    ).astype(float)
 
 
 @pytest.mark.parametrize("sampler", [CollapsedGibbs, InstantiatedGibbs])
@@ -109,7 +161,9 @@ def test_samplers_agree_with_enumeration(kernel: str, sampler: type) -> None:
     exact, n = truth(kernel), len(x)
     p = exact.cluster_count_probs
     common = np.flatnonzero(p > 0.01)
-    expected = np.concatenate([[p @ np.arange(n + 1)], p[common], exact.coclustering[np.triu_indices(n, 1)]])
+    expected = np.concatenate(
+        [[p @ np.arange(n + 1)], p[common], exact.coclustering[np.triu_indices(n, 1)]]
+    )
     check_means(numbers_of(draws, n, common), expected, comparisons=10 * len(expected))
 
 
@@ -117,12 +171,18 @@ def test_nine_rows_agree_with_all_21147_partitions() -> None:
     """One kernel at the largest size that is enumerated; part of the same family of tests."""
     x = np.random.default_rng(5).normal(size=(9, 2)) * [2.0, 1.0]
     model, prior = problem("gaussian")[0], np.array(PRIORS["gaussian"])
-    exact = enumerate_posterior(9, partial(log_partition_prior, alpha=ALPHA), lambda rows: log_evidence("gaussian", x[rows], prior))
+    exact = enumerate_posterior(
+        9,
+        partial(log_partition_prior, alpha=ALPHA),
+        lambda rows: log_evidence("gaussian", x[rows], prior),
+    )
     assert len(exact.labels) == 21147
     p = exact.cluster_count_probs
     common = np.flatnonzero(p > 0.01)
     draws, _ = sampled(CollapsedGibbs, model, x, seed=2)
-    expected = np.concatenate([[p @ np.arange(10)], p[common], exact.coclustering[np.triu_indices(9, 1)]])
+    expected = np.concatenate(
+        [[p @ np.arange(10)], p[common], exact.coclustering[np.triu_indices(9, 1)]]
+    )
     check_means(numbers_of(draws, 9, common), expected, comparisons=10 * len(expected))
 
 
@@ -134,7 +194,11 @@ def test_unknown_alpha_agrees_with_enumeration_and_quadrature(sampler: type) -> 
     K = exact.labels.max(1) + 1
 
     def prior_of(k: int) -> float:
-        return np.log(quad(lambda a: a**k * np.exp(gammaln(a) - gammaln(a + n)) * gamma.pdf(a, 1.0), 0, np.inf)[0])
+        return np.log(
+            quad(
+                lambda a: a**k * np.exp(gammaln(a) - gammaln(a + n)) * gamma.pdf(a, 1.0), 0, np.inf
+            )[0]
+        )
 
     def fixed(k: int) -> float:
         return k * np.log(ALPHA) + gammaln(ALPHA) - gammaln(ALPHA + n)
@@ -152,23 +216,37 @@ def test_the_recorded_loss_is_the_log_joint(kernel: str) -> None:
     model, x = problem(kernel)
     prior, g = np.array(PRIORS[kernel]), torch.Generator().manual_seed(0)
     objective, rows = CollapsedGibbs(chains=1), as_rows(x)
-    state, info = objective.update(model, rows, objective.init(model, rows, generator=g), generator=g)
+    state, info = objective.update(
+        model, rows, objective.init(model, rows, generator=g), generator=g
+    )
     labels, exact = state.z[0].numpy(), truth(kernel)
     parts = [x[labels == k] for k in np.unique(labels)]
-    urn = len(parts) * np.log(ALPHA) + sum(gammaln(len(part)) for part in parts) + gammaln(ALPHA) - gammaln(ALPHA + len(x))
+    urn = (
+        len(parts) * np.log(ALPHA)
+        + sum(gammaln(len(part)) for part in parts)
+        + gammaln(ALPHA)
+        - gammaln(ALPHA + len(x))
+    )
     joint = urn + sum(log_evidence(kernel, part, prior) for part in parts)
     assert float(info["loss"]) == pytest.approx(-joint / len(x), abs=1e-10)
     assert exact.log_evidence > joint
 
 
-def rows_given(kernel: str, labels: np.ndarray, width: int, prior: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def rows_given(
+    kernel: str, labels: np.ndarray, width: int, prior: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Rows from the prior of a partition: a parameter for every cluster, then its rows."""
     x = np.empty((len(labels), width))
     for k in np.unique(labels):
         mine = labels == k
         size = (mine.sum(), width)
         if kernel == "gaussian":
-            kappa, nu, m, S = prior[0], int(prior[1]), prior[2 : 2 + width], prior[2 + width :].reshape(width, width)
+            kappa, nu, m, S = (
+                prior[0],
+                int(prior[1]),
+                prior[2 : 2 + width],
+                prior[2 + width :].reshape(width, width),
+            )
             roots = rng.normal(size=(nu, width)) @ np.linalg.cholesky(np.linalg.inv(S)).T
             root = np.linalg.cholesky(np.linalg.inv(roots.T @ roots))
             x[mine] = m + (rng.normal(size=width) / np.sqrt(kappa) + rng.normal(size=size)) @ root.T
@@ -184,9 +262,11 @@ def rows_given(kernel: str, labels: np.ndarray, width: int, prior: np.ndarray, r
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_geweke_joint_distribution(kernel: str) -> None:
-    """Rows given partition and partition given rows in turn leave the urn's law of partitions (Geweke 2004).
+    """Rows given partition and partition given rows in turn leave the urn's law of partitions
+    (Geweke 2004).
 
-    z-scores of E[K] (known), and of pairs together, with standard errors from 40 batches; 1e-3 over 4 kernels x 3 numbers.
+    z-scores of E[K] (known), and of pairs together, with standard errors from 40 batches; 1e-3 over
+    4 kernels x 3 numbers.
     """
     from partita.models.directed.dirichlet_process.collapsed import accumulate, sweep
     from partita.models.directed.dirichlet_process.incremental import constants
@@ -199,11 +279,14 @@ def test_geweke_joint_distribution(kernel: str) -> None:
         x = np.ascontiguousarray(rows_given(kernel, z, x.shape[1], prior, rng))
         sweep(code, prior, table, x, z, ALPHA, 2 * step)
         clusters = accumulate(x, z, int(z.max()) + 1, code == 0)
-        split_or_merge(code, prior, table, x, z, *clusters, ALPHA, 2, step % 4, 2 * step + 1)  # learning from 0 to 3 rows
+        # learning from 0 to 3 rows
+        split_or_merge(code, prior, table, x, z, *clusters, ALPHA, 2, step % 4, 2 * step + 1)
         kept.append(z.copy())
     found = functionals(np.array(kept))[:, [0, 3]]
     found = np.column_stack([found, [labels[0] == labels[-1] for labels in kept]])
-    p = np.exp(enumerate_posterior(n, partial(log_partition_prior, alpha=ALPHA), lambda rows: 0.0).log_prob)
+    p = np.exp(
+        enumerate_posterior(n, partial(log_partition_prior, alpha=ALPHA), lambda rows: 0.0).log_prob
+    )
     exact = p @ functionals(all_partitions(n))[:, [0, 3]]
     assert exact[0] == pytest.approx(expected_clusters(n, ALPHA))
     means = found.reshape(40, -1, 3).mean(1)
@@ -213,6 +296,8 @@ def test_geweke_joint_distribution(kernel: str) -> None:
 
 def test_coclustering_of_draws_is_the_enumerated_one() -> None:
     exact = truth("bernoulli")
-    draws = exact.labels[np.random.default_rng(0).choice(len(exact.labels), 20000, p=np.exp(exact.log_prob))]
+    draws = exact.labels[
+        np.random.default_rng(0).choice(len(exact.labels), 20000, p=np.exp(exact.log_prob))
+    ]
     error = np.abs(coclustering(draws) - exact.coclustering).max()
     assert error < norm.isf(1e-3 / 42 / 2) * 0.5 / np.sqrt(20000)

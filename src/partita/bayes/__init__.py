@@ -1,4 +1,5 @@
-"""Bayes: conjugate pairs, regression, mean field, Monte Carlo, and the distributions they need that torch lacks.
+"""Bayes: conjugate pairs, regression, mean field, Monte Carlo, and the distributions they need that
+torch lacks.
 
 >>> from partita.bayes import PoissonGamma
 >>> PoissonGamma(a=2.0, b=1.0).update([3, 5, 1]).posterior
@@ -20,7 +21,14 @@ from partita.bayes.conjugate import (
 )
 from partita.bayes.distributions import DirichletMultinomial, MultivariateStudentT, ParetoUniform
 from partita.bayes.joint import NormalGamma, NormalWishart
-from partita.bayes.montecarlo import control_variates, draws_needed, expectation, from_draws, importance, integral
+from partita.bayes.montecarlo import (
+    control_variates,
+    draws_needed,
+    expectation,
+    from_draws,
+    importance,
+    integral,
+)
 from partita.bayes.regression import LinearRegression, logistic_regression
 
 __all__ = [

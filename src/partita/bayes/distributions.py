@@ -1,9 +1,10 @@
-r"""Distributions that torch lacks: what remains of a likelihood when its conjugate parameter is integrated out.
+r"""Distributions that torch lacks: what remains of a likelihood when its conjugate parameter is
+integrated out.
 
 .. math:: p(x) = \int p(x \mid \theta)\, p(\theta)\, d\theta          (theory/bayes.md, eq. 8.3)
 
-The multivariate t is a Gaussian whose precision is Wishart, the Dirichlet-multinomial a multinomial whose probabilities are Dirichlet,
-the Pareto-uniform a uniform whose end is Pareto.
+The multivariate t is a Gaussian whose precision is Wishart, the Dirichlet-multinomial a multinomial
+whose probabilities are Dirichlet, the Pareto-uniform a uniform whose end is Pareto.
 
 Letters: D width, K categories.
 """
@@ -21,9 +22,12 @@ from partita.errors import invalid
 
 
 class MultivariateStudentT(Distribution):
-    r"""The multivariate t with ``df`` degrees of freedom, location ``loc`` and scale matrix :math:`L L^\top`.
+    r"""The multivariate t with ``df`` degrees of freedom, location ``loc`` and scale matrix
+    :math:`L
+    L^\top`.
 
-    .. math:: p(x) \propto \big(1 + \tfrac1\nu (x - \mu)^\top (L L^\top)^{-1} (x - \mu)\big)^{-(\nu + D)/2}
+    .. math:: p(x) \propto \big(1 + \tfrac1\nu (x - \mu)^\top (L L^\top)^{-1} (x - \mu)\big)^{-(\nu
+    + D)/2}
 
     Arguments:
         df: :math:`\nu`, ``(*)``.
@@ -31,13 +35,17 @@ class MultivariateStudentT(Distribution):
         scale_tril: The Cholesky factor L, ``(*, D, D)``; or give ``scale_matrix``.
 
     >>> t = MultivariateStudentT(3.0, torch.zeros(2), scale_matrix=torch.eye(2))
-    >>> round(float(t.log_prob(torch.zeros(2))), 4)  # 1 / (2 pi) at the center in two dimensions, whatever df
+    >>> round(
+    ...     float(t.log_prob(torch.zeros(2))), 4
+    ... )  # 1 / (2 pi) at the center in two dimensions, whatever df
     -1.8379
     """
 
     arg_constraints = {  # type: ignore[assignment]
-        "df": constraints.positive, "loc": constraints.real_vector, "scale_tril": constraints.lower_cholesky,
-    }  # fmt: skip
+        "df": constraints.positive,
+        "loc": constraints.real_vector,
+        "scale_tril": constraints.lower_cholesky,
+    }
     support = constraints.real_vector  # type: ignore[assignment]
     has_rsample = True
 
@@ -51,20 +59,40 @@ class MultivariateStudentT(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         if (scale_tril is None) == (scale_matrix is None):
-            raise invalid("MultivariateStudentT", "one of scale_tril and scale_matrix", "be given", "both or neither")
-        tril = cholesky("MultivariateStudentT", "scale_matrix", scale_matrix) if scale_tril is None else scale_tril
+            raise invalid(
+                "MultivariateStudentT",
+                "one of scale_tril and scale_matrix",
+                "be given",
+                "both or neither",
+            )
+        tril = (
+            cholesky("MultivariateStudentT", "scale_matrix", scale_matrix)
+            if scale_tril is None
+            else scale_tril
+        )
         assert tril is not None
         df = torch.as_tensor(df, dtype=tril.dtype, device=tril.device)
         batch = torch.broadcast_shapes(df.shape, loc.shape[:-1], tril.shape[:-2])
-        self.df, self.loc, self.scale_tril = df.expand(batch), loc.expand(*batch, -1), tril.expand(*batch, -1, -1)
+        self.df, self.loc, self.scale_tril = (
+            df.expand(batch),
+            loc.expand(*batch, -1),
+            tril.expand(*batch, -1, -1),
+        )
         super().__init__(Size(batch), loc.shape[-1:], validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         half, D = 0.5 * self.df, self.event_shape[0]
-        constant = torch.lgamma(half + D / 2) - torch.lgamma(half) - 0.5 * D * torch.log(self.df * math.pi) - half_log_det(self.scale_tril)
-        return constant - (half + D / 2) * torch.log1p(squared_distance(value - self.loc, self.scale_tril) / self.df)
+        constant = (
+            torch.lgamma(half + D / 2)
+            - torch.lgamma(half)
+            - 0.5 * D * torch.log(self.df * math.pi)
+            - half_log_det(self.scale_tril)
+        )
+        return constant - (half + D / 2) * torch.log1p(
+            squared_distance(value - self.loc, self.scale_tril) / self.df
+        )
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(Size(sample_shape))
@@ -74,7 +102,11 @@ class MultivariateStudentT(Distribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "MultivariateStudentT":
         batch, D = Size(batch_shape), self.event_shape[0]
-        parts = self.df.expand(batch), self.loc.expand(*batch, D), self.scale_tril.expand(*batch, D, D)
+        parts = (
+            self.df.expand(batch),
+            self.loc.expand(*batch, D),
+            self.scale_tril.expand(*batch, D, D),
+        )
         return MultivariateStudentT(*parts, validate_args=False)
 
     @property
@@ -94,7 +126,9 @@ class MultivariateStudentT(Distribution):
     @property
     def covariance_matrix(self) -> Tensor:
         """df / (df - 2) times the scale matrix; infinite up to ``df`` = 2, and nan up to 1."""
-        factor = torch.where(self.df > 2, self.df / (self.df - 2), torch.where(self.df > 1, math.inf, math.nan))
+        factor = torch.where(
+            self.df > 2, self.df / (self.df - 2), torch.where(self.df > 1, math.inf, math.nan)
+        )
         return factor[..., None, None] * self.scale_matrix
 
     @property
@@ -103,16 +137,19 @@ class MultivariateStudentT(Distribution):
 
 
 class DirichletMultinomial(Distribution):
-    r"""Counts of ``total_count`` draws whose probabilities are Dirichlet: the multivariate Polya distribution.
+    r"""Counts of ``total_count`` draws whose probabilities are Dirichlet: the multivariate Polya
+    distribution.
 
-    .. math:: p(x) = \frac{n!\; \Gamma(A)}{\Gamma(n + A)} \prod_k \frac{\Gamma(x_k + \alpha_k)}{x_k!\; \Gamma(\alpha_k)},
+    .. math:: p(x) = \frac{n!\; \Gamma(A)}{\Gamma(n + A)} \prod_k \frac{\Gamma(x_k +
+    \alpha_k)}{x_k!\; \Gamma(\alpha_k)},
               \qquad A = \sum_k \alpha_k
 
     Two categories give the beta-binomial.
 
     Arguments:
-        total_count: n, the same for all of the batch. As in torch's ``Multinomial``, ``log_prob`` reads n off each value, so that rows
-            of other totals can be scored with ``validate_args=False``.
+        total_count: n, the same for all of the batch. As in torch's ``Multinomial``, ``log_prob``
+            reads n off each value, so that rows of other totals can be scored with
+            ``validate_args=False``.
         concentration: :math:`\alpha`, ``(*, K)``.
 
     >>> DirichletMultinomial(1, torch.tensor([1.0, 3.0])).log_prob(torch.tensor([0.0, 1.0])).exp()
@@ -121,9 +158,13 @@ class DirichletMultinomial(Distribution):
 
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}  # type: ignore[assignment]
 
-    def __init__(self, total_count: int, concentration: Tensor, *, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, total_count: int, concentration: Tensor, *, validate_args: bool | None = None
+    ) -> None:
         self.total_count, self.concentration = total_count, concentration
-        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
+        super().__init__(
+            concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args
+        )
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:  # type: ignore[override]
@@ -133,12 +174,18 @@ class DirichletMultinomial(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         n, A = value.sum(-1), self.concentration.sum(-1)
-        cells = torch.lgamma(value + self.concentration) - torch.lgamma(self.concentration) - torch.lgamma(value + 1)
+        cells = (
+            torch.lgamma(value + self.concentration)
+            - torch.lgamma(self.concentration)
+            - torch.lgamma(value + 1)
+        )
         return torch.lgamma(n + 1) + torch.lgamma(A) - torch.lgamma(n + A) + cells.sum(-1)
 
     @torch.no_grad()
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return Multinomial(self.total_count, Dirichlet(self.concentration).sample(Size(sample_shape))).sample()
+        return Multinomial(
+            self.total_count, Dirichlet(self.concentration).sample(Size(sample_shape))
+        ).sample()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "DirichletMultinomial":
         expanded = self.concentration.expand(*batch_shape, *self.event_shape)
@@ -156,7 +203,9 @@ class DirichletMultinomial(Distribution):
 
 
 class ParetoUniform(Distribution):
-    r"""A uniform on [0, theta] whose end theta is Pareto: flat up to ``scale``, a Pareto tail beyond it.
+    r"""A uniform on [0, theta] whose end theta is Pareto: flat up to ``scale``, a Pareto tail
+    beyond
+    it.
 
     .. math:: p(x) = \frac{k}{(k + 1)\, m} \, \big(\max(1, x / m)\big)^{-(k + 1)}, \qquad x \ge 0
 
@@ -169,7 +218,9 @@ class ParetoUniform(Distribution):
     support = constraints.nonnegative  # type: ignore[assignment]
     has_rsample = True
 
-    def __init__(self, scale: Tensor | float, alpha: Tensor | float, *, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, scale: Tensor | float, alpha: Tensor | float, *, validate_args: bool | None = None
+    ) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -177,37 +228,58 @@ class ParetoUniform(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         k, m = self.alpha, self.scale
-        return torch.log(k) - torch.log1p(k) - torch.log(m) - (k + 1) * torch.log((value / m).clamp_min(1))
+        return (
+            torch.log(k)
+            - torch.log1p(k)
+            - torch.log(m)
+            - (k + 1) * torch.log((value / m).clamp_min(1))
+        )
 
     def cdf(self, value: Tensor) -> Tensor:
         k, ratio = self.alpha, value / self.scale
-        return torch.where(ratio < 1, k * ratio.clamp_min(0), k + 1 - ratio.clamp_min(1) ** -k) / (k + 1)
+        return torch.where(ratio < 1, k * ratio.clamp_min(0), k + 1 - ratio.clamp_min(1) ** -k) / (
+            k + 1
+        )
 
     def icdf(self, value: Tensor) -> Tensor:
         k, left = self.alpha, value * (self.alpha + 1)
         return self.scale * torch.where(left < k, left / k, (k + 1 - left.maximum(k)) ** (-1 / k))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(torch.rand(self._extended_shape(Size(sample_shape)), dtype=self.scale.dtype, device=self.scale.device))
+        return self.icdf(
+            torch.rand(
+                self._extended_shape(Size(sample_shape)),
+                dtype=self.scale.dtype,
+                device=self.scale.device,
+            )
+        )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "ParetoUniform":
-        return ParetoUniform(self.scale.expand(batch_shape), self.alpha.expand(batch_shape), validate_args=False)
+        return ParetoUniform(
+            self.scale.expand(batch_shape), self.alpha.expand(batch_shape), validate_args=False
+        )
 
     @property
     def mean(self) -> Tensor:
         """Half the mean end; infinite up to ``alpha`` = 1."""
-        return torch.where(self.alpha > 1, 0.5 * self.alpha * self.scale / (self.alpha - 1), math.inf)
+        return torch.where(
+            self.alpha > 1, 0.5 * self.alpha * self.scale / (self.alpha - 1), math.inf
+        )
 
 
 class Wishart(TorchWishart):
-    """torch's Wishart, drawn by Bartlett's decomposition as it stands: torch takes every proper draw for a singular one and warns."""
+    """torch's Wishart, drawn by Bartlett's decomposition as it stands: torch takes every proper
+    draw for a singular one and warns.
+    """
 
     def rsample(self, sample_shape: Any = (), max_try_correction: int | None = None) -> Tensor:
         return self._bartlett_sampling(Size(sample_shape))
 
 
 def cholesky(owner: str, parameter: str, matrix: Tensor | None) -> Tensor:
-    """The Cholesky factor of a symmetric positive-definite matrix, ``(*, D, D)``; anything else is refused by name."""
+    """The Cholesky factor of a symmetric positive-definite matrix, ``(*, D, D)``; anything else is
+    refused by name.
+    """
     if matrix is None or matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2]:
         shape = None if matrix is None else tuple(matrix.shape)
         raise invalid(owner, parameter, "be a square matrix", f"shape {shape}")
@@ -215,7 +287,13 @@ def cholesky(owner: str, parameter: str, matrix: Tensor | None) -> Tensor:
     symmetric = _nearly_symmetric(matrix.detach())
     if not symmetric or bool(info.any()) or not bool(torch.isfinite(tril).all()):
         got = "a matrix that is not symmetric" if not symmetric else "a singular or indefinite one"
-        raise invalid(owner, parameter, "be symmetric and positive definite", got, "Add a small multiple of the identity.")
+        raise invalid(
+            owner,
+            parameter,
+            "be symmetric and positive definite",
+            got,
+            "Add a small multiple of the identity.",
+        )
     return tril
 
 
@@ -231,4 +309,6 @@ def half_log_det(tril: Tensor) -> Tensor:
 
 def _nearly_symmetric(matrix: Tensor) -> bool:
     """Symmetric up to rounding of its largest entries."""
-    return bool(((matrix - matrix.mT).abs() <= 1e-5 * matrix.abs().amax((-2, -1), keepdim=True)).all())
+    return bool(
+        ((matrix - matrix.mT).abs() <= 1e-5 * matrix.abs().amax((-2, -1), keepdim=True)).all()
+    )

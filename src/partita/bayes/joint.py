@@ -1,11 +1,14 @@
 r"""Priors of a Gaussian's mean and precision together, as one distribution of both.
 
-.. math:: p(\mu, \Lambda) = \mathcal N\big(\mu \mid m, (k \Lambda)^{-1}\big)\; \mathcal W\big(\Lambda \mid \nu, S^{-1}\big)
+.. math:: p(\mu, \Lambda) = \mathcal N\big(\mu \mid m, (k \Lambda)^{-1}\big)\; \mathcal
+W\big(\Lambda \mid \nu, S^{-1}\big)
           (theory/bayes.md, eq. 8.6)
 
-In one dimension the Wishart is a gamma with shape nu/2 and rate S/2. A value is a tensor that holds the mean beside the precision.
+In one dimension the Wishart is a gamma with shape nu/2 and rate S/2. A value is a tensor that holds
+the mean beside the precision.
 
-Letters: D width, m mean, k pseudo-rows of the mean, nu degrees of freedom, S scatter, a shape, b rate.
+Letters: D width, m mean, k pseudo-rows of the mean, nu degrees of freedom, S scatter, a shape, b
+rate.
 """
 
 from typing import Any
@@ -26,12 +29,17 @@ class NormalGamma(Distribution):
     """
 
     arg_constraints = {  # type: ignore[assignment]
-        "m": constraints.real, "k": constraints.positive, "a": constraints.positive, "b": constraints.positive,
-    }  # fmt: skip
+        "m": constraints.real,
+        "k": constraints.positive,
+        "a": constraints.positive,
+        "b": constraints.positive,
+    }
     support = constraints.independent(constraints.real, 1)  # type: ignore[assignment]
     has_rsample = True
 
-    def __init__(self, m: Any, k: Any, a: Any, b: Any, *, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, m: Any, k: Any, a: Any, b: Any, *, validate_args: bool | None = None
+    ) -> None:
         self.m, self.k, self.a, self.b = broadcast_all(m, k, a, b)
         super().__init__(self.m.shape, Size([2]), validate_args=validate_args)
 
@@ -42,7 +50,10 @@ class NormalGamma(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         mu, lam = value.unbind(-1)
-        normal = 0.5 * torch.log(self.k * lam / (2 * torch.pi)) - 0.5 * self.k * lam * (mu - self.m).square()
+        normal = (
+            0.5 * torch.log(self.k * lam / (2 * torch.pi))
+            - 0.5 * self.k * lam * (mu - self.m).square()
+        )
         return normal + self.precision.log_prob(lam)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
@@ -50,7 +61,9 @@ class NormalGamma(Distribution):
         return torch.stack([self.m + torch.randn_like(lam) / torch.sqrt(self.k * lam), lam], -1)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "NormalGamma":
-        return NormalGamma(*(p.expand(batch_shape) for p in (self.m, self.k, self.a, self.b)), validate_args=False)
+        return NormalGamma(
+            *(p.expand(batch_shape) for p in (self.m, self.k, self.a, self.b)), validate_args=False
+        )
 
     @property
     def mean(self) -> Tensor:
@@ -58,28 +71,45 @@ class NormalGamma(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        """Of the joint density: the precision's is (a - 1/2) / b, half a row less than alone; at the edge 0 where a is at most 1/2."""
+        """Of the joint density: the precision's is (a - 1/2) / b, half a row less than alone; at
+        the edge 0 where a is at most 1/2.
+        """
         return torch.stack([self.m, (self.a - 0.5).clamp_min(0) / self.b], -1)
 
 
 class NormalWishart(Distribution):
-    """A Gaussian mean and its Wishart precision matrix; a value is ``(*, D, 1 + D)``: mean, precision.
+    """A Gaussian mean and its Wishart precision matrix; a value is ``(*, D, 1 + D)``: mean,
+    precision.
 
     Arguments:
         m: ``(*, D)``.
         k: ``(*)``.
         df: nu, ``(*)``, above D - 1.
-        scatter_tril: The Cholesky factor of S, ``(*, D, D)``; the Wishart's mean is nu times the inverse of S.
+        scatter_tril: The Cholesky factor of S, ``(*, D, D)``; the Wishart's mean is nu times the
+            inverse of S.
     """
 
     arg_constraints = {  # type: ignore[assignment]
-        "m": constraints.real_vector, "k": constraints.positive, "scatter_tril": constraints.lower_cholesky,
-    }  # fmt: skip
+        "m": constraints.real_vector,
+        "k": constraints.positive,
+        "scatter_tril": constraints.lower_cholesky,
+    }
     support = constraints.independent(constraints.real, 2)  # type: ignore[assignment]
     has_rsample = True
 
-    def __init__(self, m: Tensor, k: Tensor, df: Tensor, scatter_tril: Tensor, *, validate_args: bool | None = None) -> None:
-        batch, D = torch.broadcast_shapes(m.shape[:-1], k.shape, df.shape, scatter_tril.shape[:-2]), m.shape[-1]
+    def __init__(
+        self,
+        m: Tensor,
+        k: Tensor,
+        df: Tensor,
+        scatter_tril: Tensor,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        batch, D = (
+            torch.broadcast_shapes(m.shape[:-1], k.shape, df.shape, scatter_tril.shape[:-2]),
+            m.shape[-1],
+        )
         self.m, self.k, self.df = m.expand(*batch, D), k.expand(batch), df.expand(batch)
         self.scatter_tril = scatter_tril.expand(*batch, D, D)
         super().__init__(Size(batch), Size([D, D + 1]), validate_args=validate_args)
@@ -87,24 +117,39 @@ class NormalWishart(Distribution):
     @property
     def precision(self) -> Wishart:
         """The margin of the precision matrix."""
-        return Wishart(self.df, covariance_matrix=torch.cholesky_inverse(self.scatter_tril), validate_args=False)
+        return Wishart(
+            self.df,
+            covariance_matrix=torch.cholesky_inverse(self.scatter_tril),
+            validate_args=False,
+        )
 
     def log_prob(self, value: Tensor) -> Tensor:
         mu, lam = value[..., 0], value[..., 1:]
         away, D = mu - self.m, self.event_shape[0]
         square = (away[..., None, :] @ lam @ away[..., :, None])[..., 0, 0]
-        normal = 0.5 * (D * torch.log(self.k / (2 * torch.pi)) + torch.linalg.slogdet(lam).logabsdet - self.k * square)
+        normal = 0.5 * (
+            D * torch.log(self.k / (2 * torch.pi))
+            + torch.linalg.slogdet(lam).logabsdet
+            - self.k * square
+        )
         return normal + self.precision.log_prob(lam)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         lam = self.precision.rsample(Size(sample_shape))
         z = torch.randn(lam.shape[:-1], dtype=lam.dtype, device=lam.device)
-        shift = torch.linalg.solve_triangular(torch.linalg.cholesky(lam).mT, z[..., None], upper=True)
+        shift = torch.linalg.solve_triangular(
+            torch.linalg.cholesky(lam).mT, z[..., None], upper=True
+        )
         return torch.cat([self.m[..., None] + shift / self.k[..., None, None].sqrt(), lam], -1)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "NormalWishart":
         batch, D = Size(batch_shape), self.event_shape[0]
-        parts = self.m.expand(*batch, D), self.k.expand(batch), self.df.expand(batch), self.scatter_tril.expand(*batch, D, D)
+        parts = (
+            self.m.expand(*batch, D),
+            self.k.expand(batch),
+            self.df.expand(batch),
+            self.scatter_tril.expand(*batch, D, D),
+        )
         return NormalWishart(*parts, validate_args=False)
 
     @property
@@ -113,8 +158,16 @@ class NormalWishart(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        """Of the joint density: the precision's is (nu - D) times the inverse of S; at the edge 0 where nu is at most D."""
+        """Of the joint density: the precision's is (nu - D) times the inverse of S; at the edge 0
+        where nu is at most D.
+        """
         return self._beside((self.df - self.event_shape[0]).clamp_min(0))
 
     def _beside(self, factor: Tensor) -> Tensor:
-        return torch.cat([self.m[..., None], factor[..., None, None] * torch.cholesky_inverse(self.scatter_tril)], -1)
+        return torch.cat(
+            [
+                self.m[..., None],
+                factor[..., None, None] * torch.cholesky_inverse(self.scatter_tril),
+            ],
+            -1,
+        )

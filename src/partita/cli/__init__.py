@@ -4,12 +4,16 @@ import signal
 import sys
 import threading
 
-INTERRUPTED = threading.Event()  # set by Ctrl-C: a library that is being imported may swallow the exception
+# set by Ctrl-C: a library that is being imported may swallow the exception
+INTERRUPTED = threading.Event()
 
 
 def main() -> None:
-    """Run the command line: exit code 0 is fine, 1 an error of partita in one sentence, 2 wrong usage, 130 Ctrl-C."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where Ctrl-C is ignored, as under nohup
+    """Run the command line: exit code 0 is fine, 1 an error of partita in one sentence, 2 wrong
+    usage, 130 Ctrl-C.
+    """
+    # not where Ctrl-C is ignored, as under nohup
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         from partita.cli.app import app

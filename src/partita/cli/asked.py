@@ -1,4 +1,6 @@
-"""What a comparison is asked for: as it is said on the command line, as it is saved, and sorted to who takes it."""
+"""What a comparison is asked for: as it is said on the command line, as it is saved, and sorted to
+who takes it.
+"""
 
 import json
 import shlex
@@ -18,8 +20,18 @@ from partita.training.families import family_named, unknown_setting
 from partita.training.run import MEANT
 
 PLAN = "comparison.json"  # what was asked for, in the folder of a comparison
-SHAPE = {"data": str, "models": [str], "settings": [str], "minutes": float, "epochs": int, "evaluator": str, "seed": int, "columns": [str],
-         "model": str, "objectives": [str]}  # fmt: skip
+SHAPE = {
+    "data": str,
+    "models": [str],
+    "settings": [str],
+    "minutes": float,
+    "epochs": int,
+    "evaluator": str,
+    "seed": int,
+    "columns": [str],
+    "model": str,
+    "objectives": [str],
+}
 READING = ("length", "tokens", "encoding")  # how sequences are read, by everyone alike
 
 
@@ -36,7 +48,8 @@ class Asked:
         evaluator: Of log Z.
         seed: Of every contender alike.
         columns: ``name=kind``, of columns of a table.
-        model: One family that is fitted by several objectives, in place of ``models``; empty to compare families.
+        model: One family that is fitted by several objectives, in place of ``models``; empty to
+            compare families.
         objectives: Their names, or ``all``.
     """
 
@@ -54,12 +67,26 @@ class Asked:
     @property
     def command(self) -> str:
         """What asks for the same again."""
-        words = ["partita", "compare", self.data, *(["--models", ",".join(self.models)] if self.models else [])]
-        words += ["--model", self.model, "--objectives", ",".join(self.objectives)] if self.model else []
+        words = [
+            "partita",
+            "compare",
+            self.data,
+            *(["--models", ",".join(self.models)] if self.models else []),
+        ]
+        words += (
+            ["--model", self.model, "--objectives", ",".join(self.objectives)] if self.model else []
+        )
         words += [word for pair in self.settings for word in ("--set", pair)]
         words += [word for pair in self.columns for word in ("--column", pair)]
-        options = {"minutes": self.minutes, "epochs": self.epochs, "evaluator": self.evaluator, "seed": self.seed}
-        return shlex.join([*words, *(f"--{name}={value}" for name, value in options.items() if value is not None)])
+        options = {
+            "minutes": self.minutes,
+            "epochs": self.epochs,
+            "evaluator": self.evaluator,
+            "seed": self.seed,
+        }
+        return shlex.join(
+            [*words, *(f"--{name}={value}" for name, value in options.items() if value is not None)]
+        )
 
     def check_time(self) -> None:
         """Minutes for all or epochs for each, not both."""
@@ -79,12 +106,22 @@ def resumed(folder: Path) -> Asked:
     try:
         saved, whole = unsealed(read_json(inside(folder, PLAN), SHAPE))
         asked = Asked(**saved)
-        check_like(asdict(asked), {**SHAPE, "minutes": (float, NoneType), "epochs": (int, NoneType)}, PLAN, whole=True)
+        check_like(
+            asdict(asked),
+            {**SHAPE, "minutes": (float, NoneType), "epochs": (int, NoneType)},
+            PLAN,
+            whole=True,
+        )
     except TypeError:
-        raise RunError(f"compare: {folder / PLAN} must say what was compared; got a damaged file.") from None
+        raise RunError(
+            f"compare: {folder / PLAN} must say what was compared; got a damaged file."
+        ) from None
     check_count("compare", "the seed of the comparison", asked.seed, 0)
     if not whole:
-        raise RunError(f"compare: {folder / PLAN} must be as partita wrote it, to go on with the comparison; got a changed one. {MEANT}")
+        raise RunError(
+            f"compare: {folder / PLAN} must be as partita wrote it, to go on with the comparison; "
+            f"got a changed one. {MEANT}"
+        )
     return asked
 
 
@@ -94,16 +131,23 @@ def keep(folder: Path, asked: Asked) -> None:
         before = asdict(resumed(folder))
         for name, value in asdict(asked).items():
             if value != before[name]:
-                raise RunError(f"compare: {name} must be that of the comparison in {folder}, {before[name]!r}, to go on with it; "
-                               f"got {value!r}. Choose another --out.")  # fmt: skip
+                raise RunError(
+                    f"compare: {name} must be that of the comparison in {folder}, "
+                    f"{before[name]!r}, to go on with it; got {value!r}. Choose another --out."
+                )
         return
     if (folder / "config.json").exists():
-        raise RunError(f"compare: --out must be a new folder or that of a comparison; {folder} holds a run. Choose another name.")
+        raise RunError(
+            f"compare: --out must be a new folder or that of a comparison; {folder} holds a run. "
+            "Choose another name."
+        )
     write_whole(folder / PLAN, json.dumps(sealed(asdict(asked)), indent=2) + "\n")
 
 
 class Sorted(NamedTuple):
-    """Settings by who takes them: single families, every fit, the data, and how sequences are read."""
+    """Settings by who takes them: single families, every fit, the data, and how sequences are
+    read.
+    """
 
     families: dict[str, dict[str, Any]]
     fit: dict[str, Any]
@@ -112,7 +156,8 @@ class Sorted(NamedTuple):
 
 
 def sort_pairs(pairs: Sequence[str]) -> Sorted:
-    """``family.key=value`` to that family, ``key=value`` to every fit, to the data, or to how sequences are read.
+    """``family.key=value`` to that family, ``key=value`` to every fit, to the data, or to how
+    sequences are read.
 
     >>> sort_pairs(["rbm.hidden=9", "batch_size=50", "length=64"])
     Sorted(families={'rbm': {'hidden': 9}}, fit={'batch_size': 50}, data={}, reading={'length': 64})
@@ -122,10 +167,21 @@ def sort_pairs(pairs: Sequence[str]) -> Sorted:
         key, equals, text = pair.partition("=")
         name, dot, setting = key.partition(".")
         if not equals or not key:
-            raise invalid("compare", "--set", "be key=value or family.key=value", repr(pair), "As in --set rbm.hidden=100.")
+            raise invalid(
+                "compare",
+                "--set",
+                "be key=value or family.key=value",
+                repr(pair),
+                "As in --set rbm.hidden=100.",
+            )
         if dot and setting in READING:
-            raise invalid("compare", f"--set {setting}", "be the same for all, who are scored on the same steps", repr(pair),
-                          f"Say --set {setting}={text}.")  # fmt: skip
+            raise invalid(
+                "compare",
+                f"--set {setting}",
+                "be the same for all, who are scored on the same steps",
+                repr(pair),
+                f"Say --set {setting}={text}.",
+            )
         if dot:
             family_named(name).resolve({setting: None})
             found.families.setdefault(name, {})[setting] = parse_value(text)

@@ -18,7 +18,9 @@ from partita.data.write import check_ending
 from partita.errors import invalid
 
 
-def report(folder: Path, source: Path, out: Path | None, probabilities: bool, *, as_json: bool) -> None:
+def report(
+    folder: Path, source: Path, out: Path | None, probabilities: bool, *, as_json: bool
+) -> None:
     """Assign, write, count."""
     opened = open_run(folder)
     _check_mixture(opened)
@@ -30,16 +32,28 @@ def report(folder: Path, source: Path, out: Path | None, probabilities: bool, *,
     columns += [Column(f"cluster_{k}", "real") for k in range(len(sizes))] if probabilities else []
     write_beside(tabled, path, columns, results)
     if as_json:
-        show.print_json({"run": str(folder), "out": str(path), "rows": len(tabled), "clusters": len(sizes), "sizes": sizes.tolist()})
+        show.print_json(
+            {
+                "run": str(folder),
+                "out": str(path),
+                "rows": len(tabled),
+                "clusters": len(sizes),
+                "sizes": sizes.tolist(),
+            }
+        )
         return
-    lines = [[str(k), str(size), f"{sums[k] / size:.3f}" if size else ""] for k, size in enumerate(sizes)]
+    lines = [
+        [str(k), str(size), f"{sums[k] / size:.3f}" if size else ""] for k, size in enumerate(sizes)
+    ]
     show.table(["cluster", "rows", "mean probability"], lines)
     typer.echo(f"{len(tabled)} rows assigned by {opened.run.model.title()}, written to {path}")
 
 
-def assigned(opened: Opened, tabled: Tabled, probabilities: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The cluster of each row, its probability and, if asked, those of all, ``(N, 2 or 2 + K)``, in memory or on disk; for each cluster
-    how many rows it has and the sum of their probabilities.
+def assigned(
+    opened: Opened, tabled: Tabled, probabilities: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The cluster of each row, its probability and, if asked, those of all, ``(N, 2 or 2 + K)``, in
+    memory or on disk; for each cluster how many rows it has and the sum of their probabilities.
     """
     parts = tabled.parts()
     first = membership(opened, next(parts)[1])
@@ -51,7 +65,9 @@ def assigned(opened: Opened, tabled: Tabled, probabilities: bool) -> tuple[np.nd
             label, most = p.argmax(1), p.max(1)
             np.add.at(sizes, label, 1)
             np.add.at(sums, label, most)
-            yield np.concatenate([label[:, None], most[:, None], p if probabilities else p[:, :0]], 1)
+            yield np.concatenate(
+                [label[:, None], most[:, None], p if probabilities else p[:, :0]], 1
+            )
 
     table = gathered(results(), (len(tabled), 2 + K * probabilities), np.float64)
     return table, sizes, sums
@@ -70,15 +86,23 @@ def membership(opened: Opened, x: np.ndarray) -> np.ndarray:
 
 def _check_mixture(opened: Opened) -> None:
     if not hasattr(opened.run.model, "responsibilities"):
-        raise invalid("cluster", "RUN", "be of a mixture: mixture, mixture-ppca or dpmm", opened.run.model.title())
+        raise invalid(
+            "cluster",
+            "RUN",
+            "be of a mixture: mixture, mixture-ppca or dpmm",
+            opened.run.model.title(),
+        )
 
 
 def _of_draws(opened: Opened, x: np.ndarray) -> np.ndarray:
-    """Clusters of the partition that is closest to all posterior draws, as the estimator has them."""
+    """Clusters of the partition that is closest to all posterior draws, as the estimator has
+    them.
+    """
     from partita.estimators import DirichletProcessMixture
 
     estimator = DirichletProcessMixture()
-    estimator.model_, estimator.run_, estimator.encoding_ = opened.run.model, opened.run, opened.encoding  # type: ignore[assignment]
+    estimator.model_ = opened.run.model  # type: ignore[assignment]
+    estimator.run_, estimator.encoding_ = opened.run, opened.encoding
     estimator.n_features_in_ = x.shape[1]
     estimator._forget()
     return estimator.predict_proba(x)

@@ -1,4 +1,6 @@
-"""``python -m partita.cli.demo``: nine families on the built-in digits within five minutes, one leaderboard, one page."""
+"""``python -m partita.cli.demo``: nine families on the built-in digits within five minutes, one
+leaderboard, one page.
+"""
 
 from pathlib import Path
 
@@ -18,10 +20,16 @@ MINUTES = 3.5  # the page with draws of all takes its time too
 def main() -> None:
     """Fit, score, print the leaderboard and where the page is."""
     torch.set_num_threads(1)  # the models are small: more threads would wait for one another
-    typer.echo("Handwritten digits as 8 x 8 binary pixels, by several families of models; Ctrl-C saves what is done.\n")
+    typer.echo(
+        "Handwritten digits as 8 x 8 binary pixels, by several families of models; Ctrl-C saves "
+        "what is done.\n"
+    )
     folder = free_path(Path("runs") / "demo")
     compare.report(Asked(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
-    typer.echo(f"Next: open that page in a browser\n      partita sample {folder / 'rbm'} -n 64\n      partita compare your.csv")
+    typer.echo(
+        f"Next: open that page in a browser\n      partita sample {folder / 'rbm'} -n 64\n      "
+        "partita compare your.csv"
+    )
 
 
 if __name__ == "__main__":

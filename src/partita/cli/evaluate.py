@@ -30,23 +30,45 @@ DIAGNOSTICS = {
 }
 
 
-def report(folder: Path, data: str | None, split: str | None, evaluator: str, *, bits: bool, seed: int, as_json: bool) -> None:
-    """Score a split of the data and print the result: if not said, what was held out of the run's own data, all rows of others."""
+def report(
+    folder: Path,
+    data: str | None,
+    split: str | None,
+    evaluator: str,
+    *,
+    bits: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Score a split of the data and print the result: if not said, what was held out of the run's
+    own data, all rows of others.
+    """
     opened = open_run(folder)
     chosen = named_evaluator(evaluator, bounds=True)
     own, dataset = opened.learned_from(data), opened.dataset(data)
     split = ("test" if own else "all") if split is None else split
     rows = pick_split(dataset, split)
     if own and split != "train" and opened.has_changed(dataset):
-        show.caution(f"{opened.data['name']} has other rows than when the run was fitted: it may have learned from some of these.")
+        show.caution(
+            f"{opened.data['name']} has other rows than when the run was fitted: it may have "
+            "learned from some of these."
+        )
     q = opened.score(rows, chosen, rng.keyed(seed, 1))
     per_dimension = bits_per_dimension(q, rows.numbers_per_row()) if bits else None
     if as_json:
-        extra = {} if per_dimension is None else {"bits_per_dimension": show.quantity_json(per_dimension)}
+        extra = (
+            {}
+            if per_dimension is None
+            else {"bits_per_dimension": show.quantity_json(per_dimension)}
+        )
         show.print_json({"run": str(folder), "split": split, **show.quantity_json(q), **extra})
         return
     which = f"all {len(rows)} rows" if split == "all" else f"{len(rows)} {split} rows"
-    note = "; of these the run learned from some: --split test leaves them out" if own and split == "all" else ""
+    note = (
+        "; of these the run learned from some: --split test leaves them out"
+        if own and split == "all"
+        else ""
+    )
     typer.echo(f"{opened.run.model.title()} on {which} of {data or opened.data.get('name')}{note}")
     show.table(["", ""], _lines(q, per_dimension, opened.run.model.support.discrete))
     typer.echo(show.meaning(q))
@@ -63,10 +85,19 @@ def _lines(q: Quantity, per_dimension: Quantity | None, discrete: bool) -> list[
     if q.se_data:  # one row has none
         lines.append(["se over rows", f"{q.se_data:.3f}"])
     if per_dimension is not None:
-        lines.append(["bits per dimension", f"{per_dimension.value:.4f} {show.interval(per_dimension)}".rstrip()])
+        lines.append(
+            [
+                "bits per dimension",
+                f"{per_dimension.value:.4f} {show.interval(per_dimension)}".rstrip(),
+            ]
+        )
     if log_z is not None:
         lines.append(["log Z", f"{log_z.value:.3f} {show.interval(log_z)}".rstrip()])
-    lines += [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if name in q.details]
+    lines += [
+        [label, f"{q.details[name]:.4g}"]
+        for name, label in DIAGNOSTICS.items()
+        if name in q.details
+    ]
     lines += [["chains are", q.details["mixing"]]] if "mixing" in q.details else []
     use = show.latent_use(q)
     return [*lines, *([["latent dimensions", use]] if use else []), ["verdict", show.verdict(q)]]

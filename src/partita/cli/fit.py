@@ -42,8 +42,16 @@ KINDS_IN_WORDS = {
     "category": "categories",
     "steps": "sequences",
 }
-PLANNED = {"encoding": {"kind": str}, "seed": int, "family": {"name": str}, "command": str, "steps": int, "fit": dict, "objective": dict,
-           "data": {"source": str, "rows": [int]}}  # of what a run is resumed from  # fmt: skip
+PLANNED = {
+    "encoding": {"kind": str},
+    "seed": int,
+    "family": {"name": str},
+    "command": str,
+    "steps": int,
+    "fit": dict,
+    "objective": dict,
+    "data": {"source": str, "rows": [int]},
+}  # of what a run is resumed from
 LEAST_MINUTES = 0.01  # of a fit after a search that took all the time
 
 
@@ -65,21 +73,34 @@ class Plan:
 
 
 def planned(
-    model: str, source: str, out: Path | None, pairs: list[str], budget: dict[str, Any], seed: int, asked: dict[str, str] | None = None
+    model: str,
+    source: str,
+    out: Path | None,
+    pairs: list[str],
+    budget: dict[str, Any],
+    seed: int,
+    asked: dict[str, str] | None = None,
 ) -> Plan:
     """A new fit from what was said on the command line."""
     family = family_named(model)
     said = sort_settings(family, pairs)
     binarize = said.data.get("binarize", "auto")
     words = family.takes_words(said.family) or Path(source).suffix.lower() in TABLES
-    how = {"words": words, "missing": family.missing, "reading": family.reading(said.family), "asked": asked}
+    how = {
+        "words": words,
+        "missing": family.missing,
+        "reading": family.reading(said.family),
+        "asked": asked,
+    }
     dataset = open_dataset(source, binarize="none" if binarize is None else binarize, **how)
     chosen = {**by_table(family, dataset), **said.family}
     encoding = Encoding.fit(dataset.train, family.encoding_kind(dataset.train, chosen))
     check_held_out(dataset, encoding, "fit")
     train, validation = encoded_parts(dataset, encoding, seed)
     generator = torch.Generator().manual_seed(seed)
-    built, objective, options, cuts = _built(family, train, chosen, {**said.fit, **budget}, generator)
+    built, objective, options, cuts = _built(
+        family, train, chosen, {**said.fit, **budget}, generator
+    )
     about = {
         "family": {"name": family.name, "settings": family.resolve(chosen)},
         "data": describe_data(source, dataset),
@@ -89,15 +110,24 @@ def planned(
         "cuts": cuts,
     }
     folder = free_path(Path("runs") / f"{family.name}-{short_name(source)}") if out is None else out
-    return Plan(built, objective, dataset, train, validation, encoding, options, about, folder, generator)
+    return Plan(
+        built, objective, dataset, train, validation, encoding, options, about, folder, generator
+    )
 
 
 def _built(
-    family: Family, rows: Rows, chosen: dict[str, Any], options: dict[str, Any], generator: torch.Generator
+    family: Family,
+    rows: Rows,
+    chosen: dict[str, Any],
+    options: dict[str, Any],
+    generator: torch.Generator,
 ) -> tuple[Model, Any, dict[str, Any], list[str]]:
-    """The model, its objective, the options of its fit, and what a search was cut short by; of minutes the fit has what a search leaves."""
+    """The model, its objective, the options of its fit, and what a search was cut short by; of
+    minutes the fit has what a search leaves.
+    """
     minutes = options.get("minutes")
-    seconds = 60 * minutes if isinstance(minutes, int | float) and minutes > 0 else math.inf  # others are refused with the options
+    # others are refused with the options
+    seconds = 60 * minutes if isinstance(minutes, int | float) and minutes > 0 else math.inf
     with deadline.ending_within(seconds) as limit:
         model, objective = family.build(rows, chosen, generator=generator)
         if seconds < math.inf and hasattr(objective, "update"):
@@ -106,8 +136,14 @@ def _built(
 
 
 def by_table(family: Family, dataset: Dataset) -> dict[str, Any]:
-    """What a comparison would tell this family about the table, so that the same data are taken in the same way."""
-    return settings_by_table(family.name, table_kind(dataset), dataset.train) if family.name in TOLD else {}
+    """What a comparison would tell this family about the table, so that the same data are taken in
+    the same way.
+    """
+    return (
+        settings_by_table(family.name, table_kind(dataset), dataset.train)
+        if family.name in TOLD
+        else {}
+    )
 
 
 def resumed(folder: Path) -> Plan:
@@ -116,27 +152,59 @@ def resumed(folder: Path) -> Plan:
     data = config.get("data")
     if data is None or not PLANNED.keys() <= config.keys():
         remedy = "Resume it in Python, with partita.fit(..., resume=True)."
-        raise RunError(f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data and settings. {remedy}")
+        raise RunError(
+            f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data "
+            f"and settings. {remedy}"
+        )
     check_like(config, PLANNED, "config.json", whole=True)
     words = config["encoding"].get("kind") in ("category", "mixed")
-    how = {"words": words, "missing": family_named(config["family"]["name"]).missing, "reading": data.get("reading"),
-           "asked": schema_of(data)}  # fmt: skip
+    how = {
+        "words": words,
+        "missing": family_named(config["family"]["name"]).missing,
+        "reading": data.get("reading"),
+        "asked": schema_of(data),
+    }
     dataset = open_dataset(data["source"], binarize=data.get("binarize") or "none", **how)
     if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
-        now, then = f"{len(dataset.train)} x {dataset.train.width}", " x ".join(map(str, data["rows"]))
-        raise RunError(f"fit: {data['source']!r} must be the data that {folder} was fitted to, {then}; got {now}. Restore the file.")
+        now, then = (
+            f"{len(dataset.train)} x {dataset.train.width}",
+            " x ".join(map(str, data["rows"])),
+        )
+        raise RunError(
+            f"fit: {data['source']!r} must be the data that {folder} was fitted to, {then}; got "
+            f"{now}. Restore the file."
+        )
     encoding = Encoding.from_json(config["encoding"], dataset.train.width)
     seed = check_count("fit", "the seed of the run", config["seed"], 0)
     train, validation = encoded_parts(dataset, encoding, seed)
     options = {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"]}
-    about = {"cuts": config.get("cuts", []), **{name: config[name] for name in ("family", "data", "encoding", "seed", "command")}}
+    about = {
+        "cuts": config.get("cuts", []),
+        **{name: config[name] for name in ("family", "data", "encoding", "seed", "command")},
+    }
     generator = torch.Generator().manual_seed(seed)
     model, objective = build_model(config, numbers(folder)), descriptions.build(config["objective"])
-    return Plan(model, objective, dataset, train, validation, encoding, options, about, folder, generator, resume=True)
+    return Plan(
+        model,
+        objective,
+        dataset,
+        train,
+        validation,
+        encoding,
+        options,
+        about,
+        folder,
+        generator,
+        resume=True,
+    )
 
 
-def carry_out(plan: Plan, *, fabric: Any = None, as_json: bool, quiet: bool, page: bool = True) -> None:
-    """Train, say what was saved, score on held-out rows, write the page about it; of several processes only the one that leads writes."""
+def carry_out(
+    plan: Plan, *, fabric: Any = None, as_json: bool, quiet: bool, page: bool = True
+) -> None:
+    """Train, say what was saved, score on held-out rows, write the page about it; of several
+    processes only the one that leads writes.
+    """
     talk, team = not (as_json or quiet), processes.current()
     plan = replace(plan, folder=team.told(plan.folder))
     if talk:
@@ -145,14 +213,30 @@ def carry_out(plan: Plan, *, fabric: Any = None, as_json: bool, quiet: bool, pag
     for text in run.cautions:
         show.caution(text)
     if run.stopped == "interrupted":
-        typer.echo(f"Interrupted at step {run.steps}; saved in {plan.folder}. Go on with: partita fit --resume {plan.folder}", err=True)
+        typer.echo(
+            f"Interrupted at step {run.steps}; saved in {plan.folder}. Go on with: partita fit "
+            f"--resume {plan.folder}",
+            err=True,
+        )
         raise typer.Exit(130)
     split = "train" if plan.dataset.test is None else "test"
     q = score(plan, run, split)
     written = _write_page(plan, run, split, q) if page and team.leads else None
     if as_json:
-        result = {"run": str(plan.folder), "stopped": run.stopped, "steps": run.steps, "split": split, "cautions": run.cautions}
-        show.print_json({**result, "log_likelihood": show.quantity_json(q), "report": None if written is None else str(written)})
+        result = {
+            "run": str(plan.folder),
+            "stopped": run.stopped,
+            "steps": run.steps,
+            "split": split,
+            "cautions": run.cautions,
+        }
+        show.print_json(
+            {
+                **result,
+                "log_likelihood": show.quantity_json(q),
+                "report": None if written is None else str(written),
+            }
+        )
         return
     _print_result(plan, run, split, q, written)
 
@@ -160,11 +244,19 @@ def carry_out(plan: Plan, *, fabric: Any = None, as_json: bool, quiet: bool, pag
 def data_card(plan: Plan) -> str:
     """Two lines about the data and the model: rows for each purpose, columns, kind."""
     data, kind = plan.dataset, KINDS_IN_WORDS.get(plan.encoding.kind, plan.encoding.kind)
-    kind = f"{kind} ({data.train.binarize} binarization)" if data.train.binarize is not None else kind
+    kind = (
+        f"{kind} ({data.train.binarize} binarization)" if data.train.binarize is not None else kind
+    )
     kind = f"mixed ({in_words(plan.encoding.laws)})" if plan.encoding.laws else kind
     held_out = {"to validate": plan.validation, "to test": data.test}
-    counts = [f"{len(plan.train)} rows to learn from", *(f"{len(rows)} {what}" for what, rows in held_out.items() if rows is not None)]
-    return f"{data.name}: {', '.join(counts)}; {data.train.width} columns, {kind}.\nModel: {plan.model.title()}."
+    counts = [
+        f"{len(plan.train)} rows to learn from",
+        *(f"{len(rows)} {what}" for what, rows in held_out.items() if rows is not None),
+    ]
+    return (
+        f"{data.name}: {', '.join(counts)}; {data.train.width} columns, {kind}.\nModel: "
+        f"{plan.model.title()}."
+    )
 
 
 def train(plan: Plan, talk: bool, fabric: Any = None) -> Run:
@@ -173,8 +265,18 @@ def train(plan: Plan, talk: bool, fabric: Any = None) -> Run:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # shown below, as plain lines
-            run = fit(plan.model, plan.train, plan.objective, validation=plan.validation, progress=talk, generator=plan.generator,
-                      log_jacobian=plan.encoding.mean_log_jacobian(plan.validation), fabric=fabric, **about, **plan.options)  # fmt: skip
+            run = fit(
+                plan.model,
+                plan.train,
+                plan.objective,
+                validation=plan.validation,
+                progress=talk,
+                generator=plan.generator,
+                log_jacobian=plan.encoding.mean_log_jacobian(plan.validation),
+                fabric=fabric,
+                **about,
+                **plan.options,
+            )
             return replace(run, cautions=[*plan.about["cuts"], *run.cautions])
     except processes.LostProcess as error:
         error.args = (f"fit: {str(error).rstrip('.')}. {_way_on(plan.folder)}".rstrip(),)
@@ -190,7 +292,11 @@ def train(plan: Plan, talk: bool, fabric: Any = None) -> Run:
 
 def _way_on(folder: Path) -> str:
     """How a fit that ended too early goes on; empty where it had not begun."""
-    return f"The last save is in {folder}. Go on with: partita fit --resume {folder}" if begun(folder) else ""
+    return (
+        f"The last save is in {folder}. Go on with: partita fit --resume {folder}"
+        if begun(folder)
+        else ""
+    )
 
 
 def _finished(plan: Plan) -> Run | None:
@@ -210,9 +316,15 @@ def score(plan: Plan, run: Run, split: str, evaluator: Any = None) -> Quantity:
     """Mean log-likelihood of a split of the plan's data."""
     opened = Opened(run, plan.encoding, plan.about["data"])
     try:
-        return opened.score(getattr(plan.dataset, split), evaluator, rng.keyed(plan.about["seed"], 1))
+        return opened.score(
+            getattr(plan.dataset, split), evaluator, rng.keyed(plan.about["seed"], 1)
+        )
     except KeyboardInterrupt:
-        typer.echo(f"Stopped while scoring; the run is saved. Score it with: partita evaluate {plan.folder}", err=True)
+        typer.echo(
+            "Stopped while scoring; the run is saved. Score it with: partita evaluate "
+            f"{plan.folder}",
+            err=True,
+        )
         raise typer.Exit(130) from None
 
 
@@ -224,13 +336,19 @@ def _write_page(plan: Plan, run: Run, split: str, q: Quantity) -> Path | None:
 
 def _print_result(plan: Plan, run: Run, split: str, q: Quantity, page: Path | None) -> None:
     typer.echo(f"{run.stopped.capitalize()} after {run.steps} steps.")
-    what = f"Two-sample distance from {split} rows" if q.kind == "none" else f"Log-likelihood per {split} row"
+    what = (
+        f"Two-sample distance from {split} rows"
+        if q.kind == "none"
+        else f"Log-likelihood per {split} row"
+    )
     typer.echo(f"{what}: {q}")
     if "per_step" in q.details:
         typer.echo(f"Per step: {q.details['per_step']:.4f} nats, over {q.details['steps']} steps")
     if use := show.latent_use(q):
         typer.echo(f"Latent dimensions: {use}.")
-    typer.echo(show.meaning(q) if q.kind == "exact" else f"{show.meaning(q)}\nVerdict {show.verdict(q)}.")
+    typer.echo(
+        show.meaning(q) if q.kind == "exact" else f"{show.meaning(q)}\nVerdict {show.verdict(q)}."
+    )
     typer.echo(f"Saved in {plan.folder}" + ("" if page is None else f", with a report: {page}"))
     typer.echo(f"Next: partita evaluate {plan.folder}\n      partita sample {plan.folder} -n 64")
 

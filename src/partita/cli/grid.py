@@ -1,4 +1,6 @@
-"""The grid of every model with every part, for the terminal and as ``docs/grid.md``: ``python -m partita.cli.grid > docs/grid.md``."""
+"""The grid of every model with every part, for the terminal and as ``docs/grid.md``: ``python -m
+partita.cli.grid > docs/grid.md``.
+"""
 
 import shutil
 from dataclasses import dataclass
@@ -24,8 +26,9 @@ hide:
 
 # The grid
 
-Which part runs on which model. A dot runs; a letter refuses, with the reason below and the nearest part that works in the error message.
-`partita models --grid` prints the same, and every cell is a test (`tests/grid`). Made by `python -m partita.cli.grid > docs/grid.md`.
+Which part runs on which model. A dot runs; a letter refuses, with the reason below and the nearest
+part that works in the error message. `partita models --grid` prints the same, and every cell is a
+test (`tests/grid`). Made by `python -m partita.cli.grid > docs/grid.md`.
 """
 
 
@@ -46,14 +49,18 @@ def make() -> Grid:
     letters = {reason: _letter(number) for number, reason in enumerate(reasons)}
     marks: dict[str, dict[str, list[str]]] = {}
     for _, role, part, reason in cells:
-        marks.setdefault(role, {}).setdefault(part, []).append(RUNS if reason is None else letters[reason])
+        marks.setdefault(role, {}).setdefault(part, []).append(
+            RUNS if reason is None else letters[reason]
+        )
     return Grid(models, marks, {letter: reason for reason, letter in letters.items()})
 
 
 def print_grid() -> None:
     """Models by number, one block for each role, letters for reasons."""
     grid = make()
-    show.table(["", ""], [[str(number), model] for number, model in enumerate(grid.models, 1)], "Models")
+    show.table(
+        ["", ""], [[str(number), model] for number, model in enumerate(grid.models, 1)], "Models"
+    )
     for role, parts in grid.marks.items():
         typer.echo(f"\n{ROLES.get(role, role)}")
         for text in block(parts, len(grid.models), shutil.get_terminal_size().columns):
@@ -64,14 +71,19 @@ def print_grid() -> None:
 
 
 def block(parts: dict[str, list[str]], models: int, width: int) -> list[str]:
-    """Lines of parts by numbers of models, as many models side by side as ``width`` holds, the others below."""
+    """Lines of parts by numbers of models, as many models side by side as ``width`` holds, the
+    others below.
+    """
     name = 2 + max(map(len, parts))
     cell = 1 + max(len(str(models)), *(len(mark) for row in parts.values() for mark in row))
     fit, lines = max(1, (width - name) // cell), []
     for start in range(0, models, fit):
         shown = range(start, min(start + fit, models))
         lines.append(" " * name + "".join(f"{i + 1:>{cell}}" for i in shown))
-        lines += [f"  {part:<{name - 2}}" + "".join(f"{row[i]:>{cell}}" for i in shown) for part, row in parts.items()]
+        lines += [
+            f"  {part:<{name - 2}}" + "".join(f"{row[i]:>{cell}}" for i in shown)
+            for part, row in parts.items()
+        ]
     return lines
 
 
@@ -79,8 +91,14 @@ def markdown() -> str:
     """The grid as a page: models down, parts across."""
     grid, blocks = make(), [HEAD]
     for role, parts in grid.marks.items():
-        lines = [f"| | {' | '.join(f'`{part}`' for part in parts)} |", "|---" * (len(parts) + 1) + "|"]
-        lines += [f"| {model} | {' | '.join(row[i] for row in parts.values())} |" for i, model in enumerate(grid.models)]
+        lines = [
+            f"| | {' | '.join(f'`{part}`' for part in parts)} |",
+            "|---" * (len(parts) + 1) + "|",
+        ]
+        lines += [
+            f"| {model} | {' | '.join(row[i] for row in parts.values())} |"
+            for i, model in enumerate(grid.models)
+        ]
         blocks.append(f"## {ROLES.get(role, role)}\n\n" + "\n".join(lines) + "\n")
     notes = "\n".join(f"| {letter} | {reason} |" for letter, reason in grid.notes.items())
     return "\n".join([*blocks, f"## Reasons\n\n| | |\n|---|---|\n{notes}\n"])
@@ -88,7 +106,11 @@ def markdown() -> str:
 
 def _letter(number: int) -> str:
     """a, b, ..., z, aa, ab, ..."""
-    return ascii_lowercase[number] if number < 26 else _letter(number // 26 - 1) + ascii_lowercase[number % 26]
+    return (
+        ascii_lowercase[number]
+        if number < 26
+        else _letter(number // 26 - 1) + ascii_lowercase[number % 26]
+    )
 
 
 if __name__ == "__main__":

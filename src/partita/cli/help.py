@@ -1,10 +1,25 @@
-"""How ``--help`` looks: verbs in the order in which they are used, and no value behind an option that takes none."""
+"""How ``--help`` looks: verbs in the order in which they are used, and no value behind an option
+that takes none.
+"""
 
 from typing import Any
 
 from typer.core import TyperGroup
 
-ORDER = ("fit", "evaluate", "sample", "compare", "report", "impute", "anomalies", "cluster", "schema", "models", "data", "lab")
+ORDER = (
+    "fit",
+    "evaluate",
+    "sample",
+    "compare",
+    "report",
+    "impute",
+    "anomalies",
+    "cluster",
+    "schema",
+    "models",
+    "data",
+    "lab",
+)
 
 
 class Helpful(TyperGroup):

@@ -1,4 +1,6 @@
-"""``partita lab NAME``: small experiments that show what the theory says; ``partita lab`` lists them."""
+"""``partita lab NAME``: small experiments that show what the theory says; ``partita lab`` lists
+them.
+"""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,9 +17,11 @@ from partita.errors import invalid
 
 @dataclass(frozen=True)
 class Lab:
-    """An experiment: what it shows, the settings it takes with their defaults, and the function that runs it.
+    """An experiment: what it shows, the settings it takes with their defaults, and the function
+    that runs it.
 
-    The function is called as ``run(settings, out, seed=..., as_json=...)`` and is imported only then.
+    The function is called as ``run(settings, out, seed=..., as_json=...)`` and is imported only
+    then.
     """
 
     summary: str
@@ -27,22 +31,26 @@ class Lab:
 
 LABS: dict[str, Lab] = {
     "memory": Lab(
-        "how far back each kind of sequence layer remembers: |dy(t)/du(t-n)| by distance, and attention's logits",
+        "how far back each kind of sequence layer remembers: |dy(t)/du(t-n)| by distance, and "
+        "attention's logits",
         {"length": 256, "width": 16, "draws": 4},
         "partita.cli.lab_memory:run",
     ),
     "partition": Lab(
-        "log Z of a machine small enough to enumerate: every evaluator against the truth, with interval, verdict and seconds",
+        "log Z of a machine small enough to enumerate: every evaluator against the truth, with "
+        "interval, verdict and seconds",
         {"visible": 20, "hidden": 10, "scale": 1.0, "temperatures": 500, "chains": 100},
         "partita.cli.lab_partition:run",
     ),
     "no-free-lunch": Lab(
-        "every target on a small grid: all learners make equally many mistakes on unseen points, until a prior takes sides",
+        "every target on a small grid: all learners make equally many mistakes on unseen points, "
+        "until a prior takes sides",
         {"width": 3, "height": 3, "train": 4},
         "partita.cli.lab_no_free_lunch:run",
     ),
     "gradients": Lab(
-        "every estimator of the gradient of E_q[f(z)] against the exact one: bias, variance, variance for the work",
+        "every estimator of the gradient of E_q[f(z)] against the exact one: bias, variance, "
+        "variance for the work",
         {"problem": "bits", "bits": 4, "draws": 200_000},
         "partita.cli.lab_gradients:run",
     ),
@@ -52,9 +60,15 @@ LABS: dict[str, Lab] = {
 def listing(as_json: bool) -> None:
     """Every lab: what it shows, and its settings with their defaults."""
     if as_json:
-        show.print_json({name: {"summary": lab.summary, "settings": lab.settings} for name, lab in LABS.items()})
+        show.print_json(
+            {name: {"summary": lab.summary, "settings": lab.settings} for name, lab in LABS.items()}
+        )
         return
-    rows = [row for name, lab in LABS.items() for row in ([f"  {name}", lab.summary], ["", _words(lab.settings)])]
+    rows = [
+        row
+        for name, lab in LABS.items()
+        for row in ([f"  {name}", lab.summary], ["", _words(lab.settings)])
+    ]
     show.table(["", ""], rows, "Small experiments, and what --set reaches in each:")
     typer.echo("Example: partita lab memory --set length=512 --out memory.html")
 
@@ -72,7 +86,9 @@ def run(name: str, pairs: list[str], out: Path | None, *, seed: int, as_json: bo
         raise invalid("lab", "NAME", f"be one of {', '.join(LABS)}", repr(name), hint)
     lab = LABS[name]
     module, function = lab.path.split(":")
-    getattr(import_module(module), function)(_settings(name, lab, pairs), out, seed=seed, as_json=as_json)
+    getattr(import_module(module), function)(
+        _settings(name, lab, pairs), out, seed=seed, as_json=as_json
+    )
 
 
 def _settings(name: str, lab: Lab, pairs: list[str]) -> dict[str, Any]:
@@ -80,6 +96,11 @@ def _settings(name: str, lab: Lab, pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or key not in settings:
-            raise invalid(f"lab {name}", "--set", f"be key=value with a key of {', '.join(settings)}", repr(pair))
+            raise invalid(
+                f"lab {name}",
+                "--set",
+                f"be key=value with a key of {', '.join(settings)}",
+                repr(pair),
+            )
         settings[key] = parse_value(text)
     return settings

@@ -1,4 +1,6 @@
-"""The partition-function lab: log Z of a restricted Boltzmann machine whose truth is a finite sum, by every evaluator."""
+"""The partition-function lab: log Z of a restricted Boltzmann machine whose truth is a finite sum,
+by every evaluator.
+"""
 
 import time
 from pathlib import Path
@@ -23,21 +25,31 @@ Found = dict[str, tuple[Quantity, float]]  # with the seconds it took
 
 def run(settings: dict[str, Any], out: Path | None, *, seed: int, as_json: bool) -> None:
     """Evaluate, print a table, draw the figure."""
-    visible, hidden, temperatures, chains = (check_count("lab partition", name, settings[name], least) for name, least in LEAST.items())
+    visible, hidden, temperatures, chains = (
+        check_count("lab partition", name, settings[name], least) for name, least in LEAST.items()
+    )
     scale = check_real("lab partition", "scale", settings["scale"], 0.0)
     if min(visible, hidden) > EXACT_BITS:
         allowed = f"be at most {EXACT_BITS}, for the truth is a sum over its states"
-        raise invalid("lab partition", "the smaller of visible and hidden", allowed, min(visible, hidden))
+        raise invalid(
+            "lab partition", "the smaller of visible and hidden", allowed, min(visible, hidden)
+        )
     if out is not None and out.suffix.lower() != ".html":
         raise invalid("lab partition", "--out", "end in .html", str(out))
     g = torch.Generator().manual_seed(seed)
     model = machine(visible, hidden, scale, g)
-    found = {name: _timed(evaluator, model, g) for name, evaluator in evaluators(temperatures, chains).items()}
+    found = {
+        name: _timed(evaluator, model, g)
+        for name, evaluator in evaluators(temperatures, chains).items()
+    }
     path = free_path(Path("partition"), ".html") if out is None else out
     path.parent.mkdir(parents=True, exist_ok=True)
     figure(found).write_html(path, include_plotlyjs=True)
     if as_json:
-        numbers = {name: {**show.quantity_json(q), "seconds": seconds} for name, (q, seconds) in found.items()}
+        numbers = {
+            name: {**show.quantity_json(q), "seconds": seconds}
+            for name, (q, seconds) in found.items()
+        }
         show.print_json({"figure": str(path), "evaluators": numbers})
         return
     show.table(
@@ -77,7 +89,9 @@ def rows(found: Found) -> list[list[str]]:
     for name, (q, seconds) in found.items():
         off = "" if q.kind == "exact" else f"{q.value - truth:+.4f}"
         covers = "" if q.kind == "exact" else ("yes" if q.low <= truth <= q.high else "no")
-        table.append([name, f"{q.value:.4f}", show.interval(q), off, covers, q.verdict, f"{seconds:.2f}"])
+        table.append(
+            [name, f"{q.value:.4f}", show.interval(q), off, covers, q.verdict, f"{seconds:.2f}"]
+        )
     return table
 
 
@@ -91,7 +105,16 @@ def figure(found: Found) -> Any:
         if q.kind != "exact":
             bars = {"type": "data", "array": [q.high - q.value], "arrayminus": [q.value - q.low]}
             label = f"{name}: {q.verdict}, {seconds:.2f} s"
-            fig.add_trace(go.Scatter(x=[q.value - truth], y=[name], error_x=bars, mode="markers", marker={"size": 10}, name=label))
+            fig.add_trace(
+                go.Scatter(
+                    x=[q.value - truth],
+                    y=[name],
+                    error_x=bars,
+                    mode="markers",
+                    marker={"size": 10},
+                    name=label,
+                )
+            )
     fig.add_vline(x=0, line={"dash": "dot"})
     fig.update_xaxes(title_text="estimate of log Z less the truth, nats, with its interval")
     return fig.update_layout(title=f"log Z = {truth:.4f} by summing all states", height=450)

@@ -19,10 +19,24 @@ from partita.training.budget import OUT_OF_TIME
 from partita.training.entries import Entry
 from partita.training.paired import Place, ranking
 
-COLUMNS = ["", "family", "nats", "interval", "± rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds"]
-SPARED = ("± rows", "parameters", "verdict", "bits/dim", "interval")  # in this order, where a terminal is narrow
+COLUMNS = [
+    "",
+    "family",
+    "nats",
+    "interval",
+    "± rows",
+    "bits/dim",
+    "behind the best",
+    "kind",
+    "verdict",
+    "parameters",
+    "seconds",
+]
+# in this order, where a terminal is narrow
+SPARED = ("± rows", "parameters", "verdict", "bits/dim", "interval")
 WIDE = 180  # columns of text where there is no terminal
-FLAT = ("value", "low", "high", "level", "kind", "method", "se_data", "verdict")  # of a score, in the CSV
+# of a score, in the CSV
+FLAT = ("value", "low", "high", "level", "kind", "method", "se_data", "verdict")
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,8 @@ class Board:
     Arguments:
         title: The data and how many rows of them are scored.
         what: What contenders are called: ``family`` or ``objective``.
-        width: How many numbers a row has, on average where rows differ: what bits per dimension are counted by.
+        width: How many numbers a row has, on average where rows differ: what bits per dimension are
+            counted by.
         left_out: Who does not take part, with the reason.
         cautions: About the data, one sentence each.
         entropy: Of the law behind the data in nats, where it is known.
@@ -50,18 +65,34 @@ class Board:
     names: Sequence[str] = ()
 
     def cut_short(self, entry: Entry) -> bool:
-        """Whether the clock ended a search before the fit, or gave the fit fewer steps than its recipe has, and it took them all."""
+        """Whether the clock ended a search before the fit, or gave the fit fewer steps than its
+        recipe has, and it took them all.
+        """
         if not self.timed or entry.run is None:
             return False
         config = entry.run.config
-        fewer = entry.run.stopped == "finished" and (config.get("fit") or {}).get("steps") is not None
+        fewer = (
+            entry.run.stopped == "finished" and (config.get("fit") or {}).get("steps") is not None
+        )
         return fewer or entry.run.stopped == OUT_OF_TIME or bool(config.get("cuts"))
 
     def as_json(self, folder: Path, places: Sequence[Place]) -> dict[str, Any]:
-        """What ``leaderboard.json`` holds; who waits are those of ``names`` who have no place yet."""
-        lines = [{**place_json(place, self.width), "cut_short": self.cut_short(place.entry)} for place in places]
-        return {"title": self.title, "folder": str(folder), "entries": lines, "left_out": dict(self.left_out), "entropy": self.entropy,
-                "cautions": list(self.cautions), "waiting": self.waiting([place.entry for place in places])}  # fmt: skip
+        """What ``leaderboard.json`` holds; who waits are those of ``names`` who have no place
+        yet.
+        """
+        lines = [
+            {**place_json(place, self.width), "cut_short": self.cut_short(place.entry)}
+            for place in places
+        ]
+        return {
+            "title": self.title,
+            "folder": str(folder),
+            "entries": lines,
+            "left_out": dict(self.left_out),
+            "entropy": self.entropy,
+            "cautions": list(self.cautions),
+            "waiting": self.waiting([place.entry for place in places]),
+        }
 
     def waiting(self, entries: Sequence[Entry]) -> list[str]:
         """Who has not had a turn."""
@@ -73,13 +104,27 @@ def place_json(place: Place, width: float) -> dict[str, Any]:
     """One line of ``leaderboard.json``."""
     entry = place.entry
     q, run = entry.score, entry.run
-    bits = None if q is None or q.kind == "none" else show.quantity_json(bits_per_dimension(q, width))
-    made = {} if run is None else {"run": str(run.folder), "model": run.model.title(), "steps": run.steps,
-                                   "planned_steps": run.config["steps"], "stopped": run.stopped, "cautions": run.cautions}  # fmt: skip
+    bits = (
+        None if q is None or q.kind == "none" else show.quantity_json(bits_per_dimension(q, width))
+    )
+    made = (
+        {}
+        if run is None
+        else {
+            "run": str(run.folder),
+            "model": run.model.title(),
+            "steps": run.steps,
+            "planned_steps": run.config["steps"],
+            "stopped": run.stopped,
+            "cautions": run.cautions,
+        }
+    )
     return {
         "name": entry.name,
         "log_likelihood": None if q is None else show.quantity_json(q),
-        "bits_per_dimension": None if bits is None else {name: bits[name] for name in ("value", "low", "high")},
+        "bits_per_dimension": None
+        if bits is None
+        else {name: bits[name] for name in ("value", "low", "high")},
         "difference": None if place.difference is None else show.quantity_json(place.difference),
         "tied": place.tied,
         "seconds": round(entry.seconds, 3),
@@ -91,7 +136,11 @@ def place_json(place: Place, width: float) -> dict[str, Any]:
 
 def _parameters(model: Any) -> int | None:
     """Those that are free, where a model counts them; None where it has draws in their place."""
-    return model.freedom() if hasattr(model, "freedom") else sum(p.numel() for p in model.parameters()) or None
+    return (
+        model.freedom()
+        if hasattr(model, "freedom")
+        else sum(p.numel() for p in model.parameters()) or None
+    )
 
 
 def save(folder: Path, board: Mapping[str, Any]) -> None:
@@ -103,59 +152,130 @@ def save(folder: Path, board: Mapping[str, Any]) -> None:
 def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
     """One line for each contender; what is unknown is empty."""
     out = io.StringIO()
-    head = ["name", *(f"log_likelihood_{name}" for name in FLAT), "bits_per_dimension", "difference", "difference_low", "difference_high",
-            "difference_level", "tied", "parameters", "seconds", "model", "problem"]  # fmt: skip
+    head = [
+        "name",
+        *(f"log_likelihood_{name}" for name in FLAT),
+        "bits_per_dimension",
+        "difference",
+        "difference_low",
+        "difference_high",
+        "difference_level",
+        "tied",
+        "parameters",
+        "seconds",
+        "model",
+        "problem",
+    ]
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
     for line in lines:
-        q, d, bits = (line[name] or {} for name in ("log_likelihood", "difference", "bits_per_dimension"))
+        q, d, bits = (
+            line[name] or {} for name in ("log_likelihood", "difference", "bits_per_dimension")
+        )
         behind = [d.get(name) for name in ("value", "low", "high", "level")]
-        writer.writerow([line["name"], *(q.get(name) for name in FLAT), bits.get("value"), *behind, line["tied"], line["parameters"],
-                         line["seconds"], line.get("model"), line["problem"]])  # fmt: skip
+        writer.writerow(
+            [
+                line["name"],
+                *(q.get(name) for name in FLAT),
+                bits.get("value"),
+                *behind,
+                line["tied"],
+                line["parameters"],
+                line["seconds"],
+                line.get("model"),
+                line["problem"],
+            ]
+        )
     return out.getvalue()
 
 
 def lines_of(places: Sequence[Place], board: Board) -> list[list[str]]:
     """The cells of the table, for those that have a likelihood or failed."""
     shown = [place for place in places if place.group != 2]
-    return [_cells(place, place_json(place, board.width), i == 0, board.cut_short(place.entry)) for i, place in enumerate(shown)]
+    return [
+        _cells(place, place_json(place, board.width), i == 0, board.cut_short(place.entry))
+        for i, place in enumerate(shown)
+    ]
 
 
 def _cells(place: Place, line: Mapping[str, Any], first: bool, cut: bool) -> list[str]:
     q, seconds = place.entry.score, f"{place.entry.seconds:.1f}{' cut' * cut}"
     size = "" if line["parameters"] is None else f"{line['parameters']:,}"
     if q is None:
-        return ["", place.entry.name, "", "", "", "", "", "interrupted" if place.entry.interrupted else "failed", "", size, seconds]
+        return [
+            "",
+            place.entry.name,
+            "",
+            "",
+            "",
+            "",
+            "",
+            "interrupted" if place.entry.interrupted else "failed",
+            "",
+            size,
+            seconds,
+        ]
     best = first and q.trusted
     d, mark = place.difference, "★" if best else "=" if place.tied else ""
     interval = "" if q.kind == "exact" else f"{_number(q.low)} to {_number(q.high)}"
-    behind = "best" if best else "" if d is None else f"{d.value:.3f} ({_number(d.low)} to {_number(d.high)})"
+    behind = (
+        "best"
+        if best
+        else ""
+        if d is None
+        else f"{d.value:.3f} ({_number(d.low)} to {_number(d.high)})"
+    )
     spread = f"{q.se_data:.3f}" if q.se_data else ""  # of one row there is none
-    return [mark, place.entry.name, f"{q.value:.3f}", interval, spread, f"{line['bits_per_dimension']['value']:.4f}", behind,
-            q.kind, q.verdict, size, seconds]  # fmt: skip
+    return [
+        mark,
+        place.entry.name,
+        f"{q.value:.3f}",
+        interval,
+        spread,
+        f"{line['bits_per_dimension']['value']:.4f}",
+        behind,
+        q.kind,
+        q.verdict,
+        size,
+        seconds,
+    ]
 
 
 def _number(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "?"
 
 
-def fitting(lines: Sequence[Sequence[str]], what: str = "family") -> tuple[list[str], list[list[str]]]:
-    """Columns, of which ``what`` names the contenders, and cells that fit the terminal; all of them are in the CSV."""
+def fitting(
+    lines: Sequence[Sequence[str]], what: str = "family"
+) -> tuple[list[str], list[list[str]]]:
+    """Columns, of which ``what`` names the contenders, and cells that fit the terminal; all of them
+    are in the CSV.
+    """
     shown, room = list(range(len(COLUMNS))), console().width
     for name in (*SPARED, None):
-        widths = [max(len(text) for text in (COLUMNS[i], *(line[i] for line in lines))) + 2 for i in shown]
+        widths = [
+            max(len(text) for text in (COLUMNS[i], *(line[i] for line in lines))) + 2 for i in shown
+        ]
         if name is None or sum(widths) <= room:
             break
         shown.remove(COLUMNS.index(name))
-    return [what if COLUMNS[i] == "family" else COLUMNS[i] for i in shown], [[line[i] for i in shown] for line in lines]
+    return [what if COLUMNS[i] == "family" else COLUMNS[i] for i in shown], [
+        [line[i] for i in shown] for line in lines
+    ]
 
 
 def console() -> Any:
-    """As wide as the terminal; a pipe or a file has room for all columns, unless COLUMNS says otherwise."""
+    """As wide as the terminal; a pipe or a file has room for all columns, unless COLUMNS says
+    otherwise.
+    """
     from rich.console import Console
 
     found = Console(highlight=False)
-    return found if found.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=WIDE)
+    return (
+        found
+        if found.is_terminal or "COLUMNS" in os.environ
+        else Console(highlight=False, width=WIDE)
+    )
 
 
 def print_board(board: Board, entries: Sequence[Entry]) -> None:
@@ -170,7 +290,9 @@ def print_board(board: Board, entries: Sequence[Entry]) -> None:
     if cut := [place_json(place, board.width) for place in places if board.cut_short(place.entry)]:
         typer.echo(cut_short(cut))
     if board.entropy is not None:
-        typer.echo(f"No model scores above {-board.entropy:.3f} on average: the data's negative entropy.")
+        typer.echo(
+            f"No model scores above {-board.entropy:.3f} on average: the data's negative entropy."
+        )
     _print_apart([place.entry for place in places if place.group == 2])
     if fitted := models([place_json(place, board.width) for place in places]):
         typer.echo(fitted)
@@ -187,11 +309,20 @@ def print_board(board: Board, entries: Sequence[Entry]) -> None:
 
 def _print_levels(places: Sequence[Place], shown: Sequence[str]) -> None:
     """With which probability the intervals of the table cover."""
-    scores = [place.entry.score for place in places if place.group < 2 and place.entry.score is not None]
+    scores = [
+        place.entry.score for place in places if place.group < 2 and place.entry.score is not None
+    ]
     computed = [q.level for q in scores if q.kind != "exact"]
     behind = [place.difference.level for place in places if place.difference is not None]
     told = [f"a score's with {percent(min(computed))}"] if computed and "interval" in shown else []
-    told += [f"a difference's with {'at least ' * bool(computed)}{percent(min(behind))}, the spread over rows included"] if behind else []
+    told += (
+        [
+            f"a difference's with {'at least ' * bool(computed)}{percent(min(behind))}, the spread "
+            "over rows included"
+        ]
+        if behind
+        else []
+    )
     if told:
         typer.echo(f"Intervals cover: {'; '.join(told)}.")
 
@@ -200,11 +331,18 @@ def _print_verdict(places: Sequence[Place]) -> None:
     """Who is tied, what is not to be trusted, and which bounds may hide more."""
     tied = [place.entry.name for place in places if place.tied]
     if tied:
-        typer.echo(f"= tied with {places[0].entry.name}: the interval of the paired difference covers zero ({', '.join(tied)}).")
+        typer.echo(
+            f"= tied with {places[0].entry.name}: the interval of the paired difference covers "
+            f"zero ({', '.join(tied)})."
+        )
     doubtful = [place.entry.name for place in places if place.group == 1]
     if doubtful:
         typer.echo(f"Not to be published, and so below the others: {', '.join(doubtful)}.")
-    bounds = [place.entry.name for place in places if place.entry.score is not None and place.entry.score.kind == "lower"]
+    bounds = [
+        place.entry.name
+        for place in places
+        if place.entry.score is not None and place.entry.score.kind == "lower"
+    ]
     if bounds:
         typer.echo(f"Lower bounds, whose models may be better than shown: {', '.join(bounds)}.")
 
@@ -213,12 +351,18 @@ def _print_apart(entries: Sequence[Entry]) -> None:
     """What has no likelihood: how far draws are from the rows."""
     if not entries:
         return
-    typer.echo("\nWithout a likelihood, and so apart (squared kernel distance of draws from these rows; zero on average where they agree):")
+    typer.echo(
+        "\nWithout a likelihood, and so apart (squared kernel distance of draws from these rows; "
+        "zero on average where they agree):"
+    )
     lines = []
     for entry in entries:
         q = entry.score
         assert q is not None
         interval = f"{q.low:.5f} to {q.high:.5f}"
-        more = [f"{q.details[name]:.3f}" if name in q.details else "" for name in ("p_value", "coverage")]
+        more = [
+            f"{q.details[name]:.3f}" if name in q.details else ""
+            for name in ("p_value", "coverage")
+        ]
         lines.append([entry.name, f"{q.value:.5f}", interval, *more, f"{entry.seconds:.1f}"])
     show.table(["family", "MMD^2", "interval", "p-value", "coverage", "seconds"], lines, whole=6)

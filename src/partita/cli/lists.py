@@ -19,10 +19,16 @@ def models(as_json: bool) -> None:
         show.print_json({family.name: _family_json(family) for family in FAMILIES.values()})
         return
     for family in FAMILIES.values():
-        rows = [[f"  {name}", _word(setting.default), setting.meaning] for name, setting in family.settings.items()]
+        rows = [
+            [f"  {name}", _word(setting.default), setting.meaning]
+            for name, setting in family.settings.items()
+        ]
         show.table(["", "default", ""], rows, f"{family.name}: {family.summary}")
         typer.echo("")
-    typer.echo(f"Every fit also takes, through --set: {', '.join(field.name for field in fields(Settings))}, binarize.")
+    typer.echo(
+        "Every fit also takes, through --set: "
+        f"{', '.join(field.name for field in fields(Settings))}, binarize."
+    )
     typer.echo("Example: partita fit rbm digits --set hidden=100 --set l2=1e-4")
 
 
@@ -32,7 +38,12 @@ def grid(as_json: bool) -> None:
         print_grid()
         return
     cells = capability.grid(representatives())
-    show.print_json([{"model": model, "role": role, "part": part, "reason": reason} for model, role, part, reason in cells])
+    show.print_json(
+        [
+            {"model": model, "role": role, "part": part, "reason": reason}
+            for model, role, part, reason in cells
+        ]
+    )
 
 
 def data(as_json: bool) -> None:
@@ -42,14 +53,19 @@ def data(as_json: bool) -> None:
         show.print_json([entry._asdict() for entry in entries])
         return
     for where in dict.fromkeys(entry.where for entry in entries):
-        rows = [[f"  {entry.name}", entry.size, entry.note] for entry in entries if entry.where == where]
+        rows = [
+            [f"  {entry.name}", entry.size, entry.note] for entry in entries if entry.where == where
+        ]
         show.table(["", "rows x columns", ""], rows, where, whole=2)
         typer.echo("")
     typer.echo("A path serves too: .npz .npy .csv .txt .parquet .arrow .feather .fasta")
 
 
 def _family_json(family: Family) -> dict[str, Any]:
-    settings = {name: {"default": setting.default, "meaning": setting.meaning} for name, setting in family.settings.items()}
+    settings = {
+        name: {"default": setting.default, "meaning": setting.meaning}
+        for name, setting in family.settings.items()
+    }
     return {"summary": family.summary, "settings": settings}
 
 

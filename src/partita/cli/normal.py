@@ -1,8 +1,10 @@
-"""Normal rows that others are ranked among: those of a file, or the run's own test rows, as far as both hold the same columns.
+"""Normal rows that others are ranked among: those of a file, or the run's own test rows, as far as
+both hold the same columns.
 
-A row with gaps is ranked among normal rows that hold all it holds, with its gaps made in them (Zaffran, Dieuleveut, Josse & Romano 2023):
-where values are missing whatever they are, its place among them is uniform. Where too few hold all of it, all are taken, and what they
-lack is drawn from the model, given what they hold.
+A row with gaps is ranked among normal rows that hold all it holds, with its gaps made in them
+(Zaffran, Dieuleveut, Josse & Romano 2023): where values are missing whatever they are, its place
+among them is uniform. Where too few hold all of it, all are taken, and what they lack is drawn from
+the model, given what they hold.
 """
 
 from collections.abc import Iterator
@@ -25,7 +27,8 @@ from partita.errors import DataError
 from partita.estimators._impute import impute_encoded
 
 FEWEST = 99  # normal rows that tell one in a hundred
-MOST_SCORED = 1 << 20  # normal rows, each once for every set of columns that rows hold; beyond it fewer are taken for each
+# normal rows, each once for every set of columns that rows hold; beyond it fewer are taken for each
+MOST_SCORED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,9 @@ class Normal:
     seed: int
 
     def seen_in(self, pattern: np.ndarray, patterns: int) -> Iterator[np.ndarray]:
-        """Rows with gaps wherever the bits of a pattern, one of so many, have one; some rows after the others."""
+        """Rows with gaps wherever the bits of a pattern, one of so many, have one; some rows after
+        the others.
+        """
         n, width = self.table.shape
         columns = np.unpackbits(pattern, count=width).astype(bool)
         at, table = np.flatnonzero(((self._held & pattern) == pattern).all(1)), self.table
@@ -65,13 +70,22 @@ class Normal:
     @cached_property
     def _whole(self) -> Any:
         """The rows with a draw in the place of every gap."""
-        model, encoding, generator = self.opened.run.model, self.opened.encoding, rng.keyed(self.seed, 6)
-        filled = (impute_encoded(model, encoding, x, "draw", "anomalies", generator=generator) for x in self._parts())
+        model, encoding, generator = (
+            self.opened.run.model,
+            self.opened.encoding,
+            rng.keyed(self.seed, 6),
+        )
+        filled = (
+            impute_encoded(model, encoding, x, "draw", "anomalies", generator=generator)
+            for x in self._parts()
+        )
         return gathered(filled, self.table.shape, np.float64)
 
 
 def held_in(opened: Opened, x: np.ndarray) -> np.ndarray:
-    """Which values of rows are there, a bit for each; a family that takes no gaps has NaN, if at all, where sequences have ended."""
+    """Which values of rows are there, a bit for each; a family that takes no gaps has NaN, if at
+    all, where sequences have ended.
+    """
     there = ~np.isnan(x) if "missing" in opened.run.model.offers else np.ones(x.shape, dtype=bool)
     return np.packbits(there, axis=1)
 
@@ -85,15 +99,27 @@ def normal_rows(opened: Opened, normal: Path | None, seed: int) -> Normal:
     dataset = opened.dataset(None) if opened.data.get("source") else None
     test = None if dataset is None else dataset.test
     if dataset is None or test is None:
-        raise DataError("anomalies: --normal must be given for a run whose data have no test rows; got none. Give a file of normal rows.")
+        raise DataError(
+            "anomalies: --normal must be given for a run whose data have no test rows; got none. "
+            "Give a file of normal rows."
+        )
     if opened.has_changed(dataset):
-        show.caution(f"{opened.data['name']} has other rows than when the run was fitted: it may have learned from some normal rows, and "
-                     "tail probabilities be too small. Give others with --normal.")  # fmt: skip
-    table = gathered(_test_parts(test), (len(test), test.width), np.float64) if isinstance(test, Rows) else split_table(test)
+        show.caution(
+            f"{opened.data['name']} has other rows than when the run was fitted: it may have "
+            "learned from some normal rows, and tail probabilities be too small. Give others with "
+            "--normal."
+        )
+    table = (
+        gathered(_test_parts(test), (len(test), test.width), np.float64)
+        if isinstance(test, Rows)
+        else split_table(test)
+    )
     return Normal(opened, table, seed)
 
 
 def _test_parts(test: Rows) -> Iterator[np.ndarray]:
     generator = rng.keyed(SPLIT_KEY, len(test))
     for part in chunks(len(test), test.width):
-        yield test.batch(torch.arange(part.start, part.stop), generator=generator).x.double().numpy()
+        yield (
+            test.batch(torch.arange(part.start, part.stop), generator=generator).x.double().numpy()
+        )

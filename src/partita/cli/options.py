@@ -12,16 +12,25 @@ def _seed(value: int) -> int:
     return value
 
 
-Data = Annotated[str | None, typer.Argument(help="A name (partita data lists them) or a file.", metavar="DATA")]
-Run = Annotated[Path, typer.Argument(help="Folder of a run, as partita fit made it.", metavar="RUN")]
+Data = Annotated[
+    str | None, typer.Argument(help="A name (partita data lists them) or a file.", metavar="DATA")
+]
+Run = Annotated[
+    Path, typer.Argument(help="Folder of a run, as partita fit made it.", metavar="RUN")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", callback=_seed)]
-KINDS = "What a column holds: real, binary, count, category or ignore; may be given often, and * stands for any letters."
+KINDS = (
+    "What a column holds: real, binary, count, category or ignore; may be given often, and * "
+    "stands for any letters."
+)
 Kinds = Annotated[list[str] | None, typer.Option("--column", help=KINDS, metavar="NAME=KIND")]
 SETTINGS = "A setting and its value; may be given often. partita models and partita lab list them."
 Settings = Annotated[list[str] | None, typer.Option("--set", help=SETTINGS, metavar="KEY=VALUE")]
-SETTING_OF_ONE = "A setting of all, or FAMILY.KEY=VALUE for one; may be given often. partita models lists them."
+SETTING_OF_ONE = (
+    "A setting of all, or FAMILY.KEY=VALUE for one; may be given often. partita models lists them."
+)
 EVALUATORS = (
-    "auto; for log Z enumeration, quadrature, sandwich, bridge, ais, reverse-ais; with latent variables iwae-K, latent-ais-T, filter-K, "
-    "by K draws or T temperatures."
+    "auto; for log Z enumeration, quadrature, sandwich, bridge, ais, reverse-ais; with latent "
+    "variables iwae-K, latent-ais-T, filter-K, by K draws or T temperatures."
 )

@@ -28,7 +28,9 @@ def preview(x: np.ndarray, shape: tuple[int, ...], width: int | None = None) -> 
     cells = 2 * bits[:, 0::2].astype(int) + bits[:, 1::2]
     drawn = [["".join(BLOCKS[cell] for cell in line) for line in image] for image in cells]
     bands = [drawn[start : start + across] for start in range(0, len(drawn), across)]
-    return "\n\n".join("\n".join("  ".join(line) for line in zip(*band, strict=True)) for band in bands)
+    return "\n\n".join(
+        "\n".join("  ".join(line) for line in zip(*band, strict=True)) for band in bands
+    )
 
 
 def write_png(path: Path, page: np.ndarray) -> None:

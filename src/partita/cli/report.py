@@ -1,4 +1,6 @@
-"""``partita report``: one HTML file about a run or a comparison, which opens from disk with no network."""
+"""``partita report``: one HTML file about a run or a comparison, which opens from disk with no
+network.
+"""
 
 import os
 from collections.abc import Mapping
@@ -22,13 +24,39 @@ from partita.training import Run
 from partita.training.encoding import Encoding
 
 NAME = "report.html"
-QUANTITY = {"value": float, "low": float, "high": float, "kind": str, "verdict": str, "se_data": float,
-            "level": float, "details": {"p_value": float, "coverage": float, "per_step": float}}  # fmt: skip
-LINE = {"name": str, "problem": str, "seconds": float, "parameters": int, "steps": int, "planned_steps": int,
-        "model": str, "stopped": str, "cut_short": bool,
-        "log_likelihood": QUANTITY, "difference": QUANTITY, "bits_per_dimension": QUANTITY}  # fmt: skip
-BOARD = {"title": str, "entries": [LINE], "left_out": dict, "entropy": float, "waiting": [str], "folder": str,
-         "cautions": [str]}  # of a saved leaderboard  # fmt: skip
+QUANTITY = {
+    "value": float,
+    "low": float,
+    "high": float,
+    "kind": str,
+    "verdict": str,
+    "se_data": float,
+    "level": float,
+    "details": {"p_value": float, "coverage": float, "per_step": float},
+}
+LINE = {
+    "name": str,
+    "problem": str,
+    "seconds": float,
+    "parameters": int,
+    "steps": int,
+    "planned_steps": int,
+    "model": str,
+    "stopped": str,
+    "cut_short": bool,
+    "log_likelihood": QUANTITY,
+    "difference": QUANTITY,
+    "bits_per_dimension": QUANTITY,
+}
+BOARD = {
+    "title": str,
+    "entries": [LINE],
+    "left_out": dict,
+    "entropy": float,
+    "waiting": [str],
+    "folder": str,
+    "cautions": [str],
+}  # of a saved leaderboard
 LEADERBOARD = "leaderboard.json"  # what a comparison leaves
 
 
@@ -48,27 +76,37 @@ def write(folder: Path, out: Path | None = None) -> Path:
         raise RunError(f"report: --out must end in .html; got {path}.")
     board = read_board(folder)
     if board is not None:
-        return write_comparison(board, [_standing(line, folder, path) for line in board["entries"]], path)
+        return write_comparison(
+            board, [_standing(line, folder, path) for line in board["entries"]], path
+        )
     if not (folder / "config.json").exists():
         made = "a run, as `partita fit` makes, or a comparison, as `partita compare` makes"
         raise RunError(f"report: FOLDER must hold {made}; found neither in {folder}.")
     return write_run(open_subject(folder), path)
 
 
-def write_after_fit(run: Run, encoding: Encoding, dataset: Dataset, split: str, score: Quantity) -> Path | None:
-    """The page of a run that was just made and scored; what hinders it is a caution, for the run itself is whole."""
+def write_after_fit(
+    run: Run, encoding: Encoding, dataset: Dataset, split: str, score: Quantity
+) -> Path | None:
+    """The page of a run that was just made and scored; what hinders it is a caution, for the run
+    itself is whole.
+    """
     assert run.folder is not None
     try:
         return write_run(Subject(run, encoding, dataset, score, split), run.folder / NAME)
     except (PartitaError, OSError) as error:
         show.caution(f"no report was written: {error}")
     except KeyboardInterrupt:
-        show.caution(f"no report was written: interrupted. Write it with: partita report {run.folder}")
+        show.caution(
+            f"no report was written: interrupted. Write it with: partita report {run.folder}"
+        )
     return None
 
 
 def open_subject(folder: Path, *, scored: bool = True) -> Subject:
-    """A run with its data and its score, as ``partita fit`` found it; without them the page says why."""
+    """A run with its data and its score, as ``partita fit`` found it; without them the page says
+    why.
+    """
     opened = open_run(folder)
     try:
         dataset = opened.dataset(None)
@@ -79,7 +117,9 @@ def open_subject(folder: Path, *, scored: bool = True) -> Subject:
     if not scored:
         return Subject(opened.run, opened.encoding, dataset, None, split)
     try:
-        score = opened.score(getattr(dataset, split), None, rng.keyed(opened.run.config.get("seed") or 0, 1))
+        score = opened.score(
+            getattr(dataset, split), None, rng.keyed(opened.run.config.get("seed") or 0, 1)
+        )
     except PartitaError as error:
         return Subject(opened.run, opened.encoding, dataset, None, split, str(error))
     return Subject(opened.run, opened.encoding, dataset, score, split)
@@ -91,15 +131,24 @@ def read_board(folder: Path) -> Mapping[str, Any] | None:
         return None
     board = read_json(inside(folder, LEADERBOARD), BOARD)
     if not all(_whole(line) for line in board.get("entries") or [{}]):
-        raise RunError(f"report: {folder / LEADERBOARD} must be a leaderboard, as `partita compare` writes it; got a damaged file.")
+        raise RunError(
+            f"report: {folder / LEADERBOARD} must be a leaderboard, as `partita compare` writes "
+            "it; got a damaged file."
+        )
     return board
 
 
 def _whole(line: Mapping[str, Any]) -> bool:
     """Whether a line has a name and its quantities all that is shown of them."""
     interval = {"value", "low", "high"}
-    needed = {"log_likelihood": {*interval, "kind", "verdict"}, "difference": interval, "bits_per_dimension": {"value"}}
-    return bool(line.get("name")) and all(keys <= line[name].keys() for name, keys in needed.items() if line.get(name))
+    needed = {
+        "log_likelihood": {*interval, "kind", "verdict"},
+        "difference": interval,
+        "bits_per_dimension": {"value"},
+    }
+    return bool(line.get("name")) and all(
+        keys <= line[name].keys() for name, keys in needed.items() if line.get(name)
+    )
 
 
 def _standing(line: Mapping[str, Any], folder: Path, page: Path) -> Standing:
@@ -112,4 +161,6 @@ def _standing(line: Mapping[str, Any], folder: Path, page: Path) -> Standing:
     except PartitaError as error:
         return Standing({**line, "problem": line.get("problem") or str(error)})
     own = found / NAME
-    return Standing(line, subject, Path(os.path.relpath(own, page.parent)).as_posix() if own.exists() else "")
+    return Standing(
+        line, subject, Path(os.path.relpath(own, page.parent)).as_posix() if own.exists() else ""
+    )

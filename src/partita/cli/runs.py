@@ -22,7 +22,8 @@ from partita.training.encoding import Encoding
 from partita.training.run import CHANGED
 
 SPLITS = ("test", "train", "valid", "all")
-SPLIT_KEY = 7  # gray levels of a scored split are made binary by these draws, the same in every command
+# gray levels of a scored split are made binary by these draws, the same in every command
+SPLIT_KEY = 7
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,26 @@ class Opened:
         """The data given, made binary in the way of the run; by default the run's own."""
         source = name or self.data.get("source")
         if source is None:
-            raise RunError(f"evaluate: DATA must be given for {self.run.folder}, whose config names none.")
+            raise RunError(
+                f"evaluate: DATA must be given for {self.run.folder}, whose config names none."
+            )
         words = self.encoding.kind in ("category", "mixed")
-        how = {"words": words, "missing": "missing" in self.run.model.offers, "asked": schema_of(self.data)}
-        found = open_dataset(source, binarize=self.data.get("binarize") or "none", reading=self.data.get("reading"), **how)
+        how = {
+            "words": words,
+            "missing": "missing" in self.run.model.offers,
+            "asked": schema_of(self.data),
+        }
+        found = open_dataset(
+            source,
+            binarize=self.data.get("binarize") or "none",
+            reading=self.data.get("reading"),
+            **how,
+        )
         if name is None and found.train.width != len(self.encoding.shift):
-            then, now = f"the data that the run was fitted to, {len(self.encoding.shift)} values in a row", f"{found.train.width}"
+            then, now = (
+                f"the data that the run was fitted to, {len(self.encoding.shift)} values in a row",
+                f"{found.train.width}",
+            )
             raise DataError(f"load: {source} must be {then}; got {now}. Restore the file.")
         return found
 
@@ -51,25 +66,40 @@ class Opened:
         return name is None or self.data.get("source") in (name, found_at(name))
 
     def has_changed(self, dataset: Dataset) -> bool:
-        """Whether the run's own data have more or fewer rows now: those that are held out may then be among those that it learned from."""
+        """Whether the run's own data have more or fewer rows now: those that are held out may then
+        be among those that it learned from.
+        """
         return len(dataset.train) != (self.data.get("rows") or [len(dataset.train)])[0]
 
     def score(self, rows: Rows, evaluator: Any, generator: Any) -> Quantity:
         """Mean log-likelihood per row in the units of the data."""
         if isinstance(rows, Rows) and len(rows) * rows.width > likelihood.CELLS_AT_ONCE:
-            return likelihood.in_parts(self.run.model, rows, evaluator, lambda x, known: self._score(x.double().numpy(), known, generator),
-                                       generator=generator)  # fmt: skip
+            return likelihood.in_parts(
+                self.run.model,
+                rows,
+                evaluator,
+                lambda x, known: self._score(x.double().numpy(), known, generator),
+                generator=generator,
+            )
         return self._score(split_table(rows), evaluator, generator)
 
     def _score(self, x: np.ndarray, evaluator: Any, generator: Any) -> Quantity:
-        return evaluate_encoded(self.run.model, self.encoding, x, evaluator=evaluator, generator=generator)
+        return evaluate_encoded(
+            self.run.model, self.encoding, x, evaluator=evaluator, generator=generator
+        )
 
 
 def found_at(source: str) -> str:
-    """A source by a name that finds it from any working directory; the name of an array in a file stays behind its colon."""
+    """A source by a name that finds it from any working directory; the name of an array in a file
+    stays behind its colon.
+    """
     base, colon, array = source.rpartition(":")
     path = Path(source) if not colon or Path(source).exists() else Path(base)
-    return f"{path.resolve()}{colon + array if path != Path(source) else ''}" if path.is_file() else source
+    return (
+        f"{path.resolve()}{colon + array if path != Path(source) else ''}"
+        if path.is_file()
+        else source
+    )
 
 
 def schema_of(data: dict[str, Any]) -> Schema | None:
@@ -82,10 +112,15 @@ def open_run(folder: Path) -> Opened:
     run = load(folder)
     if "embeds" in run.model.offers:
         remedy = "Use it in Python, with partita.load or partita.estimators.load."
-        raise RunError(f"RUN must hold a density; {folder} holds {run.model.title()}, which embeds rows and scores none. {remedy}")
+        raise RunError(
+            f"RUN must hold a density; {folder} holds {run.model.title()}, which embeds rows and "
+            f"scores none. {remedy}"
+        )
     encoding = Encoding.from_json(run.config.get("encoding"), run.model.support.width)
     made_in_python = run.config.get("estimator") or {}
-    known = {name: made_in_python[name] for name in ("columns", "schema") if made_in_python.get(name)}
+    known = {
+        name: made_in_python[name] for name in ("columns", "schema") if made_in_python.get(name)
+    }
     data = run.config.get("data") or known
     _check_widths(data, run.model.support.width)
     if CHANGED in run.cautions:
@@ -96,11 +131,17 @@ def open_run(folder: Path) -> Opened:
 def _check_widths(data: dict[str, Any], width: int) -> None:
     """What a config says of rows speaks of as many values as its model has."""
     schema, shape = schema_of(data), data.get("shape") or [width]
-    said = {"columns": len(data.get("columns") or range(width)), "schema": width if schema is None else len(schema.used),
-            "shape": math.prod(shape) if min(shape) > 0 else 0}  # fmt: skip
+    said = {
+        "columns": len(data.get("columns") or range(width)),
+        "schema": width if schema is None else len(schema.used),
+        "shape": math.prod(shape) if min(shape) > 0 else 0,
+    }
     for name, got in said.items():
         if got != width:
-            raise RunError(f"load: config.json: data: {name} must be of {width} values in a row, as the model is; got {got}.")
+            raise RunError(
+                f"load: config.json: data: {name} must be of {width} values in a row, as the model "
+                f"is; got {got}."
+            )
 
 
 def pick_split(dataset: Dataset, split: str) -> Rows:
@@ -109,7 +150,10 @@ def pick_split(dataset: Dataset, split: str) -> Rows:
     rows = dataset.whole() if split == "all" else getattr(dataset, split)
     if rows is None:
         there = ", ".join(name for name in SPLITS if getattr(dataset, name, dataset) is not None)
-        raise DataError(f"evaluate: split must be one of {there} for {dataset.name!r}; got {split!r}, which it does not have.")
+        raise DataError(
+            f"evaluate: split must be one of {there} for {dataset.name!r}; got {split!r}, which it "
+            "does not have."
+        )
     return rows
 
 
@@ -120,8 +164,16 @@ def split_table(rows: Rows) -> np.ndarray:
 
 def free_path(base: Path, suffix: str = "") -> Path:
     """``base-N`` with the first number that is free."""
-    taken = {path.name for path in base.parent.glob(f"{base.name}-*")} if base.parent.exists() else set()
-    return next(base.with_name(f"{base.name}-{n}{suffix}") for n in range(1, len(taken) + 2) if f"{base.name}-{n}{suffix}" not in taken)
+    taken = (
+        {path.name for path in base.parent.glob(f"{base.name}-*")}
+        if base.parent.exists()
+        else set()
+    )
+    return next(
+        base.with_name(f"{base.name}-{n}{suffix}")
+        for n in range(1, len(taken) + 2)
+        if f"{base.name}-{n}{suffix}" not in taken
+    )
 
 
 def short_name(source: str) -> str:

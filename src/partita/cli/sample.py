@@ -1,4 +1,6 @@
-"""``partita sample``: draws from a model, a preview where rows are images, and whether the chains mixed."""
+"""``partita sample``: draws from a model, a preview where rows are images, and whether the chains
+mixed.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -23,26 +25,61 @@ DIAGNOSED = 64  # chains that are followed further to see whether they mixed
 FOLLOWED = 100  # steps
 
 
-def report(folder: Path, n: int, out: Path | None, burn_in: int | None, png: Path | None, *, seed: int, as_json: bool) -> None:
+def report(
+    folder: Path,
+    n: int,
+    out: Path | None,
+    burn_in: int | None,
+    png: Path | None,
+    *,
+    seed: int,
+    as_json: bool,
+) -> None:
     """Draw, write, preview, diagnose."""
     check_count("sample", "-n", n)
     opened = open_run(folder)
-    named = bool(opened.encoding.labels or opened.data.get("columns")) or opened.encoding.kind == "mixed"
-    path = free_path(folder / "samples", ".csv" if named else ".npz") if out is None else check_ending(out, "sample")
+    named = (
+        bool(opened.encoding.labels or opened.data.get("columns"))
+        or opened.encoding.kind == "mixed"
+    )
+    path = (
+        free_path(folder / "samples", ".csv" if named else ".npz")
+        if out is None
+        else check_ending(out, "sample")
+    )
     generator = rng.keyed(seed, 3)
     model = opened.run.model
     if burn_in is not None and isinstance(model, DirectedModel):
-        raise invalid("sample", "--burn-in", "go with a model that chains draw from", model.title(), "Leave it out: its draws are exact.")
+        raise invalid(
+            "sample",
+            "--burn-in",
+            "go with a model that chains draw from",
+            model.title(),
+            "Leave it out: its draws are exact.",
+        )
     z = draw_rows(model, n, burn_in, generator)
     x = opened.encoding.decode(z.double().numpy())
     chains = None if _exact(model, burn_in) else _diagnose(model, z, generator)
     small = x.astype(np.int8) if np.isin(x, (-1, 0, 1)).all() else x
     columns = _columns(opened, x)
-    write_columns(check_ending(path, "sample", columns), columns, small, header=opened.data.get("columns") is not None)
+    write_columns(
+        check_ending(path, "sample", columns),
+        columns,
+        small,
+        header=opened.data.get("columns") is not None,
+    )
     if png is not None:
         pictures.write_png(png, pictures.sheet(x, _shape(opened, "sample --png")))
     if as_json:
-        show.print_json({"run": str(folder), "n": n, "out": str(path), "exact": chains is None, **(chains._asdict() if chains else {})})
+        show.print_json(
+            {
+                "run": str(folder),
+                "n": n,
+                "out": str(path),
+                "exact": chains is None,
+                **(chains._asdict() if chains else {}),
+            }
+        )
         return
     if opened.data.get("shape"):
         typer.echo(pictures.preview(x, tuple(opened.data["shape"])))
@@ -51,17 +88,30 @@ def report(folder: Path, n: int, out: Path | None, burn_in: int | None, png: Pat
 
 
 def _exact(model: Model, burn_in: int | None) -> bool:
-    return isinstance(model, DirectedModel) or (burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS)
+    return isinstance(model, DirectedModel) or (
+        burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS
+    )
 
 
 def _diagnose(model: Any, z: Any, generator: Any) -> ChainReport:
     """Follow some of the chains further: R-hat and ESS of the free energy."""
-    return run_chains(model, capability.default("sampler", model), z[:DIAGNOSED], draws=FOLLOWED, generator=generator).report
+    return run_chains(
+        model,
+        capability.default("sampler", model),
+        z[:DIAGNOSED],
+        draws=FOLLOWED,
+        generator=generator,
+    ).report
 
 
 def _shape(opened: Opened, owner: str) -> tuple[int, ...]:
     if not opened.data.get("shape"):
-        raise invalid(owner, "RUN", "have rows that are images", f"{opened.data.get('name', 'data')!r}, whose rows have no shape")
+        raise invalid(
+            owner,
+            "RUN",
+            "have rows that are images",
+            f"{opened.data.get('name', 'data')!r}, whose rows have no shape",
+        )
     return tuple(opened.data["shape"])
 
 
@@ -71,4 +121,8 @@ def _columns(opened: Opened, x: np.ndarray) -> list[Column]:
     if schema is not None and opened.encoding.kind not in CUT:
         return list(schema.used)
     columns = plain_columns(opened.data.get("columns"), x)
-    return [Column(column.name, "category", "string", labels=labels) for column in columns] if labels else columns
+    return (
+        [Column(column.name, "category", "string", labels=labels) for column in columns]
+        if labels
+        else columns
+    )

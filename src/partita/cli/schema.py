@@ -18,19 +18,37 @@ def report(source: str, asked: dict[str, str], *, as_json: bool) -> None:
     schema = data.train.schema
     if schema is None:
         allowed = "a .csv, .parquet, .arrow or .feather file"
-        held = "lines are read as sequences, a column for each letter" if data.train.labels else "columns are numbers of one sort"
+        held = (
+            "lines are read as sequences, a column for each letter"
+            if data.train.labels
+            else "columns are numbers of one sort"
+        )
         raise DataError(f"schema: DATA must be {allowed}; got {source!r}, whose {held}.")
     if as_json:
-        columns = [{key: value for key, value in column.as_json().items() if key not in ("levels", "labels")}
-                   | ({"categories": column.words(column.levels)} if column.levels else {}) for column in schema.columns]  # fmt: skip
-        show.print_json({"data": source, "rows": _count(data), "mixed": schema.mixed, "columns": columns})
+        columns = [
+            {
+                key: value
+                for key, value in column.as_json().items()
+                if key not in ("levels", "labels")
+            }
+            | ({"categories": column.words(column.levels)} if column.levels else {})
+            for column in schema.columns
+        ]
+        show.print_json(
+            {"data": source, "rows": _count(data), "mixed": schema.mixed, "columns": columns}
+        )
         return
-    rows = [[column.name, column.kind, column.dtype, str(column.missing), _holds(column, data)] for column in schema.columns[:MOST_SHOWN]]
+    rows = [
+        [column.name, column.kind, column.dtype, str(column.missing), _holds(column, data)]
+        for column in schema.columns[:MOST_SHOWN]
+    ]
     title = f"{source}: {_count(data)} rows, {len(schema.columns)} columns"
     show.table(["column", "kind", "type", "missing", "holds"], rows, title, whole=2)
     if len(schema.columns) > MOST_SHOWN:
         typer.echo(f"... and {len(schema.columns) - MOST_SHOWN} more; --json has all.")
-    typer.echo("Read a column otherwise with --column NAME=KIND: real, binary, count, category or ignore.")
+    typer.echo(
+        "Read a column otherwise with --column NAME=KIND: real, binary, count, category or ignore."
+    )
 
 
 def _count(data: Dataset) -> int:

@@ -9,13 +9,40 @@ import typer
 from partita.core.quantity import Quantity
 from partita.report.words import interval, latent_use, meaning, verdict
 
-__all__ = ["as_json_text", "caution", "grid", "interval", "latent_use", "meaning", "print_json", "quantity_json", "table", "verdict"]
+__all__ = [
+    "as_json_text",
+    "caution",
+    "grid",
+    "interval",
+    "latent_use",
+    "meaning",
+    "print_json",
+    "quantity_json",
+    "table",
+    "verdict",
+]
 
 
 def quantity_json(q: Quantity) -> dict[str, Any]:
     """A Quantity as JSON, diagnostics that are numbers or words included."""
-    names = ("value", "low", "high", "level", "kind", "unit", "method", "n", "se_data", "verdict", "direction")
-    details = {name: value for name, value in q.details.items() if isinstance(value, bool | int | float | str)}
+    names = (
+        "value",
+        "low",
+        "high",
+        "level",
+        "kind",
+        "unit",
+        "method",
+        "n",
+        "se_data",
+        "verdict",
+        "direction",
+    )
+    details = {
+        name: value
+        for name, value in q.details.items()
+        if isinstance(value, bool | int | float | str)
+    }
     result = {**{name: getattr(q, name) for name in names}, "details": details}
     if isinstance(q.details.get("log_z"), Quantity):
         result["log_z"] = quantity_json(q.details["log_z"])
@@ -35,7 +62,9 @@ def as_json_text(value: Any) -> str:
 
 
 def table(columns: list[str], rows: list[list[str]], title: str = "", whole: int = 1) -> None:
-    """Print a small table; text is shown as it is, never read as markup, and the first ``whole`` columns are never broken."""
+    """Print a small table; text is shown as it is, never read as markup, and the first ``whole``
+    columns are never broken.
+    """
     from rich.console import Console
 
     Console(highlight=False).print(grid(columns, rows, title, whole))
@@ -46,7 +75,13 @@ def grid(columns: list[str], rows: list[list[str]], title: str = "", whole: int 
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, show_header=any(columns))
+    made = Table(
+        title=title or None,
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        show_header=any(columns),
+    )
     for i, column in enumerate(columns):
         made.add_column(column, no_wrap=i < whole)
     for row in rows:

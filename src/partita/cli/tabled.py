@@ -1,4 +1,6 @@
-"""A file that a verb works on, some rows after the others: its columns in the order of the run, and results that go beside them."""
+"""A file that a verb works on, some rows after the others: its columns in the order of the run, and
+results that go beside them.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -26,7 +28,8 @@ class Tabled:
         table: Its columns, (N, D), in memory or on disk.
         names: Of the table's columns; None where the file has none.
         order: Where each column of the run is in the table.
-        schema: What the columns of the table hold, as the run knows or else the file itself; None where the file is no table.
+        schema: What the columns of the table hold, as the run knows or else the file itself; None
+            where the file is no table.
     """
 
     path: Path
@@ -44,13 +47,16 @@ class Tabled:
         return len(self.table), self.table.shape[1]
 
     def parts(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Ranges of rows and what they hold, columns in the order of the run; where a part ends depends on D alone."""
+        """Ranges of rows and what they hold, columns in the order of the run; where a part ends
+        depends on D alone.
+        """
         for part in chunks(*self.shape):
             yield part, np.asarray(self.table[part], dtype=np.float64)[:, self.order]
 
 
 def read_tabled(opened: Opened, path: Path, owner: str, *, closed: bool = True) -> Tabled:
-    """The columns of a run in all rows of a file, also of one that has parts: by name where both have names, else by place.
+    """The columns of a run in all rows of a file, also of one that has parts: by name where both
+    have names, else by place.
 
     A category that the run does not know is refused where ``closed``.
     """
@@ -61,7 +67,11 @@ def read_tabled(opened: Opened, path: Path, owner: str, *, closed: bool = True) 
     table = found.train if len(parts) == 1 else np.concatenate(parts)
     table = table if table.ndim in (0, 2) else table.reshape(len(table), math.prod(table.shape[1:]))
     table, _ = as_table(table, owner)
-    order = list(range(table.shape[1])) if schema is not None else column_order(opened, found, table.shape[1], owner)
+    order = (
+        list(range(table.shape[1]))
+        if schema is not None
+        else column_order(opened, found, table.shape[1], owner)
+    )
     return Tabled(path, table, found.columns, order, schema or found.schema)
 
 
@@ -70,12 +80,24 @@ def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[
     wanted = opened.data.get("columns")
     if found.columns is None or wanted is None:
         if width != opened.run.model.support.width:
-            raise DataError(f"{owner}: DATA must have {opened.run.model.support.width} columns, as the run has; got {width}.")
+            raise DataError(
+                f"{owner}: DATA must have {opened.run.model.support.width} columns, as the run "
+                f"has; got {width}."
+            )
         return list(range(width))
     if sorted(wanted) != sorted(found.columns):
         run, file = set(wanted), set(found.columns)
-        lost, more = [name for name in wanted if name not in file], [name for name in found.columns if name not in run]
-        got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}" if more else "some of them twice"
+        lost, more = (
+            [name for name in wanted if name not in file],
+            [name for name in found.columns if name not in run],
+        )
+        got = (
+            f"none called {lost[0]!r}"
+            if lost
+            else f"one more, {more[0]!r}"
+            if more
+            else "some of them twice"
+        )
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
         raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
     place_of = {name: place for place, name in enumerate(found.columns)}
@@ -83,23 +105,45 @@ def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[
 
 
 def destination(source: Path, out: Path | None, owner: str, word: str) -> Path:
-    """Where what was made of a file is written: where it was asked for, but not over the file itself, or else beside it.
+    """Where what was made of a file is written: where it was asked for, but not over the file
+    itself, or else beside it.
 
     >>> destination(Path("a/table.csv"), None, "impute", "imputed").as_posix()
     'a/table-imputed.csv'
     """
-    path = source.parent / f"{source.stem}-{word}{source.suffix}" if out is None else check_ending(out, owner)
+    path = (
+        source.parent / f"{source.stem}-{word}{source.suffix}"
+        if out is None
+        else check_ending(out, owner)
+    )
     if path.exists() and source.exists() and path.samefile(source):
-        raise invalid(owner, "--out", "be another file than DATA, which would be lost", str(path), f"Try --out {source.stem}-{word}.csv.")
+        raise invalid(
+            owner,
+            "--out",
+            "be another file than DATA, which would be lost",
+            str(path),
+            f"Try --out {source.stem}-{word}.csv.",
+        )
     return path
 
 
 def write_beside(tabled: Tabled, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
-    """The file with more columns after its own, which stay as they are; the new ones stand alone where either is no table with names."""
-    own = () if tabled.names is None else names_in(tabled.path) if tabled.path.suffix.lower() in TABLES else tabled.names
+    """The file with more columns after its own, which stay as they are; the new ones stand alone
+    where either is no table with names.
+    """
+    own = (
+        ()
+        if tabled.names is None
+        else names_in(tabled.path)
+        if tabled.path.suffix.lower() in TABLES
+        else tabled.names
+    )
     taken = [column.name for column in columns if column.name in own]
     if taken:
-        raise DataError(f"write: DATA must have no column called {taken[0]!r}, which results are written to. Rename it.")
+        raise DataError(
+            f"write: DATA must have no column called {taken[0]!r}, which results are written to. "
+            "Rename it."
+        )
     if tabled.schema is not None and tabled.names is not None and path.suffix.lower() in TABLES:
         copies.write_beside(tabled.path, path, columns, x, tabled.schema.used)
     else:

@@ -1,4 +1,6 @@
-"""Everyday verbs on tables: schema, impute, anomalies, cluster; each imports what does its work only when it is called."""
+"""Everyday verbs on tables: schema, impute, anomalies, cluster; each imports what does its work
+only when it is called.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +14,9 @@ app = typer.Typer()
 
 @app.command(epilog="Example: partita schema people.csv --column age=real --column id=ignore")
 def schema(
-    data: Annotated[str, typer.Argument(help="A .csv, .parquet, .arrow or .feather file.", metavar="DATA")],
+    data: Annotated[
+        str, typer.Argument(help="A .csv, .parquet, .arrow or .feather file.", metavar="DATA")
+    ],
     column: Kinds = None,
     as_json: Json = False,
 ) -> None:
@@ -23,16 +27,27 @@ def schema(
     command.report(data, parse_columns(column or [], "schema"), as_json=as_json)
 
 
-@app.command(epilog="Example: partita impute runs/mixture-people-1 people-with-gaps.csv --out filled.csv")
+@app.command(
+    epilog="Example: partita impute runs/mixture-people-1 people-with-gaps.csv --out filled.csv"
+)
 def impute(
     run: Run,
-    data: Annotated[Path, typer.Argument(help="A file with missing values: empty cells or NaN.", metavar="DATA")],
-    out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-imputed beside the file if not given.")] = None,
+    data: Annotated[
+        Path, typer.Argument(help="A file with missing values: empty cells or NaN.", metavar="DATA")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=".csv .parquet .arrow .npy .npz; DATA-imputed beside the file if not given."
+        ),
+    ] = None,
     how: Annotated[str, typer.Option(help="auto, mean, mode or draw.")] = "auto",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Fill the missing values of a file from what its rows do hold; columns keep their names, types and order."""
+    """Fill the missing values of a file from what its rows do hold; columns keep their names, types
+    and order.
+    """
     from partita.cli import impute as command
 
     command.report(run, data, out, how, seed=seed, as_json=as_json)
@@ -42,9 +57,21 @@ def impute(
 def anomalies(
     run: Run,
     data: Annotated[Path, typer.Argument(help="A file of rows to look at.", metavar="DATA")],
-    normal: Annotated[Path | None, typer.Option(help="A file of normal rows to rank among; by default the run's own test rows.")] = None,
-    alpha: Annotated[float, typer.Option(help="The tail probability up to which a row is called an anomaly.")] = 0.01,
-    out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-anomalies beside the file if not given.")] = None,
+    normal: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of normal rows to rank among; by default the run's own test rows."
+        ),
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option(help="The tail probability up to which a row is called an anomaly.")
+    ] = 0.01,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=".csv .parquet .arrow .npy .npz; DATA-anomalies beside the file if not given."
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -58,8 +85,16 @@ def anomalies(
 def cluster(
     run: Run,
     data: Annotated[Path, typer.Argument(help="A file of rows to assign.", metavar="DATA")],
-    out: Annotated[Path | None, typer.Option(help=".csv .parquet .arrow .npy .npz; DATA-clusters beside the file if not given.")] = None,
-    probabilities: Annotated[bool, typer.Option("--probabilities", help="Also a column with the probability of each cluster.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=".csv .parquet .arrow .npy .npz; DATA-clusters beside the file if not given."
+        ),
+    ] = None,
+    probabilities: Annotated[
+        bool,
+        typer.Option("--probabilities", help="Also a column with the probability of each cluster."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """To which component of a mixture each row belongs, with its probability."""

@@ -1,4 +1,6 @@
-"""``--devices`` and ``--nodes``: the processes of one command, started by Fabric or by torchrun; only the one that leads speaks."""
+"""``--devices`` and ``--nodes``: the processes of one command, started by Fabric or by torchrun;
+only the one that leads speaks.
+"""
 
 import contextlib
 import logging
@@ -16,22 +18,44 @@ import typer
 
 from partita.cli import INTERRUPTED as PRESSED
 
-OBSERVER = "child-process-observer"  # Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
+# Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
+OBSERVER = "child-process-observer"
 ENDING = 3.0  # seconds that a process which was killed may take to end
-LOST = "Error: a process of several was lost before all had started; nothing was begun. Free some memory, or ask for fewer --devices."
-INTERRUPTED = (130, -signal.SIGINT)  # exit codes of Ctrl-C, which meets all processes of a terminal, and of which the first has told
+LOST = (
+    "Error: a process of several was lost before all had started; nothing was begun. Free some "
+    "memory, or ask for fewer --devices."
+)
+# exit codes of Ctrl-C, which meets all processes of a terminal, and of which the first has told
+INTERRUPTED = (130, -signal.SIGINT)
 STARTED_BY = "PARTITA_STARTED_BY"  # the process that started others, as they are told
 
-Devices = Annotated[int | None, typer.Option(help="Processes on this machine that work together.", min=1)]
-Nodes = Annotated[int, typer.Option(help="Machines: run the command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set.", min=1)]
-Strategy = Annotated[str, typer.Option(help="How processes work together; ddp gives each its share of every batch and of the chains.")]
+Devices = Annotated[
+    int | None, typer.Option(help="Processes on this machine that work together.", min=1)
+]
+Nodes = Annotated[
+    int,
+    typer.Option(
+        help="Machines: run the command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set.",
+        min=1,
+    ),
+]
+Strategy = Annotated[
+    str,
+    typer.Option(
+        help="How processes work together; ddp gives each its share of every batch and of the "
+        "chains."
+    ),
+]
 
 
 @contextlib.contextmanager
 def launched(devices: int | None, nodes: int, strategy: str) -> Iterator[Any]:
-    """The Fabric whose processes share the work inside the block; None where there is one process."""
+    """The Fabric whose processes share the work inside the block; None where there is one
+    process.
+    """
     if "LOCAL_WORLD_SIZE" in os.environ or (devices or 1) * nodes > 1:
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read on import: torch shows frames of its stack where we say what was lost
+        # read on import: torch shows frames of its stack where we say what was lost
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from partita.core.checks import check_choice
     from partita.runtime import processes
 
@@ -44,7 +68,10 @@ def launched(devices: int | None, nodes: int, strategy: str) -> Iterator[Any]:
         return
     fabric = _start(here, machines, strategy)
     leader = Leader(*fabric.broadcast((platform.node(), os.getpid())))
-    with _leading() if fabric.is_global_zero else _silent(leader, fabric.local_rank == 0), processes.together(fabric):
+    with (
+        _leading() if fabric.is_global_zero else _silent(leader, fabric.local_rank == 0),
+        processes.together(fabric),
+    ):
         yield fabric
 
 
@@ -64,13 +91,21 @@ def _start(devices: int, nodes: int, strategy: str) -> Any:
 
 @contextlib.contextmanager
 def _meeting() -> Iterator[None]:
-    """While processes start one another and meet, the loss of one ends all: they would wait for it for half an hour."""
+    """While processes start one another and meet, the loss of one ends all: they would wait for it
+    for half an hour.
+    """
     starter, met = os.environ.setdefault(STARTED_BY, str(os.getpid())), threading.Event()
     starts = starter == str(os.getpid())
 
     def watch() -> None:
         while not met.wait(0.2):
-            code = INTERRUPTED[0] if PRESSED.is_set() else _code_of_lost() if starts else int(str(os.getppid()) != starter)
+            code = (
+                INTERRUPTED[0]
+                if PRESSED.is_set()
+                else _code_of_lost()
+                if starts
+                else int(str(os.getppid()) != starter)
+            )
             if starts and code not in (0, *INTERRUPTED):
                 print(LOST, file=sys.stderr, flush=True)
             if code:
@@ -85,8 +120,15 @@ def _meeting() -> Iterator[None]:
 
 
 def _code_of_lost() -> int:
-    """Of a process that this one started and that has ended by an error or by Ctrl-C; 0 where there is none."""
-    started = [child for thread in threading.enumerate() if thread.name == OBSERVER for child in vars(thread)["_child_processes"]]
+    """Of a process that this one started and that has ended by an error or by Ctrl-C; 0 where there
+    is none.
+    """
+    started = [
+        child
+        for thread in threading.enumerate()
+        if thread.name == OBSERVER
+        for child in vars(thread)["_child_processes"]
+    ]
     return next((code for child in started if (code := child.poll())), 0)
 
 
@@ -108,7 +150,9 @@ class Leader(NamedTuple):
         return self._ended()
 
     def _ended(self) -> bool:
-        """As far as its own machine tells; one whose exit code nobody has asked for yet has ended too."""
+        """As far as its own machine tells; one whose exit code nobody has asked for yet has ended
+        too.
+        """
         try:
             os.kill(self.pid, 0)
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
@@ -120,7 +164,9 @@ class Leader(NamedTuple):
 
 @contextlib.contextmanager
 def _leading() -> Iterator[None]:
-    """The process that leads: where it ends by an error it hangs up, and stays until the others could ask why."""
+    """The process that leads: where it ends by an error it hangs up, and stays until the others
+    could ask why.
+    """
     import torch.distributed as dist
 
     from partita.errors import PartitaError
@@ -131,7 +177,8 @@ def _leading() -> Iterator[None]:
     except LostProcess:
         raise
     except (PartitaError, OSError):
-        store = dist.distributed_c10d._get_default_store()  # where it left word; kept open by being held
+        # where it left word; kept open by being held
+        store = dist.distributed_c10d._get_default_store()
         with contextlib.suppress(RuntimeError, ValueError):
             dist.destroy_process_group()
         time.sleep(PATIENCE)
@@ -141,14 +188,19 @@ def _leading() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent(leader: Leader, first: bool) -> Iterator[None]:
-    """A process that follows: what it would say the leader says; an error that only this one meets it leaves word of.
+    """A process that follows: what it would say the leader says; an error that only this one meets
+    it leaves word of.
 
     Where the leader is lost itself the others speak; on another machine the ``first`` does.
     """
     from partita.errors import PartitaError
     from partita.runtime.processes import LostProcess
 
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
         try:
             yield
         except LostProcess as error:

@@ -25,7 +25,13 @@ class Sorted(NamedTuple):
 def parse_value(text: str) -> Any:
     """A number, a truth value, none, a JSON list, or the text itself.
 
-    >>> parse_value("1e-3"), parse_value(".5"), parse_value("None"), parse_value("pcd"), parse_value("[0, 1]")
+    >>> (
+    ...     parse_value("1e-3"),
+    ...     parse_value(".5"),
+    ...     parse_value("None"),
+    ...     parse_value("pcd"),
+    ...     parse_value("[0, 1]"),
+    ... )
     (0.001, 0.5, None, 'pcd', [0, 1])
     """
     if text.lower() in WORDS:
@@ -39,7 +45,8 @@ def parse_value(text: str) -> Any:
 
 
 def parse_columns(pairs: list[str], owner: str) -> dict[str, str]:
-    """``--column name=kind``: kinds by name; a name may itself have an equals sign, a kind has none.
+    """``--column name=kind``: kinds by name; a name may itself have an equals sign, a kind has
+    none.
 
     >>> parse_columns(["age=count", "a=b=real"], "fit")
     {'age': 'count', 'a=b': 'real'}
@@ -48,21 +55,31 @@ def parse_columns(pairs: list[str], owner: str) -> dict[str, str]:
     for pair in pairs:
         name, equals, kind = pair.rpartition("=")
         if not equals or not name:
-            raise invalid(owner, "--column", "be name=kind", repr(pair), "As in --column age=count.")
+            raise invalid(
+                owner, "--column", "be name=kind", repr(pair), "As in --column age=count."
+            )
         check_choice(owner, f"--column {name}", kind, KINDS)
         found[name] = kind
     return found
 
 
 def sort_settings(family: Family, pairs: list[str]) -> Sorted:
-    """Every ``key=value`` to the family, the fit or the data; an unknown key is refused with the closest known one."""
+    """Every ``key=value`` to the family, the fit or the data; an unknown key is refused with the
+    closest known one.
+    """
     fit_keys = [field.name for field in fields(Settings)]
     result = Sorted({}, {}, {})
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
-            raise invalid("fit", "--set", "be key=value", repr(pair), "As in --set learning_rate=0.05.")
-        for keys, target in ((family.settings, result.family), (fit_keys, result.fit), (DATA_KEYS, result.data)):
+            raise invalid(
+                "fit", "--set", "be key=value", repr(pair), "As in --set learning_rate=0.05."
+            )
+        for keys, target in (
+            (family.settings, result.family),
+            (fit_keys, result.fit),
+            (DATA_KEYS, result.data),
+        ):
             if key in keys:
                 target[key] = parse_value(text)
                 break

@@ -1,4 +1,6 @@
-"""A comparison while it goes on: in a terminal a leaderboard that grows, elsewhere a line for each contender."""
+"""A comparison while it goes on: in a terminal a leaderboard that grows, elsewhere a line for each
+contender.
+"""
 
 import time
 from collections.abc import Sequence
@@ -13,7 +15,8 @@ from partita.training.paired import ranking
 
 
 class Watch:
-    """What is shown while contenders are fitted: in a terminal a table that grows, elsewhere a line for each.
+    """What is shown while contenders are fitted: in a terminal a table that grows, elsewhere a line
+    for each.
 
     Arguments:
         contenders: All of them.
@@ -21,30 +24,50 @@ class Watch:
         talk: Whether anything is shown at all.
     """
 
-    def __init__(self, contenders: Sequence[Contender], board: leaderboard.Board, talk: bool) -> None:
+    def __init__(
+        self, contenders: Sequence[Contender], board: leaderboard.Board, talk: bool
+    ) -> None:
         from rich.live import Live
 
-        self.names, self.board, self.talk = [contender.name for contender in contenders], board, talk
+        self.names, self.board, self.talk = (
+            [contender.name for contender in contenders],
+            board,
+            talk,
+        )
         self.entries: list[Entry] = []
         self.running, self.since = "", 0.0
         screen = leaderboard.console()
         live = talk and screen.is_terminal
-        self.live = Live(get_renderable=self.table, console=screen, refresh_per_second=2, transient=True) if live else None
+        self.live = (
+            Live(get_renderable=self.table, console=screen, refresh_per_second=2, transient=True)
+            if live
+            else None
+        )
 
     def __enter__(self) -> "Watch":
         if self.live is not None:
             self.live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self.live is not None:
             self.live.stop()
 
     def begin(self, contender: Contender) -> bool:
-        """A contender's turn; whether its fit is to show a bar of its own, which would go over the table."""
+        """A contender's turn; whether its fit is to show a bar of its own, which would go over the
+        table.
+        """
         self.running, self.since = contender.name, time.monotonic()
         if self.talk and self.live is None:
-            typer.echo(f"{contender.name} ({1 + self.names.index(contender.name)} of {len(self.names)}) ...")
+            typer.echo(
+                f"{contender.name} ({1 + self.names.index(contender.name)} of {len(self.names)}) "
+                "..."
+            )
         return False
 
     def done(self, entry: Entry) -> None:
@@ -64,5 +87,9 @@ class Watch:
             if name not in known:
                 busy = name == running
                 note = [f"{time.monotonic() - self.since:.0f}"] if busy else [""]
-                lines.append(["…" if busy else "", name, "fitting" if busy else "waiting", *[""] * 7, *note])
-        return show.grid(*leaderboard.fitting(lines, self.board.what), whole=len(leaderboard.COLUMNS))
+                lines.append(
+                    ["…" if busy else "", name, "fitting" if busy else "waiting", *[""] * 7, *note]
+                )
+        return show.grid(
+            *leaderboard.fitting(lines, self.board.what), whole=len(leaderboard.COLUMNS)
+        )

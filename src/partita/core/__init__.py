@@ -1,4 +1,6 @@
-"""The words all parts share: roles, quantities, supports, what runs with what, randomness, checks and errors."""
+"""The words all parts share: roles, quantities, supports, what runs with what, randomness, checks
+and errors.
+"""
 
 from partita.core.protocols import Batch, DirectedModel, EnergyModel, Field, Model
 from partita.core.quantity import Quantity, bits_per_dimension

@@ -1,11 +1,14 @@
 r"""A model part of the way from its reference to itself.
 
 .. math:: F_\beta(x) = -\big((1-\beta)\,\eta_0 + \beta\,\eta\big) \cdot t(x)
-          - \sum_j \mathrm{softplus}\big(\beta\,(c_j + x^\top W_{:,j})\big)          (theory/energy.md, eq. 2.7)
+          - \sum_j \mathrm{softplus}\big(\beta\,(c_j + x^\top W_{:,j})\big)
+            (theory/energy.md, eq. 2.7)
 
-for an RBM; every model has such a path (``EnergyModel.energy_along``), and here it is stopped on the way.
+for an RBM; every model has such a path (``EnergyModel.energy_along``), and here it is stopped on
+the way.
 
-Letters: beta place on the way, eta natural parameters, t(x) statistics, c_j and W the hidden units'.
+Letters: beta place on the way, eta natural parameters, t(x) statistics, c_j and W the hidden
+units'.
 """
 
 import copy
@@ -21,14 +24,18 @@ AnyModel = TypeVar("AnyModel", bound=Model)
 
 
 class Annealed(EnergyModel):
-    """A model part of the way from its reference: ``Annealed(m, a).annealed(b)`` is ``Annealed(m, a b)``."""
+    """A model part of the way from its reference: ``Annealed(m, a).annealed(b)`` is ``Annealed(m, a
+    b)``.
+    """
 
     base: Any  # an EnergyModel, perhaps with conditionals
 
     def __init__(self, base: EnergyModel, beta: Tensor | float) -> None:
         super().__init__()
         object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
-        self.beta = torch.as_tensor(beta, device=base.device_like.device, dtype=base.device_like.dtype)
+        self.beta = torch.as_tensor(
+            beta, device=base.device_like.device, dtype=base.device_like.dtype
+        )
         self.support = base.support
         self.offers = base.offers
 
@@ -53,14 +60,21 @@ class Annealed(EnergyModel):
     def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
         return self.base.slope(x, self.beta if beta is None else self.beta * beta)
 
-    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
-        return self.base.site_energies(x, i, values, self.beta if beta is None else self.beta * beta)
+    def site_energies(
+        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
+    ) -> Tensor:
+        return self.base.site_energies(
+            x, i, values, self.beta if beta is None else self.beta * beta
+        )
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
         return self.base.conditional_logits(x, self.beta if beta is None else self.beta * beta)
 
     def sides(self) -> list[Side]:
-        return [*super().sides(), *(self._annealed_side(side) for side in self.base.sides() if side.name == "hidden")]
+        return [
+            *super().sides(),
+            *(self._annealed_side(side) for side in self.base.sides() if side.name == "hidden"),
+        ]
 
     def _annealed_side(self, side: Side) -> Side:
         return side._replace(free_energy=lambda h: side.free_energy(h, self.beta))
@@ -74,8 +88,12 @@ class Annealed(EnergyModel):
     def annealed(self, beta: Tensor | float) -> EnergyModel:
         return Annealed(self.base, self.beta * beta)
 
-    def given_component(self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator) -> EnergyModel:
-        return self.base.given_component(x, self.beta if beta is None else self.beta * beta, generator=generator)
+    def given_component(
+        self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator
+    ) -> EnergyModel:
+        return self.base.given_component(
+            x, self.beta if beta is None else self.beta * beta, generator=generator
+        )
 
     def anchor_rows(self, n: int) -> Tensor | None:
         return self.base.anchor_rows(n)

@@ -1,4 +1,6 @@
-"""What is built from settings: randomness that is none, and sizes that no memory holds, are named before any number is made."""
+"""What is built from settings: randomness that is none, and sizes that no memory holds, are named
+before any number is made.
+"""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,7 +13,9 @@ from partita.runtime import memory_limit
 
 
 class Built(nn.Module):
-    """A module whose constructor takes sizes and a ``generator``, which a subclass need not check."""
+    """A module whose constructor takes sizes and a ``generator``, which a subclass need not
+    check.
+    """
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

@@ -28,7 +28,9 @@ class Need:
 
 
 def smallest_bits(model: Any) -> float:
-    """log2 of the number of terms of the cheaper way to write Z; infinite where it is no finite sum."""
+    """log2 of the number of terms of the cheaper way to write Z; infinite where it is no finite
+    sum.
+    """
     sides = model.sides() if isinstance(model, EnergyModel) else []
     return min((side.support.bits for side in sides), default=float("inf"))
 
@@ -37,12 +39,18 @@ def _all_real(support: Support) -> bool:
     """Whether every coordinate is a real number."""
     if isinstance(support, Sequence):
         return _all_real(support.element)
-    return all(map(_all_real, support.parts)) if isinstance(support, Product) else isinstance(support, Real)
+    return (
+        all(map(_all_real, support.parts))
+        if isinstance(support, Product)
+        else isinstance(support, Real)
+    )
 
 
 def _integrates(model: Any, width: int) -> bool:
     """Whether Z is an integral over at most ``width`` real coordinates."""
-    return isinstance(model, EnergyModel) and _all_real(model.support) and model.support.width <= width
+    return (
+        isinstance(model, EnergyModel) and _all_real(model.support) and model.support.width <= width
+    )
 
 
 NEEDS: dict[str, Need] = {
@@ -52,102 +60,209 @@ NEEDS: dict[str, Need] = {
         f"neither side has at most 2^{EXACT_BITS} states to sum",
     ),
     "gibbs": Need(
-        lambda m: isinstance(m, EnergyModel) and ("conditionals" in m.offers or m.support.countable_sites),
-        "its coordinates cannot be drawn one after the other: it has no conditionals and its support is not discrete",
+        lambda m: (
+            isinstance(m, EnergyModel) and ("conditionals" in m.offers or m.support.countable_sites)
+        ),
+        "its coordinates cannot be drawn one after the other: it has no conditionals and its "
+        "support is not discrete",
     ),
     "log_prob": Need(lambda m: "log_prob" in getattr(m, "offers", ()), "it has no exact log_prob"),
     "exact": Need(
-        lambda m: "log_prob" in getattr(m, "offers", ()) or smallest_bits(m) <= EXACT_BITS or _integrates(m, CHEAP_WIDTH),
+        lambda m: (
+            "log_prob" in getattr(m, "offers", ())
+            or smallest_bits(m) <= EXACT_BITS
+            or _integrates(m, CHEAP_WIDTH)
+        ),
         f"it has no exact log_prob and neither side has at most 2^{EXACT_BITS} states to sum",
     ),
     "cheap_exact": Need(
-        lambda m: "log_prob" in getattr(m, "offers", ()) or smallest_bits(m) <= CHEAP_BITS or _integrates(m, CHEAP_WIDTH),
-        f"it has no exact log_prob and neither side has at most 2^{CHEAP_BITS} states, few enough to sum at every step",
+        lambda m: (
+            "log_prob" in getattr(m, "offers", ())
+            or smallest_bits(m) <= CHEAP_BITS
+            or _integrates(m, CHEAP_WIDTH)
+        ),
+        f"it has no exact log_prob and neither side has at most 2^{CHEAP_BITS} states, few enough "
+        "to sum at every step",
     ),
     "sites": Need(
-        lambda m: isinstance(m, EnergyModel) and m.support.countable_sites, "its coordinates do not have finitely many values to sum over"
+        lambda m: isinstance(m, EnergyModel) and m.support.countable_sites,
+        "its coordinates do not have finitely many values to sum over",
     ),
-    "real": Need(lambda m: isinstance(m, EnergyModel) and _all_real(m.support), "its coordinates are not all real, so it has no slope"),
-    "closed_form": Need(lambda m: "closed_form" in getattr(m, "offers", ()), "its maximum likelihood has no closed form"),
+    "real": Need(
+        lambda m: isinstance(m, EnergyModel) and _all_real(m.support),
+        "its coordinates are not all real, so it has no slope",
+    ),
+    "closed_form": Need(
+        lambda m: "closed_form" in getattr(m, "offers", ()),
+        "its maximum likelihood has no closed form",
+    ),
     "em": Need(lambda m: "em" in getattr(m, "offers", ()), "it names no E and M steps"),
     "joint": Need(
-        lambda m: "joint" in getattr(m, "offers", ()), "it has no hidden units whose conditional can be drawn beside a joint energy"
+        lambda m: "joint" in getattr(m, "offers", ()),
+        "it has no hidden units whose conditional can be drawn beside a joint energy",
     ),
     "quadrature": Need(
         lambda m: _integrates(m, QUADRATURE_WIDTH),
         f"it does not live on at most {QUADRATURE_WIDTH} real coordinates",
     ),
-    "posterior_draws": Need(lambda m: "posterior_draws" in getattr(m, "offers", ()), "its posterior is not kept as draws"),
-    "generates": Need(lambda m: "generates" in getattr(m, "offers", ()), "its draws carry no gradients back to its parameters"),
-    "directed": Need(lambda m: isinstance(m, DirectedModel), "it has no independent draws to compare with"),
-    "latent": Need(lambda m: "latent" in getattr(m, "offers", ()), "it has no latent variables with a proposal for their posterior"),
+    "posterior_draws": Need(
+        lambda m: "posterior_draws" in getattr(m, "offers", ()),
+        "its posterior is not kept as draws",
+    ),
+    "generates": Need(
+        lambda m: "generates" in getattr(m, "offers", ()),
+        "its draws carry no gradients back to its parameters",
+    ),
+    "directed": Need(
+        lambda m: isinstance(m, DirectedModel), "it has no independent draws to compare with"
+    ),
+    "latent": Need(
+        lambda m: "latent" in getattr(m, "offers", ()),
+        "it has no latent variables with a proposal for their posterior",
+    ),
     "reparameterized": Need(
-        lambda m: "reparameterized" in getattr(m, "offers", ()), "draws of its latent variables carry no gradients to their proposal"
+        lambda m: "reparameterized" in getattr(m, "offers", ()),
+        "draws of its latent variables carry no gradients to their proposal",
     ),
     "discrete_latents": Need(
-        lambda m: "discrete_latents" in getattr(m, "offers", ()), "it has no discrete latent variables with an evidence bound to estimate"
+        lambda m: "discrete_latents" in getattr(m, "offers", ()),
+        "it has no discrete latent variables with an evidence bound to estimate",
     ),
     "doubly": Need(
-        lambda m: "doubly" in getattr(m, "offers", ()), "it is no VAE, whose proposal is one normal for all latent variables at once"
+        lambda m: "doubly" in getattr(m, "offers", ()),
+        "it is no VAE, whose proposal is one normal for all latent variables at once",
     ),
-    "filters": Need(lambda m: "filters" in getattr(m, "offers", ()), "its latent variables do not come step by step along a sequence"),
-    "latent_energy": Need(lambda m: "latent_energy" in getattr(m, "offers", ()), "its latent variables are not real with a known prior"),
-    "embeds": Need(lambda m: "embeds" in getattr(m, "offers", ()), "it is a density and no encoder"),
-    "centering": Need(lambda m: "centering" in getattr(m, "offers", ()), "it has no centered form of its gradient"),
+    "filters": Need(
+        lambda m: "filters" in getattr(m, "offers", ()),
+        "its latent variables do not come step by step along a sequence",
+    ),
+    "latent_energy": Need(
+        lambda m: "latent_energy" in getattr(m, "offers", ()),
+        "its latent variables are not real with a known prior",
+    ),
+    "embeds": Need(
+        lambda m: "embeds" in getattr(m, "offers", ()), "it is a density and no encoder"
+    ),
+    "centering": Need(
+        lambda m: "centering" in getattr(m, "offers", ()), "it has no centered form of its gradient"
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Part:
-    """A row of the table: what a method needs, where it lives, and what to use where it cannot run."""
+    """A row of the table: what a method needs, where it lives, and what to use where it
+    cannot run.
+    """
 
     role: str
     needs: tuple[str, ...]
     path: str
     instead: str
-    by_default: tuple[str, ...] | None = ()  # what more it takes to be chosen where nothing is said; None is never
+    # what more it takes to be chosen where nothing is said; None is never
+    by_default: tuple[str, ...] | None = ()
 
 
 PARTS: dict[str, Part] = {
     "EM": Part("objective", ("em",), "partita.objectives:EM", "ExactLikelihood"),
     "ClosedForm": Part("objective", ("closed_form",), "partita.objectives:ClosedForm", "EM", None),
     "OnlineEM": Part("objective", ("em",), "partita.objectives:OnlineEM", "ExactLikelihood", None),
-    "ExactLikelihood": Part("objective", ("exact",), "partita.objectives:ExactLikelihood", "PCD", ("cheap_exact",)),
-    "Adversarial": Part("objective", ("generates",), "partita.objectives:Adversarial", "ExactLikelihood"),
-    "ELBO": Part("objective", ("latent", "reparameterized"), "partita.objectives:ELBO", "DiscreteELBO or ExactLikelihood"),
-    "IWAEBound": Part("objective", ("latent", "reparameterized"), "partita.objectives:IWAEBound", "DiscreteELBO or ExactLikelihood", None),
-    "DiscreteELBO": Part("objective", ("latent", "discrete_latents"), "partita.objectives:DiscreteELBO", "ELBO or ExactLikelihood"),
+    "ExactLikelihood": Part(
+        "objective", ("exact",), "partita.objectives:ExactLikelihood", "PCD", ("cheap_exact",)
+    ),
+    "Adversarial": Part(
+        "objective", ("generates",), "partita.objectives:Adversarial", "ExactLikelihood"
+    ),
+    "ELBO": Part(
+        "objective",
+        ("latent", "reparameterized"),
+        "partita.objectives:ELBO",
+        "DiscreteELBO or ExactLikelihood",
+    ),
+    "IWAEBound": Part(
+        "objective",
+        ("latent", "reparameterized"),
+        "partita.objectives:IWAEBound",
+        "DiscreteELBO or ExactLikelihood",
+        None,
+    ),
+    "DiscreteELBO": Part(
+        "objective",
+        ("latent", "discrete_latents"),
+        "partita.objectives:DiscreteELBO",
+        "ELBO or ExactLikelihood",
+    ),
     "FIVO": Part("objective", ("latent", "filters"), "partita.objectives:FIVO", "IWAEBound", None),
     "PCL": Part("objective", ("embeds",), "partita.objectives:PCL", "ExactLikelihood"),
     "PCD": Part("objective", ("energy",), "partita.objectives:PCD", "ExactLikelihood"),
     "CD": Part("objective", ("energy",), "partita.objectives:CD", "ExactLikelihood"),
     "NCE": Part("objective", ("energy",), "partita.objectives:NCE", "ExactLikelihood", None),
-    "ScoreMatching": Part("objective", ("energy", "real"), "partita.objectives:ScoreMatching", "PseudoLikelihood", None),
-    "PseudoLikelihood": Part("objective", ("energy", "sites"), "partita.objectives:PseudoLikelihood", "ScoreMatching", None),
-    "RatioMatching": Part("objective", ("energy", "sites"), "partita.objectives:RatioMatching", "ScoreMatching", None),
+    "ScoreMatching": Part(
+        "objective",
+        ("energy", "real"),
+        "partita.objectives:ScoreMatching",
+        "PseudoLikelihood",
+        None,
+    ),
+    "PseudoLikelihood": Part(
+        "objective",
+        ("energy", "sites"),
+        "partita.objectives:PseudoLikelihood",
+        "ScoreMatching",
+        None,
+    ),
+    "RatioMatching": Part(
+        "objective", ("energy", "sites"), "partita.objectives:RatioMatching", "ScoreMatching", None
+    ),
     "MAP": Part("objective", ("exact",), "partita.objectives:MAP", "PCD", None),
-    "CollapsedGibbs": Part("objective", ("posterior_draws",), "partita.objectives:CollapsedGibbs", "EM"),
-    "InstantiatedGibbs": Part("objective", ("posterior_draws",), "partita.objectives:InstantiatedGibbs", "EM"),
+    "CollapsedGibbs": Part(
+        "objective", ("posterior_draws",), "partita.objectives:CollapsedGibbs", "EM"
+    ),
+    "InstantiatedGibbs": Part(
+        "objective", ("posterior_draws",), "partita.objectives:InstantiatedGibbs", "EM"
+    ),
     "Gibbs": Part("sampler", ("gibbs",), "partita.samplers:Gibbs", "MALA"),
     "MALA": Part("sampler", ("energy", "real"), "partita.samplers:MALA", "Gibbs"),
     "HMC": Part("sampler", ("energy", "real"), "partita.samplers:HMC", "Gibbs"),
     "Langevin": Part("sampler", ("energy", "real"), "partita.samplers:Langevin", "Gibbs", None),
-    "Alternating": Part("sampler", ("energy", "real", "joint"), "partita.samplers:Alternating", "MALA or Gibbs", None),
+    "Alternating": Part(
+        "sampler",
+        ("energy", "real", "joint"),
+        "partita.samplers:Alternating",
+        "MALA or Gibbs",
+        None,
+    ),
     "Informed": Part("sampler", ("energy", "sites"), "partita.samplers:Informed", "MALA", None),
     "Tempering": Part("sampler", ("energy",), "partita.samplers:Tempering", "Gibbs", None),
     "Enumeration": Part("partition", ("enumerable",), "partita.evaluators:Enumeration", "Sandwich"),
-    "Quadrature": Part("partition", ("energy", "quadrature"), "partita.evaluators:Quadrature", "Sandwich"),
+    "Quadrature": Part(
+        "partition", ("energy", "quadrature"), "partita.evaluators:Quadrature", "Sandwich"
+    ),
     "Sandwich": Part("partition", ("energy",), "partita.evaluators:Sandwich", "Enumeration"),
     "Bridge": Part("partition", ("energy",), "partita.evaluators:Bridge", "Sandwich"),
     "AIS": Part("partition", ("energy",), "partita.evaluators:AIS", "Sandwich"),
     "SMC": Part("partition", ("energy",), "partita.evaluators:SMC", "Sandwich"),
     "ReverseAIS": Part("partition", ("energy",), "partita.evaluators:ReverseAIS", "Sandwich"),
-    "LogProb": Part("likelihood", ("log_prob",), "partita.evaluators:LogProb", "an evaluator of log Z"),
-    "PosteriorAverage": Part("likelihood", ("posterior_draws",), "partita.evaluators:PosteriorAverage", "LogProb"),
+    "LogProb": Part(
+        "likelihood", ("log_prob",), "partita.evaluators:LogProb", "an evaluator of log Z"
+    ),
+    "PosteriorAverage": Part(
+        "likelihood", ("posterior_draws",), "partita.evaluators:PosteriorAverage", "LogProb"
+    ),
     "IWAE": Part("likelihood", ("latent",), "partita.evaluators:IWAE", "LogProb"),
-    "LatentAIS": Part("likelihood", ("latent", "latent_energy"), "partita.evaluators:LatentAIS", "IWAE", None),
-    "ParticleFilter": Part("likelihood", ("latent", "filters"), "partita.evaluators:ParticleFilter", "IWAE", None),
-    "TwoSample": Part("likelihood", ("directed",), "partita.evaluators:TwoSample", "an evaluator of log Z", ("generates",)),
+    "LatentAIS": Part(
+        "likelihood", ("latent", "latent_energy"), "partita.evaluators:LatentAIS", "IWAE", None
+    ),
+    "ParticleFilter": Part(
+        "likelihood", ("latent", "filters"), "partita.evaluators:ParticleFilter", "IWAE", None
+    ),
+    "TwoSample": Part(
+        "likelihood",
+        ("directed",),
+        "partita.evaluators:TwoSample",
+        "an evaluator of log Z",
+        ("generates",),
+    ),
 }
 
 
@@ -184,22 +299,41 @@ def require(part: str, model: Any) -> None:
     """Raise :class:`Unsupported` unless ``part`` runs on ``model``."""
     reason = reason_against(part, model)
     if reason is not None:
-        raise Unsupported(f"{part} cannot run on {_title(model)}: {reason}. Use {nearest(part, model)} instead.")
+        raise Unsupported(
+            f"{part} cannot run on {_title(model)}: {reason}. Use {nearest(part, model)} instead."
+        )
 
 
 def nearest(part: str, model: Any) -> str:
-    """What runs in a part's place: of those that its row names the ones that do, else the first of its role that does."""
+    """What runs in a part's place: of those that its row names the ones that do, else the first of
+    its role that does.
+    """
     row = PARTS[part]
-    named = [name for name in row.instead.split(" or ") if name in PARTS and reason_against(name, model) is None]
+    named = [
+        name
+        for name in row.instead.split(" or ")
+        if name in PARTS and reason_against(name, model) is None
+    ]
     if named:
         return " or ".join(named)
-    return next((name for name, other in PARTS.items() if other.role == row.role and reason_against(name, model) is None), row.instead)
+    return next(
+        (
+            name
+            for name, other in PARTS.items()
+            if other.role == row.role and reason_against(name, model) is None
+        ),
+        row.instead,
+    )
 
 
 def require_need(need: str, owner: str, model: Any, instead: str) -> None:
-    """Raise :class:`Unsupported` unless ``model`` has the one property that an option of ``owner`` relies on."""
+    """Raise :class:`Unsupported` unless ``model`` has the one property that an option of ``owner``
+    relies on.
+    """
     if not NEEDS[need].holds(model):
-        raise Unsupported(f"{owner} cannot run on {_title(model)}: {NEEDS[need].otherwise}. {instead}")
+        raise Unsupported(
+            f"{owner} cannot run on {_title(model)}: {NEEDS[need].otherwise}. {instead}"
+        )
 
 
 def default(role: str, model: Any) -> Any:
@@ -229,7 +363,11 @@ def load_model(name: str) -> type[Model]:
 
 def grid(models: dict[str, Any]) -> list[tuple[str, str, str, str | None]]:
     """Every cell as (model, role, part, reason against it)."""
-    return [(label, part.role, name, reason_against(name, model)) for label, model in models.items() for name, part in PARTS.items()]
+    return [
+        (label, part.role, name, reason_against(name, model))
+        for label, model in models.items()
+        for name, part in PARTS.items()
+    ]
 
 
 def _first_lacking(needs: tuple[str, ...], model: Any) -> str | None:

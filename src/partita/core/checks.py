@@ -1,4 +1,6 @@
-"""Checks of what is handed in; each raises :class:`InputError` in the one template of :mod:`partita.errors`."""
+"""Checks of what is handed in; each raises :class:`InputError` in the one template of
+:mod:`partita.errors`.
+"""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +16,8 @@ from partita.runtime.atomic_files import unreachable
 
 MOST = 2**63 - 1  # what a computer counts to
 LARGEST = 1e18  # numbers whose squares float32 holds too
-MOST_LAYERS = 1000  # beyond which building one after the other takes all memory, and no network learns
+# beyond which building one after the other takes all memory, and no network learns
+MOST_LAYERS = 1000
 
 
 def check_count(owner: str, parameter: str, value: int, least: int = 1, most: int = MOST) -> int:
@@ -32,8 +35,17 @@ def check_counts(owner: str, parameter: str, value: object, least: int = 1) -> t
     >>> check_counts("MLP", "widths", [64, 32])
     (64, 32)
     """
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
-        raise invalid(owner, parameter, f"be whole numbers of at least {least}, such as (64, 64)", " ".join(repr(value).split()))
+    if (
+        isinstance(value, str | bytes)
+        or not isinstance(value, Iterable)
+        or getattr(value, "ndim", 1) == 0
+    ):
+        raise invalid(
+            owner,
+            parameter,
+            f"be whole numbers of at least {least}, such as (64, 64)",
+            " ".join(repr(value).split()),
+        )
     return tuple(check_count(owner, parameter, one, least) for one in value)
 
 
@@ -43,10 +55,19 @@ def check_layers(owner: str, parameter: str, value: int, least: int = 1) -> int:
 
 
 def check_real(
-    owner: str, parameter: str, value: float, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
+    owner: str,
+    parameter: str,
+    value: float,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
 ) -> float:
     """A finite number in [low, high], or in (low, high] with ``open_low``."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)  # what torch multiplies by, too
+    # what torch multiplies by, too
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(
+        value, bool
+    )
     fine = number and _finite(value) and low <= value <= high
     if not fine or (open_low and value == low):
         raise invalid(owner, parameter, _range_in_words(low, high, open_low), repr(value))
@@ -54,11 +75,13 @@ def check_real(
 
 
 def _finite(value: float) -> bool:
-    return abs(value) <= MOST if isinstance(value, int) else math.isfinite(value)  # torch multiplies by no larger whole number
+    # torch multiplies by no larger whole number
+    return abs(value) <= MOST if isinstance(value, int) else math.isfinite(value)
 
 
 def check_level(owner: str, level: object) -> None:
-    """The probability with which an interval covers: strictly between 0 and 1, where its ends are finite.
+    """The probability with which an interval covers: strictly between 0 and 1, where its ends are
+    finite.
 
     >>> check_level("AIS", 0.95)
     """
@@ -68,21 +91,38 @@ def check_level(owner: str, level: object) -> None:
 
 def check_choice(owner: str, parameter: str, value: object, allowed: tuple[object, ...]) -> None:
     """One of a few named values."""
-    if not any(value is one or (isinstance(value, type(one)) and value == one) for one in allowed):  # an array has no one truth
+    # an array has no one truth
+    if not any(value is one or (isinstance(value, type(one)) and value == one) for one in allowed):
         raise invalid(owner, parameter, "be one of " + ", ".join(map(repr, allowed)), repr(value))
 
 
-def check_role(owner: str, parameter: str, value: object, methods: tuple[str, ...], example: str) -> None:
-    """An object that plays a role: neither a name nor a class, with one of the methods the role asks for."""
-    if isinstance(value, str | type) or not any(callable(getattr(value, method, None)) for method in methods):
-        got = f"the class {value.__name__}" if isinstance(value, type) else " ".join(repr(value).split())
+def check_role(
+    owner: str, parameter: str, value: object, methods: tuple[str, ...], example: str
+) -> None:
+    """An object that plays a role: neither a name nor a class, with one of the methods the role
+    asks for.
+    """
+    if isinstance(value, str | type) or not any(
+        callable(getattr(value, method, None)) for method in methods
+    ):
+        got = (
+            f"the class {value.__name__}"
+            if isinstance(value, type)
+            else " ".join(repr(value).split())
+        )
         raise invalid(owner, parameter, f"be an object such as {example}", got)
 
 
 def check_module(owner: str, parameter: str, f: object) -> None:
     """A network whose parameters can be learned."""
     if not isinstance(f, nn.Module):
-        raise invalid(owner, parameter, "be a torch.nn.Module", type(f).__name__, "Use partita.nets.MLP, or write a module with a forward.")
+        raise invalid(
+            owner,
+            parameter,
+            "be a torch.nn.Module",
+            type(f).__name__,
+            "Use partita.nets.MLP, or write a module with a forward.",
+        )
 
 
 def check_flag(owner: str, parameter: str, value: object) -> bool:
@@ -103,7 +143,13 @@ def check_path(owner: str, parameter: str, value: object, what: str = "a folder"
 def check_generator(owner: str, value: object) -> None:
     """A source of randomness."""
     if not isinstance(value, torch.Generator):
-        raise invalid(owner, "generator", "be a torch.Generator", repr(value), "As in torch.Generator().manual_seed(0).")
+        raise invalid(
+            owner,
+            "generator",
+            "be a torch.Generator",
+            repr(value),
+            "As in torch.Generator().manual_seed(0).",
+        )
 
 
 def check_kernel(owner: str, parameter: str, value: object) -> None:
@@ -114,50 +160,94 @@ def check_kernel(owner: str, parameter: str, value: object) -> None:
 def check_width(owner: str, parameter: str, x: Tensor, width: int, partner: str) -> None:
     """The last dimension of ``x`` is ``width``; ``partner`` says whose width that is."""
     if x.dim() == 0 or x.shape[-1] != width:
-        raise invalid(owner, parameter, f"have shape (*, {width}) to match {partner}", tuple(x.shape))
+        raise invalid(
+            owner, parameter, f"have shape (*, {width}) to match {partner}", tuple(x.shape)
+        )
 
 
 def check_categories(owner: str, parameter: str, x: Tensor, states: int) -> Tensor:
-    """``x`` as whole numbers from 0 to ``states`` - 1; another would silently be looked up in the table of a neighbor."""
+    """``x`` as whole numbers from 0 to ``states`` - 1; another would silently be looked up in the
+    table of a neighbor.
+    """
     code = x.long()
     wrong = (code != x) | (code < 0) | (code >= states)
     if wrong.any():
         bad = wrong.nonzero()[0].tolist()
-        raise invalid(owner, parameter, f"hold whole numbers from 0 to {states - 1}", f"{x[tuple(bad)].item():g} at {_place(bad)}")
+        raise invalid(
+            owner,
+            parameter,
+            f"hold whole numbers from 0 to {states - 1}",
+            f"{x[tuple(bad)].item():g} at {_place(bad)}",
+        )
     return code
 
 
-def check_finite(owner: str, parameter: str, x: Tensor, remedy: str = "Remove or impute the missing values first.") -> None:
+def check_finite(
+    owner: str,
+    parameter: str,
+    x: Tensor,
+    remedy: str = "Remove or impute the missing values first.",
+) -> None:
     """No NaN and no infinity."""
     if x.is_floating_point() and not torch.isfinite(x).all():
         bad = (~torch.isfinite(x)).nonzero()[0].tolist()
-        raise invalid(owner, parameter, "be finite", f"{x[tuple(bad)].item()} at {_place(bad)}", remedy)
+        raise invalid(
+            owner, parameter, "be finite", f"{x[tuple(bad)].item()} at {_place(bad)}", remedy
+        )
 
 
-def check_parameters(owner: str, title: str, parameters: Iterable[tuple[str, Tensor]], remedy: str) -> None:
+def check_parameters(
+    owner: str, title: str, parameters: Iterable[tuple[str, Tensor]], remedy: str
+) -> None:
     """Raises :class:`Diverged` naming the first parameter of a model that is not finite."""
     for name, value in parameters:
         if not torch.isfinite(value).all():
-            raise Diverged(sentence(owner, f"parameter {name!r} of {title}", "be finite", "nan or infinity", remedy))
+            raise Diverged(
+                sentence(
+                    owner, f"parameter {name!r} of {title}", "be finite", "nan or infinity", remedy
+                )
+            )
 
 
 def check_tensor(owner: str, parameter: str, x: Tensor) -> None:
     """A dense tensor whose real numbers are there."""
     if x.layout is not torch.strided or x.is_nested:
-        raise invalid(owner, parameter, "be a dense table", f"a tensor of layout {x.layout}", "Call x.to_dense() first.")
+        raise invalid(
+            owner,
+            parameter,
+            "be a dense table",
+            f"a tensor of layout {x.layout}",
+            "Call x.to_dense() first.",
+        )
     if x.is_complex():
-        raise invalid(owner, parameter, "hold real numbers", "complex ones", "Give real and imaginary parts as columns of their own.")
+        raise invalid(
+            owner,
+            parameter,
+            "hold real numbers",
+            "complex ones",
+            "Give real and imaginary parts as columns of their own.",
+        )
     if x.is_meta:
-        raise invalid(owner, parameter, "hold numbers", "a tensor on the meta device, which has none")
+        raise invalid(
+            owner, parameter, "hold numbers", "a tensor on the meta device, which has none"
+        )
 
 
 def check_rows(owner: str, parameter: str, x: Tensor, least: int = 1) -> None:
     """At least ``least`` rows."""
     check_tensor(owner, parameter, x)
     if x.dim() != 2:
-        raise invalid(owner, parameter, "be a table of rows and columns", f"shape {tuple(x.shape)}", "Reshape it to (rows, columns).")
+        raise invalid(
+            owner,
+            parameter,
+            "be a table of rows and columns",
+            f"shape {tuple(x.shape)}",
+            "Reshape it to (rows, columns).",
+        )
     if len(x) < least:
-        raise invalid(owner, parameter, f"have at least {least} row{'s' if least > 1 else ''}", f"{len(x)}")
+        raise invalid(
+            owner, parameter, f"have at least {least} row{'s' if least > 1 else ''}", f"{len(x)}"
+        )
 
 
 def _place(index: list[int]) -> str:

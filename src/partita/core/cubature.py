@@ -1,11 +1,14 @@
-r"""Integrals that look closer where it matters: boxes are halved until each agrees with the sum of its parts.
+r"""Integrals that look closer where it matters: boxes are halved until each agrees with the sum of
+its parts.
 
-.. math:: I(B) = \sum_j w_j\, e^{-F(x_j)}, \qquad \textstyle\sum_B \max\Big( \Big| I(B) - \sum_{b \subset B} I(b) \Big|,
+.. math:: I(B) = \sum_j w_j\, e^{-F(x_j)}, \qquad \textstyle\sum_B \max\Big( \Big| I(B) - \sum_{b
+\subset B} I(b) \Big|,
           \sum_{b \subset B} N(b) \Big) \le \tau Z          (theory/scoring.md, eq. 5.12)
 
-x_j and w_j are Lobatto's, a tensor product in each box, corners and all; N(b) is what null rules see, the highest degrees of the same nodes
-(Berntsen and Espelid 1991): two rules that err alike by chance do not fool the third. A box is halved, whatever they say, where a known
-point lies far above all x_j: it has a peak between them.
+x_j and w_j are Lobatto's, a tensor product in each box, corners and all; N(b) is what null rules
+see, the highest degrees of the same nodes (Berntsen and Espelid 1991): two rules that err alike by
+chance do not fool the third. A box is halved, whatever they say, where a known point lies far above
+all x_j: it has a peak between them.
 
 Letters: D coordinates, M boxes, n nodes of each coordinate, N known points.
 """
@@ -26,8 +29,12 @@ NODES = {1: 16, 2: 8, 3: 6}  # n, by the number of coordinates
 FIRST = {1: 25, 2: 12, 3: 6}  # boxes along each coordinate at the start
 CHUNK = 1 << 17  # points at once
 NEGLIGIBLE = 1e-4  # of the tolerance: what all boxes together may hold that no box is halved for
-NOT_A_NUMBER = "quadrature: the free energy must be a number everywhere; got nan or minus infinity. Look at the model's parameters."
-SLACK, SLACK_BESIDE = 2.0, 8.0  # nats by which a known point may lie above the highest node of its box, or of the box beside it
+NOT_A_NUMBER = (
+    "quadrature: the free energy must be a number everywhere; got nan or minus infinity. Look at "
+    "the model's parameters."
+)
+# nats by which a known point may lie above the highest node of its box, or of the box beside it
+SLACK, SLACK_BESIDE = 2.0, 8.0
 BESIDE = 0.25  # of a box's width
 PEAKS = 256  # points that show another partition where the mass is
 ROUGH = 1e-3  # of Z: the tolerance with which everything is found before it is refined
@@ -52,7 +59,9 @@ class Boxes(NamedTuple):
 
 
 class Total(NamedTuple):
-    """log of an integral, its error as a share of it, how many points it took, and the boxes that it is the sum of."""
+    """log of an integral, its error as a share of it, how many points it took, and the boxes that
+    it is the sum of.
+    """
 
     value: float
     error: float
@@ -60,13 +69,23 @@ class Total(NamedTuple):
     boxes: Boxes
 
 
-Look = Callable[[Boxes, float], Tensor]  # boxes and log of the total so far -> which of them hide something, (M,)
+# boxes and log of the total so far -> which of them hide something, (M,)
+Look = Callable[[Boxes, float], Tensor]
 
 
 @torch.no_grad()
-def adaptive(energy: Energy, low: Tensor, high: Tensor, rows: Tensor, known: Tensor, tolerance: float, most_points: int,
-             look: Look | None = None) -> Total:  # fmt: skip
-    """log of the integral of exp(-F) over a box; the error is infinite where what is known to be there is not resolved when points run out.
+def adaptive(
+    energy: Energy,
+    low: Tensor,
+    high: Tensor,
+    rows: Tensor,
+    known: Tensor,
+    tolerance: float,
+    most_points: int,
+    look: Look | None = None,
+) -> Total:
+    """log of the integral of exp(-F) over a box; the error is infinite where what is known to be
+    there is not resolved when points run out.
 
     Arguments:
         energy: F, ``(m, D) -> (m,)``.
@@ -74,15 +93,22 @@ def adaptive(energy: Energy, low: Tensor, high: Tensor, rows: Tensor, known: Ten
         rows: Points ``(N, D)`` whose log densities ``known`` ``(N,)`` no box may overlook.
         tolerance: In nats.
         most_points: After which boxes stay as they are.
-        look: Says of boxes that are done which of them hide something between their nodes; those are halved further.
+        look: Says of boxes that are done which of them hide something between their nodes; those
+            are halved further.
     """
     share, nodes, rough = 1 << len(low), NODES[len(low)] ** len(low), max(tolerance, ROUGH)
     boxes = measured(energy, *split(low[None], high[None], FIRST[len(low)]))
     clear, error, points = boxes.where(boxes.top > math.inf), 0.0, len(boxes.value) * nodes
     while len(boxes.value):  # find everything first, roughly
-        fresh, off, spent = settle(energy, boxes, clear.value, rows, known, rough, most_points - points)
+        fresh, off, spent = settle(
+            energy, boxes, clear.value, rows, known, rough, most_points - points
+        )
         error, points = error + off, points + spent
-        hides = torch.zeros_like(fresh.top, dtype=torch.bool) if look is None else look(fresh, joined_value(clear, fresh))
+        hides = (
+            torch.zeros_like(fresh.top, dtype=torch.bool)
+            if look is None
+            else look(fresh, joined_value(clear, fresh))
+        )
         clear, boxes = _joined(clear, fresh.where(~hides)), fresh.where(hides)
         if points + len(boxes.value) * share * nodes > most_points:
             return Total(joined_value(clear, boxes), math.inf, points, _joined(clear, boxes))
@@ -93,7 +119,15 @@ def adaptive(energy: Energy, low: Tensor, high: Tensor, rows: Tensor, known: Ten
         return Total(joined_value(clear), error, points, clear)
     off = (clear.value - joined_value(clear)).exp() * clear.error
     fine = smallest(off, 0.5 * tolerance)
-    fresh, error, spent = settle(energy, clear.where(~fine), clear.value[fine], rows, known, 0.5 * tolerance, most_points - points)
+    fresh, error, spent = settle(
+        energy,
+        clear.where(~fine),
+        clear.value[fine],
+        rows,
+        known,
+        0.5 * tolerance,
+        most_points - points,
+    )
     clear = _joined(clear.where(fine), fresh)
     return Total(joined_value(clear), float(off[fine].sum()) + error, points + spent, clear)
 
@@ -107,15 +141,26 @@ def _joined(a: Boxes, b: Boxes) -> Boxes:
     return Boxes(*(torch.cat(pair) for pair in zip(a, b, strict=True)))
 
 
-def settle(energy: Energy, boxes: Boxes, beside: Tensor, rows: Tensor, known: Tensor, tolerance: float,
-           most_points: int) -> tuple[Boxes, float, int]:  # fmt: skip
-    """Boxes halved until the rules agree, their error and the points that it took; ``beside`` are log integrals of others."""
+def settle(
+    energy: Energy,
+    boxes: Boxes,
+    beside: Tensor,
+    rows: Tensor,
+    known: Tensor,
+    tolerance: float,
+    most_points: int,
+) -> tuple[Boxes, float, int]:
+    """Boxes halved until the rules agree, their error and the points that it took; ``beside`` are
+    log integrals of others.
+    """
     share, nodes = 1 << boxes.low.shape[1], NODES[boxes.low.shape[1]] ** boxes.low.shape[1]
     done, error, points = [boxes.where(boxes.top > math.inf)], 0.0, 0
     while True:
         total = torch.logsumexp(torch.cat([beside, *(part.value for part in (*done, boxes))]), 0)
         missed = overlooks(boxes, rows, known)
-        small = (boxes.value < total + math.log(tolerance * NEGLIGIBLE / max(1, len(missed)))) & ~missed
+        small = (
+            boxes.value < total + math.log(tolerance * NEGLIGIBLE / max(1, len(missed)))
+        ) & ~missed
         done.append(boxes.where(small))
         boxes, missed = boxes.where(~small), missed[~small]
         room = (most_points - points) // (share * nodes)
@@ -129,7 +174,10 @@ def settle(energy: Energy, boxes: Boxes, beside: Tensor, rows: Tensor, known: Te
         halves = measured(energy, *split(boxes.low, boxes.high, 2))
         points += len(halves.value) * nodes
         shares = (halves.value - total).exp().view(len(missed), -1)
-        off = torch.maximum(((boxes.value - total).exp() - shares.sum(1)).abs(), (shares * halves.error.view_as(shares)).sum(1))
+        off = torch.maximum(
+            ((boxes.value - total).exp() - shares.sum(1)).abs(),
+            (shares * halves.error.view_as(shares)).sum(1),
+        )
         agrees = smallest(off, 0.5 * (tolerance - error)) & ~missed
         error += float(off[agrees].sum())
         parts = agrees.repeat_interleave(share)
@@ -141,7 +189,9 @@ def settle(energy: Energy, boxes: Boxes, beside: Tensor, rows: Tensor, known: Te
 
 def _left(boxes: Boxes, missed: Tensor, total: Tensor) -> float:
     """The error of boxes that stay as they are."""
-    return math.inf if bool(missed.any()) else float(((boxes.value - total).exp() * boxes.error).sum())
+    return (
+        math.inf if bool(missed.any()) else float(((boxes.value - total).exp() * boxes.error).sum())
+    )
 
 
 def greatest(values: Tensor, k: int) -> Tensor:
@@ -154,13 +204,17 @@ def greatest(values: Tensor, k: int) -> Tensor:
 def peaks(boxes: Boxes) -> Tensor:
     """The highest nodes of PEAKS boxes, each box as often as it has mass, ``(k, D)``."""
     share = torch.softmax(boxes.value, 0).cumsum(0)
-    places = torch.searchsorted(share, (torch.arange(PEAKS, dtype=share.dtype, device=share.device) + 0.5) / PEAKS)
+    places = torch.searchsorted(
+        share, (torch.arange(PEAKS, dtype=share.dtype, device=share.device) + 0.5) / PEAKS
+    )
     return boxes.at[places.clamp_max(len(share) - 1).unique()]
 
 
 def split(low: Tensor, high: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Each of M boxes cut into n^D alike, one box's parts after the other, ``(M n^D, D)`` twice."""
-    cells = torch.tensor(list(product(range(n), repeat=low.shape[1])), dtype=low.dtype, device=low.device)
+    cells = torch.tensor(
+        list(product(range(n), repeat=low.shape[1])), dtype=low.dtype, device=low.device
+    )
     first = low[:, None] + cells * ((high - low) / n)[:, None]
     return first.flatten(0, 1), (first + ((high - low) / n)[:, None]).flatten(0, 1)
 
@@ -178,12 +232,20 @@ def measured(energy: Energy, low: Tensor, high: Tensor) -> Boxes:
         p = (log_p - top.clamp_min(-1e300)[:, None]).exp()
         mean = p @ rule.weights.to(low)
         at = x[torch.arange(len(a), device=a.device), best]
-        found.append((mean.log() + top + (b - a).log().sum(1), top, at, null_error(p, rule) / mean.clamp_min(1e-300)))
+        found.append(
+            (
+                mean.log() + top + (b - a).log().sum(1),
+                top,
+                at,
+                null_error(p, rule) / mean.clamp_min(1e-300),
+            )
+        )
     return Boxes(low, high, *(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
 def null_error(p: Tensor, rule: "Rule") -> Tensor:
-    """What the highest degrees of densities ``(M, n^D)`` along each line of nodes say of the error, ``(M,)``: small where they fall off.
+    """What the highest degrees of densities ``(M, n^D)`` along each line of nodes say of the error,
+    ``(M,)``: small where they fall off.
 
     Lines are not summed first: a crease that crosses them slantwise would vanish from the sum.
     """
@@ -191,7 +253,8 @@ def null_error(p: Tensor, rule: "Rule") -> Tensor:
     grid = p.view(len(p), *[rule.n] * rule.nodes.shape[1])
     for i in range(1, grid.dim()):
         lines = grid.movedim(i, -1).reshape(len(p), -1, rule.n)  # (M, n^(D-1), n)
-        along = (lines @ rule.null.to(p)).square().mul(rule.across.to(p)[:, None]).sum(1).sqrt()  # (M, four degrees), the highest first
+        # (M, four degrees), the highest first
+        along = (lines @ rule.null.to(p)).square().mul(rule.across.to(p)[:, None]).sum(1).sqrt()
         high, low = along[:, :2].amax(1), along[:, 2:].amax(1)
         ratio = (high / low.clamp_min(1e-300)).clamp_max(1.0)
         error += high * ratio ** (0.25 * (rule.n + 1))
@@ -199,23 +262,37 @@ def null_error(p: Tensor, rule: "Rule") -> Tensor:
 
 
 def overlooks(boxes: Boxes, rows: Tensor, known: Tensor) -> Tensor:
-    """Which boxes hold a known point far above all of their nodes, or have one close beside them, ``(M,)``."""
+    """Which boxes hold a known point far above all of their nodes, or have one close beside them,
+    ``(M,)``.
+    """
     found = []
-    for low, high, top in zip(*(part.split(max(1, CHUNK // len(rows))) for part in (boxes.low, boxes.high, boxes.top)), strict=True):
-        away = (torch.maximum(low[:, None] - rows, rows - high[:, None]) / (high - low)[:, None]).amax(-1)  # negative inside
+    for low, high, top in zip(
+        *(part.split(max(1, CHUNK // len(rows))) for part in (boxes.low, boxes.high, boxes.top)),
+        strict=True,
+    ):
+        # negative inside
+        away = (
+            torch.maximum(low[:, None] - rows, rows - high[:, None]) / (high - low)[:, None]
+        ).amax(-1)
         above = known - top[:, None]
-        found.append((((away <= 0) & (above > SLACK)) | ((away <= BESIDE) & (above > SLACK_BESIDE))).any(1))
+        found.append(
+            (((away <= 0) & (above > SLACK)) | ((away <= BESIDE) & (above > SLACK_BESIDE))).any(1)
+        )
     return torch.cat(found)
 
 
 def smallest(values: Tensor, budget: float) -> Tensor:
     """Which of the values, from the smallest on, sum to no more than ``budget``."""
     order = values.argsort()
-    return torch.zeros_like(values, dtype=torch.bool).index_copy_(0, order, values[order].cumsum(0) <= budget)
+    return torch.zeros_like(values, dtype=torch.bool).index_copy_(
+        0, order, values[order].cumsum(0) <= budget
+    )
 
 
 class Rule(NamedTuple):
-    """n^D nodes in the unit box, their weights, and the null rules of the highest degrees along a line."""
+    """n^D nodes in the unit box, their weights, and the null rules of the highest degrees along a
+    line.
+    """
 
     n: int
     nodes: Tensor  # (n^D, D)
@@ -231,7 +308,12 @@ def _rule(width: int) -> Rule:
     x = np.concatenate([[-1.0], np.sort(legendre.deriv().roots().real), [1.0]])
     w = 2 / (n * (n - 1) * legendre(x) ** 2)
     nodes = torch.tensor(list(product(x, repeat=width)), dtype=torch.float64)
-    weights, across = (torch.tensor(list(product(0.5 * w, repeat=d)), dtype=torch.float64).prod(1) for d in (width, width - 1))
+    weights, across = (
+        torch.tensor(list(product(0.5 * w, repeat=d)), dtype=torch.float64).prod(1)
+        for d in (width, width - 1)
+    )
     degrees = [np.polynomial.legendre.Legendre.basis(n - k) for k in (1, 2, 3, 4)]
-    null = torch.from_numpy(np.stack([0.5 * w * math.sqrt(2 * d.degree() + 1) * d(x) for d in degrees], -1))
+    null = torch.from_numpy(
+        np.stack([0.5 * w * math.sqrt(2 * d.degree() + 1) * d(x) for d in degrees], -1)
+    )
     return Rule(n, 0.5 + 0.5 * nodes, weights, across, null)

@@ -1,4 +1,6 @@
-"""Parts of the capability table as JSON and back, so that a saved run is rebuilt without executing code of its own."""
+"""Parts of the capability table as JSON and back, so that a saved run is rebuilt without executing
+code of its own.
+"""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -10,53 +12,98 @@ from torch.distributions import Distribution
 from partita.core.capability import PARTS, load
 from partita.errors import PartitaError, RunError
 
-LAWS = ("Normal", "Laplace", "Cauchy", "StudentT", "Gamma", "Beta", "Uniform", "HalfNormal", "LogNormal", "Exponential")  # of priors
+# of priors
+LAWS = (
+    "Normal",
+    "Laplace",
+    "Cauchy",
+    "StudentT",
+    "Gamma",
+    "Beta",
+    "Uniform",
+    "HalfNormal",
+    "LogNormal",
+    "Exponential",
+)
 
 
 def describe(part: Any) -> Any:
-    """A part of the table as JSON: its name and settings, parts and priors inside it too; other objects by their name alone."""
+    """A part of the table as JSON: its name and settings, parts and priors inside it too; other
+    objects by their name alone.
+    """
     if is_dataclass(part) and not isinstance(part, type):
-        return {"part": type(part).__name__, **{f.name: describe(getattr(part, f.name)) for f in fields(part)}}
+        return {
+            "part": type(part).__name__,
+            **{f.name: describe(getattr(part, f.name)) for f in fields(part)},
+        }
     if isinstance(part, tuple | list):
         return [describe(inner) for inner in part]
     if isinstance(part, Mapping):
         return {"table": {str(name): describe(inner) for name, inner in part.items()}}
     if isinstance(part, Distribution) and type(part).__name__ in LAWS:
         by = {name: getattr(part, name) for name in part.arg_constraints}  # type: ignore[union-attr]
-        return {"law": type(part).__name__, "by": {name: [value.tolist(), str(value.dtype)] for name, value in by.items()}}
-    return part if part is None or isinstance(part, bool | int | float | str) else {"not saved": repr(part)}
+        return {
+            "law": type(part).__name__,
+            "by": {name: [value.tolist(), str(value.dtype)] for name, value in by.items()},
+        }
+    return (
+        part
+        if part is None or isinstance(part, bool | int | float | str)
+        else {"not saved": repr(part)}
+    )
 
 
 def build(description: Any) -> Any:
-    """The part that :func:`describe` described; nothing but the table's own classes is ever called."""
+    """The part that :func:`describe` described; nothing but the table's own classes is ever
+    called.
+    """
     if not isinstance(description, dict):
         return tuple(description) if isinstance(description, list) else description
     if "not saved" in description:
-        raise RunError(f"load: {description['not saved']} is an object of the caller's, and only its name was saved. Hand it over again, "
-                       "in Python: partita.fit(..., resume=True).")  # fmt: skip
+        raise RunError(
+            f"load: {description['not saved']} is an object of the caller's, and only its name was "
+            "saved. Hand it over again, in Python: partita.fit(..., resume=True)."
+        )
     if isinstance(description.get("table"), dict):
         return {name: build(inner) for name, inner in description["table"].items()}
     if "law" in description:
         return _build_law(description)
     name = description.get("part")
     if not isinstance(name, str) or name not in PARTS:
-        raise RunError(f"load: part must be one of {', '.join(PARTS)}; got {name!r}. The run was made by another version of partita.")
+        raise RunError(
+            f"load: part must be one of {', '.join(PARTS)}; got {name!r}. The run was made by "
+            "another version of partita."
+        )
     settings = {key: build(value) for key, value in description.items() if key != "part"}
     try:
         return load(name)(**settings)
     except PartitaError:
         raise
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise RunError(f"load: {name} has no such settings ({error}). The run was made by another version of partita.") from None
+        raise RunError(
+            f"load: {name} has no such settings ({error}). The run was made by another version of "
+            "partita."
+        ) from None
 
 
 def _build_law(description: dict[str, Any]) -> Distribution:
     """A prior of the listed laws."""
     if description["law"] not in LAWS:
-        raise RunError(f"load: a prior must be one of {', '.join(LAWS)}; got {description['law']!r}. Hand it over again, in Python.")
+        raise RunError(
+            f"load: a prior must be one of {', '.join(LAWS)}; got {description['law']!r}. Hand it "
+            "over again, in Python."
+        )
     law = getattr(torch.distributions, description["law"])
     dtypes = {str(dtype): dtype for dtype in (torch.float32, torch.float64)}
     try:
-        return law(**{name: torch.tensor(value, dtype=dtypes[dtype]) for name, (value, dtype) in description["by"].items()})
+        return law(
+            **{
+                name: torch.tensor(value, dtype=dtypes[dtype])
+                for name, (value, dtype) in description["by"].items()
+            }
+        )
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
-        raise RunError(f"load: {description['law']} has no such settings ({error}). Hand the prior over again, in Python.") from None
+        raise RunError(
+            f"load: {description['law']} has no such settings ({error}). Hand the prior over "
+            "again, in Python."
+        ) from None

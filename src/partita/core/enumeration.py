@@ -1,6 +1,7 @@
 r"""Sums over all states, in chunks of bounded memory.
 
-.. math:: \log Z = \log \sum_x e^{-F(x)}, \qquad \nabla \log Z = \sum_x p(x)\, \nabla(-F)(x)          (theory/energy.md, eq. 1.3)
+.. math:: \log Z = \log \sum_x e^{-F(x)}, \qquad \nabla \log Z = \sum_x p(x)\, \nabla(-F)(x)
+(theory/energy.md, eq. 1.3)
 
 A model with hidden units has two sides to sum over; the smaller is taken.
 """
@@ -31,13 +32,17 @@ def chunks(side: Side, like: Tensor) -> Iterator[Tensor]:
 
 
 def log_partition(side: Side, like: Tensor) -> Tensor:
-    """log Z by enumeration; differentiable, each chunk recomputed in the backward pass so that memory stays bounded."""
+    """log Z by enumeration; differentiable, each chunk recomputed in the backward pass so that
+    memory stays bounded.
+    """
 
     def chunk_sum(states: Tensor) -> Tensor:
         return torch.logsumexp(-side.free_energy(states), 0)
 
     if torch.is_grad_enabled():
-        parts = [checkpoint(chunk_sum, states, use_reentrant=False) for states in chunks(side, like)]
+        parts = [
+            checkpoint(chunk_sum, states, use_reentrant=False) for states in chunks(side, like)
+        ]
     else:
         parts = [chunk_sum(states) for states in chunks(side, like)]
     return torch.logsumexp(torch.stack(parts), 0)  # type: ignore[arg-type]

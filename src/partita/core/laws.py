@@ -1,8 +1,11 @@
-r"""Columns of different sorts side by side: what each holds, in one word, and the support of them all.
+r"""Columns of different sorts side by side: what each holds, in one word, and the support of them
+all.
 
-A law is ``"real"``, ``"binary"``, ``"count"``, or the number K of states of a category, which are 0 to K - 1.
+A law is ``"real"``, ``"binary"``, ``"count"``, or the number K of states of a category, which are 0
+to K - 1.
 
-.. math:: X = X_1 \times \dots \times X_D, \qquad X_i \in \{\mathbb{R},\, \{0, 1\},\, \mathbb{N}_0,\, \{0, \dots, K_i - 1\}\}
+.. math:: X = X_1 \times \dots \times X_D, \qquad X_i \in \{\mathbb{R},\, \{0, 1\},\,
+\mathbb{N}_0,\, \{0, \dots, K_i - 1\}\}
           (theory/mixed_tables.md, eq. 45.1)
 
 Letters: D columns, K states.
@@ -27,12 +30,24 @@ def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
     ('real', 3)
     """
     if isinstance(laws, str) or not isinstance(laws, Iterable) or getattr(laws, "ndim", 1) == 0:
-        raise invalid(owner, "laws", "say what each column holds, such as ('real', 3)", " ".join(repr(laws).split()))
+        raise invalid(
+            owner,
+            "laws",
+            "say what each column holds, such as ('real', 3)",
+            " ".join(repr(laws).split()),
+        )
     laws = tuple(laws)
     check_count(owner, "the number of columns", len(laws))
     for law in laws:
-        if law not in NAMED and (isinstance(law, (str, bool)) or not isinstance(law, int) or law < 1):
-            raise invalid(owner, "a column", f"be one of {', '.join(map(repr, NAMED))} or a number of states", repr(law))
+        if law not in NAMED and (
+            isinstance(law, (str, bool)) or not isinstance(law, int) or law < 1
+        ):
+            raise invalid(
+                owner,
+                "a column",
+                f"be one of {', '.join(map(repr, NAMED))} or a number of states",
+                repr(law),
+            )
     return laws
 
 

@@ -4,8 +4,9 @@ An energy model is
 
 .. math:: p(x) = e^{-F(x)} / Z, \qquad Z = \sum_x e^{-F(x)}          (theory/energy.md, eq. 1.1)
 
-with F cheap and Z not. Its path from the reference (beta = 0) to itself (beta = 1) is part of the model, because with hidden
-units the joint is annealed, and because every temperature can be had from one matrix product (``field``).
+with F cheap and Z not. Its path from the reference (beta = 0) to itself (beta = 1) is part of the
+model, because with hidden units the joint is annealed, and because every temperature can be had
+from one matrix product (``field``).
 
 Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
@@ -38,7 +39,9 @@ class Batch(NamedTuple):
 
 
 class Field(NamedTuple):
-    """What a model computes from x once: from it follow the free energies at all temperatures and the next conditional."""
+    """What a model computes from x once: from it follow the free energies at all temperatures and
+    the next conditional.
+    """
 
     x: Tensor
     input: Tensor | None = None  # for an RBM x W + c, (*, H)
@@ -74,13 +77,17 @@ class Model(Built, ABC):
     """What the loop, the runs and the messages need of any model, energy or directed."""
 
     support: Support
-    penalized: ClassVar[tuple[str, ...] | None] = None  # parameters that L1 and L2 act on; None is all
-    forward_methods: ClassVar[tuple[str, ...]] = ()  # other methods that gradients flow through, beside those of the base classes
+    # parameters that L1 and L2 act on; None is all
+    penalized: ClassVar[tuple[str, ...] | None] = None
+    # other methods that gradients flow through, beside those of the base classes
+    forward_methods: ClassVar[tuple[str, ...]] = ()
     offers: frozenset[str] = frozenset()  # what core.capability may rely on
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Constructor arguments as JSON, from which a saved run is rebuilt without executing code."""
+        """Constructor arguments as JSON, from which a saved run is rebuilt without executing
+        code.
+        """
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
@@ -88,21 +95,29 @@ class Model(Built, ABC):
         return cls(**settings, generator=generator)
 
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        """Set what has a good start from training data: a reference, biases, scales; nothing by default."""
+        """Set what has a good start from training data: a reference, biases, scales; nothing by
+        default.
+        """
 
     def make_room(self, weights: dict[str, Tensor]) -> None:
-        """Before saved weights are taken in: resize buffers whose length the data decided; nothing by default."""
+        """Before saved weights are taken in: resize buffers whose length the data decided; nothing
+        by default.
+        """
 
     def title(self) -> str:
         """The model with its sizes, for messages."""
         return type(self).__name__
 
     def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
-        """What makes the maximum-likelihood fit of these data ill-posed without a penalty, each in one sentence."""
+        """What makes the maximum-likelihood fit of these data ill-posed without a penalty, each in
+        one sentence.
+        """
         return []
 
     def ailments(self) -> list[str]:
-        """What a fit had to hold back to keep the parameters proper, each in one sentence; nothing by default."""
+        """What a fit had to hold back to keep the parameters proper, each in one sentence; nothing
+        by default.
+        """
         return []
 
     @property
@@ -112,7 +127,9 @@ class Model(Built, ABC):
 
 
 class EnergyModel(Model):
-    """p(x) = exp(-F(x)) / Z with Z unknown; ``forward`` is ``free_energy``, so that gradients cross processes."""
+    """p(x) = exp(-F(x)) / Z with Z unknown; ``forward`` is ``free_energy``, so that gradients cross
+    processes.
+    """
 
     forward_methods = ("conditional_logits",)
     begins_exactly: ClassVar[bool] = True  # whether the reference can be drawn from
@@ -129,85 +146,133 @@ class EnergyModel(Model):
 
     @abstractmethod
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        """Set the reference, and parameters that have a good start, from the base rates of training data."""
+        """Set the reference, and parameters that have a good start, from the base rates of training
+        data.
+        """
 
     def keep_anchors(self, width: int, like: Tensor) -> None:
-        """Make room for rows of training data, which say where the modes are; none are known until :meth:`set_anchors`."""
-        self.register_buffer("anchors", torch.zeros(ANCHORS, width, dtype=like.dtype, device=like.device))
+        """Make room for rows of training data, which say where the modes are; none are known until
+        :meth:`set_anchors`.
+        """
+        self.register_buffer(
+            "anchors", torch.zeros(ANCHORS, width, dtype=like.dtype, device=like.device)
+        )
         self.register_buffer("anchored", torch.tensor(False, device=like.device))
 
     @torch.no_grad()
     def set_anchors(self, data: Data, *, generator: torch.Generator) -> None:
-        """Remember random rows of training data, from which annealing and ladders start as well as from the reference."""
-        index = torch.randint(len(data), (ANCHORS,), generator=generator, device=generator.device).cpu()
+        """Remember random rows of training data, from which annealing and ladders start as well as
+        from the reference.
+        """
+        index = torch.randint(
+            len(data), (ANCHORS,), generator=generator, device=generator.device
+        ).cpu()
         self.anchors.copy_(data.batch(index, generator=generator).x)
         self.anchored.fill_(True)
 
     def remembering(self, rows: Tensor | None, owner: str) -> "EnergyModel":
-        """A view that knows these rows in place of those of its training data; itself where there are none."""
+        """A view that knows these rows in place of those of its training data; itself where there
+        are none.
+        """
         if rows is None:
             return self
         try:
             rows = torch.as_tensor(rows)
         except (TypeError, ValueError, RuntimeError):
-            raise invalid(owner, "rows", "be a table of numbers", f"a {type(rows).__name__} that is none") from None
+            raise invalid(
+                owner, "rows", "be a table of numbers", f"a {type(rows).__name__} that is none"
+            ) from None
         if rows.is_complex():
             raise invalid(owner, "rows", "be real numbers", str(rows.dtype))
         rows = rows.to(self.device_like)
         if rows.dim() != 2 or not len(rows):
-            raise invalid(owner, "rows", f"have shape (N, {self.support.width}) with N of at least 1", tuple(rows.shape))
+            raise invalid(
+                owner,
+                "rows",
+                f"have shape (N, {self.support.width}) with N of at least 1",
+                tuple(rows.shape),
+            )
         rows = self.support.check(rows, owner, "rows")
-        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))  # of which the first are used, whatever theirs was
+        # of which the first are used, whatever theirs was
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
         return self.viewed(anchors=rows[order], anchored=torch.tensor(True))
 
     def anchor_rows(self, n: int) -> Tensor | None:
         """``n`` of the remembered rows, repeated if need be; None where there are none."""
         if "anchors" not in self._buffers or not self.anchored:
             return None
-        anchors = self.support.check(self.anchors, self.title(), "anchors")  # of a file they may be anything
+        # of a file they may be anything
+        anchors = self.support.check(self.anchors, self.title(), "anchors")
         return anchors[torch.arange(n, device=anchors.device) % len(anchors)]
 
     def forward(self, x: Tensor, field: Field | None = None) -> Tensor:
         return self.free_energy(x) if field is None else self.free_energy(x, field=field)  # type: ignore[call-arg]
 
     def sides(self) -> list[Side]:
-        """The ways to write Z as a finite sum: over x here; over h too where x given h is tractable."""
-        return [Side("visible", self.support, self.free_energy)] if self.support.bits < float("inf") else []
+        """The ways to write Z as a finite sum: over x here; over h too where x given h is
+        tractable.
+        """
+        return (
+            [Side("visible", self.support, self.free_energy)]
+            if self.support.bits < float("inf")
+            else []
+        )
 
     def field(self, x: Tensor) -> Field:
         """The work at x that all temperatures share."""
         return Field(x)
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
-        """F at inverse temperature ``beta``, which broadcasts against the batch dimensions of the field."""
+        """F at inverse temperature ``beta``, which broadcasts against the batch dimensions of the
+        field.
+        """
         return (1 - beta) * self.reference().free_energy(field.x) + beta * self.free_energy(field.x)
 
     def free_energies(self, x: Tensor, betas: Tensor, field: Field | None = None) -> Tensor:
-        """F at every temperature, ``(*, D), (T,) -> (T, *)``, from one product; ``field`` if somebody already has it."""
+        """F at every temperature, ``(*, D), (T,) -> (T, *)``, from one product; ``field`` if
+        somebody already has it.
+        """
         field = self.field(x) if field is None else field
         return self.energy_along(field, betas.reshape(-1, *[1] * (x.dim() - 1)))
 
     def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
-        """F and dF/dx, ``(*, D) -> (*), (*, D)``, where the model knows a quicker way than a backward pass; None by default."""
+        """F and dF/dx, ``(*, D) -> (*), (*, D)``, where the model knows a quicker way than a
+        backward pass; None by default.
+        """
         return None
 
-    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
-        """F, up to a constant of each row, with coordinate ``i`` set to each value, ``(*, D), (K,) -> (K, *)``."""
+    def site_energies(
+        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
+    ) -> Tensor:
+        """F, up to a constant of each row, with coordinate ``i`` set to each value, ``(*, D), (K,)
+        -> (K, *)``.
+        """
         trials = x.expand(len(values), *x.shape).clone()
         trials[..., i] = values.view(-1, *[1] * (x.dim() - 1))
-        return self.free_energy(trials) if beta is None else self.energy_along(self.field(trials), beta)
+        return (
+            self.free_energy(trials)
+            if beta is None
+            else self.energy_along(self.field(trials), beta)
+        )
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        """log p(x_i = v | the others) up to a constant of each site, for all sites and values, ``(*, D) -> (*, D, K)``."""
+        """log p(x_i = v | the others) up to a constant of each site, for all sites and values,
+        ``(*, D) -> (*, D, K)``.
+        """
         values = self.support.values().to(x)
-        return -torch.stack([self.site_energies(x, i, values, beta).movedim(0, -1) for i in range(x.shape[-1])], -2)
+        return -torch.stack(
+            [self.site_energies(x, i, values, beta).movedim(0, -1) for i in range(x.shape[-1])], -2
+        )
 
     def begun_at(self, table: Tensor) -> "EnergyModel":
-        """A view whose path begins at a product of each chain: log-probabilities ``(C, D, K)``, or means and variances ``(C, D, 2)``."""
+        """A view whose path begins at a product of each chain: log-probabilities ``(C, D, K)``, or
+        means and variances ``(C, D, 2)``.
+        """
         return self.viewed(reference_logits=table)
 
     def landmarks(self, n: int) -> Tensor | None:
-        """At most ``n`` states that the parameters point to, where chains that seek modes begin; None where they point nowhere.
+        """At most ``n`` states that the parameters point to, where chains that seek modes begin;
+        None where they point nowhere.
 
         By default the states whose coordinates are all alike.
         """
@@ -222,12 +287,18 @@ class EnergyModel(Model):
         object.__setattr__(view, "_buffers", {**self._buffers, **buffers})
         return view
 
-    def given_component(self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator) -> "EnergyModel":
-        """The model, at ``beta``, given the component of a mixed reference that each chain at ``x`` belongs to, which is drawn."""
+    def given_component(
+        self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator
+    ) -> "EnergyModel":
+        """The model, at ``beta``, given the component of a mixed reference that each chain at ``x``
+        belongs to, which is drawn.
+        """
         return self if beta is None else self.annealed(beta)
 
     def annealed(self, beta: Tensor | float) -> "EnergyModel":
-        """The model at ``beta``, a number or a tensor that broadcasts against batch dimensions; composes."""
+        """The model at ``beta``, a number or a tensor that broadcasts against batch dimensions;
+        composes.
+        """
         if not isinstance(beta, Tensor):
             check_real("annealed", "beta", beta, 0.0)
         from partita.core.annealed import Annealed  # which is itself an energy model
@@ -238,9 +309,10 @@ class EnergyModel(Model):
 class DirectedModel(Model):
     """p(x) = sum or integral of p(x|z) p(z), drawn top-down.
 
-    A model that offers ``"log_prob"`` has the method ``log_prob(x)``, ``(*, D) -> (*)``, exact and normalized; ``forward`` is it,
-    so that gradients cross processes. One that offers ``"missing"`` takes NaN in x and gives the likelihood of what was observed.
-    One that offers ``"ends"`` takes rows that end early, as NaN from there on or as ``log_prob(x, lengths)``; one that offers
+    A model that offers ``"log_prob"`` has the method ``log_prob(x)``, ``(*, D) -> (*)``, exact and
+    normalized; ``forward`` is it, so that gradients cross processes. One that offers ``"missing"``
+    takes NaN in x and gives the likelihood of what was observed. One that offers ``"ends"`` takes
+    rows that end early, as NaN from there on or as ``log_prob(x, lengths)``; one that offers
     ``"drops"`` leaves out some of its numbers at random while it learns.
     """
 
@@ -253,13 +325,17 @@ class DirectedModel(Model):
 
 
 class Sampler(Protocol):
-    """A Markov kernel on an explicit state. ``kernel_on`` is ``"x"``, or ``"ladder"`` if it moves all temperatures at once."""
+    """A Markov kernel on an explicit state. ``kernel_on`` is ``"x"``, or ``"ladder"`` if it moves
+    all temperatures at once.
+    """
 
     kernel_on: ClassVar[str]
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Any: ...
 
-    def step(self, model: EnergyModel, state: Any, *, generator: torch.Generator) -> tuple[Any, Any]: ...
+    def step(
+        self, model: EnergyModel, state: Any, *, generator: torch.Generator
+    ) -> tuple[Any, Any]: ...
 
 
 class Objective(Protocol):
@@ -275,7 +351,9 @@ class Objective(Protocol):
         ...
 
     def precondition(self, model: Any, state: Any) -> None:
-        """Rewrite the gradients in place after the backward pass; nothing by default (centering uses it)."""
+        """Rewrite the gradients in place after the backward pass; nothing by default (centering
+        uses it).
+        """
 
     def epoch(self, model: Any, data: Data, state: Any, *, generator: torch.Generator) -> Any:
         """Between epochs; returns the state, unchanged by default."""
@@ -284,15 +362,18 @@ class Objective(Protocol):
 class Update(Protocol):
     """EM, coordinate ascent, Gibbs: closed-form steps without an optimizer.
 
-    ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it no longer does. An update whose state
-    machine code looks things up by has ``check(model, data, state)`` too, which raises where a file held another.
+    ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it
+    no longer does. An update whose state machine code looks things up by has ``check(model, data,
+    state)`` too, which raises where a file held another.
     """
 
     converges: ClassVar[bool]
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Any: ...
 
-    def update(self, model: Any, data: Data, state: Any, *, generator: torch.Generator) -> tuple[Any, dict[str, Tensor]]: ...
+    def update(
+        self, model: Any, data: Data, state: Any, *, generator: torch.Generator
+    ) -> tuple[Any, dict[str, Tensor]]: ...
 
 
 class PartitionEvaluator(Protocol):

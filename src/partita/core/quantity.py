@@ -1,11 +1,13 @@
 r"""A number that says what it is: exact, a bound or an estimate, with an interval and a verdict.
 
-The interval is about computing the number on these data (Monte Carlo, log Z); ``se_data`` is the spread over test points.
-The two errors are kept apart.
+The interval is about computing the number on these data (Monte Carlo, log Z); ``se_data`` is the
+spread over test points. The two errors are kept apart.
 
-.. math:: -[l, u] = [-u, -l], \qquad [l_1, u_1] + [l_2, u_2] = [l_1 + l_2,\; u_1 + u_2]          (theory/scoring.md, eq. 5.1)
+.. math:: -[l, u] = [-u, -l], \qquad [l_1, u_1] + [l_2, u_2] = [l_1 + l_2,\; u_1 + u_2]
+(theory/scoring.md, eq. 5.1)
 
-Sums of intervals cover with probability at least 1 - alpha_1 - alpha_2 whatever the dependence (Bonferroni), and say so.
+Sums of intervals cover with probability at least 1 - alpha_1 - alpha_2 whatever the dependence
+(Bonferroni), and say so.
 """
 
 import math
@@ -23,7 +25,9 @@ Direction = Literal["low", "high", "none"]
 KINDS = ("exact", "lower", "upper", "estimate", "none")
 VERDICTS = ("tight", "loose", "do not publish")  # from best to worst
 DIRECTIONS = ("low", "high", "none")
-DETERMINISTIC = 0.99  # level of an interval from a rule's own error: no chance is in it, but rules can err alike; of 100 integrals 99 hold
+# level of an interval from a rule's own error: no chance is in it, but rules can err alike; of 100
+# integrals 99 hold
+DETERMINISTIC = 0.99
 _MIRROR = {"lower": "upper", "upper": "lower", "low": "high", "high": "low"}
 
 
@@ -34,18 +38,22 @@ class Quantity:
     Arguments:
         value: The number.
         low, high: Ends of the interval for the computing error; equal to ``value`` when exact.
-        level: Probability with which the interval covers; 1 when exact. Of a deterministic error, as quadrature's, the share of
-            integrals that it is calibrated to cover.
-        kind: ``exact``, ``lower`` or ``upper`` (a bound in expectation), ``estimate``, or ``none`` (no likelihood exists).
+        level: Probability with which the interval covers; 1 when exact. Of a deterministic error,
+            as quadrature's, the share of integrals that it is calibrated to cover.
+        kind: ``exact``, ``lower`` or ``upper`` (a bound in expectation), ``estimate``, or ``none``
+            (no likelihood exists).
         unit: For example ``nats``.
         method: How it was computed, in a few words.
         n: How many data it averages over; 0 if it is not about data.
         se_data: Standard error over the data, for a mean over rows.
         verdict: ``tight``, ``loose`` or ``do not publish``.
-        direction: The side on which the value errs if it errs: ``low``, ``high`` or ``none`` (either).
+        direction: The side on which the value errs if it errs: ``low``, ``high`` or ``none``
+            (either).
         details: Diagnostics by name (ESS, k-hat, gap, per-row values).
 
-    >>> log_z = Quantity(10.0, 9.5, 10.5, level=0.95, kind="estimate", method="AIS", direction="low")
+    >>> log_z = Quantity(
+    ...     10.0, 9.5, 10.5, level=0.95, kind="estimate", method="AIS", direction="low"
+    ... )
     >>> print(-log_z)
     -10.000 nats [-10.500, -9.500], estimate by AIS, tight
     >>> print(Quantity(2.0, method="enumeration"))
@@ -70,18 +78,32 @@ class Quantity:
     def __post_init__(self) -> None:
         for name, allowed in (("kind", KINDS), ("verdict", VERDICTS), ("direction", DIRECTIONS)):
             if getattr(self, name) not in allowed:
-                raise invalid("Quantity", name, "be one of " + ", ".join(allowed), repr(getattr(self, name)))
+                raise invalid(
+                    "Quantity", name, "be one of " + ", ".join(allowed), repr(getattr(self, name))
+                )
         if not 0 <= self.level <= 1:
             raise invalid("Quantity", "level", "lie in [0, 1]", self.level)
         if math.isnan(self.value) and self.kind != "none":
-            raise invalid("Quantity", "value", "be a number", "nan", "Say kind='none' where there is none.")
+            raise invalid(
+                "Quantity", "value", "be a number", "nan", "Say kind='none' where there is none."
+            )
         for end in ("low", "high"):
             if math.isnan(getattr(self, end)):
                 object.__setattr__(self, end, self.value)
         if self.low > self.value or self.value > self.high:
-            raise invalid("Quantity", "low and high", "enclose the value", f"{self.low} <= {self.value} <= {self.high}")
+            raise invalid(
+                "Quantity",
+                "low and high",
+                "enclose the value",
+                f"{self.low} <= {self.value} <= {self.high}",
+            )
         if self.kind == "exact" and self.low != self.high:
-            raise invalid("Quantity", "low and high", "equal the value when the kind is exact", f"[{self.low}, {self.high}]")
+            raise invalid(
+                "Quantity",
+                "low and high",
+                "equal the value when the kind is exact",
+                f"[{self.low}, {self.high}]",
+            )
 
     @property
     def width(self) -> float:
@@ -110,9 +132,13 @@ class Quantity:
     def __add__(self, other: "Quantity | float") -> "Quantity":
         if not isinstance(other, Quantity):
             shift = float(other)
-            return replace(self, value=self.value + shift, low=self.low + shift, high=self.high + shift)
+            return replace(
+                self, value=self.value + shift, low=self.low + shift, high=self.high + shift
+            )
         if self.unit != other.unit:
-            raise invalid("Quantity", "unit", f"be {self.unit!r} in both terms of a sum", repr(other.unit))
+            raise invalid(
+                "Quantity", "unit", f"be {self.unit!r} in both terms of a sum", repr(other.unit)
+            )
         return Quantity(
             value=self.value + other.value,
             low=self.low + other.low,
@@ -139,7 +165,13 @@ class Quantity:
     def __mul__(self, factor: float) -> "Quantity":
         base = -self if factor < 0 else self
         a = abs(float(factor))
-        return replace(base, value=a * base.value, low=a * base.low, high=a * base.high, se_data=a * base.se_data)
+        return replace(
+            base,
+            value=a * base.value,
+            low=a * base.low,
+            high=a * base.high,
+            se_data=a * base.se_data,
+        )
 
     __rmul__ = __mul__
 
@@ -148,9 +180,16 @@ class Quantity:
 
     def __str__(self) -> str:
         data = f" (± {self.se_data:.3f} over {self.n} rows)" if self.n and self.se_data else ""
-        label = {"lower": "lower bound", "upper": "upper bound", "none": "" if self.method else "no likelihood"}.get(self.kind, self.kind)
+        label = {
+            "lower": "lower bound",
+            "upper": "upper bound",
+            "none": "" if self.method else "no likelihood",
+        }.get(self.kind, self.kind)
         method = f" by {self.method}" if self.method else ""
-        return f"{self.value:.3f} {self.unit}{self._interval()}{data}, {f'{label}{method}'.strip()}, {self.verdict}"
+        return (
+            f"{self.value:.3f} {self.unit}{self._interval()}{data}, {f'{label}{method}'.strip()}, "
+            f"{self.verdict}"
+        )
 
     def _interval(self) -> str:
         """Nothing if it has no length; its half if three decimals do not show it."""
@@ -181,19 +220,35 @@ def bits_per_dimension(q: Quantity, dimensions: float) -> Quantity:
 def pooled(parts: Sequence[Quantity]) -> Quantity:
     """One mean per row out of means over parts of the rows, without the values of single rows.
 
-    Errors are taken to be the same in all parts: true of a common log Z, wider than need be where they are independent.
+    Errors are taken to be the same in all parts: true of a common log Z, wider than need be where
+    they are independent.
 
     >>> pooled([Quantity(1.0, n=1), Quantity(4.0, n=3)]).value
     3.25
     """
     n = sum(part.n for part in parts)
     share = [part.n / n for part in parts]
-    value, low, high = (sum(w * getattr(part, name) for w, part in zip(share, parts, strict=True)) for name in ("value", "low", "high"))
-    squares = sum(part.se_data**2 * part.n * (part.n - 1) + part.n * (part.value - value) ** 2 for part in parts)  # within and between
+    value, low, high = (
+        sum(w * getattr(part, name) for w, part in zip(share, parts, strict=True))
+        for name in ("value", "low", "high")
+    )
+    # within and between
+    squares = sum(
+        part.se_data**2 * part.n * (part.n - 1) + part.n * (part.value - value) ** 2
+        for part in parts
+    )
     details = {name: kept for name, kept in parts[0].details.items() if name != "rows"}
     verdicts: Any = [part.verdict for part in parts]
-    return replace(parts[0], value=value, low=low, high=high, n=n, se_data=math.sqrt(squares / (n * max(1, n - 1))),
-                   verdict=worst(*verdicts), details={**details, "parts": len(parts)})  # fmt: skip
+    return replace(
+        parts[0],
+        value=value,
+        low=low,
+        high=high,
+        n=n,
+        se_data=math.sqrt(squares / (n * max(1, n - 1))),
+        verdict=worst(*verdicts),
+        details={**details, "parts": len(parts)},
+    )
 
 
 def worst(*verdicts: Verdict) -> Verdict:

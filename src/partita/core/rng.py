@@ -1,7 +1,8 @@
 """Randomness is handed in: every draw of partita goes through here, from an explicit generator.
 
-On a CPU ``torch.rand`` compared with the probability is about three times faster than ``torch.bernoulli``; bits from a vectorized
-generator that is seeded anew for every call (:mod:`partita.core.xoshiro`) are five times faster again.
+On a CPU ``torch.rand`` compared with the probability is about three times faster than
+``torch.bernoulli``; bits from a vectorized generator that is seeded anew for every call
+(:mod:`partita.core.xoshiro`) are five times faster again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,8 @@ from partita.runtime.permutations import Shuffled
 from partita.runtime.seeds import keyed as keyed
 from partita.runtime.seeds import seed as seed
 
-MOST_LISTED = 1 << 18  # things whose order is listed: more would cost memory that grows with a table
+# things whose order is listed: more would cost memory that grows with a table
+MOST_LISTED = 1 << 18
 
 
 def uniform(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
@@ -43,12 +45,16 @@ def _bernoulli_on_cpu(p: Tensor, generator: torch.Generator) -> Tensor:
     p = p.detach().contiguous()
     seeds = torch.empty(2, LANES, dtype=torch.int64).random_(-(2**63), None, generator=generator)
     out = torch.empty_like(p)
-    draw_bernoulli(p.view(-1).numpy(), out.view(-1).numpy(), seeds.numpy().view("uint32").reshape(4, LANES))
+    draw_bernoulli(
+        p.view(-1).numpy(), out.view(-1).numpy(), seeds.numpy().view("uint32").reshape(4, LANES)
+    )
     return out
 
 
 def categorical(log_weights: Tensor, generator: torch.Generator, n: int) -> Tensor:
-    """``n`` indices drawn with replacement in proportion to ``exp(log_weights)``, by inversion in float64."""
+    """``n`` indices drawn with replacement in proportion to ``exp(log_weights)``, by inversion in
+    float64.
+    """
     edges = torch.softmax(log_weights.double(), -1).cumsum(-1)
     u = torch.rand(n, generator=generator, device=edges.device, dtype=torch.float64) * edges[-1]
     return torch.searchsorted(edges, u, right=True).clamp_max(len(edges) - 1)
@@ -62,7 +68,9 @@ def categories(logits: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def systematic(log_weights: Tensor, generator: torch.Generator, n: int) -> Tensor:
-    """``n`` indices in proportion to ``exp(log_weights)`` from one uniform draw: as even as the weights allow."""
+    """``n`` indices in proportion to ``exp(log_weights)`` from one uniform draw: as even as the
+    weights allow.
+    """
     edges = torch.softmax(log_weights.double(), -1).cumsum(-1)
     shift = torch.rand((), generator=generator, device=edges.device, dtype=torch.float64)
     u = (torch.arange(n, device=edges.device) + shift) / n * edges[-1]
@@ -70,21 +78,33 @@ def systematic(log_weights: Tensor, generator: torch.Generator, n: int) -> Tenso
 
 
 def permutation(n: int, generator: torch.Generator) -> Tensor:
-    """A random order of ``n`` things; of very many it is computed as slices of it are asked for (:mod:`partita.runtime.permutations`)."""
+    """A random order of ``n`` things; of very many it is computed as slices of it are asked for
+    (:mod:`partita.runtime.permutations`).
+    """
     if n > MOST_LISTED:
         return cast("Tensor", Shuffled(n, seed(generator), generator.device))
     return torch.randperm(n, generator=generator, device=generator.device)
 
 
-def draw(distribution: Distribution, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
-    """A draw from any ``torch.distributions`` object; factorized Bernoulli, categorical and normal take the fast way."""
+def draw(
+    distribution: Distribution, generator: torch.Generator, shape: Sequence[int] = ()
+) -> Tensor:
+    """A draw from any ``torch.distributions`` object; factorized Bernoulli, categorical and normal
+    take the fast way.
+    """
     full = (*shape, *distribution.batch_shape, *distribution.event_shape)
     if isinstance(distribution, Bernoulli):
         return bernoulli(distribution.probs.expand(full), generator)
     if isinstance(distribution, Normal):
-        return normal(full, distribution.loc, generator).mul_(distribution.scale).add_(distribution.loc)
+        return (
+            normal(full, distribution.loc, generator)
+            .mul_(distribution.scale)
+            .add_(distribution.loc)
+        )
     if isinstance(distribution, Categorical):
-        return categories(distribution.logits.expand(*full, -1), generator).to(distribution.logits.dtype)
+        return categories(distribution.logits.expand(*full, -1), generator).to(
+            distribution.logits.dtype
+        )
     with seeded(generator):
         return distribution.sample(torch.Size(shape))
 
@@ -96,11 +116,14 @@ def child(generator: torch.Generator) -> torch.Generator:
 
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
-    """Code that insists on torch's global generator runs inside this block as a function of ``generator`` alone."""
+    """Code that insists on torch's global generator runs inside this block as a function of
+    ``generator`` alone.
+    """
     devices = [generator.device] if generator.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         number = seed(generator)
-        torch.default_generator.manual_seed(number)  # torch.manual_seed also queues a traceback for every absent device
+        # torch.manual_seed also queues a traceback for every absent device
+        torch.default_generator.manual_seed(number)
         if devices:
             torch.cuda.manual_seed(number)
         yield

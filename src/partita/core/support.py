@@ -1,4 +1,5 @@
-r"""Where x lives. A support knows its width, its states where they are countable, and how to refuse what lies outside.
+r"""Where x lives. A support knows its width, its states where they are countable, and how to refuse
+what lies outside.
 
 Letters: D width, K states of one coordinate, L length.
 """
@@ -16,7 +17,9 @@ from partita.errors import InputError, invalid
 
 
 class Support(ABC):
-    """A set of vectors. ``discrete`` ones carry masses, the others densities; the two are never compared."""
+    """A set of vectors. ``discrete`` ones carry masses, the others densities; the two are never
+    compared.
+    """
 
     discrete: bool
     countable_sites: bool = False  # whether every coordinate has the same finite list of values
@@ -41,16 +44,21 @@ class Support(ABC):
 
     def values(self) -> Tensor:
         """The states of one coordinate, ``(K,)``."""
-        raise InputError(f"{self}: the states cannot be listed; a discrete support such as Binary can.")
+        raise InputError(
+            f"{self}: the states cannot be listed; a discrete support such as Binary can."
+        )
 
     def states(self, start: int, stop: int, like: Tensor) -> Tensor:
-        """States number ``start`` to ``stop``, the first coordinate changing slowest, ``(stop - start, D)``."""
+        """States number ``start`` to ``stop``, the first coordinate changing slowest, ``(stop -
+        start, D)``.
+        """
         return self.state_at(torch.arange(start, stop, device=like.device), like)
 
     def state_at(self, index: Tensor, like: Tensor) -> Tensor:
         """States by number, ``(n,) -> (n, D)``, with the device and dtype of ``like``."""
         values, digits = self.values().to(like), []
-        for _ in range(self.width):  # from the last coordinate to the first; powers of K would overflow on wide supports
+        # from the last coordinate to the first; powers of K would overflow on wide supports
+        for _ in range(self.width):
             digits.append(index % len(values))
             index = index // len(values)
         return values[torch.stack(digits[::-1], -1)]
@@ -61,8 +69,11 @@ class Support(ABC):
         for start in range(0, count, size):
             yield self.states(start, min(start + size, count), like)
 
-    def check(self, x: Tensor, owner: str, parameter: str = "x", *, missing: bool = False) -> Tensor:
-        """Return ``x`` if it lies inside, else raise :class:`InputError` naming the first coordinate that does not.
+    def check(
+        self, x: Tensor, owner: str, parameter: str = "x", *, missing: bool = False
+    ) -> Tensor:
+        """Return ``x`` if it lies inside, else raise :class:`InputError` naming the first
+        coordinate that does not.
 
         NaN lies outside, except where values may be ``missing``.
         """
@@ -125,7 +136,10 @@ class Binary(_TwoValued):
         return "only 0 and 1"
 
     def remedy(self) -> str:
-        return "Cut the values at a threshold, or use a model of real values, such as an RBM with gaussian visible units."
+        return (
+            "Cut the values at a threshold, or use a model of real values, such as an RBM with "
+            "gaussian visible units."
+        )
 
 
 @dataclass(frozen=True)
@@ -269,7 +283,9 @@ class Product(Support):
 
     def outside(self, x: Tensor) -> Tensor:
         blocks = x.split([part.width for part in self.parts], -1)
-        return torch.cat([part.outside(block) for part, block in zip(self.parts, blocks, strict=True)], -1)
+        return torch.cat(
+            [part.outside(block) for part, block in zip(self.parts, blocks, strict=True)], -1
+        )
 
     def in_words(self) -> str:
         return "; ".join(f"{part.in_words()} in {part.width} columns" for part in self.parts)
@@ -283,7 +299,7 @@ def _broken(x: Tensor) -> Tensor:
 def infer(x: Tensor) -> Support:
     """The narrowest of Binary, Spin and Real that holds the rows of ``x``.
 
-    >>> infer(torch.tensor([[0., 1.], [1., 1.]]))
+    >>> infer(torch.tensor([[0.0, 1.0], [1.0, 1.0]]))
     Binary(D=2)
     """
     width = x.shape[-1]

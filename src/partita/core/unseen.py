@@ -1,11 +1,12 @@
-r"""What could hide between points: boxes whose bound on exp(-F) leaves room for a peak are halved until it does not, or a peak is found.
+r"""What could hide between points: boxes whose bound on exp(-F) leaves room for a peak are halved
+until it does not, or a peak is found.
 
 .. math:: \max_{x \in b} e^{-F(x)} \le e^{-\underline F(b)}, \qquad
-          b \text{ is clear if } -\underline F(b) \le t \;\text{or}\; |b|\, e^{-\underline F(b)} \le \varepsilon
-          (theory/scoring.md, eq. 5.15)
+          b \text{ is clear if } -\underline F(b) \le t \;\text{or}\; |b|\, e^{-\underline F(b)} \le
+          \varepsilon (theory/scoring.md, eq. 5.15)
 
-t is the highest that was seen in the box, with some slack; epsilon a mass that does not matter. What is not clear when boxes run out could
-hold a mass that is known too, from above.
+t is the highest that was seen in the box, with some slack; epsilon a mass that does not matter.
+What is not clear when boxes run out could hold a mass that is known too, from above.
 
 Letters: D coordinates, M boxes.
 """
@@ -34,7 +35,9 @@ class Unseen(NamedTuple):
 
 
 @torch.no_grad()
-def search(energy: Energy, low: Tensor, high: Tensor, seen: Tensor, floor: float, most_boxes: int) -> Unseen:
+def search(
+    energy: Energy, low: Tensor, high: Tensor, seen: Tensor, floor: float, most_boxes: int
+) -> Unseen:
     """What hides in boxes.
 
     Arguments:
@@ -44,10 +47,16 @@ def search(energy: Energy, low: Tensor, high: Tensor, seen: Tensor, floor: float
         floor: log of the mass below which nothing matters.
         most_boxes: That are bounded in all.
     """
-    hides, home = torch.zeros_like(seen, dtype=torch.bool), torch.arange(len(seen), device=seen.device)
+    hides, home = (
+        torch.zeros_like(seen, dtype=torch.bool),
+        torch.arange(len(seen), device=seen.device),
+    )
     left, points, spent = [low.new_full((1,), -math.inf)], [low[:0]], 0
     for _ in range(HALVINGS):
-        bounds = [lower_bound(energy, a, b) for a, b in zip(low.split(AT_ONCE), high.split(AT_ONCE), strict=True)]
+        bounds = [
+            lower_bound(energy, a, b)
+            for a, b in zip(low.split(AT_ONCE), high.split(AT_ONCE), strict=True)
+        ]
         if any(bound is None for bound in bounds):
             return Unseen(hides, low[:0], math.inf)
         spent += len(low)
@@ -63,7 +72,9 @@ def search(energy: Energy, low: Tensor, high: Tensor, seen: Tensor, floor: float
         points.append(middle[found])
         hides[home[found]] = True
         doubt = ~hides[home]  # what is known to hide something needs no bound
-        chosen = greatest(torch.where(doubt, mass, -math.inf), max(0, most_boxes - spent) // 2) & doubt
+        chosen = (
+            greatest(torch.where(doubt, mass, -math.inf), max(0, most_boxes - spent) // 2) & doubt
+        )
         left.append(mass[doubt & ~chosen])
         if not bool(chosen.any()):
             break
@@ -72,11 +83,17 @@ def search(energy: Energy, low: Tensor, high: Tensor, seen: Tensor, floor: float
 
 
 def shells(low: Tensor, high: Tensor, rings: int) -> tuple[Tensor, Tensor]:
-    """Boxes that fill the space around one, ``(D,)`` twice, up to 4^rings times as far, ``(M, D)`` twice."""
+    """Boxes that fill the space around one, ``(D,)`` twice, up to 4^rings times as far, ``(M, D)``
+    twice.
+    """
     out = 4.0 ** torch.arange(rings, -1, -1, dtype=low.dtype, device=low.device)[:, None]
     middle, half = 0.5 * (low + high), 0.5 * (high - low)
     edges = torch.cat([middle - half * out, middle + half * out.flip(0)])  # (2 rings + 2, D)
-    index = torch.cartesian_prod(*[torch.arange(len(edges) - 1)] * len(middle)).view(-1, len(middle)).to(low.device)
+    index = (
+        torch.cartesian_prod(*[torch.arange(len(edges) - 1)] * len(middle))
+        .view(-1, len(middle))
+        .to(low.device)
+    )
     index = index[(index != rings).any(1)]
     return edges.gather(0, index), edges.gather(0, index + 1)
 

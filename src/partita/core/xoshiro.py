@@ -1,6 +1,8 @@
-"""Bernoulli draws on the CPU from xoshiro128++ in sixteen lanes that become vector instructions (Blackman and Vigna 2021).
+"""Bernoulli draws on the CPU from xoshiro128++ in sixteen lanes that become vector instructions
+(Blackman and Vigna 2021).
 
-Torch's Mersenne Twister makes one number at a time; in block Gibbs its draws would cost a quarter of the matrix products.
+Torch's Mersenne Twister makes one number at a time; in block Gibbs its draws would cost a quarter
+of the matrix products.
 """
 
 import numpy as np
@@ -28,7 +30,9 @@ def _next(state: np.ndarray, lane: int) -> int:
 
 @njit("void(float32[::1], float32[::1], uint32[:, ::1])", cache=True)
 def draw_bernoulli(p: np.ndarray, out: np.ndarray, state: np.ndarray) -> None:
-    """Write ones with probability ``p`` and zeros into ``out``; ``state`` (4, LANES) moves on. p = 0 and p = 1 are exact."""
+    """Write ones with probability ``p`` and zeros into ``out``; ``state`` (4, LANES) moves on. p =
+    0 and p = 1 are exact.
+    """
     bits = np.empty(BLOCK, np.int32)
     for start in range(0, p.shape[0], BLOCK):
         for first in range(0, BLOCK, LANES):
@@ -36,4 +40,6 @@ def draw_bernoulli(p: np.ndarray, out: np.ndarray, state: np.ndarray) -> None:
                 bits[first + lane] = np.int32(_next(state, lane) >> uint32(8))
         block, result = p[start : start + BLOCK], out[start : start + BLOCK]
         for i in range(len(block)):
-            result[i] = np.float32(1.0) if np.float32(bits[i]) < block[i] * UNIT else np.float32(0.0)
+            result[i] = (
+                np.float32(1.0) if np.float32(bits[i]) < block[i] * UNIT else np.float32(0.0)
+            )

@@ -1,4 +1,6 @@
-"""Data to learn from: rows in memory or on disk, frames, files, named sets, and toy sets with known answers."""
+"""Data to learn from: rows in memory or on disk, frames, files, named sets, and toy sets with known
+answers.
+"""
 
 from partita.data.files import read
 from partita.data.named import Dataset, Entry, load, names
@@ -7,4 +9,16 @@ from partita.data.schema import Column, Schema
 from partita.data.splits import Splits
 from partita.data.streams import Sequences
 
-__all__ = ["Column", "Dataset", "Entry", "Rows", "Schema", "Sequences", "Splits", "as_rows", "load", "names", "read"]
+__all__ = [
+    "Column",
+    "Dataset",
+    "Entry",
+    "Rows",
+    "Schema",
+    "Sequences",
+    "Splits",
+    "as_rows",
+    "load",
+    "names",
+    "read",
+]

@@ -1,4 +1,5 @@
-"""Arrays in .npy and .npz files, which NumPy writes: looked at before they are read, for they may be damaged, vast or no numbers.
+"""Arrays in .npy and .npz files, which NumPy writes: looked at before they are read, for they may
+be damaged, vast or no numbers.
 
 Nothing is unpickled.
 """
@@ -22,8 +23,19 @@ from partita.errors import DataError
 from partita.runtime import memory_limit
 
 MOST_DEFLATED = 1032  # bytes that one byte of deflated ones can stand for
-UNREADABLE = (ValueError, EOFError, OSError, KeyError, OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error)  # by NumPy and zip
-SPLITS = (("train", "valid", "test"), ("x_train", "x_valid", "x_test"))  # the two ways to name the arrays of a split file
+# by NumPy and zip
+UNREADABLE = (
+    ValueError,
+    EOFError,
+    OSError,
+    KeyError,
+    OverflowError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+# the two ways to name the arrays of a split file
+SPLITS = (("train", "valid", "test"), ("x_train", "x_valid", "x_test"))
 
 
 def read_npy(path: Path) -> Splits:
@@ -41,17 +53,31 @@ def read_npy(path: Path) -> Splits:
 
 
 def read_npz(path: Path, array: str | None) -> Splits:
-    """One array by name, or those whose names tell what they are, with names of columns, weights and letters beside them."""
+    """One array by name, or those whose names tell what they are, with names of columns, weights
+    and letters beside them.
+    """
     try:
         found = headers(path)
         names = {"train": array} if array in found else {} if array else choose(found)
         if not names:
             raise _which(path, array, list(found))
-        _check_room(path, [found[name] for name in (*names.values(), "columns", "weights", "alphabet") if name in found])
+        _check_room(
+            path,
+            [
+                found[name]
+                for name in (*names.values(), "columns", "weights", "alphabet")
+                if name in found
+            ],
+        )
         with np.load(path, allow_pickle=False) as archive:
             arrays = {split: archive[name] for split, name in names.items()}
             x = arrays["train"]
-            return Splits(**arrays, columns=_columns(archive, x), weight=_weight(archive, names, x), labels=_alphabet(archive, x))
+            return Splits(
+                **arrays,
+                columns=_columns(archive, x),
+                weight=_weight(archive, names, x),
+                labels=_alphabet(archive, x),
+            )
     except DataError:
         raise
     except UNREADABLE as error:
@@ -59,7 +85,9 @@ def read_npz(path: Path, array: str | None) -> Splits:
 
 
 def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype of each array in an .npz, from the headers alone: nothing is decompressed beyond them."""
+    """Shape and dtype of each array in an .npz, from the headers alone: nothing is decompressed
+    beyond them.
+    """
     found, there = {}, os.path.getsize(path)
     if not path.is_file():  # nobody may ever write to a pipe
         raise damaged(path)
@@ -96,7 +124,9 @@ def choose(found: dict[str, tuple[tuple[int, ...], np.dtype]]) -> dict[str, str]
     """
     for names in SPLITS:
         if names[0] in found:
-            return {split: name for split, name in zip(SPLITS[0], names, strict=True) if name in found}
+            return {
+                split: name for split, name in zip(SPLITS[0], names, strict=True) if name in found
+            }
     numeric = [name for name, (shape, dtype) in found.items() if shape and dtype.kind in NUMERIC]
     if "x" in found or len(numeric) == 1:
         return {"train": "x" if "x" in found else numeric[0]}
@@ -106,7 +136,9 @@ def choose(found: dict[str, tuple[tuple[int, ...], np.dtype]]) -> dict[str, str]
 def _check_room(path: Path, arrays: Iterable[tuple[tuple[int, ...], np.dtype]]) -> None:
     """Refuse arrays that memory does not hold: a thousand bytes of them can be deflated to one."""
     needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in arrays)
-    memory_limit.check_room("load", f"what {path} holds", needed, "Save the array as .npy, which stays on disk.")
+    memory_limit.check_room(
+        "load", f"what {path} holds", needed, "Save the array as .npy, which stays on disk."
+    )
 
 
 def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:
@@ -118,15 +150,25 @@ def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:
 
 
 def _alphabet(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Labels | None:
-    """What whole numbers of sequences stand for, where the file has an ``alphabet`` of as many letters."""
+    """What whole numbers of sequences stand for, where the file has an ``alphabet`` of as many
+    letters.
+    """
     alphabet = archive.get("alphabet")
-    if alphabet is None or alphabet.shape != () or x.dtype.kind not in "iu" or x.size == 0 or x.max() >= len(str(alphabet)):
+    if (
+        alphabet is None
+        or alphabet.shape != ()
+        or x.dtype.kind not in "iu"
+        or x.size == 0
+        or x.max() >= len(str(alphabet))
+    ):
         return None
     str(alphabet).encode()
     return {float(code): letter for code, letter in enumerate(str(alphabet))}
 
 
-def _weight(archive: np.lib.npyio.NpzFile, names: dict[str, str], x: np.ndarray) -> np.ndarray | None:
+def _weight(
+    archive: np.lib.npyio.NpzFile, names: dict[str, str], x: np.ndarray
+) -> np.ndarray | None:
     weight = archive.get("weights") if names == {"train": "x"} else None
     return weight if weight is not None and weight.shape == x.shape[:1] else None
 
@@ -134,9 +176,15 @@ def _weight(archive: np.lib.npyio.NpzFile, names: dict[str, str], x: np.ndarray)
 def _which(path: Path, array: str | None, found: list[str]) -> DataError:
     came = "no choice among them" if array is None else repr(array)
     example = f"{path.stem}:{found[0]}" if found else ""
-    return DataError(f"load: {path} needs one of its arrays {', '.join(found)}; got {came}. Choose one after a colon, as in {example}.")
+    return DataError(
+        f"load: {path} needs one of its arrays {', '.join(found)}; got {came}. Choose one after a "
+        f"colon, as in {example}."
+    )
 
 
 def _objects(path: Path) -> DataError:
     remedy = "Save plain numbers with numpy.save or numpy.savez."
-    return DataError(f"load: {path} must hold numbers; got Python objects, which could run code and are never read. {remedy}")
+    return DataError(
+        f"load: {path} must hold numbers; got Python objects, which could run code and are never "
+        f"read. {remedy}"
+    )

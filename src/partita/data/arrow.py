@@ -1,4 +1,6 @@
-"""Columns of Arrow tables, which columnar files and frames of pandas and polars become: numbers, words, and what they are written as."""
+"""Columns of Arrow tables, which columnar files and frames of pandas and polars become: numbers,
+words, and what they are written as.
+"""
 
 from typing import Any
 
@@ -8,7 +10,13 @@ from partita.data.labels import numbered
 from partita.data.schema import Series, check_names
 from partita.errors import DataError, invalid
 
-WIDE = {"large_string": "string", "string_view": "string", "double": "float64", "float": "float32", "halffloat": "float16"}
+WIDE = {
+    "large_string": "string",
+    "string_view": "string",
+    "double": "float64",
+    "float": "float32",
+    "halffloat": "float16",
+}
 
 
 def arrow() -> Any:
@@ -17,7 +25,9 @@ def arrow() -> Any:
         import pyarrow
     except ImportError as error:
         remedy = "Install it with: pip install 'partita[frames]'"
-        raise DataError(f"load: Parquet files and frames need the package pyarrow. {remedy}") from error
+        raise DataError(
+            f"load: Parquet files and frames need the package pyarrow. {remedy}"
+        ) from error
     return pyarrow
 
 
@@ -31,16 +41,23 @@ def of_frame(frame: Any, owner: str) -> Any:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason, remedy = str(error).splitlines()[0], "Convert such columns to numbers or to words."
-        raise invalid(owner, "X", "have columns of one sort of value each", reason, remedy) from None
+        raise invalid(
+            owner, "X", "have columns of one sort of value each", reason, remedy
+        ) from None
 
 
 def series_of(table: Any) -> list[Series]:
     """The columns of an Arrow table."""
-    return [_series(str(name), column) for name, column in zip(table.column_names, table.columns, strict=True)]
+    return [
+        _series(str(name), column)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
 
 
 def dtype_name(kind: Any) -> str:
-    """What a column of an Arrow type is written as: a NumPy name, ``string``, ``category``; ``date`` and ``other`` cannot be read."""
+    """What a column of an Arrow type is written as: a NumPy name, ``string``, ``category``;
+    ``date`` and ``other`` cannot be read.
+    """
     types = arrow().types
     if types.is_dictionary(kind):
         return "category"
@@ -67,7 +84,11 @@ def _series(name: str, column: Any) -> Series:
         return _words(name, column, dtype)
     if dtype_name(column.type) in ("date", "other"):
         return Series(name, np.full(len(column), 0.0), "other")
-    plain = column.cast(pa.float64(), safe=False) if not pa.types.is_boolean(column.type) else column.cast(pa.uint8())
+    plain = (
+        column.cast(pa.float64(), safe=False)
+        if not pa.types.is_boolean(column.type)
+        else column.cast(pa.uint8())
+    )
     return Series(name, np.asarray(plain.to_numpy(), dtype=np.float64), dtype)
 
 
@@ -75,7 +96,9 @@ def _decoded(column: Any) -> Any:
     """A column of categories as its values."""
     pa, kind = arrow(), column.type.value_type
     kind = pa.large_string() if is_text(kind) else kind
-    return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks], type=kind)
+    return pa.chunked_array(
+        [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks], type=kind
+    )
 
 
 def _words(name: str, column: Any, dtype: str) -> Series:

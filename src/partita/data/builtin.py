@@ -51,21 +51,31 @@ def _bars_and_stripes() -> Source:
 
 def _plane(draw: Callable[..., torch.Tensor], entropy: Callable[[], float] | None = None) -> Source:
     train, test = (draw(TOY_ROWS, generator=keyed(TOY_KEY, part)).numpy() for part in range(2))
-    return Source(Splits(train, test=test), "generated", entropy=None if entropy is None else entropy())
+    return Source(
+        Splits(train, test=test), "generated", entropy=None if entropy is None else entropy()
+    )
 
 
 DIGITS_NOTE = "8 x 8 handwritten digits of scikit-learn (UCI, CC BY 4.0)"
 BARS_NOTE = "all 4 x 4 patterns of full columns or full rows; train and test are the same rows"
 
 BUILTIN = {
-    "digits": Maker(partial(_digits, False), "1797 x 64", f"{DIGITS_NOTE}, cut at half gray to binary"),
-    "digits-gray": Maker(partial(_digits, True), "1797 x 64", f"{DIGITS_NOTE}, gray levels 0 to 16"),
+    "digits": Maker(
+        partial(_digits, False), "1797 x 64", f"{DIGITS_NOTE}, cut at half gray to binary"
+    ),
+    "digits-gray": Maker(
+        partial(_digits, True), "1797 x 64", f"{DIGITS_NOTE}, gray levels 0 to 16"
+    ),
     "bars-and-stripes": Maker(_bars_and_stripes, "32/32 x 16", BARS_NOTE),
     "moons": Maker(partial(_plane, toys.moons), "10000/10000 x 2", "two noisy half circles"),
     "8gaussians": Maker(
-        partial(_plane, toys.eight_gaussians, toys.eight_gaussians_entropy), "10000/10000 x 2", "eight normal distributions on a circle"
+        partial(_plane, toys.eight_gaussians, toys.eight_gaussians_entropy),
+        "10000/10000 x 2",
+        "eight normal distributions on a circle",
     ),
     "checkerboard": Maker(
-        partial(_plane, toys.checkerboard, lambda: toys.CHECKERBOARD_ENTROPY), "10000/10000 x 2", "uniform on eight squares"
+        partial(_plane, toys.checkerboard, lambda: toys.CHECKERBOARD_ENTROPY),
+        "10000/10000 x 2",
+        "uniform on eight squares",
     ),
 }

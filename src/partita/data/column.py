@@ -13,15 +13,23 @@ from partita.runtime.untrusted import check_like
 
 KINDS = ("real", "binary", "count", "category", "ignore")
 SHAPE = {  # of a column in a config
-    "name": str, "kind": str, "dtype": str, "levels": [float], "labels": dict, "missing": int, "asked": bool,
-}  # fmt: skip
+    "name": str,
+    "kind": str,
+    "dtype": str,
+    "levels": [float],
+    "labels": dict,
+    "missing": int,
+    "asked": bool,
+}
 
 
 @dataclass(frozen=True)
 class Series:
-    """A column as it was read: numbers, with NaN where a value is missing; words as the numbers that stand for them.
+    """A column as it was read: numbers, with NaN where a value is missing; words as the numbers
+    that stand for them.
 
-    Where a column is too large to be held, ``values`` are some of it that settle its kind, and ``rows`` and ``missing`` speak of all.
+    Where a column is too large to be held, ``values`` are some of it that settle its kind, and
+    ``rows`` and ``missing`` speak of all.
     """
 
     name: str
@@ -60,28 +68,62 @@ class Column:
     asked: bool = False
 
     def words(self, values: Iterable[float]) -> list[Any]:
-        """Values as they are written: words, truth values, whole numbers, else floats; None where missing."""
+        """Values as they are written: words, truth values, whole numbers, else floats; None where
+        missing.
+        """
         if self.labels:
-            return [None if value != value else self.labels.get(value, f"{value:g}") for value in values]
+            return [
+                None if value != value else self.labels.get(value, f"{value:g}") for value in values
+            ]
         numbered = self.dtype == "category" and all(level == round(level) for level in self.levels)
         make = bool if self.dtype == "bool" else round if numbered or "int" in self.dtype else float
-        return [None if value != value else make(value) if abs(value) < math.inf else value for value in values]
+        return [
+            None if value != value else make(value) if abs(value) < math.inf else value
+            for value in values
+        ]
 
     def in_words(self) -> str:
         """The levels of a category, for people."""
         shown = [str(word) for word in self.words(self.levels[:6])]
-        return ", ".join(shown) + (f", ... ({len(self.levels)} in all)" if len(self.levels) > 6 else "")
+        return ", ".join(shown) + (
+            f", ... ({len(self.levels)} in all)" if len(self.levels) > 6 else ""
+        )
 
     def as_json(self) -> dict[str, Any]:
-        levels = {"levels": list(self.levels), "labels": {f"{number:.0f}": word for number, word in self.labels.items()}}
+        levels = {
+            "levels": list(self.levels),
+            "labels": {f"{number:.0f}": word for number, word in self.labels.items()},
+        }
         more = {**(levels if self.levels else {}), **({"asked": True} if self.asked else {})}
-        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "missing": self.missing, **more}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "dtype": self.dtype,
+            "missing": self.missing,
+            **more,
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Column":
         check_like(value, SHAPE, "config.json: schema")
-        check_like(value, {"name": str, "kind": str, "dtype": str}, "config.json: schema", whole=True)
+        check_like(
+            value, {"name": str, "kind": str, "dtype": str}, "config.json: schema", whole=True
+        )
         if value["kind"] not in KINDS:
-            raise RunError(f"load: config.json: schema: kind must be one of {', '.join(KINDS)}; got {value['kind']!r}. Restore the file.")
-        levels, labels = tuple(value.get("levels") or ()), labels_from_json(value.get("labels") or {})
-        return cls(value["name"], value["kind"], value["dtype"], levels, labels, value.get("missing") or 0, bool(value.get("asked")))
+            raise RunError(
+                f"load: config.json: schema: kind must be one of {', '.join(KINDS)}; got "
+                f"{value['kind']!r}. Restore the file."
+            )
+        levels, labels = (
+            tuple(value.get("levels") or ()),
+            labels_from_json(value.get("labels") or {}),
+        )
+        return cls(
+            value["name"],
+            value["kind"],
+            value["dtype"],
+            levels,
+            labels,
+            value.get("missing") or 0,
+            bool(value.get("asked")),
+        )

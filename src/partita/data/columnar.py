@@ -1,7 +1,7 @@
 """Columnar files, .parquet, .arrow and .feather, read and written some rows after the others.
 
-An .arrow or .feather file is in Arrow's file or stream format. In memory at any time are a piece of a Parquet file, or one record batch of
-an Arrow file, and neither grows with the number of rows.
+An .arrow or .feather file is in Arrow's file or stream format. In memory at any time are a piece of
+a Parquet file, or one record batch of an Arrow file, and neither grows with the number of rows.
 """
 
 from collections.abc import Collection, Iterator
@@ -80,7 +80,9 @@ class Columnar:
     def number_dtype(self) -> np.dtype:
         """The NumPy type that holds all columns; columns that are no numbers are named."""
         if not self.names:
-            raise DataError(f"load: {self.path} must have at least one column; got none. Write it again.")
+            raise DataError(
+                f"load: {self.path} must have at least one column; got none. Write it again."
+            )
         types = [_numpy_type(field.type) for field in self.schema]
         text = [repr(name) for name, kind in zip(self.names, types, strict=True) if kind is None]
         if text:
@@ -90,7 +92,9 @@ class Columnar:
 
     def table(self) -> Any:
         """All of it, in memory."""
-        return arrow().Table.from_batches([batch for piece in self.pieces() for batch in piece.to_batches()], schema=self.schema)
+        return arrow().Table.from_batches(
+            [batch for piece in self.pieces() for batch in piece.to_batches()], schema=self.schema
+        )
 
 
 def open_columnar(path: Path) -> Columnar:
@@ -98,16 +102,23 @@ def open_columnar(path: Path) -> Columnar:
     with _whole(path):
         if path.suffix.lower() == ".parquet":
             with _parquet(path) as source:
-                return Columnar(path, source.schema_arrow, source.metadata.num_rows, _may_miss(source.metadata))
+                return Columnar(
+                    path, source.schema_arrow, source.metadata.num_rows, _may_miss(source.metadata)
+                )
         with _arrow_reader(path) as reader:
             rows, nulls = 0, False
             for batch in _record_batches(reader):
-                rows, nulls = rows + len(batch), nulls or any(column.null_count for column in batch.columns)
+                rows, nulls = (
+                    rows + len(batch),
+                    nulls or any(column.null_count for column in batch.columns),
+                )
             return Columnar(path, reader.schema, rows, nulls)
 
 
 def read_numbers(source: Columnar) -> tuple[np.ndarray, Columns]:
-    """The table and its column names; missing values become NaN. Above a size it stays on disk, in a temporary file of plain numbers."""
+    """The table and its column names; missing values become NaN. Above a size it stays on disk, in
+    a temporary file of plain numbers.
+    """
     dtype = source.number_dtype()
     pieces = (_numbers(piece, dtype) for piece in source.pieces())
     return gathered(pieces, (source.rows, len(source.names)), dtype), source.names
@@ -126,12 +137,18 @@ def _whole(path: Path) -> Iterator[None]:
     try:
         import pyarrow
     except ImportError as error:
-        raise DataError(f"load: {path} needs the package pyarrow to be read. Install it with: pip install 'partita[frames]'") from error
+        raise DataError(
+            f"load: {path} needs the package pyarrow to be read. Install it with: pip install "
+            "'partita[frames]'"
+        ) from error
     try:
         yield
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         remedy = "Copy it again."
-        raise DataError(f"load: {path} must be a whole {path.suffix} file; got one that is cut short or damaged. {remedy}") from error
+        raise DataError(
+            f"load: {path} must be a whole {path.suffix} file; got one that is cut short or "
+            f"damaged. {remedy}"
+        ) from error
 
 
 def _parquet(path: Path) -> Any:
@@ -142,7 +159,8 @@ def _parquet(path: Path) -> Any:
 def _batches(path: Path, size: int) -> Iterator[Any]:
     if path.suffix.lower() == ".parquet":
         with _parquet(path) as source:
-            yield from source.iter_batches(size, use_threads=False)  # whose stacks would cost address space
+            # whose stacks would cost address space
+            yield from source.iter_batches(size, use_threads=False)
         return
     with _arrow_reader(path) as reader:
         yield from _record_batches(reader)
@@ -152,19 +170,31 @@ def _batches(path: Path, size: int) -> Iterator[Any]:
 def _arrow_reader(path: Path) -> Iterator[Any]:
     """A reader of the file or the stream format, whichever the first bytes tell."""
     ipc = import_module("pyarrow.ipc")
-    with arrow().OSFile(str(path)) as file:  # no memory map, which would cost address space for all of it
+    # no memory map, which would cost address space for all of it
+    with arrow().OSFile(str(path)) as file:
         head = file.read(len(FILE_FORMAT))
         file.seek(0)
         if head.startswith(FIRST_FEATHER):
-            raise DataError(f"load: {path} must be a Feather file of version 2; got one of version 1. Write it again.")
+            raise DataError(
+                f"load: {path} must be a Feather file of version 2; got one of version 1. Write it "
+                "again."
+            )
         options = ipc.IpcReadOptions(use_threads=False)
-        yield ipc.open_file(file, options=options) if head == FILE_FORMAT else ipc.open_stream(file, options=options)
+        yield (
+            ipc.open_file(file, options=options)
+            if head == FILE_FORMAT
+            else ipc.open_stream(file, options=options)
+        )
 
 
 def _record_batches(reader: Any) -> Iterator[Any]:
-    """The record batches of either format, checked: buffers that point outside would otherwise be read."""
+    """The record batches of either format, checked: buffers that point outside would otherwise be
+    read.
+    """
     numbered = hasattr(reader, "num_record_batches")
-    for batch in (reader.get_batch(i) for i in range(reader.num_record_batches)) if numbered else reader:
+    for batch in (
+        (reader.get_batch(i) for i in range(reader.num_record_batches)) if numbered else reader
+    ):
         batch.validate(full=True)
         yield batch
 

@@ -1,7 +1,9 @@
-"""Tables as files of another sort, text or columnar: every column, also one that a run ignores, in the file's own order.
+"""Tables as files of another sort, text or columnar: every column, also one that a run ignores, in
+the file's own order.
 
-Text says no types. A column that is known gets its type where that holds every value of the file exactly; others are truth values,
-whole numbers, numbers or words, by what all of their fields are. Rows are read and written some after the others.
+Text says no types. A column that is known gets its type where that holds every value of the file
+exactly; others are truth values, whole numbers, numbers or words, by what all of their fields are.
+Rows are read and written some after the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,14 +24,22 @@ from partita.runtime.atomic_files import replacing
 
 LARGEST = 2**63
 WORDS = ("string", "category")  # types of them
-NARROW = {"float": np.float32, "halffloat": np.float16}  # Arrow's types whose numbers have fewer digits than Python's
+# Arrow's types whose numbers have fewer digits than Python's
+NARROW = {"float": np.float32, "halffloat": np.float16}
 
 
 def convert(source: Path, path: Path, known: Sequence[Column]) -> None:
-    """A .csv file as a columnar one, or the other way round; ``known`` are columns of which more than their fields is known."""
+    """A .csv file as a columnar one, or the other way round; ``known`` are columns of which more
+    than their fields is known.
+    """
     with replacing(path) as beside:
         if path.suffix.lower() in COLUMNAR:
-            _write_columnar(open_text(source), beside, path.suffix.lower(), {column.name: column for column in known})
+            _write_columnar(
+                open_text(source),
+                beside,
+                path.suffix.lower(),
+                {column.name: column for column in known},
+            )
         else:
             write_csv(beside, _fields(open_columnar(source)), ",")
 
@@ -44,7 +54,13 @@ def _fields(source: Columnar) -> Iterator[list[str]]:
     yield list(source.names)
     for piece in source.pieces():
         columns = ((held.to_pylist(), NARROW.get(str(held.type), float)) for held in piece.columns)
-        yield from map(list, zip(*([_field(value, number) for value in values] for values, number in columns), strict=True))
+        yield from map(
+            list,
+            zip(
+                *([_field(value, number) for value in values] for values, number in columns),
+                strict=True,
+            ),
+        )
 
 
 def _field(value: Any, number: Any) -> str:
@@ -61,19 +77,25 @@ def _write_columnar(source: LargeText, path: Path, ending: str, known: dict[str,
     with open_writer(path, ending, schema) as out:
         for batch in _raw_fields(source):
             columns = zip(source.names, types, kinds, batch, strict=True)
-            arrays = [_array(fields, kind, arrow_type, known.get(name)) for name, kind, arrow_type, fields in columns]
+            arrays = [
+                _array(fields, kind, arrow_type, known.get(name))
+                for name, kind, arrow_type, fields in columns
+            ]
             out.write_table(pa.table(arrays, schema=schema))
 
 
 def _array(fields: Sequence[str], kind: str, arrow_type: Any, column: Column | None) -> Any:
-    fields = fields if column is None else [field.strip() for field in fields]  # as a run knows its words
+    # as a run knows its words
+    fields = fields if column is None else [field.strip() for field in fields]
     values = [None if _is_gap(field, kind, column) else _value(field, kind) for field in fields]
     if kind != "category":
         return arrow().array(values, arrow_type)
     assert column is not None
     levels = places_of(map(text, column.words(column.levels)))
     places = [None if value is None else levels[value] for value in values]
-    return arrow().DictionaryArray.from_arrays(arrow().array(places, arrow().int32()), arrow().array(list(levels)))
+    return arrow().DictionaryArray.from_arrays(
+        arrow().array(places, arrow().int32()), arrow().array(list(levels))
+    )
 
 
 def _is_gap(field: str, kind: str, column: Column | None) -> bool:
@@ -103,15 +125,26 @@ def _arrow_type(kind: str) -> Any:
 
 
 def _types(source: LargeText, known: dict[str, Column]) -> list[str]:
-    """What each column is written as: the type that is known where it holds all fields exactly, else by the fields alone."""
+    """What each column is written as: the type that is known where it holds all fields exactly,
+    else by the fields alone.
+    """
     found = [{"number": "int64", "bool": "bool"}.get(sort, "string") for sort in source.sorts]
-    wanted = [_wanted(known.get(name), sort) for name, sort in zip(source.names, source.sorts, strict=True)]
+    wanted = [
+        _wanted(known.get(name), sort)
+        for name, sort in zip(source.names, source.sorts, strict=True)
+    ]
     for batch in source.fields():
         for i, fields in enumerate(batch):
             there = [field for field in fields if not is_missing(field)]
             if source.sorts[i] == "number":
-                found[i] = max(found[i], _number_type(there), key=("int64", "float64", "string").index)
-                wanted[i] = wanted[i] if wanted[i] in WORDS or (wanted[i] and _holds(wanted[i], there)) else ""
+                found[i] = max(
+                    found[i], _number_type(there), key=("int64", "float64", "string").index
+                )
+                wanted[i] = (
+                    wanted[i]
+                    if wanted[i] in WORDS or (wanted[i] and _holds(wanted[i], there))
+                    else ""
+                )
     return [one or other for one, other in zip(wanted, found, strict=True)]
 
 
@@ -120,14 +153,21 @@ def _wanted(column: Column | None, sort: str) -> str:
     if column is None:
         return ""
     numeric = "int" in column.dtype or "float" in column.dtype
-    return column.dtype if column.labels or (numeric if sort == "number" else column.dtype == sort) else ""
+    return (
+        column.dtype
+        if column.labels or (numeric if sort == "number" else column.dtype == sort)
+        else ""
+    )
 
 
 def _number_type(fields: Sequence[str]) -> str:
     """Whole numbers, numbers, or words where digits would be lost."""
     if all(WHOLE.fullmatch(field) and abs(int(field)) < LARGEST for field in fields):
         return "int64"
-    lost = any(PADDED.fullmatch(field) or (WHOLE.fullmatch(field) and float(field) != int(field)) for field in fields)
+    lost = any(
+        PADDED.fullmatch(field) or (WHOLE.fullmatch(field) and float(field) != int(field))
+        for field in fields
+    )
     return "string" if lost else "float64"
 
 
@@ -137,6 +177,14 @@ def _holds(kind: str, fields: Sequence[str]) -> bool:
         numbers = np.array([float(field) for field in fields])
         with np.errstate(over="ignore"):
             exact = bool((numbers.astype(kind).astype(float) == numbers).all())
-        return exact and all(float(field) == int(field) for field in fields if WHOLE.fullmatch(field))
-    limits, values = np.iinfo(kind), [int(field) if WHOLE.fullmatch(field) else float(field) for field in fields]
-    return all(abs(value) < LARGEST and value == int(value) and limits.min <= value <= limits.max for value in values)
+        return exact and all(
+            float(field) == int(field) for field in fields if WHOLE.fullmatch(field)
+        )
+    limits, values = (
+        np.iinfo(kind),
+        [int(field) if WHOLE.fullmatch(field) else float(field) for field in fields],
+    )
+    return all(
+        abs(value) < LARGEST and value == int(value) and limits.min <= value <= limits.max
+        for value in values
+    )

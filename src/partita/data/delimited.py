@@ -1,4 +1,6 @@
-"""Numbers in lines of text: the quick way through NumPy, and a slow, careful one where that fails and a reason is owed."""
+"""Numbers in lines of text: the quick way through NumPy, and a slow, careful one where that fails
+and a reason is owed.
+"""
 
 import csv
 import re
@@ -31,7 +33,9 @@ class Worded(NamedTuple):
 
 
 def read_delimited(path: Path) -> tuple[np.ndarray, Columns]:
-    """A table of float64 with the names in its first line, if that is not all numbers; missing values become NaN."""
+    """A table of float64 with the names in its first line, if that is not all numbers; missing
+    values become NaN.
+    """
     delimiter = delimiter_of(path)
     fields = names_of(next(stream_records(path), [""]), delimiter)
     columns = None if all(map(is_number, fields)) else tuple(fields)
@@ -46,12 +50,17 @@ def read_delimited(path: Path) -> tuple[np.ndarray, Columns]:
 
 
 def read_words(path: Path) -> tuple[np.ndarray, Columns, Labels]:
-    """A table whose columns may be words, each word a number (:mod:`partita.data.labels`), with names in its first line unless that
-    looks like the others; lines of one word of one length are sequences, a column for each letter.
+    """A table whose columns may be words, each word a number (:mod:`partita.data.labels`), with
+    names in its first line unless that looks like the others; lines of one word of one length are
+    sequences, a column for each letter.
     """
     records = _all_records(path)
     if looks_like_sequences(records):
-        return letters((record[0] for record in records), f"load: {path}")[0], None, letters((r[0] for r in records), str(path))[1]
+        return (
+            letters((record[0] for record in records), f"load: {path}")[0],
+            None,
+            letters((r[0] for r in records), str(path))[1],
+        )
     series, columns = _columns_of(path, records)
     labels = {number: word for one in series for number, word in one.labels.items()}
     return np.stack([one.values for one in series], 1), columns, labels
@@ -64,10 +73,14 @@ def holds_sequences(path: Path) -> bool:
     if not alone:
         return False
     size = len(next(stream_records(path))[0])
-    return size > 1 and all(len(record) == 1 and len(record[0]) == size for record in stream_records(path))
+    return size > 1 and all(
+        len(record) == 1 and len(record[0]) == size for record in stream_records(path)
+    )
 
 
-def read_series(path: Path, worded: Callable[[Sequence[str]], Worded] | None = None) -> tuple[list[Series], Columns]:
+def read_series(
+    path: Path, worded: Callable[[Sequence[str]], Worded] | None = None
+) -> tuple[list[Series], Columns]:
     """The columns of a table, numbers or words, and their names, if the first line gives them.
 
     ``worded`` tells by the names which columns are words, whatever they look like.
@@ -81,11 +94,15 @@ def delimiter_of(path: Path) -> str | None:
     if EXCELS.fullmatch(first.strip("\r\n")):
         got = f"{first.strip()!r}, which is for Excel alone. Take that line out."
         raise DataError(f"load: {path} must begin with names or numbers; got {got}")
-    return next((mark for mark in DELIMITERS if mark in first), "," if path.suffix.lower() == ".csv" else None)
+    return next(
+        (mark for mark in DELIMITERS if mark in first),
+        "," if path.suffix.lower() == ".csv" else None,
+    )
 
 
 def names_of(first: Sequence[str], delimiter: str | None = ",") -> list[str]:
-    """The names in the fields of a first line, which a comment's mark may come before, as numpy.savetxt writes it.
+    """The names in the fields of a first line, which a comment's mark may come before, as
+    numpy.savetxt writes it.
 
     >>> names_of(["# a", "b"]), names_of(["#", "a", "b"], None)
     (['a', 'b'], ['a', 'b'])
@@ -96,7 +113,9 @@ def names_of(first: Sequence[str], delimiter: str | None = ",") -> list[str]:
 
 
 def stream_records(path: Path) -> Iterator[list[str]]:
-    """The fields of each line that is not empty, without the space around them, as they are asked for."""
+    """The fields of each line that is not empty, without the space around them, as they are asked
+    for.
+    """
     delimiter = delimiter_of(path)
     with path.open(encoding="utf-8-sig", newline="") as stream:
         yield from _records(_lines(stream), delimiter)
@@ -124,7 +143,10 @@ def _columns_of(
     _check_widths(path, records, columns)
     names = columns or column_names(len(records[0]))
     told = Worded() if worded is None else worded(names)
-    return [_series(name, fields, told) for name, fields in zip(names, zip(*records, strict=True), strict=True)], columns
+    return [
+        _series(name, fields, told)
+        for name, fields in zip(names, zip(*records, strict=True), strict=True)
+    ], columns
 
 
 def _series(name: str, fields: Sequence[str], told: Worded) -> Series:
@@ -134,21 +156,31 @@ def _series(name: str, fields: Sequence[str], told: Worded) -> Series:
     if not as_words and all(map(is_number, fields)):
         values = np.array([to_number(field) for field in fields])
         return Series(name, values, number_type(values))
-    there, values = np.array([not is_missing(field) for field in fields]), np.full(len(fields), np.nan)
+    there, values = (
+        np.array([not is_missing(field) for field in fields]),
+        np.full(len(fields), np.nan),
+    )
     if not as_words and {word.lower() for word in words} <= TRUTH.keys():
         values[there] = [TRUTH[word.lower()] for word in words]
         return Series(name, values, "bool")
     values[there], labels = numbered(words)
-    return Series(name, values, "date" if not as_words and all(map(DATE.match, words)) else "string", labels)
+    return Series(
+        name, values, "date" if not as_words and all(map(DATE.match, words)) else "string", labels
+    )
 
 
 def _has_header(records: list[list[str]]) -> bool:
-    """Whether the first line names columns: a column of numbers begins with a word, or no word of it is ever seen again."""
+    """Whether the first line names columns: a column of numbers begins with a word, or no word of
+    it is ever seen again.
+    """
     first, others = records[0], records[1:]
     if all(map(is_number, first)) or not others:
         return False
     below = list(zip(*(row for row in others if len(row) == len(first)), strict=True))
-    if any(not is_number(name) and all(map(is_number, column)) for name, column in zip(first, below, strict=False)):
+    if any(
+        not is_number(name) and all(map(is_number, column))
+        for name, column in zip(first, below, strict=False)
+    ):
         return True
     return not any(name in column for name, column in zip(first, below, strict=False))
 
@@ -160,23 +192,34 @@ def _check_widths(path: Path, records: list[list[str]], columns: Columns) -> Non
 
 
 def uneven(path: Path, width: int, got: int, row: int) -> DataError:
-    """The error for a row that has more or fewer values than those before; where that is a remark above the table, it is the remark's."""
+    """The error for a row that has more or fewer values than those before; where that is a remark
+    above the table, it is the remark's.
+    """
     first = _first_line(path).strip()
     remark = first.startswith("#") or (width == 1 and row < 2)
-    remedy = f"Take out its first line, {first[:60]!r}, if that is no row." if remark else "Give all rows the same number of values."
-    return DataError(f"load: {path} must have {width} values in each row; got {got} in row {row}. {remedy}")
+    remedy = (
+        f"Take out its first line, {first[:60]!r}, if that is no row."
+        if remark
+        else "Give all rows the same number of values."
+    )
+    return DataError(
+        f"load: {path} must have {width} values in each row; got {got} in row {row}. {remedy}"
+    )
 
 
 def _quickly(path: Path, delimiter: str | None, header: bool) -> np.ndarray:
     with path.open(encoding="utf-8-sig") as stream:
-        around = None if delimiter is None else " \r\n"  # a line of tabs may be one of missing values
+        # a line of tabs may be one of missing values
+        around = None if delimiter is None else " \r\n"
         lines = (line for line in _lines(stream) if line.strip(around))
         if header:
             next(lines)
         first = next(lines, None)
         if first is None:
             raise ValueError("no rows")
-        return np.loadtxt(chain([first], lines), delimiter=delimiter, ndmin=2, quotechar='"', comments=None)
+        return np.loadtxt(
+            chain([first], lines), delimiter=delimiter, ndmin=2, quotechar='"', comments=None
+        )
 
 
 def _carefully(path: Path, delimiter: str | None, columns: Columns) -> np.ndarray:
@@ -192,9 +235,14 @@ def _carefully(path: Path, delimiter: str | None, columns: Columns) -> np.ndarra
             text.update(i for i, field in enumerate(record) if not is_number(field))
             rows.append([] if text else [to_number(field) for field in record])
     if text:
-        raise not_numeric("load", [repr(columns[i]) if columns else str(i) for i in sorted(text)], str(path))
+        raise not_numeric(
+            "load", [repr(columns[i]) if columns else str(i) for i in sorted(text)], str(path)
+        )
     if not rows:
-        raise DataError(f"load: {path} must hold rows; got {'only a line of names' if columns else 'none'}. Write it again.")
+        raise DataError(
+            f"load: {path} must hold rows; got {'only a line of names' if columns else 'none'}. "
+            "Write it again."
+        )
     return np.array(rows)
 
 
@@ -202,7 +250,10 @@ def _lines(stream: TextIO) -> Iterator[str]:
     """The lines of a text; one longer than any row is refused before all of it is read."""
     for line in iter(partial(stream.readline, LONGEST), ""):
         if len(line) == LONGEST:
-            raise DataError(f"load: {stream.name} must have lines of less than {LONGEST >> 20} MiB; got a longer one. Is it a table?")
+            raise DataError(
+                f"load: {stream.name} must have lines of less than {LONGEST >> 20} MiB; got a "
+                "longer one. Is it a table?"
+            )
         yield line
 
 
@@ -225,5 +276,11 @@ def _records(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]
 
 
 def _fields(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    """Fields as they are written; a line of nothing but space is empty, one of two quotes has a missing value."""
-    return (record for record in csv.reader(lines, delimiter=delimiter) if record and not (len(record) == 1 and record[0].isspace()))
+    """Fields as they are written; a line of nothing but space is empty, one of two quotes has a
+    missing value.
+    """
+    return (
+        record
+        for record in csv.reader(lines, delimiter=delimiter)
+        if record and not (len(record) == 1 and record[0].isspace())
+    )

@@ -1,4 +1,6 @@
-"""What a column shows when it is seen in parts: the few of its values that settle its kind, and all of them where they are categories."""
+"""What a column shows when it is seen in parts: the few of its values that settle its kind, and all
+of them where they are categories.
+"""
 
 from dataclasses import dataclass, field
 
@@ -36,12 +38,17 @@ class Digest:
         """Look at some more of it."""
         lost = np.isnan(part.values)
         self.rows, self.missing = self.rows + len(lost), self.missing + int(lost.sum())
-        self.dtype = "float64" if "float64" in (self.dtype, part.dtype) else part.dtype  # of text, whose numbers may be whole for long
+        # of text, whose numbers may be whole for long
+        self.dtype = "float64" if "float64" in (self.dtype, part.dtype) else part.dtype
         for number, word in part.labels.items():
             if self.labels.setdefault(number, word) != word:
-                raise DataError("load: two words of one column have the same number; rename one of them.")
+                raise DataError(
+                    "load: two words of one column have the same number; rename one of them."
+                )
         values = np.concatenate([self.values, part.values[~lost]])
-        self.values = np.unique(values if self.every or self.labels or part.dtype == "category" else telling(values))
+        self.values = np.unique(
+            values if self.every or self.labels or part.dtype == "category" else telling(values)
+        )
 
     def series(self) -> Series:
         """As much of the column as a schema is inferred from."""
@@ -49,7 +56,9 @@ class Digest:
 
 
 def telling(values: np.ndarray) -> np.ndarray:
-    """The values that settle what numbers can be: the ends, one that is not whole, one that is neither 0 nor 1."""
+    """The values that settle what numbers can be: the ends, one that is not whole, one that is
+    neither 0 nor 1.
+    """
     if not len(values):
         return values
     broken, other = values != np.round(values), (values != 0) & (values != 1)

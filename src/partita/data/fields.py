@@ -10,10 +10,12 @@ DATE = re.compile(
     rf"|\d{{1,2}}[ -]{MONTH},?[ -]\d{{2,4}}( .*)?$|{MONTH} \d{{1,2}},? \d{{4}}( .*)?$",
     re.IGNORECASE,
 )
-MARKED = re.compile(  # 1,234.5 and 12 %; also with the typographic minus sign, and with spaces that do not break
+# 1,234.5 and 12 %; also with the typographic minus sign, and with spaces that do not break
+MARKED = re.compile(
     r"[+\-\u2212]?[$€£]?(\d{1,3}([,.' \u00a0\u202f]\d{3})+|\d+)([.,]\d+)?\s?[%€$£]?"
 )
-WHOLE, PADDED = re.compile(r"[+-]?(0|[1-9]\d*)"), re.compile(r"[+-]?0\d+")  # 007 is a name, not a number
+# 007 is a name, not a number
+WHOLE, PADDED = re.compile(r"[+-]?(0|[1-9]\d*)"), re.compile(r"[+-]?0\d+")
 EXACT = 2.0**53  # whole numbers from here on are not all float64
 
 
@@ -43,9 +45,12 @@ def to_number(field: str) -> float:
 
 
 def is_lossy(field: str) -> bool:
-    """Whether a field is a number that cannot be told from others once it is one: with leading zeros, or too large to be exact.
+    """Whether a field is a number that cannot be told from others once it is one: with leading
+    zeros, or too large to be exact.
 
     >>> is_lossy("007"), is_lossy("10000000000000000001"), is_lossy("7"), is_lossy("0.5")
     (True, True, False, False)
     """
-    return is_number(field) and (PADDED.fullmatch(field) is not None or abs(to_number(field)) >= EXACT)
+    return is_number(field) and (
+        PADDED.fullmatch(field) is not None or abs(to_number(field)) >= EXACT
+    )

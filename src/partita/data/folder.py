@@ -1,4 +1,6 @@
-"""Data sets by name in the folder that ``$PARTITA_DATA`` names, and MNIST from OpenML where that lacks it."""
+"""Data sets by name in the folder that ``$PARTITA_DATA`` names, and MNIST from OpenML where that
+lacks it.
+"""
 
 import os
 import zipfile
@@ -46,13 +48,23 @@ def mnist_from_openml() -> Splits:
     """MNIST through scikit-learn, which keeps a copy in its cache."""
     from sklearn.datasets import fetch_openml
 
-    remedy = "Connect to the network, or set PARTITA_DATA to a folder that holds mnist/mnist.npz with x_train and x_test."
+    remedy = (
+        "Connect to the network, or set PARTITA_DATA to a folder that holds mnist/mnist.npz with "
+        "x_train and x_test."
+    )
     try:
-        x: Any = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True, n_retries=0)[0]
+        x: Any = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True, n_retries=0)[
+            0
+        ]
     except OSError as error:
-        raise DataError(f"load: 'mnist' must come from $PARTITA_DATA or OpenML; got neither ({error}). {remedy}") from error
+        raise DataError(
+            f"load: 'mnist' must come from $PARTITA_DATA or OpenML; got neither ({error}). {remedy}"
+        ) from error
     except ImportError as error:
-        raise DataError("load: 'mnist' from OpenML needs pandas to be read. Install it with: pip install 'partita[frames]'") from error
+        raise DataError(
+            "load: 'mnist' from OpenML needs pandas to be read. Install it with: pip install "
+            "'partita[frames]'"
+        ) from error
     pixels = np.asarray(x).astype(np.uint8).reshape(-1, 28, 28)
     return Splits(pixels[:MNIST_TRAIN], test=pixels[MNIST_TRAIN:])
 
@@ -71,7 +83,11 @@ def _entries(path: Path, name: str) -> list[tuple[str, str]]:
     chosen = choose(found)
     if chosen:
         return [(name, _size([found[array][0] for array in chosen.values()]))]
-    return [(f"{name}:{array}", _size([shape])) for array, (shape, dtype) in found.items() if _is_table(shape, dtype)]
+    return [
+        (f"{name}:{array}", _size([shape]))
+        for array, (shape, dtype) in found.items()
+        if _is_table(shape, dtype)
+    ]
 
 
 def _is_table(shape: tuple[int, ...], dtype: np.dtype) -> bool:

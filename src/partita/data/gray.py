@@ -1,4 +1,6 @@
-"""Gray levels that are read as probabilities of a one: how they are made binary, and which of them means one."""
+"""Gray levels that are read as probabilities of a one: how they are made binary, and which of them
+means one.
+"""
 
 from typing import Any, Literal
 
@@ -16,7 +18,9 @@ def check_binarize(binarize: Any, owner: str) -> Binarize:
         return binarize
     if isinstance(binarize, (int, float)) and 0 < binarize < 1:
         return float(binarize)
-    raise invalid(owner, "binarize", "be None, 'dynamic' or a threshold between 0 and 1", repr(binarize))
+    raise invalid(
+        owner, "binarize", "be None, 'dynamic' or a threshold between 0 and 1", repr(binarize)
+    )
 
 
 def gray_scale(table: np.ndarray, scale: float | None, owner: str) -> float:
@@ -26,7 +30,13 @@ def gray_scale(table: np.ndarray, scale: float | None, owner: str) -> float:
         scale = 255.0 if table.dtype == np.uint8 and high > 1 else 1.0
     if low < 0 or high > scale:
         remedy = "Give the largest gray level as scale, or leave binarize out."
-        raise invalid(owner, "x", f"hold gray levels from 0 to {scale:g} to be made binary", f"values from {low:g} to {high:g}", remedy)
+        raise invalid(
+            owner,
+            "x",
+            f"hold gray levels from 0 to {scale:g} to be made binary",
+            f"values from {low:g} to {high:g}",
+            remedy,
+        )
     return float(scale)
 
 

@@ -11,7 +11,8 @@ from partita.runtime import memory_limit
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Rows or sequences of all parts, read as those of the first are, in memory; weights are left out.
+    """Rows or sequences of all parts, read as those of the first are, in memory; weights are left
+    out.
 
     >>> joined([Rows([[1.0], [2.0]]).take([1]), Rows([[3.0]])]).tensor().tolist()
     [[2.0], [3.0]]
@@ -27,16 +28,33 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def _rows(parts: Sequence[Rows]) -> Rows:
-    first, values = parts[0], np.concatenate([part.binarized(None).tensor().numpy() for part in parts])
-    rows = Rows(values, None, first.binarize, scale=first.scale, columns=first.columns, missing=True, owner="load")
+    first, values = (
+        parts[0],
+        np.concatenate([part.binarized(None).tensor().numpy() for part in parts]),
+    )
+    rows = Rows(
+        values,
+        None,
+        first.binarize,
+        scale=first.scale,
+        columns=first.columns,
+        missing=True,
+        owner="load",
+    )
     rows.labels, rows.schema = first.labels, first.schema
     return rows
 
 
 def _sequences(parts: Sequence[Sequences]) -> Sequences:
     before = np.cumsum([0, *(len(part.stream) for part in parts)])
-    starts = np.concatenate([part.starts[:] + first for part, first in zip(parts, before, strict=False)])
-    stream, lengths = (np.concatenate([getattr(part, name)[:] for part in parts]) for name in ("stream", "lengths"))
-    rows = Sequences(stream, starts, lengths, longest=max(part.longest for part in parts), owner="load")
+    starts = np.concatenate(
+        [part.starts[:] + first for part, first in zip(parts, before, strict=False)]
+    )
+    stream, lengths = (
+        np.concatenate([getattr(part, name)[:] for part in parts]) for name in ("stream", "lengths")
+    )
+    rows = Sequences(
+        stream, starts, lengths, longest=max(part.longest for part in parts), owner="load"
+    )
     rows.states = parts[0].states
     return rows

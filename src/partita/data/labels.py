@@ -1,6 +1,8 @@
-"""Words as numbers: a number that depends on the word alone, so that two files agree on it without having met.
+"""Words as numbers: a number that depends on the word alone, so that two files agree on it without
+having met.
 
-Short words (up to six bytes) are their own bytes read as a whole number; longer ones a 52-bit digest. Both are exact in float64.
+Short words (up to six bytes) are their own bytes read as a whole number; longer ones a 52-bit
+digest. Both are exact in float64.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +45,10 @@ def labels_from_json(value: dict[str, Any]) -> Labels:
     except ValueError:
         labels = {}
     if len(labels) < len(value) or not all(isinstance(word, str) for word in value.values()):
-        raise RunError("load: config.json: labels must be words by number; got others. Restore the file as partita wrote it.")
+        raise RunError(
+            "load: config.json: labels must be words by number; got others. Restore the file as "
+            "partita wrote it."
+        )
     return labels
 
 
@@ -56,7 +61,14 @@ def letters(sequences: Iterable[str], owner: str) -> tuple[np.ndarray, Labels]:
     rows = list(sequences)
     for number, row in enumerate(rows):
         if len(row) != len(rows[0]):
-            raise DataError(f"{owner}: sequences must have one length, as those of an alignment have; got {len(rows[0])} in row 0 and "
-                            f"{len(row)} in row {number}. Align them first.")  # fmt: skip
-    codes = np.array([list(row) for row in rows]).view(np.uint32).reshape(len(rows), -1).astype(np.float64)
+            raise DataError(
+                f"{owner}: sequences must have one length, as those of an alignment have; got "
+                f"{len(rows[0])} in row 0 and {len(row)} in row {number}. Align them first."
+            )
+    codes = (
+        np.array([list(row) for row in rows])
+        .view(np.uint32)
+        .reshape(len(rows), -1)
+        .astype(np.float64)
+    )
     return codes, {float(code): chr(int(code)) for code in np.unique(codes)}

@@ -1,4 +1,6 @@
-"""A .csv file that is too large to be held: looked through once for what its columns are, then read some rows after the others."""
+"""A .csv file that is too large to be held: looked through once for what its columns are, then read
+some rows after the others.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +22,8 @@ FIELDS = 1 << 18  # that are held together
 
 @dataclass
 class Sort:
-    """What the fields of a column below its first can be: all numbers, all truth values, all dates; whether some of the numbers would lose
-    digits; and whether the first comes again.
+    """What the fields of a column below its first can be: all numbers, all truth values, all dates;
+    whether some of the numbers would lose digits; and whether the first comes again.
     """
 
     first: str
@@ -43,13 +45,15 @@ class Sort:
     @property
     def name(self) -> str:
         """The sort as one word."""
-        return "number" if self.number else "bool" if self.truth else "date" if self.date else "string"
+        return (
+            "number" if self.number else "bool" if self.truth else "date" if self.date else "string"
+        )
 
 
 @dataclass(frozen=True)
 class LargeText:
-    """A table of text: where it is, its names (``columns`` None where its first line has none), the sort of each column, and which of them
-    would lose digits as numbers.
+    """A table of text: where it is, its names (``columns`` None where its first line has none), the
+    sort of each column, and which of them would lose digits as numbers.
     """
 
     path: Path
@@ -61,8 +65,21 @@ class LargeText:
 
     def worded(self, told: Worded) -> "LargeText":
         """The same, with some columns as words, whatever they look like."""
-        words = {*told.always, *(name for name, lossy in zip(self.names, self.lossy, strict=True) if lossy and name in told.codes)}
-        return replace(self, sorts=tuple("string" if name in words else sort for name, sort in zip(self.names, self.sorts, strict=True)))
+        words = {
+            *told.always,
+            *(
+                name
+                for name, lossy in zip(self.names, self.lossy, strict=True)
+                if lossy and name in told.codes
+            ),
+        }
+        return replace(
+            self,
+            sorts=tuple(
+                "string" if name in words else sort
+                for name, sort in zip(self.names, self.sorts, strict=True)
+            ),
+        )
 
     @property
     def types(self) -> list[str]:
@@ -71,7 +88,9 @@ class LargeText:
 
     def number_dtype(self) -> np.dtype:
         """float64; columns that are no numbers are named."""
-        names = list(map(repr, self.names)) if self.columns else list(map(str, range(len(self.names))))
+        names = (
+            list(map(repr, self.names)) if self.columns else list(map(str, range(len(self.names))))
+        )
         text = [name for name, sort in zip(names, self.sorts, strict=True) if sort != "number"]
         if text:
             raise not_numeric("load", text, str(self.path))
@@ -79,7 +98,9 @@ class LargeText:
 
     def fields(self) -> Iterator[list[tuple[str, ...]]]:
         """The fields of each column, a stretch of rows at a time."""
-        for batch in _batches(stream_records(self.path), len(self.names), skip=self.columns is not None):
+        for batch in _batches(
+            stream_records(self.path), len(self.names), skip=self.columns is not None
+        ):
             yield list(zip(*batch, strict=True))
 
     def series(self, left_out: Collection[str]) -> Iterator[list[Series]]:
@@ -90,15 +111,22 @@ class LargeText:
 
     def gaps(self, names: Collection[str]) -> dict[str, int]:
         """How many values of some columns are missing."""
-        count, at = dict.fromkeys(names, 0), {name: i for i, name in enumerate(self.names) if name in names}
-        for record in islice(stream_records(self.path), int(self.columns is not None), None) if names else ():
+        count, at = (
+            dict.fromkeys(names, 0),
+            {name: i for i, name in enumerate(self.names) if name in names},
+        )
+        for record in (
+            islice(stream_records(self.path), int(self.columns is not None), None) if names else ()
+        ):
             for name, i in at.items():
                 count[name] += is_missing(record[i])
         return count
 
 
 def open_text(path: Path) -> LargeText:
-    """Look through a .csv file: names, sorts of columns, number of rows; a row of another length is named."""
+    """Look through a .csv file: names, sorts of columns, number of rows; a row of another length is
+    named.
+    """
     records = stream_records(path)
     first = next(records, None)
     if first is None:
@@ -114,18 +142,33 @@ def open_text(path: Path) -> LargeText:
         names, rows = column_names(len(first)), rows + 1
         for sort, field in zip(sorts, first, strict=True):
             sort.add([field])
-    return LargeText(path, names if named else None, names, rows, tuple(sort.name for sort in sorts), tuple(sort.lossy for sort in sorts))
+    return LargeText(
+        path,
+        names if named else None,
+        names,
+        rows,
+        tuple(sort.name for sort in sorts),
+        tuple(sort.lossy for sort in sorts),
+    )
 
 
 def _names_columns(first: list[str], sorts: list[Sort], rows: int) -> bool:
-    """Whether the first line names columns: one of numbers begins with a word, or no word of it is ever seen again."""
+    """Whether the first line names columns: one of numbers begins with a word, or no word of it is
+    ever seen again.
+    """
     if all(map(is_number, first)) or not rows:
         return False
-    return any(sort.number and not is_number(sort.first) for sort in sorts) or not any(sort.again for sort in sorts)
+    return any(sort.number and not is_number(sort.first) for sort in sorts) or not any(
+        sort.again for sort in sorts
+    )
 
 
-def _batches(records: Iterator[list[str]], width: int, *, skip: bool = False, path: Path | None = None) -> Iterator[list[list[str]]]:
-    """Records some at a time, the first left out if it has names, and of one length if the path to name is given."""
+def _batches(
+    records: Iterator[list[str]], width: int, *, skip: bool = False, path: Path | None = None
+) -> Iterator[list[list[str]]]:
+    """Records some at a time, the first left out if it has names, and of one length if the path to
+    name is given.
+    """
     size, start = max(1, FIELDS // width), 0
     records = islice(records, 1, None) if skip else chain(records)
     while batch := list(islice(records, size)):
@@ -141,8 +184,15 @@ def _series(name: str, sort: str, fields: Sequence[str]) -> Series:
     if sort == "number":
         values = np.array([to_number(field) for field in fields])
         there = values[~np.isnan(values)]
-        return Series(name, values, "int64" if np.isfinite(there).all() and (there == np.round(there)).all() else "float64")
-    there, values = np.array([not is_missing(field) for field in fields]), np.full(len(fields), np.nan)
+        return Series(
+            name,
+            values,
+            "int64" if np.isfinite(there).all() and (there == np.round(there)).all() else "float64",
+        )
+    there, values = (
+        np.array([not is_missing(field) for field in fields]),
+        np.full(len(fields), np.nan),
+    )
     words = [field for field in fields if not is_missing(field)]
     labels: dict[Any, Any] = {}
     if sort == "bool":

@@ -1,4 +1,6 @@
-"""Data by name, path or value: ``load`` gives train, validation and test rows, always split in the same way."""
+"""Data by name, path or value: ``load`` gives train, validation and test rows, always split in the
+same way.
+"""
 
 import os
 import re
@@ -35,9 +37,11 @@ class Dataset:
         columns: Names, if known.
         note: What it is, and its licence.
         shape: How to draw a row as an image, such as (28, 28).
-        entropy: The entropy in nats of the distribution behind it, where it is known; no model scores above its negative.
+        entropy: The entropy in nats of the distribution behind it, where it is known; no model
+            scores above its negative.
         reading: How sequences were read, from which more are read in the same way; None for tables.
-        undivided: All rows in their order, where the parts were made of them; None where the source has parts of its own.
+        undivided: All rows in their order, where the parts were made of them; None where the source
+            has parts of its own.
     """
 
     name: str
@@ -71,14 +75,22 @@ class Entry(NamedTuple):
 
 
 def load(
-    source: Any, *, binarize: Binarize | str = "auto", words: bool = False, missing: bool = False, asked: Asked | Schema | None = None
+    source: Any,
+    *,
+    binarize: Binarize | str = "auto",
+    words: bool = False,
+    missing: bool = False,
+    asked: Asked | Schema | None = None,
 ) -> Dataset:
-    """Data from a built-in name, a name under ``$PARTITA_DATA``, a path, an array, a frame or a Dataset.
+    """Data from a built-in name, a name under ``$PARTITA_DATA``, a path, an array, a frame or a
+    Dataset.
 
-    Where there is no test split, one row in five is held out, always the same ones. ``binarize`` is as in :class:`Rows`;
-    ``"auto"`` makes only ``mnist`` binary (dynamic), ``"none"`` nothing. With ``words``, columns of a file may hold words, which
-    become numbers whose meaning is in ``train.labels``. With ``missing``, NaN is kept as a value that was not observed.
-    ``asked`` says what columns of a table's file hold, in place of what their values say (:mod:`partita.data.schema`).
+    Where there is no test split, one row in five is held out, always the same ones. ``binarize`` is
+    as in :class:`Rows`; ``"auto"`` makes only ``mnist`` binary (dynamic), ``"none"`` nothing. With
+    ``words``, columns of a file may hold words, which become numbers whose meaning is in
+    ``train.labels``. With ``missing``, NaN is kept as a value that was not observed. ``asked`` says
+    what columns of a table's file hold, in place of what their values say
+    (:mod:`partita.data.schema`).
 
     >>> load("digits").train
     Rows(1438 x 64)
@@ -102,8 +114,16 @@ def names() -> list[Entry]:
     """
     listed = [Entry(name, maker.size, "built in", maker.note) for name, maker in BUILTIN.items()]
     found = folder.entries()
-    remote = [] if any(name == "mnist" for name, _ in found) else [Entry("mnist", "60000/10000 x 784", "OpenML", folder.NOTES["mnist"])]
-    return listed + remote + [Entry(name, size, "$PARTITA_DATA", folder.NOTES.get(name, "")) for name, size in found]
+    remote = (
+        []
+        if any(name == "mnist" for name, _ in found)
+        else [Entry("mnist", "60000/10000 x 784", "OpenML", folder.NOTES["mnist"])]
+    )
+    return (
+        listed
+        + remote
+        + [Entry(name, size, "$PARTITA_DATA", folder.NOTES.get(name, "")) for name, size in found]
+    )
 
 
 def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
@@ -119,7 +139,9 @@ def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
 
 
 def _beside(train: Rows, *others: Rows | None) -> Rows:
-    """Rows that know the parts of the same data that are held out, whose words are words of the data too."""
+    """Rows that know the parts of the same data that are held out, whose words are words of the
+    data too.
+    """
     train.held_out = tuple(rows for rows in others if rows is not None)
     return train
 
@@ -132,7 +154,10 @@ def _find(name: str, words: bool = False, asked: Asked | Schema | None = None) -
     if Path(base).suffix.lower() in ENDINGS:
         return Source(read(base, array, words=words, asked=asked))
     if asked and not isinstance(asked, Schema):
-        raise DataError(f"load: kinds of columns can be given for files alone; got some for {name!r}. Leave them out.")
+        raise DataError(
+            f"load: kinds of columns can be given for files alone; got some for {name!r}. Leave "
+            "them out."
+        )
     path = folder.path_of(base)
     if path is not None:
         return Source(read(path, array), folder.NOTES.get(base, ""), folder.SHAPES.get(base))
@@ -152,29 +177,68 @@ def _unknown(name: str) -> DataError:
     known = [entry.name for entry in names()]
     families = dict.fromkeys(re.sub(r"([/:]).*", r"\1...", known_name) for known_name in known)
     close = get_close_matches(name, known, 1, 0.5)
-    hint = f"Did you mean {close[0]!r}?" if close else "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
-    return DataError(f"load: {name!r} must be a path or one of {', '.join(families)}; got neither. {hint}")
+    hint = (
+        f"Did you mean {close[0]!r}?"
+        if close
+        else "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
+    )
+    return DataError(
+        f"load: {name!r} must be a path or one of {', '.join(families)}; got neither. {hint}"
+    )
 
 
 def _build(name: str, source: Source, binarize: Any, owner: str, missing: bool = False) -> Dataset:
     splits = source.splits
-    binarize = ("dynamic" if name in DYNAMIC else None) if binarize == "auto" else None if binarize == "none" else binarize
-    train = Rows(_flat(splits.train), splits.weight, binarize, scale=source.scale, columns=splits.columns, missing=missing, owner=owner)
+    binarize = (
+        ("dynamic" if name in DYNAMIC else None)
+        if binarize == "auto"
+        else None
+        if binarize == "none"
+        else binarize
+    )
+    train = Rows(
+        _flat(splits.train),
+        splits.weight,
+        binarize,
+        scale=source.scale,
+        columns=splits.columns,
+        missing=missing,
+        owner=owner,
+    )
     train.labels, train.schema = splits.labels or {}, splits.schema
-    valid, test = (None if x is None else _like(train, x, owner, missing) for x in (splits.valid, splits.test))
+    valid, test = (
+        None if x is None else _like(train, x, owner, missing) for x in (splits.valid, splits.test)
+    )
     undivided = train if valid is None and test is None else None
     if test is None:
         train, test = hold_out(train)
-    shape = source.shape or (splits.train.shape[1:] if splits.train.ndim > 2 else getattr(splits.train, "form", None))
-    return Dataset(name, _beside(train, valid, test), valid, test, train.columns, source.note, shape, source.entropy,
-                   undivided=undivided)  # fmt: skip
+    shape = source.shape or (
+        splits.train.shape[1:] if splits.train.ndim > 2 else getattr(splits.train, "form", None)
+    )
+    return Dataset(
+        name,
+        _beside(train, valid, test),
+        valid,
+        test,
+        train.columns,
+        source.note,
+        shape,
+        source.entropy,
+        undivided=undivided,
+    )
 
 
 def _of_value(x: Any, binarize: Any, missing: bool = False) -> Dataset:
     shape = tuple(x.shape[1:]) if isinstance(x, (np.ndarray, Tensor)) and x.ndim > 2 else None
-    rows = x if isinstance(x, Rows) else Rows(x if shape is None else _flat(x), missing=missing, owner="load")
+    rows = (
+        x
+        if isinstance(x, Rows)
+        else Rows(x if shape is None else _flat(x), missing=missing, owner="load")
+    )
     train, test = hold_out(rows)
-    data = Dataset("data", _beside(train, test), None, test, rows.columns, shape=shape, undivided=rows)
+    data = Dataset(
+        "data", _beside(train, test), None, test, rows.columns, shape=shape, undivided=rows
+    )
     return data if binarize == "auto" else _again(data, binarize)
 
 
@@ -186,7 +250,10 @@ def _like(train: Rows, x: np.ndarray, owner: str, missing: bool = False) -> Rows
     rows = Rows(_flat(x), None, train.binarize, scale=train.scale, missing=missing, owner=owner)
     if rows.width != train.width:
         remedy = "Save the parts of a split with the same columns."
-        raise DataError(f"{owner}: every split must have {train.width} columns, as train has; got {rows.width}. {remedy}")
+        raise DataError(
+            f"{owner}: every split must have {train.width} columns, as train has; got "
+            f"{rows.width}. {remedy}"
+        )
     rows.columns = train.columns
     return rows
 
@@ -195,5 +262,7 @@ def _again(data: Dataset, binarize: Any) -> Dataset:
     def change(rows: Rows) -> Rows:
         return rows.binarized(None if binarize == "none" else binarize, "load")
 
-    valid, test, undivided = (None if rows is None else change(rows) for rows in (data.valid, data.test, data.undivided))
+    valid, test, undivided = (
+        None if rows is None else change(rows) for rows in (data.valid, data.test, data.undivided)
+    )
     return replace(data, train=change(data.train), valid=valid, test=test, undivided=undivided)

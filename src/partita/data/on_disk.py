@@ -1,6 +1,8 @@
-"""A table that stays on disk: rows are read as they are asked for, so that neither memory nor address space need hold it.
+"""A table that stays on disk: rows are read as they are asked for, so that neither memory nor
+address space need hold it.
 
-A memory map would cost address space for the whole file, which containers and ``ulimit -v`` count; this costs the rows in hand.
+A memory map would cost address space for the whole file, which containers and ``ulimit -v`` count;
+this costs the rows in hand.
 """
 
 import math
@@ -18,14 +20,19 @@ from partita.errors import DataError
 from partita.runtime import memory_limit
 
 IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory, and ...
-SHARE = 8  # ... the part of what this process may have that it takes at most: reading it and working on it take as much again and more
+# ... the part of what this process may have that it takes at most: reading it and working on it
+# take as much again and more
+SHARE = 8
 TURNED = 1 << 21  # numbers that are turned from columns to rows together
 CLOSE = 16  # rows apart up to which two are read in one go
-SPAN = 1 << 24  # bytes, about, up to which that is done: of rows that lie apart far more are read than are asked for
+# bytes, about, up to which that is done: of rows that lie apart far more are read than are asked
+# for
+SPAN = 1 << 24
 
 
 class OnDisk:
-    """Rows of fixed width, one after the other in a file; indexed like an array, by a range or by numbers of rows.
+    """Rows of fixed width, one after the other in a file; indexed like an array, by a range or by
+    numbers of rows.
 
     Arguments:
         file: A path, or a descriptor that stays open as long as the table.
@@ -44,20 +51,33 @@ class OnDisk:
     ndim = 2
 
     def __init__(
-        self, file: Path | int, shape: tuple[int, int], dtype: np.dtype, offset: int = 0, form: tuple[int, ...] | None = None
+        self,
+        file: Path | int,
+        shape: tuple[int, int],
+        dtype: np.dtype,
+        offset: int = 0,
+        form: tuple[int, ...] | None = None,
     ) -> None:
         self.shape, self.dtype, self.offset, self.form = shape, np.dtype(dtype), offset, form
         self._handle = os.open(file, os.O_RDONLY) if isinstance(file, Path) else os.dup(file)
 
     @classmethod
     def npy(cls, path: Path) -> "OnDisk | None":
-        """The table of an .npy file; None where its rows do not lie one after the other, or are no rows."""
+        """The table of an .npy file; None where its rows do not lie one after the other, or are no
+        rows.
+        """
         with path.open("rb") as file:
             shape, by_columns, dtype = read_header(file, os.path.getsize(path))
             offset = file.tell()
         if len(shape) < 2 or by_columns or dtype.hasobject:
             return None
-        return cls(path, (shape[0], math.prod(shape[1:])), dtype, offset, shape[1:] if len(shape) > 2 else None)
+        return cls(
+            path,
+            (shape[0], math.prod(shape[1:])),
+            dtype,
+            offset,
+            shape[1:] if len(shape) > 2 else None,
+        )
 
     @property
     def size(self) -> int:
@@ -84,12 +104,18 @@ class OnDisk:
             start, stop, step = key.indices(len(self))
             return self._between(start, stop) if step == 1 else self[np.arange(start, stop, step)]
         rows = np.asarray(key)
-        rows = np.flatnonzero(rows) if rows.dtype == bool else np.where(rows < 0, rows + len(self), rows)
+        rows = (
+            np.flatnonzero(rows)
+            if rows.dtype == bool
+            else np.where(rows < 0, rows + len(self), rows)
+        )
         return self._gathered(rows.reshape(-1)).reshape(*rows.shape, self.shape[1])
 
     def between(self, start: int, stop: int) -> "OnDisk":
         """A range of rows as a table of its own, on the same file."""
-        return OnDisk(self._handle, (stop - start, self.shape[1]), self.dtype, self.offset + start * self._row)
+        return OnDisk(
+            self._handle, (stop - start, self.shape[1]), self.dtype, self.offset + start * self._row
+        )
 
     def _between(self, start: int, stop: int) -> np.ndarray:
         out = np.empty((max(0, stop - start), self.shape[1]), self.dtype)
@@ -127,20 +153,29 @@ class OnDisk:
 
 
 def most_held() -> int:
-    """Bytes up to which a table is held in memory; fewer in a small container, or below a limit on address space."""
+    """Bytes up to which a table is held in memory; fewer in a small container, or below a limit on
+    address space.
+    """
     return min(IN_MEMORY, memory_limit.machine() // SHARE)
 
 
 def from_columns(path: Path) -> Any:
-    """The table of an .npy file whose columns lie one after the other, as :func:`gathered` makes it; None of another one."""
+    """The table of an .npy file whose columns lie one after the other, as :func:`gathered` makes
+    it; None of another one.
+    """
     with path.open("rb") as file:
         shape, by_columns, dtype = read_header(file, os.path.getsize(path))
-        if len(shape) != 2 or not by_columns or dtype.hasobject or not shape[1]:  # rows of nothing can be as many as a header likes
+        # rows of nothing can be as many as a header likes
+        if len(shape) != 2 or not by_columns or dtype.hasobject or not shape[1]:
             return None
-        return gathered(_by_rows(file, (shape[0], shape[1]), dtype, file.tell()), (shape[0], shape[1]), dtype)
+        return gathered(
+            _by_rows(file, (shape[0], shape[1]), dtype, file.tell()), (shape[0], shape[1]), dtype
+        )
 
 
-def _by_rows(file: BinaryIO, shape: tuple[int, int], dtype: np.dtype, offset: int) -> Iterator[np.ndarray]:
+def _by_rows(
+    file: BinaryIO, shape: tuple[int, int], dtype: np.dtype, offset: int
+) -> Iterator[np.ndarray]:
     n, width = shape
     step = max(1, TURNED // max(1, width))
     for start in range(0, n, step):
@@ -152,7 +187,8 @@ def _by_rows(file: BinaryIO, shape: tuple[int, int], dtype: np.dtype, offset: in
 
 
 def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -> Any:
-    """Pieces of a table one below the other: an array up to :func:`most_held` bytes, else an :class:`OnDisk` in a temporary file.
+    """Pieces of a table one below the other: an array up to :func:`most_held` bytes, else an
+    :class:`OnDisk` in a temporary file.
 
     >>> gathered(iter([np.zeros((2, 1)), np.ones((1, 1))]), (3, 1), np.uint8).tolist()
     [[0], [0], [1]]
@@ -160,16 +196,20 @@ def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -
     dtype = np.dtype(dtype)
     if shape[0] * shape[1] * dtype.itemsize <= most_held():
         return _joined(pieces, np.empty(shape, dtype))
-    if shape[0] * shape[1] * dtype.itemsize > shutil.disk_usage(tempfile.gettempdir()).free:  # a file of a few bytes can stand for any
+    # a file of a few bytes can stand for any
+    if shape[0] * shape[1] * dtype.itemsize > shutil.disk_usage(tempfile.gettempdir()).free:
         raise _no_room("less than it needs")
-    with tempfile.TemporaryFile(buffering=0) as file:  # its space is freed with the last that reads it
+    # its space is freed with the last that reads it
+    with tempfile.TemporaryFile(buffering=0) as file:
         for piece in pieces:
             _write(file, piece.astype(dtype, copy=False))
         return OnDisk(file.fileno(), shape, dtype)
 
 
 def _joined(pieces: Iterable[np.ndarray], out: np.ndarray) -> np.ndarray:
-    """Pieces copied to their place one after the other, so that they are never all there beside the whole."""
+    """Pieces copied to their place one after the other, so that they are never all there beside the
+    whole.
+    """
     start = 0
     for piece in pieces:
         place = out[start : start + len(piece)]
@@ -193,21 +233,41 @@ def _no_room(got: str) -> DataError:
 
 
 def read_header(file: BinaryIO | Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether it goes by columns, and dtype of an .npy of ``size`` bytes; one that says more than the bytes can hold is refused."""
+    """Shape, whether it goes by columns, and dtype of an .npy of ``size`` bytes; one that says more
+    than the bytes can hold is refused.
+    """
     version = np.lib.format.read_magic(file)
-    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     try:
         shape, by_columns, dtype = header(file)
-    except (RecursionError, MemoryError, OverflowError, TypeError, SyntaxError, TokenError) as error:  # of a header that is no header
+    # of a header that is no header
+    except (
+        RecursionError,
+        MemoryError,
+        OverflowError,
+        TypeError,
+        SyntaxError,
+        TokenError,
+    ) as error:
         raise ValueError("the header is damaged") from error
-    claimed = -1 if any(type(length) is not int or length < 0 for length in shape) else math.prod(shape) * max(1, dtype.itemsize)
+    claimed = (
+        -1
+        if any(type(length) is not int or length < 0 for length in shape)
+        else math.prod(shape) * max(1, dtype.itemsize)
+    )
     if not dtype.hasobject and (claimed < 0 or size < file.tell() + claimed):
         raise ValueError("the file is shorter than its header says")
     return shape, by_columns, dtype
 
 
 def _runs(rows: np.ndarray, most: int) -> Iterator[slice]:
-    """Stretches of sorted row numbers, at most so many, that lie close enough to be read in one go."""
+    """Stretches of sorted row numbers, at most so many, that lie close enough to be read in
+    one go.
+    """
     edges = np.flatnonzero(np.diff(rows) > CLOSE) + 1
     for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
         for first in range(start, stop, most):

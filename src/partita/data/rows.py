@@ -1,8 +1,10 @@
-r"""Rows to learn from: an array, a tensor or a memory map, with weights, and with gray levels made binary on the way.
+r"""Rows to learn from: an array, a tensor or a memory map, with weights, and with gray levels made
+binary on the way.
 
 Dynamic binarization reads gray levels as probabilities and draws anew in every batch, so that
 
-.. math:: E[x_i] = \overline{g}_i, \qquad \mathrm{Var}[x_i] = \overline{g}_i (1 - \overline{g}_i), \qquad g = \text{gray} / \text{scale}
+.. math:: E[x_i] = \overline{g}_i, \qquad \mathrm{Var}[x_i] = \overline{g}_i (1 - \overline{g}_i),
+\qquad g = \text{gray} / \text{scale}
 
 Letters: N rows, B batch, D columns.
 """
@@ -31,9 +33,11 @@ class Rows:
     """A table that is read one batch at a time; it implements :class:`partita.core.protocols.Data`.
 
     Arguments:
-        x: Array (also a memory map, which stays on disk), tensor, frame or list, (N, D), of any real dtype.
+        x: Array (also a memory map, which stays on disk), tensor, frame or list, (N, D), of any
+            real dtype.
         weight: One nonnegative number per row; kept with mean one.
-        binarize: ``None``; ``"dynamic"`` to draw zeros and ones from the gray levels anew in every batch; or a threshold in (0, 1).
+        binarize: ``None``; ``"dynamic"`` to draw zeros and ones from the gray levels anew in every
+            batch; or a threshold in (0, 1).
         scale: The gray level that means one; by default 255 for bytes above 1, else 1.
         columns: Names, by default those of a frame.
         missing: Whether NaN is kept, as a value that was not observed; refused otherwise.
@@ -56,21 +60,32 @@ class Rows:
         owner: str = "Rows",
     ) -> None:
         self.array, names = as_table(x, owner)
-        self.columns = names if columns is None else _check_columns(columns, self.array.shape[1], owner)
+        self.columns = (
+            names if columns is None else _check_columns(columns, self.array.shape[1], owner)
+        )
         check_finite_table(self.array, self.columns, owner, missing and binarize is None)
         self.binarize: Binarize = check_binarize(binarize, owner)
-        self.scale: float | None = scale if binarize is None else gray_scale(self.array, scale, owner)
-        self.weight: Tensor | None = None if weight is None else check_weight(weight, len(self.array), owner)
+        self.scale: float | None = (
+            scale if binarize is None else gray_scale(self.array, scale, owner)
+        )
+        self.weight: Tensor | None = (
+            None if weight is None else check_weight(weight, len(self.array), owner)
+        )
         self.labels: Labels = {}  # what numbers that stand for words mean
         self.states: int | None = None  # of encoded categories: K
         self.schema: Schema | None = None  # what the columns of a table hold
         self.laws: tuple[Law, ...] | None = None  # of encoded columns of different sorts
-        self.held_out: tuple[Rows, ...] = ()  # the other parts of the same data: what they hold are categories too
+        # the other parts of the same data: what they hold are categories too
+        self.held_out: tuple[Rows, ...] = ()
         self._selected: Any = None  # row numbers, listed or as a choice that computes them
         self._affine: tuple[np.ndarray, np.ndarray] | None = None
         self._encode: Callable[[np.ndarray], np.ndarray] | None = None
         self._mean: Tensor | None = None
-        self._type = np.float64 if self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8 else np.float32
+        self._type = (
+            np.float64
+            if self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8
+            else np.float32
+        )
 
     @property
     def width(self) -> int:
@@ -87,7 +102,10 @@ class Rows:
 
     def __repr__(self) -> str:
         binarize = "" if self.binarize is None else f", binarize={self.binarize!r}"
-        return f"Rows({len(self)} x {self.width}{', weighted' if self.weight is not None else ''}{binarize})"
+        return (
+            f"Rows({len(self)} x "
+            f"{self.width}{', weighted' if self.weight is not None else ''}{binarize})"
+        )
 
     def batch(self, index: Tensor, *, generator: torch.Generator) -> Batch:
         """The rows numbered ``index`` (a LongTensor), on the generator's device."""
@@ -98,7 +116,12 @@ class Rows:
     def tensor(self, generator: torch.Generator | None = None) -> Tensor:
         """All rows as one batch, (N, D); dynamic binarization needs the generator."""
         if generator is None and self.binarize == "dynamic":
-            raise invalid("Rows.tensor", "generator", "be given when binarize='dynamic' draws the rows anew", None)
+            raise invalid(
+                "Rows.tensor",
+                "generator",
+                "be given when binarize='dynamic' draws the rows anew",
+                None,
+            )
         generator = torch.Generator() if generator is None else generator
         out = torch.empty(len(self), self.width, dtype=self.dtype, device=generator.device)
         for part in chunks(*out.shape):
@@ -106,7 +129,9 @@ class Rows:
         return out
 
     def mean(self) -> Tensor:
-        """Weighted column means of what batches hold on average, of the values that are there, in float64, (D,)."""
+        """Weighted column means of what batches hold on average, of the values that are there, in
+        float64, (D,).
+        """
         if self._mean is None:
             self._mean = self._average(lambda values: values)
         return self._mean.clone()
@@ -124,15 +149,25 @@ class Rows:
         return view
 
     def take(self, index: Tensor | np.ndarray | Sequence[int]) -> "Rows":
-        """A view of some rows, by number or by a mask; the table is not copied, and weights get mean one again."""
+        """A view of some rows, by number or by a mask; the table is not copied, and weights get
+        mean one again.
+        """
         view, chosen = self._view(), row_numbers(index, len(self))
         view._selected = chosen if self._selected is None else np.asarray(self._selected[chosen])
-        view.weight = None if self.weight is None else check_weight(self.weight[chosen], len(chosen), "Rows.take")
+        view.weight = (
+            None
+            if self.weight is None
+            else check_weight(self.weight[chosen], len(chosen), "Rows.take")
+        )
         return view
 
     def one_in(self, m: int, key: int) -> "tuple[Rows, Rows]":
-        """Of every ``m`` rows one, drawn by the key, and the others; as views that hold no list of row numbers."""
-        return self._chosen(OneIn(len(self), m, key)), self._chosen(OneIn(len(self), m, key, others=True))
+        """Of every ``m`` rows one, drawn by the key, and the others; as views that hold no list of
+        row numbers.
+        """
+        return self._chosen(OneIn(len(self), m, key)), self._chosen(
+            OneIn(len(self), m, key, others=True)
+        )
 
     def _chosen(self, choice: OneIn) -> "Rows":
         if self.weight is not None:
@@ -155,9 +190,12 @@ class Rows:
         return view
 
     def rescaled(self, shift: np.ndarray, scale: np.ndarray) -> "Rows":
-        """The same rows as (x - shift) / scale, computed as they are read, so that a table on disk stays there.
+        """The same rows as (x - shift) / scale, computed as they are read, so that a table on disk
+        stays there.
 
-        >>> Rows([[1.0, 2.0]]).rescaled(np.array([1.0, 0.0]), np.array([1.0, 4.0])).tensor().tolist()
+        >>> Rows([[1.0, 2.0]]).rescaled(
+        ...     np.array([1.0, 0.0]), np.array([1.0, 4.0])
+        ... ).tensor().tolist()
         [[0.0, 0.5]]
         """
         view = self._view()
@@ -166,7 +204,8 @@ class Rows:
         return view
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray], dtype: Any) -> "Rows":
-        """The same rows as a function of them, ``(B, D) -> (B, D)``, computed in float64 as they are read; labels and schema are dropped.
+        """The same rows as a function of them, ``(B, D) -> (B, D)``, computed in float64 as they
+        are read; labels and schema are dropped.
 
         >>> Rows([[1.0, 2.0]]).encoded(lambda x: 10 * x, np.float32).tensor().tolist()
         [[10.0, 20.0]]
@@ -177,7 +216,9 @@ class Rows:
         return view
 
     def parts(self) -> Iterator[np.ndarray]:
-        """All rows as batches hold them, some at a time; gray levels are made binary by draws of a fixed seed."""
+        """All rows as batches hold them, some at a time; gray levels are made binary by draws of a
+        fixed seed.
+        """
         generator = torch.Generator().manual_seed(0)
         for part in chunks(len(self), self.width):
             yield self._draw(np.arange(part.start, part.stop), generator).numpy()
@@ -187,7 +228,9 @@ class Rows:
         return not any(np.isnan(part).any() for part in self.parts())
 
     def numbers_per_row(self) -> float:
-        """How many values of a row are there, on average: what bits per dimension are counted by."""
+        """How many values of a row are there, on average: what bits per dimension are counted
+        by.
+        """
         return sum(int((~np.isnan(part)).sum()) for part in self.parts()) / len(self)
 
     def _average(self, of: Callable[[np.ndarray], np.ndarray]) -> Tensor:
@@ -200,8 +243,17 @@ class Rows:
         if (mass == 0).any():
             column = int(np.flatnonzero(mass == 0)[0])
             name = column if self.columns is None else repr(self.columns[column])
-            raise invalid("Rows", "x", "have an observed value in every column", f"none in column {name}", "Leave that column out.")
-        return torch.from_numpy(total / (len(self) if (mass == mass[0]).all() and abs(mass[0] - len(self)) < 1e-6 else mass))
+            raise invalid(
+                "Rows",
+                "x",
+                "have an observed value in every column",
+                f"none in column {name}",
+                "Leave that column out.",
+            )
+        return torch.from_numpy(
+            total
+            / (len(self) if (mass == mass[0]).all() and abs(mass[0] - len(self)) < 1e-6 else mass)
+        )
 
     def _read(self, index: np.ndarray) -> np.ndarray:
         rows = index if self._selected is None else np.asarray(self._selected[index])
@@ -217,7 +269,11 @@ class Rows:
         if self.binarize is None:
             return x
         gray = x / (self.scale or 1.0)
-        return bernoulli(gray, generator) if isinstance(self.binarize, str) else (gray > self.binarize).to(x.dtype)
+        return (
+            bernoulli(gray, generator)
+            if isinstance(self.binarize, str)
+            else (gray > self.binarize).to(x.dtype)
+        )
 
     def _expected(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for part in chunks(len(self), self.width):
@@ -235,7 +291,8 @@ def as_rows(x: Any, weight: Any = None, owner: str = "fit", *, missing: bool = F
     >>> as_rows(torch.eye(3), owner="fit")
     Rows(3 x 3)
     """
-    if isinstance(x, Rows) or hasattr(x, "batch"):  # sequences and other data of that role are read as they are
+    # sequences and other data of that role are read as they are
+    if isinstance(x, Rows) or hasattr(x, "batch"):
         return x if weight is None else x.weighted(weight, owner)
     return Rows(x, weight, missing=missing, owner=owner)
 
@@ -251,12 +308,27 @@ def check_weight(weight: Any, n: int, owner: str) -> Tensor:
     try:
         mass = torch.as_tensor(np.asarray(weight, dtype=np.float64)).clone()
     except (TypeError, ValueError, OverflowError) as error:
-        raise invalid(owner, "weight", "be numbers that float64 holds", " ".join(repr(weight)[:60].split())) from error
+        raise invalid(
+            owner, "weight", "be numbers that float64 holds", " ".join(repr(weight)[:60].split())
+        ) from error
     if mass.shape != (n,):
-        raise invalid(owner, "weight", f"have shape ({n},), one number per row", f"shape {tuple(mass.shape)}")
+        raise invalid(
+            owner, "weight", f"have shape ({n},), one number per row", f"shape {tuple(mass.shape)}"
+        )
     bad = (~torch.isfinite(mass) | (mass < 0)).nonzero()
     if len(bad):
-        raise invalid(owner, "weight", "be finite and at least 0", f"{mass[bad[0]].item()} at row {bad[0].item()}")
+        raise invalid(
+            owner,
+            "weight",
+            "be finite and at least 0",
+            f"{mass[bad[0]].item()} at row {bad[0].item()}",
+        )
     if mass.sum() == 0:
-        raise invalid(owner, "weight", "have a sum above 0", "only zeros", "Leave weight out to weigh all rows alike.")
+        raise invalid(
+            owner,
+            "weight",
+            "have a sum above 0",
+            "only zeros",
+            "Leave weight out to weigh all rows alike.",
+        )
     return mass / mass.mean()

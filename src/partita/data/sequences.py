@@ -11,13 +11,17 @@ FASTA = (".fasta", ".fa", ".afa", ".a2m")
 
 
 def read_fasta(path: Path) -> tuple[np.ndarray, Labels]:
-    """The sequences of a FASTA file; in .a2m files small letters and dots are insertions, which have no column, and are left out."""
+    """The sequences of a FASTA file; in .a2m files small letters and dots are insertions, which
+    have no column, and are left out.
+    """
     sequences: list[list[str]] = []
     for line in path.read_text(encoding="utf-8-sig").splitlines():
         if line.startswith(">"):
             sequences.append([])
         elif line.strip() and not sequences:
-            raise DataError(f"load: {path} must begin with a line that starts with '>'; got {line[:20]!r}.")
+            raise DataError(
+                f"load: {path} must begin with a line that starts with '>'; got {line[:20]!r}."
+            )
         elif line.strip():
             sequences[-1].append(line.strip())
     if not sequences:

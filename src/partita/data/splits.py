@@ -1,4 +1,6 @@
-"""What a file holds: one array, or the arrays of a split; and the error for a file that is not whole."""
+"""What a file holds: one array, or the arrays of a split; and the error for a file that is not
+whole.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,4 +28,7 @@ class Splits:
 
 def damaged(path: Path) -> DataError:
     """The error for a file that does not hold what its ending says."""
-    return DataError(f"load: {path} must be a whole {path.suffix} file; got one that is cut short or damaged. Copy or download it again.")
+    return DataError(
+        f"load: {path} must be a whole {path.suffix} file; got one that is cut short or damaged. "
+        "Copy or download it again."
+    )

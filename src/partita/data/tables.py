@@ -1,4 +1,6 @@
-"""Anything that looks like a table as a NumPy array with column names: arrays, memory maps, tensors, frames, lists."""
+"""Anything that looks like a table as a NumPy array with column names: arrays, memory maps,
+tensors, frames, lists.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -13,13 +15,16 @@ from partita.errors import InputError, invalid
 
 CHUNK = 1 << 21  # numbers that are looked at together when a table is streamed
 NUMERIC = "biuf"  # NumPy's kinds of real numbers: bool, int, unsigned, float
-ENCODE = "Encode such columns as numbers first (one 0/1 column per category, say), or leave them out."
+ENCODE = (
+    "Encode such columns as numbers first (one 0/1 column per category, say), or leave them out."
+)
 
 Columns = tuple[str, ...] | None
 
 
 def as_table(x: Any, owner: str) -> tuple[np.ndarray, Columns]:
-    """A numeric array of rows and columns, without a copy where none is needed, and the names of its columns if it has any.
+    """A numeric array of rows and columns, without a copy where none is needed, and the names of
+    its columns if it has any.
 
     >>> as_table([[0, 1], [1, 1]], "fit")[0].shape
     (2, 2)
@@ -40,14 +45,30 @@ def check_shape(table: np.ndarray, owner: str) -> None:
     """Rows and columns, at least one of each."""
     if table.ndim != 2:
         shape = f"({', '.join(map(str, table.shape))}{',' if table.ndim == 1 else ''})"
-        raise invalid(owner, "x", "be a table of rows and columns", f"shape {shape}", "Reshape it to (rows, columns).")
+        raise invalid(
+            owner,
+            "x",
+            "be a table of rows and columns",
+            f"shape {shape}",
+            "Reshape it to (rows, columns).",
+        )
     for axis, name in enumerate(("row", "column")):
         if table.shape[axis] == 0:
-            raise invalid(owner, "x", f"have at least one {name}", f"shape {table.shape}", "Check how the data were selected.")
+            raise invalid(
+                owner,
+                "x",
+                f"have at least one {name}",
+                f"shape {table.shape}",
+                "Check how the data were selected.",
+            )
 
 
-def check_finite_table(table: np.ndarray, columns: Columns, owner: str, missing: bool = False) -> None:
-    """No infinity, and no NaN unless ``missing`` values may be, looked for in chunks so that a memory map stays on disk."""
+def check_finite_table(
+    table: np.ndarray, columns: Columns, owner: str, missing: bool = False
+) -> None:
+    """No infinity, and no NaN unless ``missing`` values may be, looked for in chunks so that a
+    memory map stays on disk.
+    """
     if table.dtype.kind != "f":
         return
     for part in chunks(*table.shape):
@@ -56,7 +77,13 @@ def check_finite_table(table: np.ndarray, columns: Columns, owner: str, missing:
             row, column = np.argwhere(bad)[0]
             value = table[part.start + row, column]
             where = f"{value} at row {part.start + row}, column {_label(columns, column)}"
-            raise invalid(owner, "x", "be finite", where, "Remove or impute the missing values first." if value != value else "Replace it.")
+            raise invalid(
+                owner,
+                "x",
+                "be finite",
+                where,
+                "Remove or impute the missing values first." if value != value else "Replace it.",
+            )
 
 
 def chunks(rows: int, width: int) -> Iterator[slice]:
@@ -73,7 +100,13 @@ def chunks(rows: int, width: int) -> Iterator[slice]:
 def not_numeric(owner: str, columns: Sequence[str], parameter: str = "x") -> InputError:
     """The error for columns of text, dates or other things that are no real numbers."""
     shown = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
-    return invalid(owner, parameter, "be numeric", f"text or other values in column{'s' * (len(columns) > 1)} {shown}", ENCODE)
+    return invalid(
+        owner,
+        parameter,
+        "be numeric",
+        f"text or other values in column{'s' * (len(columns) > 1)} {shown}",
+        ENCODE,
+    )
 
 
 def stack(series: Sequence[np.ndarray], columns: Columns, owner: str) -> np.ndarray:
@@ -96,29 +129,52 @@ def _of_frame(frame: Any, owner: str) -> tuple[np.ndarray, Columns]:
     table = frame.to_numpy()
     if table.dtype.kind in NUMERIC:
         return table, columns
-    series = frame.get_columns() if hasattr(frame, "get_columns") else [column for _, column in frame.items()]  # polars, else pandas
+    # polars, else pandas
+    series = (
+        frame.get_columns()
+        if hasattr(frame, "get_columns")
+        else [column for _, column in frame.items()]
+    )
     return stack([_of_series(column) for column in series], columns, owner), columns
 
 
 def _of_series(series: Any) -> np.ndarray:
     nullable_numbers = getattr(series.dtype, "kind", "O") in NUMERIC  # pandas' Int64 and its kin
     values = series.to_numpy()
-    return series.to_numpy(dtype=float, na_value=np.nan) if nullable_numbers and values.dtype.kind == "O" else values
+    return (
+        series.to_numpy(dtype=float, na_value=np.nan)
+        if nullable_numbers and values.dtype.kind == "O"
+        else values
+    )
 
 
 def _of_array(x: Any, owner: str) -> np.ndarray:
     if hasattr(x, "toarray"):
-        raise invalid(owner, "x", "be a dense table", f"a sparse {type(x).__name__}", "Call x.toarray() first.")
+        raise invalid(
+            owner,
+            "x",
+            "be a dense table",
+            f"a sparse {type(x).__name__}",
+            "Call x.toarray() first.",
+        )
     if isinstance(x, np.ma.MaskedArray):
         x = np.ma.filled(x.astype(float), np.nan)
     try:
         table = np.asarray(x)
     except ValueError as error:
-        raise invalid(owner, "x", "have rows of equal length", "rows of different lengths", "Pad or cut them.") from error
+        raise invalid(
+            owner, "x", "have rows of equal length", "rows of different lengths", "Pad or cut them."
+        ) from error
     if table.dtype.kind in NUMERIC:
         return table
     if table.dtype.kind == "c":
-        raise invalid(owner, "x", "hold real numbers", "complex ones", "Give real and imaginary parts as columns of their own.")
+        raise invalid(
+            owner,
+            "x",
+            "hold real numbers",
+            "complex ones",
+            "Give real and imaginary parts as columns of their own.",
+        )
     if table.ndim == 2 and table.size:
         return stack(list(np.asarray(x, dtype=object).T), None, owner)
     return table if table.ndim != 2 else table.astype(float)

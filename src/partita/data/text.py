@@ -15,7 +15,8 @@ TOKENS = ("characters", "bytes")
 
 @dataclass(frozen=True)
 class Alphabet:
-    """What each token stands for: the characters of ``symbols`` in order, or bytes where there are none.
+    """What each token stands for: the characters of ``symbols`` in order, or bytes where there are
+    none.
 
     >>> letters = Alphabet.of("banana")
     >>> letters.symbols, letters.encode("nab").tolist(), letters.decode([2, 1])
@@ -45,7 +46,13 @@ class Alphabet:
         wrong = np.flatnonzero(known[index] != points)
         if len(wrong):
             where = f"{text[wrong[0]]!r} at place {wrong[0]}"
-            raise invalid(owner, "text", f"hold the {self.size} characters the model was built from", where, "Fit with --set tokens=bytes.")
+            raise invalid(
+                owner,
+                "text",
+                f"hold the {self.size} characters the model was built from",
+                where,
+                "Fit with --set tokens=bytes.",
+            )
         return index.astype(np.uint8 if self.size <= 256 else np.uint32)
 
     def decode(self, tokens: Any) -> str:
@@ -53,13 +60,22 @@ class Alphabet:
         index = np.asarray(tokens).astype(np.int64)
         outside = index[(index < 0) | (index >= self.size)]
         if len(outside):
-            raise invalid("decode", "tokens", f"be of the vocabulary, from 0 to {self.size - 1}", int(outside[0]))
+            raise invalid(
+                "decode",
+                "tokens",
+                f"be of the vocabulary, from 0 to {self.size - 1}",
+                int(outside[0]),
+            )
         if self.symbols is None:
             return index.astype(np.uint8).tobytes().decode("utf-8", "replace")
         return "".join(self.symbols[i] for i in index)
 
     def as_json(self) -> dict[str, Any]:
-        return {"tokens": "bytes"} if self.symbols is None else {"tokens": "characters", "symbols": self.symbols}
+        return (
+            {"tokens": "bytes"}
+            if self.symbols is None
+            else {"tokens": "characters", "symbols": self.symbols}
+        )
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Alphabet":
@@ -67,29 +83,50 @@ class Alphabet:
 
 
 def read_text(
-    path: str | Path, tokens: str = "characters", encoding: str = "utf-8", alphabet: Alphabet | None = None
+    path: str | Path,
+    tokens: str = "characters",
+    encoding: str = "utf-8",
+    alphabet: Alphabet | None = None,
 ) -> tuple[Any, Alphabet]:
-    """The tokens of a text file and what they stand for; bytes stay on disk. ``alphabet`` is that of an earlier fit."""
+    """The tokens of a text file and what they stand for; bytes stay on disk. ``alphabet`` is that
+    of an earlier fit.
+    """
     check_choice("load", "tokens", tokens, TOKENS)
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"load: {path} must be a file; got a path where there is none. Check the spelling and the working directory.")
+        raise DataError(
+            f"load: {path} must be a file; got a path where there is none. Check the spelling and "
+            "the working directory."
+        )
     if path.stat().st_size == 0:
         raise DataError(f"load: {path} must hold text; got an empty file. Write it again.")
     if tokens == "bytes":
         return np.memmap(path, dtype=np.uint8, mode="r"), Alphabet()
-    check_room("load", str(path), path.stat().st_size, "Take it as bytes, which stay on disk: --set tokens=bytes.")
+    check_room(
+        "load",
+        str(path),
+        path.stat().st_size,
+        "Take it as bytes, which stay on disk: --set tokens=bytes.",
+    )
     try:
         text = path.read_bytes().decode(encoding)
     except UnicodeDecodeError as error:
         got = f"the byte {error.object[error.start]:#04x} at place {error.start}"
-        remedy = "Name its encoding, as in --set encoding=latin-1, or take it as it is: --set tokens=bytes."
+        remedy = (
+            "Name its encoding, as in --set encoding=latin-1, or take it as it is: --set "
+            "tokens=bytes."
+        )
         raise DataError(f"load: {path} must be text in {encoding}; got {got}. {remedy}") from None
     except (LookupError, TypeError, ValueError):
-        raise DataError(f"load: encoding must be one that Python knows, as utf-8 or latin-1; got {encoding!r}.") from None
+        raise DataError(
+            f"load: encoding must be one that Python knows, as utf-8 or latin-1; got {encoding!r}."
+        ) from None
     alphabet = Alphabet.of(text) if alphabet is None else alphabet
     if alphabet.size < 2:
-        raise DataError(f"load: {path} must hold at least two different characters; got one, which needs no model.")
+        raise DataError(
+            f"load: {path} must hold at least two different characters; got one, which needs no "
+            "model."
+        )
     return alphabet.encode(text, "load"), alphabet
 
 

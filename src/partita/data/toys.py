@@ -1,4 +1,5 @@
-r"""Generated sets whose entropy is known, so that the best reachable log-likelihood, -H, is known too.
+r"""Generated sets whose entropy is known, so that the best reachable log-likelihood, -H, is known
+too.
 
 .. math:: H = -E[\log p(x)], \qquad E_{p}[\log q(x)] \le -H \text{ with equality at } q = p
 """
@@ -19,7 +20,8 @@ CHECKERBOARD_ENTROPY = math.log(32)  # uniform on an area of 8 squares of side 2
 
 
 def bars_and_stripes(side: int = 4) -> Tensor:
-    """All patterns of full columns and all of full rows, ``(2 * 2**side, side**2)``; empty and full occur twice, as is usual.
+    """All patterns of full columns and all of full rows, ``(2 * 2**side, side**2)``; empty and full
+    occur twice, as is usual.
 
     >>> bars_and_stripes(1).flatten().tolist()
     [0.0, 1.0, 0.0, 1.0]
@@ -31,7 +33,9 @@ def bars_and_stripes(side: int = 4) -> Tensor:
 
 
 def bars_and_stripes_entropy(side: int = 4) -> float:
-    r"""Entropy of the patterns in nats, :math:`\log N - (4 / N) \log 2` with N = 2 * 2**side: two of them have twice the weight.
+    r"""Entropy of the patterns in nats, :math:`\log N - (4 / N) \log 2` with N = 2 * 2**side: two
+    of
+    them have twice the weight.
 
     >>> round(bars_and_stripes_entropy(4), 4)
     3.3791
@@ -41,7 +45,9 @@ def bars_and_stripes_entropy(side: int = 4) -> float:
 
 
 def moons(n: int, *, generator: torch.Generator) -> Tensor:
-    """Two interleaved half circles with normal noise, scikit-learn's, ``(n, 2)``; their entropy has no closed form."""
+    """Two interleaved half circles with normal noise, scikit-learn's, ``(n, 2)``; their entropy has
+    no closed form.
+    """
     from sklearn.datasets import make_moons
 
     x, _ = make_moons(check_count("moons", "n", n), noise=MOONS_NOISE, random_state=seed(generator))
@@ -64,7 +70,8 @@ def eight_gaussians_log_prob(x: Tensor) -> Tensor:
 
 
 def eight_gaussians_entropy() -> float:
-    """Entropy in nats by the trapezoidal rule on a fine grid, which is exact to rounding for so smooth a density.
+    """Entropy in nats by the trapezoidal rule on a fine grid, which is exact to rounding for so
+    smooth a density.
 
     >>> round(eight_gaussians_entropy(), 3)
     2.832
@@ -75,7 +82,9 @@ def eight_gaussians_entropy() -> float:
 
 
 def checkerboard(n: int, *, generator: torch.Generator) -> Tensor:
-    """Uniform on the 8 black squares of side 2 of a board on [-4, 4]^2, ``(n, 2)``; its entropy is ``CHECKERBOARD_ENTROPY``."""
+    """Uniform on the 8 black squares of side 2 of a board on [-4, 4]^2, ``(n, 2)``; its entropy is
+    ``CHECKERBOARD_ENTROPY``.
+    """
     check_count("checkerboard", "n", n)
     device = generator.device
     column = torch.randint(4, (n,), generator=generator, device=device)

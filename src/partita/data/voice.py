@@ -1,8 +1,11 @@
-"""Whose words a problem with a table is told in: those of the command line, or those of a call in Python."""
+"""Whose words a problem with a table is told in: those of the command line, or those of a call in
+Python.
+"""
 
 
 class Voice(str):
-    """The owner of a sentence, and what it calls the table, what was fitted, and a column that is to be read otherwise.
+    """The owner of a sentence, and what it calls the table, what was fitted, and a column that is
+    to be read otherwise.
 
     >>> voice = Voice("fit")
     >>> f"{voice}: {voice.data} may be read with {voice.reading('age', 'count')}."

@@ -1,9 +1,13 @@
-r"""Have the chains mixed? R-hat and effective sample sizes from arviz-stats, and the one place where verdicts on chains are made.
+r"""Have the chains mixed? R-hat and effective sample sizes from arviz-stats, and the one place
+where
+verdicts on chains are made.
 
-.. math:: \bar g \pm t_{\mathrm{ESS} / 10}\, \frac{\mathrm{sd}(g)}{\sqrt{\mathrm{ESS}}}          (theory/scoring.md, eq. 5.20)
+.. math:: \bar g \pm t_{\mathrm{ESS} / 10}\, \frac{\mathrm{sd}(g)}{\sqrt{\mathrm{ESS}}}
+(theory/scoring.md, eq. 5.20)
 
-R-hat is rank-normalized and split (Vehtari et al. 2021). Chains that are many are short: from eight on, they are read as four families,
-or the short average of each would pass for disagreement (Margossian et al. 2024). tests/truth/test_chains.py calibrates the thresholds.
+R-hat is rank-normalized and split (Vehtari et al. 2021). Chains that are many are short: from eight
+on, they are read as four families, or the short average of each would pass for disagreement
+(Margossian et al. 2024). tests/truth/test_chains.py calibrates the thresholds.
 
 Letters: C chains, n draws of each, K summaries.
 """
@@ -19,23 +23,29 @@ from partita.core.quantity import VERDICTS, Verdict
 
 RHAT_TIGHT, RHAT_LOOSE = 1.01, 1.1  # Vehtari et al. (2021); Gelman and Rubin's
 ESS_TIGHT, ESS_LOOSE = 100.0, 12.5  # effective draws of each chain, of four at most
-EACH_TIGHT, EACH_LOOSE = 10.0, 5.0  # of each chain, however many there are: chains that stay in one mode have one
+# of each chain, however many there are: chains that stay in one mode have one
+EACH_TIGHT, EACH_LOOSE = 10.0, 5.0
 CHAINS_TIGHT, CHAINS_LOOSE = 4, 2
 FAMILIES = 4
 LEAST_DRAWS = 4
-DRAWS_PER_DEGREE = 10.0  # effective draws for each degree of freedom of an interval: few draws know their own number badly
+# effective draws for each degree of freedom of an interval: few draws know their own number badly
+DRAWS_PER_DEGREE = 10.0
 RHAT_INFINITE = 1e6  # above which the variance within chains is rounding
 
 
 class ChainReport(NamedTuple):
-    """The worst coordinate's R-hat and effective sample sizes; nan where nothing moved, R-hat infinite where still chains differ."""
+    """The worst coordinate's R-hat and effective sample sizes; nan where nothing moved, R-hat
+    infinite where still chains differ.
+    """
 
     rhat: float
     ess_bulk: float
     ess_tail: float
     chains: int
     draws: int
-    redrawn: bool = False  # whether every step draws all of the state anew, so that chains which stand still and agree are an answer
+    # whether every step draws all of the state anew, so that chains which stand still and agree are
+    # an answer
+    redrawn: bool = False
 
     @property
     def ess(self) -> float:
@@ -49,7 +59,11 @@ class ChainReport(NamedTuple):
             return "loose" if self.redrawn else "do not publish"
         if self._reaches(CHAINS_TIGHT, RHAT_TIGHT, self._enough(ESS_TIGHT, EACH_TIGHT)):
             return "tight"
-        return "loose" if self._reaches(CHAINS_LOOSE, RHAT_LOOSE, self._enough(ESS_LOOSE, EACH_LOOSE)) else "do not publish"
+        return (
+            "loose"
+            if self._reaches(CHAINS_LOOSE, RHAT_LOOSE, self._enough(ESS_LOOSE, EACH_LOOSE))
+            else "do not publish"
+        )
 
     @property
     def mixed(self) -> bool:
@@ -58,8 +72,12 @@ class ChainReport(NamedTuple):
 
     @property
     def finding(self) -> str:
-        """The verdict on the chains and what it rests on; every warning and every report says it in these words."""
-        word = {"tight": "mixed", "loose": "nearly mixed", "do not publish": "not mixed"}[self.verdict]
+        """The verdict on the chains and what it rests on; every warning and every report says it in
+        these words.
+        """
+        word = {"tight": "mixed", "loose": "nearly mixed", "do not publish": "not mixed"}[
+            self.verdict
+        ]
         return f"{word}, {self._reason()}"
 
     def _reason(self) -> str:
@@ -76,12 +94,21 @@ class ChainReport(NamedTuple):
         if not self.rhat <= RHAT_LOOSE:
             return f"the chains disagree, R-hat {self.rhat:.3g}"
         if not self.mixed:
-            return f"{self.ess:.0f} effective draws where {self._enough(ESS_LOOSE, EACH_LOOSE):.0f} are needed"
+            return (
+                f"{self.ess:.0f} effective draws where {self._enough(ESS_LOOSE, EACH_LOOSE):.0f} "
+                "are needed"
+            )
         return "the chains agree" if self.verdict == "tight" else self._not_tight()
 
     def __str__(self) -> str:
-        ess, remedy = f"ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail)", "" if self.mixed else ": run longer, or temper"
-        return f"R-hat {self.rhat:.3f}, {ess}, {self.chains} chains x {self.draws} draws: {self.finding}{remedy}"
+        ess, remedy = (
+            f"ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail)",
+            "" if self.mixed else ": run longer, or temper",
+        )
+        return (
+            f"R-hat {self.rhat:.3f}, {ess}, {self.chains} chains x {self.draws} draws: "
+            f"{self.finding}{remedy}"
+        )
 
     @property
     def still(self) -> bool:
@@ -89,7 +116,12 @@ class ChainReport(NamedTuple):
         return self.chains >= CHAINS_LOOSE and self.draws >= LEAST_DRAWS and math.isnan(self.rhat)
 
     def _reaches(self, chains: int, rhat: float, ess: float) -> bool:
-        return self.draws >= LEAST_DRAWS and self.chains >= chains and self.rhat <= rhat and self.ess >= ess
+        return (
+            self.draws >= LEAST_DRAWS
+            and self.chains >= chains
+            and self.rhat <= rhat
+            and self.ess >= ess
+        )
 
     def _enough(self, of_four: float, of_each: float) -> float:
         return max(of_four * min(self.chains, FAMILIES), of_each * self.chains)
@@ -99,51 +131,80 @@ class ChainReport(NamedTuple):
             return f"the {self.chains} chains agree as far as fewer than {CHAINS_TIGHT} can show"
         if self.rhat > RHAT_TIGHT:
             return f"the chains nearly agree, R-hat {self.rhat:.3g}"
-        return f"{self.ess:.0f} effective draws where {self._enough(ESS_TIGHT, EACH_TIGHT):.0f} would do"
+        return (
+            f"{self.ess:.0f} effective draws where {self._enough(ESS_TIGHT, EACH_TIGHT):.0f} "
+            "would do"
+        )
 
 
 def summarize_chains(values: Tensor, *, redrawn: bool = False) -> ChainReport:
     """R-hat and ESS of scalar summaries, ``(C, n, K)``; the worst of the K is reported.
 
     Arguments:
-        values: Of every chain at every step; of many chains, those that began alike stand next to each other.
+        values: Of every chain at every step; of many chains, those that began alike stand next to
+            each other.
         redrawn: Whether each step draws all of the state anew, as Gibbs sampling does.
     """
     from arviz_stats.base.array import array_stats
 
     C, n, _ = values.shape
-    table = values[:, n % 2 :].detach().double().cpu().movedim(-1, 0).numpy()  # (K, C, n), in two halves
+    # (K, C, n), in two halves
+    table = values[:, n % 2 :].detach().double().cpu().movedim(-1, 0).numpy()
     if not np.isfinite(table).all():
         return ChainReport(math.inf, 0.0, 0.0, C, n, redrawn)
     table = table[np.ptp(table, axis=(1, 2)) > 0] if n >= LEAST_DRAWS else table[:0]  # what moves
     if not len(table):
         return ChainReport(math.nan, math.nan, math.nan, C, n, redrawn)
-    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move have no variance within
-        rhat = max((float(np.nanmax(np.asarray(array_stats.rhat(part)))) for part in _families(table)), default=math.nan)
-        rhat = rhat if math.isnan(rhat) or rhat < RHAT_INFINITE else math.inf  # rounding of a variance that is zero
-        bulk, tail = (np.asarray(array_stats.ess(table, method=how, prob=prob)).min() for how, prob in (("bulk", None), ("tail", 0.9)))
+    # chains that never move have no variance within
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rhat = max(
+            (float(np.nanmax(np.asarray(array_stats.rhat(part)))) for part in _families(table)),
+            default=math.nan,
+        )
+        # rounding of a variance that is zero
+        rhat = rhat if math.isnan(rhat) or rhat < RHAT_INFINITE else math.inf
+        bulk, tail = (
+            np.asarray(array_stats.ess(table, method=how, prob=prob)).min()
+            for how, prob in (("bulk", None), ("tail", 0.9))
+        )
     return ChainReport(rhat, float(bulk), float(tail), C, n, redrawn)
 
 
 def worst_of(*reports: ChainReport) -> ChainReport:
     """The report that trusts the chains least; of equal ones that of the largest R-hat."""
-    return max(reports, key=lambda report: (VERDICTS.index(report.verdict), not math.isnan(report.rhat), report.rhat))
+    return max(
+        reports,
+        key=lambda report: (
+            VERDICTS.index(report.verdict),
+            not math.isnan(report.rhat),
+            report.rhat,
+        ),
+    )
 
 
 def mean_half_width(values: Tensor, report: ChainReport, level: float) -> float:
-    """Half the interval of the mean of ``values``, ``(C, n)``; where ``report`` says not mixed it reaches to the mean of every chain."""
+    """Half the interval of the mean of ``values``, ``(C, n)``; where ``report`` says not mixed it
+    reaches to the mean of every chain.
+    """
     from arviz_stats.base.array import array_stats
 
     if values.shape[1] < LEAST_DRAWS:
         return math.inf
     ess = float(np.asarray(array_stats.ess(values.double().cpu().numpy(), method="mean")))
-    ess = max(1.0, min(number for number in (ess, report.ess_bulk, values.numel()) if not math.isnan(number)))
-    half = float(values.std() * stdtrit(max(2.0, ess / DRAWS_PER_DEGREE), 0.5 + level / 2)) / math.sqrt(ess)
+    ess = max(
+        1.0,
+        min(number for number in (ess, report.ess_bulk, values.numel()) if not math.isnan(number)),
+    )
+    half = float(
+        values.std() * stdtrit(max(2.0, ess / DRAWS_PER_DEGREE), 0.5 + level / 2)
+    ) / math.sqrt(ess)
     return half if report.mixed else max(half, float((values.mean(1) - values.mean()).abs().max()))
 
 
 def _families(table: np.ndarray) -> list[np.ndarray]:
-    """The chains, ``(K, C, n)``; many of them as four families, each read step by step, and those left over in a second reading."""
+    """The chains, ``(K, C, n)``; many of them as four families, each read step by step, and those
+    left over in a second reading.
+    """
     K, C, n = table.shape
     if C < CHAINS_LOOSE:
         return []
@@ -151,4 +212,6 @@ def _families(table: np.ndarray) -> list[np.ndarray]:
         return [table]
     whole = C - C % FAMILIES
     parts = [table[:, :whole], table[:, C - whole :]][: 1 + (whole < C)]
-    return [part.reshape(K, FAMILIES, -1, n).swapaxes(2, 3).reshape(K, FAMILIES, -1) for part in parts]
+    return [
+        part.reshape(K, FAMILIES, -1, n).swapaxes(2, 3).reshape(K, FAMILIES, -1) for part in parts
+    ]

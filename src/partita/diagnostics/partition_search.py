@@ -2,7 +2,8 @@ r"""Distances between partitions, and the search for the one of least expected d
 
 Moving row i into cluster k of a changes the expected distance to draws b by
 
-.. math:: \Delta_k = f'(a_k) - \frac2S \sum_s f'\big(n^s_{k\, b_s(i)}\big), \qquad f'(m) = f(m + 1) - f(m)
+.. math:: \Delta_k = f'(a_k) - \frac2S \sum_s f'\big(n^s_{k\, b_s(i)}\big), \qquad f'(m) = f(m + 1)
+- f(m)
           (theory/dirichlet.md, eq. 20.18)
 
 Letters: n rows, K clusters, S draws.
@@ -65,7 +66,9 @@ def _parted(sizes: np.ndarray, table: np.ndarray) -> float:
 
 @njit(cache=True)
 def improve(a: np.ndarray, draws: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Move rows of ``a``, one by one, to the cluster or a new one that lowers the expected distance most, until none does."""
+    """Move rows of ``a``, one by one, to the cluster or a new one that lowers the expected distance
+    most, until none does.
+    """
     S, n = draws.shape
     rise, room = table[1:] - table[:-1], a.max() + 2
     sizes, both = _overlaps(a, draws, room)
@@ -97,7 +100,9 @@ def improve(a: np.ndarray, draws: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def _overlaps(a: np.ndarray, draws: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sizes of the clusters of ``a``, and of their intersections with those of every draw, ``(S, room, J)``."""
+    """Sizes of the clusters of ``a``, and of their intersections with those of every draw, ``(S,
+    room, J)``.
+    """
     sizes, both = np.zeros(room, np.int64), np.zeros((len(draws), room, draws.max() + 1), np.int32)
     for i in range(len(a)):
         _shift(sizes, both, draws, i, a[i], 1)
@@ -105,7 +110,9 @@ def _overlaps(a: np.ndarray, draws: np.ndarray, room: int) -> tuple[np.ndarray, 
 
 
 @njit(cache=True)
-def _shift(sizes: np.ndarray, both: np.ndarray, draws: np.ndarray, i: int, k: int, step: int) -> None:
+def _shift(
+    sizes: np.ndarray, both: np.ndarray, draws: np.ndarray, i: int, k: int, step: int
+) -> None:
     sizes[k] += step
     for s in range(len(draws)):
         both[s, k, draws[s, i]] += step

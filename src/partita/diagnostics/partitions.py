@@ -1,10 +1,12 @@
-r"""What many draws of a partition say: how many clusters, who belongs together, one partition for all, and how sure that is.
+r"""What many draws of a partition say: how many clusters, who belongs together, one partition for
+all, and how sure that is.
 
 .. math:: d(a, b) = \sum_k f(a_k) + \sum_j f(b_j) - 2 \sum_{kj} f(n_{kj}), \qquad
-          f(m) = \tfrac{m}{n} \log m \;\text{(variation of information)} \quad\text{or}\quad \tfrac{m^2}{n^2} \;\text{(Binder)}
-          (theory/dirichlet.md, eq. 20.17)
+          f(m) = \tfrac{m}{n} \log m \;\text{(variation of information)} \quad\text{or}\quad
+          \tfrac{m^2}{n^2} \;\text{(Binder)} (theory/dirichlet.md, eq. 20.17)
 
-with a_k, b_j the sizes of the clusters of two partitions and n_kj of their intersections. None of it depends on labels.
+with a_k, b_j the sizes of the clusters of two partitions and n_kj of their intersections. None of
+it depends on labels.
 
 Letters: n rows, K clusters, S draws, C chains.
 """
@@ -25,7 +27,9 @@ WORK = 200_000_000  # labels compared when draws are tried as point estimates
 
 
 class CredibleBall(NamedTuple):
-    """The partitions nearest to a center that hold the posterior probability ``level`` (Wade and Ghahramani 2018)."""
+    """The partitions nearest to a center that hold the posterior probability ``level`` (Wade and
+    Ghahramani 2018).
+    """
 
     center: np.ndarray  # (n,)
     level: float
@@ -45,7 +49,11 @@ class PartitionPosterior(NamedTuple):
     @property
     def cluster_count_probs(self) -> np.ndarray:
         """P(K = k) at index k, ``(n + 1,)``."""
-        return np.bincount(self.labels.max(1) + 1, weights=np.exp(self.log_prob), minlength=self.labels.shape[1] + 1)
+        return np.bincount(
+            self.labels.max(1) + 1,
+            weights=np.exp(self.log_prob),
+            minlength=self.labels.shape[1] + 1,
+        )
 
     @property
     def coclustering(self) -> np.ndarray:
@@ -62,7 +70,9 @@ def all_partitions(n: int) -> np.ndarray:
     """
     check_count("all_partitions", "n", n)
     if n > MOST_ENUMERATED:
-        raise invalid("all_partitions", "n", f"be at most {MOST_ENUMERATED}", n, "Sample them instead.")
+        raise invalid(
+            "all_partitions", "n", f"be at most {MOST_ENUMERATED}", n, "Sample them instead."
+        )
     labels = np.zeros((1, 1), np.int64)
     for _ in range(n - 1):
         room = labels.max(1) + 2  # an old label or the next new one
@@ -72,23 +82,29 @@ def all_partitions(n: int) -> np.ndarray:
 
 
 def enumerate_posterior(
-    n: int, log_prior: Callable[[torch.Tensor], torch.Tensor], log_evidence: Callable[[np.ndarray], float]
+    n: int,
+    log_prior: Callable[[torch.Tensor], torch.Tensor],
+    log_evidence: Callable[[np.ndarray], float],
 ) -> PartitionPosterior:
     """The posterior of all partitions of n rows.
 
     Arguments:
         n: Rows, at most 9.
-        log_prior: log p of partitions from the sizes of their clusters, ``(B, n) -> (B,)``, zeros where there are fewer.
+        log_prior: log p of partitions from the sizes of their clusters, ``(B, n) -> (B,)``, zeros
+            where there are fewer.
         log_evidence: log p(x) of the rows with these numbers as one cluster.
 
-    >>> urn = enumerate_posterior(3, lambda sizes: torch.lgamma(sizes.clamp_min(1).double()).sum(-1), lambda rows: 0.0)  # alpha = 1
+    >>> urn = enumerate_posterior(
+    ...     3, lambda sizes: torch.lgamma(sizes.clamp_min(1).double()).sum(-1), lambda rows: 0.0
+    ... )  # alpha = 1
     >>> urn.cluster_count_probs.round(4).tolist()
     [0.0, 0.3333, 0.5, 0.1667]
     """
     labels = all_partitions(n)
     masks = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1
     evidence = np.array([0.0, *(log_evidence(np.flatnonzero(mask)) for mask in masks)])
-    members = np.stack([((labels == k) << np.arange(n)).sum(1) for k in range(n)], -1)  # (B, n) as numbers of masks
+    # (B, n) as numbers of masks
+    members = np.stack([((labels == k) << np.arange(n)).sum(1) for k in range(n)], -1)
     counts = torch.from_numpy((labels[:, :, None] == np.arange(n)).sum(1))
     joint = evidence[members].sum(1) + log_prior(counts).numpy()
     total = float(np.logaddexp.reduce(joint))
@@ -121,9 +137,13 @@ def coclustering(partitions: np.ndarray) -> np.ndarray:
 
 
 def distance(a: np.ndarray, b: np.ndarray, loss: Loss = "vi") -> float:
-    """Between two partitions: variation of information in nats, or the share of ordered pairs that they treat differently (Binder).
+    """Between two partitions: variation of information in nats, or the share of ordered pairs that
+    they treat differently (Binder).
 
-    >>> distance(np.array([0, 0, 1, 1]), np.array([5, 5, 2, 2])), distance(np.array([0, 0]), np.array([0, 1]), "binder")
+    >>> (
+    ...     distance(np.array([0, 0, 1, 1]), np.array([5, 5, 2, 2])),
+    ...     distance(np.array([0, 0]), np.array([0, 1]), "binder"),
+    ... )
     (0.0, 0.5)
     """
     return float(distances(np.atleast_2d(a), np.atleast_2d(b), loss)[0, 0])
@@ -144,9 +164,11 @@ def terms(n: int, loss: Loss) -> np.ndarray:
 
 
 def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
-    """The partition of least expected loss that a search finds, ``(*, n) -> (n,)``, labels by falling size of cluster.
+    """The partition of least expected loss that a search finds, ``(*, n) -> (n,)``, labels by
+    falling size of cluster.
 
-    It starts from the best of the draws themselves and moves rows one by one while that lowers the expected loss.
+    It starts from the best of the draws themselves and moves rows one by one while that lowers the
+    expected loss.
     """
     from partita.diagnostics.partition_search import all_distances, improve
 
@@ -159,7 +181,9 @@ def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     return by_size(improve(best.copy(), draws, table))
 
 
-def credible_ball(partitions: np.ndarray, center: np.ndarray, level: float = 0.95, loss: Loss = "vi") -> CredibleBall:
+def credible_ball(
+    partitions: np.ndarray, center: np.ndarray, level: float = 0.95, loss: Loss = "vi"
+) -> CredibleBall:
     """The ball about ``center`` that holds ``level`` of the draws, and its extreme members."""
     check_real("credible_ball", "level", level, 0, 1)
     draws = partitions.reshape(-1, partitions.shape[-1])
@@ -167,11 +191,20 @@ def credible_ball(partitions: np.ndarray, center: np.ndarray, level: float = 0.9
     order = np.argsort(away, kind="stable")
     inside = order[: max(1, int(np.ceil(level * len(order))))][::-1]  # farthest first
     K = cluster_counts(draws[inside])
-    return CredibleBall(center, level, float(away[inside[0]]), draws[inside[K.argmin()]], draws[inside[K.argmax()]], draws[inside[0]])
+    return CredibleBall(
+        center,
+        level,
+        float(away[inside[0]]),
+        draws[inside[K.argmin()]],
+        draws[inside[K.argmax()]],
+        draws[inside[0]],
+    )
 
 
 def functionals(partitions: np.ndarray) -> np.ndarray:
-    """Numbers that no relabeling changes: K, entropy of the sizes, largest share, pairs together, ``(*, n) -> (*, 4)``."""
+    """Numbers that no relabeling changes: K, entropy of the sizes, largest share, pairs together,
+    ``(*, n) -> (*, 4)``.
+    """
     n, flat = partitions.shape[-1], canonical(partitions.reshape(-1, partitions.shape[-1]))
     found = np.empty((len(flat), 4))
     for row, labels in zip(found, flat, strict=True):
@@ -181,7 +214,9 @@ def functionals(partitions: np.ndarray) -> np.ndarray:
 
 
 def summarize_partitions(partitions: np.ndarray) -> ChainReport:
-    """R-hat and effective sample size of label-free functionals, the worst of them, ``(S, C, n)``."""
+    """R-hat and effective sample size of label-free functionals, the worst of them, ``(S, C,
+    n)``.
+    """
     return summarize_chains(torch.from_numpy(functionals(partitions)).transpose(0, 1), redrawn=True)
 
 

@@ -1,6 +1,8 @@
-"""Round trips of a ladder's replicas: from the coldest rung to the hottest and back, the sign that exchanges carry states between them.
+"""Round trips of a ladder's replicas: from the coldest rung to the hottest and back, the sign that
+exchanges carry states between them.
 
-States at the hottest rung are drawn anew at every step; a replica that went there and came back has forgotten where it was.
+States at the hottest rung are drawn anew at every step; a replica that went there and came back has
+forgotten where it was.
 
 Letters: C ladders, T rungs, the last at beta = 1.
 """
@@ -21,7 +23,8 @@ class RoundTrips(NamedTuple):
     """
 
     replica: Tensor  # (T, C), by rung
-    away: Tensor  # (T, C), by replica: 0 not yet at beta = 1, 1 last there, 2 at the hottest rung since
+    # (T, C), by replica: 0 not yet at beta = 1, 1 last there, 2 at the hottest rung since
+    away: Tensor
     made: Tensor  # (T, C), by replica
 
     @classmethod
@@ -31,7 +34,9 @@ class RoundTrips(NamedTuple):
         return cls(home, (home == rungs - 1).long(), torch.zeros_like(home))
 
     def after(self, origin: Tensor) -> "RoundTrips":
-        """Follow the replicas through one exchange, ``origin`` the rung from which each rung's state came, ``(T, C)``."""
+        """Follow the replicas through one exchange, ``origin`` the rung from which each rung's
+        state came, ``(T, C)``.
+        """
         replica = self.replica.gather(0, origin)
         hot, cold = replica[:1], replica[-1:]
         was = self.away.gather(0, hot)

@@ -1,7 +1,15 @@
-"""How far apart two distributions are: Kullback-Leibler, f-divergences, kernels on samples, optimal transport."""
+"""How far apart two distributions are: Kullback-Leibler, f-divergences, kernels on samples, optimal
+transport.
+"""
 
 from partita.divergences.between import estimate_f_divergence, f_divergence
-from partita.divergences.f_divergence import FDivergence, alpha_divergence, f_named, variational_bound, variational_objective
+from partita.divergences.f_divergence import (
+    FDivergence,
+    alpha_divergence,
+    f_named,
+    variational_bound,
+    variational_objective,
+)
 from partita.divergences.kl import bernoulli_kl, estimate_kl, gaussian_kl, kl, normal_kl
 from partita.divergences.samples import coverage, median_bandwidth, mmd2
 

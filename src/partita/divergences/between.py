@@ -1,8 +1,11 @@
-r"""D_f between two ``torch.distributions`` objects, by the best way there is: a finite sum, a closed form, quadrature, or draws.
+r"""D_f between two ``torch.distributions`` objects, by the best way there is: a finite sum, a
+closed
+form, quadrature, or draws.
 
 Draws come half from p and half from q, so that no weight is above two:
 
-.. math:: D_f(p \,\|\, q) = E_{m}\Big[\frac{2 f(t)}{1 + t}\Big], \qquad m = \tfrac12 (p + q),\; t = p/q
+.. math:: D_f(p \,\|\, q) = E_{m}\Big[\frac{2 f(t)}{1 + t}\Big], \qquad m = \tfrac12 (p + q),\; t =
+p/q
           (theory/divergences.md, eq. 15.8)
 
 Letters: D width, t ratio p/q, v its log.
@@ -26,23 +29,36 @@ from partita.diagnostics.means import mean_quantity, pooled_terms
 from partita.divergences.f_divergence import FDivergence, f_named, finite_divergence
 from partita.divergences.kl import check_single, closed_form_kl, log_prob_anywhere
 
-LOST_MASS, WORST_ERROR = 1e-6, 1e-8  # what quadrature may overlook of either density, and its own estimate of its error
-POWERS = {"hellinger": 0.5, "pearson": 2.0}  # divergences that are a function of the integral of p^a q^(1 - a)
+# what quadrature may overlook of either density, and its own estimate of its error
+LOST_MASS, WORST_ERROR = 1e-6, 1e-8
+# divergences that are a function of the integral of p^a q^(1 - a)
+POWERS = {"hellinger": 0.5, "pearson": 2.0}
 
 
 def f_divergence(
-    f: str | FDivergence, p: Distribution, q: Distribution, *, draws: int = 20_000, level: float = 0.95, generator: torch.Generator
+    f: str | FDivergence,
+    p: Distribution,
+    q: Distribution,
+    *,
+    draws: int = 20_000,
+    level: float = 0.95,
+    generator: torch.Generator,
 ) -> Quantity:
     """D_f(p || q) with its kind.
 
     Arguments:
-        f: ``"kl"``, ``"reverse-kl"``, ``"total-variation"``, ``"jensen-shannon"`` (at most log 2), ``"hellinger"`` (squared, at most 1),
-            ``"pearson"``, or ``"alpha-A"``.
-        p, q: On the same finite support: summed. Normal: closed form where it exists. On the line: quadrature. Else estimated.
+        f: ``"kl"``, ``"reverse-kl"``, ``"total-variation"``, ``"jensen-shannon"`` (at most log 2),
+            ``"hellinger"`` (squared, at most 1), ``"pearson"``, or ``"alpha-A"``.
+        p, q: On the same finite support: summed. Normal: closed form where it exists. On the line:
+            quadrature. Else estimated.
         draws: From p and q together, where it is estimated.
 
     >>> from torch.distributions import Bernoulli
-    >>> print(f_divergence("total-variation", Bernoulli(0.2), Bernoulli(0.5), generator=torch.Generator()))
+    >>> print(
+    ...     f_divergence(
+    ...         "total-variation", Bernoulli(0.2), Bernoulli(0.5), generator=torch.Generator()
+    ...     )
+    ... )
     0.300 total variation, exact by sum over 2 states, tight
     """
     check_single("f_divergence", p, q)
@@ -52,7 +68,11 @@ def f_divergence(
     closed = _closed_form(chosen, p, q)
     if closed is not None:
         return Quantity(closed, unit=chosen.unit, method="closed form")
-    integrated = _by_quadrature(chosen, p, q) if p.event_shape == () and _on_the_line(p) and _on_the_line(q) else None
+    integrated = (
+        _by_quadrature(chosen, p, q)
+        if p.event_shape == () and _on_the_line(p) and _on_the_line(q)
+        else None
+    )
     if integrated is not None:
         return integrated
     return estimate_f_divergence(chosen, p, q, draws=draws, level=level, generator=generator)
@@ -60,7 +80,13 @@ def f_divergence(
 
 @torch.no_grad()
 def estimate_f_divergence(
-    f: str | FDivergence, p: Distribution, q: Distribution, *, draws: int = 20_000, level: float = 0.95, generator: torch.Generator
+    f: str | FDivergence,
+    p: Distribution,
+    q: Distribution,
+    *,
+    draws: int = 20_000,
+    level: float = 0.95,
+    generator: torch.Generator,
 ) -> Quantity:
     """D_f(p || q) from as many draws of p as of q, with an interval and a verdict from its tail."""
     chosen = f_named(f, "estimate_f_divergence")
@@ -70,29 +96,44 @@ def estimate_f_divergence(
     parts = [_terms(chosen, p, q, rows) for rows in (x, y)]
     value = float(sum(part.mean() for part in parts)) / 2
     if not math.isfinite(value):
-        beyond_q, beyond_p = (bool(torch.isinf(log_prob_anywhere(side, rows)).any()) for side, rows in ((q, x), (p, y)))
-        proved = (beyond_q and math.isinf(chosen.slope_at_infinity)) or (beyond_p and math.isinf(chosen.at_zero))
+        beyond_q, beyond_p = (
+            bool(torch.isinf(log_prob_anywhere(side, rows)).any())
+            for side, rows in ((q, x), (p, y))
+        )
+        proved = (beyond_q and math.isinf(chosen.slope_at_infinity)) or (
+            beyond_p and math.isinf(chosen.at_zero)
+        )
         return _without_end(value, chosen.unit, proved)
     terms = pooled_terms(*((0.5, part) for part in parts))
-    return mean_quantity("estimate_f_divergence", terms, level, f"{2 * half} draws of both", unit=chosen.unit)
+    return mean_quantity(
+        "estimate_f_divergence", terms, level, f"{2 * half} draws of both", unit=chosen.unit
+    )
 
 
 def _without_end(value: float, unit: str, proved: bool) -> Quantity:
-    """Infinite for sure where a draw of one lies outside the other and that has no end of a price; else beyond float64, no more."""
+    """Infinite for sure where a draw of one lies outside the other and that has no end of a price;
+    else beyond float64, no more.
+    """
     if proved:
         return Quantity(value, unit=unit, method="draws outside the other's support")
-    return Quantity(value, kind="estimate", unit=unit, method="ratios beyond float64", verdict="do not publish")
+    return Quantity(
+        value, kind="estimate", unit=unit, method="ratios beyond float64", verdict="do not publish"
+    )
 
 
 def gaussian_power_integral(alpha: float, p: Distribution, q: Distribution) -> float:
-    r"""log of the integral of p^a q^(1-a) between normals; infinite where it diverges (theory/divergences.md, eq. 15.7)."""
+    r"""log of the integral of p^a q^(1-a) between normals; infinite where it diverges
+    (theory/divergences.md, eq. 15.7).
+    """
     (m_p, S_p), (m_q, S_q) = _moments(p), _moments(q)
     A, B = alpha * torch.linalg.inv(S_p), (1 - alpha) * torch.linalg.inv(S_q)
     precision = A + B
     if float(torch.linalg.eigvalsh(precision).min()) <= 0:
         return math.inf
     field = A @ m_p + B @ m_q
-    log_det = -0.5 * (alpha * torch.logdet(S_p) + (1 - alpha) * torch.logdet(S_q) + torch.logdet(precision))
+    log_det = -0.5 * (
+        alpha * torch.logdet(S_p) + (1 - alpha) * torch.logdet(S_q) + torch.logdet(precision)
+    )
     exponent = field @ torch.linalg.solve(precision, field) - m_p @ A @ m_p - m_q @ B @ m_q
     return float(log_det + 0.5 * exponent)
 
@@ -101,22 +142,35 @@ def _terms(f: FDivergence, p: Distribution, q: Distribution, x: Tensor) -> Tenso
     """2 f(t) / (1 + t) at each row, in float64, with the limits at t = 0 and t = infinity."""
     log_p, log_q = log_prob_anywhere(p, x), log_prob_anywhere(q, x)
     log_m = torch.logaddexp(log_p, log_q)
-    masses = torch.stack([log_p - log_m, log_q - log_m])  # p/(p+q) and q/(p+q): a two-point problem at every row
+    # p/(p+q) and q/(p+q): a two-point problem at every row
+    masses = torch.stack([log_p - log_m, log_q - log_m])
     return 2 * finite_divergence(f, masses[0, ..., None], masses[1, ..., None])
 
 
 def _summed(f: FDivergence, p: Distribution, q: Distribution) -> Quantity:
     states = torch.unique(torch.cat([side.enumerate_support() for side in (p, q)]), dim=0)
     log_p, log_q = (_mass(side, states) for side in (p, q))
-    return Quantity(float(finite_divergence(f, log_p, log_q)), unit=f.unit, method=f"sum over {len(states)} states")
+    return Quantity(
+        float(finite_divergence(f, log_p, log_q)),
+        unit=f.unit,
+        method=f"sum over {len(states)} states",
+    )
 
 
 def _mass(side: Distribution, states: Tensor) -> Tensor:
-    """log masses in float64; nothing where a state lies outside, or has no chance (torch rounds chances of zero up)."""
+    """log masses in float64; nothing where a state lies outside, or has no chance (torch rounds
+    chances of zero up).
+    """
     if isinstance(side, Bernoulli):
-        return torch.where(states == 1, side.probs, torch.where(states == 0, 1 - side.probs, 0.0)).double().log()
+        return (
+            torch.where(states == 1, side.probs, torch.where(states == 0, 1 - side.probs, 0.0))
+            .double()
+            .log()
+        )
     if isinstance(side, Categorical):
-        return torch.nn.functional.pad(side.probs.double(), (0, max(0, len(states) - side.probs.shape[-1])))[states.long()].log()
+        return torch.nn.functional.pad(
+            side.probs.double(), (0, max(0, len(states) - side.probs.shape[-1]))
+        )[states.long()].log()
     return log_prob_anywhere(side, states)
 
 
@@ -127,12 +181,16 @@ def _closed_form(f: FDivergence, p: Distribution, q: Distribution) -> float | No
         return None
     if f.name == "total-variation" and torch.equal(_moments(p)[1], _moments(q)[1]):
         return _equal_covariance_variation(p, q)
-    alpha = float(f.name.removeprefix("alpha-")) if f.name.startswith("alpha-") else POWERS.get(f.name)
+    alpha = (
+        float(f.name.removeprefix("alpha-")) if f.name.startswith("alpha-") else POWERS.get(f.name)
+    )
     if alpha is None:
         return None
     power = gaussian_power_integral(alpha, p, q)
     excess = math.inf if power > 700 else math.expm1(power)
-    return {"hellinger": max(0.0, -excess), "pearson": excess}.get(f.name, excess / (alpha * (alpha - 1)))
+    return {"hellinger": max(0.0, -excess), "pearson": excess}.get(
+        f.name, excess / (alpha * (alpha - 1))
+    )
 
 
 def _equal_covariance_variation(p: Distribution, q: Distribution) -> float:
@@ -145,7 +203,11 @@ def _equal_covariance_variation(p: Distribution, q: Distribution) -> float:
 def _moments(side: Any) -> tuple[Tensor, Tensor]:
     """Mean and covariance in float64, ``(D,), (D, D)``."""
     mean = side.mean.double().reshape(-1)
-    covariance = side.covariance_matrix if isinstance(side, MultivariateNormal) else side.variance.reshape(1, 1)
+    covariance = (
+        side.covariance_matrix
+        if isinstance(side, MultivariateNormal)
+        else side.variance.reshape(1, 1)
+    )
     return mean, covariance.double()
 
 
@@ -157,8 +219,8 @@ def _on_the_line(side: Distribution) -> bool:
 def _by_quadrature(f: FDivergence, p: Distribution, q: Distribution) -> Quantity | None:
     """Adaptive quadrature in the log masses, cut around both; None where it cannot be trusted.
 
-    It is trusted where no piece fails (divergent integrals and singular densities do) and both densities integrate to one over the same
-    pieces, so that no mass is overlooked.
+    It is trusted where no piece fails (divergent integrals and singular densities do) and both
+    densities integrate to one over the same pieces, so that no mass is overlooked.
     """
 
     def log_masses(x: float) -> tuple[Tensor, Tensor]:
@@ -166,17 +228,29 @@ def _by_quadrature(f: FDivergence, p: Distribution, q: Distribution) -> Quantity
         return log_prob_anywhere(p, at), log_prob_anywhere(q, at)
 
     edges = _edges(p, q)
-    masses = [_integral(lambda x, side=side: float(log_masses(x)[side].exp()), edges) for side in (0, 1)]
+    masses = [
+        _integral(lambda x, side=side: float(log_masses(x)[side].exp()), edges) for side in (0, 1)
+    ]
     found = _integral(lambda x: float(finite_divergence(f, *log_masses(x))), edges)
     if found is None or any(mass is None or abs(mass[0] - 1) > LOST_MASS for mass in masses):
         return None
     reach = found[1] + 1e-15 * (1 + abs(found[0])) if math.isfinite(found[0]) else 0.0
-    return Quantity(found[0], found[0] - reach, found[0] + reach, level=DETERMINISTIC, kind="estimate", unit=f.unit, method="quadrature",
-                    details={"quadrature_error": found[1]})  # fmt: skip
+    return Quantity(
+        found[0],
+        found[0] - reach,
+        found[0] + reach,
+        level=DETERMINISTIC,
+        kind="estimate",
+        unit=f.unit,
+        method="quadrature",
+        details={"quadrature_error": found[1]},
+    )
 
 
 def _integral(function: Callable[[float], float], edges: list[float]) -> tuple[float, float] | None:
-    """The sum over all pieces and its error; None where a piece fails. Infinity where the function is."""
+    """The sum over all pieces and its error; None where a piece fails. Infinity where the function
+    is.
+    """
     from scipy import integrate
 
     if not np.isfinite(edges).all():
@@ -187,17 +261,25 @@ def _integral(function: Callable[[float], float], edges: list[float]) -> tuple[f
         for a, b in pairwise(edges):
             piece = integrate.quad(function, a, b, epsabs=1e-12, epsrel=1e-10, limit=200)
             value, error = value + piece[0], error + piece[1]
-    fine = value == math.inf or (math.isfinite(value) and error <= WORST_ERROR * max(1.0, abs(value)) and not failed)
+    fine = value == math.inf or (
+        math.isfinite(value) and error <= WORST_ERROR * max(1.0, abs(value)) and not failed
+    )
     return (value, error) if fine else None
 
 
 def _edges(p: Distribution, q: Distribution) -> list[float]:
-    """Where the integral is cut: some deviations around both means, and the ends of both supports."""
+    """Where the integral is cut: some deviations around both means, and the ends of both
+    supports.
+    """
     cuts: list[float] = []
     for side in (p, q):
         mean, deviation = float(side.mean), float(side.stddev)
-        low, high = (float(getattr(side.support, end, sign * math.inf)) for end, sign in (("lower_bound", -1), ("upper_bound", 1)))
-        with np.errstate(invalid="ignore"):  # heavy tails have no deviation, and then no place to cut
+        low, high = (
+            float(getattr(side.support, end, sign * math.inf))
+            for end, sign in (("lower_bound", -1), ("upper_bound", 1))
+        )
+        # heavy tails have no deviation, and then no place to cut
+        with np.errstate(invalid="ignore"):
             inside = mean + deviation * np.array([-38, -10, -4, -2, -1, 0, 1, 2, 4, 10, 38])
         cuts += [float(np.clip(cut, low, high)) for cut in inside]
     return sorted(set(cuts))

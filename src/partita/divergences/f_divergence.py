@@ -1,11 +1,14 @@
-r"""f-divergences and their variational bounds, all written in the log ratio v = log p(x) - log q(x).
+r"""f-divergences and their variational bounds, all written in the log ratio v = log p(x) - log
+q(x).
 
-.. math:: D_f(p \,\|\, q) = E_q\big[f(p/q)\big] \ge E_p[T] - E_q[f^*(T)], \qquad f^*(u) = \sup_t\, (u t - f(t))
+.. math:: D_f(p \,\|\, q) = E_q\big[f(p/q)\big] \ge E_p[T] - E_q[f^*(T)], \qquad f^*(u) = \sup_t\,
+(u t - f(t))
           (theory/divergences.md, eq. 15.4 to 15.6)
 
-The bound is tight at T = f'(p/q). A critic that outputs v, whatever the divergence, gives T = f'(e^v), which always lies where f* is
-finite; then f*(T) = e^v f'(e^v) - f(e^v), and the best critic is the true log ratio. (Total variation, whose f' is a step, takes a
-smooth one.) Nowozin, Cseke and Tomioka (2016).
+The bound is tight at T = f'(p/q). A critic that outputs v, whatever the divergence, gives T =
+f'(e^v), which always lies where f* is finite; then f*(T) = e^v f'(e^v) - f(e^v), and the best
+critic is the true log ratio. (Total variation, whose f' is a step, takes a smooth one.) Nowozin,
+Cseke and Tomioka (2016).
 
 Letters: t ratio p/q, v its log, u values of the critic's T.
 """
@@ -38,7 +41,8 @@ class FDivergence:
         f: f(e^v), as a function of v.
         critic: T = f'(e^v), as a function of v.
         conjugate: f*(u), infinite past the steepest slope of f.
-        conjugate_critic: f*(T(v)), as a function of v, without the rounding of the detour through u.
+        conjugate_critic: f*(T(v)), as a function of v, without the rounding of the detour through
+            u.
         at_zero: f(0), what mass of q outside p's support counts.
         slope_at_infinity: lim f(t)/t, what mass of p outside q's support counts.
     """
@@ -59,21 +63,40 @@ class FDivergence:
     @property
     def unit(self) -> str:
         """Nats where f is made of logarithms; the others are numbers of their own kind."""
-        return "nats" if self.name in IN_NATS else self.name.replace("total-variation", "total variation")
+        return (
+            "nats"
+            if self.name in IN_NATS
+            else self.name.replace("total-variation", "total variation")
+        )
 
 
 def ending_at(steepest: float, conjugate: Elementwise) -> Elementwise:
-    """A conjugate that is infinite past the steepest slope of f: there u t outgrows f(t), and a critic bounds nothing."""
+    """A conjugate that is infinite past the steepest slope of f: there u t outgrows f(t), and a
+    critic bounds nothing.
+    """
     return lambda u: torch.where(u <= steepest, conjugate(u.clamp_max(steepest)), math.inf)
 
 
-KL = FDivergence("kl", lambda v: v.exp() * v, lambda v: 1 + v, lambda u: (u - 1).exp(), torch.exp, 0.0, math.inf)
+KL = FDivergence(
+    "kl", lambda v: v.exp() * v, lambda v: 1 + v, lambda u: (u - 1).exp(), torch.exp, 0.0, math.inf
+)
 REVERSE_KL = FDivergence(
-    "reverse-kl", lambda v: -v, lambda v: -(-v).exp(), ending_at(0.0, lambda u: -1 - (-u).log()), lambda v: v - 1, math.inf, 0.0
-)  # fmt: skip
+    "reverse-kl",
+    lambda v: -v,
+    lambda v: -(-v).exp(),
+    ending_at(0.0, lambda u: -1 - (-u).log()),
+    lambda v: v - 1,
+    math.inf,
+    0.0,
+)
 TOTAL_VARIATION = FDivergence(
-    "total-variation", lambda v: 0.5 * torch.expm1(v).abs(), lambda v: 0.5 * torch.tanh(v),
-    ending_at(0.5, lambda u: u.clamp_min(-0.5)), lambda v: 0.5 * torch.tanh(v), 0.5, 0.5
+    "total-variation",
+    lambda v: 0.5 * torch.expm1(v).abs(),
+    lambda v: 0.5 * torch.tanh(v),
+    ending_at(0.5, lambda u: u.clamp_min(-0.5)),
+    lambda v: 0.5 * torch.tanh(v),
+    0.5,
+    0.5,
 )
 JENSEN_SHANNON = FDivergence(
     "jensen-shannon",
@@ -94,32 +117,48 @@ HELLINGER = FDivergence(
     0.5,
 )
 PEARSON = FDivergence(
-    "pearson", lambda v: torch.expm1(v).square(), lambda v: 2 * torch.expm1(v),
+    "pearson",
+    lambda v: torch.expm1(v).square(),
+    lambda v: 2 * torch.expm1(v),
     lambda u: u + u.clamp_min(-2).square() / 4 - (u + 2).clamp_max(0),
-    lambda v: torch.expm1(2 * v), 1.0, math.inf,
-)  # fmt: skip
+    lambda v: torch.expm1(2 * v),
+    1.0,
+    math.inf,
+)
 
 
 def alpha_divergence(alpha: float) -> FDivergence:
     r"""The alpha family, :math:`f(t) = (t^\alpha - \alpha t - 1 + \alpha) / (\alpha (\alpha - 1))`.
 
-    KL and reverse KL are its limits at 1 and 0; alpha = 2 is half of Pearson's, alpha = 1/2 four times the squared Hellinger.
+    KL and reverse KL are its limits at 1 and 0; alpha = 2 is half of Pearson's, alpha = 1/2 four
+    times the squared Hellinger.
     """
     a = check_real("alpha_divergence", "alpha", alpha)
     if a in (0.0, 1.0):
-        raise invalid("alpha_divergence", "alpha", "be neither 0 nor 1", f"{a:g}", "Use 'reverse-kl' for 0 and 'kl' for 1.")
+        raise invalid(
+            "alpha_divergence",
+            "alpha",
+            "be neither 0 nor 1",
+            f"{a:g}",
+            "Use 'reverse-kl' for 0 and 'kl' for 1.",
+        )
     return FDivergence(
         f"alpha-{a:g}",
         lambda v: (torch.expm1(a * v) - a * torch.expm1(v)) / (a * (a - 1)),
         lambda v: torch.expm1((a - 1) * v) / (a - 1),
-        ending_at(1 / (1 - a) if a < 1 else math.inf, lambda u: ((1 + (a - 1) * u).clamp_min(0) ** (a / (a - 1)) - 1) / a),
+        ending_at(
+            1 / (1 - a) if a < 1 else math.inf,
+            lambda u: ((1 + (a - 1) * u).clamp_min(0) ** (a / (a - 1)) - 1) / a,
+        ),
         lambda v: torch.expm1(a * v) / a,
         1 / a if a > 0 else math.inf,
         1 / (1 - a) if a < 1 else math.inf,
     )
 
 
-F_DIVERGENCES = {f.name: f for f in (KL, REVERSE_KL, TOTAL_VARIATION, JENSEN_SHANNON, HELLINGER, PEARSON)}
+F_DIVERGENCES = {
+    f.name: f for f in (KL, REVERSE_KL, TOTAL_VARIATION, JENSEN_SHANNON, HELLINGER, PEARSON)
+}
 
 
 def f_named(name: str | FDivergence, owner: str = "f_named") -> FDivergence:
@@ -134,18 +173,25 @@ def f_named(name: str | FDivergence, owner: str = "f_named") -> FDivergence:
         try:
             return alpha_divergence(float(name.removeprefix("alpha-")))
         except ValueError:
-            raise invalid(owner, "divergence", "be alpha- and a number other than 0 and 1", repr(name)) from None
+            raise invalid(
+                owner, "divergence", "be alpha- and a number other than 0 and 1", repr(name)
+            ) from None
     check_choice(owner, "divergence", name, (*F_DIVERGENCES, "alpha-A"))
     return F_DIVERGENCES[name]
 
 
 def variational_objective(f: FDivergence, v_p: Tensor, v_q: Tensor) -> Tensor:
-    """E_p[T] - E_q[f*(T)] from a critic's log ratios at draws of p and of q: differentiable, and to be made large."""
+    """E_p[T] - E_q[f*(T)] from a critic's log ratios at draws of p and of q: differentiable, and to
+    be made large.
+    """
     return f.critic(v_p).mean() - f.conjugate_critic(v_q).mean()
 
 
-def variational_bound(f: str | FDivergence, v_p: Tensor, v_q: Tensor, *, level: float = 0.95) -> Quantity:
-    """A lower bound on D_f(p || q) with its interval, from log ratios ``(n,)``, ``(m,)`` of a critic that did not see these draws.
+def variational_bound(
+    f: str | FDivergence, v_p: Tensor, v_q: Tensor, *, level: float = 0.95
+) -> Quantity:
+    """A lower bound on D_f(p || q) with its interval, from log ratios ``(n,)``, ``(m,)`` of a
+    critic that did not see these draws.
 
     >>> zero = torch.zeros(10)
     >>> variational_bound("jensen-shannon", zero, zero).value
@@ -153,36 +199,57 @@ def variational_bound(f: str | FDivergence, v_p: Tensor, v_q: Tensor, *, level: 
     """
     for name, v in (("v_p", v_p), ("v_q", v_q)):
         if v.dim() != 1 or len(v) < 2 or not bool(torch.isfinite(v).all()):
-            raise invalid("variational_bound", name, "be at least two finite numbers", f"shape {tuple(v.shape)}")
+            raise invalid(
+                "variational_bound",
+                name,
+                "be at least two finite numbers",
+                f"shape {tuple(v.shape)}",
+            )
     chosen = f_named(f, "variational_bound")
-    terms = pooled_terms((1.0, chosen.critic(v_p.double())), (-1.0, chosen.conjugate_critic(v_q.double())))
+    terms = pooled_terms(
+        (1.0, chosen.critic(v_p.double())), (-1.0, chosen.conjugate_critic(v_q.double()))
+    )
     method = f"variational bound on {chosen.name}"
     if not bool(torch.isfinite(terms).all()):  # the conjugate of a critic that is far too sure
-        return Quantity(-math.inf, kind="lower", unit=chosen.unit, method=method, verdict="do not publish")
+        return Quantity(
+            -math.inf, kind="lower", unit=chosen.unit, method=method, verdict="do not publish"
+        )
     return mean_quantity("variational_bound", terms, level, method, kind="lower", unit=chosen.unit)
 
 
 def finite_divergence(f: FDivergence, log_p: Tensor, log_q: Tensor) -> Tensor:
-    """D_f of two distributions on the same K states from their log masses, ``(*, K), (*, K) -> (*)``; zeros are allowed."""
+    """D_f of two distributions on the same K states from their log masses, ``(*, K), (*, K) ->
+    (*)``; zeros are allowed.
+    """
     p, q = log_p.exp(), log_q.exp()
     only_p, only_q = log_q == -math.inf, log_p == -math.inf
     both = ~(only_p | only_q)
-    inside = torch.where(both, _weighted(f, p, q, torch.where(both, log_p - log_q, 0.0)), 0.0).sum(-1)
-    outside = _counted(torch.where(only_q, q, 0.0).sum(-1), f.at_zero) + _counted(torch.where(only_p, p, 0.0).sum(-1), f.slope_at_infinity)
+    inside = torch.where(both, _weighted(f, p, q, torch.where(both, log_p - log_q, 0.0)), 0.0).sum(
+        -1
+    )
+    outside = _counted(torch.where(only_q, q, 0.0).sum(-1), f.at_zero) + _counted(
+        torch.where(only_p, p, 0.0).sum(-1), f.slope_at_infinity
+    )
     return inside + outside
 
 
 def _weighted(f: FDivergence, p: Tensor, q: Tensor, v: Tensor) -> Tensor:
-    """q f(e^v) without overflow: past e^600, p f(t)/t with f(t)/t continued as a line in v, which for KL and all bounded f it is.
+    """q f(e^v) without overflow: past e^600, p f(t)/t with f(t)/t continued as a line in v, which
+    for KL and all bounded f it is.
 
-    Where f itself overflows there (Pearson, and alpha outside [0, 1]), the sum is beyond float64: infinite, unless nothing is left of q.
+    Where f itself overflows there (Pearson, and alpha outside [0, 1]), the sum is beyond float64:
+    infinite, unless nothing is left of q.
     """
     far = v > FAR
     if not bool(far.any()):
         return _priced(q, f.f(v))
     ends = torch.tensor([FAR - 1, FAR], dtype=v.dtype, device=v.device)
     before, at = f.f(ends) * (-ends).exp()
-    beyond = p * (at + (v - FAR) * (at - before)) if bool(torch.isfinite(at)) else torch.where(p > 0, math.inf, 0.0).to(p)
+    beyond = (
+        p * (at + (v - FAR) * (at - before))
+        if bool(torch.isfinite(at))
+        else torch.where(p > 0, math.inf, 0.0).to(p)
+    )
     return torch.where(far, beyond, _priced(q, f.f(v.clamp_max(FAR))))
 
 
@@ -193,4 +260,6 @@ def _priced(q: Tensor, value: Tensor) -> Tensor:
 
 def _counted(mass: Tensor, price: float) -> Tensor:
     """mass times price, where nothing times infinity is nothing."""
-    return torch.where(mass > 0, mass * price if math.isfinite(price) else torch.full_like(mass, math.inf), 0.0)
+    return torch.where(
+        mass > 0, mass * price if math.isfinite(price) else torch.full_like(mass, math.inf), 0.0
+    )

@@ -1,6 +1,8 @@
-r"""The Kullback-Leibler divergence: closed forms, and an estimate with an interval where there is none.
+r"""The Kullback-Leibler divergence: closed forms, and an estimate with an interval where there is
+none.
 
-.. math:: \mathrm{KL}(p \,\|\, q) = E_p[\log p(x) - \log q(x)] \ge 0          (theory/divergences.md, eq. 15.1)
+.. math:: \mathrm{KL}(p \,\|\, q) = E_p[\log p(x) - \log q(x)] \ge 0
+(theory/divergences.md, eq. 15.1)
 
 Letters: D width, n draws.
 """
@@ -20,7 +22,8 @@ from partita.errors import invalid
 
 
 def normal_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
-    r"""KL from N(mu, diag(s^2)) to the standard normal, ``(*, D), (*, D) -> (*)`` (theory/divergences.md, eq. 15.2).
+    r"""KL from N(mu, diag(s^2)) to the standard normal, ``(*, D), (*, D) -> (*)``
+    (theory/divergences.md, eq. 15.2).
 
     .. math:: \tfrac12 \textstyle\sum_i (\mu_i^2 + s_i^2 - 1 - \log s_i^2)
 
@@ -30,25 +33,41 @@ def normal_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
     return 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
 
 
-def gaussian_kl(mean_p: Tensor, covariance_p: Tensor, mean_q: Tensor, covariance_q: Tensor) -> Tensor:
-    r"""KL between two multivariate normals, ``(*, D), (*, D, D), ... -> (*)`` (theory/divergences.md, eq. 15.3).
+def gaussian_kl(
+    mean_p: Tensor, covariance_p: Tensor, mean_q: Tensor, covariance_q: Tensor
+) -> Tensor:
+    r"""KL between two multivariate normals, ``(*, D), (*, D, D), ... -> (*)``
+    (theory/divergences.md, eq. 15.3).
 
-    .. math:: \tfrac12 \big( \mathrm{tr}(S_q^{-1} S_p) + (m_q - m_p)^\top S_q^{-1} (m_q - m_p) - D + \log\det S_q - \log\det S_p \big)
+    .. math:: \tfrac12 \big( \mathrm{tr}(S_q^{-1} S_p) + (m_q - m_p)^\top S_q^{-1} (m_q - m_p) - D +
+    \log\det S_q - \log\det S_p \big)
     """
     p, q = torch.linalg.cholesky(covariance_p), torch.linalg.cholesky(covariance_q)
     ratio = torch.linalg.solve_triangular(q, p, upper=False)
     shift = torch.linalg.solve_triangular(q, (mean_q - mean_p)[..., None], upper=False)
     log_det = 2 * (q.diagonal(dim1=-2, dim2=-1).log() - p.diagonal(dim1=-2, dim2=-1).log()).sum(-1)
-    return 0.5 * (ratio.square().sum((-2, -1)) + shift.square().sum((-2, -1)) - mean_p.shape[-1] + log_det)
+    return 0.5 * (
+        ratio.square().sum((-2, -1)) + shift.square().sum((-2, -1)) - mean_p.shape[-1] + log_det
+    )
 
 
 def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:
-    """KL between coins with chances p and q, elementwise; infinite where q rules out what p allows."""
+    """KL between coins with chances p and q, elementwise; infinite where q rules out what p
+    allows.
+    """
     return kl_divergence(Bernoulli(p, validate_args=False), Bernoulli(q, validate_args=False))
 
 
-def kl(p: Distribution, q: Distribution, *, draws: int = 10_000, level: float = 0.95, generator: torch.Generator) -> Quantity:
-    """KL(p || q) of two ``torch.distributions`` objects: the closed form where torch knows it, else an estimate from draws of p.
+def kl(
+    p: Distribution,
+    q: Distribution,
+    *,
+    draws: int = 10_000,
+    level: float = 0.95,
+    generator: torch.Generator,
+) -> Quantity:
+    """KL(p || q) of two ``torch.distributions`` objects: the closed form where torch knows it, else
+    an estimate from draws of p.
 
     >>> from torch.distributions import Normal
     >>> print(kl(Normal(0.0, 1.0), Normal(1.0, 1.0), generator=torch.Generator()))
@@ -72,7 +91,14 @@ def closed_form_kl(p: Distribution, q: Distribution) -> float | None:
 
 
 @torch.no_grad()
-def estimate_kl(p: Distribution, q: Distribution, *, draws: int = 10_000, level: float = 0.95, generator: torch.Generator) -> Quantity:
+def estimate_kl(
+    p: Distribution,
+    q: Distribution,
+    *,
+    draws: int = 10_000,
+    level: float = 0.95,
+    generator: torch.Generator,
+) -> Quantity:
     """KL(p || q) as a mean of log p - log q over draws of p."""
     check_count("estimate_kl", "draws", draws, 2)
     check_level("estimate_kl", level)
@@ -91,14 +117,24 @@ def log_prob_anywhere(side: Distribution, x: Tensor) -> Tensor:
     if not bool(inside.any()):
         return torch.full(inside.shape, -math.inf, dtype=torch.float64, device=x.device)
     rows = inside.view(*inside.shape, *[1] * len(side.event_shape))
-    return torch.where(inside, side.log_prob(torch.where(rows, x, x[inside][0])).double(), -math.inf)  # any row inside stands in
+    # any row inside stands in
+    return torch.where(
+        inside, side.log_prob(torch.where(rows, x, x[inside][0])).double(), -math.inf
+    )
 
 
 def check_single(owner: str, p: Distribution, q: Distribution) -> None:
     """Both are one distribution, not a batch of them, on vectors of the same shape."""
     for name, distribution in (("p", p), ("q", q)):
         if distribution.batch_shape:
-            raise invalid(owner, name, "be one distribution", f"a batch of shape {tuple(distribution.batch_shape)}",
-                          "Wrap its coordinates in torch.distributions.Independent.")  # fmt: skip
+            raise invalid(
+                owner,
+                name,
+                "be one distribution",
+                f"a batch of shape {tuple(distribution.batch_shape)}",
+                "Wrap its coordinates in torch.distributions.Independent.",
+            )
     if p.event_shape != q.event_shape:
-        raise invalid(owner, "q", f"have the event shape of p, {tuple(p.event_shape)}", tuple(q.event_shape))
+        raise invalid(
+            owner, "q", f"have the event shape of p, {tuple(p.event_shape)}", tuple(q.event_shape)
+        )

@@ -1,4 +1,6 @@
-"""What scikit-learn checks of the input, said by partita's own errors, which are ValueErrors and TypeErrors as well."""
+"""What scikit-learn checks of the input, said by partita's own errors, which are ValueErrors and
+TypeErrors as well.
+"""
 
 import inspect
 from collections.abc import Iterator
@@ -11,15 +13,21 @@ from torch import Tensor
 
 from partita.errors import InputError, PartitaError, WrongType, invalid
 
-MISSING = "does not accept missing values"  # with which scikit-learn's advice begins, about classifiers that do
+# with which scikit-learn's advice begins, about classifiers that do
+MISSING = "does not accept missing values"
 REMEDY = " Impute them first, or use MixtureDensity or PPCADensity, which take them."
 WORDS = "could not convert string to float"  # with which NumPy refuses a column of words
-MIXED = ". Encode words as numbers, or use MixtureDensity(component='mixed'), which takes columns of words in a frame."
+MIXED = (
+    ". Encode words as numbers, or use MixtureDensity(component='mixed'), which takes columns of "
+    "words in a frame."
+)
 
 
 @contextmanager
 def by_scikit_learn(owner: str) -> Iterator[None]:
-    """Inside it, what scikit-learn, NumPy or a frame says against a value becomes an error of partita's."""
+    """Inside it, what scikit-learn, NumPy or a frame says against a value becomes an error of
+    partita's.
+    """
     try:
         yield
     except PartitaError:
@@ -37,30 +45,59 @@ def _in_one_line(error: Exception, owner: str) -> str:
 
 
 def check_plain(estimator: Any) -> None:
-    """Refuse an array where a parameter is one number or word: compared with one, it has many truths."""
+    """Refuse an array where a parameter is one number or word: compared with one, it has many
+    truths.
+    """
     defaults = inspect.signature(type(estimator)).parameters
     for name, value in estimator.get_params(deep=False).items():
-        if isinstance(value, np.ndarray | Tensor) and value.ndim and (defaults[name].default is not None or name == "optimizer"):
-            raise invalid(type(estimator).__name__, name, "be a number, a word or a tuple", f"an array of shape {tuple(value.shape)}")
+        if (
+            isinstance(value, np.ndarray | Tensor)
+            and value.ndim
+            and (defaults[name].default is not None or name == "optimizer")
+        ):
+            raise invalid(
+                type(estimator).__name__,
+                name,
+                "be a number, a word or a tuple",
+                f"an array of shape {tuple(value.shape)}",
+            )
 
 
 def check_held(owner: str, X: Any) -> None:
     """Refuse a frame that is still to be computed."""
     if hasattr(X, "collect") and not hasattr(X, "to_numpy"):
-        raise invalid(owner, "X", "be a table in memory", type(X).__name__, "Call its collect() first.")
+        raise invalid(
+            owner, "X", "be a table in memory", type(X).__name__, "Call its collect() first."
+        )
 
 
 def check_no_dates(owner: str, X: Any) -> None:
-    """Refuse dates and times, which NumPy would take for nanoseconds, or whatever their unit is, since 1970."""
-    types = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ())) if hasattr(X, "columns") else []
+    """Refuse dates and times, which NumPy would take for nanoseconds, or whatever their unit is,
+    since 1970.
+    """
+    types = (
+        [X.dtype]
+        if hasattr(X, "dtype")
+        else list(getattr(X, "dtypes", ()))
+        if hasattr(X, "columns")
+        else []
+    )
     for i, kind in enumerate(types):
         if getattr(kind, "kind", "") in ("M", "m") or getattr(kind, "is_temporal", bool)():
             where = f" in column {X.columns[i]!r}" if hasattr(X, "columns") else ""
-            raise invalid(owner, "X", "hold numbers", f"dates or times{where}", "Turn them into numbers, such as days since a day.")
+            raise invalid(
+                owner,
+                "X",
+                "hold numbers",
+                f"dates or times{where}",
+                "Turn them into numbers, such as days since a day.",
+            )
 
 
 def checked(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
-    """Rows, and targets where they are given, as scikit-learn's ``validate_data`` reads and checks them."""
+    """Rows, and targets where they are given, as scikit-learn's ``validate_data`` reads and checks
+    them.
+    """
     check_plain(estimator)
     check_held(type(estimator).__name__, X)
     check_no_dates(type(estimator).__name__, X)

@@ -23,11 +23,14 @@ from partita.training.encoding import Encoding, Kind, infer_kind
 from partita.training.families import FAMILIES
 
 LEAST_VALIDATION = 10  # rows; fewer say nothing about which weights are better
-MOST_COUNTED = 1_000_000  # rows that whole-number weights may add up to and still be repeated one by one
+# rows that whole-number weights may add up to and still be repeated one by one
+MOST_COUNTED = 1_000_000
 
 
 class Density(DensityMixin, BaseEstimator):
-    """A density estimator around a model; subclasses name their family and translate their parameters."""
+    """A density estimator around a model; subclasses name their family and translate their
+    parameters.
+    """
 
     family: ClassVar[str]
     supports: ClassVar[tuple[str, ...]]
@@ -50,11 +53,23 @@ class Density(DensityMixin, BaseEstimator):
         X = self._table(X, least=2)
         rows = self._rows(X, sample_weight)
         self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
-        self.encoding_.check(np.asarray(X, dtype=np.float64), f"{type(self).__name__}.fit")  # in the caller's order, which messages name
+        # in the caller's order, which messages name
+        self.encoding_.check(np.asarray(X, dtype=np.float64), f"{type(self).__name__}.fit")
         train, held_out = self._split(self.encoding_.rows(rows), generator)
         model, objective = FAMILIES[self.family].build(train, self._settings(), generator=generator)
-        more = {"log_jacobian": self.encoding_.mean_log_jacobian(held_out), "progress": check_flag("fit", "verbose", self.verbose)}
-        self.run_ = fit(model, train, objective, validation=held_out, generator=generator, **more, **self._options())
+        more = {
+            "log_jacobian": self.encoding_.mean_log_jacobian(held_out),
+            "progress": check_flag("fit", "verbose", self.verbose),
+        }
+        self.run_ = fit(
+            model,
+            train,
+            objective,
+            validation=held_out,
+            generator=generator,
+            **more,
+            **self._options(),
+        )
         self.model_, self._key = model, rng.seed(generator)
         self._forget()
         self._remember(train)
@@ -67,13 +82,24 @@ class Density(DensityMixin, BaseEstimator):
         return "exact"
 
     def evaluate(self, X: Any, y: Any = None) -> Quantity:
-        """Mean log-likelihood per row with its kind, interval and verdict; rows in ``details["rows"]``."""
+        """Mean log-likelihood per row with its kind, interval and verdict; rows in
+        ``details["rows"]``.
+        """
         check_is_fitted(self, "model_")
         X, owner = self._seen(X), f"{type(self).__name__}.evaluate"
-        return evaluate_encoded(self.model_, self.encoding_, X, evaluator=self._evaluator(), owner=owner, generator=torch.Generator())
+        return evaluate_encoded(
+            self.model_,
+            self.encoding_,
+            X,
+            evaluator=self._evaluator(),
+            owner=owner,
+            generator=torch.Generator(),
+        )
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Log-likelihood of each row: a mass for binary columns, a density in the units of X for real ones."""
+        """Log-likelihood of each row: a mass for binary columns, a density in the units of X for
+        real ones.
+        """
         return self.evaluate(X).details["rows"].cpu().numpy()
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -88,15 +114,20 @@ class Density(DensityMixin, BaseEstimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent exact draws from the model.
 
-        ``random_state`` None takes the estimator's own, so that repeated calls give the same draws where that is a number.
+        ``random_state`` None takes the estimator's own, so that repeated calls give the same draws
+        where that is a number.
         """
         check_is_fitted(self, "model_")
         check_count(f"{type(self).__name__}.sample", "n_samples", n_samples)
         generator = as_generator(self.random_state if random_state is None else random_state)
-        return self.encoding_.decode(self.model_.draw(n_samples, generator=generator).double().numpy())
+        return self.encoding_.decode(
+            self.model_.draw(n_samples, generator=generator).double().numpy()
+        )
 
     def save(self, path: str | Path) -> Path:
-        """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing in it is code."""
+        """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing
+        in it is code.
+        """
         check_is_fitted(self, "model_")
         return save(self, check_path("save", "path", path))
 
@@ -119,7 +150,11 @@ class Density(DensityMixin, BaseEstimator):
     def _table(self, X: Any, least: int = 1, reset: bool = True) -> np.ndarray:
         """X as rows to learn from, checked."""
         features = self.least_features if reset else 1
-        more = {"ensure_min_samples": least, "ensure_min_features": features, "ensure_all_finite": self.finite}
+        more = {
+            "ensure_min_samples": least,
+            "ensure_min_features": features,
+            "ensure_all_finite": self.finite,
+        }
         return checked(self, X, dtype=[np.float64, np.float32], reset=reset, **more)
 
     def _evaluator(self) -> Any:
@@ -136,19 +171,31 @@ class Density(DensityMixin, BaseEstimator):
         raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:
-        """This estimator's parameters as options of the fit; None leaves the choice to the recipe."""
+        """This estimator's parameters as options of the fit; None leaves the choice to the
+        recipe.
+        """
         names = ("optimizer", "learning_rate", "epochs", "batch_size", "l1", "l2")
         return {**{name: getattr(self, name) for name in names}, "minutes": self.max_minutes}
 
     def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
-        """Rows in an order of their own, so that a fit does not depend on theirs; whole-number weights repeat rows, others weigh them."""
+        """Rows in an order of their own, so that a fit does not depend on theirs; whole-number
+        weights repeat rows, others weigh them.
+        """
         columns, order = getattr(self, "feature_names_in_", None), canonical_order(X)
-        rows = Rows(X, sample_weight, columns=columns, missing=self._gaps(), owner=f"{type(self).__name__}.fit")
+        rows = Rows(
+            X,
+            sample_weight,
+            columns=columns,
+            missing=self._gaps(),
+            owner=f"{type(self).__name__}.fit",
+        )
         if rows.weight is None:
             return rows.take(order)
         weight = np.asarray(sample_weight, dtype=np.float64)
         if (weight == weight.round()).all() and weight.sum() <= MOST_COUNTED:
-            return Rows(X, columns=columns, missing=self._gaps()).take(np.repeat(order, weight[order].astype(int)))
+            return Rows(X, columns=columns, missing=self._gaps()).take(
+                np.repeat(order, weight[order].astype(int))
+            )
         return rows.take(order[weight[order] > 0])
 
     def _gaps(self) -> bool:
@@ -157,7 +204,9 @@ class Density(DensityMixin, BaseEstimator):
 
     def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows | None]:
         """Rows to learn from, and some to choose the weights by where there are enough."""
-        share = check_real(type(self).__name__, "validation_fraction", self.validation_fraction, 0.0, 0.9)
+        share = check_real(
+            type(self).__name__, "validation_fraction", self.validation_fraction, 0.0, 0.9
+        )
         count = int(share * len(rows))
         if count < LEAST_VALIDATION:
             return rows, None
@@ -165,14 +214,18 @@ class Density(DensityMixin, BaseEstimator):
         return rows.take(order[count:].sort().values), rows.take(order[:count].sort().values)
 
     def _seen(self, X: Any, finite: Any = None) -> np.ndarray:
-        """X with the columns of the fit, as numbers; NaN where ``finite``, by default the class's own, allows it."""
+        """X with the columns of the fit, as numbers; NaN where ``finite``, by default the class's
+        own, allows it.
+        """
         allowed = self.finite if finite is None else finite
         return checked(self, X, dtype=np.float64, reset=False, ensure_all_finite=allowed)
 
     def _encoded(self, X: Any, method: str) -> Tensor:
         check_is_fitted(self, "model_")
         X = self._seen(X)
-        return torch.from_numpy(self.encoding_.encode(self.encoding_.check(X, f"{type(self).__name__}.{method}")))
+        return torch.from_numpy(
+            self.encoding_.encode(self.encoding_.check(X, f"{type(self).__name__}.{method}"))
+        )
 
 
 def as_generator(random_state: Any) -> torch.Generator:
@@ -180,15 +233,20 @@ def as_generator(random_state: Any) -> torch.Generator:
     if isinstance(random_state, torch.Generator):
         return random_state
     with by_scikit_learn("random_state"):
-        return torch.Generator().manual_seed(int(check_random_state(random_state).randint(2**31 - 1)))
+        return torch.Generator().manual_seed(
+            int(check_random_state(random_state).randint(2**31 - 1))
+        )
 
 
 def canonical_order(X: np.ndarray) -> np.ndarray:
-    """An order that depends on the rows alone: by the first column, then the second, and so on, in one sort of their bits.
+    """An order that depends on the rows alone: by the first column, then the second, and so on, in
+    one sort of their bits.
 
     >>> canonical_order(np.array([[1.0, 0.0], [-1.0, 7.0], [-1.0, 5.0]])).tolist()
     [2, 1, 0]
     """
-    bits = (np.ascontiguousarray(X, dtype=np.float64) + 0.0).view(np.uint64)  # adding zero makes -0 and 0 one
-    rising = np.where(bits >> 63, ~bits, bits | np.uint64(1 << 63)).astype(">u8")  # whose bytes sort as the numbers do
+    # adding zero makes -0 and 0 one
+    bits = (np.ascontiguousarray(X, dtype=np.float64) + 0.0).view(np.uint64)
+    # whose bytes sort as the numbers do
+    rising = np.where(bits >> 63, ~bits, bits | np.uint64(1 << 63)).astype(">u8")
     return np.argsort(rising.view(np.dtype((np.void, 8 * rising.shape[1]))).ravel(), kind="stable")

@@ -1,8 +1,10 @@
-r"""Clamped gradient sampling: observed coordinates are held, missing ones moved by the slope of the energy.
+r"""Clamped gradient sampling: observed coordinates are held, missing ones moved by the slope of the
+energy.
 
 .. math:: F_O(x) = F(x_O, x_M) + \tfrac12 \|u_O\|^2
 
-The observed places of a chain hold idle standard normal numbers u that the energy never sees, so that any kernel serves.
+The observed places of a chain hold idle standard normal numbers u that the energy never sees, so
+that any kernel serves.
 
 Letters: N rows, R chains per row, D columns.
 """
@@ -33,7 +35,9 @@ class Held(EnergyModel):
         return torch.where(self.missing, x, self.known)
 
     def free_energy(self, x: Tensor) -> Tensor:
-        return self.whole.free_energy(self.filled(x)) + 0.5 * torch.where(self.missing, 0.0, x).square().sum(-1)
+        return self.whole.free_energy(self.filled(x)) + 0.5 * torch.where(
+            self.missing, 0.0, x
+        ).square().sum(-1)
 
     def reference(self) -> Reference:
         return self.whole.reference()
@@ -49,10 +53,14 @@ class Held(EnergyModel):
 
 
 @torch.no_grad()
-def gradient_posterior(model: EnergyModel, z: Tensor, one_draw: bool, chains: int, generator: torch.Generator) -> Tensor:
+def gradient_posterior(
+    model: EnergyModel, z: Tensor, one_draw: bool, chains: int, generator: torch.Generator
+) -> Tensor:
     """The last state of one chain, ``(N, D)``, or the mean over chains and steps, ``(N, D, 1)``."""
     held, kernel = Held(model, z), capability.default("sampler", model)
-    start = model.reference().draw(chains * len(z), generator=generator).view(chains, *z.shape).to(z)
+    start = (
+        model.reference().draw(chains * len(z), generator=generator).view(chains, *z.shape).to(z)
+    )
     state = kernel.init(held, start, generator=generator)
     for _ in range(BURN_IN):
         state, _ = kernel.step(held, state, generator=generator)

@@ -1,4 +1,6 @@
-"""What the estimators of latent-variable models share: scores from below, and imputation along chains of the posterior."""
+"""What the estimators of latent-variable models share: scores from below, and imputation along
+chains of the posterior.
+"""
 
 from typing import Any
 
@@ -11,7 +13,9 @@ from partita.evaluators import IWAE
 
 
 class LatentDensity(Density):
-    """A density estimator around a latent-variable model; subclasses name their family and translate their parameters."""
+    """A density estimator around a latent-variable model; subclasses name their family and
+    translate their parameters.
+    """
 
     n_draws: int
 
@@ -22,15 +26,23 @@ class LatentDensity(Density):
         return "lower"
 
     def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> np.ndarray:
-        """X with its NaN filled by chains of the posterior: observed values are held, missing ones drawn given them.
+        """X with its NaN filled by chains of the posterior: observed values are held, missing ones
+        drawn given them.
 
-        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns), ``"draw"`` (one draw), or
-        ``"auto"``: the mean for real columns, the mode for discrete ones.
+        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns),
+        ``"draw"`` (one draw), or ``"auto"``: the mean for real columns, the mode for discrete ones.
         """
         check_is_fitted(self, "model_")
         X = self._seen(X, "allow-nan")
         generator = as_generator(self.random_state if random_state is None else random_state)
-        return impute_encoded(self.model_, self.encoding_, X, how, f"{type(self).__name__}.impute", generator=generator)
+        return impute_encoded(
+            self.model_,
+            self.encoding_,
+            X,
+            how,
+            f"{type(self).__name__}.impute",
+            generator=generator,
+        )
 
     def _evaluator(self) -> IWAE:
         return IWAE(self.n_draws, by_row=True)

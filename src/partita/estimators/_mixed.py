@@ -1,4 +1,6 @@
-"""Frames with columns of different sorts in and out of estimators: words, counts, truth values, numbers, and gaps in any of them."""
+"""Frames with columns of different sorts in and out of estimators: words, counts, truth values,
+numbers, and gaps in any of them.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -20,10 +22,12 @@ DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say 
 
 
 class MixedTables:
-    """What a density estimator does where its columns are of different sorts; it goes before the density among the bases.
+    """What a density estimator does where its columns are of different sorts; it goes before the
+    density among the bases.
 
-    ``columns`` says what columns hold where their values do not: a dict from a name (or a pattern with ``*``) to ``"real"``,
-    ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``. ``schema_`` is what was found.
+    ``columns`` says what columns hold where their values do not: a dict from a name (or a pattern
+    with ``*``) to ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
+    ``schema_`` is what was found.
     """
 
     columns: Any
@@ -37,21 +41,28 @@ class MixedTables:
         raise NotImplementedError
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Independent exact draws from the model; of mixed columns a frame like the one that was fitted.
+        """Independent exact draws from the model; of mixed columns a frame like the one that was
+        fitted.
 
-        ``random_state`` None takes the estimator's own, so that repeated calls give the same draws where that is a number.
+        ``random_state`` None takes the estimator's own, so that repeated calls give the same draws
+        where that is a number.
         """
         x = super().sample(n_samples, random_state)  # type: ignore[misc]
         return frame_of(x, self.schema_, self._polars) if self._mixes() else x
 
     def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> Any:
-        """X with what is missing filled from p(missing | observed); of mixed columns a frame of the same types.
+        """X with what is missing filled from p(missing | observed); of mixed columns a frame of the
+        same types.
 
-        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns), ``"draw"`` (one draw of all missing
-        values together), or ``"auto"``: the mean for real columns, the mode for others.
+        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns),
+        ``"draw"`` (one draw of all missing values together), or ``"auto"``: the mean for real
+        columns, the mode for others.
         """
         if not hasattr(super(), "impute"):
-            raise Unsupported(f"{type(self).__name__} cannot fill in what is missing. Use MixtureDensity or VAEDensity instead.")
+            raise Unsupported(
+                f"{type(self).__name__} cannot fill in what is missing. Use MixtureDensity or "
+                "VAEDensity instead."
+            )
         x = super().impute(X, how=how, random_state=random_state)  # type: ignore[misc]
         return filled_frame(X, self.schema_, x) if self._mixes() and hasattr(X, "columns") else x
 
@@ -63,7 +74,11 @@ class MixedTables:
         if len(table) < least:
             raise invalid(owner, "X", f"have at least {least} rows", len(table))
         if reset:
-            self.schema_, self.n_features_in_, self._polars = with_declared(schema, X), table.shape[1], hasattr(X, "get_columns")
+            self.schema_, self.n_features_in_, self._polars = (
+                with_declared(schema, X),
+                table.shape[1],
+                hasattr(X, "get_columns"),
+            )
             self.feature_names_in_ = np.array([column.name for column in schema.used], dtype=object)
         return table
 
@@ -73,7 +88,9 @@ class MixedTables:
             return super()._seen(X, finite)  # type: ignore[misc]
         table, owner = _numbers(X, self.schema_, type(self).__name__)[0], type(self).__name__
         if not len(table):
-            raise invalid(owner, "X", "have at least one row", len(table), "Check how the rows were selected.")
+            raise invalid(
+                owner, "X", "have at least one row", len(table), "Check how the rows were selected."
+            )
         return table
 
     def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
@@ -84,20 +101,40 @@ class MixedTables:
 
 
 def with_declared(schema: Schema, X: Any) -> Schema:
-    """The schema with all words that the types of a frame's columns allow: those that no row of it has may be in rows to be scored."""
+    """The schema with all words that the types of a frame's columns allow: those that no row of it
+    has may be in rows to be scored.
+    """
     if not hasattr(X, "columns"):
         return schema
-    types = {str(name): kind for name, kind in zip(X.columns, X.dtypes, strict=True) if type(kind).__name__ in DECLARING}
-    return Schema(tuple(_allowing(column, list(types[column.name].categories)) if column.name in types else column
-                        for column in schema.columns))  # fmt: skip
+    types = {
+        str(name): kind
+        for name, kind in zip(X.columns, X.dtypes, strict=True)
+        if type(kind).__name__ in DECLARING
+    }
+    return Schema(
+        tuple(
+            _allowing(column, list(types[column.name].categories))
+            if column.name in types
+            else column
+            for column in schema.columns
+        )
+    )
 
 
 def _allowing(column: Column, words: list[Any]) -> Column:
     """A category with more words; too many of them are those of a larger table, not of this one."""
-    if not column.labels or len(words) > MOST_LEVELS or not all(isinstance(word, str) for word in words):
+    if (
+        not column.labels
+        or len(words) > MOST_LEVELS
+        or not all(isinstance(word, str) for word in words)
+    ):
         return column
     numbers, labels = numbered(words)
-    return replace(column, levels=tuple(sorted({*column.levels, *numbers.tolist()})), labels={**column.labels, **labels})
+    return replace(
+        column,
+        levels=tuple(sorted({*column.levels, *numbers.tolist()})),
+        labels={**column.labels, **labels},
+    )
 
 
 def frame_of(x: np.ndarray, schema: Schema, polars: bool) -> Any:
@@ -115,14 +152,18 @@ def filled_frame(frame: Any, schema: Schema, x: np.ndarray) -> Any:
     before = of_frame(frame, "impute")
     after = filled_arrow(before, schema, x)
     changed = [name for name in schema.names if not after.column(name).equals(before.column(name))]
-    retyped = {name for name in changed if after.field(name).type != before.field(name).type}  # of which nothing was there
+    # of which nothing was there
+    retyped = {name for name in changed if after.field(name).type != before.field(name).type}
     if hasattr(frame, "get_columns"):
         import polars as pl
 
         new: Any = pl.from_arrow(after)
-        return frame.with_columns(new[name] if name in retyped else new[name].cast(frame.schema[name]) for name in changed)
+        return frame.with_columns(
+            new[name] if name in retyped else new[name].cast(frame.schema[name]) for name in changed
+        )
     out = frame.copy()
-    for label, name in zip(frame.columns, before.column_names, strict=True):  # labels of pandas may be other than words
+    # labels of pandas may be other than words
+    for label, name in zip(frame.columns, before.column_names, strict=True):
         if name in retyped:
             out[label] = after.column(name).to_pandas().set_axis(frame.index)
         elif name in changed:
@@ -134,7 +175,9 @@ def _filled_series(series: Any, values: list[Any]) -> Any:
     """A column of pandas with its gaps taken from a list of its length."""
     out, gap = series.copy(), series.isna()
     if hasattr(series, "cat"):
-        out = series.cat.add_categories([value for value in dict.fromkeys(values) if value not in series.cat.categories])
+        out = series.cat.add_categories(
+            [value for value in dict.fromkeys(values) if value not in series.cat.categories]
+        )
     out.loc[gap] = [value for value, lost in zip(values, gap, strict=True) if lost]
     return out
 

@@ -1,4 +1,6 @@
-"""What the estimators of mixtures and linear-Gaussian models share: exact scores, missing values, imputation, online fits."""
+"""What the estimators of mixtures and linear-Gaussian models share: exact scores, missing values,
+imputation, online fits.
+"""
 
 from typing import Any, ClassVar
 
@@ -21,7 +23,9 @@ from partita.training.run import Run, make_config
 
 
 class MixingDensity(Density):
-    """A density estimator around a model that EM fits; NaN in X means that a value was not observed."""
+    """A density estimator around a model that EM fits; NaN in X means that a value was not
+    observed.
+    """
 
     finite: ClassVar[bool | str] = "allow-nan"
     model_: Mixing
@@ -30,12 +34,16 @@ class MixingDensity(Density):
     tol: float
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit the model to the rows of X, whose NaN are missing values; ``sample_weight`` weighs them."""
+        """Fit the model to the rows of X, whose NaN are missing values; ``sample_weight`` weighs
+        them.
+        """
         self._check_parameters()
         return super().fit(X, y, sample_weight)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """One step of online EM on the rows of X; the first call sets the encoding and a k-means++ start from its rows."""
+        """One step of online EM on the rows of X; the first call sets the encoding and a k-means++
+        start from its rows.
+        """
         self._check_parameters()
         first = not hasattr(self, "model_")
         X = self._table(X, least=2 if first else 1, reset=first)
@@ -55,8 +63,9 @@ class MixingDensity(Density):
     def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> np.ndarray:
         """X with its NaN filled from p(missing | observed), exactly.
 
-        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns), ``"draw"`` (one draw of all missing
-        values together), or ``"auto"``: the mean for real columns, the mode for others.
+        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns),
+        ``"draw"`` (one draw of all missing values together), or ``"auto"``: the mean for real
+        columns, the mode for others.
         """
         return impute_rows(self, X, how, random_state)
 
@@ -64,7 +73,10 @@ class MixingDensity(Density):
         """The Bayesian information criterion on X; the smaller the better."""
         z = self._encoded(X, "bic")
         shift = float(self.encoding_.log_jacobians(z.numpy()).sum())
-        return criterion(self.model_, Rows(z, missing=True), generator=torch.Generator())[1] - 2 * shift
+        return (
+            criterion(self.model_, Rows(z, missing=True), generator=torch.Generator())[1]
+            - 2 * shift
+        )
 
     @property
     def n_iter_(self) -> int:
@@ -79,14 +91,21 @@ class MixingDensity(Density):
         model, _ = FAMILIES[self.family].build(encoded, self._settings(), generator=generator)
         model.initialize(encoded, generator=generator)
         self.model_, self._key, self._online = model, rng.seed(generator), None  # type: ignore[assignment]
-        self.run_ = Run(model, [], make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width]), 0, "online")
+        self.run_ = Run(
+            model, [], make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width]), 0, "online"
+        )
 
     def _table(self, X: Any, least: int = 1, reset: bool = True) -> np.ndarray:
         X = super()._table(X, least, reset)
         nothing = np.isnan(X).all(1)
         if nothing.any():
-            raise invalid(f"{type(self).__name__}.fit", "X", "have an observed value in every row", f"none in row {int(nothing.argmax())}",
-                          "Leave such rows out.")  # fmt: skip
+            raise invalid(
+                f"{type(self).__name__}.fit",
+                "X",
+                "have an observed value in every row",
+                f"none in row {int(nothing.argmax())}",
+                "Leave such rows out.",
+            )
         return X
 
     def _check_parameters(self) -> None:
@@ -114,7 +133,11 @@ class MixingDensity(Density):
         self._online = engine.begin(statistics, self._key, max(1, len(train) // engine.batch))
 
     def _options(self) -> dict[str, Any]:
-        return {"epochs": None if self.max_minutes is not None else self.max_iter, "minutes": self.max_minutes, "tolerance": self.tol}
+        return {
+            "epochs": None if self.max_minutes is not None else self.max_iter,
+            "minutes": self.max_minutes,
+            "tolerance": self.tol,
+        }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,5 +1,5 @@
-"""Constructor parameters that estimators share, as dataclasses: scikit-learn reads them off the signature of ``__init__``; and all
-parameters of an estimator as JSON and back.
+"""Constructor parameters that estimators share, as dataclasses: scikit-learn reads them off the
+signature of ``__init__``; and all parameters of an estimator as JSON and back.
 """
 
 from dataclasses import dataclass, is_dataclass
@@ -52,10 +52,13 @@ class ChainParameters(GradientParameters):
 
 
 def to_json(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that are numbers, words, None, evaluators and other parts of the capability table, or tuples, lists or dicts of such;
-    others, such as a generator, are left out, and so fall back to their default.
+    """Parameters that are numbers, words, None, evaluators and other parts of the capability table,
+    or tuples, lists or dicts of such; others, such as a generator, are left out, and so fall back
+    to their default.
 
-    >>> to_json({"shape": (28, 28), "l2": np.float64(0.5), "random_state": np.random.default_rng(0)})
+    >>> to_json(
+    ...     {"shape": (28, 28), "l2": np.float64(0.5), "random_state": np.random.default_rng(0)}
+    ... )
     {'shape': {'tuple': [28, 28]}, 'l2': 0.5}
     """
     return {name: _tree(value) for name, value in parameters.items() if _is_kept(value)}
@@ -99,4 +102,8 @@ def _is_kept(value: Any) -> bool:
         return all(map(_is_kept, value))
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_kept(one) for key, one in value.items())
-    return value is None or isinstance(value, str | bool | int | float | np.ndarray | np.generic) or _is_part(value)
+    return (
+        value is None
+        or isinstance(value, str | bool | int | float | np.ndarray | np.generic)
+        or _is_part(value)
+    )

@@ -1,4 +1,6 @@
-"""The page about a :class:`PrototypeEncoder`: a map of the embedding, the trace of the fit, the concentrations."""
+"""The page about a :class:`PrototypeEncoder`: a map of the embedding, the trace of the fit, the
+concentrations.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -18,17 +20,30 @@ def write_page(encoder: Any, path: Path, v: np.ndarray, color: np.ndarray) -> Pa
 
 
 def figure(encoder: Any, v: np.ndarray, color: np.ndarray) -> Any:
-    """Two principal directions of the sphere; the losses of E- and M-steps; phi of every prototype, granularity by granularity."""
+    """Two principal directions of the sphere; the losses of E- and M-steps; phi of every prototype,
+    granularity by granularity.
+    """
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
-    titles = ("the embedding, seen along its two widest directions", "trace of the fit; dotted: E-steps",
-              "concentration of each prototype: small is dense")  # fmt: skip
-    fig = make_subplots(rows=3, cols=1, row_heights=[0.5, 0.25, 0.25], subplot_titles=titles, vertical_spacing=0.08)
+    titles = (
+        "the embedding, seen along its two widest directions",
+        "trace of the fit; dotted: E-steps",
+        "concentration of each prototype: small is dense",
+    )
+    fig = make_subplots(
+        rows=3, cols=1, row_heights=[0.5, 0.25, 0.25], subplot_titles=titles, vertical_spacing=0.08
+    )
     some = np.linspace(0, len(v) - 1, min(len(v), MOST_POINTS)).astype(int)
     places = plane(v)
     for name, chosen, marker in _groups(some, color[some]):
-        fig.add_trace(go.Scattergl(x=places[chosen, 0], y=places[chosen, 1], mode="markers", marker=marker, name=name), row=1, col=1)
+        fig.add_trace(
+            go.Scattergl(
+                x=places[chosen, 0], y=places[chosen, 1], mode="markers", marker=marker, name=name
+            ),
+            row=1,
+            col=1,
+        )
     for step in e_steps(encoder.run_):
         fig.add_vline(x=step, line={"dash": "dot", "width": 1}, row=2, col=1)  # type: ignore[arg-type]
     for name in TRACES:
@@ -37,20 +52,30 @@ def figure(encoder: Any, v: np.ndarray, color: np.ndarray) -> Any:
     for phi in encoder.concentration_:
         fig.add_trace(go.Bar(y=np.sort(phi), name=f"phi of {len(phi)}"), row=3, col=1)
     ami = "".join(f", AMI {value:.3f} at {k} clusters" for k, value in encoder.ami_.items())
-    return fig.update_layout(height=1300, title=f"{encoder.model_.title()}: uniformity {encoder.uniformity_:.2f}{ami}")
+    return fig.update_layout(
+        height=1300, title=f"{encoder.model_.title()}: uniformity {encoder.uniformity_:.2f}{ami}"
+    )
 
 
 def e_steps(run: Any) -> list[int]:
     """The first recorded step after every E-step."""
     series = run.series("e_steps")
-    return [step for (step, now), (_, before) in zip(series[1:], series[:-1], strict=True) if now > before]
+    return [
+        step
+        for (step, now), (_, before) in zip(series[1:], series[:-1], strict=True)
+        if now > before
+    ]
 
 
 def _groups(some: np.ndarray, color: np.ndarray) -> list[tuple[str, np.ndarray, dict[str, Any]]]:
-    """Name, points and marker of what is drawn in one color; of everything, where the labels are too many and numbers."""
+    """Name, points and marker of what is drawn in one color; of everything, where the labels are
+    too many and numbers.
+    """
     groups = np.unique(color)
     if len(groups) > MOST_GROUPS and np.issubdtype(color.dtype, np.number):
-        return [("y", some, {"size": 4, "color": color, "colorscale": "Viridis", "showscale": False})]
+        return [
+            ("y", some, {"size": 4, "color": color, "colorscale": "Viridis", "showscale": False})
+        ]
     return [(str(group), some[color == group], {"size": 4}) for group in groups]
 
 

@@ -10,31 +10,39 @@ from partita.estimators._parameters import GradientParameters, parameters
 
 @parameters
 class AutoregressiveDensity(GradientParameters, MixedTables, Density):
-    """Exact densities and exact draws from a product of conditionals, one column after the other in the order of the table.
+    """Exact densities and exact draws from a product of conditionals, one column after the other in
+    the order of the table.
 
     Arguments:
-        backbone: ``"masked"`` (all conditionals from one pass of a masked network), or a sequence network over the columns: ``"hyena"``,
-            ``"h3"``, ``"ssm"``, ``"attention"``, ``"conv"`` or ``"lstm"``.
-        n_hidden: Hidden units of the masked network; ``"auto"`` takes five per column while there are as many rows, from 32 to 1000.
+        backbone: ``"masked"`` (all conditionals from one pass of a masked network), or a sequence
+            network over the columns: ``"hyena"``, ``"h3"``, ``"ssm"``, ``"attention"``, ``"conv"``
+            or ``"lstm"``.
+        n_hidden: Hidden units of the masked network; ``"auto"`` takes five per column while there
+            are as many rows, from 32 to 1000.
         n_layers: Hidden layers of the masked network, or blocks of a sequence network.
         width: Channels of a sequence network.
         n_components: Normals in the mixture of a real column.
-        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns, standardized. ``"binary"``,
-            ``"spin"`` and ``"real"`` are strict. ``"mixed"`` takes each column by what it holds, in a frame of numbers, counts, truth
-            values and words (``"masked"``).
-        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or
-            ``"ignore"``.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns,
+            standardized. ``"binary"``, ``"spin"`` and ``"real"`` are strict. ``"mixed"`` takes each
+            column by what it holds, in a frame of numbers, counts, truth values and words
+            (``"masked"``).
+        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``,
+            ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
         l1, l2: Penalties on the weights.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of epochs.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
 
     Attributes:
-        model_: The fitted :class:`partita.models.MaskedAutoregressive` or :class:`partita.models.Autoregressive`, on encoded columns.
-        run_, encoding_, score_kind_, n_features_in_, feature_names_in_: As in every density estimator.
+        model_: The fitted :class:`partita.models.MaskedAutoregressive` or
+            :class:`partita.models.Autoregressive`, on encoded columns. run_, encoding_,
+            score_kind_, n_features_in_, feature_names_in_: As in every density estimator.
 
     >>> import numpy as np
     >>> X = (np.random.default_rng(0).random((80, 6)) < 0.3).astype(int)
@@ -58,5 +66,11 @@ class AutoregressiveDensity(GradientParameters, MixedTables, Density):
         return self.support == "mixed"
 
     def _settings(self) -> dict[str, Any]:
-        return {"backbone": self.backbone, "hidden": self.n_hidden, "depth": self.n_layers, "layers": self.n_layers, "width": self.width,
-                "components": self.n_components}  # fmt: skip
+        return {
+            "backbone": self.backbone,
+            "hidden": self.n_hidden,
+            "depth": self.n_layers,
+            "layers": self.n_layers,
+            "width": self.width,
+            "components": self.n_components,
+        }

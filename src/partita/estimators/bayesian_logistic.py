@@ -28,17 +28,19 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     """Logistic regression of two or more classes, averaged over its posterior.
 
     Arguments:
-        prior_precision: Of the weights of the log odds of any two classes, on standardized columns; ``"auto"`` maximizes Laplace's
-            evidence.
-        prediction: ``"average"`` integrates the weights out; ``"map"`` takes the most probable ones, which is surer than the data allow.
+        prior_precision: Of the weights of the log odds of any two classes, on standardized columns;
+            ``"auto"`` maximizes Laplace's evidence.
+        prediction: ``"average"`` integrates the weights out; ``"map"`` takes the most probable
+            ones, which is surer than the data allow.
         draws: Posterior draws that averages are made of, at least 128.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         max_minutes: As of every estimator; Newton's method needs seconds.
 
     Attributes:
         classes_: The labels.
-        coef_, intercept_: The most probable weights, in the units of X: of the log odds of the second of two classes, ``(1, P)``, or one
-            row for each of several, ``(K, P)``, summing to zero.
+        coef_, intercept_: The most probable weights, in the units of X: of the log odds of the
+            second of two classes, ``(1, P)``, or one row for each of several, ``(K, P)``, summing
+            to zero.
         posterior_: The :class:`partita.bayes.regression.LogisticPosterior` on standardized columns.
         draws_: Draws of it; ``draws_.verdict`` says whether averages over them can be trusted.
         prior_precision_: The one that was used.
@@ -73,15 +75,24 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
         weight = checked_weight(self, sample_weight, X)
         self.classes_, labels = classes_of(type(self).__name__, y, weight)
         self.shift_, self.scale_ = location_and_scale(X, weight)
-        Z, t, w = with_ones((X - self.shift_) / self.scale_), torch.from_numpy(labels), torch.from_numpy(weight)
+        Z, t, w = (
+            with_ones((X - self.shift_) / self.scale_),
+            torch.from_numpy(labels),
+            torch.from_numpy(weight),
+        )
         self.prior_precision_ = self._precision(Z, t, w)
         self.posterior_ = posterior_at(self.prior_precision_, Z, t, w)
         self.draws_ = self.posterior_.draw(self.draws, generator=as_generator(self.random_state))
         if self.draws_.verdict == "do not publish":
-            said = f"{type(self).__name__}: the chains are {self.draws_.details['mixing']}. Raise draws or prior_precision."
+            said = (
+                f"{type(self).__name__}: the chains are {self.draws_.details['mixing']}. "
+                "Raise draws or prior_precision."
+            )
             warnings.warn(said, ConvergenceWarning, stacklevel=2)
         self.log_evidence_ = float(self.posterior_.log_evidence)
-        mode = (self.posterior_.map[None] if len(self.classes_) == 2 else self.posterior_.class_weights).numpy()
+        mode = (
+            self.posterior_.map[None] if len(self.classes_) == 2 else self.posterior_.class_weights
+        ).numpy()
         self.coef_ = mode[:, 1:] / self.scale_
         self.intercept_ = mode[:, 0] - self.coef_ @ self.shift_
         return self
@@ -89,10 +100,14 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x, data) of every class at each row, ``(n, K)``."""
         Z = self._standardized(X)
-        return (self.draws_.average(Z) if self.prediction == "average" else self.posterior_.at_mode(Z)).numpy()
+        return (
+            self.draws_.average(Z) if self.prediction == "average" else self.posterior_.at_mode(Z)
+        ).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Log odds of the second of two classes, ``(n,)``, or the log probability of each of several, ``(n, K)``."""
+        """Log odds of the second of two classes, ``(n,)``, or the log probability of each of
+        several, ``(n, K)``.
+        """
         log_p = np.log(np.maximum(self.predict_proba(X), 1e-300))
         return log_p[:, 1] - log_p[:, 0] if len(self.classes_) == 2 else log_p
 
@@ -102,7 +117,9 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
         return self.classes_[(found > 0).astype(int) if found.ndim == 1 else found.argmax(1)]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
-        """Where a class's probability lies with probability ``level``: of the second of two, ``(n, 2)``, or of each, ``(n, K, 2)``."""
+        """Where a class's probability lies with probability ``level``: of the second of two, ``(n,
+        2)``, or of each, ``(n, K, 2)``.
+        """
         check_level("BayesianLogisticRegression.predict_interval", level)
         ends = torch.tensor([0.5 - level / 2, 0.5 + level / 2], dtype=torch.float64)
         found = self.draws_.quantiles(self._standardized(X), ends).numpy()
@@ -110,17 +127,28 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
 
     def _standardized(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return with_ones((checked(self, X, dtype=np.float64, reset=False) - self.shift_) / self.scale_)
+        return with_ones(
+            (checked(self, X, dtype=np.float64, reset=False) - self.shift_) / self.scale_
+        )
 
     def _precision(self, Z: Tensor, t: Tensor, w: Tensor) -> float:
         if self.prior_precision == "auto":
             return best_precision(Z, t, w)
         if isinstance(self.prior_precision, str):
-            raise invalid(type(self).__name__, "prior_precision", "be 'auto' or a number above 0", repr(self.prior_precision))
-        return check_real(type(self).__name__, "prior_precision", self.prior_precision, 0.0, open_low=True)
+            raise invalid(
+                type(self).__name__,
+                "prior_precision",
+                "be 'auto' or a number above 0",
+                repr(self.prior_precision),
+            )
+        return check_real(
+            type(self).__name__, "prior_precision", self.prior_precision, 0.0, open_low=True
+        )
 
 
-def posterior_at(precision: float, Z: Tensor, t: Tensor, w: Tensor, start: Tensor | None = None) -> LogisticPosterior:
+def posterior_at(
+    precision: float, Z: Tensor, t: Tensor, w: Tensor, start: Tensor | None = None
+) -> LogisticPosterior:
     """The posterior whose first column is an intercept with a wide prior of its own."""
     A = torch.full((Z.shape[1],), precision, dtype=Z.dtype)
     A[0] = INTERCEPT
@@ -128,7 +156,9 @@ def posterior_at(precision: float, Z: Tensor, t: Tensor, w: Tensor, start: Tenso
 
 
 def best_precision(Z: Tensor, t: Tensor, w: Tensor) -> float:
-    """The prior precision of largest Laplace evidence, its logarithm to three decimals, which rounding of the rows does not move."""
+    """The prior precision of largest Laplace evidence, its logarithm to three decimals, which
+    rounding of the rows does not move.
+    """
     from scipy import optimize
 
     mode: Tensor | None = None
@@ -139,7 +169,9 @@ def best_precision(Z: Tensor, t: Tensor, w: Tensor) -> float:
         mode = found.map
         return -float(found.log_evidence)
 
-    found: Any = optimize.minimize_scalar(loss, bounds=LOG_RANGE, method="bounded", options={"xatol": 1e-4})
+    found: Any = optimize.minimize_scalar(
+        loss, bounds=LOG_RANGE, method="bounded", options={"xatol": 1e-4}
+    )
     return math.exp(round(float(found.x), 3))
 
 

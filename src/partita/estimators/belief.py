@@ -13,24 +13,32 @@ from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class SigmoidBeliefDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, LatentDensity):
-    """Density, binary features, anomalies, imputation and new samples from layers of bits above the columns.
+class SigmoidBeliefDensity(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, LatentDensity
+):
+    """Density, binary features, anomalies, imputation and new samples from layers of bits above the
+    columns.
 
     Arguments:
-        n_hidden: Bits of each layer; ``"auto"`` takes one per column while there are 20 rows for each, from 8 to 200.
+        n_hidden: Bits of each layer; ``"auto"`` takes one per column while there are 20 rows for
+            each, from 8 to 200.
         n_layers: Layers of bits.
-        estimator: Of the gradient: ``"disarm"``, ``"rebar"``, ``"relax"``, ``"leave-one-out"``, ``"vimco"``, ``"nvil"``, ``"muprop"``,
-            ``"gumbel-softmax"``, ``"straight-through"``, ``"moving-average"``, ``"optimal-constant"`` or ``"reinforce"``.
+        estimator: Of the gradient: ``"disarm"``, ``"rebar"``, ``"relax"``, ``"leave-one-out"``,
+            ``"vimco"``, ``"nvil"``, ``"muprop"``, ``"gumbel-softmax"``, ``"straight-through"``,
+            ``"moving-average"``, ``"optimal-constant"`` or ``"reinforce"``.
         width: Hidden units of the perceptron between two layers; 0 is linear.
         samples: Draws for each row while fitting (``"leave-one-out"``, ``"vimco"``).
         temperature: Of relaxed draws, or where it starts where it is learned.
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
-        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns, standardized. ``"binary"``,
-            ``"spin"``, ``"real"`` and ``"category"`` are strict.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns,
+            standardized. ``"binary"``, ``"spin"``, ``"real"`` and ``"category"`` are strict.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
         l1, l2: Penalties on all parameters.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of epochs.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
@@ -39,7 +47,8 @@ class SigmoidBeliefDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Gr
         model_: The fitted :class:`partita.models.SigmoidBelief`, on encoded columns.
         run_: What the fit recorded: the bound, active units.
         encoding_: How columns become the model's: kind, shift and scale.
-        score_kind_: ``lower``; ``exact`` where there are at most ten bits, whose states can all be summed.
+        score_kind_: ``lower``; ``exact`` where there are at most ten bits, whose states can all be
+            summed.
         n_features_in_, feature_names_in_: Columns seen in ``fit``.
 
     >>> X = (np.random.default_rng(0).random((80, 6)) < 0.3).astype(int)
@@ -80,6 +89,13 @@ class SigmoidBeliefDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Gr
         return None if "log_prob" in self.model_.offers else super()._evaluator()
 
     def _settings(self) -> dict[str, Any]:
-        likelihood = {"real": "gaussian", "category": "categorical"}.get(self.encoding_.kind, "bernoulli")
+        likelihood = {"real": "gaussian", "category": "categorical"}.get(
+            self.encoding_.kind, "bernoulli"
+        )
         names = ("estimator", "width", "samples", "temperature")
-        return {"hidden": self.n_hidden, "layers": self.n_layers, "likelihood": likelihood, **{name: getattr(self, name) for name in names}}
+        return {
+            "hidden": self.n_hidden,
+            "layers": self.n_layers,
+            "likelihood": likelihood,
+            **{name: getattr(self, name) for name in names},
+        }

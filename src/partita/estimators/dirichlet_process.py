@@ -56,16 +56,19 @@ class Summary:
 
 
 class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Density):
-    """Clusters without being told how many, density, anomalies and new samples, all averaged over a sampled posterior.
+    """Clusters without being told how many, density, anomalies and new samples, all averaged over a
+    sampled posterior.
 
     Arguments:
-        kernel: ``"gaussian"`` (real columns), ``"bernoulli"`` (zeros and ones, or spins) or ``"multinomial"`` (counts, given each
-            row's total; scores are masses given that total).
+        kernel: ``"gaussian"`` (real columns), ``"bernoulli"`` (zeros and ones, or spins) or
+            ``"multinomial"`` (counts, given each row's total; scores are masses given that total).
         alpha: The concentration; None gives it a Gamma(1, 1) prior and draws it along.
-        known_scale: Standard deviation within Gaussian clusters, of all or of each column, where it is known. None learns a covariance for
-            each cluster under the default prior: of the data's shape and the share 1 / (1 + alpha) of their volume, worth D rows.
+        known_scale: Standard deviation within Gaussian clusters, of all or of each column, where it
+            is known. None learns a covariance for each cluster under the default prior: of the
+            data's shape and the share 1 / (1 + alpha) of their volume, worth D rows.
         prior_mean: Mean of the clusters' means; None takes the data's.
-        prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the data's.
+        prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the
+            data's.
         sampler: ``"collapsed"``, ``"instantiated"``, or ``"auto"``: collapsed up to 20,000 rows.
         chains: Markov chains, each from a start of its own.
         sweeps: Over the rows; draws of the second half are kept.
@@ -74,18 +77,23 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         verbose: Show a progress bar.
 
     Attributes:
-        labels_: The partition of the training rows with the least expected variation of information; labels by falling size.
-        credible_ball_: The ball of partitions about it that holds 95 % of the posterior, with its extreme members.
+        labels_: The partition of the training rows with the least expected variation of
+            information; labels by falling size.
+        credible_ball_: The ball of partitions about it that holds 95 % of the posterior, with its
+            extreme members.
         expected_clusters_: Posterior mean of the number of clusters.
         cluster_count_probs_: Posterior probability of k clusters at index k.
         coclustering_: Posterior probability that two training rows are in one cluster.
         alpha_: Posterior mean of the concentration.
-        mixing_: R-hat and effective sample size of what no relabeling changes, and the verdict; ``fit`` warns where it is "not mixed",
-            and no score is then trusted.
-        model_, run_, encoding_: The fitted :class:`partita.models.DPMixture`, what the fit recorded, how columns become the model's.
+        mixing_: R-hat and effective sample size of what no relabeling changes, and the verdict;
+            ``fit`` warns where it is "not mixed", and no score is then trusted.
+        model_, run_, encoding_: The fitted :class:`partita.models.DPMixture`, what the fit
+            recorded, how columns become the model's.
         n_features_in_, feature_names_in_: Columns seen in ``fit``.
 
-    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (-9.0, 0.0, 9.0)])
+    >>> X = np.concatenate(
+    ...     [np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (-9.0, 0.0, 9.0)]
+    ... )
     >>> model = DirichletProcessMixture(random_state=0, sweeps=60).fit(X)
     >>> np.bincount(model.labels_).tolist(), model.score_kind_, model.predict([[9.0, 9.0]]).shape
     ([30, 30, 30], 'estimate', (1,))
@@ -123,10 +131,17 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, **weights: Any) -> Any:
-        """Sample the posterior given the rows of X; they have no weights, for a partition is of whole rows: repeat them instead."""
+        """Sample the posterior given the rows of X; they have no weights, for a partition is of
+        whole rows: repeat them instead.
+        """
         if weights:
-            raise invalid(f"{type(self).__name__}.fit", "rows", "have no weights, for a partition is of whole rows", ", ".join(weights),
-                          "Repeat rows instead.")  # fmt: skip
+            raise invalid(
+                f"{type(self).__name__}.fit",
+                "rows",
+                "have no weights, for a partition is of whole rows",
+                ", ".join(weights),
+                "Repeat rows instead.",
+            )
         check_count(type(self).__name__, "sweeps", self.sweeps)
         return super().fit(X)
 
@@ -154,7 +169,13 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def coclustering_(self) -> np.ndarray:
         n = self._posterior().partitions.shape[-1]
         if n > MOST_PAIRED:
-            raise invalid(type(self).__name__, "coclustering_", f"be of at most {MOST_PAIRED} rows", n, "Use labels_ and credible_ball_.")
+            raise invalid(
+                type(self).__name__,
+                "coclustering_",
+                f"be of at most {MOST_PAIRED} rows",
+                n,
+                "Use labels_ and credible_ball_.",
+            )
         return self._posterior().together
 
     @property
@@ -176,9 +197,14 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return self.predict_proba(X).argmax(1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each cluster of ``labels_``, (N, K): where each draw would put a row, by who else is there (eq. 20.19)."""
+        """Probability of each cluster of ``labels_``, (N, K): where each draw would put a row, by
+        who else is there (eq. 20.19).
+        """
         z, labels = self._encoded(X, "predict_proba"), self._posterior().labels
-        owner, partitions = self.model_.owner.numpy(), self._posterior().partitions.reshape(-1, len(labels))
+        owner, partitions = (
+            self.model_.owner.numpy(),
+            self._posterior().partitions.reshape(-1, len(labels)),
+        )
         starts = np.searchsorted(owner, np.arange(len(partitions)))
         shared = np.zeros((len(owner), labels.max() + 1))
         for start, draw in zip(starts, partitions, strict=True):
@@ -195,10 +221,12 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return int(self.labels_.max()) + 1
 
     def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> np.ndarray:
-        """X with its NaN filled from the posterior predictive of what is missing given what is not (eq. 20.21).
+        """X with its NaN filled from the posterior predictive of what is missing given what is not
+        (eq. 20.21).
 
-        ``how`` is ``"mean"``, ``"mode"`` (zeros and ones), ``"draw"`` (one draw of all missing values together), or ``"auto"``: the mean
-        for real columns, the mode for others. Rows to learn from must be complete, and counts cannot be filled in.
+        ``how`` is ``"mean"``, ``"mode"`` (zeros and ones), ``"draw"`` (one draw of all missing
+        values together), or ``"auto"``: the mean for real columns, the mode for others. Rows to
+        learn from must be complete, and counts cannot be filled in.
         """
         return impute_rows(self, X, how, random_state)
 
@@ -211,19 +239,29 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _restore(self, kept: dict[str, Any]) -> None:
         if not self.model_.draws:
-            raise RunError("load: a DirichletProcessMixture must hold draws of its posterior; got none. Restore the file.")
+            raise RunError(
+                "load: a DirichletProcessMixture must hold draws of its posterior; got none. "
+                "Restore the file."
+            )
 
     def _kind(self, rows: Rows) -> Kind:
-        check_choice(type(self).__name__, "kernel", self.kernel, ("gaussian", "bernoulli", "multinomial"))
+        check_choice(
+            type(self).__name__, "kernel", self.kernel, ("gaussian", "bernoulli", "multinomial")
+        )
         return FAMILIES[self.family].encoding_kind(rows, self._settings())
 
     def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
         """Rows in their own order, so that labels are those of the rows of X."""
-        return Rows(X, columns=getattr(self, "feature_names_in_", None), owner=f"{type(self).__name__}.fit")
+        return Rows(
+            X, columns=getattr(self, "feature_names_in_", None), owner=f"{type(self).__name__}.fit"
+        )
 
     def _settings(self) -> dict[str, Any]:
         names = ("kernel", "alpha", "known_scale", "prior_mean", "prior_scale", "sampler", "chains")
         return {name: getattr(self, name) for name in names}
 
     def _options(self) -> dict[str, Any]:
-        return {"epochs": self.sweeps if self.max_minutes is None else None, "minutes": self.max_minutes}
+        return {
+            "epochs": self.sweeps if self.max_minutes is None else None,
+            "minutes": self.max_minutes,
+        }

@@ -17,21 +17,27 @@ from partita.estimators._parameters import GradientParameters, parameters
 
 @parameters
 class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, Density):
-    """Exact density, anomalies, normal scores and new samples of real columns from a normalizing flow.
+    """Exact density, anomalies, normal scores and new samples of real columns from a normalizing
+    flow.
 
-    Columns that copy others, or that repeat their values, have no density: the likelihood would grow without end. ``fit`` warns, by name.
+    Columns that copy others, or that repeat their values, have no density: the likelihood would
+    grow without end. ``fit`` warns, by name.
 
     Arguments:
         n_layers: Number of coupling layers.
         coupling: ``"affine"`` (RealNVP) or ``"spline"`` (rational-quadratic: stronger, and slower).
         n_hidden: Units of each of the two hidden layers of a coupling's network.
-        mixing: Of columns between couplings: ``"lu"`` (learned), ``"permutation"``, ``"reverse"`` or ``"none"``.
+        mixing: Of columns between couplings: ``"lu"`` (learned), ``"permutation"``, ``"reverse"``
+            or ``"none"``.
         bins: Of splines.
-        support: ``"auto"`` or ``"real"``: columns are standardized, and scores are densities in their own units.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
+        support: ``"auto"`` or ``"real"``: columns are standardized, and scores are densities in
+            their own units.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this number of rows.
         l1, l2: Penalties on all parameters.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of epochs.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
@@ -61,7 +67,9 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
 
     @torch.no_grad()
     def transform(self, X: Any) -> np.ndarray:
-        """Normal scores: what the flow makes of each row, independent standard normal where the model is right, (N, D)."""
+        """Normal scores: what the flow makes of each row, independent standard normal where the
+        model is right, (N, D).
+        """
         return in_double(self.model_).to_latent(self._encoded(X, "transform"))[0].numpy()
 
     @torch.no_grad()
@@ -71,8 +79,15 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         with by_scikit_learn("FlowDensity.inverse_transform"):
             scores = check_array(X, dtype="float64")
         if scores.shape[1] != self.n_features_in_:
-            raise invalid("FlowDensity.inverse_transform", "X", f"have shape (*, {self.n_features_in_})", scores.shape)
-        return self.encoding_.decode(in_double(self.model_).to_data(torch.from_numpy(scores)).numpy())
+            raise invalid(
+                "FlowDensity.inverse_transform",
+                "X",
+                f"have shape (*, {self.n_features_in_})",
+                scores.shape,
+            )
+        return self.encoding_.decode(
+            in_double(self.model_).to_data(torch.from_numpy(scores)).numpy()
+        )
 
     @property
     def _n_features_out(self) -> int:
@@ -83,4 +98,10 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         return "real"
 
     def _settings(self) -> dict[str, Any]:
-        return {"layers": self.n_layers, "coupling": self.coupling, "hidden": self.n_hidden, "mixing": self.mixing, "bins": self.bins}
+        return {
+            "layers": self.n_layers,
+            "coupling": self.coupling,
+            "hidden": self.n_hidden,
+            "mixing": self.mixing,
+            "bins": self.bins,
+        }

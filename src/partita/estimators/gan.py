@@ -7,28 +7,35 @@ from partita.core.quantity import Quantity
 from partita.estimators._density import Density
 from partita.estimators._parameters import GradientParameters, parameters
 
-NO_LIKELIHOOD = "a GAN has no likelihood; evaluate(X) compares X with draws by two-sample statistics"
+NO_LIKELIHOOD = (
+    "a GAN has no likelihood; evaluate(X) compares X with draws by two-sample statistics"
+)
 
 
 @parameters
 class GANSampler(GradientParameters, Density):
     """New samples of real columns from a generative adversarial network.
 
-    It has no ``score``, ``score_samples`` or ``anomaly_score``: a GAN has no likelihood. ``evaluate`` gives two-sample statistics.
+    It has no ``score``, ``score_samples`` or ``anomaly_score``: a GAN has no likelihood.
+    ``evaluate`` gives two-sample statistics.
 
     Arguments:
         n_latent: Columns of noise.
-        loss: ``"non-saturating"``, ``"minimax"``, ``"wasserstein"``, or an f-divergence: ``"kl"``, ``"reverse-kl"``,
-            ``"total-variation"``, ``"jensen-shannon"``, ``"hellinger"``, ``"pearson"``, ``"alpha-A"``.
-        lipschitz: How the critic's slope is bounded: ``"penalty"``, ``"spectral"``, ``"clip"`` or ``"none"``.
+        loss: ``"non-saturating"``, ``"minimax"``, ``"wasserstein"``, or an f-divergence: ``"kl"``,
+            ``"reverse-kl"``, ``"total-variation"``, ``"jensen-shannon"``, ``"hellinger"``,
+            ``"pearson"``, ``"alpha-A"``.
+        lipschitz: How the critic's slope is bounded: ``"penalty"``, ``"spectral"``, ``"clip"`` or
+            ``"none"``.
         n_hidden: Units of each of the two hidden layers of generator and critic.
         critic_steps: Updates of the critic for each of the generator.
         strength: Of the penalty on slopes other than one.
         support: ``"auto"`` or ``"real"``: columns are standardized.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this number of rows.
         l1, l2: Penalties on the generator's parameters.
-        validation_fraction: Share of the rows held out to choose the generator by, with the smallest kernel distance to them.
+        validation_fraction: Share of the rows held out to choose the generator by, with the
+            smallest kernel distance to them.
         max_minutes: Time to spend, in place of epochs.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
@@ -59,7 +66,9 @@ class GANSampler(GradientParameters, Density):
     strength: float = 0.1
 
     def evaluate(self, X: Any, y: Any = None) -> Quantity:
-        """The squared kernel distance between X and draws, with its interval, p-value and coverage; its kind is ``none``."""
+        """The squared kernel distance between X and draws, with its interval, p-value and coverage;
+        its kind is ``none``.
+        """
         return super().evaluate(X)
 
     @property
@@ -89,4 +98,8 @@ class GANSampler(GradientParameters, Density):
 
     def _settings(self) -> dict[str, Any]:
         names = ("loss", "lipschitz", "critic_steps", "strength")
-        return {"latent": self.n_latent, "hidden": self.n_hidden, **{name: getattr(self, name) for name in names}}
+        return {
+            "latent": self.n_latent,
+            "hidden": self.n_hidden,
+            **{name: getattr(self, name) for name in names},
+        }

@@ -17,20 +17,24 @@ AS_SPINS: dict[str, Kind] = {"binary": "signs", "spin": "spins", "real": "median
 class IsingDensity(ChainParameters, EnergyDensity):
     """Spins, or zeros and ones, with a field for each column and a coupling for each pair.
 
-    Under ``support="auto"`` real columns are cut at their training median, with a warning: scores are then masses of that binary table,
-    and ``sample`` returns its zeros and ones.
+    Under ``support="auto"`` real columns are cut at their training median, with a warning: scores
+    are then masses of that binary table, and ``sample`` returns its zeros and ones.
 
     Arguments:
         edges: Pairs of columns that are coupled; None couples all.
-        objective: ``"auto"`` (exact up to 2^16 states, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``,
-            ``"pseudo-likelihood"``, ``"ratio-matching"`` or ``"nce"``.
+        objective: ``"auto"`` (exact up to 2^16 states, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``,
+            ``"tempered"``, ``"pseudo-likelihood"``, ``"ratio-matching"`` or ``"nce"``.
         support: ``"auto"`` as above; ``"binary"`` and ``"spin"`` are strict.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
-        l1, l2: Penalties on the couplings; needed where a pair of values never occurs, for then no finite optimum exists.
-        validation_fraction: Share of the rows held out to choose the best weights by; 0 learns from all rows.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
+        l1, l2: Penalties on the couplings; needed where a pair of values never occurs, for then no
+            finite optimum exists.
+        validation_fraction: Share of the rows held out to choose the best weights by; 0 learns from
+            all rows.
         max_minutes: Time to spend, in place of epochs.
         evaluator: How log Z is computed, as in :class:`RBMDensity`.
         random_state: A number, None, a NumPy RandomState or a torch generator.
@@ -68,8 +72,17 @@ class IsingDensity(ChainParameters, EnergyDensity):
         kind = super()._kind(rows)
         if kind == "real":
             remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-            warnings.warn(f"IsingDensity: columns that are not binary are cut at their medians. {remedy}", PartitaWarning, stacklevel=3)
+            warnings.warn(
+                f"IsingDensity: columns that are not binary are cut at their medians. {remedy}",
+                PartitaWarning,
+                stacklevel=3,
+            )
         return AS_SPINS[kind]
 
     def _settings(self) -> dict[str, Any]:
-        return {"edges": self.edges, "objective": self.objective, "chains": self.chains, "k": self.k}
+        return {
+            "edges": self.edges,
+            "objective": self.objective,
+            "chains": self.chains,
+            "k": self.k,
+        }

@@ -11,26 +11,32 @@ from partita.training.encoding import Kind
 
 @parameters
 class LatentEnergyDensity(ChainParameters, HiddenUnits):
-    """Density, features, anomalies, imputation and new samples of real columns that binary hidden units see through a network.
+    """Density, features, anomalies, imputation and new samples of real columns that binary hidden
+    units see through a network.
 
     Arguments:
         n_hidden: Binary hidden units, summed out exactly.
         n_features: Outputs of the network that they see.
         width, depth: Units of each layer of the network, and layers.
         activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
-        objective: ``"auto"`` (the likelihood itself, by quadrature, on one or two real columns, else pcd), ``"exact"``, ``"pcd"``,
-            ``"cd"``, ``"tempered"``, ``"replay"``, ``"nce"``, ``"score-matching"``, ...
+        objective: ``"auto"`` (the likelihood itself, by quadrature, on one or two real columns,
+            else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``, ``"replay"``, ``"nce"``,
+            ``"score-matching"``, ...
         support: ``"auto"`` and ``"real"``: any column counts as real and is standardized.
         covariance: Of the normal reference, ``"full"`` or ``"diagonal"``.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
         l1, l2: Penalties on the weights.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of epochs.
-        evaluator: How log Z is computed: ``"auto"`` (quadrature up to three real columns), ``"quadrature"``, ``"sandwich"``, ``"bridge"``,
-            ``"ais"``, ``"reverse-ais"``, or an evaluator object.
+        evaluator: How log Z is computed: ``"auto"`` (quadrature up to three real columns),
+            ``"quadrature"``, ``"sandwich"``, ``"bridge"``, ``"ais"``, ``"reverse-ais"``, or an
+            evaluator object.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
 
@@ -67,5 +73,9 @@ class LatentEnergyDensity(ChainParameters, HiddenUnits):
 
     def _settings(self) -> dict[str, Any]:
         network = {"width": self.width, "depth": self.depth, "activation": self.activation}
-        sizes = {"hidden": self.n_hidden, "features": self.n_features, "covariance": self.covariance}
+        sizes = {
+            "hidden": self.n_hidden,
+            "features": self.n_features,
+            "covariance": self.covariance,
+        }
         return {**network, **sizes, "objective": self.objective, "chains": self.chains, "k": self.k}

@@ -15,21 +15,27 @@ from partita.training.encoding import Kind
 class MaxEntDensity(ChainParameters, EnergyDensity):
     """The distribution of largest entropy whose feature averages are those of the data.
 
-    A maximum-entropy model needs finitely many states. Under ``support="auto"`` real columns are therefore cut at their training
-    median: ``binarized_`` is then True, scores are masses of that binary table, and ``sample`` returns its zeros and ones.
+    A maximum-entropy model needs finitely many states. Under ``support="auto"`` real columns are
+    therefore cut at their training median: ``binarized_`` is then True, scores are masses of that
+    binary table, and ``sample`` returns its zeros and ones.
 
     Arguments:
-        features: ``"pairwise"`` (means and correlations), ``"independent"``, ``"k-pairwise"``, or functions as in
-            :class:`partita.models.MaxEnt` (which cannot be saved).
-        objective: ``"auto"`` (exact up to 16 columns, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``,
-            ``"replay"``, ``"nce"``, ``"pseudo-likelihood"`` or ``"ratio-matching"``.
+        features: ``"pairwise"`` (means and correlations), ``"independent"``, ``"k-pairwise"``, or
+            functions as in :class:`partita.models.MaxEnt` (which cannot be saved).
+        objective: ``"auto"`` (exact up to 16 columns, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``,
+            ``"tempered"``, ``"replay"``, ``"nce"``, ``"pseudo-likelihood"`` or
+            ``"ratio-matching"``.
         support: ``"auto"`` as above; ``"binary"`` and ``"spin"`` are strict.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
-        l1, l2: Penalties on the parameters; needed where a feature is constant in the data, for then no finite optimum exists.
-        validation_fraction: Share of the rows held out to choose the best weights by; 0 matches the averages of all rows.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
+        l1, l2: Penalties on the parameters; needed where a feature is constant in the data, for
+            then no finite optimum exists.
+        validation_fraction: Share of the rows held out to choose the best weights by; 0 matches the
+            averages of all rows.
         max_minutes: Time to spend, in place of epochs.
         evaluator: How log Z is computed, as in :class:`RBMDensity`.
         random_state: A number, None, a NumPy RandomState or a torch generator.
@@ -67,9 +73,18 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
         kind = super()._kind(rows)
         if kind == "real":
             remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-            warnings.warn(f"MaxEntDensity: columns that are not binary are cut at their medians. {remedy}", PartitaWarning, stacklevel=3)
+            warnings.warn(
+                f"MaxEntDensity: columns that are not binary are cut at their medians. {remedy}",
+                PartitaWarning,
+                stacklevel=3,
+            )
             return "median"
         return kind
 
     def _settings(self) -> dict[str, Any]:
-        return {"features": self.features, "objective": self.objective, "chains": self.chains, "k": self.k}
+        return {
+            "features": self.features,
+            "objective": self.objective,
+            "chains": self.chains,
+            "k": self.k,
+        }

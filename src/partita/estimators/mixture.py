@@ -16,7 +16,8 @@ from partita.training.encoding import Kind
 from partita.training.families.mixture import component_kind
 from partita.training.table_kind import settings_by_table, table_kind
 
-OF_KIND = {"binary": "bernoulli", "spin": "bernoulli", "category": "categorical"}  # components of columns so encoded
+# components of columns so encoded
+OF_KIND = {"binary": "bernoulli", "spin": "bernoulli", "category": "categorical"}
 
 
 class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensity):
@@ -56,21 +57,27 @@ class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mixin
 
 @parameters
 class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
-    """Density, clusters, anomalies, imputation and new samples from a finite mixture; missing values (NaN) are allowed.
+    """Density, clusters, anomalies, imputation and new samples from a finite mixture; missing
+    values (NaN) are allowed.
 
     Arguments:
         n_components: Number of components; ``"auto"`` compares fits by their BIC.
-        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``, ``"poisson"``; ``"auto"``, as the command line chooses: by whether
-            all numbers are 0 and 1 (or -1 and 1), few whole ones, or any; or ``"mixed"``: each column by what it holds, in a frame of
-            numbers, counts, truth values and words.
-        covariance: Of Gaussian components: ``"full"``, ``"tied"``, ``"diagonal"`` or ``"spherical"``.
-        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or
-            ``"ignore"``.
+        component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``, ``"poisson"``; ``"auto"``, as
+            the command line chooses: by whether all numbers are 0 and 1 (or -1 and 1), few whole
+            ones, or any; or ``"mixed"``: each column by what it holds, in a frame of numbers,
+            counts, truth values and words.
+        covariance: Of Gaussian components: ``"full"``, ``"tied"``, ``"diagonal"`` or
+            ``"spherical"``.
+        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``,
+            ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
         max_components: The largest number that ``"auto"`` tries.
         n_init: k-means++ starts, of which the best after some updates goes on.
-        max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below which the fit has converged.
-        floor: Smallest eigenvalue of a covariance, where a column's variance is one; a covariance held there is reported.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below
+            which the fit has converged.
+        floor: Smallest eigenvalue of a covariance, where a column's variance is one; a covariance
+            held there is reported.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of ``max_iter``.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
@@ -88,7 +95,11 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
     >>> X = np.concatenate([g.normal(0, 1, (50, 2)), g.normal(8, 1, (50, 2))])
     >>> X[0, 0] = np.nan
     >>> model = MixtureDensity(2, random_state=0).fit(X)
-    >>> sorted(np.bincount(model.predict(X)).tolist()), model.score_kind_, bool(np.isnan(model.impute(X)).any())
+    >>> (
+    ...     sorted(np.bincount(model.predict(X)).tolist()),
+    ...     model.score_kind_,
+    ...     bool(np.isnan(model.impute(X)).any()),
+    ... )
     ([50, 50], 'exact', False)
     """
 
@@ -112,13 +123,23 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
     def _kind(self, rows: Rows) -> Kind:
         check_choice(type(self).__name__, "component", self.component, ("auto", *COMPONENTS))
         check_choice(type(self).__name__, "covariance", self.covariance, COVARIANCES)
-        told = settings_by_table(self.family, table_kind(Dataset("X", rows)), rows) if self.component == "auto" else {}
-        return component_kind(told.get("component", "gaussian") if self.component == "auto" else self.component, self.covariance, rows)
+        told = (
+            settings_by_table(self.family, table_kind(Dataset("X", rows)), rows)
+            if self.component == "auto"
+            else {}
+        )
+        return component_kind(
+            told.get("component", "gaussian") if self.component == "auto" else self.component,
+            self.covariance,
+            rows,
+        )
 
     def _settings(self) -> dict[str, Any]:
         return {
             "components": self.n_components,
-            "component": OF_KIND.get(self.encoding_.kind, "gaussian") if self.component == "auto" else self.component,
+            "component": OF_KIND.get(self.encoding_.kind, "gaussian")
+            if self.component == "auto"
+            else self.component,
             "covariance": self.covariance,
             "max_components": self.max_components,
             "restarts": self.n_init,

@@ -9,25 +9,31 @@ from partita.estimators._parameters import ChainParameters, parameters
 
 @parameters
 class NeuralEnergyDensity(ChainParameters, EnergyDensity):
-    """Density, anomalies, imputation and new samples from a network as energy, on real or binary columns.
+    """Density, anomalies, imputation and new samples from a network as energy, on real or binary
+    columns.
 
     Arguments:
         width, depth: Units of each layer of the network, and layers.
         activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
-        objective: ``"auto"`` (the likelihood itself, by quadrature, on one or two real columns or where binary states are few,
-            else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``, ``"replay"``, ``"nce"``, ``"score-matching"``, ...
-        support: ``"auto"`` looks at the data: zeros and ones stay, spins are relabeled, other columns are standardized.
-            ``"binary"``, ``"spin"`` and ``"real"`` are strict.
+        objective: ``"auto"`` (the likelihood itself, by quadrature, on one or two real columns or
+            where binary states are few, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``,
+            ``"tempered"``, ``"replay"``, ``"nce"``, ``"score-matching"``, ...
+        support: ``"auto"`` looks at the data: zeros and ones stay, spins are relabeled, other
+            columns are standardized. ``"binary"``, ``"spin"`` and ``"real"`` are strict.
         covariance: Of the normal reference, ``"full"`` or ``"diagonal"``.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
         l1, l2: Penalties on the weights.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of epochs.
-        evaluator: How log Z is computed: ``"auto"`` (quadrature up to three real columns), ``"quadrature"``, ``"sandwich"``, ``"bridge"``,
-            ``"ais"``, ``"reverse-ais"``, or an evaluator object.
+        evaluator: How log Z is computed: ``"auto"`` (quadrature up to three real columns),
+            ``"quadrature"``, ``"sandwich"``, ``"bridge"``, ``"ais"``, ``"reverse-ais"``, or an
+            evaluator object.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
 
@@ -57,6 +63,17 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     covariance: str = "full"
 
     def _settings(self) -> dict[str, Any]:
-        network = {"width": self.width, "depth": self.depth, "activation": self.activation, "covariance": self.covariance}
+        network = {
+            "width": self.width,
+            "depth": self.depth,
+            "activation": self.activation,
+            "covariance": self.covariance,
+        }
         support = "real" if self.encoding_.kind == "real" else "binary"
-        return {**network, "support": support, "objective": self.objective, "chains": self.chains, "k": self.k}
+        return {
+            **network,
+            "support": support,
+            "objective": self.objective,
+            "chains": self.chains,
+            "k": self.k,
+        }

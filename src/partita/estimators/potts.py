@@ -15,23 +15,30 @@ from partita.training.encoding import Kind
 
 @parameters
 class PottsDensity(ChainParameters, EnergyDensity):
-    """Categories with a field for each value of each column and a coupling for each pair of values of each pair of columns.
+    """Categories with a field for each value of each column and a coupling for each pair of values
+    of each pair of columns.
 
-    Values are numbered from 0, column by column; columns that draw on one alphabet, such as those of aligned sequences, share their
-    numbers. Under ``support="auto"`` real columns are cut at their training quartiles, with a warning: scores are then masses of that
-    table of parts, and ``sample`` returns their numbers.
+    Values are numbered from 0, column by column; columns that draw on one alphabet, such as those
+    of aligned sequences, share their numbers. Under ``support="auto"`` real columns are cut at
+    their training quartiles, with a warning: scores are then masses of that table of parts, and
+    ``sample`` returns their numbers.
 
     Arguments:
         edges: Pairs of columns that are coupled; None couples all.
-        objective: ``"auto"`` (exact up to 2^16 states, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``, ``"tempered"``,
-            ``"pseudo-likelihood"``, ``"ratio-matching"`` or ``"nce"``.
-        support: ``"auto"`` as above; ``"categorical"`` is strict: every column may hold any list of values.
+        objective: ``"auto"`` (exact up to 2^16 states, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``,
+            ``"tempered"``, ``"pseudo-likelihood"``, ``"ratio-matching"`` or ``"nce"``.
+        support: ``"auto"`` as above; ``"categorical"`` is strict: every column may hold any list of
+            values.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
-        l1, l2: Penalties on the couplings; needed where a pair of values never occurs, for then no finite optimum exists.
-        validation_fraction: Share of the rows held out to choose the best weights by; 0 learns from all rows.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
+        l1, l2: Penalties on the couplings; needed where a pair of values never occurs, for then no
+            finite optimum exists.
+        validation_fraction: Share of the rows held out to choose the best weights by; 0 learns from
+            all rows.
         max_minutes: Time to spend, in place of epochs.
         evaluator: How log Z is computed, as in :class:`RBMDensity`.
         random_state: A number, None, a NumPy RandomState or a torch generator.
@@ -70,8 +77,17 @@ class PottsDensity(ChainParameters, EnergyDensity):
         if self.support == "categorical" or looks_categorical(rows):
             return "category"
         remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-        warnings.warn(f"PottsDensity: columns that are not categories are cut at their quartiles. {remedy}", PartitaWarning, stacklevel=3)
+        warnings.warn(
+            f"PottsDensity: columns that are not categories are cut at their quartiles. {remedy}",
+            PartitaWarning,
+            stacklevel=3,
+        )
         return "quantile"
 
     def _settings(self) -> dict[str, Any]:
-        return {"edges": self.edges, "objective": self.objective, "chains": self.chains, "k": self.k}
+        return {
+            "edges": self.edges,
+            "objective": self.objective,
+            "chains": self.chains,
+            "k": self.k,
+        }

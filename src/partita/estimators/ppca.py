@@ -17,17 +17,22 @@ from partita.training.families.ppca import factor_kind
 
 @parameters
 class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParameters, MixingDensity):
-    """Density, coordinates, anomalies, imputation and new samples from probabilistic PCA or factor analysis; NaN is allowed.
+    """Density, coordinates, anomalies, imputation and new samples from probabilistic PCA or factor
+    analysis; NaN is allowed.
 
     Arguments:
-        n_components: Latent dimensions; ``"auto"`` starts with up to 30 and lets a prior switch off those that are not needed.
+        n_components: Latent dimensions; ``"auto"`` starts with up to 30 and lets a prior switch off
+            those that are not needed.
         noise: ``"isotropic"`` (probabilistic PCA) or ``"diagonal"`` (factor analysis).
-        scale: In which units isotropic noise is the same for all columns: those of the table (``"common"``, for columns in one unit, such
-            as pixels), each column's own (``"columns"``), or ``"auto"``: which of the two has the smaller BIC. Scores are densities in
-            the units of the table in any case.
-        max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below which the fit has converged.
+        scale: In which units isotropic noise is the same for all columns: those of the table
+            (``"common"``, for columns in one unit, such as pixels), each column's own
+            (``"columns"``), or ``"auto"``: which of the two has the smaller BIC. Scores are
+            densities in the units of the table in any case.
+        max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below
+            which the fit has converged.
         floor: Smallest noise variance, where the mean variance of the columns is one.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of ``max_iter``.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
@@ -60,7 +65,9 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
     validation_fraction: float = 0.0
 
     def transform(self, X: Any) -> np.ndarray:
-        """Expected coordinates of each row along the dimensions that count, given its observed values, (N, d)."""
+        """Expected coordinates of each row along the dimensions that count, given its observed
+        values, (N, d).
+        """
         z = self._encoded(X, "transform")
         return self.model_.encode(z).detach().numpy()[:, self._counts()]  # type: ignore[operator]
 
@@ -75,31 +82,47 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
 
     def _counts(self) -> np.ndarray:
         component: Any = self.model_.component
-        return component.relevant()[0].detach().numpy() if component.ard else np.ones(component.latent, dtype=bool)
+        return (
+            component.relevant()[0].detach().numpy()
+            if component.ard
+            else np.ones(component.latent, dtype=bool)
+        )
 
     def _kind(self, rows: Rows) -> Kind:
-        return factor_kind(rows, FAMILIES[self.family].resolve(self._settings()), type(self).__name__)
+        return factor_kind(
+            rows, FAMILIES[self.family].resolve(self._settings()), type(self).__name__
+        )
 
     def _settings(self) -> dict[str, Any]:
-        return {"latent": self.n_components, "noise": self.noise, "scale": self.scale, "floor": self.floor}
+        return {
+            "latent": self.n_components,
+            "noise": self.noise,
+            "scale": self.scale,
+            "floor": self.floor,
+        }
 
 
 @parameters
 class MixturePPCADensity(FitParameters, ClusteringDensity):
-    """Density, clusters, anomalies, imputation and new samples from a mixture of probabilistic PCAs; NaN is allowed.
+    """Density, clusters, anomalies, imputation and new samples from a mixture of probabilistic
+    PCAs; NaN is allowed.
 
     Arguments:
         n_components: Number of components; ``"auto"`` compares fits by their BIC.
-        n_latent: Dimensions of each; ``"auto"`` starts with up to 12 and lets a prior switch off those that are not needed.
+        n_latent: Dimensions of each; ``"auto"`` starts with up to 12 and lets a prior switch off
+            those that are not needed.
         noise: ``"isotropic"``, or ``"diagonal"`` for a mixture of factor analyzers.
         scale: As of :class:`PPCADensity`; ``"auto"`` asks one component for all rows.
         max_components: The largest number that ``"auto"`` tries.
         n_init: k-means++ starts, of which the best after some updates goes on.
 
-    The other arguments are those of :class:`PPCADensity`, the attributes those of :class:`MixtureDensity`.
+    The other arguments are those of :class:`PPCADensity`, the attributes those of
+    :class:`MixtureDensity`.
 
     >>> g = np.random.default_rng(0)
-    >>> X = np.concatenate([g.normal(size=(60, 1)) * [1, 2, 3], 5 + g.normal(size=(60, 1)) * [3, 2, -1]]) + 0.1 * g.normal(size=(120, 3))
+    >>> X = np.concatenate(
+    ...     [g.normal(size=(60, 1)) * [1, 2, 3], 5 + g.normal(size=(60, 1)) * [3, 2, -1]]
+    ... ) + 0.1 * g.normal(size=(120, 3))
     >>> model = MixturePPCADensity(2, 1, random_state=0).fit(X)
     >>> model.predict_proba(X).shape, model.sample(3).shape
     ((120, 2), (3, 3))
@@ -121,7 +144,9 @@ class MixturePPCADensity(FitParameters, ClusteringDensity):
     validation_fraction: float = 0.0
 
     def _kind(self, rows: Rows) -> Kind:
-        return factor_kind(rows, FAMILIES[self.family].resolve(self._settings()), type(self).__name__)
+        return factor_kind(
+            rows, FAMILIES[self.family].resolve(self._settings()), type(self).__name__
+        )
 
     def _settings(self) -> dict[str, Any]:
         return {

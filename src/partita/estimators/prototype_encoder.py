@@ -27,17 +27,22 @@ from partita.training import Run, fit
 
 
 class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Embeddings on the unit sphere in which views of a row, and rows of a cluster, lie together; no labels are needed.
+    """Embeddings on the unit sphere in which views of a row, and rows of a cluster, lie together;
+    no labels are needed.
 
     Arguments:
         n_components: Dimensions of the embedding.
-        n_prototypes: Numbers of clusters, one for each granularity; ``predict`` uses the first. None learns by InfoNCE alone, and
-            clusters into 10 at the end.
-        shape: (height, width) of images, (length,) of sequences, channel after channel in a row: convolutions; None for vectors.
-        augmentation: A function ``(x, generator) -> x`` on float tensors (rows, columns); ``"auto"`` goes by ``shape``.
-        hidden: Units of the perceptron's layers, or channels of the convolutions; None leaves the choice.
-        queue, momentum, temperature, warm_up, e_step_every: As in :class:`partita.objectives.PCL`; ``warm_up`` None is a quarter of all
-            epochs, and one epoch where ``max_minutes`` decides how many there are.
+        n_prototypes: Numbers of clusters, one for each granularity; ``predict`` uses the first.
+            None learns by InfoNCE alone, and clusters into 10 at the end.
+        shape: (height, width) of images, (length,) of sequences, channel after channel in a row:
+            convolutions; None for vectors.
+        augmentation: A function ``(x, generator) -> x`` on float tensors (rows, columns);
+            ``"auto"`` goes by ``shape``.
+        hidden: Units of the perceptron's layers, or channels of the convolutions; None leaves the
+            choice.
+        queue, momentum, temperature, warm_up, e_step_every: As in :class:`partita.objectives.PCL`;
+            ``warm_up`` None is a quarter of all epochs, and one epoch where ``max_minutes`` decides
+            how many there are.
         learning_rate, epochs, batch_size: Of Adam; None leaves the rate to the recipe.
         max_minutes: Time to spend, in place of epochs.
         random_state: A number, None, a NumPy RandomState or a torch generator.
@@ -49,7 +54,8 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         prototypes_: By granularity, the prototypes (k, E), empty clusters left out.
         concentration_: By granularity, phi of every prototype.
         labels_: Cluster of every training row, at the first granularity.
-        ami_: By granularity, adjusted mutual information with ``y``, where labels were given to ``fit``; they are used for nothing else.
+        ami_: By granularity, adjusted mutual information with ``y``, where labels were given to
+            ``fit``; they are used for nothing else.
         uniformity_: Of the training rows' embeddings.
         n_features_in_, feature_names_in_: Columns seen in ``fit``.
 
@@ -100,7 +106,9 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     run_: Run
 
     def fit(self, X: Any, y: Any = None) -> "PrototypeEncoder":
-        """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that were found."""
+        """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that
+        were found.
+        """
         generator = as_generator(self.random_state)
         self._check_sizes()
         X = checked(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
@@ -108,11 +116,23 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         rows = Rows(self._prepared(X))
         self.model_ = self._encoder(rows.width, generator)
         more = {
-            "batch_size": min(check_count("PrototypeEncoder", "batch_size", self.batch_size, 2), len(rows)),
+            "batch_size": min(
+                check_count("PrototypeEncoder", "batch_size", self.batch_size, 2), len(rows)
+            ),
             "progress": check_flag("PrototypeEncoder", "verbose", self.verbose),
         }
-        time: dict[str, Any] = {"epochs": self.epochs} if self.max_minutes is None else {"minutes": self.max_minutes}
-        self.run_ = fit(self.model_, rows, self._objective(), learning_rate=self.learning_rate, generator=generator, **more, **time)
+        time: dict[str, Any] = (
+            {"epochs": self.epochs} if self.max_minutes is None else {"minutes": self.max_minutes}
+        )
+        self.run_ = fit(
+            self.model_,
+            rows,
+            self._objective(),
+            learning_rate=self.learning_rate,
+            generator=generator,
+            **more,
+            **time,
+        )
         self._n_features_out = self.n_components
         self._find_clusters(embed(self.model_, rows, generator=generator), y, generator)
         return self
@@ -139,17 +159,28 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self._probe(LogisticRegression(C=100.0, max_iter=2000), X, y, cv)
 
     def report(self, path: str | Path, X: Any, y: Any = None) -> Path:
-        """A page with a map of the embedding, colored by ``y`` or by cluster, the trace of the fit, and the concentrations."""
+        """A page with a map of the embedding, colored by ``y`` or by cluster, the trace of the fit,
+        and the concentrations.
+        """
         from partita.estimators._prototype_page import write_page
 
         check_is_fitted(self, "model_")
         v, color = self.transform(X), self.predict(X) if y is None else np.asarray(y)
         if color.shape != (len(v),):
-            raise invalid("PrototypeEncoder.report", "y", f"hold one value for each of the {len(v)} rows", f"shape {color.shape}")
-        return write_page(self, check_path("PrototypeEncoder.report", "path", path, "a page"), v, color)
+            raise invalid(
+                "PrototypeEncoder.report",
+                "y",
+                f"hold one value for each of the {len(v)} rows",
+                f"shape {color.shape}",
+            )
+        return write_page(
+            self, check_path("PrototypeEncoder.report", "path", path, "a page"), v, color
+        )
 
     def save(self, path: str | Path) -> Path:
-        """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing in it is code."""
+        """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing
+        in it is code.
+        """
         check_is_fitted(self, "model_")
         return save(self, check_path("save", "path", path))
 
@@ -158,7 +189,9 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         found = zip(self.prototypes_, self.concentration_, strict=True)
         return {
             "standardization": [torch.from_numpy(self._center), torch.from_numpy(self._scale)],
-            "clusters": [[torch.from_numpy(centers), torch.from_numpy(phi)] for centers, phi in found],
+            "clusters": [
+                [torch.from_numpy(centers), torch.from_numpy(phi)] for centers, phi in found
+            ],
             "labels": torch.from_numpy(self.labels_),
             "ami": list(map(list, self.ami_.items())),
             "uniformity": self.uniformity_,
@@ -167,21 +200,36 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _restore(self, kept: dict[str, Any]) -> None:
         """Take back what was saved."""
         self._center, self._scale = (value.numpy() for value in kept["standardization"])
-        self.prototypes_, self.concentration_ = ([pair[i].numpy() for pair in kept["clusters"]] for i in range(2))
+        self.prototypes_, self.concentration_ = (
+            [pair[i].numpy() for pair in kept["clusters"]] for i in range(2)
+        )
         self.labels_, self.uniformity_ = kept["labels"].numpy(), kept["uniformity"]
         self.ami_ = {int(k): value for k, value in kept["ami"]}
         self._n_features_out, self.n_features_in_ = self.n_components, len(self._center)
-        self.predict(self._center[None])  # what does not belong together is found here and not later
+        # what does not belong together is found here and not later
+        self.predict(self._center[None])
 
     def _find_clusters(self, v: Tensor, y: Any, generator: torch.Generator) -> None:
-        """The last E-step, on the embeddings of the fitted encoder itself, and what there is to say about it."""
-        found = [find_prototypes(v, k, self.temperature, 10.0, generator=generator) for k in self._granularities() or (10,)]
+        """The last E-step, on the embeddings of the fitted encoder itself, and what there is to say
+        about it.
+        """
+        found = [
+            find_prototypes(v, k, self.temperature, 10.0, generator=generator)
+            for k in self._granularities() or (10,)
+        ]
         kept = [p.phi.isfinite() for p in found]
         if not all(bool(keep.any()) for keep in kept):
-            raise Diverged("PrototypeEncoder: concentrations must be finite; got none that is. Lower temperature.")
+            raise Diverged(
+                "PrototypeEncoder: concentrations must be finite; got none that is. Lower "
+                "temperature."
+            )
         self._say_what_is_empty(kept)
-        self.prototypes_ = [p.centers[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
-        self.concentration_ = [p.phi[keep].double().numpy() for p, keep in zip(found, kept, strict=True)]
+        self.prototypes_ = [
+            p.centers[keep].double().numpy() for p, keep in zip(found, kept, strict=True)
+        ]
+        self.concentration_ = [
+            p.phi[keep].double().numpy() for p, keep in zip(found, kept, strict=True)
+        ]
         self.labels_ = (v.double().numpy() @ self.prototypes_[0].T).argmax(1)
         self.uniformity_ = float(uniformity(v[rng.permutation(len(v), generator)[:1000]]))
         self.ami_ = {}
@@ -189,12 +237,18 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if labels.shape == (len(v),) and type_of_target(labels) in ("binary", "multiclass"):
             from sklearn.metrics import adjusted_mutual_info_score
 
-            self.ami_ = {len(p.centers): float(adjusted_mutual_info_score(labels, p.member.numpy())) for p in found}
+            self.ami_ = {
+                len(p.centers): float(adjusted_mutual_info_score(labels, p.member.numpy()))
+                for p in found
+            }
 
     def _say_what_is_empty(self, kept: list[Tensor]) -> None:
         for keep in kept:
             if not keep.all():
-                said = f"PrototypeEncoder: {len(keep)} prototypes were asked for and {int(keep.sum())} have rows; the others are left out."
+                said = (
+                    f"PrototypeEncoder: {len(keep)} prototypes were asked for and "
+                    f"{int(keep.sum())} have rows; the others are left out."
+                )
                 warnings.warn(f"{said} Use a smaller n_prototypes.", PartitaWarning, stacklevel=4)
 
     def _embedded(self, X: Any) -> Tensor:
@@ -212,7 +266,9 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             return float(cross_val_score(classifier, v, labels, cv=cv, error_score="raise").mean())  # type: ignore[arg-type]
 
     def _standardization(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Columns of vectors are standardized one by one; images and sequences keep their scale, which the encoder sets as a whole."""
+        """Columns of vectors are standardized one by one; images and sequences keep their scale,
+        which the encoder sets as a whole.
+        """
         if self.shape is not None:
             return np.zeros(X.shape[1]), np.ones(X.shape[1])
         spread = X.std(0)
@@ -226,25 +282,45 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             if getattr(self, name) is not None:
                 check_counts("PrototypeEncoder", name, getattr(self, name))
         if self.shape is not None and len(self.shape) not in (1, 2):
-            raise invalid("PrototypeEncoder", "shape", "be (length,) or (height, width)", tuple(self.shape))
+            raise invalid(
+                "PrototypeEncoder", "shape", "be (length,) or (height, width)", tuple(self.shape)
+            )
 
     def _encoder(self, width: int, generator: torch.Generator) -> Encoder:
-        sizes: dict[str, Any] = {} if self.hidden is None else {"widths" if self.shape is None else "channels": tuple(self.hidden)}
+        sizes: dict[str, Any] = (
+            {}
+            if self.hidden is None
+            else {"widths" if self.shape is None else "channels": tuple(self.hidden)}
+        )
         if self.shape is not None and self.hidden is None and min(self.shape) < 4:
             sizes = {"channels": (32,)}
         return Encoder(width, self.n_components, shape=self.shape, generator=generator, **sizes)
 
     def _objective(self) -> PCL:
-        usual = 1 if self.max_minutes is not None else max(1, check_count("PrototypeEncoder", "epochs", self.epochs) // 4)
+        usual = (
+            1
+            if self.max_minutes is not None
+            else max(1, check_count("PrototypeEncoder", "epochs", self.epochs) // 4)
+        )
         warm_up = usual if self.warm_up is None else self.warm_up
         return PCL(
-            self._granularities(), self._augment(), self.queue, self.momentum, self.temperature, warm_up=warm_up, every=self.e_step_every
+            self._granularities(),
+            self._augment(),
+            self.queue,
+            self.momentum,
+            self.temperature,
+            warm_up=warm_up,
+            every=self.e_step_every,
         )
 
     def _granularities(self) -> tuple[int, ...]:
         if self.n_prototypes is None:
             return ()
-        given = (self.n_prototypes,) if isinstance(self.n_prototypes, int | np.integer) else self.n_prototypes
+        given = (
+            (self.n_prototypes,)
+            if isinstance(self.n_prototypes, int | np.integer)
+            else self.n_prototypes
+        )
         return check_counts("PrototypeEncoder", "n_prototypes", given)
 
     def _augment(self) -> Any:

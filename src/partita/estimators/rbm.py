@@ -11,21 +11,27 @@ class RBMDensity(ChainParameters, HiddenUnits):
     """Density, features, anomalies, imputation and new samples from a restricted Boltzmann machine.
 
     Arguments:
-        n_hidden: Hidden units; ``"auto"`` takes one per column while there are 20 rows for each, from 8 to 500.
-        objective: ``"pcd"``, ``"cd"``, ``"exact"`` (20 hidden units or binary columns), ``"tempered"``, ``"replay"``, ``"nce"``; for
-            binary columns ``"pseudo-likelihood"`` and ``"ratio-matching"``; for real ones ``"score-matching"``, ``"sliced-score-matching"``
+        n_hidden: Hidden units; ``"auto"`` takes one per column while there are 20 rows for each,
+            from 8 to 500.
+        objective: ``"pcd"``, ``"cd"``, ``"exact"`` (20 hidden units or binary columns),
+            ``"tempered"``, ``"replay"``, ``"nce"``; for binary columns ``"pseudo-likelihood"`` and
+            ``"ratio-matching"``; for real ones ``"score-matching"``, ``"sliced-score-matching"``
             and ``"denoising-score-matching"``.
-        support: ``"auto"`` looks at the data: zeros and ones get Bernoulli units, spins are relabeled to them, anything else gets
-            Gaussian units on standardized columns. ``"binary"``, ``"spin"`` and ``"real"`` are strict.
+        support: ``"auto"`` looks at the data: zeros and ones get Bernoulli units, spins are
+            relabeled to them, anything else gets Gaussian units on standardized columns.
+            ``"binary"``, ``"spin"`` and ``"real"`` are strict.
         chains: Markov chains of the negative phase.
         k: Sampler steps between two updates.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
         l1, l2: Penalties on the weights.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of epochs.
-        evaluator: How log Z is computed: ``"auto"``, ``"enumeration"``, ``"sandwich"``, ``"bridge"``, ``"ais"``, ``"reverse-ais"``, or
-            an evaluator object.
+        evaluator: How log Z is computed: ``"auto"``, ``"enumeration"``, ``"sandwich"``,
+            ``"bridge"``, ``"ais"``, ``"reverse-ais"``, or an evaluator object.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
 
@@ -52,4 +58,10 @@ class RBMDensity(ChainParameters, HiddenUnits):
 
     def _settings(self) -> dict[str, Any]:
         units = "gaussian" if self.encoding_.kind == "real" else "bernoulli"
-        return {"hidden": self.n_hidden, "objective": self.objective, "visible_units": units, "chains": self.chains, "k": self.k}
+        return {
+            "hidden": self.n_hidden,
+            "objective": self.objective,
+            "visible_units": units,
+            "chains": self.chains,
+            "k": self.k,
+        }

@@ -14,27 +14,40 @@ from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, MixedTables, LatentDensity):
-    """Density (from below), features, anomalies, imputation and new samples from a variational autoencoder.
+class VAEDensity(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    GradientParameters,
+    MixedTables,
+    LatentDensity,
+):
+    """Density (from below), features, anomalies, imputation and new samples from a variational
+    autoencoder.
 
     Arguments:
         n_latent: Latent dimensions; ``"auto"`` takes half the columns, from 2 to 50.
-        objective: ``"elbo"``, ``"iwae"``, or ``"dreg"`` (iwae with doubly reparameterized gradients).
+        objective: ``"elbo"``, ``"iwae"``, or ``"dreg"`` (iwae with doubly reparameterized
+            gradients).
         n_hidden: Units of each hidden layer; ``"auto"`` takes 200, fewer where there are few rows.
         n_layers: Hidden layers of the encoder and of the decoder.
         beta: Weight of the divergence from the prior (``"elbo"``).
-        beta_warm_up: Updates over which that weight rises from zero, against collapse of the posterior (``"elbo"``).
+        beta_warm_up: Updates over which that weight rises from zero, against collapse of the
+            posterior (``"elbo"``).
         k: Draws for each row while fitting (``"iwae"``, ``"dreg"``).
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
-        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns, standardized. ``"binary"``,
-            ``"spin"``, ``"real"`` and ``"category"`` are strict. ``"mixed"`` takes each column by what it holds, in a frame of numbers,
-            counts, truth values and words, of which some may be missing.
-        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or
-            ``"ignore"``.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns,
+            standardized. ``"binary"``, ``"spin"``, ``"real"`` and ``"category"`` are strict.
+            ``"mixed"`` takes each column by what it holds, in a frame of numbers, counts, truth
+            values and words, of which some may be missing.
+        columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``,
+            ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
         l1, l2: Penalties on all parameters.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of epochs.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
@@ -82,7 +95,14 @@ class VAEDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPara
         return self.model_.latent
 
     def _settings(self) -> dict[str, Any]:
-        likelihood = {"real": "gaussian", "category": "categorical", "mixed": "mixed"}.get(self.encoding_.kind, "bernoulli")
+        likelihood = {"real": "gaussian", "category": "categorical", "mixed": "mixed"}.get(
+            self.encoding_.kind, "bernoulli"
+        )
         names = ("objective", "beta", "beta_warm_up", "k")
-        return {"latent": self.n_latent, "hidden": self.n_hidden, "depth": self.n_layers, "likelihood": likelihood,
-                **{name: getattr(self, name) for name in names}}  # fmt: skip
+        return {
+            "latent": self.n_latent,
+            "hidden": self.n_hidden,
+            "depth": self.n_layers,
+            "likelihood": likelihood,
+            **{name: getattr(self, name) for name in names},
+        }

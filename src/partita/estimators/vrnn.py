@@ -13,8 +13,11 @@ from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class VRNNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, LatentDensity):
-    """Density (from below), features, anomalies, imputation and new samples of rows whose columns follow one another in time.
+class VRNNDensity(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, LatentDensity
+):
+    """Density (from below), features, anomalies, imputation and new samples of rows whose columns
+    follow one another in time.
 
     Arguments:
         n_latent: Latent dimensions of a step.
@@ -23,22 +26,27 @@ class VRNNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         n_hidden: Hidden units of the recurrence, and units of the networks around it.
         cell: ``"gru"`` or ``"lstm"``.
         beta: Weight of the divergence from the prior (``"elbo"``).
-        beta_warm_up: Updates over which that weight rises from zero, against collapse of the posterior (``"elbo"``).
+        beta_warm_up: Updates over which that weight rises from zero, against collapse of the
+            posterior (``"elbo"``).
         k: Draws or particles for each row while fitting (``"iwae"``, ``"fivo"``).
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
-        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns, standardized. ``"binary"``,
-            ``"spin"`` and ``"real"`` are strict.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in ``partita.fit``; None leaves the choice.
-        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number of rows.
+        support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns,
+            standardized. ``"binary"``, ``"spin"`` and ``"real"`` are strict.
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
+            ``partita.fit``; None leaves the choice.
+        learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
+            of rows.
         l1, l2: Penalties on all parameters.
-        validation_fraction: Share of the rows held out to choose the best weights by, where it makes at least 10.
+        validation_fraction: Share of the rows held out to choose the best weights by, where it
+            makes at least 10.
         max_minutes: Time to spend, in place of epochs.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
 
     Attributes:
-        model_: The fitted :class:`partita.models.VRNN`, on encoded columns.
-        run_, encoding_, score_kind_, n_features_in_, feature_names_in_: As in every density estimator of latent-variable models.
+        model_: The fitted :class:`partita.models.VRNN`, on encoded columns. run_, encoding_,
+            score_kind_, n_features_in_, feature_names_in_: As in every density estimator of
+            latent-variable models.
 
     >>> X = (np.random.default_rng(0).random((80, 6)) < 0.3).astype(int)
     >>> model = VRNNDensity(2, n_hidden=8, epochs=2, random_state=0).fit(X)
@@ -71,5 +79,10 @@ class VRNNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
 
     def _settings(self) -> dict[str, Any]:
         names = ("objective", "cell", "beta", "beta_warm_up", "k")
-        return {"latent": self.n_latent, "hidden": self.n_hidden, "features": self.n_hidden, "step": self.step_columns,
-                **{name: getattr(self, name) for name in names}}  # fmt: skip
+        return {
+            "latent": self.n_latent,
+            "hidden": self.n_hidden,
+            "features": self.n_hidden,
+            "step": self.step_columns,
+            **{name: getattr(self, name) for name in names},
+        }

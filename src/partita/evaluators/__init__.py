@@ -4,7 +4,15 @@ from partita.evaluators.importance import IWAE, simulated_bounds
 from partita.evaluators.latent_ais import LatentAIS
 from partita.evaluators.likelihood import FromPartition, LogProb, evaluate
 from partita.evaluators.particle_filter import ParticleFilter
-from partita.evaluators.partition import AIS, SMC, Bridge, Enumeration, Quadrature, ReverseAIS, Sandwich
+from partita.evaluators.partition import (
+    AIS,
+    SMC,
+    Bridge,
+    Enumeration,
+    Quadrature,
+    ReverseAIS,
+    Sandwich,
+)
 from partita.evaluators.posterior_average import PosteriorAverage
 from partita.evaluators.two_sample import MMD, ClassifierTest, TwoSample
 

@@ -1,12 +1,16 @@
-r"""log p(x) of a latent-variable model by annealing its latent variables, one set of chains for each row (Wu et al. 2017).
+r"""log p(x) of a latent-variable model by annealing its latent variables, one set of chains for
+each
+row (Wu et al. 2017).
 
-.. math:: F_\beta(z) = -(1 - \beta) \log r(z) - \beta \log p(x, z), \qquad \log \hat p(x) = \log \frac1C \sum_c w_c
+.. math:: F_\beta(z) = -(1 - \beta) \log r(z) - \beta \log p(x, z), \qquad \log \hat p(x) = \log
+\frac1C \sum_c w_c
           (theory/latent_variables.md, eq. 41.9)
 
-With x held, -log p(x, z) is an energy of z whose Z is p(x); r is the prior, the encoder's q(z | x) or half of each, and its log Z is zero.
-From r upwards the estimate errs low, so that it is conservative for the model. For rows that the model draws, the z behind them is an exact
-draw at beta = 1: annealed downwards it gives an upper side, as posterior draws that were sought do on the rows themselves.
-Processes that work together share out the rows, each with all of its chains.
+With x held, -log p(x, z) is an energy of z whose Z is p(x); r is the prior, the encoder's q(z | x)
+or half of each, and its log Z is zero. From r upwards the estimate errs low, so that it is
+conservative for the model. For rows that the model draws, the z behind them is an exact draw at
+beta = 1: annealed downwards it gives an upper side, as posterior draws that were sought do on the
+rows themselves. Processes that work together share out the rows, each with all of its chains.
 
 Letters: N rows, C chains for each row, T temperatures, M latent dimensions.
 """
@@ -24,8 +28,22 @@ from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
 from partita.core.support import Real
 from partita.evaluators.importance import Sums, cap, joined, sums_of
-from partita.evaluators.latent_gaps import Bound, auto_simulated, check_simulated, check_weights, conclude, gap_of, searched, simulated
-from partita.evaluators.partition.annealing import anneal, check_annealing, resolve_kernel, temperatures_for
+from partita.evaluators.latent_gaps import (
+    Bound,
+    auto_simulated,
+    check_simulated,
+    check_weights,
+    conclude,
+    gap_of,
+    searched,
+    simulated,
+)
+from partita.evaluators.partition.annealing import (
+    anneal,
+    check_annealing,
+    resolve_kernel,
+    temperatures_for,
+)
 from partita.models.directed.latent import LatentModel, draw_latent
 from partita.runtime import processes
 
@@ -64,11 +82,17 @@ class Start(NamedTuple):
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         k, either = n // self.rows, isinstance(self.law, Either)
-        return (self.law.draw(k, generator) if either else draw_latent(self.law, k, generator)).flatten(0, 1).detach()
+        return (
+            (self.law.draw(k, generator) if either else draw_latent(self.law, k, generator))
+            .flatten(0, 1)
+            .detach()
+        )
 
 
 class GivenRows(EnergyModel):
-    """-log p(x, z) as an energy of z, with x held: chain c belongs to row c mod N, and there are a multiple of N chains."""
+    """-log p(x, z) as an energy of z, with x held: chain c belongs to row c mod N, and there are a
+    multiple of N chains.
+    """
 
     def __init__(self, model: LatentModel, x: Tensor, reference: str) -> None:
         super().__init__()
@@ -99,18 +123,21 @@ class GivenRows(EnergyModel):
 
 @dataclass(frozen=True)
 class LatentAIS:
-    """Mean lower bound per row by annealing C chains for each row from the encoder and the prior to the posterior.
+    """Mean lower bound per row by annealing C chains for each row from the encoder and the prior to
+    the posterior.
 
-    The interval is about log p(x), and the verdict is as of :class:`IWAE`: by gaps between annealing up and annealing down.
+    The interval is about log p(x), and the verdict is as of :class:`IWAE`: by gaps between
+    annealing up and annealing down.
 
     Arguments:
         temperatures: Inverse temperatures, 0 and 1 included.
         chains: C, for each row.
         kernel: Leaves each temperature invariant; Hamiltonian Monte Carlo if not given.
-        reference: ``"posterior"`` starts from the encoder's q(z | x), ``"prior"`` from p(z), ``"both"`` from half of each, so that what
-            the encoder does not know is reached too.
-        simulated: Rows drawn from the model on which both sides are computed; by default half as many as are scored, from 50 to 2,000,
-            so that it costs as much as the bound. 0 leaves the gaps out; the interval is then the bound's own, and not to be published.
+        reference: ``"posterior"`` starts from the encoder's q(z | x), ``"prior"`` from p(z),
+            ``"both"`` from half of each, so that what the encoder does not know is reached too.
+        simulated: Rows drawn from the model on which both sides are computed; by default half as
+            many as are scored, from 50 to 2,000, so that it costs as much as the bound. 0 leaves
+            the gaps out; the interval is then the bound's own, and not to be published.
         adaptive: Place temperatures by a pilot run; evenly if False.
         level: Of the interval.
     """
@@ -144,35 +171,71 @@ class LatentAIS:
 
         if n:
             gaps["gap"] = gap_of(simulated(model, n, x, generator).gaps(above, generator))
-            gaps["gap_of_search"] = gap_of(searched(model, x, self.chains, generator).gaps(above, generator))
-        bound = Bound(sums.log_mean, math.sqrt(float(sums.variance(self.chains).sum())) / len(x), cap(sums))
+            gaps["gap_of_search"] = gap_of(
+                searched(model, x, self.chains, generator).gaps(above, generator)
+            )
+        bound = Bound(
+            sums.log_mean, math.sqrt(float(sums.variance(self.chains).sum())) / len(x), cap(sums)
+        )
         details = {"chains": self.chains, "ess_of_rows": float(sums.ess.median())}
         start = "encoder and prior" if self.reference == "both" else self.reference
-        return conclude(model, x, bound, gaps, self.level, f"latent AIS from the {start}, {self.chains} chains", details)
+        return conclude(
+            model,
+            x,
+            bound,
+            gaps,
+            self.level,
+            f"latent AIS from the {start}, {self.chains} chains",
+            details,
+        )
 
     def _prepare(self, model: Any, x: Tensor, generator: torch.Generator) -> tuple[Sampler, Tensor]:
         """Step sizes and temperatures, found on one row and kept for all."""
         chosen = capability.load("HMC")() if self.kernel is None else self.kernel
         one = GivenRows(model, x[:1], self.reference)
         kernel = resolve_kernel("AIS", chosen, one, generator=generator)
-        return kernel, temperatures_for(one, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
+        return kernel, temperatures_for(
+            one, kernel, self.temperatures, adaptive=self.adaptive, generator=generator
+        )
 
-    def _weighed(self, model: Any, x: Tensor, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Sums:
+    def _weighed(
+        self, model: Any, x: Tensor, kernel: Sampler, betas: Tensor, generator: torch.Generator
+    ) -> Sums:
         def climbed(rows: Tensor, own: torch.Generator) -> Sums:
             given = GivenRows(model, rows, self.reference)
             start = given.reference().draw(self.chains * len(rows), generator=own)
-            return sums_of(anneal(given, kernel, betas, start, generator=own).log_w.view(self.chains, len(rows)))
+            return sums_of(
+                anneal(given, kernel, betas, start, generator=own).log_w.view(
+                    self.chains, len(rows)
+                )
+            )
 
         def of(part: slice, own: torch.Generator) -> Sums:
             return joined([climbed(rows, own) for rows in x[part].split(self._size(x))])
 
         return joined(processes.shared_out(len(x), of, generator))
 
-    def _from_above(self, model: Any, x: Tensor, z: Tensor, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Tensor:
-        """Annealed downwards from posterior draws ``(R, B, M)``, which the chains take in turn, ``(B,)``."""
+    def _from_above(
+        self,
+        model: Any,
+        x: Tensor,
+        z: Tensor,
+        kernel: Sampler,
+        betas: Tensor,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Annealed downwards from posterior draws ``(R, B, M)``, which the chains take in turn,
+        ``(B,)``.
+        """
         parts, turns = [], torch.arange(self.chains, device=z.device) % len(z)
         for rows, known in zip(x.split(self._size(x)), z.split(self._size(x), 1), strict=True):
-            down = anneal(GivenRows(model, rows, self.reference), kernel, betas.flip(0), known[turns].flatten(0, 1), generator=generator)
+            down = anneal(
+                GivenRows(model, rows, self.reference),
+                kernel,
+                betas.flip(0),
+                known[turns].flatten(0, 1),
+                generator=generator,
+            )
             parts.append(-sums_of(down.log_w.view(self.chains, len(rows))).log_mean)
         return torch.cat(parts)
 
@@ -184,5 +247,13 @@ def _reference(model: Any, x: Tensor, kind: str) -> Any:
     from torch.distributions import Independent, Normal
 
     zeros = model.device_like.new_zeros(len(x), model.latent)
-    standard = Independent(Normal(zeros, torch.ones_like(zeros), validate_args=False), 1, validate_args=False)
-    return standard if kind == "prior" else model.posterior(x) if kind == "posterior" else Either(model.posterior(x), standard)
+    standard = Independent(
+        Normal(zeros, torch.ones_like(zeros), validate_args=False), 1, validate_args=False
+    )
+    return (
+        standard
+        if kind == "prior"
+        else model.posterior(x)
+        if kind == "posterior"
+        else Either(model.posterior(x), standard)
+    )

@@ -1,10 +1,14 @@
-r"""Places of the posterior of each row, sought by restarts: where log p(x, z) is highest, and how fast it falls from there.
+r"""Places of the posterior of each row, sought by restarts: where log p(x, z) is highest, and how
+fast it falls from there.
 
-.. math:: r(z) = \sum_s \pi_s\, N(z; m_s, \Lambda_s^{-1}), \qquad \Lambda_s = -\nabla^2 \log p(x, m_s), \quad
-          \pi_s \propto \big( p(x, m_s)\, |\Lambda_s|^{-1/2} \big)^{1/2}          (theory/latent_variables.md, eq. 41.17)
+.. math:: r(z) = \sum_s \pi_s\, N(z; m_s, \Lambda_s^{-1}), \qquad \Lambda_s = -\nabla^2 \log p(x,
+m_s), \quad
+          \pi_s \propto \big( p(x, m_s)\, |\Lambda_s|^{-1/2} \big)^{1/2}
+          (theory/latent_variables.md, eq. 41.17)
 
-Starts are the best of some draws of the encoder and, as far apart as they can be had, good draws of the prior. Real values climb by
-gradients, bits by flips that gradients choose; around each place of bits stands the product of its single flips.
+Starts are the best of some draws of the encoder and, as far apart as they can be had, good draws of
+the prior. Real values climb by gradients, bits by flips that gradients choose; around each place of
+bits stands the product of its single flips.
 
 Letters: B rows, M latent values, S places for each row, k draws.
 """
@@ -41,7 +45,10 @@ class Normals(NamedTuple):
     live: Tensor  # (B, M)
 
     def draw(self, k: int, generator: torch.Generator) -> Tensor:
-        s, rows = rng.categories(self.log_share.mT.expand(k, -1, -1), generator), torch.arange(len(self.live), device=self.live.device)
+        s, rows = (
+            rng.categories(self.log_share.mT.expand(k, -1, -1), generator),
+            torch.arange(len(self.live), device=self.live.device),
+        )
         noise = rng.normal((k, *self.live.shape), self.place, generator) * self.live
         return self.place[s, rows] + (self.root[s, rows] @ noise[..., None])[..., 0]
 
@@ -54,7 +61,9 @@ class Normals(NamedTuple):
 
     def root_at(self, z: Tensor) -> Tensor:
         """The root of the place that is nearest to each value, ``(k, B, M, M)``."""
-        far = torch.einsum("sbij,ksbj->ksbi", self.inverse, z[:, None] - self.place).square().sum(-1)
+        far = (
+            torch.einsum("sbij,ksbj->ksbi", self.inverse, z[:, None] - self.place).square().sum(-1)
+        )
         return self.root[far.argmin(1), torch.arange(z.shape[1], device=z.device)]
 
 
@@ -65,7 +74,10 @@ class Products(NamedTuple):
     log_share: Tensor  # (S, B)
 
     def draw(self, k: int, generator: torch.Generator) -> Tensor:
-        s, rows = rng.categories(self.log_share.mT.expand(k, -1, -1), generator), torch.arange(self.logits.shape[1])
+        s, rows = (
+            rng.categories(self.log_share.mT.expand(k, -1, -1), generator),
+            torch.arange(self.logits.shape[1]),
+        )
         return rng.bernoulli(torch.sigmoid(self.logits[s, rows.to(s.device)]), generator)
 
     def log_prob(self, z: Tensor) -> Tensor:
@@ -74,7 +86,9 @@ class Products(NamedTuple):
 
 
 def find_places(model: Any, x: Tensor, generator: torch.Generator) -> Normals | Products | None:
-    """Places for each row ``(B, D)``; None where there are too many real values for their curvature."""
+    """Places for each row ``(B, D)``; None where there are too many real values for their
+    curvature.
+    """
     live = model.live(x)
     if "discrete_latents" in model.offers:
         return _around_bits(_joint(model, x), starts(model, x, live, generator), generator)
@@ -100,7 +114,9 @@ def slope(joint: Joint, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def starts(model: Any, x: Tensor, live: Tensor, generator: torch.Generator) -> Tensor:
-    """The best of some draws of the encoder, then the prior's better draws, each the farthest from those chosen, ``(S, B, M)``."""
+    """The best of some draws of the encoder, then the prior's better draws, each the farthest from
+    those chosen, ``(S, B, M)``.
+    """
     joint, rows = _joint(model, x), torch.arange(len(x), device=x.device)
     near = draw_latent(model.posterior(x), CANDIDATES // 3, generator).detach() * live
     far = model.draw_prior(x, CANDIDATES, generator=generator) * live
@@ -113,7 +129,9 @@ def starts(model: Any, x: Tensor, live: Tensor, generator: torch.Generator) -> T
 
 
 def _around_values(joint: Joint, z: Tensor, live: Tensor) -> Normals:
-    """Climb by Adam's steps, and by one of Newton's at the end; the curvature there, made positive, is the precision."""
+    """Climb by Adam's steps, and by one of Newton's at the end; the curvature there, made positive,
+    is the precision.
+    """
     first, second = torch.zeros_like(z), torch.zeros_like(z)
     for step in range(1, CLIMB + 1):
         g = slope(joint, z)[1] * live
@@ -125,38 +143,64 @@ def _around_values(joint: Joint, z: Tensor, live: Tensor) -> Normals:
     found = found.abs().clamp_min(LEAST_PRECISION)
     newton = z + ((axes / found[..., None, :]) @ axes.mT @ (gradient * live)[..., None])[..., 0]
     higher = joint(newton)
-    z, value = torch.where((higher > value)[..., None], newton, z), torch.maximum(value, higher.nan_to_num(-math.inf))
+    z, value = (
+        torch.where((higher > value)[..., None], newton, z),
+        torch.maximum(value, higher.nan_to_num(-math.inf)),
+    )
     root = torch.linalg.cholesky((axes * (WIDER**2 / found)[..., None, :]) @ axes.mT)
     eye = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device).expand_as(root)
     mass = value + root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    return Normals(z, root, torch.linalg.solve_triangular(root, eye, upper=False), torch.log_softmax(mass / 2, 0), live)
+    return Normals(
+        z,
+        root,
+        torch.linalg.solve_triangular(root, eye, upper=False),
+        torch.log_softmax(mass / 2, 0),
+        live,
+    )
 
 
 def _curvature(joint: Joint, z: Tensor, live: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log p(x, z), its gradient and minus its second derivatives ``(S, B, M, M)``; one on the diagonal of values that do not count."""
+    """log p(x, z), its gradient and minus its second derivatives ``(S, B, M, M)``; one on the
+    diagonal of values that do not count.
+    """
     with torch.enable_grad():
         at = z.detach().requires_grad_()
         value = joint(at)
         gradient = torch.autograd.grad(value.sum(), at, create_graph=True)[0]
         last = at.shape[-1] - 1
-        columns = [torch.autograd.grad(gradient[..., i].sum(), at, retain_graph=i < last, materialize_grads=True)[0]
-                   for i in range(last + 1)]  # fmt: skip
+        columns = [
+            torch.autograd.grad(
+                gradient[..., i].sum(), at, retain_graph=i < last, materialize_grads=True
+            )[0]
+            for i in range(last + 1)
+        ]
     found = -torch.stack(columns, -1).nan_to_num(0.0, 0.0, 0.0)
     both = (live[:, :, None] & live[:, None, :]).expand_as(found)
     eye = torch.eye(last + 1, dtype=z.dtype, device=z.device)
-    return value.detach(), gradient.detach().nan_to_num(0.0, 0.0, 0.0), torch.where(both, (found + found.mT) / 2, eye)
+    return (
+        value.detach(),
+        gradient.detach().nan_to_num(0.0, 0.0, 0.0),
+        torch.where(both, (found + found.mT) / 2, eye),
+    )
 
 
 def _around_bits(joint: Joint, z: Tensor, generator: torch.Generator) -> Products:
-    """Climb by flips that are drawn by their gradients, and keep the best state; every flip from there gives its bit's log-odds."""
+    """Climb by flips that are drawn by their gradients, and keep the best state; every flip from
+    there gives its bit's log-odds.
+    """
     best, highest = z, joint(z)
     for _ in range(CLIMB):
         z = flipped(joint, z, generator)
         value = joint(z)
-        best, highest = torch.where((value > highest)[..., None], z, best), torch.maximum(value, highest)
+        best, highest = (
+            torch.where((value > highest)[..., None], z, best),
+            torch.maximum(value, highest),
+        )
     signs, width = 2 * best - 1, z.shape[-1]
     if width <= MOST_DENSE:
-        flips = [joint((best - eye).abs()) for eye in torch.eye(width, dtype=z.dtype, device=z.device)]
+        flips = [
+            joint((best - eye).abs()) for eye in torch.eye(width, dtype=z.dtype, device=z.device)
+        ]
         odds = signs * (highest - torch.stack(flips)).movedim(0, -1)
     else:
         odds = slope(joint, best)[1]
@@ -167,7 +211,9 @@ def _around_bits(joint: Joint, z: Tensor, generator: torch.Generator) -> Product
 
 
 def flipped(joint: Joint, z: Tensor, generator: torch.Generator) -> Tensor:
-    """One Metropolis step of bits: the bit is drawn by what its gradient says of a flip (Grathwohl et al. 2021)."""
+    """One Metropolis step of bits: the bit is drawn by what its gradient says of a flip (Grathwohl
+    et al. 2021).
+    """
     value, gradient = slope(joint, z)
     here = torch.log_softmax((1 - 2 * z) * gradient / 2, -1)
     bit = functional.one_hot(rng.categories(here, generator), z.shape[-1]).to(z)
@@ -175,4 +221,6 @@ def flipped(joint: Joint, z: Tensor, generator: torch.Generator) -> Tensor:
     new, gradient = slope(joint, other)
     there = torch.log_softmax((1 - 2 * other) * gradient / 2, -1)
     log_odds = new - value + ((there - here) * bit).sum(-1)
-    return torch.where((rng.uniform(value.shape, value, generator).log() < log_odds)[..., None], other, z)
+    return torch.where(
+        (rng.uniform(value.shape, value, generator).log() < log_odds)[..., None], other, z
+    )

@@ -1,6 +1,7 @@
 r"""The log-likelihood of rows, and the one function that picks how to compute it.
 
-.. math:: \frac1N \sum_i \log p(x_i) = -\frac1N \sum_i F(x_i) - \log Z          (theory/scoring.md, eq. 5.8)
+.. math:: \frac1N \sum_i \log p(x_i) = -\frac1N \sum_i F(x_i) - \log Z          (theory/scoring.md,
+eq. 5.8)
 """
 
 import math
@@ -27,16 +28,27 @@ CELLS_AT_ONCE = 1 << 24  # numbers held in memory of a table that is scored
 
 @dataclass(frozen=True)
 class FromPartition:
-    """Mean log-likelihood per row of an energy model, from an evaluator of log Z (or a log Z that is already known)."""
+    """Mean log-likelihood per row of an energy model, from an evaluator of log Z (or a log Z that
+    is already known).
+    """
 
     partition: PartitionEvaluator | Quantity
 
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
-        log_z = self.partition if isinstance(self.partition, Quantity) else self.partition(model, generator=generator)
+        log_z = (
+            self.partition
+            if isinstance(self.partition, Quantity)
+            else self.partition(model, generator=generator)
+        )
         rows = -free_energies_of_rows(model, x)
         if not torch.isfinite(rows).all() or not math.isfinite(log_z.value):
-            raise Diverged(f"evaluate: the free energy and log Z of {model.title()} must be finite; its parameters are too large.")
-        q = _about_rows(float(rows.mean()) - log_z, rows - log_z.value, {**log_z.details, "log_z": log_z})
+            raise Diverged(
+                f"evaluate: the free energy and log Z of {model.title()} must be finite; its "
+                "parameters are too large."
+            )
+        q = _about_rows(
+            float(rows.mean()) - log_z, rows - log_z.value, {**log_z.details, "log_z": log_z}
+        )
         return _mark_impossible(q, x) if model.support.discrete else q
 
 
@@ -48,10 +60,17 @@ class LogProb:
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("LogProb", model)
         model = in_double(model)
-        rows = torch.cat([model.log_prob(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)])
+        rows = torch.cat(
+            [model.log_prob(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)]
+        )
         if not torch.isfinite(rows).all():
-            raise Diverged(f"evaluate: log_prob of {model.title()} must be finite; it is not at {int((~torch.isfinite(rows)).sum())} rows.")
-        return _about_rows(Quantity(float(rows.mean()), method="log_prob"), rows, per_step(model, x, rows))
+            raise Diverged(
+                f"evaluate: log_prob of {model.title()} must be finite; it is not at "
+                f"{int((~torch.isfinite(rows)).sum())} rows."
+            )
+        return _about_rows(
+            Quantity(float(rows.mean()), method="log_prob"), rows, per_step(model, x, rows)
+        )
 
 
 @torch.no_grad()
@@ -71,15 +90,20 @@ def evaluate(
     fabric: Any = None,
     generator: torch.Generator,
 ) -> Quantity:
-    """Mean log-likelihood per row of ``x``, in nats, with its kind, interval and verdict; per-row values in ``details["rows"]``.
+    """Mean log-likelihood per row of ``x``, in nats, with its kind, interval and verdict; per-row
+    values in ``details["rows"]``.
 
     Arguments:
-        x: Rows in the model's support, ``(N, D)``: tensor, array, frame, or :class:`partita.data.Rows`.
-        evaluator: How to compute it; by default exact where the model has ``log_prob`` or its smaller side at most 2^20 states, else
-            a sandwich of annealings. An evaluator of log Z, or a log Z computed before, serves too.
-        rows: Rows that show where the modes of an energy model are, such as its training data, where it was not fitted here and so
-            remembers none; without any, log Z is never called tight.
-        fabric: A launched ``lightning_fabric.Fabric`` whose processes, all of them here with the same arguments, share out the chains.
+        x: Rows in the model's support, ``(N, D)``: tensor, array, frame, or
+            :class:`partita.data.Rows`.
+        evaluator: How to compute it; by default exact where the model has ``log_prob`` or its
+            smaller side at most 2^20 states, else a sandwich of annealings. An evaluator of log Z,
+            or a log Z computed before, serves too.
+        rows: Rows that show where the modes of an energy model are, such as its training data,
+            where it was not fitted here and so remembers none; without any, log Z is never called
+            tight.
+        fabric: A launched ``lightning_fabric.Fabric`` whose processes, all of them here with the
+            same arguments, share out the chains.
     """
     check_generator("evaluate", generator)
     if fabric is not None:
@@ -91,7 +115,13 @@ def evaluate(
         rows = as_rows(x, owner="evaluate", missing=missing)
         if isinstance(rows, Rows) and len(rows) * rows.width > CELLS_AT_ONCE:
             again = partial(evaluate, model, generator=generator)
-            return in_parts(model, rows, evaluator, lambda part, known: again(part, evaluator=known), generator=generator)
+            return in_parts(
+                model,
+                rows,
+                evaluator,
+                lambda part, known: again(part, evaluator=known),
+                generator=generator,
+            )
         x = rows.tensor(generator)
     check_rows("evaluate", "x", x)
     if evaluator is not None and not isinstance(evaluator, Quantity):
@@ -99,7 +129,9 @@ def evaluate(
     model.support.check(x, "evaluate", missing=missing)
     role = "partition" if isinstance(model, EnergyModel) else "likelihood"
     chosen: Any = capability.default(role, model) if evaluator is None else evaluator
-    likelihood: LikelihoodEvaluator = FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
+    likelihood: LikelihoodEvaluator = (
+        FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
+    )
     return likelihood(model, x, generator=generator)
 
 
@@ -110,13 +142,34 @@ def _remembering(model: Model, rows: Any) -> Model:
     return model.remembering(as_rows(rows, owner="evaluate").tensor(torch.Generator()), "evaluate")
 
 
-def in_parts(model: Model, rows: Rows, evaluator: Any, score: Callable[[Tensor, Any], Quantity], *, generator: torch.Generator) -> Quantity:
-    """The score of a table too large for memory: log Z once, then some rows after the others; ``rows`` of the details are left out."""
-    chosen: Any = capability.default("partition", model) if evaluator is None and isinstance(model, EnergyModel) else evaluator
-    known = chosen(model, generator=generator) if chosen is not None and _is_partition(chosen) else chosen
+def in_parts(
+    model: Model,
+    rows: Rows,
+    evaluator: Any,
+    score: Callable[[Tensor, Any], Quantity],
+    *,
+    generator: torch.Generator,
+) -> Quantity:
+    """The score of a table too large for memory: log Z once, then some rows after the others;
+    ``rows`` of the details are left out.
+    """
+    chosen: Any = (
+        capability.default("partition", model)
+        if evaluator is None and isinstance(model, EnergyModel)
+        else evaluator
+    )
+    known = (
+        chosen(model, generator=generator)
+        if chosen is not None and _is_partition(chosen)
+        else chosen
+    )
     step = max(1, CELLS_AT_ONCE // rows.width)
-    places = (torch.arange(start, min(start + step, len(rows))) for start in range(0, len(rows), step))
-    return pooled([_without_rows(score(rows.batch(index, generator=generator).x, known)) for index in places])
+    places = (
+        torch.arange(start, min(start + step, len(rows))) for start in range(0, len(rows), step)
+    )
+    return pooled(
+        [_without_rows(score(rows.batch(index, generator=generator).x, known)) for index in places]
+    )
 
 
 def _without_rows(q: Quantity) -> Quantity:
@@ -125,13 +178,21 @@ def _without_rows(q: Quantity) -> Quantity:
 
 
 def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:
-    """Masses of distinct rows cannot sum to more than one: where they do, log Z is too low, whatever its diagnostics say."""
+    """Masses of distinct rows cannot sum to more than one: where they do, log Z is too low,
+    whatever its diagnostics say.
+    """
     index = torch.unique(x, dim=0, return_inverse=True)[1]
-    first = torch.full((int(index.max()) + 1,), -math.inf, dtype=torch.float64).scatter(0, index.cpu(), q.details["rows"].cpu())
+    first = torch.full((int(index.max()) + 1,), -math.inf, dtype=torch.float64).scatter(
+        0, index.cpu(), q.details["rows"].cpu()
+    )
     excess = float(torch.logsumexp(first, 0))
     if q.kind == "exact" or excess <= q.value - q.low:
         return q
-    return replace(q, verdict="do not publish", details={**q.details, "mass_of_rows": math.exp(min(excess, 700.0))})
+    return replace(
+        q,
+        verdict="do not publish",
+        details={**q.details, "mass_of_rows": math.exp(min(excess, 700.0))},
+    )
 
 
 def per_step(model: Any, x: Tensor, rows: Tensor) -> dict[str, Any]:
@@ -151,4 +212,17 @@ def _about_rows(q: Quantity, rows: Tensor, details: dict[str, Any]) -> Quantity:
     n = len(rows)
     se = float(rows.std()) / math.sqrt(n) if n > 1 else 0.0
     details = {**details, "rows": rows}
-    return Quantity(q.value, q.low, q.high, q.level, q.kind, q.unit, q.method, n, se, q.verdict, q.direction, details)
+    return Quantity(
+        q.value,
+        q.low,
+        q.high,
+        q.level,
+        q.kind,
+        q.unit,
+        q.method,
+        n,
+        se,
+        q.verdict,
+        q.direction,
+        details,
+    )

@@ -1,11 +1,13 @@
 r"""The posterior predictive density of rows, averaged over kept draws of the posterior.
 
 .. math:: \log p(x) \approx \log \frac1S \sum_s p(x \mid \text{draw } s), \qquad
-          g_s = \frac1N \sum_i \frac{p(x_i \mid s)}{\bar p(x_i)}          (theory/dirichlet.md, eq. 20.16)
+          g_s = \frac1N \sum_i \frac{p(x_i \mid s)}{\bar p(x_i)}          (theory/dirichlet.md, eq.
+          20.16)
 
-g is how the mean log density of the N rows moves with the weight of draw s: the interval of its mean (theory/scoring.md, eq. 5.20) is that
-of the score. It reaches over what each chain says alone where the chains have not mixed; where they never move, over what may have a
-weight of 3 / (S C) and yet not be among the draws. The logarithm of an average errs low.
+g is how the mean log density of the N rows moves with the weight of draw s: the interval of its
+mean (theory/scoring.md, eq. 5.20) is that of the score. It reaches over what each chain says alone
+where the chains have not mixed; where they never move, over what may have a weight of 3 / (S C) and
+yet not be among the draws. The logarithm of an average errs low.
 
 Letters: N rows, S draws of each of C chains.
 """
@@ -26,7 +28,8 @@ from partita.errors import Diverged
 
 @dataclass(frozen=True)
 class PosteriorAverage:
-    """Mean log posterior predictive density per row, with an interval for the finite number of draws.
+    """Mean log posterior predictive density per row, with an interval for the finite number of
+    draws.
 
     Arguments:
         level: Of the interval.
@@ -43,16 +46,47 @@ class PosteriorAverage:
         each = model.log_predictive(x.double())
         rows = torch.logsumexp(each, 0) - math.log(len(each))
         if not torch.isfinite(rows).all():
-            raise Diverged(f"evaluate: the predictive density of {model.title()} must be finite; it is not for some rows.")
-        value, spread = float(rows.mean()), float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0
+            raise Diverged(
+                f"evaluate: the predictive density of {model.title()} must be finite; it is not "
+                "for some rows."
+            )
+        value, spread = (
+            float(rows.mean()),
+            float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0,
+        )
         S, C = model.alphas.shape
         g = (each - rows).exp().mean(-1).view(S, C).T
         clusters, own = model.mixing(), summarize_chains(g[..., None], redrawn=True)
         report = worst_of(clusters, own)
-        unseen = -math.log1p(-self.level) / len(each) if clusters.still or own.still else 0.0  # the rule of three
+        # the rule of three
+        unseen = -math.log1p(-self.level) / len(each) if clusters.still or own.still else 0.0
         half = max(mean_half_width(g, report, self.level), unseen)
-        alone = [] if report.mixed else (torch.logsumexp(each.view(S, C, -1), 0) - math.log(S)).mean(-1).tolist()  # each chain's own score
+        # each chain's own score
+        alone = (
+            []
+            if report.mixed
+            else (torch.logsumexp(each.view(S, C, -1), 0) - math.log(S)).mean(-1).tolist()
+        )
         low, high = min(value - half, *alone, math.inf), max(value + half, *alone, -math.inf)
-        details = {"rows": rows, "rhat": report.rhat, "ess": report.ess, "chains": C, "draws": len(each), "mixing": report.finding}
-        return Quantity(value, low, high, self.level, "estimate", "nats", f"average over {len(each)} posterior draws",
-                        len(rows), spread, report.verdict, "low", details)  # fmt: skip
+        details = {
+            "rows": rows,
+            "rhat": report.rhat,
+            "ess": report.ess,
+            "chains": C,
+            "draws": len(each),
+            "mixing": report.finding,
+        }
+        return Quantity(
+            value,
+            low,
+            high,
+            self.level,
+            "estimate",
+            "nats",
+            f"average over {len(each)} posterior draws",
+            len(rows),
+            spread,
+            report.verdict,
+            "low",
+            details,
+        )

@@ -1,9 +1,12 @@
-r"""Two-sample tests: are these rows and the model's draws from one distribution? What a model without a likelihood is judged by.
+r"""Two-sample tests: are these rows and the model's draws from one distribution? What a model
+without a likelihood is judged by.
 
-.. math:: \widehat{\mathrm{MMD}}{}^2 \pm t_{\min(n, m) - 1}\, \hat\sigma, \qquad \text{accuracy of a classifier on held-out rows} - \tfrac12
+.. math:: \widehat{\mathrm{MMD}}{}^2 \pm t_{\min(n, m) - 1}\, \hat\sigma, \qquad \text{accuracy of a
+classifier on held-out rows} - \tfrac12
           (theory/divergences.md, eq. 15.9 and 15.10)
 
-Both come with an interval and a permutation or binomial p-value. Their kind is ``none`` where they stand in for a likelihood.
+Both come with an interval and a permutation or binomial p-value. Their kind is ``none`` where they
+stand in for a likelihood.
 
 Letters: n rows of x, m rows of y, D width, h bandwidth.
 """
@@ -29,11 +32,13 @@ CLASSIFIERS = ("forest", "logistic", "mlp")
 
 @dataclass(frozen=True)
 class MMD:
-    """The unbiased squared kernel distance of two samples, with an interval and a permutation p-value.
+    """The unbiased squared kernel distance of two samples, with an interval and a permutation
+    p-value.
 
     Arguments:
         bandwidth: h; None takes the median distance.
-        permutations: How often labels are shuffled for the p-value ``details["p_value"]``; 0 for none.
+        permutations: How often labels are shuffled for the p-value ``details["p_value"]``; 0 for
+            none.
         rows: At most this many rows of each sample are used, chosen at random.
         level: Probability with which the interval covers.
     """
@@ -62,15 +67,26 @@ class MMD:
         if self.permutations:
             details["p_value"] = _permutation_p(kernel, len(x), value, self.permutations, generator)
         fewer = min(len(x), len(y))
-        half = float(stdtrit(fewer - 1, 0.5 + self.level / 2)) * se  # Student's, for the error comes from as few rows
+        # Student's, for the error comes from as few rows
+        half = float(stdtrit(fewer - 1, 0.5 + self.level / 2)) * se
         verdict: Verdict = "tight" if fewer >= ENOUGH_ROWS else "loose"
-        return Quantity(value, value - half, value + half, self.level, "estimate", "MMD^2", "unbiased MMD",
-                        verdict=verdict, details=details)  # fmt: skip
+        return Quantity(
+            value,
+            value - half,
+            value + half,
+            self.level,
+            "estimate",
+            "MMD^2",
+            "unbiased MMD",
+            verdict=verdict,
+            details=details,
+        )
 
 
 @dataclass(frozen=True)
 class ClassifierTest:
-    """Accuracy of a classifier that tells x from y, on held-out rows: one half where it cannot (Lopez-Paz and Oquab 2017).
+    """Accuracy of a classifier that tells x from y, on held-out rows: one half where it cannot
+    (Lopez-Paz and Oquab 2017).
 
     Arguments:
         classifier: ``"forest"``, ``"logistic"``, ``"mlp"``, or any scikit-learn classifier.
@@ -84,7 +100,13 @@ class ClassifierTest:
         if isinstance(self.classifier, str):
             check_choice("ClassifierTest", "classifier", self.classifier, CLASSIFIERS)
         else:
-            check_role("ClassifierTest", "classifier", self.classifier, ("fit",), "'forest' or a scikit-learn classifier")
+            check_role(
+                "ClassifierTest",
+                "classifier",
+                self.classifier,
+                ("fit",),
+                "'forest' or a scikit-learn classifier",
+            )
         check_level("ClassifierTest", self.level)
 
     def __call__(self, x: Tensor, y: Tensor, *, generator: torch.Generator) -> Quantity:
@@ -92,23 +114,39 @@ class ClassifierTest:
 
         check_two("ClassifierTest", x, y, 8)
         n = min(len(x), len(y))
-        tables = [part[rng.permutation(len(part), generator).cpu()[:n]].double().cpu().numpy() for part in (x, y)]
-        train, test = ([part[half] for part in tables] for half in (slice(n // 2), slice(n // 2, None)))
+        tables = [
+            part[rng.permutation(len(part), generator).cpu()[:n]].double().cpu().numpy()
+            for part in (x, y)
+        ]
+        train, test = (
+            [part[half] for part in tables] for half in (slice(n // 2), slice(n // 2, None))
+        )
         fitted = _classifier(self.classifier, rng.seed(generator)).fit(*_labeled(train))
         rows, labels = _labeled(test)
         hits = int((fitted.predict(rows) == labels).sum())
         found = binomtest(hits, len(labels), alternative="greater")
         low, high = binomtest(hits, len(labels)).proportion_ci(self.level)
         details = {"p_value": float(found.pvalue), "rows_used": [n, n]}
-        return Quantity(hits / len(labels), float(low), float(high), self.level, "estimate", "accuracy", "classifier test",
-                        len(labels), details=details)  # fmt: skip
+        return Quantity(
+            hits / len(labels),
+            float(low),
+            float(high),
+            self.level,
+            "estimate",
+            "accuracy",
+            "classifier test",
+            len(labels),
+            details=details,
+        )
 
 
 @dataclass(frozen=True)
 class TwoSample:
-    """Rows against as many draws of a model: MMD^2 as a Quantity of kind ``none``, for it is no likelihood.
+    """Rows against as many draws of a model: MMD^2 as a Quantity of kind ``none``, for it is no
+    likelihood.
 
-    ``details`` holds the p-value, the coverage, and with ``classifier`` the accuracy of the classifier test.
+    ``details`` holds the p-value, the coverage, and with ``classifier`` the accuracy of the
+    classifier test.
     """
 
     mmd: MMD = MMD()
@@ -117,7 +155,12 @@ class TwoSample:
     def __post_init__(self) -> None:
         for name, kind in (("mmd", MMD), ("classifier", ClassifierTest | None)):
             if not isinstance(getattr(self, name), kind):
-                raise invalid("TwoSample", name, f"be {'an MMD' if kind is MMD else 'a ClassifierTest or None'}", repr(getattr(self, name)))
+                raise invalid(
+                    "TwoSample",
+                    name,
+                    f"be {'an MMD' if kind is MMD else 'a ClassifierTest or None'}",
+                    repr(getattr(self, name)),
+                )
 
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
@@ -128,23 +171,30 @@ class TwoSample:
         details = {**q.details, "coverage": float(coverage(x, y, min(5, len(x) - 1)))}
         if self.classifier is not None:
             details["classifier"] = self.classifier(x, y, generator=generator)
-        return replace(q, kind="none", method="two-sample MMD, not a likelihood", n=len(x), details=details)
+        return replace(
+            q, kind="none", method="two-sample MMD, not a likelihood", n=len(x), details=details
+        )
 
 
 def some_rows(x: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """All rows, or ``most`` of them at random: the first ones of a sorted table are not like the others."""
+    """All rows, or ``most`` of them at random: the first ones of a sorted table are not like the
+    others.
+    """
     return x if len(x) <= most else x[rng.permutation(len(x), generator)[:most].to(x.device)]
 
 
 def _mmd2_with_error(kernel: Tensor, n: int) -> tuple[float, float]:
-    """The statistic and its standard error from kernels without diagonal, ``(n + m, n + m)``: the two-sample jackknife by projections.
+    """The statistic and its standard error from kernels without diagonal, ``(n + m, n + m)``: the
+    two-sample jackknife by projections.
 
-    The part of pairs is added once more: it is skewed where the samples are alike, and the jackknife alone would cover too seldom.
+    The part of pairs is added once more: it is skewed where the samples are alike, and the
+    jackknife alone would cover too seldom.
     """
     m = len(kernel) - n
     xx, yy, xy = kernel[:n, :n], kernel[n:, n:], kernel[:n, n:]
     value = float(xx.sum() / (n * (n - 1)) + yy.sum() / (m * (m - 1)) - 2 * xy.mean())
-    of_x, of_y = xx.sum(1) / (n - 1) - xy.mean(1), yy.sum(1) / (m - 1) - xy.mean(0)  # half the influence of each row
+    # half the influence of each row
+    of_x, of_y = xx.sum(1) / (n - 1) - xy.mean(1), yy.sum(1) / (m - 1) - xy.mean(0)
     spread = 4 * (float(of_x.var()) / n + float(of_y.var()) / m)
     pairs = sum(2 * _pair_variance(part) / (len(part) * (len(part) - 1)) for part in (xx, yy))
     across = xy - xy.mean(1, keepdim=True) - xy.mean(0) + xy.mean()
@@ -152,15 +202,21 @@ def _mmd2_with_error(kernel: Tensor, n: int) -> tuple[float, float]:
 
 
 def _pair_variance(kernel: Tensor) -> float:
-    """Mean square of a sample's kernel without diagonal, ``(n, n)``, after what each row says by itself is taken off."""
+    """Mean square of a sample's kernel without diagonal, ``(n, n)``, after what each row says by
+    itself is taken off.
+    """
     n = len(kernel)
     row = kernel.sum(1) / (n - 1)
     centered = (kernel - row[:, None] - row + row.mean()).fill_diagonal_(0.0)
     return float(centered.square().sum()) / (n * (n - 1))
 
 
-def _permutation_p(kernel: Tensor, n: int, value: float, count: int, generator: torch.Generator) -> float:
-    """How often shuffled labels give at least ``value``; all shuffles at once from one product with the kernel."""
+def _permutation_p(
+    kernel: Tensor, n: int, value: float, count: int, generator: torch.Generator
+) -> float:
+    """How often shuffled labels give at least ``value``; all shuffles at once from one product with
+    the kernel.
+    """
     total, m = len(kernel), len(kernel) - n
     labels = torch.zeros(total, count, dtype=kernel.dtype, device=kernel.device)
     for column in range(count):

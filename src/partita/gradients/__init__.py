@@ -1,4 +1,6 @@
-"""Gradients of expectations: every estimator behind one interface, and the laboratory that measures them against the truth."""
+"""Gradients of expectations: every estimator behind one interface, and the laboratory that measures
+them against the truth.
+"""
 
 from typing import Any
 

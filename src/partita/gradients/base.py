@@ -1,10 +1,12 @@
 r"""The one interface of all estimators of a gradient of an expectation.
 
-.. math:: \nabla_\varphi E_{q_\varphi(z)}[f(z)] = E_q\big[f(z) \nabla_\varphi \log q_\varphi(z)\big] + E_q\big[\nabla_\varphi f(z)\big]
+.. math:: \nabla_\varphi E_{q_\varphi(z)}[f(z)] = E_q\big[f(z) \nabla_\varphi \log q_\varphi(z)\big]
++ E_q\big[\nabla_\varphi f(z)\big]
           (theory/gradients.md, eq. 40.2)
 
-An estimator draws z and returns a surrogate for each row: a number whose value is f at the draws and whose gradient is the estimate.
-What it learns on the way (baselines, temperatures) is a state that is handed in and returned.
+An estimator draws z and returns a surrogate for each row: a number whose value is f at the draws
+and whose gradient is the estimate. What it learns on the way (baselines, temperatures) is a state
+that is handed in and returned.
 
 Letters: B rows, H units of a layer, L layers, C columns of the context.
 """
@@ -33,7 +35,8 @@ class Estimate(NamedTuple):
     """One call's result."""
 
     surrogate: Tensor  # (*): its gradient estimates that of E_q[f], row by row
-    value: Tensor  # (*): f at the draws, without gradients; at relaxed draws where the estimator relaxes f itself
+    # (*): f at the draws, without gradients; at relaxed draws where the estimator relaxes f itself
+    value: Tensor
     extra: Tensor  # (): the loss of the state's module, zero without one; moves nothing else
     state: State
 
@@ -44,7 +47,8 @@ class Estimator(ABC):
     unbiased: ClassVar[Any] = True  # may be a property
     relaxes: ClassVar[bool] = False  # asks f, and its slope, between the values that z can take
     surrogate_is_relaxed: ClassVar[bool] = False  # the value is f at relaxed draws, and no bound
-    bound: int = 1  # draws over which the target averages exp f before its log: 1 is E[f] itself (VIMCO has more)
+    # draws over which the target averages exp f before its log: 1 is E[f] itself (VIMCO has more)
+    bound: int = 1
 
     @abstractmethod
     def cost(self, layers: int = 1) -> int:
@@ -52,19 +56,28 @@ class Estimator(ABC):
 
     @abstractmethod
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         """A surrogate for each row.
 
         Arguments:
             q: The layers, each as a function of those before it.
-            f: From draws of all layers to one number for each row, ``(*)``; leading dimensions broadcast.
+            f: From draws of all layers to one number for each row, ``(*)``; leading dimensions
+                broadcast.
             state: From :meth:`init`, or from the last estimate.
             context: What the rows are about, ``(*, C)``, for baselines that depend on it.
             generator: Source of the draws.
         """
 
-    def init(self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator) -> State:
+    def init(
+        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
+    ) -> State:
         """The first state for layers of these widths and a context of so many columns."""
         return State(nn.Module(), like.new_zeros(len(widths), 1))
 
@@ -78,13 +91,20 @@ def values(f: Function, draws: Draws, first: Latent) -> Tensor:
     """f at draws whose first layer is ``first``, checked: one number for each row."""
     result, rows = f(draws), draws[0].shape[: draws[0].dim() - first.event]
     if result.shape != rows:
-        raise invalid("gradient estimator", "f", f"return one number for each row, shape {tuple(rows)}", f"shape {tuple(result.shape)}",
-                      "Sum over units, not over rows.")  # fmt: skip
+        raise invalid(
+            "gradient estimator",
+            "f",
+            f"return one number for each row, shape {tuple(rows)}",
+            f"shape {tuple(result.shape)}",
+            "Sum over units, not over rows.",
+        )
     return result
 
 
 def context_of(context: Tensor | None, before: Draws, like: Tensor) -> Tensor:
-    """What a layer's baseline may look at: a constant, the context and the layers before, ``(*, 1 + C + ...)``."""
+    """What a layer's baseline may look at: a constant, the context and the layers before, ``(*, 1 +
+    C + ...)``.
+    """
     rows = like.shape
     parts = [like.new_ones(*rows, 1)]
     if context is not None:
@@ -99,8 +119,13 @@ def context_widths(widths: Sequence[int], context: int) -> list[int]:
 
 
 def require_kind(owner: str, layers: Sequence[Latent], kind: type[Latent], instead: str) -> None:
-    """Raise :class:`Unsupported` unless every layer is of the kind that an estimator is made for."""
+    """Raise :class:`Unsupported` unless every layer is of the kind that an estimator is made
+    for.
+    """
     for layer in layers:
         if not isinstance(layer, kind):
             found, wanted = type(layer).__name__, kind.__name__
-            raise Unsupported(f"{owner} cannot run on {found} latents: it is made for {wanted}. Use {instead} instead.")
+            raise Unsupported(
+                f"{owner} cannot run on {found} latents: it is made for {wanted}. Use {instead} "
+                "instead."
+            )

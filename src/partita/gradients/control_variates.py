@@ -1,10 +1,12 @@
 r"""Control variates: subtract what is known to have mean zero and moves along.
 
-.. math:: Z = V - \alpha (W - \mu), \qquad \alpha^* = \frac{\mathrm{Cov}(V, W)}{\mathrm{Var}(W)}, \qquad
-          \mathrm{Var}_{\min}(Z) = \mathrm{Var}(V) - \frac{\mathrm{Cov}^2(V, W)}{\mathrm{Var}(W)}          (theory/gradients.md, eq. 40.6)
+.. math:: Z = V - \alpha (W - \mu), \qquad \alpha^* = \frac{\mathrm{Cov}(V, W)}{\mathrm{Var}(W)},
+\qquad
+          \mathrm{Var}_{\min}(Z) = \mathrm{Var}(V) - \frac{\mathrm{Cov}^2(V, W)}{\mathrm{Var}(W)}
+          (theory/gradients.md, eq. 40.6)
 
-For the score function W is a baseline times the score: learned from the context (NVIL, Mnih and Gregor 2014), or the first-order Taylor
-expansion of f at the mean (MuProp, Gu et al. 2016).
+For the score function W is a baseline times the score: learned from the context (NVIL, Mnih and
+Gregor 2014), or the first-order Taylor expansion of f at the mean (MuProp, Gu et al. 2016).
 """
 
 from collections.abc import Sequence
@@ -14,14 +16,26 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count, check_real
-from partita.gradients.base import Estimate, Estimator, Function, State, context_of, context_widths, pull, require_kind, values
+from partita.gradients.base import (
+    Estimate,
+    Estimator,
+    Function,
+    State,
+    context_of,
+    context_widths,
+    pull,
+    require_kind,
+    values,
+)
 from partita.gradients.latents import Chain, Draws, Relaxable, ancestral
 from partita.gradients.score_function import by_score, faded, fading_ratio
 from partita.nets.mlp import MLP
 
 
 def best_coefficients(v: Tensor, w: Tensor) -> Tensor:
-    r"""alpha* of several control variates at once, :math:`\mathrm{Cov}(W)^{-1} \mathrm{Cov}(W, V)`, from draws: ``(N), (N, M) -> (M)``."""
+    r"""alpha* of several control variates at once, :math:`\mathrm{Cov}(W)^{-1} \mathrm{Cov}(W, V)`,
+    from draws: ``(N), (N, M) -> (M)``.
+    """
     w = w - w.mean(0)
     return torch.linalg.lstsq(w, (v - v.mean())[:, None]).solution[:, 0]
 
@@ -36,7 +50,16 @@ class Baselines(nn.Module):
 
     def __init__(self, inputs: Sequence[int], hidden: int, *, generator: torch.Generator) -> None:
         super().__init__()
-        nets = [MLP(width, 1, widths=(hidden,) if width > 1 else (), activation="tanh", generator=generator) for width in inputs]
+        nets = [
+            MLP(
+                width,
+                1,
+                widths=(hidden,) if width > 1 else (),
+                activation="tanh",
+                generator=generator,
+            )
+            for width in inputs
+        ]
         self.nets = nn.ModuleList(nets)
 
     def forward(self, contexts: Sequence[Tensor]) -> list[Tensor]:
@@ -45,11 +68,13 @@ class Baselines(nn.Module):
 
 @dataclass(frozen=True)
 class NVIL(Estimator):
-    """A baseline learned by least squares from the context and the layers before, on the scale of f by fading averages.
+    """A baseline learned by least squares from the context and the layers before, on the scale of f
+    by fading averages.
 
     Arguments:
         hidden: Units of the baseline's one hidden layer.
-        normalize: Divide the signal by its deviation where that is above one; steadier steps, and a rescaled gradient, so a biased one.
+        normalize: Divide the signal by its deviation where that is above one; steadier steps, and a
+            rescaled gradient, so a biased one.
         decay: Share of the fading averages that is kept at each call.
     """
 
@@ -68,35 +93,55 @@ class NVIL(Estimator):
     def cost(self, layers: int = 1) -> int:
         return 1
 
-    def init(self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator) -> State:
-        module = Baselines(context_widths(widths, context), self.hidden, generator=generator).to(like)
+    def init(
+        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
+    ) -> State:
+        module = Baselines(context_widths(widths, context), self.hidden, generator=generator).to(
+            like
+        )
         return State(module, like.new_zeros(len(widths), 4))
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         drawn = ancestral(q, generator)
         value = values(f, drawn.draws, drawn.layers[0])
         known = value.detach()
-        guesses = torch.stack(state.module([context_of(context, drawn.draws[:i], known) for i in range(len(q))]))  # (L, *)
+        # (L, *)
+        guesses = torch.stack(
+            state.module([context_of(context, drawn.draws[:i], known) for i in range(len(q))])
+        )
         mean, deviation, noise = _scales(state, known)
         left = known - mean - deviation * guesses.detach()
         signals = left / (noise.clamp_min(1.0) if self.normalize else 1.0)
         state = self._following(state, known.flatten(), left.flatten(1))
-        mean, deviation, _ = _scales(state, known)  # of these draws too: no bias comes of it, for only the baselines learn from it
+        # of these draws too: no bias comes of it, for only the baselines learn from it
+        mean, deviation, _ = _scales(state, known)
         extra = ((known - mean) / deviation - guesses).square().mean()
         return Estimate(value + by_score(list(signals), drawn), known, extra, state)
 
     def _following(self, state: State, value: Tensor, left: Tensor) -> State:
         """Fading sums of f, f^2, what the baselines left squared, and one, ``(L, 4)``."""
         one = torch.ones_like(left[:, 0])
-        seen = torch.stack([one * value.mean(), one * value.square().mean(), left.square().mean(1), one], -1)
+        seen = torch.stack(
+            [one * value.mean(), one * value.square().mean(), left.square().mean(1), one], -1
+        )
         return state._replace(running=torch.lerp(seen, state.running, self.decay))
 
 
 def _scales(state: State, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and deviation of f, and the deviation of what its baseline left, ``(L, *)``; zero and one before anything was seen."""
-    total, squares, rest, weight = (column.view(-1, *[1] * like.dim()) for column in state.running.unbind(-1))
+    """Mean and deviation of f, and the deviation of what its baseline left, ``(L, *)``; zero and
+    one before anything was seen.
+    """
+    total, squares, rest, weight = (
+        column.view(-1, *[1] * like.dim()) for column in state.running.unbind(-1)
+    )
     known = weight > 0
     weight = torch.where(known, weight, 1.0)
     mean = total / weight
@@ -106,10 +151,12 @@ def _scales(state: State, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class MuProp(Estimator):
-    """f minus its Taylor expansion at the mean, times the score; what was taken away comes back without noise.
+    """f minus its Taylor expansion at the mean, times the score; what was taken away comes back
+    without noise.
 
     Arguments:
-        decay: Share that is kept, at each call, of the fading mean of what the expansion left, which is taken away too.
+        decay: Share that is kept, at each call, of the fading mean of what the expansion left,
+            which is taken away too.
     """
 
     relaxes = True
@@ -122,11 +169,19 @@ class MuProp(Estimator):
     def cost(self, layers: int = 1) -> int:
         return 1 + layers
 
-    def init(self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator) -> State:
+    def init(
+        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
+    ) -> State:
         return State(nn.Module(), like.new_zeros(len(widths), 2))
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         drawn = ancestral(q, generator)
         require_kind("MuProp", drawn.layers, Relaxable, "NVIL or LeaveOneOut")
@@ -135,14 +190,25 @@ class MuProp(Estimator):
         for i, layer in enumerate(drawn.layers):
             assert isinstance(layer, Relaxable)
             at_mean, slope = mean_field_expansion(q, f, drawn.draws[:i], layer)
-            left.append(known - at_mean - layer.total(slope * (drawn.draws[i] - layer.mean.detach())))
+            left.append(
+                known - at_mean - layer.total(slope * (drawn.draws[i] - layer.mean.detach()))
+            )
             surrogate = surrogate + pull(layer.total(slope * layer.mean))
         signals = [rest - c for rest, c in zip(left, fading_ratio(state), strict=True)]
-        return Estimate(surrogate + by_score(signals, drawn), known, known.new_zeros(()), faded(state, left, self.decay))
+        return Estimate(
+            surrogate + by_score(signals, drawn),
+            known,
+            known.new_zeros(()),
+            faded(state, left, self.decay),
+        )
 
 
-def mean_field_expansion(q: Chain, f: Function, before: Draws, layer: Relaxable) -> tuple[Tensor, Tensor]:
-    """f and its slope in this layer at its mean, the layers after it at theirs, ``(*), (*, H)`` (theory/gradients.md, eq. 40.11)."""
+def mean_field_expansion(
+    q: Chain, f: Function, before: Draws, layer: Relaxable
+) -> tuple[Tensor, Tensor]:
+    """f and its slope in this layer at its mean, the layers after it at theirs, ``(*), (*, H)``
+    (theory/gradients.md, eq. 40.11).
+    """
     at = layer.mean.detach().requires_grad_()
     draws: Draws = (*before, at)
     for conditional in q[len(draws) :]:

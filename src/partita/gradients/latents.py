@@ -2,10 +2,11 @@ r"""Latent variables layer by layer: what an estimator of the gradient of E_q[f(
 
 .. math:: q(z) = \prod_{i=1}^L q_i(z_i \mid z_{<i})          (theory/gradients.md, eq. 40.1)
 
-A chain is one function for each layer, from the layers before it to a :class:`Latent`. Leading dimensions are rows: each has its own
-parameters, and its own value of f.
+A chain is one function for each layer, from the layers before it to a :class:`Latent`. Leading
+dimensions are rows: each has its own parameters, and its own value of f.
 
-Letters: B rows, H units of a layer, K categories of a unit, L layers, tau temperature, u and v uniform noise.
+Letters: B rows, H units of a layer, K categories of a unit, L layers, tau temperature, u and v
+uniform noise.
 """
 
 from abc import ABC, abstractmethod
@@ -68,7 +69,9 @@ class Continuous(Latent):
 
 @dataclass(frozen=True)
 class Relaxable(Latent):
-    """Discrete units as thresholds of noisy scores s = logits + noise, so that z has a smooth relation, ``soften(s, tau)``."""
+    """Discrete units as thresholds of noisy scores s = logits + noise, so that z has a smooth
+    relation, ``soften(s, tau)``.
+    """
 
     logits: Tensor
     event: ClassVar[int]  # type: ignore[assignment]
@@ -84,7 +87,9 @@ class Relaxable(Latent):
 
     @abstractmethod
     def conditional_scores(self, z: Tensor, v: Tensor) -> Tensor:
-        """s given that it hardens to z, as a function of uniform noise and the logits (theory/gradients.md, eq. 40.14, 40.15)."""
+        """s given that it hardens to z, as a function of uniform noise and the logits
+        (theory/gradients.md, eq. 40.14, 40.15).
+        """
 
     @staticmethod
     @abstractmethod
@@ -99,14 +104,18 @@ class Relaxable(Latent):
     def noise(self, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
         """Uniform noise, strictly between zero and one."""
         edge = torch.finfo(self.logits.dtype).eps
-        return rng.uniform((*shape, *self.logits.shape), self.logits, generator).clamp_(edge, 1 - edge)
+        return rng.uniform((*shape, *self.logits.shape), self.logits, generator).clamp_(
+            edge, 1 - edge
+        )
 
     def score(self, z: Tensor) -> Tensor:
         r""":math:`\nabla_{\mathrm{logits}} \log q(z) = z - E[z]`, for units of either kind."""
         return z - self.mean
 
     def leaf(self) -> Self:
-        """The same layer with logits of its own, in which gradients can be taken without reaching further back."""
+        """The same layer with logits of its own, in which gradients can be taken without reaching
+        further back.
+        """
         return type(self)(self.logits.detach().requires_grad_())
 
     def total(self, x: Tensor) -> Tensor:
@@ -138,7 +147,9 @@ class Bits(Relaxable):
 
     def conditional_scores(self, z: Tensor, v: Tensor) -> Tensor:
         signs = 2 * z - 1
-        return signs * functional.softplus(torch.logit(v) + functional.softplus(signs * self.logits))
+        return signs * functional.softplus(
+            torch.logit(v) + functional.softplus(signs * self.logits)
+        )
 
     @staticmethod
     def harden(s: Tensor) -> Tensor:
@@ -160,7 +171,9 @@ class OneHot(Relaxable):
 
     def draw(self, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
         logits = self.logits.detach().expand(*shape, *self.logits.shape)
-        return functional.one_hot(rng.categories(logits, generator), logits.shape[-1]).to(logits.dtype)
+        return functional.one_hot(rng.categories(logits, generator), logits.shape[-1]).to(
+            logits.dtype
+        )
 
     def log_prob(self, z: Tensor) -> Tensor:
         return (z * torch.log_softmax(self.logits, -1)).sum((-1, -2))
@@ -169,7 +182,9 @@ class OneHot(Relaxable):
         return torch.log_softmax(self.logits, -1) + gumbel(u)
 
     def conditional_scores(self, z: Tensor, v: Tensor) -> Tensor:
-        scores = gumbel(v)  # minus log waiting times of rate one; the winner's is its own, the others wait on from there
+        # minus log waiting times of rate one; the winner's is its own, the others wait on from
+        # there
+        scores = gumbel(v)
         first = (z * scores).sum(-1, keepdim=True)
         others = -torch.logaddexp(-scores - torch.log_softmax(self.logits, -1), -first)
         return torch.where(z > 0.5, first, others)
@@ -200,7 +215,9 @@ def ancestral(q: Chain, generator: torch.Generator, shape: Sequence[int] = ()) -
     return continued(q, (), generator, shape)
 
 
-def continued(q: Chain, before: Draws, generator: torch.Generator, shape: Sequence[int] = ()) -> Ancestral:
+def continued(
+    q: Chain, before: Draws, generator: torch.Generator, shape: Sequence[int] = ()
+) -> Ancestral:
     """The layers that follow ``before``, drawn; the result holds all."""
     draws, layers = before, []
     for conditional in q[len(before) :]:

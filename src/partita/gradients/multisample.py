@@ -1,9 +1,10 @@
 r"""Several draws for each row, each the others' baseline; and two draws from one noise.
 
-.. math:: g = \frac1K \sum_k \Big(f(z_k) - \frac{1}{K-1} \sum_{j \ne k} f(z_j)\Big) s(z_k)          (theory/gradients.md, eq. 40.9)
+.. math:: g = \frac1K \sum_k \Big(f(z_k) - \frac{1}{K-1} \sum_{j \ne k} f(z_j)\Big) s(z_k)
+(theory/gradients.md, eq. 40.9)
 
-VIMCO (Mnih and Rezende 2016) does the same to the bound log (1/K) sum exp f(z_k); DisARM (Dong, Mnih and Tucker 2020) averages what can be
-averaged over pairs drawn from u and 1 - u.
+VIMCO (Mnih and Rezende 2016) does the same to the bound log (1/K) sum exp f(z_k); DisARM (Dong,
+Mnih and Tucker 2020) averages what can be averaged over pairs drawn from u and 1 - u.
 
 Letters: B rows, H units of a layer, K draws, L layers.
 """
@@ -37,19 +38,27 @@ class LeaveOneOut(Estimator):
         return self.samples
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         drawn = ancestral(q, generator, (self.samples,))
         value = values(f, drawn.draws, drawn.layers[0])
         known = value.detach()
-        signal = (known - known.mean(0)) * (self.samples / (self.samples - 1))  # equals f minus the mean of the others
+        # equals f minus the mean of the others
+        signal = (known - known.mean(0)) * (self.samples / (self.samples - 1))
         surrogate = (value + by_score([signal] * len(q), drawn)).mean(0)
         return Estimate(surrogate, known.mean(0), known.new_zeros(()), state)
 
 
 @dataclass(frozen=True)
 class VIMCO(Estimator):
-    """The gradient of the K-draw bound; each draw is judged by what the bound would be with the others' geometric mean in its place.
+    """The gradient of the K-draw bound; each draw is judged by what the bound would be with the
+    others' geometric mean in its place.
 
     Arguments:
         samples: K; its target is E[log (1/K) sum_k exp f(z_k)], not E[f].
@@ -68,7 +77,13 @@ class VIMCO(Estimator):
         return self.samples
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         drawn = ancestral(q, generator, (self.samples,))
         value = values(f, drawn.draws, drawn.layers[0])
@@ -84,22 +99,36 @@ def log_mean_exp(f: Tensor) -> Tensor:
 
 
 def log_mean_exp_without(f: Tensor) -> Tensor:
-    """The same with each f_k in turn replaced by the mean of the others, ``(K, *) -> (K, *)`` (theory/gradients.md, eq. 40.19)."""
+    """The same with each f_k in turn replaced by the mean of the others, ``(K, *) -> (K, *)``
+    (theory/gradients.md, eq. 40.19).
+    """
     K = len(f)
     others = (f.sum(0) - f) / (K - 1)
-    swapped = torch.where(torch.eye(K, dtype=torch.bool, device=f.device).view(K, K, *[1] * (f.dim() - 1)), others[:, None], f[None])
+    swapped = torch.where(
+        torch.eye(K, dtype=torch.bool, device=f.device).view(K, K, *[1] * (f.dim() - 1)),
+        others[:, None],
+        f[None],
+    )
     return torch.logsumexp(swapped, 1) - math.log(K)
 
 
 @dataclass(frozen=True)
 class DisARM(Estimator):
-    """For bits: a draw and its antithetic partner, whose difference of f says where to go; only units that differ learn."""
+    """For bits: a draw and its antithetic partner, whose difference of f says where to go; only
+    units that differ learn.
+    """
 
     def cost(self, layers: int = 1) -> int:
         return 1 + layers
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         draws, layers, partners = (), [], []
         for conditional in q:
@@ -120,5 +149,7 @@ class DisARM(Estimator):
 
 @torch.no_grad()
 def pair_gradient(layer: Bits, z: Tensor, partner: Tensor, difference: Tensor) -> Tensor:
-    """The gradient in the logits from f(z) - f(partner), ``(*, H), (*, H), (*) -> (*, H)`` (theory/gradients.md, eq. 40.18)."""
+    """The gradient in the logits from f(z) - f(partner), ``(*, H), (*, H), (*) -> (*, H)``
+    (theory/gradients.md, eq. 40.18).
+    """
     return 0.5 * difference[..., None] * (z - partner) * torch.sigmoid(layer.logits.abs())

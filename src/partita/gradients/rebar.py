@@ -1,12 +1,17 @@
-r"""REBAR and RELAX: the score function with a relaxed f as control variate, whose own gradient comes back through the draws.
+r"""REBAR and RELAX: the score function with a relaxed f as control variate, whose own gradient
+comes
+back through the draws.
 
-.. math:: g = \big(f(z) - c(\tilde s)\big)\, \nabla_\varphi \log q(z) + \nabla_\varphi c(s) - \nabla_\varphi c(\tilde s), \qquad
+.. math:: g = \big(f(z) - c(\tilde s)\big)\, \nabla_\varphi \log q(z) + \nabla_\varphi c(s) -
+\nabla_\varphi c(\tilde s), \qquad
           z = H(s), \quad \tilde s \sim p(s \mid z)          (theory/gradients.md, eq. 40.16)
 
-REBAR (Tucker et al. 2017) has c(s) = eta f(soften(s, tau)), RELAX (Grathwohl et al. 2018) adds a network of s to it. Any c keeps g
-unbiased, so eta, tau and the network are trained to make E[g^2] small, which is the variance up to a constant.
+REBAR (Tucker et al. 2017) has c(s) = eta f(soften(s, tau)), RELAX (Grathwohl et al. 2018) adds a
+network of s to it. Any c keeps g unbiased, so eta, tau and the network are trained to make E[g^2]
+small, which is the variance up to a constant.
 
-Letters: B rows, H units of a layer, L layers, eta scale, tau temperature, u and v uniform noise, s noisy scores.
+Letters: B rows, H units of a layer, L layers, eta scale, tau temperature, u and v uniform noise, s
+noisy scores.
 """
 
 from collections.abc import Sequence
@@ -16,37 +21,78 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count, check_real
-from partita.gradients.base import Estimate, Estimator, Function, State, context_of, context_widths, pull, require_kind, values
+from partita.gradients.base import (
+    Estimate,
+    Estimator,
+    Function,
+    State,
+    context_of,
+    context_widths,
+    pull,
+    require_kind,
+    values,
+)
 from partita.gradients.latents import Chain, Draws, Relaxable
 from partita.gradients.relaxation import relaxed_tail
 from partita.nets.mlp import MLP
 
 
 class Control(nn.Module):
-    """What is learned of the control variates: for each layer a scale, a temperature and, with ``hidden``, a network."""
+    """What is learned of the control variates: for each layer a scale, a temperature and, with
+    ``hidden``, a network.
+    """
 
-    def __init__(self, widths: Sequence[int], contexts: Sequence[int], temperature: float, hidden: int, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        widths: Sequence[int],
+        contexts: Sequence[int],
+        temperature: float,
+        hidden: int,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         device = generator.device
         self.scale = nn.Parameter(torch.ones(len(widths), device=device))
-        self.log_temperature = nn.Parameter(torch.full((len(widths),), temperature, device=device).log())
-        sizes = [width + context for width, context in zip(widths, contexts, strict=True)] if hidden else []
-        self.nets = nn.ModuleList([MLP(size, 1, widths=(hidden,), activation="tanh", generator=generator) for size in sizes])
+        self.log_temperature = nn.Parameter(
+            torch.full((len(widths),), temperature, device=device).log()
+        )
+        sizes = (
+            [width + context for width, context in zip(widths, contexts, strict=True)]
+            if hidden
+            else []
+        )
+        self.nets = nn.ModuleList(
+            [
+                MLP(size, 1, widths=(hidden,), activation="tanh", generator=generator)
+                for size in sizes
+            ]
+        )
 
     def free(self, i: int, context: Tensor, s: Tensor) -> Tensor:
-        """The network's part of layer i: a smooth function of s that is zero without networks, ``(*)``."""
+        """The network's part of layer i: a smooth function of s that is zero without networks,
+        ``(*)``.
+        """
         if not len(self.nets):
             return s.new_zeros(context.shape[:-1])
         squashed = torch.sigmoid(s).reshape(*context.shape[:-1], -1)
         return self.nets[i](torch.cat([context, squashed], -1))[..., 0]
 
     def forward(self, slopes: Sequence[Tensor]) -> Tensor:
-        """A zero that carries these slopes to the parameters; through a wrapper they are exchanged between processes."""
-        return torch.stack([pull(p.flatten() @ slope.flatten()) for p, slope in zip(self.parameters(), slopes, strict=True)]).sum()
+        """A zero that carries these slopes to the parameters; through a wrapper they are exchanged
+        between processes.
+        """
+        return torch.stack(
+            [
+                pull(p.flatten() @ slope.flatten())
+                for p, slope in zip(self.parameters(), slopes, strict=True)
+            ]
+        ).sum()
 
 
 class Relaxed(Estimator):
-    """What REBAR and RELAX share; both ask f once at the draws and twice at relaxed ones for every layer."""
+    """What REBAR and RELAX share; both ask f once at the draws and twice at relaxed ones for every
+    layer.
+    """
 
     relaxes = True
     temperature: float
@@ -56,19 +102,32 @@ class Relaxed(Estimator):
     def cost(self, layers: int = 1) -> int:
         return 1 + 2 * layers
 
-    def init(self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator) -> State:
-        module = Control(widths, context_widths(widths, context), self.temperature, self.hidden, generator).to(like)
+    def init(
+        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
+    ) -> State:
+        module = Control(
+            widths, context_widths(widths, context), self.temperature, self.hidden, generator
+        ).to(like)
         return State(module, like.new_zeros(len(widths), 1))
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         draws, layers, noise = self._drawn(q, generator)
         value = values(f, draws, layers[0])
         known, surrogate, size = value.detach(), value, value.new_zeros(())
-        control = getattr(state.module, "module", state.module)  # inside its wrapper, through which only slopes go back, below
+        # inside its wrapper, through which only slopes go back, below
+        control = getattr(state.module, "module", state.module)
         for i, layer in enumerate(layers):
-            gradient = self._gradient(i, layer, q, f, draws, noise, control, known, context, generator)
+            gradient = self._gradient(
+                i, layer, q, f, draws, noise, control, known, context, generator
+            )
             surrogate = surrogate + pull(layer.total(gradient.detach() * layer.logits))
             size = size + layer.total(gradient.square()).mean()
         return Estimate(surrogate, known, self._extra(state.module, size), state)
@@ -84,15 +143,28 @@ class Relaxed(Estimator):
         return draws, layers, noise
 
     def _gradient(
-        self, i: int, layer: Relaxable, q: Chain, f: Function, draws: Draws, noise: Draws, control: Control, known: Tensor,
-        context: Tensor | None, generator: torch.Generator,
-    ) -> Tensor:  # fmt: skip
-        """g of one layer in its logits, ``(*, H)``, differentiable in the control's parameters where they are learned."""
+        self,
+        i: int,
+        layer: Relaxable,
+        q: Chain,
+        f: Function,
+        draws: Draws,
+        noise: Draws,
+        control: Control,
+        known: Tensor,
+        context: Tensor | None,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """g of one layer in its logits, ``(*, H)``, differentiable in the control's parameters
+        where they are learned.
+        """
         leaf, tau = layer.leaf(), control.log_temperature[i].exp()
         conditional = leaf.conditional_scores(draws[i], layer.noise(generator))
         s = torch.stack([leaf.scores(noise[i]), conditional])  # both at once: (2, *, H)
         before = tuple(z.expand(2, *z.shape) for z in draws[:i])
-        tail = relaxed_tail(q, (*before, leaf.soften(s, tau)), tuple(u.expand(2, *u.shape) for u in noise), tau)
+        tail = relaxed_tail(
+            q, (*before, leaf.soften(s, tau)), tuple(u.expand(2, *u.shape) for u in noise), tau
+        )
         about = context_of(context, before, known.expand(2, *known.shape))
         free, held = control.scale[i] * f(tail) + control.free(i, about, s)
         (slope,) = torch.autograd.grad((free - held).sum(), leaf.logits, create_graph=self.learn)
@@ -102,7 +174,9 @@ class Relaxed(Estimator):
         """E[g^2], with a gradient in the control's parameters and in nothing else."""
         if not self.learn:
             return size.new_zeros(())
-        slopes = torch.autograd.grad(size, list(control.parameters()), allow_unused=True, materialize_grads=True)
+        slopes = torch.autograd.grad(
+            size, list(control.parameters()), allow_unused=True, materialize_grads=True
+        )
         return size.detach() + control(slopes)
 
 
@@ -112,7 +186,8 @@ class Rebar(Relaxed):
 
     Arguments:
         temperature: tau to start from.
-        learn: Whether scale and temperature are trained; else they stay at 1 and at ``temperature``.
+        learn: Whether scale and temperature are trained; else they stay at 1 and at
+            ``temperature``.
     """
 
     temperature: float = 0.5

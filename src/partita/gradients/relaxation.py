@@ -1,11 +1,12 @@
 r"""Relaxed draws: the Gumbel-max trick with a softmax in place of the maximum.
 
 .. math:: \arg\max_k\, (\log \pi_k + \gamma_k) \sim \pi, \qquad
-          \tilde z = \mathrm{softmax}\big((\log \pi + \gamma) / \tau\big), \quad \gamma_k = -\log(-\log u_k)
-          (theory/gradients.md, eq. 40.12, 40.13)
+          \tilde z = \mathrm{softmax}\big((\log \pi + \gamma) / \tau\big), \quad \gamma_k =
+          -\log(-\log u_k) (theory/gradients.md, eq. 40.12, 40.13)
 
-Maddison, Mnih and Teh (2017); Jang, Gu and Poole (2017). Neither estimator is unbiased: f is asked, or its slope taken, between the values
-that z can take. As tau falls the first one's bias falls and its variance grows; that of the straight-through one need not fall.
+Maddison, Mnih and Teh (2017); Jang, Gu and Poole (2017). Neither estimator is unbiased: f is asked,
+or its slope taken, between the values that z can take. As tau falls the first one's bias falls and
+its variance grows; that of the straight-through one need not fall.
 
 Letters: H units of a layer, K categories of a unit, tau temperature.
 """
@@ -31,7 +32,9 @@ def gumbel_max(log_pi: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def exponential_race(pi: Tensor, generator: torch.Generator) -> Tensor:
-    """The same as a race: the first of exponential waiting times with rates pi, ``(*, K) -> (*)``."""
+    """The same as a race: the first of exponential waiting times with rates pi, ``(*, K) ->
+    (*)``.
+    """
     waiting = -torch.log1p(-rng.uniform(pi.shape, pi, generator))
     return (waiting / pi).argmin(-1)
 
@@ -57,9 +60,17 @@ class GumbelSoftmax(Estimator):
         return 1
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
-        return through_draws(q, f, state, lambda layer, s: layer.soften(s, self.temperature), generator)
+        return through_draws(
+            q, f, state, lambda layer, s: layer.soften(s, self.temperature), generator
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,13 @@ class StraightThrough(Estimator):
         return 1
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         def passed(layer: Relaxable, s: Tensor) -> Tensor:
             return layer.harden(s).detach() + pull(layer.soften(s, self.temperature))
@@ -91,7 +108,11 @@ class StraightThrough(Estimator):
 
 
 def through_draws(
-    q: Chain, f: Function, state: State, make: Callable[[Relaxable, Tensor], Tensor], generator: torch.Generator
+    q: Chain,
+    f: Function,
+    state: State,
+    make: Callable[[Relaxable, Tensor], Tensor],
+    generator: torch.Generator,
 ) -> Estimate:
     """Gradients through draws that ``make`` makes of a layer and its noisy scores."""
     draws: Draws = ()
@@ -106,7 +127,9 @@ def through_draws(
 
 
 def relaxed_tail(q: Chain, draws: Draws, noise: Draws, tau: Tensor | float) -> Draws:
-    """The layers after ``draws``, relaxed, from given noise for all layers; the result holds all."""
+    """The layers after ``draws``, relaxed, from given noise for all layers; the result holds
+    all.
+    """
     for conditional, u in zip(q[len(draws) :], noise[len(draws) :], strict=True):
         layer = conditional(draws)
         require_kind("a relaxation", [layer], Relaxable, INSTEAD)

@@ -1,9 +1,11 @@
 r"""Reparameterization: draws as functions of noise that knows nothing of the parameters.
 
-.. math:: \nabla_\varphi E_{q_\varphi(y)}[f(y)] = E_{r(\epsilon)}\big[\nabla_\varphi f(g_\varphi(\epsilon))\big], \qquad
+.. math:: \nabla_\varphi E_{q_\varphi(y)}[f(y)] = E_{r(\epsilon)}\big[\nabla_\varphi
+f(g_\varphi(\epsilon))\big], \qquad
           y = g_\varphi(\epsilon)          (theory/gradients.md, eq. 40.4)
 
-The four functions are the table of the theory page; :class:`Reparameterization` takes any distribution that can do it.
+The four functions are the table of the theory page; :class:`Reparameterization` takes any
+distribution that can do it.
 """
 
 from dataclasses import dataclass
@@ -43,7 +45,9 @@ class Reparameterization(Estimator):
     >>> from torch.distributions import Exponential
     >>> rate, g = torch.ones(4000, requires_grad=True), torch.Generator().manual_seed(0)
     >>> q, how = (lambda _: Continuous(Exponential(rate)),), Reparameterization()
-    >>> how.estimate(q, lambda z: z[0], how.init((1,), like=rate, generator=g), generator=g).surrogate.sum().backward()
+    >>> how.estimate(
+    ...     q, lambda z: z[0], how.init((1,), like=rate, generator=g), generator=g
+    ... ).surrogate.sum().backward()
     >>> round(float(rate.grad.mean()), 1)  # of E[z] = 1 / rate, whose derivative is -1 / rate^2
     -1.0
     """
@@ -52,7 +56,13 @@ class Reparameterization(Estimator):
         return 1
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         draws: Draws = ()
         layers: list[Latent] = []
@@ -67,6 +77,9 @@ def reparameterized(layer: Latent, generator: torch.Generator) -> Tensor:
     """A draw through which gradients flow; refused where a distribution has none."""
     if not isinstance(layer, Continuous) or not layer.distribution.has_rsample:
         kind = layer.distribution if isinstance(layer, Continuous) else layer
-        raise Unsupported(f"Reparameterization cannot run on {type(kind).__name__} latents: their draws are no smooth function of noise. "
-                          "Use GumbelSoftmax, Rebar or Reinforce instead.")  # fmt: skip
+        raise Unsupported(
+            f"Reparameterization cannot run on {type(kind).__name__} latents: their draws are no "
+            "smooth function of noise. "
+            "Use GumbelSoftmax, Rebar or Reinforce instead."
+        )
     return layer.reparameterized(generator)

@@ -1,11 +1,14 @@
-r"""The score function, and gradients from it: REINFORCE with no baseline, a constant one, or the average of earlier values.
+r"""The score function, and gradients from it: REINFORCE with no baseline, a constant one, or the
+average of earlier values.
 
-.. math:: \nabla_\varphi E_q[f(z)] = E_q\big[(f(z) - c)\, s(z)\big], \qquad s(z) = \nabla_\varphi \log q_\varphi(z), \quad E_q[s] = 0, \quad
+.. math:: \nabla_\varphi E_q[f(z)] = E_q\big[(f(z) - c)\, s(z)\big], \qquad s(z) = \nabla_\varphi
+\log q_\varphi(z), \quad E_q[s] = 0, \quad
           \mathrm{Var}[s] = I(\varphi)          (theory/gradients.md, eq. 40.2, 40.3)
 
 A constant c costs no bias; the best one is known in closed form,
 
-.. math:: c^* = \frac{\mathrm{Cov}(f s, s)}{\mathrm{Var}(s)} = \frac{E[f s^2]}{E[s^2]}          (theory/gradients.md, eq. 40.8)
+.. math:: c^* = \frac{\mathrm{Cov}(f s, s)}{\mathrm{Var}(s)} = \frac{E[f s^2]}{E[s^2]}
+(theory/gradients.md, eq. 40.8)
 """
 
 from abc import abstractmethod
@@ -21,20 +24,26 @@ from partita.gradients.latents import Ancestral, Chain, Relaxable, ancestral
 
 
 def score_moments(log_q: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean (zero) and covariance (the Fisher information) of the score, by a sum over all states: ``(S), (S, P) -> (P), (P, P)``."""
+    """Mean (zero) and covariance (the Fisher information) of the score, by a sum over all states:
+    ``(S), (S, P) -> (P), (P, P)``.
+    """
     p = torch.exp(log_q)
     mean = p @ score
     return mean, score.mT @ (p[:, None] * score) - torch.outer(mean, mean)
 
 
 def optimal_constants(log_q: Tensor, score: Tensor, f: Tensor) -> Tensor:
-    """c* of every coordinate of the score, by a sum over all states, ``(S), (S, P), (S) -> (P)`` (theory/gradients.md, eq. 40.8)."""
+    """c* of every coordinate of the score, by a sum over all states, ``(S), (S, P), (S) -> (P)``
+    (theory/gradients.md, eq. 40.8).
+    """
     weight = torch.exp(log_q)[:, None] * score.square()
     return (weight * f[:, None]).sum(0) / weight.sum(0)
 
 
 def optimal_constant(log_q: Tensor, score: Tensor, f: Tensor) -> Tensor:
-    """The one constant that makes the sum of the coordinates' variances smallest, ``(S), (S, P), (S) -> ()``."""
+    """The one constant that makes the sum of the coordinates' variances smallest, ``(S), (S, P),
+    (S) -> ()``.
+    """
     weight = torch.exp(log_q) * score.square().sum(1)
     return weight @ f / weight.sum()
 
@@ -50,12 +59,23 @@ class ScoreFunction(Estimator):
         """One number for each layer, ``(L)``, from earlier draws only."""
 
     def estimate(
-        self, q: Chain, f: Function, state: State, context: Tensor | None = None, *, generator: torch.Generator
+        self,
+        q: Chain,
+        f: Function,
+        state: State,
+        context: Tensor | None = None,
+        *,
+        generator: torch.Generator,
     ) -> Estimate:
         drawn = ancestral(q, generator)
         value = values(f, drawn.draws, drawn.layers[0])
         signals = [value.detach() - c for c in self.baselines(state)]
-        return Estimate(value + by_score(signals, drawn), value.detach(), value.new_zeros(()), self.following(state, value.detach(), drawn))
+        return Estimate(
+            value + by_score(signals, drawn),
+            value.detach(),
+            value.new_zeros(()),
+            self.following(state, value.detach(), drawn),
+        )
 
     def following(self, state: State, value: Tensor, drawn: Ancestral) -> State:
         """The state after these draws; unchanged by default."""
@@ -64,7 +84,10 @@ class ScoreFunction(Estimator):
 
 def by_score(signals: Sequence[Tensor], drawn: Ancestral) -> Tensor:
     """Zeros that carry the sum over layers of signal times score, ``(*)``."""
-    terms = [signal.detach() * pull(layer.log_prob(z)) for signal, layer, z in zip(signals, drawn.layers, drawn.draws, strict=True)]
+    terms = [
+        signal.detach() * pull(layer.log_prob(z))
+        for signal, layer, z in zip(signals, drawn.layers, drawn.draws, strict=True)
+    ]
     return torch.stack(terms).sum(0)
 
 
@@ -89,7 +112,9 @@ class MovingAverage(ScoreFunction):
     def __post_init__(self) -> None:
         check_real("MovingAverage", "decay", self.decay, 0.0, 1.0)
 
-    def init(self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator) -> State:
+    def init(
+        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
+    ) -> State:
         return State(nn.Module(), like.new_zeros(len(widths), 2))
 
     def baselines(self, state: State) -> Tensor:
@@ -101,7 +126,8 @@ class MovingAverage(ScoreFunction):
 
 @dataclass(frozen=True)
 class OptimalConstant(ScoreFunction):
-    """The baseline is c*: given, or the ratio of fading averages of f s^2 and s^2 over earlier draws.
+    """The baseline is c*: given, or the ratio of fading averages of f s^2 and s^2 over earlier
+    draws.
 
     Arguments:
         c: The constant, where somebody computed it (:func:`optimal_constant`).
@@ -116,16 +142,23 @@ class OptimalConstant(ScoreFunction):
         if self.c is not None:
             check_real("OptimalConstant", "c", self.c)
 
-    def init(self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator) -> State:
+    def init(
+        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
+    ) -> State:
         return State(nn.Module(), like.new_zeros(len(widths), 2))
 
     def baselines(self, state: State) -> Tensor:
-        return fading_ratio(state) if self.c is None else torch.full_like(state.running[:, 0], self.c)
+        return (
+            fading_ratio(state) if self.c is None else torch.full_like(state.running[:, 0], self.c)
+        )
 
     def following(self, state: State, value: Tensor, drawn: Ancestral) -> State:
         if self.c is not None:
             return state
-        sizes = [_squared_score(layer, z, value) for layer, z in zip(drawn.layers, drawn.draws, strict=True)]
+        sizes = [
+            _squared_score(layer, z, value)
+            for layer, z in zip(drawn.layers, drawn.draws, strict=True)
+        ]
         return faded(state, [value] * len(sizes), self.decay, sizes)
 
 
@@ -134,14 +167,27 @@ def fading_ratio(state: State) -> Tensor:
     return state.running[:, 0] / state.running[:, 1].clamp_min(1e-12)
 
 
-def faded(state: State, values: Sequence[Tensor], decay: float, weights: Sequence[Tensor] | None = None) -> State:
-    """The state with the mean of each layer's values, and of their weights, taken into its fading sums."""
+def faded(
+    state: State, values: Sequence[Tensor], decay: float, weights: Sequence[Tensor] | None = None
+) -> State:
+    """The state with the mean of each layer's values, and of their weights, taken into its fading
+    sums.
+    """
     weights = [torch.ones_like(value) for value in values] if weights is None else weights
-    seen = [torch.stack([(w * value).mean(), w.mean()]) for w, value in zip(weights, values, strict=True)]
+    seen = [
+        torch.stack([(w * value).mean(), w.mean()])
+        for w, value in zip(weights, values, strict=True)
+    ]
     return state._replace(running=torch.lerp(torch.stack(seen), state.running, decay))
 
 
 @torch.no_grad()
 def _squared_score(layer: object, z: Tensor, value: Tensor) -> Tensor:
-    """Squared length of the score in the logits of each row; one for latents without logits, which makes the baseline E[f]."""
-    return layer.total(layer.score(z).square()) if isinstance(layer, Relaxable) else torch.ones_like(value)
+    """Squared length of the score in the logits of each row; one for latents without logits, which
+    makes the baseline E[f].
+    """
+    return (
+        layer.total(layer.score(z).square())
+        if isinstance(layer, Relaxable)
+        else torch.ones_like(value)
+    )

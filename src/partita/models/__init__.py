@@ -15,7 +15,18 @@ from partita.models.directed import (
     SigmoidBelief,
 )
 from partita.models.encoder import Encoder
-from partita.models.energy import RBM, Boltzmann, Ising, LatentEnergy, MaxEnt, NeuralEnergy, Potts, complete, lattice, torus
+from partita.models.energy import (
+    RBM,
+    Boltzmann,
+    Ising,
+    LatentEnergy,
+    MaxEnt,
+    NeuralEnergy,
+    Potts,
+    complete,
+    lattice,
+    torus,
+)
 
 __all__ = [
     "GAN",

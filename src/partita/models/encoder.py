@@ -1,4 +1,5 @@
-r"""An encoder: a network from a row to a point on the unit sphere. No density; what contrastive learning trains.
+r"""An encoder: a network from a row to a point on the unit sphere. No density; what contrastive
+learning trains.
 
 .. math:: v(x) = f_\theta(x) / \|f_\theta(x)\|          (theory/contrastive.md, eq. 51.1)
 
@@ -26,7 +27,8 @@ class Encoder(Model):
     Arguments:
         visible: D.
         embedding: E.
-        shape: (L,) or (height, width) of a row with any number of channels, channel after channel: convolutions; None: a perceptron.
+        shape: (L,) or (height, width) of a row with any number of channels, channel after channel:
+            convolutions; None: a perceptron.
         widths: Units of the perceptron's layers.
         channels: Of the convolutions.
         net: A network of :mod:`partita.nets` from D numbers to E in place of these.
@@ -62,7 +64,14 @@ class Encoder(Model):
             net = MLP(visible, embedding, widths=widths, gain=6**0.5, generator=generator)
         elif net is None:
             assert shape is not None
-            net = ConvNet(shape, embedding, depth=visible // prod(shape), channels=channels, pool="max", generator=generator)
+            net = ConvNet(
+                shape,
+                embedding,
+                depth=visible // prod(shape),
+                channels=channels,
+                pool="max",
+                generator=generator,
+            )
         check_module("Encoder", "net", net)
         self.net = net
         like = next(net.parameters())
@@ -83,7 +92,11 @@ class Encoder(Model):
         self.scale.copy_(1 / spread.clamp_min(1e-12))
 
     def settings(self) -> dict[str, Any]:
-        return {"visible": self.support.width, "embedding": self.embedding, "net": describe(self.net)}
+        return {
+            "visible": self.support.width,
+            "embedding": self.embedding,
+            "net": describe(self.net),
+        }
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:

@@ -20,26 +20,58 @@ from partita.nets.ssm import DenseSSM, DiagonalSSM
 SEQUENCES = (Attention, CausalConv, DenseSSM, DiagonalSSM, H3, Hyena, LSTM, SequenceNet)
 NETS: dict[str, type[Net]] = {net.__name__: net for net in (MLP, ConvNet, ConvDecoder, *SEQUENCES)}
 
-__all__ = ["H3", "LSTM", "MLP", "NETS", "Attention", "CausalConv", "ConvDecoder", "ConvNet", "DenseSSM", "DiagonalSSM", "Hyena", "Net",
-           "SequenceNet", "build", "describe"]  # fmt: skip
+__all__ = [
+    "H3",
+    "LSTM",
+    "MLP",
+    "NETS",
+    "Attention",
+    "CausalConv",
+    "ConvDecoder",
+    "ConvNet",
+    "DenseSSM",
+    "DiagonalSSM",
+    "Hyena",
+    "Net",
+    "SequenceNet",
+    "build",
+    "describe",
+]
 
 
 def describe(net: nn.Module) -> dict[str, Any] | None:
-    """A network of the table as JSON; None for a module of the user's own, which is code and is never saved.
+    """A network of the table as JSON; None for a module of the user's own, which is code and is
+    never saved.
 
     >>> describe(MLP(2, 1, widths=(4,), generator=torch.Generator()))
     {'net': 'MLP', 'inputs': 2, 'outputs': 1, 'widths': [4], 'activation': 'silu'}
     """
     name = type(net).__name__
-    return {"net": name, **net.settings()} if isinstance(net, Net) and NETS.get(name) is type(net) else None
+    return (
+        {"net": name, **net.settings()}
+        if isinstance(net, Net) and NETS.get(name) is type(net)
+        else None
+    )
 
 
-def build(description: dict[str, Any] | None, owner: str, *, generator: torch.Generator) -> nn.Module:
-    """The network that :func:`describe` described, with fresh weights; only names of the table are ever built."""
+def build(
+    description: dict[str, Any] | None, owner: str, *, generator: torch.Generator
+) -> nn.Module:
+    """The network that :func:`describe` described, with fresh weights; only names of the table are
+    ever built.
+    """
     if description is None:
-        raise RunError(f"load: the network of {owner} must be one of {', '.join(NETS)}; got a module of your own, which is code and is "
-                       "never saved. Build the model yourself and hand it over as load(path, model=...).")  # fmt: skip
+        raise RunError(
+            f"load: the network of {owner} must be one of {', '.join(NETS)}; got a module of your "
+            "own, which is code and is never saved. Build the model yourself and hand it over as "
+            "load(path, model=...)."
+        )
     name = description.get("net")
     if name not in NETS:
-        raise RunError(f"load: net must be one of {', '.join(NETS)}; got {name!r}. The run was made by another version of partita.")
-    return NETS[name](**{key: value for key, value in description.items() if key != "net"}, generator=generator)
+        raise RunError(
+            f"load: net must be one of {', '.join(NETS)}; got {name!r}. The run was made by "
+            "another version of partita."
+        )
+    return NETS[name](
+        **{key: value for key, value in description.items() if key != "net"}, generator=generator
+    )

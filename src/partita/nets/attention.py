@@ -1,8 +1,10 @@
 r"""Causal self-attention on torch's own kernels, with places as rotations.
 
-.. math:: y = \mathrm{softmax}\big(\tfrac{1}{\sqrt{d}}\, R q\, (R k)^\top + \text{mask}\big)\, v        (theory/sequences.md, eq. 23.2)
+.. math:: y = \mathrm{softmax}\big(\tfrac{1}{\sqrt{d}}\, R q\, (R k)^\top + \text{mask}\big)\, v
+(theory/sequences.md, eq. 23.2)
 
-R_t turns pairs of coordinates by angles proportional to t (Su et al. 2021), so that logits depend on the distance of two places.
+R_t turns pairs of coordinates by angles proportional to t (Su et al. 2021), so that logits depend
+on the distance of two places.
 
 Letters: B batch, L length, D width, H heads, d = D / H.
 """
@@ -43,7 +45,10 @@ class Attention(MatrixMixer):
 
     def __init__(self, width: int, heads: int = 4, *, generator: torch.Generator) -> None:
         super().__init__()
-        self.width, self.heads = check_count("Attention", "width", width), check_count("Attention", "heads", heads)
+        self.width, self.heads = (
+            check_count("Attention", "width", width),
+            check_count("Attention", "heads", heads),
+        )
         if width % (2 * heads):
             raise invalid("Attention", "width", f"be a multiple of 2 heads = {2 * heads}", width)
         self.into = linear(width, 3 * width, generator=generator)
@@ -70,7 +75,12 @@ class Attention(MatrixMixer):
         return q @ k.mT * q.shape[-1] ** -0.5
 
     def start(self, batch: int, capacity: int) -> AttentionState:
-        empty = self.into.weight.new_zeros(batch, self.heads, check_count("Attention", "capacity", capacity), self.width // self.heads)
+        empty = self.into.weight.new_zeros(
+            batch,
+            self.heads,
+            check_count("Attention", "capacity", capacity),
+            self.width // self.heads,
+        )
         return AttentionState(empty, empty.clone(), 0)
 
     def step(self, u: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
@@ -79,7 +89,9 @@ class Attention(MatrixMixer):
         q, k, v = (self._split(x) for x in self.into(u).unsqueeze(1).chunk(3, -1))
         place = torch.tensor([t], device=u.device)
         state.k[:, :, t], state.v[:, :, t] = turned(k, place)[:, :, 0], v[:, :, 0]
-        y = scaled_dot_product_attention(turned(q, place), state.k[:, :, : t + 1], state.v[:, :, : t + 1])
+        y = scaled_dot_product_attention(
+            turned(q, place), state.k[:, :, : t + 1], state.v[:, :, : t + 1]
+        )
         return self.out(y[:, :, 0].flatten(1)), state._replace(steps=t + 1)
 
     def settings(self) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""What a network must say to be rebuilt from a saved run: its name and its settings as JSON, never code."""
+"""What a network must say to be rebuilt from a saved run: its name and its settings as JSON, never
+code.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -36,8 +38,15 @@ def activation(owner: str, name: str) -> nn.Module:
 
 def check_options(owner: str, parameter: str, value: object) -> dict[str, Any]:
     """Settings of a part by name, or none."""
-    if value is not None and not (isinstance(value, dict) and all(isinstance(name, str) for name in value)):
-        raise invalid(owner, parameter, "be settings by name, such as {'order': 3}", " ".join(repr(value).split()))
+    if value is not None and not (
+        isinstance(value, dict) and all(isinstance(name, str) for name in value)
+    ):
+        raise invalid(
+            owner,
+            parameter,
+            "be settings by name, such as {'order': 3}",
+            " ".join(repr(value).split()),
+        )
     return dict(value or {})  # type: ignore[arg-type]
 
 
@@ -46,8 +55,12 @@ class _Unset(nn.Linear):
         """No weights from anywhere else; torch's ``skip_init`` takes eight times as long."""
 
 
-def linear(inputs: int, outputs: int, *, gain: float = 1.0, generator: torch.Generator) -> nn.Linear:
-    """A linear layer whose first weights come from ``generator``: uniform with variance gain^2 / (3 inputs), torch's own at gain 1."""
+def linear(
+    inputs: int, outputs: int, *, gain: float = 1.0, generator: torch.Generator
+) -> nn.Linear:
+    """A linear layer whose first weights come from ``generator``: uniform with variance gain^2 / (3
+    inputs), torch's own at gain 1.
+    """
     layer = _Unset(inputs, outputs, device=generator.device)
     bound = inputs**-0.5
     nn.init.uniform_(layer.weight, -gain * bound, gain * bound, generator=generator)

@@ -1,6 +1,8 @@
-r"""A short causal convolution with gaps as a mixer of sequences: a stack of them sees exponentially far.
+r"""A short causal convolution with gaps as a mixer of sequences: a stack of them sees exponentially
+far.
 
-.. math:: y_t = \sum_{k=0}^{K-1} W_k\, u_{t - g k} \qquad (g \text{ the gap})                 (theory/sequences.md, eq. 21.4)
+.. math:: y_t = \sum_{k=0}^{K-1} W_k\, u_{t - g k} \qquad (g \text{ the gap})
+(theory/sequences.md, eq. 21.4)
 
 Letters: B batch, L length, D width, K kernel, g gap.
 """
@@ -16,7 +18,8 @@ from partita.nets.mixer import Mixer
 
 
 class CausalConv(Mixer):
-    """Gated causal convolution, ``(B, L, D) -> (B, L, D)``; it remembers exactly g (K - 1) steps beside the present.
+    """Gated causal convolution, ``(B, L, D) -> (B, L, D)``; it remembers exactly g (K - 1) steps
+    beside the present.
 
     Arguments:
         width: D.
@@ -25,13 +28,24 @@ class CausalConv(Mixer):
         generator: Source of the first weights.
     """
 
-    def __init__(self, width: int, kernel: int = 4, gap: int = 1, *, generator: torch.Generator) -> None:
+    def __init__(
+        self, width: int, kernel: int = 4, gap: int = 1, *, generator: torch.Generator
+    ) -> None:
         super().__init__()
-        self.width, self.kernel, self.gap = (check_count("CausalConv", name, value)
-                                             for name, value in (("width", width), ("kernel", kernel), ("gap", gap)))  # fmt: skip
-        self.conv: Any = nn.utils.skip_init(nn.Conv1d, width, 2 * width, kernel, dilation=gap, device=generator.device)
+        self.width, self.kernel, self.gap = (
+            check_count("CausalConv", name, value)
+            for name, value in (("width", width), ("kernel", kernel), ("gap", gap))
+        )
+        self.conv: Any = nn.utils.skip_init(
+            nn.Conv1d, width, 2 * width, kernel, dilation=gap, device=generator.device
+        )
         for parameter in self.conv.parameters():
-            nn.init.uniform_(parameter, -((width * kernel) ** -0.5), (width * kernel) ** -0.5, generator=generator)
+            nn.init.uniform_(
+                parameter,
+                -((width * kernel) ** -0.5),
+                (width * kernel) ** -0.5,
+                generator=generator,
+            )
         self.out = linear(width, width, generator=generator)
 
     @property

@@ -1,9 +1,11 @@
-r"""Dropout (Srivastava et al. 2014): numbers are left out at random while a model learns, and only then.
+r"""Dropout (Srivastava et al. 2014): numbers are left out at random while a model learns, and only
+then.
 
-.. math:: u \leftarrow u \, m / (1 - p), \qquad m \sim \mathrm{Bernoulli}(1 - p)          (theory/sequences.md, eq. 24.5)
+.. math:: u \leftarrow u \, m / (1 - p), \qquad m \sim \mathrm{Bernoulli}(1 - p)
+(theory/sequences.md, eq. 24.5)
 
-Nothing is dropped but inside :func:`dropping`, which hands in the randomness: a model is the same however it is looked at, and no switch
-can be left in the wrong place.
+Nothing is dropped but inside :func:`dropping`, which hands in the randomness: a model is the same
+however it is looked at, and no switch can be left in the wrong place.
 
 Letters: p share that is left out, m which numbers stay.
 """
@@ -33,7 +35,8 @@ def dropping(generator: torch.Generator) -> Iterator[None]:
 
 
 class Dropout(nn.Module):
-    """Leaves out each number with probability ``share`` inside :func:`dropping`, and is the identity elsewhere.
+    """Leaves out each number with probability ``share`` inside :func:`dropping`, and is the
+    identity elsewhere.
 
     >>> layer, ones = Dropout(0.5), torch.ones(1000)
     >>> with dropping(torch.Generator().manual_seed(0)):

@@ -1,11 +1,14 @@
 r"""The discrete Fourier transform, circulant and Toeplitz operators, and long convolutions by FFT.
 
-.. math:: y_t = \sum_{n=0}^{t} h_{t-n} u_n, \qquad y = W^{-1}\big((W h) \odot (W u)\big)    (theory/sequences.md, eq. 21.7)
+.. math:: y_t = \sum_{n=0}^{t} h_{t-n} u_n, \qquad y = W^{-1}\big((W h) \odot (W u)\big)
+(theory/sequences.md, eq. 21.7)
 
-A convolution of the padded sequences is causal; without the zeros the end of u would wrap around to its beginning. No length needs to
-be a power of two. In floating point with unit roundoff e, for a transform of length n (Higham 2002, theorem 24.2),
+A convolution of the padded sequences is causal; without the zeros the end of u would wrap around to
+its beginning. No length needs to be a power of two. In floating point with unit roundoff e, for a
+transform of length n (Higham 2002, theorem 24.2),
 
-.. math:: |\hat y - y|_\infty \le 8 e \log_2 n \, (2 |h|_2 + |W h|_\infty) |u|_2               (theory/sequences.md, eq. 21.8)
+.. math:: |\hat y - y|_\infty \le 8 e \log_2 n \, (2 |h|_2 + |W h|_\infty) |u|_2
+(theory/sequences.md, eq. 21.8)
 
 Letters: h filter, u input, y output, L length, M filter length, W the matrix of the transform.
 """
@@ -22,24 +25,33 @@ from partita.nets.transforms import HALF, blocks, by_transform, fast_length, rea
 
 
 def dft_matrix(n: int, like: Tensor, *, unitary: bool = False) -> Tensor:
-    """W with W[j, k] = exp(-2 pi i j k / n), complex, (n, n); divided by sqrt(n) if ``unitary``, so that its inverse is its adjoint.
+    """W with W[j, k] = exp(-2 pi i j k / n), complex, (n, n); divided by sqrt(n) if ``unitary``, so
+    that its inverse is its adjoint.
 
-    >>> (dft_matrix(4, torch.zeros(1)) @ torch.tensor([1, 0, 0, 0], dtype=torch.complex64)).real.tolist()
+    >>> (
+    ...     dft_matrix(4, torch.zeros(1)) @ torch.tensor([1, 0, 0, 0], dtype=torch.complex64)
+    ... ).real.tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
     check_count("dft_matrix", "n", n)
     order = torch.arange(n, device=like.device)
-    angle = (order[:, None] * order % n).double() * (-2 * torch.pi / n)  # the remainder first: no large angles to round
-    W = torch.polar(torch.ones_like(angle), angle).to(torch.complex128 if like.dtype == torch.float64 else torch.complex64)
+    # the remainder first: no large angles to round
+    angle = (order[:, None] * order % n).double() * (-2 * torch.pi / n)
+    W = torch.polar(torch.ones_like(angle), angle).to(
+        torch.complex128 if like.dtype == torch.float64 else torch.complex64
+    )
     return W / n**0.5 if unitary else W
 
 
 def causal_convolution(h: Tensor, u: Tensor, H: Tensor | None = None) -> Tensor:
-    """y of the equation above, ``(*, M), (*, L) -> (*, L)``; leading dimensions broadcast, any M and L.
+    """y of the equation above, ``(*, M), (*, L) -> (*, L)``; leading dimensions broadcast, any M
+    and L.
 
     ``H`` is :func:`spectrum` of h where it is at hand.
 
-    >>> causal_convolution(torch.tensor([1.0, 0.5]), torch.tensor([1.0, 0.0, 2.0])).round(decimals=3).tolist()
+    >>> causal_convolution(torch.tensor([1.0, 0.5]), torch.tensor([1.0, 0.0, 2.0])).round(
+    ...     decimals=3
+    ... ).tolist()
     [1.0, 0.5, 2.0]
     """
     L = _check_lengths("causal_convolution", h, u)
@@ -51,21 +63,32 @@ def causal_convolution(h: Tensor, u: Tensor, H: Tensor | None = None) -> Tensor:
 
 @torch.no_grad()
 def spectrum(h: Tensor, L: int) -> Tensor:
-    """W h as a causal convolution of L steps needs it, ``(*, M) -> (*, F)``: numbers, through which no gradient flows."""
+    """W h as a causal convolution of L steps needs it, ``(*, M) -> (*, F)``: numbers, through which
+    no gradient flows.
+    """
     h = real(h[..., :L])
     return transform(h, fast_length(L + h.shape[-1] - 1))
 
 
 def circular_convolution(h: Tensor, u: Tensor) -> Tensor:
-    """sum_n h[(t - n) mod L] u[n], ``(*, L), (*, L) -> (*, L)``: past and future wrap around on purpose."""
+    """sum_n h[(t - n) mod L] u[n], ``(*, L), (*, L) -> (*, L)``: past and future wrap around on
+    purpose.
+    """
     L = _check_lengths("circular_convolution", h, u)
     if h.shape[-1] != L:
-        raise invalid("circular_convolution", "h", f"have the length of u, {L}", h.shape[-1], "Pad it, or use causal_convolution.")
+        raise invalid(
+            "circular_convolution",
+            "h",
+            f"have the length of u, {L}",
+            h.shape[-1],
+            "Pad it, or use causal_convolution.",
+        )
     return by_transform(h, u, n=L, L=L).to(_kept(u))
 
 
 def chunked_convolution(h: Tensor, chunks: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The causal convolution of an input that arrives in pieces, piece by piece, in memory of the filter and one piece (overlap and add).
+    """The causal convolution of an input that arrives in pieces, piece by piece, in memory of the
+    filter and one piece (overlap and add).
 
     >>> whole = torch.arange(6.0)
     >>> parts = chunked_convolution(torch.ones(3), whole.split(2))
@@ -78,7 +101,11 @@ def chunked_convolution(h: Tensor, chunks: Iterable[Tensor]) -> Iterator[Tensor]
         full = size + h.shape[-1] - 1
         y = by_transform(h, chunk, n=fast_length(full), L=full)
         if tail is not None:
-            y = y + torch.nn.functional.pad(tail, (0, full - tail.shape[-1])) if tail.shape[-1] <= full else _added(tail, y)
+            y = (
+                y + torch.nn.functional.pad(tail, (0, full - tail.shape[-1]))
+                if tail.shape[-1] <= full
+                else _added(tail, y)
+            )
         tail = y[..., size:]
         yield y[..., :size].to(_kept(chunk))
 
@@ -89,12 +116,14 @@ def fft_error_bound(h: Tensor, u: Tensor) -> Tensor:
     dtype = torch.float32 if u.dtype in HALF else u.dtype
     h, u = h.to(dtype), u.to(dtype)
     size = (2 * h.norm(dim=-1) + torch.fft.rfft(h, n=n).abs().amax(-1)) * u.norm(dim=-1)
-    return 4 * torch.finfo(dtype).eps * max(1.0, torch.tensor(float(n)).log2().item()) * size  # the unit roundoff is half of eps
+    # the unit roundoff is half of eps
+    return 4 * torch.finfo(dtype).eps * max(1.0, torch.tensor(float(n)).log2().item()) * size
 
 
 @dataclass(frozen=True)
 class Circulant:
-    """The matrix S[i, j] = c[(i - j) mod L]: a circular convolution with its first column c, ``(*, L)``.
+    """The matrix S[i, j] = c[(i - j) mod L]: a circular convolution with its first column c, ``(*,
+    L)``.
 
     >>> Circulant(torch.tensor([0.0, 1.0, 0.0])).dense().int().tolist()
     [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
@@ -111,7 +140,9 @@ class Circulant:
         return Circulant(self.column.flip(-1).roll(1, -1))
 
     def eigenvalues(self) -> Tensor:
-        """The transform of the first column: W S W^{-1} is diagonal, so no characteristic polynomial needs to be solved."""
+        """The transform of the first column: W S W^{-1} is diagonal, so no characteristic
+        polynomial needs to be solved.
+        """
         return torch.fft.fft(self.column)
 
     def dense(self) -> Tensor:
@@ -122,11 +153,13 @@ class Circulant:
 
 @dataclass(frozen=True)
 class Toeplitz:
-    """The matrix S[i, j] = column[i - j] below and on the diagonal, row[j - i] above; ``column[0]`` stands on the diagonal.
+    """The matrix S[i, j] = column[i - j] below and on the diagonal, row[j - i] above; ``column[0]``
+    stands on the diagonal.
 
     Arguments:
         column: ``(*, I)``.
-        row: ``(*, J)``, its first entry unused; zeros of the column's length if not given, which makes S causal.
+        row: ``(*, J)``, its first entry unused; zeros of the column's length if not given, which
+            makes S causal.
 
     >>> Toeplitz(torch.tensor([1.0, 2.0, 3.0])).dense().int().tolist()
     [[1, 0, 0], [2, 1, 0], [3, 2, 1]]
@@ -167,7 +200,9 @@ class Toeplitz:
 
 
 def _kept(u: Tensor) -> torch.dtype:
-    """The dtype of a result: that of the input, but float32 for whole numbers, which rounding would cut."""
+    """The dtype of a result: that of the input, but float32 for whole numbers, which rounding would
+    cut.
+    """
     return u.dtype if u.is_floating_point() else torch.float32
 
 

@@ -1,8 +1,10 @@
 r"""H3: two gates around two state-space models.
 
-.. math:: y = D_q\, S_\varepsilon\, D_k\, S_\varphi\, v                                      (theory/sequences.md, eq. 23.3)
+.. math:: y = D_q\, S_\varepsilon\, D_k\, S_\varphi\, v
+(theory/sequences.md, eq. 23.3)
 
-S_phi is a shift model, whose state holds the last values (its filter is C itself); S_epsilon a diagonal one with a long memory.
+S_phi is a shift model, whose state holds the last values (its filter is C itself); S_epsilon a
+diagonal one with a long memory.
 
 Letters: q, k, v projections of u; S Toeplitz from the filter of a model, D diagonal; N state.
 """
@@ -35,9 +37,15 @@ class H3(MatrixMixer):
         generator: Source of the first weights.
     """
 
-    def __init__(self, width: int, state: int = 16, *, longest: float = 1000.0, generator: torch.Generator) -> None:
+    def __init__(
+        self, width: int, state: int = 16, *, longest: float = 1000.0, generator: torch.Generator
+    ) -> None:
         super().__init__()
-        self.width, self.state, self.longest = check_count("H3", "width", width), check_count("H3", "state", state, 2), longest
+        self.width, self.state, self.longest = (
+            check_count("H3", "width", width),
+            check_count("H3", "state", state, 2),
+            longest,
+        )
         self.into = linear(width, 3 * width, generator=generator)
         self.shift = nn.Parameter(short_filters(width, state, generator))
         self.long = DiagonalSSM(width, state, longest=longest, generator=generator)
@@ -58,10 +66,14 @@ class H3(MatrixMixer):
 
     def matrix(self, gates: tuple[Tensor, ...], length: int) -> Tensor:
         q, k, near, far = gates
-        return q.unsqueeze(-1) * (Toeplitz(far).dense() @ (k.unsqueeze(-1) * Toeplitz(near).dense()))
+        return q.unsqueeze(-1) * (
+            Toeplitz(far).dense() @ (k.unsqueeze(-1) * Toeplitz(near).dense())
+        )
 
     def start(self, batch: int, capacity: int) -> H3State:
-        return H3State(self.shift.new_zeros(batch, self.width, self.state), self.long.start(batch, capacity))
+        return H3State(
+            self.shift.new_zeros(batch, self.width, self.state), self.long.start(batch, capacity)
+        )
 
     def step(self, u: Tensor, state: H3State) -> tuple[Tensor, H3State]:
         q, k, v = self.into(u).chunk(3, 1)

@@ -1,10 +1,12 @@
 r"""How steep a network can be at most: a bound from above, layer by layer.
 
-.. math:: \sigma(A) \le \|G_k\|_F^{2^{1-k}}, \qquad G_1 = A, \; G_{k+1} = G_k^* G_k          (theory/divergences.md, eq. 16.14)
+.. math:: \sigma(A) \le \|G_k\|_F^{2^{1-k}}, \qquad G_1 = A, \; G_{k+1} = G_k^* G_k
+(theory/divergences.md, eq. 16.14)
 
-Gram iteration (Delattre et al. 2023) bounds sigma from above at every k, and quickly meets it. A convolution with zero padding is part of
-the circular one on an image larger by the kernel, which the Fourier transform cuts into one small matrix for each frequency (eq. 16.15);
-strides only leave outputs out. A chain of layers has at most the product of their bounds.
+Gram iteration (Delattre et al. 2023) bounds sigma from above at every k, and quickly meets it. A
+convolution with zero padding is part of the circular one on an image larger by the kernel, which
+the Fourier transform cuts into one small matrix for each frequency (eq. 16.15); strides only leave
+outputs out. A chain of layers has at most the product of their bounds.
 
 Letters: A a linear map, G its iterated Gram matrices, k iterations.
 """
@@ -29,54 +31,77 @@ ROUNDING = 1e-10  # more than float64 loses on the way
 
 @torch.no_grad()
 def gram_bound(A: Tensor, iterations: int = ITERATIONS) -> Tensor:
-    """An upper bound on the largest singular value, ``(*, n, m) -> (*)``, in float64; within m^(1 / 2^k) of it.
+    """An upper bound on the largest singular value, ``(*, n, m) -> (*)``, in float64; within m^(1 /
+    2^k) of it.
 
     >>> round(gram_bound(torch.diag(torch.tensor([3.0, 1.0]))).item(), 6)
     3.0
     """
     check_count("gram_bound", "iterations", iterations, 0)
     A = A.to(torch.complex128 if A.is_complex() else torch.float64)
-    unit = A.abs().amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)  # squares of very large or small entries leave float64
+    # squares of very large or small entries leave float64
+    unit = A.abs().amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
     A = A / unit[..., None, None]
-    G, log_scale = (A if A.shape[-1] <= A.shape[-2] else A.mH), A.new_zeros(A.shape[:-2], dtype=torch.float64)
+    G, log_scale = (
+        (A if A.shape[-1] <= A.shape[-2] else A.mH),
+        A.new_zeros(A.shape[:-2], dtype=torch.float64),
+    )
     power = 1.0
     for _ in range(iterations):
         size = torch.linalg.matrix_norm(G).clamp_min(1e-300)
         G, log_scale = G / size[..., None, None], log_scale + power * size.log()
         G, power = G.mH @ G, power / 2
-    return unit * (log_scale + power * torch.linalg.matrix_norm(G).clamp_min(1e-300).log()).exp() * (1 + ROUNDING)
+    return (
+        unit
+        * (log_scale + power * torch.linalg.matrix_norm(G).clamp_min(1e-300).log()).exp()
+        * (1 + ROUNDING)
+    )
 
 
 def convolution_bound(layer: Any, shape: tuple[int, ...]) -> float:
     """An upper bound on the norm of a convolution of inputs of ``shape``, ``(channels, *size)``."""
     if layer.padding_mode not in ("zeros", "circular"):
-        raise Unsupported(f"lipschitz_bound cannot run on padding_mode={layer.padding_mode!r}: it repeats edge values. Use 'zeros' or "
-                          "'circular' instead.")  # fmt: skip
-    reach = [step * (size - 1) for step, size in zip(layer.dilation, layer.kernel_size, strict=True)]
+        raise Unsupported(
+            f"lipschitz_bound cannot run on padding_mode={layer.padding_mode!r}: it repeats edge "
+            "values. Use 'zeros' or 'circular' instead."
+        )
+    reach = [
+        step * (size - 1) for step, size in zip(layer.dilation, layer.kernel_size, strict=True)
+    ]
     circular = layer.padding_mode == "circular"
     torus = [size + (0 if circular else more) for size, more in zip(shape[1:], reach, strict=True)]
     repeats = math.prod(map(_repeats, _around(layer), reach, shape[1:])) if circular else 1
-    return math.sqrt(repeats) * max(float(gram_bound(block).max()) for block in _frequencies(layer, torus))
+    return math.sqrt(repeats) * max(
+        float(gram_bound(block).max()) for block in _frequencies(layer, torus)
+    )
 
 
 def _around(layer: Any) -> list[int]:
-    """How many values a circular convolution adds along each axis; torch keeps them last axis first, two for each."""
+    """How many values a circular convolution adds along each axis; torch keeps them last axis
+    first, two for each.
+    """
     both = layer._reversed_padding_repeated_twice
     return [before + after for before, after in zip(both[::2], both[1::2], strict=True)][::-1]
 
 
 def _repeats(added: int, reach: int, size: int) -> int:
-    """How often at most an output of the torus comes again along an axis, where more is wrapped around than the kernel takes up."""
+    """How often at most an output of the torus comes again along an axis, where more is wrapped
+    around than the kernel takes up.
+    """
     return math.ceil((size + added - reach) / size)
 
 
 def _frequencies(layer: Any, torus: list[int]) -> list[Tensor]:
-    """The transform of a kernel at every frequency of a torus, ``(F, out, in)``, one for each group."""
+    """The transform of a kernel at every frequency of a torus, ``(F, out, in)``, one for each
+    group.
+    """
     weight = layer.weight.detach().double()  # (out, in / groups, *kernel)
     for axis, step in enumerate(layer.dilation):
         weight = _spread(weight, axis + 2, step)
     folded = _folded(weight, torus)
-    transformed = torch.fft.fftn(folded, dim=tuple(range(2, folded.dim()))).flatten(2).permute(2, 0, 1)
+    transformed = (
+        torch.fft.fftn(folded, dim=tuple(range(2, folded.dim()))).flatten(2).permute(2, 0, 1)
+    )
     return list(transformed.chunk(layer.groups, 1))
 
 
@@ -87,7 +112,9 @@ def _spread(weight: Tensor, axis: int, step: int) -> Tensor:
     shape = list(weight.shape)
     shape[axis] = step * (shape[axis] - 1) + 1
     index = torch.arange(weight.shape[axis], device=weight.device) * step
-    return torch.zeros(shape, dtype=weight.dtype, device=weight.device).index_copy_(axis, index, weight)
+    return torch.zeros(shape, dtype=weight.dtype, device=weight.device).index_copy_(
+        axis, index, weight
+    )
 
 
 def _folded(weight: Tensor, torus: list[int]) -> Tensor:
@@ -95,7 +122,9 @@ def _folded(weight: Tensor, torus: list[int]) -> Tensor:
     for axis, size in enumerate(torus, start=2):
         place = torch.arange(weight.shape[axis], device=weight.device) % size
         shape = [*weight.shape[:axis], size, *weight.shape[axis + 1 :]]
-        weight = torch.zeros(shape, dtype=weight.dtype, device=weight.device).index_add_(axis, place, weight)
+        weight = torch.zeros(shape, dtype=weight.dtype, device=weight.device).index_add_(
+            axis, place, weight
+        )
     return weight
 
 
@@ -106,7 +135,8 @@ SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.ReLU: lambda layer: 1.0,
     nn.LeakyReLU: lambda layer: max(1.0, abs(layer.negative_slope)),
     nn.ELU: lambda layer: max(1.0, abs(layer.alpha)),
-    nn.Softplus: lambda layer: 1.0 if layer.threshold >= 20 else math.inf,  # a lower threshold makes a visible step
+    # a lower threshold makes a visible step
+    nn.Softplus: lambda layer: 1.0 if layer.threshold >= 20 else math.inf,
     nn.Tanh: lambda layer: 1.0,
     nn.Sigmoid: lambda layer: 0.25,
     nn.SiLU: lambda layer: SILU_SLOPE,
@@ -115,12 +145,14 @@ SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
 
 
 def lipschitz_bound(net: nn.Module, shape: tuple[int, ...] | None = None) -> float:
-    """An upper bound on |f(x) - f(y)| / |x - y| over all x and y, for a chain of linear layers, convolutions and activations.
+    """An upper bound on |f(x) - f(y)| / |x - y| over all x and y, for a chain of linear layers,
+    convolutions and activations.
 
     It looks and moves nothing: singular vectors that bounded layers keep stay as they are.
 
     Arguments:
-        net: ``nn.Sequential``, :class:`partita.nets.MLP`, or one layer; what it cannot bound it refuses by name.
+        net: ``nn.Sequential``, :class:`partita.nets.MLP`, or one layer; what it cannot bound it
+            refuses by name.
         shape: Of one input, needed where there are convolutions.
 
     >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
@@ -129,7 +161,9 @@ def lipschitz_bound(net: nn.Module, shape: tuple[int, ...] | None = None) -> flo
     2.0
     """
     chain = list(_chain(net))
-    shapes = input_shapes(net, shape) if any(isinstance(layer, CONVOLUTIONS) for layer in chain) else {}
+    shapes = (
+        input_shapes(net, shape) if any(isinstance(layer, CONVOLUTIONS) for layer in chain) else {}
+    )
     with still(net):
         return math.prod(_layer_bound(layer, shapes) for layer in chain)
 
@@ -138,11 +172,15 @@ def _chain(net: nn.Module) -> list[nn.Module]:
     """The layers in the order in which they act."""
     if _acts_as(net, MLP):
         return _chain(net.layers)  # type: ignore[arg-type]
-    return [inner for layer in net for inner in _chain(layer)] if _acts_as(net, nn.Sequential) else [net]  # type: ignore[union-attr]
+    if not _acts_as(net, nn.Sequential):
+        return [net]
+    return [inner for layer in net.children() for inner in _chain(layer)]
 
 
 def _acts_as(layer: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether a layer is of a kind and computes what that kind does; a subclass with a forward of its own may do anything."""
+    """Whether a layer is of a kind and computes what that kind does; a subclass with a forward of
+    its own may do anything.
+    """
     return isinstance(layer, kind) and type(layer).forward is kind.forward
 
 
@@ -155,4 +193,7 @@ def _layer_bound(layer: nn.Module, shapes: dict[nn.Module, tuple[int, ...]]) -> 
         if _acts_as(layer, kind) and math.isfinite(slope(layer)):
             return slope(layer)
     known = ", ".join(sorted({"Linear", "Conv1d", "Conv2d", *(kind.__name__ for kind in SLOPES)}))
-    raise Unsupported(f"lipschitz_bound cannot run on {type(layer).__name__}: no bound on its slope is known. Use {known} instead.")
+    raise Unsupported(
+        f"lipschitz_bound cannot run on {type(layer).__name__}: no bound on its slope is known. "
+        f"Use {known} instead."
+    )

@@ -1,9 +1,12 @@
 r"""A perceptron with masks: output i sees only inputs before i.
 
-.. math:: o_i = d_i + \textstyle\sum_k V_{ik} a_k, \quad a = \phi\big((M \odot W) x + U c + e\big), \qquad
-    M_{kj} = 1 \text{ if } m_k \ge j, \quad V_{ik} = 0 \text{ unless } m_k < i               (theory/sequences.md, eq. 24.4)
+.. math:: o_i = d_i + \textstyle\sum_k V_{ik} a_k, \quad a = \phi\big((M \odot W) x + U c + e\big),
+\qquad
+    M_{kj} = 1 \text{ if } m_k \ge j, \quad V_{ik} = 0 \text{ unless } m_k < i
+    (theory/sequences.md, eq. 24.4)
 
-Letters: D inputs, numbered from 1; K numbers for each output; H hidden units, unit k with degree m_k; c context.
+Letters: D inputs, numbered from 1; K numbers for each output; H hidden units, unit k with degree
+m_k; c context.
 """
 
 from collections.abc import Sequence
@@ -28,20 +31,25 @@ class MaskedLinear(nn.Module):
         self.layer = linear(mask.shape[1], mask.shape[0], generator=generator)
         self.register_buffer("mask", mask.to(self.layer.weight), persistent=False)
         with torch.no_grad():  # as many inputs as there are, not as many as there might be
-            self.layer.weight.mul_((mask.shape[1] / self.mask.sum(1, keepdim=True).clamp_min(1)).sqrt())
+            self.layer.weight.mul_(
+                (mask.shape[1] / self.mask.sum(1, keepdim=True).clamp_min(1)).sqrt()
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.mask * self.layer.weight, self.layer.bias)
 
     @torch.no_grad()
     def soften(self) -> None:
-        """Begin with small numbers: what is a mean or a log deviation is far off in units of a narrow normal soon."""
+        """Begin with small numbers: what is a mean or a log deviation is far off in units of a
+        narrow normal soon.
+        """
         for p in self.layer.parameters():
             p.mul_(SOFT)
 
 
 class MaskedMLP(Net):
-    """K numbers for each of D inputs, from the inputs before it (MADE, Germain et al. 2015) and a context that all may see.
+    """K numbers for each of D inputs, from the inputs before it (MADE, Germain et al. 2015) and a
+    context that all may see.
 
     Arguments:
         inputs: D.
@@ -57,9 +65,15 @@ class MaskedMLP(Net):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, widths: Sequence[int] = (512,), context: int = 0, activation: str = "relu",
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        widths: Sequence[int] = (512,),
+        context: int = 0,
+        activation: str = "relu",
         generator: torch.Generator,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.widths = check_counts("MaskedMLP", "widths", widths)
         for name, value in (("inputs", inputs), ("outputs", outputs), ("layers", len(self.widths))):
@@ -73,7 +87,9 @@ class MaskedMLP(Net):
         places = torch.arange(1, inputs + 1).repeat_interleave(outputs)
         self.hidden = nn.ModuleList(MaskedLinear(mask, generator=generator) for mask in masks)
         self.last = MaskedLinear(places[:, None] > degrees, generator=generator)
-        self.direct = MaskedLinear(places[:, None] > torch.arange(1, inputs + 1), generator=generator)
+        self.direct = MaskedLinear(
+            places[:, None] > torch.arange(1, inputs + 1), generator=generator
+        )
         self.act = _activation(activation)
         if context:
             self.into_hidden = linear(context, self.widths[0], generator=generator)
@@ -90,13 +106,24 @@ class MaskedMLP(Net):
         return y.unflatten(-1, (self.inputs, self.outputs))
 
     def settings(self) -> dict[str, Any]:
-        return {"inputs": self.inputs, "outputs": self.outputs, "widths": list(self.widths), "context": self.context,
-                "activation": self.activation}  # fmt: skip
+        return {
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "widths": list(self.widths),
+            "context": self.context,
+            "activation": self.activation,
+        }
 
 
 def degrees_of(width: int, inputs: int) -> Tensor:
-    """How many inputs each unit may see, spread evenly from 1 to D - 1; 0 where there is but one input and nothing to see."""
-    return torch.zeros(width, dtype=torch.long) if inputs == 1 else 1 + torch.arange(width) % (inputs - 1)
+    """How many inputs each unit may see, spread evenly from 1 to D - 1; 0 where there is but one
+    input and nothing to see.
+    """
+    return (
+        torch.zeros(width, dtype=torch.long)
+        if inputs == 1
+        else 1 + torch.arange(width) % (inputs - 1)
+    )
 
 
 def _activation(name: str) -> nn.Module:

@@ -1,9 +1,11 @@
-r"""What every layer that mixes along a sequence offers: all steps at once, and one step after the other.
+r"""What every layer that mixes along a sequence offers: all steps at once, and one step after the
+other.
 
-.. math:: y = A(u)\, v(u), \qquad A(u) \text{ lower triangular}                              (theory/sequences.md, eq. 23.1)
+.. math:: y = A(u)\, v(u), \qquad A(u) \text{ lower triangular}
+(theory/sequences.md, eq. 23.1)
 
-State-space models, Hyena, H3 and attention are one family: v is linear in u, and the matrix A, with whatever depends on u inside it
-held, acts on each channel of v.
+State-space models, Hyena, H3 and attention are one family: v is linear in u, and the matrix A, with
+whatever depends on u inside it held, acts on each channel of v.
 
 Letters: B batch, L length, D width (channels), t step.
 """
@@ -40,7 +42,12 @@ class Mixer(Net):
     def check(self, u: Tensor) -> Tensor:
         """Return ``u`` if it is a batch of sequences of this width and of at least one step."""
         if u.dim() != 3 or u.shape[-1] != self.width or u.shape[1] == 0:
-            raise invalid(type(self).__name__, "u", f"have shape (B, L, {self.width}) with L of at least 1", tuple(u.shape))
+            raise invalid(
+                type(self).__name__,
+                "u",
+                f"have shape (B, L, {self.width}) with L of at least 1",
+                tuple(u.shape),
+            )
         return u
 
 
@@ -59,7 +66,9 @@ class MatrixMixer(Mixer):
 
     @abstractmethod
     def matrix(self, gates: tuple[Tensor, ...], length: int) -> Tensor:
-        """A itself, ``(B, D, L, L)``; its leading dimensions may be 1 where nothing changes along them."""
+        """A itself, ``(B, D, L, L)``; its leading dimensions may be 1 where nothing changes along
+        them.
+        """
 
     def dense(self, u: Tensor) -> Tensor:
         """The matrix that ``u`` controls, ``(B, L, D) -> (B, D, L, L)``."""
@@ -72,14 +81,22 @@ class MatrixMixer(Mixer):
 
 
 def channels_first(weight: Tensor, bias: Tensor, u: Tensor) -> Tensor:
-    """A linear map whose result has time last, ``(C, D), (C,), (B, L, D) -> (B, C, L)``, without a transposing copy."""
+    """A linear map whose result has time last, ``(C, D), (C,), (B, L, D) -> (B, C, L)``, without a
+    transposing copy.
+    """
     return torch.baddbmm(bias[:, None], weight.expand(len(u), -1, -1), u.mT)
 
 
 def room(steps: int, capacity: int, owner: str) -> None:
     """Refuse a step beyond the capacity that was asked for."""
     if steps >= capacity:
-        raise invalid(owner, "step", f"be called at most {capacity} times after start", steps + 1, "Ask start for a larger capacity.")
+        raise invalid(
+            owner,
+            "step",
+            f"be called at most {capacity} times after start",
+            steps + 1,
+            "Ask start for a larger capacity.",
+        )
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

@@ -17,7 +17,8 @@ from partita.core.checks import LARGEST, check_count, check_counts, check_real
 from partita.nets.base import Net, activation, linear
 
 aten = torch.ops.aten
-BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # a gradient and the input of the activation, torch's own formulas
+# a gradient and the input of the activation, torch's own formulas
+BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "silu": aten.silu_backward,
     "tanh": lambda d, z: aten.tanh_backward(d, z.tanh()),
     "softplus": lambda d, z: aten.softplus_backward(d, z, 1, 20),
@@ -27,15 +28,16 @@ BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # a gradient and th
 
 
 class MLP(Net):
-    """Linear layers with an activation between each two; it grows at most linearly, so that it can be part of an energy.
+    """Linear layers with an activation between each two; it grows at most linearly, so that it can
+    be part of an energy.
 
     Arguments:
         inputs: D.
         outputs: K.
         widths: Units of the layers between.
         activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
-        gain: Scale of the first weights, 1 for torch's own and sqrt(6) for those that keep signals alive (He et al. 2015); no setting of
-            a saved network, whose weights are saved too.
+        gain: Scale of the first weights, 1 for torch's own and sqrt(6) for those that keep signals
+            alive (He et al. 2015); no setting of a saved network, whose weights are saved too.
         generator: Source of the first weights.
 
     >>> net = MLP(2, 3, widths=(8,), generator=torch.Generator().manual_seed(0))
@@ -54,7 +56,10 @@ class MLP(Net):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.inputs, self.outputs = check_count("MLP", "inputs", inputs), check_count("MLP", "outputs", outputs)
+        self.inputs, self.outputs = (
+            check_count("MLP", "inputs", inputs),
+            check_count("MLP", "outputs", outputs),
+        )
         self.widths, self.activation = check_counts("MLP", "widths", widths), activation
         check_real("MLP", "gain", gain, 0, LARGEST, open_low=True)
         self.layers = _layers((inputs, *self.widths, outputs), activation, gain, generator)
@@ -65,8 +70,14 @@ class MLP(Net):
 
     @torch.no_grad()
     def pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """f(x), and d -> d' df/dx row by row: the chain rule written out, for samplers, which need it often and no more of autograd."""
-        inputs, value, linears = [], x, [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        """f(x), and d -> d' df/dx row by row: the chain rule written out, for samplers, which need
+        it often and no more of autograd.
+        """
+        inputs, value, linears = (
+            [],
+            x,
+            [layer for layer in self.layers if isinstance(layer, nn.Linear)],
+        )
         for layer in linears[:-1]:
             inputs.append(functional.linear(value, layer.weight, layer.bias))
             value = self.layers[1](inputs[-1])
@@ -81,10 +92,17 @@ class MLP(Net):
         return functional.linear(value, linears[-1].weight, linears[-1].bias), pull
 
     def settings(self) -> dict[str, Any]:
-        return {"inputs": self.inputs, "outputs": self.outputs, "widths": list(self.widths), "activation": self.activation}
+        return {
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "widths": list(self.widths),
+            "activation": self.activation,
+        }
 
 
-def _layers(sizes: Sequence[int], name: str, gain: float, generator: torch.Generator) -> nn.Sequential:
+def _layers(
+    sizes: Sequence[int], name: str, gain: float, generator: torch.Generator
+) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         layers += [linear(inputs, outputs, gain=gain, generator=generator), activation("MLP", name)]

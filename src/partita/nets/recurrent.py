@@ -1,6 +1,7 @@
 r"""The LSTM as a mixer of sequences, on torch's own kernel.
 
-.. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad y_t = o_t \odot \tanh c_t, \qquad i, f, g, o \text{ from } (u_t, y_{t-1})
+.. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad y_t = o_t \odot \tanh c_t, \qquad i, f, g,
+o \text{ from } (u_t, y_{t-1})
 
 Letters: B batch, L length, D width.
 """
@@ -26,15 +27,20 @@ class LSTM(Mixer):
         generator: Source of the first weights.
     """
 
-    def __init__(self, width: int, hidden: int | None = None, *, generator: torch.Generator) -> None:
+    def __init__(
+        self, width: int, hidden: int | None = None, *, generator: torch.Generator
+    ) -> None:
         super().__init__()
         self.width = check_count("LSTM", "width", width)
         self.hidden = check_count("LSTM", "hidden", width if hidden is None else hidden)
         self.lstm = nn.LSTM(self.width, self.hidden, batch_first=True, device=generator.device)
         with torch.no_grad():
             for parameter in self.lstm.parameters():
-                nn.init.uniform_(parameter, -(self.hidden**-0.5), self.hidden**-0.5, generator=generator)
-            dict(self.lstm.named_parameters())["bias_hh_l0"][self.hidden : 2 * self.hidden] += 1.0  # remember at first
+                nn.init.uniform_(
+                    parameter, -(self.hidden**-0.5), self.hidden**-0.5, generator=generator
+                )
+            # remember at first
+            dict(self.lstm.named_parameters())["bias_hh_l0"][self.hidden : 2 * self.hidden] += 1.0
         self.out = linear(self.hidden, width, generator=generator)
 
     def forward(self, u: Tensor) -> Tensor:

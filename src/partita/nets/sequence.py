@@ -1,6 +1,8 @@
-r"""A deep causal network: mixers along the sequence and perceptrons across channels, each added to what came before.
+r"""A deep causal network: mixers along the sequence and perceptrons across channels, each added to
+what came before.
 
-.. math:: u \leftarrow u + \mathrm{mixer}(\mathrm{norm}(u)), \qquad u \leftarrow u + \mathrm{MLP}(\mathrm{norm}(u))
+.. math:: u \leftarrow u + \mathrm{mixer}(\mathrm{norm}(u)), \qquad u \leftarrow u +
+\mathrm{MLP}(\mathrm{norm}(u))
     (theory/sequences.md, eq. 24.2)
 
 Letters: B batch, L length, D width.
@@ -33,7 +35,11 @@ def _conv(width: int, layer: int, *, generator: torch.Generator, kernel: int = 4
 
 
 def _ssm(width: int, layer: int, *, generator: torch.Generator, **settings: Any) -> Mixer:
-    return DiagonalSSM(width, **{"state": 32, "shortest": 2.0, "longest": 500.0, "mix": True, **settings}, generator=generator)
+    return DiagonalSSM(
+        width,
+        **{"state": 32, "shortest": 2.0, "longest": 500.0, "mix": True, **settings},
+        generator=generator,
+    )
 
 
 def _plain(kind: type[Mixer]) -> Callable[..., Mixer]:
@@ -56,7 +62,9 @@ MIXERS: dict[str, Callable[..., Mixer]] = {
 class Block(nn.Module):
     """One mixer and one perceptron, each after a norm and added to its input."""
 
-    def __init__(self, mixer: Mixer, expand: int, depth: int, dropout: Dropout, *, generator: torch.Generator) -> None:
+    def __init__(
+        self, mixer: Mixer, expand: int, depth: int, dropout: Dropout, *, generator: torch.Generator
+    ) -> None:
         super().__init__()
         width = mixer.width
         self.mixer, self.dropout = mixer, dropout
@@ -65,7 +73,9 @@ class Block(nn.Module):
         if expand:
             self.mlp_norm = nn.LayerNorm(width, device=generator.device)
             self.mlp = nn.Sequential(
-                linear(width, expand * width, generator=generator), nn.GELU(), linear(expand * width, width, generator=generator)
+                linear(width, expand * width, generator=generator),
+                nn.GELU(),
+                linear(expand * width, width, generator=generator),
             )
         _shrink_outputs(self, depth)
 
@@ -88,7 +98,8 @@ class SequenceNet(Net):
         mixer: ``"hyena"``, ``"h3"``, ``"ssm"``, ``"attention"``, ``"conv"`` or ``"lstm"``.
         options: Settings of the mixer, such as ``{"order": 3}``.
         expand: Hidden units of each perceptron as a multiple of D; 0 leaves it out.
-        dropout: Share of what goes in, of what each block adds and of what comes out that is left out while a model learns.
+        dropout: Share of what goes in, of what each block adds and of what comes out that is left
+            out while a model learns.
         generator: Source of the first weights.
 
     >>> net = SequenceNet(8, 2, "hyena", generator=torch.Generator().manual_seed(0))
@@ -109,15 +120,28 @@ class SequenceNet(Net):
     ) -> None:
         super().__init__()
         check_choice("SequenceNet", "mixer", mixer, tuple(MIXERS))
-        self.width, self.layers = check_count("SequenceNet", "width", width), check_layers("SequenceNet", "layers", layers)
+        self.width, self.layers = (
+            check_count("SequenceNet", "width", width),
+            check_layers("SequenceNet", "layers", layers),
+        )
         self.mixer, self.options = mixer, check_options("SequenceNet", "options", options)
         self.expand = check_count("SequenceNet", "expand", expand, 0)
         try:
-            mixers = [MIXERS[mixer](width, i, **self.options, generator=generator) for i in range(layers)]
+            mixers = [
+                MIXERS[mixer](width, i, **self.options, generator=generator) for i in range(layers)
+            ]
         except TypeError as error:
-            raise invalid("SequenceNet", "options", f"be settings of the {mixer} mixer", self.options, f"({error})") from None
+            raise invalid(
+                "SequenceNet",
+                "options",
+                f"be settings of the {mixer} mixer",
+                self.options,
+                f"({error})",
+            ) from None
         self.dropout = Dropout(check_real("SequenceNet", "dropout", dropout, 0, MOST))
-        self.blocks = nn.ModuleList(Block(part, expand, layers, self.dropout, generator=generator) for part in mixers)
+        self.blocks = nn.ModuleList(
+            Block(part, expand, layers, self.dropout, generator=generator) for part in mixers
+        )
         self.norm = nn.LayerNorm(width, device=generator.device)
 
     def forward(self, u: Tensor) -> Tensor:
@@ -140,8 +164,14 @@ class SequenceNet(Net):
         return self.norm(u), following
 
     def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "layers": self.layers, "mixer": self.mixer, "options": self.options, "expand": self.expand,
-                "dropout": self.dropout.share}  # fmt: skip
+        return {
+            "width": self.width,
+            "layers": self.layers,
+            "mixer": self.mixer,
+            "options": self.options,
+            "expand": self.expand,
+            "dropout": self.dropout.share,
+        }
 
 
 @torch.no_grad()

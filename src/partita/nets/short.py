@@ -1,8 +1,11 @@
-r"""Short causal filters of each channel, in place: the memory is touched as few times as the arithmetic allows.
+r"""Short causal filters of each channel, in place: the memory is touched as few times as the
+arithmetic allows.
 
-.. math:: y_t = \sum_{k=0}^{K-1} s_k\, z_{t-k}                                                (theory/sequences.md, eq. 21.4)
+.. math:: y_t = \sum_{k=0}^{K-1} s_k\, z_{t-k}
+(theory/sequences.md, eq. 21.4)
 
-Letters: B batch, C channels, L length, K filter length; the last entry of a filter stands on the present.
+Letters: B batch, C channels, L length, K filter length; the last entry of a filter stands on the
+present.
 """
 
 from typing import Any
@@ -12,7 +15,9 @@ from torch import Tensor
 
 
 class _Shifted(torch.autograd.Function):
-    """Sum of K shifted products; its gradient in z is the same sum looking ahead, so that it can be differentiated again."""
+    """Sum of K shifted products; its gradient in z is the same sum looking ahead, so that it can be
+    differentiated again.
+    """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, short: Tensor, ahead: bool) -> Tensor:
@@ -21,15 +26,26 @@ class _Shifted(torch.autograd.Function):
         y, L = short[:, -1:] * z, z.shape[-1]
         for back in range(1, min(short.shape[-1], L)):
             tap = short[:, -1 - back].unsqueeze(-1)
-            (y[..., : L - back] if ahead else y[..., back:]).addcmul_(tap, z[..., back:] if ahead else z[..., : L - back])
+            (y[..., : L - back] if ahead else y[..., back:]).addcmul_(
+                tap, z[..., back:] if ahead else z[..., : L - back]
+            )
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        (z, short), (g,), K, L = ctx.saved_tensors, grads, ctx.saved_tensors[1].shape[-1], grads[0].shape[-1]
+        (z, short), (g,), K, L = (
+            ctx.saved_tensors,
+            grads,
+            ctx.saved_tensors[1].shape[-1],
+            grads[0].shape[-1],
+        )
         early, late = (z, g) if not ctx.ahead else (g, z)
-        taps = [torch.einsum("bcl,bcl->bc", early[..., : L - back], late[..., back:]).sum(0) if back < L else torch.zeros_like(short[:, 0])
-                for back in range(K - 1, -1, -1)]  # fmt: skip
+        taps = [
+            torch.einsum("bcl,bcl->bc", early[..., : L - back], late[..., back:]).sum(0)
+            if back < L
+            else torch.zeros_like(short[:, 0])
+            for back in range(K - 1, -1, -1)
+        ]
         return _Shifted.apply(g, short, not ctx.ahead), torch.stack(taps, -1), None  # type: ignore[return-value]
 
 
@@ -43,7 +59,11 @@ def depthwise_causal(z: Tensor, short: Tensor) -> Tensor:
 
 
 def short_filters(channels: int, kernel: int, generator: torch.Generator) -> Tensor:
-    """First values of short filters: near the present alone, so that a projection starts as a linear one."""
-    short = torch.empty(channels, kernel, device=generator.device).uniform_(-0.3, 0.3, generator=generator)
+    """First values of short filters: near the present alone, so that a projection starts as a
+    linear one.
+    """
+    short = torch.empty(channels, kernel, device=generator.device).uniform_(
+        -0.3, 0.3, generator=generator
+    )
     short[:, -1] += 1.0
     return short

@@ -1,11 +1,13 @@
 r"""Lipschitz networks: spectral norms by power iteration, and upper bounds that certify.
 
-.. math:: \sigma(A) = \max_x |A x| / |x|, \qquad v \leftarrow A^\top A v / |A^\top A v|, \quad \sigma \leftarrow |A v|
+.. math:: \sigma(A) = \max_x |A x| / |x|, \qquad v \leftarrow A^\top A v / |A^\top A v|, \quad
+\sigma \leftarrow |A v|
           (theory/divergences.md, eq. 16.13)
 
-Power iteration approaches sigma from below and certifies nothing; it makes networks nearly 1-Lipschitz. What they truly are at most,
-``lipschitz_bound`` says from above, by Gram iteration (:mod:`partita.nets.lipschitz`). The norm of a convolution is that of the map
-between images, padding and stride included, not that of its kernel written as a matrix.
+Power iteration approaches sigma from below and certifies nothing; it makes networks nearly
+1-Lipschitz. What they truly are at most, ``lipschitz_bound`` says from above, by Gram iteration
+(:mod:`partita.nets.lipschitz`). The norm of a convolution is that of the map between images,
+padding and stride included, not that of its kernel written as a matrix.
 
 Letters: A a linear map, v its first right singular vector, c the bound.
 """
@@ -33,7 +35,8 @@ class Norm(NamedTuple):
     Arguments:
         sigma: The largest singular value, from below.
         v: Its right singular vector.
-        residual: |A'A v - sigma^2 v| / sigma^2: some singular value is this near to sigma, relatively.
+        residual: |A'A v - sigma^2 v| / sigma^2: some singular value is this near to sigma,
+            relatively.
         iterations: How many products with A and A' it took.
     """
 
@@ -44,8 +47,11 @@ class Norm(NamedTuple):
 
 
 @torch.no_grad()
-def power_iteration(apply: Map, adjoint: Map, v: Tensor, *, tolerance: float = 1e-6, iterations: int = 1000) -> Norm:
-    """The largest singular value of a linear map, from a start ``v``, until the residual is within the tolerance.
+def power_iteration(
+    apply: Map, adjoint: Map, v: Tensor, *, tolerance: float = 1e-6, iterations: int = 1000
+) -> Norm:
+    """The largest singular value of a linear map, from a start ``v``, until the residual is within
+    the tolerance.
 
     >>> A = torch.diag(torch.tensor([3.0, 1.0]))
     >>> round(power_iteration(lambda v: A @ v, lambda u: A.mT @ u, torch.ones(2)).sigma.item(), 4)
@@ -68,47 +74,75 @@ def power_iteration(apply: Map, adjoint: Map, v: Tensor, *, tolerance: float = 1
 
 
 def spectral_norm(
-    layer: nn.Module, shape: tuple[int, ...] | None = None, *, tolerance: float = 1e-6, iterations: int = 20_000, generator: torch.Generator
+    layer: nn.Module,
+    shape: tuple[int, ...] | None = None,
+    *,
+    tolerance: float = 1e-6,
+    iterations: int = 20_000,
+    generator: torch.Generator,
 ) -> Norm:
-    """Power iteration on a linear or convolutional layer; ``shape`` is that of one input, ``(channels, *size)``, of a convolution.
+    """Power iteration on a linear or convolutional layer; ``shape`` is that of one input,
+    ``(channels, *size)``, of a convolution.
 
-    Singular values that are nearly equal take many iterations; ``residual`` says whether these sufficed.
+    Singular values that are nearly equal take many iterations; ``residual`` says whether these
+    sufficed.
     """
     apply, adjoint, start = linear_map(layer, layer.weight, shape)  # type: ignore[arg-type]
     v = rng.normal(start, layer.weight, generator)  # type: ignore[arg-type]
     return power_iteration(apply, adjoint, v, tolerance=tolerance, iterations=iterations)
 
 
-def linear_map(layer: nn.Module, weight: Tensor, shape: tuple[int, ...] | None) -> tuple[Map, Map, tuple[int, ...]]:
+def linear_map(
+    layer: nn.Module, weight: Tensor, shape: tuple[int, ...] | None
+) -> tuple[Map, Map, tuple[int, ...]]:
     """A layer without its bias as a map and its adjoint, and the shape of its input."""
     if isinstance(layer, nn.Linear):
         return (lambda v: weight @ v), (lambda u: weight.mT @ u), (weight.shape[1],)
     if not isinstance(layer, CONVOLUTIONS):
-        raise Unsupported(f"spectral_norm cannot run on {type(layer).__name__}: it is no linear map that it knows. Use Linear, Conv1d or "
-                          "Conv2d instead.")  # fmt: skip
+        raise Unsupported(
+            f"spectral_norm cannot run on {type(layer).__name__}: it is no linear map that it "
+            "knows. Use Linear, Conv1d or Conv2d instead."
+        )
     if shape is None:
-        raise invalid("spectral_norm", "shape", "be that of one input, (channels, *size), for a convolution", None)
+        raise invalid(
+            "spectral_norm",
+            "shape",
+            "be that of one input, (channels, *size), for a convolution",
+            None,
+        )
 
     def apply(v: Tensor) -> Tensor:
-        return layer._conv_forward(v[None], weight, None)[0]  # the layer's own padding, stride, dilation and groups
+        # the layer's own padding, stride, dilation and groups
+        return layer._conv_forward(v[None], weight, None)[0]
 
     def adjoint(u: Tensor) -> Tensor:
         with torch.enable_grad():
             at = torch.zeros(shape, dtype=u.dtype, device=u.device, requires_grad=True)
-            return torch.autograd.grad(layer._conv_forward(at[None], weight.detach(), None)[0], at, u)[0]
+            return torch.autograd.grad(
+                layer._conv_forward(at[None], weight.detach(), None)[0], at, u
+            )[0]
 
     return apply, adjoint, tuple(shape)
 
 
 class SpectralBound(nn.Module):
-    """A parametrization that divides a layer's weight by its spectral norm over c, where that is above one.
+    """A parametrization that divides a layer's weight by its spectral norm over c, where that is
+    above one.
 
-    The singular vector is kept between calls, so that a few products suffice after each update of the weight.
+    The singular vector is kept between calls, so that a few products suffice after each update of
+    the weight.
     """
 
     v: Tensor
 
-    def __init__(self, layer: nn.Module, bound: float, shape: tuple[int, ...] | None, tolerance: float, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        layer: nn.Module,
+        bound: float,
+        shape: tuple[int, ...] | None,
+        tolerance: float,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         object.__setattr__(self, "layer", layer)  # not a submodule: it owns this one
         self.bound, self.shape, self.tolerance = bound, shape, tolerance
@@ -125,22 +159,34 @@ class SpectralBound(nn.Module):
         return weight / (sigma / self.bound).clamp_min(1.0)
 
 
-def _differentiable_norm(layer: nn.Module, weight: Tensor, shape: tuple[int, ...] | None, v: Tensor) -> Tensor:
+def _differentiable_norm(
+    layer: nn.Module, weight: Tensor, shape: tuple[int, ...] | None, v: Tensor
+) -> Tensor:
     """|A v| at the fixed singular vector, whose gradient in A is u v', that of sigma."""
     return linear_map(layer, weight, shape)[0](v).norm()
 
 
 def bound_spectral_norms(
-    net: nn.Module, bound: float = 1.0, *, shape: tuple[int, ...] | None = None, tolerance: float = 1e-3, generator: torch.Generator
+    net: nn.Module,
+    bound: float = 1.0,
+    *,
+    shape: tuple[int, ...] | None = None,
+    tolerance: float = 1e-3,
+    generator: torch.Generator,
 ) -> nn.Module:
-    """Parametrize every linear and convolutional layer of a network so that its spectral norm is about ``bound`` at most.
+    """Parametrize every linear and convolutional layer of a network so that its spectral norm is
+    about ``bound`` at most.
 
     Arguments:
         shape: Of one input of the network, needed where it has convolutions.
         tolerance: At which power iteration stops.
     """
     check_real("bound_spectral_norms", "bound", bound, 0.0, open_low=True)
-    shapes = input_shapes(net, shape) if any(isinstance(layer, CONVOLUTIONS) for layer in net.modules()) else {}
+    shapes = (
+        input_shapes(net, shape)
+        if any(isinstance(layer, CONVOLUTIONS) for layer in net.modules())
+        else {}
+    )
     for layer in list(net.modules()):
         if isinstance(layer, (nn.Linear, *CONVOLUTIONS)):
             made = SpectralBound(layer, bound, shapes.get(layer), tolerance, generator)
@@ -150,7 +196,9 @@ def bound_spectral_norms(
 
 @contextmanager
 def still(net: nn.Module) -> Iterator[None]:
-    """A look at a network in evaluation mode: what its layers keep from call to call, singular vectors among it, stays as it is."""
+    """A look at a network in evaluation mode: what its layers keep from call to call, singular
+    vectors among it, stays as it is.
+    """
     learning = [module for module in net.modules() if module.training]
     net.eval()
     try:
@@ -162,17 +210,24 @@ def still(net: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def input_shapes(net: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Module, tuple[int, ...]]:
-    """What shape each convolution's input has, seen by sending zeros of ``shape`` through the network; one that acts at two is refused."""
+    """What shape each convolution's input has, seen by sending zeros of ``shape`` through the
+    network; one that acts at two is refused.
+    """
     if shape is None:
-        raise invalid("input_shapes", "shape", "be that of one input of a network with convolutions", None)
+        raise invalid(
+            "input_shapes", "shape", "be that of one input of a network with convolutions", None
+        )
     seen: dict[nn.Module, tuple[int, ...]] = {}
     layers = [layer for layer in net.modules() if isinstance(layer, CONVOLUTIONS)]
 
     def see(layer: nn.Module, x: tuple[Tensor, ...]) -> None:
         found = tuple(x[0].shape[1:])
         if seen.setdefault(layer, found) != found:
-            raise Unsupported(f"lipschitz_bound cannot run on a {type(layer).__name__} that acts at two shapes, {seen[layer]} and {found}. "
-                              "Use two layers instead.")  # fmt: skip
+            raise Unsupported(
+                f"lipschitz_bound cannot run on a {type(layer).__name__} that acts at two shapes, "
+                f"{seen[layer]} and {found}. "
+                "Use two layers instead."
+            )
 
     hooks = [layer.register_forward_pre_hook(see) for layer in layers]
     like = next(net.parameters())
@@ -186,11 +241,20 @@ def input_shapes(net: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Modul
 
 
 def gradient_penalty(
-    critic: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, *, target: float = 1.0, generator: torch.Generator
+    critic: Callable[[Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    *,
+    target: float = 1.0,
+    generator: torch.Generator,
 ) -> Tensor:
-    r"""E[(|grad f(z)| - target)^2] at random points z between rows of x and of y (Gulrajani et al. 2017), eq. 16.16."""
+    r"""E[(|grad f(z)| - target)^2] at random points z between rows of x and of y (Gulrajani et al.
+    2017), eq. 16.16.
+    """
     if x.shape != y.shape:
-        raise invalid("gradient_penalty", "y", f"have the shape of x, {tuple(x.shape)}", tuple(y.shape))
+        raise invalid(
+            "gradient_penalty", "y", f"have the shape of x, {tuple(x.shape)}", tuple(y.shape)
+        )
     share = rng.uniform((len(x), *[1] * (x.dim() - 1)), x, generator)
     z = torch.lerp(y.detach(), x.detach(), share).requires_grad_(True)
     slope = torch.autograd.grad(critic(z).sum(), z, create_graph=True)[0]
@@ -199,7 +263,9 @@ def gradient_penalty(
 
 @torch.no_grad()
 def clip_weights(net: nn.Module, limit: float) -> None:
-    """Cut every weight to [-limit, limit], the first and crudest way to bound a slope (Arjovsky et al. 2017)."""
+    """Cut every weight to [-limit, limit], the first and crudest way to bound a slope (Arjovsky et
+    al. 2017).
+    """
     check_real("clip_weights", "limit", limit, 0.0, open_low=True)
     for p in net.parameters():
         p.clamp_(-limit, limit)

@@ -1,11 +1,15 @@
-r"""State-space models: one linear operator seen as a recurrence, a convolution, an FFT and a matrix.
+r"""State-space models: one linear operator seen as a recurrence, a convolution, an FFT and a
+matrix.
 
 .. math:: x_t = \bar A x_{t-1} + \bar B u_t, \quad y_t = C x_t + D u_t
-    \quad\Longleftrightarrow\quad y = h * u, \;\; h_t = C \bar A^t \bar B + D \delta_t       (theory/sequences.md, eq. 22.2)
+    \quad\Longleftrightarrow\quad y = h * u, \;\; h_t = C \bar A^t \bar B + D \delta_t
+    (theory/sequences.md, eq. 22.2)
 
-The continuous model x'(s) = A x(s) + B u(s) becomes the discrete one over steps of size dt by the bilinear rule or by holding u constant.
+The continuous model x'(s) = A x(s) + B u(s) becomes the discrete one over steps of size dt by the
+bilinear rule or by holding u constant.
 
-Letters: N state, D width (independent channels) or, beside C, the direct term; L length; dt step size.
+Letters: N state, D width (independent channels) or, beside C, the direct term; L length; dt step
+size.
 """
 
 from typing import Any
@@ -21,38 +25,53 @@ from partita.nets.fftconv import Toeplitz, causal_convolution
 from partita.nets.mixer import MatrixMixer
 
 RULES = ("zoh", "bilinear")
-REMEDY = "Give A eigenvalues with negative real parts, or of modulus at most 1 where it is discrete."
+REMEDY = (
+    "Give A eigenvalues with negative real parts, or of modulus at most 1 where it is discrete."
+)
 
 
 def bilinear(A: Tensor, B: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
-    """(I - dt A / 2)^{-1} (I + dt A / 2) and (I - dt A / 2)^{-1} dt B, ``(*, N, N), (*, N), (*)``."""
+    """(I - dt A / 2)^{-1} (I + dt A / 2) and (I - dt A / 2)^{-1} dt B, ``(*, N, N), (*, N),
+    (*)``.
+    """
     half = 0.5 * dt[..., None, None] * A
     eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    solved = torch.linalg.solve(eye - half, torch.cat([eye + half, (dt[..., None] * B).unsqueeze(-1)], -1))
+    solved = torch.linalg.solve(
+        eye - half, torch.cat([eye + half, (dt[..., None] * B).unsqueeze(-1)], -1)
+    )
     return solved[..., :-1], solved[..., -1]
 
 
 def zero_order_hold(A: Tensor, B: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
-    """exp(dt A) and A^{-1} (exp(dt A) - I) B, from one exponential of the block matrix [A B; 0 0], also where A is singular."""
+    """exp(dt A) and A^{-1} (exp(dt A) - I) B, from one exponential of the block matrix [A B; 0 0],
+    also where A is singular.
+    """
     N = A.shape[-1]
-    block = torch.cat([torch.cat([A, B.unsqueeze(-1)], -1), A.new_zeros(*A.shape[:-2], 1, N + 1)], -2)
+    block = torch.cat(
+        [torch.cat([A, B.unsqueeze(-1)], -1), A.new_zeros(*A.shape[:-2], 1, N + 1)], -2
+    )
     exponential = torch.linalg.matrix_exp(dt[..., None, None] * block)
     return exponential[..., :N, :N], exponential[..., :N, N]
 
 
 def hippo(N: int) -> tuple[Tensor, Tensor]:
-    """A and B of HiPPO-LegS (Gu et al. 2020), which keep the Legendre coefficients of all of the past, in float64.
+    """A and B of HiPPO-LegS (Gu et al. 2020), which keep the Legendre coefficients of all of the
+    past, in float64.
 
     >>> hippo(2)[0].round(decimals=3).tolist()
     [[-1.0, 0.0], [-1.732, -2.0]]
     """
     scale = (2 * torch.arange(N, dtype=torch.float64) + 1).sqrt()
-    A = torch.diag(-torch.arange(1.0, N + 1, dtype=torch.float64)) - (scale[:, None] * scale).tril(-1)
+    A = torch.diag(-torch.arange(1.0, N + 1, dtype=torch.float64)) - (scale[:, None] * scale).tril(
+        -1
+    )
     return A, scale
 
 
 def filter_of(A: Tensor, B: Tensor, C: Tensor, D: Tensor, length: int) -> Tensor:
-    """h_t = C A^t B + D delta_t of a discrete model by doubling, ``(*, N, N), (*, N), (*, N), (*) -> (*, L)``."""
+    """h_t = C A^t B + D delta_t of a discrete model by doubling, ``(*, N, N), (*, N), (*, N), (*)
+    -> (*, L)``.
+    """
     columns, power = B.unsqueeze(-1), A
     while columns.shape[-1] < length:
         columns, power = torch.cat([columns, power @ columns], -1), power @ power
@@ -64,16 +83,25 @@ def check_stable(owner: str, A: Tensor, *, discrete: bool) -> Tensor:
     """Return A if no mode grows: real parts at most 0, or moduli at most 1 where it is discrete."""
     eigenvalues = torch.linalg.eigvals(A.detach().double())
     worst = eigenvalues.abs().max() - 1 if discrete else eigenvalues.real.max()
-    if worst > max(1e-8, 8 * min(torch.finfo(A.dtype).eps, torch.finfo(torch.float32).eps)):  # a rotation may round to a bit above 1
-        allowed = "have spectral radius at most 1" if discrete else "have eigenvalues with real parts at most 0"
-        raise invalid(owner, "A", allowed, f"{float(worst + discrete):.6g}, so its memory explodes", REMEDY)
+    # a rotation may round to a bit above 1
+    if worst > max(1e-8, 8 * min(torch.finfo(A.dtype).eps, torch.finfo(torch.float32).eps)):
+        allowed = (
+            "have spectral radius at most 1"
+            if discrete
+            else "have eigenvalues with real parts at most 0"
+        )
+        raise invalid(
+            owner, "A", allowed, f"{float(worst + discrete):.6g}, so its memory explodes", REMEDY
+        )
     return A
 
 
 class SSM(MatrixMixer):
-    """What dense and diagonal models share: D channels, each a single-input single-output model, without mixing between channels.
+    """What dense and diagonal models share: D channels, each a single-input single-output model,
+    without mixing between channels.
 
-    As a mixer of a network (``mix=True``) a linear layer goes before, and an activation and a linear layer after.
+    As a mixer of a network (``mix=True``) a linear layer goes before, and an activation and a
+    linear layer after.
     """
 
     width: int
@@ -94,7 +122,13 @@ class SSM(MatrixMixer):
     def _mixing(self, mix: bool, generator: torch.Generator) -> None:
         self.mix = check_flag(type(self).__name__, "mix", mix)
         self.into = linear(self.width, self.width, generator=generator) if mix else nn.Identity()
-        after = nn.Sequential(nn.GELU(), linear(self.width, 2 * self.width, generator=generator), nn.GLU(-1)) if mix else nn.Identity()
+        after = (
+            nn.Sequential(
+                nn.GELU(), linear(self.width, 2 * self.width, generator=generator), nn.GLU(-1)
+            )
+            if mix
+            else nn.Identity()
+        )
         self.out: nn.Module = after
 
 
@@ -105,7 +139,8 @@ class DenseSSM(SSM):
         width: D channels.
         state: N.
         rule: ``"zoh"`` or ``"bilinear"``.
-        shortest, longest: Steps over which the channels remember at first; 1 / dt runs between them.
+        shortest, longest: Steps over which the channels remember at first; 1 / dt runs between
+            them.
         mix: Linear layers before and after.
 
     >>> model = DenseSSM(2, 4, generator=torch.Generator().manual_seed(0))
@@ -114,11 +149,22 @@ class DenseSSM(SSM):
     """
 
     def __init__(
-        self, width: int, state: int = 16, *, rule: str = "zoh", shortest: float = 10.0, longest: float = 1000.0, mix: bool = False,
+        self,
+        width: int,
+        state: int = 16,
+        *,
+        rule: str = "zoh",
+        shortest: float = 10.0,
+        longest: float = 1000.0,
+        mix: bool = False,
         generator: torch.Generator,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
-        self.width, self.state, self.rule = check_count("DenseSSM", "width", width), check_count("DenseSSM", "state", state), rule
+        self.width, self.state, self.rule = (
+            check_count("DenseSSM", "width", width),
+            check_count("DenseSSM", "state", state),
+            rule,
+        )
         check_choice("DenseSSM", "rule", rule, RULES)
         self.shortest, self.longest = shortest, longest
         A, B = (x.to(torch.get_default_dtype()).to(generator.device) for x in hippo(state))
@@ -130,29 +176,45 @@ class DenseSSM(SSM):
         self._mixing(mix, generator)
 
     def discrete(self) -> tuple[Tensor, Tensor]:
-        """A and B of the recurrence, ``(D, N, N), (D, N)``; an A that lets a mode grow is refused."""
-        rule, A = zero_order_hold if self.rule == "zoh" else bilinear, check_stable("DenseSSM", self.A, discrete=False)
+        """A and B of the recurrence, ``(D, N, N), (D, N)``; an A that lets a mode grow is
+        refused.
+        """
+        rule, A = (
+            zero_order_hold if self.rule == "zoh" else bilinear,
+            check_stable("DenseSSM", self.A, discrete=False),
+        )
         return rule(*map(at_least_single, (A, self.B, self.log_dt.exp())))
 
     def filter(self, length: int) -> Tensor:
-        return filter_of(*self.discrete(), at_least_single(self.C), at_least_single(self.D), length).to(self.D)
+        return filter_of(
+            *self.discrete(), at_least_single(self.C), at_least_single(self.D), length
+        ).to(self.D)
 
     def start(self, batch: int, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
         A, B = self.discrete()
         return A, B, A.new_zeros(batch, self.width, self.state)
 
-    def step(self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    def step(
+        self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
         (A, B, x), v = state, self.into(u)
         x = torch.einsum("dmn,bdn->bdm", A, x) + B * v.unsqueeze(-1)
         return self.out((self.C * x).sum(-1).to(v) + self.D * v), (A, B, x)
 
     def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "state": self.state, "rule": self.rule, "shortest": self.shortest, "longest": self.longest,
-                "mix": self.mix}  # fmt: skip
+        return {
+            "width": self.width,
+            "state": self.state,
+            "rule": self.rule,
+            "shortest": self.shortest,
+            "longest": self.longest,
+            "mix": self.mix,
+        }
 
 
 class DiagonalSSM(SSM):
-    """A model whose A is diagonal with complex pairs (S4D-Lin, Gu et al. 2022); it cannot become unstable: Re A = -exp(.) < 0.
+    """A model whose A is diagonal with complex pairs (S4D-Lin, Gu et al. 2022); it cannot become
+    unstable: Re A = -exp(.) < 0.
 
     Arguments:
         width: D channels.
@@ -161,27 +223,48 @@ class DiagonalSSM(SSM):
     """
 
     def __init__(
-        self, width: int, state: int = 16, *, rule: str = "zoh", shortest: float = 10.0, longest: float = 1000.0, mix: bool = False,
+        self,
+        width: int,
+        state: int = 16,
+        *,
+        rule: str = "zoh",
+        shortest: float = 10.0,
+        longest: float = 1000.0,
+        mix: bool = False,
         generator: torch.Generator,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
-        self.width, self.state, self.rule = check_count("DiagonalSSM", "width", width), check_count("DiagonalSSM", "state", state, 2), rule
+        self.width, self.state, self.rule = (
+            check_count("DiagonalSSM", "width", width),
+            check_count("DiagonalSSM", "state", state, 2),
+            rule,
+        )
         check_choice("DiagonalSSM", "rule", rule, RULES)
         if state % 2:
-            raise invalid("DiagonalSSM", "state", "be even, for poles come in conjugate pairs", state)
+            raise invalid(
+                "DiagonalSSM", "state", "be even, for poles come in conjugate pairs", state
+            )
         self.shortest, self.longest, half = shortest, longest, state // 2
         like = torch.zeros(width, half, device=generator.device)
         self.log_dt = nn.Parameter(-log_spaced("DiagonalSSM", shortest, longest, like[:, 0]))
         self.log_decay = nn.Parameter(torch.full_like(like, 0.5).log())
-        self.frequency = nn.Parameter(torch.pi * torch.arange(half, device=like.device).expand(width, -1).to(like).clone())
+        self.frequency = nn.Parameter(
+            torch.pi * torch.arange(half, device=like.device).expand(width, -1).to(like).clone()
+        )
         self.C = nn.Parameter(rng.normal((width, half, 2), like, generator) * 0.5**0.5)
         self.D = nn.Parameter(torch.ones_like(like[:, 0]))
         self._mixing(mix, generator)
 
     def poles(self) -> tuple[Tensor, Tensor]:
         """The logarithms of the discrete poles, and the residues C B, complex, ``(D, N / 2)``."""
-        log_dt, log_decay, frequency, C = map(at_least_single, (self.log_dt, self.log_decay, self.frequency, self.C))
-        dt, A, C = log_dt.exp().unsqueeze(-1), torch.complex(-log_decay.exp(), frequency), torch.view_as_complex(C)
+        log_dt, log_decay, frequency, C = map(
+            at_least_single, (self.log_dt, self.log_decay, self.frequency, self.C)
+        )
+        dt, A, C = (
+            log_dt.exp().unsqueeze(-1),
+            torch.complex(-log_decay.exp(), frequency),
+            torch.view_as_complex(C),
+        )
         if self.rule == "zoh":
             return dt * A, C * ((dt * A).exp() - 1) / A
         return torch.log((1 + 0.5 * dt * A) / (1 - 0.5 * dt * A)), C * dt / (1 - 0.5 * dt * A)
@@ -189,30 +272,49 @@ class DiagonalSSM(SSM):
     def filter(self, length: int) -> Tensor:
         log_pole, residue = self.poles()
         t = torch.arange(length, device=log_pole.device)
-        h = 2 * torch.einsum("dn,dnl->dl", residue, (log_pole.unsqueeze(-1) * t).exp()).real.to(self.D)
+        h = 2 * torch.einsum("dn,dnl->dl", residue, (log_pole.unsqueeze(-1) * t).exp()).real.to(
+            self.D
+        )
         return torch.cat([h[:, :1] + self.D[:, None], h[:, 1:]], -1)
 
     def start(self, batch: int, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
         log_pole, residue = self.poles()
         return log_pole.exp(), residue, log_pole.new_zeros(batch, *log_pole.shape)
 
-    def step(self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    def step(
+        self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
         (pole, residue, x), v = state, self.into(u)
         x = pole * x + v.unsqueeze(-1)
         return self.out(2 * (residue * x).real.sum(-1).to(v) + self.D * v), (pole, residue, x)
 
     def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "state": self.state, "rule": self.rule, "shortest": self.shortest, "longest": self.longest,
-                "mix": self.mix}  # fmt: skip
+        return {
+            "width": self.width,
+            "state": self.state,
+            "rule": self.rule,
+            "shortest": self.shortest,
+            "longest": self.longest,
+            "mix": self.mix,
+        }
 
 
 def at_least_single(x: Tensor) -> Tensor:
-    """Half precision as float32: there are no half complex numbers, and exponentials of half matrices are not to be trusted."""
+    """Half precision as float32: there are no half complex numbers, and exponentials of half
+    matrices are not to be trusted.
+    """
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def log_spaced(owner: str, shortest: float, longest: float, like: Tensor) -> Tensor:
     """Logarithms of numbers spaced evenly between two on a logarithmic scale, one per channel."""
     longest = check_real(owner, "longest", longest, 0, LARGEST, open_low=True)
-    ends = torch.tensor([check_real(owner, "shortest", shortest, 0, longest, open_low=True), longest], dtype=like.dtype).log().tolist()
+    ends = (
+        torch.tensor(
+            [check_real(owner, "shortest", shortest, 0, longest, open_low=True), longest],
+            dtype=like.dtype,
+        )
+        .log()
+        .tolist()
+    )
     return torch.linspace(ends[0], ends[1], len(like), dtype=like.dtype, device=like.device)

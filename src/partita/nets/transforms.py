@@ -1,8 +1,11 @@
-r"""Products of transforms: the arithmetic under every convolution by FFT, with gradients of its own.
+r"""Products of transforms: the arithmetic under every convolution by FFT, with gradients of its
+own.
 
-.. math:: y = W^{-1}\big((W h) \odot (W u)\big)                                             (theory/sequences.md, eq. 21.7)
+.. math:: y = W^{-1}\big((W h) \odot (W u)\big)
+(theory/sequences.md, eq. 21.7)
 
-Letters: h filter, u input, y output, n length of the transforms, L values of y that are kept, W the matrix of the transform.
+Letters: h filter, u input, y output, n length of the transforms, L values of y that are kept, W the
+matrix of the transform.
 """
 
 from functools import lru_cache
@@ -12,7 +15,9 @@ import torch
 from torch import Tensor
 
 HALF = (torch.float16, torch.bfloat16)  # dtypes without a transform on the CPU: computed in float32
-AT_ONCE = 2**22  # values to transform at once: what is made on the way then stays in the caches, and in memory that was used before
+# values to transform at once: what is made on the way then stays in the caches, and in memory that
+# was used before
+AT_ONCE = 2**22
 
 
 @lru_cache(maxsize=256)
@@ -28,7 +33,9 @@ def fast_length(n: int) -> int:
 
 
 class ByTransform(torch.autograd.Function):
-    """The first L values of the product of two transforms, with gradients by half-size transforms: torch's own take a full complex one."""
+    """The first L values of the product of two transforms, with gradients by half-size transforms:
+    torch's own take a full complex one.
+    """
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, u: Tensor, H: Tensor | None, n: int, L: int) -> Tensor:
@@ -40,18 +47,27 @@ class ByTransform(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (h, u, H, U), (g,), n = ctx.saved_tensors, grads, ctx.n
-        if torch.is_grad_enabled():  # to be differentiated again: what was kept are numbers, not functions of h and u
+        # to be differentiated again: what was kept are numbers, not functions of h and u
+        if torch.is_grad_enabled():
             wanted = [x for x, needed in zip((h, u), ctx.needs_input_grad, strict=False) if needed]
             found = iter(torch.autograd.grad(_plain(h, u, n, ctx.L), wanted, g, create_graph=True))
-            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:2]), None, None, None
-        G = transform(g, n).conj_physical_()  # conjugates in place: one that is only marked would be copied by each product
+            return (
+                *(next(found) if needed else None for needed in ctx.needs_input_grad[:2]),
+                None,
+                None,
+                None,
+            )
+        # conjugates in place: one that is only marked would be copied by each product
+        G = transform(g, n).conj_physical_()
         of_h = _reduced((G * U).conj_physical_(), h, n) if ctx.needs_input_grad[0] else None
         of_u = _reduced(G.mul_(H).conj_physical_(), u, n) if ctx.needs_input_grad[1] else None
         return of_h, of_u, None, None, None
 
 
 def transform(x: Tensor, n: int) -> Tensor:
-    """W x of length n; only what is missing is filled with zeros, where torch's own padding would first fill all of it."""
+    """W x of length n; only what is missing is filled with zeros, where torch's own padding would
+    first fill all of it.
+    """
     padded = x.new_empty(*x.shape[:-1], n)
     padded[..., : x.shape[-1]], padded[..., x.shape[-1] :] = x, 0.0
     return torch.fft.rfft(padded)
@@ -59,7 +75,9 @@ def transform(x: Tensor, n: int) -> Tensor:
 
 def _reduced(product: Tensor, like: Tensor, n: int) -> Tensor:
     """Back in time, summed over the dimensions along which ``like`` was repeated."""
-    return torch.fft.irfft(product.sum_to_size(*like.shape[:-1], product.shape[-1]), n=n)[..., : like.shape[-1]]
+    return torch.fft.irfft(product.sum_to_size(*like.shape[:-1], product.shape[-1]), n=n)[
+        ..., : like.shape[-1]
+    ]
 
 
 def _plain(h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
@@ -67,8 +85,12 @@ def _plain(h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
     return torch.fft.irfft(torch.fft.rfft(u, n=n) * torch.fft.rfft(h, n=n), n=n)[..., :L]
 
 
-def blocks(h: Tensor, u: Tensor, H: Tensor | None, n: int) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-    """Filters, inputs and transforms, a few channels at a time where all of them would be too much at once."""
+def blocks(
+    h: Tensor, u: Tensor, H: Tensor | None, n: int
+) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+    """Filters, inputs and transforms, a few channels at a time where all of them would be too much
+    at once.
+    """
     channels = u.shape[-2] if u.dim() > 1 and h.dim() > 1 and h.shape[-2] == u.shape[-2] else 1
     size = max(1, AT_ONCE * channels * u.shape[-1] // max(1, n * u.numel()))
     if size >= channels:

@@ -1,12 +1,15 @@
-r"""Adversarial learning: a critic measures how far draws are from data, the generator makes the measure small.
+r"""Adversarial learning: a critic measures how far draws are from data, the generator makes the
+measure small.
 
-.. math:: \min_\theta \max_\varphi\; E_{\mathrm{data}}[T_\varphi(x)] - E_z\big[f^*(T_\varphi(G_\theta(z)))\big]
+.. math:: \min_\theta \max_\varphi\; E_{\mathrm{data}}[T_\varphi(x)] -
+E_z\big[f^*(T_\varphi(G_\theta(z)))\big]
           \qquad\text{or}\qquad \min_\theta \max_{\mathrm{Lip}(c_\varphi) \le 1}\;
-          E_{\mathrm{data}}[c_\varphi(x)] - E_z[c_\varphi(G_\theta(z))]
-          (theory/divergences.md, eq. 16.18 and 16.20)
+          E_{\mathrm{data}}[c_\varphi(x)] - E_z[c_\varphi(G_\theta(z))] (theory/divergences.md, eq.
+          16.18 and 16.20)
 
-The critic is trained beside the model (``state.module``), in turns: some updates of the critic alone, then one of both. The model's loss
-is computed with the critic's weights held, the critic's with the draws held, so that each loss moves its own weights only.
+The critic is trained beside the model (``state.module``), in turns: some updates of the critic
+alone, then one of both. The model's loss is computed with the critic's weights held, the critic's
+with the draws held, so that each loss moves its own weights only.
 
 Letters: B batch, D visible, L latent.
 """
@@ -46,15 +49,19 @@ class Adversarial(GradientObjective):
     """A generator against a critic.
 
     Arguments:
-        loss: ``"wasserstein"``; ``"minimax"`` and ``"non-saturating"`` (Goodfellow et al. 2014); or an f-divergence: ``"kl"``,
-            ``"reverse-kl"``, ``"total-variation"``, ``"jensen-shannon"``, ``"hellinger"``, ``"pearson"``, ``"alpha-A"``.
-        lipschitz: How the critic's slope is bounded: ``"spectral"``, ``"clip"``, ``"penalty"`` or ``"none"``; None takes ``"penalty"``.
-        critic: Widths of a perceptron from rows to one number, or any such module (which a saved run cannot rebuild by itself).
+        loss: ``"wasserstein"``; ``"minimax"`` and ``"non-saturating"`` (Goodfellow et al. 2014); or
+            an f-divergence: ``"kl"``, ``"reverse-kl"``, ``"total-variation"``,
+            ``"jensen-shannon"``, ``"hellinger"``, ``"pearson"``, ``"alpha-A"``.
+        lipschitz: How the critic's slope is bounded: ``"spectral"``, ``"clip"``, ``"penalty"`` or
+            ``"none"``; None takes ``"penalty"``.
+        critic: Widths of a perceptron from rows to one number, or any such module (which a saved
+            run cannot rebuild by itself).
         activation: Of that perceptron.
         critic_steps: n, updates of the critic for each of the generator.
         strength: Of the penalty on slopes other than one.
         clip: Largest weight, with ``"clip"``.
-        audit_every: Updates between audits; 0 for none. Each compares the critic's value with the exact Wasserstein distance of the batch.
+        audit_every: Updates between audits; 0 for none. Each compares the critic's value with the
+            exact Wasserstein distance of the batch.
 
     >>> import partita
     >>> from partita.models import GAN
@@ -77,12 +84,21 @@ class Adversarial(GradientObjective):
     audit_every: int = 200
 
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, str) or self.loss not in ("wasserstein", "minimax", "non-saturating"):
+        if not isinstance(self.loss, str) or self.loss not in (
+            "wasserstein",
+            "minimax",
+            "non-saturating",
+        ):
             f_named(self.loss, "Adversarial")
         check_choice("Adversarial", "lipschitz", self.lipschitz, (None, *LIPSCHITZ))
         if self.loss == "wasserstein" and self.lipschitz == "none":
-            raise invalid("Adversarial", "lipschitz", "bound the critic's slope for loss='wasserstein'", "'none'",
-                          "Without a bound its value has no largest.")  # fmt: skip
+            raise invalid(
+                "Adversarial",
+                "lipschitz",
+                "bound the critic's slope for loss='wasserstein'",
+                "'none'",
+                "Without a bound its value has no largest.",
+            )
         check_count("Adversarial", "critic_steps", self.critic_steps)
         check_count("Adversarial", "audit_every", self.audit_every, 0)
         check_real("Adversarial", "strength", self.strength, 0.0)
@@ -99,7 +115,11 @@ class Adversarial(GradientObjective):
         if self.bounded_by == "spectral":
             bound_spectral_norms(critic, shape=(model.support.width,), generator=generator)
         like = model.device_like
-        return Contest(critic.to(like), torch.zeros((), dtype=torch.int64, device=like.device), like.new_full((len(AUDITED),), torch.nan))
+        return Contest(
+            critic.to(like),
+            torch.zeros((), dtype=torch.int64, device=like.device),
+            like.new_full((len(AUDITED),), torch.nan),
+        )
 
     def losses(
         self, model: Any, batch: Batch, state: Contest, *, generator: torch.Generator
@@ -109,37 +129,63 @@ class Adversarial(GradientObjective):
             clip_weights(unwrapped(critic), self.clip)
         with torch.no_grad():
             y = bare(bare.noise(len(x), generator=generator))
-        v_x, v_y = _scores(critic, torch.cat([x, y])).split(len(x))  # in one pass: a bounded critic renews its weights at each
+        # in one pass: a bounded critic renews its weights at each
+        v_x, v_y = _scores(critic, torch.cat([x, y])).split(len(x))
         value = self._value(v_x, v_y, batch.weight)
-        slope = gradient_penalty(critic, x, y, generator=generator) if self.bounded_by == "penalty" and self.strength else None
+        slope = (
+            gradient_penalty(critic, x, y, generator=generator)
+            if self.bounded_by == "penalty" and self.strength
+            else None
+        )
         losses = {"critic": -value if slope is None else self.strength * slope - value}
         if int(state.turn) % self.critic_steps == self.critic_steps - 1:
             with held(unwrapped(critic)):
                 fresh = model(bare.noise(len(x), generator=generator))
-                losses = {"model": self._generator_loss(_scores(unwrapped(critic), fresh)), **losses}
+                losses = {
+                    "model": self._generator_loss(_scores(unwrapped(critic), fresh)),
+                    **losses,
+                }
         if self.audit_every and int(state.turn) % self.audit_every == 0:
-            state = state._replace(audited=audit(unwrapped(critic), x, y, v_x, v_y).to(state.audited))
-        info = {"critic_value": value.detach(), **(dict(zip(AUDITED, state.audited, strict=True)) if self.audit_every else {})}
+            state = state._replace(
+                audited=audit(unwrapped(critic), x, y, v_x, v_y).to(state.audited)
+            )
+        info = {
+            "critic_value": value.detach(),
+            **(dict(zip(AUDITED, state.audited, strict=True)) if self.audit_every else {}),
+        }
         return losses, state._replace(turn=state.turn + 1), info
 
     def _critic(self, width: int, generator: torch.Generator) -> nn.Module:
         if isinstance(self.critic, nn.Module):
             return self.critic
-        return MLP(width, 1, widths=check_counts("Adversarial", "critic", self.critic), activation=self.activation, generator=generator)
+        return MLP(
+            width,
+            1,
+            widths=check_counts("Adversarial", "critic", self.critic),
+            activation=self.activation,
+            generator=generator,
+        )
 
     def _value(self, v_x: Tensor, v_y: Tensor, weight: Tensor | None) -> Tensor:
-        """What the critic makes large: a lower bound on the divergence, or the dual of the Wasserstein distance."""
+        """What the critic makes large: a lower bound on the divergence, or the dual of the
+        Wasserstein distance.
+        """
         if self.loss == "wasserstein":
             return weighted_mean(v_x, weight) - v_y.mean()
         if self.loss in ("minimax", "non-saturating"):
-            return weighted_mean(functional.logsigmoid(v_x), weight) + functional.logsigmoid(-v_y).mean()
+            return (
+                weighted_mean(functional.logsigmoid(v_x), weight)
+                + functional.logsigmoid(-v_y).mean()
+            )
         f = f_named(self.loss)
         if weight is None:
             return variational_objective(f, v_x, v_y)
         return weighted_mean(f.critic(v_x), weight) - f.conjugate_critic(v_y).mean()
 
     def _generator_loss(self, v: Tensor) -> Tensor:
-        """The part of the value that the generator moves; for ``"non-saturating"`` the chance of passing for data instead."""
+        """The part of the value that the generator moves; for ``"non-saturating"`` the chance of
+        passing for data instead.
+        """
         if self.loss == "wasserstein":
             return -v.mean()
         if self.loss == "non-saturating":
@@ -153,7 +199,9 @@ def _scores(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """One number for each row, ``(B,)``."""
     v = critic(x)
     if v.numel() != len(x):
-        raise invalid("Adversarial", "critic", "give one number for each row", f"shape {tuple(v.shape)}")
+        raise invalid(
+            "Adversarial", "critic", "give one number for each row", f"shape {tuple(v.shape)}"
+        )
     return v.reshape(len(x))
 
 

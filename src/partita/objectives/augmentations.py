@@ -1,6 +1,8 @@
-"""Changes of a row that leave alone what it is about: one for vectors, one for images, one for sequences.
+"""Changes of a row that leave alone what it is about: one for vectors, one for images, one for
+sequences.
 
-Each maps rows ``(B, D)`` to rows of the same shape from a generator; any function ``(x, generator) -> x`` can take its place.
+Each maps rows ``(B, D)`` to rows of the same shape from a generator; any function ``(x, generator)
+-> x`` can take its place.
 
 Letters: B rows, D columns, C channels, L length.
 """
@@ -20,9 +22,11 @@ from partita.errors import invalid
 
 @dataclass(frozen=True)
 class VectorMoves:
-    """Columns are replaced by another row's with probability ``swap``, and noise of ``noise`` deviations is added.
+    """Columns are replaced by another row's with probability ``swap``, and noise of ``noise``
+    deviations is added.
 
-    Bahri et al. (2022), SCARF: self-supervised contrastive learning using random feature corruption.
+    Bahri et al. (2022), SCARF: self-supervised contrastive learning using random feature
+    corruption.
     """
 
     swap: float = 0.2
@@ -40,7 +44,8 @@ class VectorMoves:
 
 @dataclass(frozen=True)
 class ImageMoves:
-    """Turned by up to ``turn`` degrees, scaled by up to ``zoom``, sheared, moved by up to ``move`` of its size, and a patch blotted out.
+    """Turned by up to ``turn`` degrees, scaled by up to ``zoom``, sheared, moved by up to ``move``
+    of its size, and a patch blotted out.
 
     Arguments:
         shape: (height, width); channels follow one another in a row.
@@ -56,7 +61,13 @@ class ImageMoves:
 
     def __post_init__(self) -> None:
         _check_shape("ImageMoves", self.shape, 2)
-        for name, most in (("turn", 180.0), ("zoom", math.inf), ("shear", math.inf), ("move", 1.0), ("erase", 1.0)):
+        for name, most in (
+            ("turn", 180.0),
+            ("zoom", math.inf),
+            ("shear", math.inf),
+            ("move", 1.0),
+            ("erase", 1.0),
+        ):
             check_real("ImageMoves", name, getattr(self, name), 0.0, most)
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -64,7 +75,9 @@ class ImageMoves:
         a, s, k, dx, dy = ((2 * u - 1) for u in rng.uniform((5, len(x)), x, generator))
         angle, scale = a * math.radians(self.turn), torch.exp(s * math.log1p(self.zoom))
         cos, sin = torch.cos(angle) * scale, torch.sin(angle) * scale
-        maps = torch.stack([cos, -sin + self.shear * k, 2 * self.move * dx, sin, cos, 2 * self.move * dy], -1).view(-1, 2, 3)
+        maps = torch.stack(
+            [cos, -sin + self.shear * k, 2 * self.move * dx, sin, cos, 2 * self.move * dy], -1
+        ).view(-1, 2, 3)
         grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
         moved = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
         return self._erased(moved, generator).reshape(x.shape)
@@ -85,7 +98,8 @@ class ImageMoves:
 
 @dataclass(frozen=True)
 class SequenceMoves:
-    """A stretch of at least ``keep`` of the length is drawn out to the whole, scaled, and noise is added.
+    """A stretch of at least ``keep`` of the length is drawn out to the whole, scaled, and noise is
+    added.
 
     Arguments:
         shape: (L,); channels follow one another in a row.
@@ -107,12 +121,23 @@ class SequenceMoves:
         series = x.reshape(len(x), -1, L)
         share, place, gain = rng.uniform((3, len(x), 1, 1), x, generator)
         share = self.keep + (1 - self.keep) * share
-        at = (place * (1 - share) + share * torch.linspace(0, 1, L, device=x.device, dtype=x.dtype)) * (L - 1)
+        at = (
+            place * (1 - share) + share * torch.linspace(0, 1, L, device=x.device, dtype=x.dtype)
+        ) * (L - 1)
         below = at.floor().clamp_max(max(L - 2, 0)).long().expand_as(series)
         above = (below + 1).clamp_max(L - 1)
-        drawn = torch.lerp(series.gather(2, below), series.gather(2, above), (at - below).clamp(0, 1).expand_as(series))
+        drawn = torch.lerp(
+            series.gather(2, below),
+            series.gather(2, above),
+            (at - below).clamp(0, 1).expand_as(series),
+        )
         loud = drawn * torch.exp(self.gain * (2 * gain - 1))
-        return (loud + self.noise * series.std((0, 2), keepdim=True, correction=0) * rng.normal(loud.shape, x, generator)).reshape(x.shape)
+        return (
+            loud
+            + self.noise
+            * series.std((0, 2), keepdim=True, correction=0)
+            * rng.normal(loud.shape, x, generator)
+        ).reshape(x.shape)
 
 
 def _check_shape(owner: str, shape: tuple[int, ...], axes: int) -> None:

@@ -15,18 +15,23 @@ class Nothing(NamedTuple):
 class GradientObjective:
     """Defaults of the Objective role: gradients as they are, nothing between epochs.
 
-    ``deterministic`` losses, functions of the batch alone, may be minimized by L-BFGS; losses ``in_nats`` are small where a fit goes well.
+    ``deterministic`` losses, functions of the batch alone, may be minimized by L-BFGS; losses
+    ``in_nats`` are small where a fit goes well.
     """
 
     deterministic: ClassVar[bool] = False
     in_nats: ClassVar[bool] = True
 
     def deterministic_on(self, model: Any) -> bool:
-        """Whether the loss of this model is a function of the batch alone; as ``deterministic`` says unless the model decides."""
+        """Whether the loss of this model is a function of the batch alone; as ``deterministic``
+        says unless the model decides.
+        """
         return self.deterministic
 
     def shared(self, processes: int) -> Self:
-        """What one of several processes takes on, where they share out the rows; chains of its own are shared out too."""
+        """What one of several processes takes on, where they share out the rows; chains of its own
+        are shared out too.
+        """
         return self
 
     def precondition(self, model: Any, state: Any) -> None:
@@ -43,5 +48,7 @@ def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def unwrapped(model: Any) -> Any:
-    """The model inside a wrapper for data-parallel training: what samples, while gradients flow through the wrapper's forward."""
+    """The model inside a wrapper for data-parallel training: what samples, while gradients flow
+    through the wrapper's forward.
+    """
     return getattr(model, "module", model)

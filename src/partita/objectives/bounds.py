@@ -1,11 +1,15 @@
-r"""Lower bounds on the likelihood of latent-variable models as objectives: ELBO, importance-weighted, filtered.
+r"""Lower bounds on the likelihood of latent-variable models as objectives: ELBO,
+importance-weighted, filtered.
 
 .. math:: \mathcal L_k(x) = E\Big[\log \frac1k \sum_{i=1}^k w_i\Big] \le \log p(x), \qquad
-          \mathcal L_1 = E_q[\log p(x \mid z)] - \mathrm{KL}\big(q(z \mid x)\,\|\,p(z)\big)          (theory/latent_variables.md, eq. 41.6)
+          \mathcal L_1 = E_q[\log p(x \mid z)] - \mathrm{KL}\big(q(z \mid x)\,\|\,p(z)\big)
+          (theory/latent_variables.md, eq. 41.6)
 
-The loss is minus the bound, in nats for each row; what each latent dimension carries is recorded beside it.
+The loss is minus the bound, in nats for each row; what each latent dimension carries is recorded
+beside it.
 
-Letters: B rows, M latent dimensions, k draws for each row, w weights, beta weight of the divergence.
+Letters: B rows, M latent dimensions, k draws for each row, w weights, beta weight of the
+divergence.
 """
 
 import math
@@ -31,11 +35,14 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class ELBO(GradientObjective):
-    """Minus E[log p(x | z)] + beta KL(q || p), the divergence in closed form; with beta 1 the loss is minus the bound.
+    """Minus E[log p(x | z)] + beta KL(q || p), the divergence in closed form; with beta 1 the loss
+    is minus the bound.
 
     Arguments:
-        beta: Weight of the divergence in the end; the recorded ``elbo`` has weight one whatever beta is.
-        beta_warm_up: Updates over which the weight rises from zero to beta, against collapse of the posterior.
+        beta: Weight of the divergence in the end; the recorded ``elbo`` has weight one whatever
+            beta is.
+        beta_warm_up: Updates over which the weight rises from zero to beta, against collapse of the
+            posterior.
     """
 
     beta: float = 1.0
@@ -65,7 +72,8 @@ class IWAEBound(GradientObjective):
 
     Arguments:
         k: Draws for each row.
-        gradient: ``"plain"``, or ``"doubly"`` reparameterized (Tucker et al. 2019), whose noise for the encoder does not grow with k.
+        gradient: ``"plain"``, or ``"doubly"`` reparameterized (Tucker et al. 2019), whose noise for
+            the encoder does not grow with k.
     """
 
     k: int = 10
@@ -95,13 +103,16 @@ class IWAEBound(GradientObjective):
 
 @dataclass(frozen=True)
 class FIVO(GradientObjective):
-    """Minus the bound of a particle filter (Maddison et al. 2017), which keeps k draws of a sequence near what is likely.
+    """Minus the bound of a particle filter (Maddison et al. 2017), which keeps k draws of a
+    sequence near what is likely.
 
-    Gradients do not pass through the choice of particles, as is usual: the terms left out have a large variance.
+    Gradients do not pass through the choice of particles, as is usual: the terms left out have a
+    large variance.
 
     Arguments:
         k: Particles for each row.
-        threshold: Particles are resampled where their effective number falls below this share of k; 0 never does, and is IWAE.
+        threshold: Particles are resampled where their effective number falls below this share of k;
+            0 never does, and is IWAE.
         every: Steps between two looks at that number; more are faster.
     """
 
@@ -132,12 +143,15 @@ def log_mean_exp(log_w: Tensor) -> Tensor:
     return torch.logsumexp(log_w, 0) - math.log(len(log_w))
 
 
-def doubly_reparameterized(model: Any, batch: Batch, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    r"""A loss whose value is minus the bound and whose gradients are the doubly reparameterized ones, and the bound.
+def doubly_reparameterized(
+    model: Any, batch: Batch, k: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    r"""A loss whose value is minus the bound and whose gradients are the doubly reparameterized
+    ones, and the bound.
 
     .. math:: \nabla_\theta = \sum_i \tilde w_i\, \nabla_\theta \log w_i, \qquad
-              \nabla_\phi = \sum_i \tilde w_i^2\, \frac{\partial \log w_i}{\partial z_i} \frac{\partial z_i}{\partial \phi}
-              (theory/latent_variables.md, eq. 41.8)
+              \nabla_\phi = \sum_i \tilde w_i^2\, \frac{\partial \log w_i}{\partial z_i}
+              \frac{\partial z_i}{\partial \phi} (theory/latent_variables.md, eq. 41.8)
     """
     log_w = model.doubly_weighted(batch.x, k, generator=generator)
     share = torch.softmax(log_w.detach(), 0)

@@ -1,6 +1,8 @@
-r"""Contrastive divergence: the negative phase from chains that start at the data and take k steps (Hinton 2002).
+r"""Contrastive divergence: the negative phase from chains that start at the data and take k steps
+(Hinton 2002).
 
-.. math:: \ell = E_{\mathrm{data}}[F(x)] - E_{x_k}[F(x)], \qquad x_0 = \text{data},\; x_{k} \sim T^k(\cdot \mid x_0)
+.. math:: \ell = E_{\mathrm{data}}[F(x)] - E_{x_k}[F(x)], \qquad x_0 = \text{data},\; x_{k} \sim
+T^k(\cdot \mid x_0)
           (theory/learning.md, eq. 6.2)
 """
 
@@ -18,7 +20,9 @@ from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 
 
 class Restarted(NamedTuple):
-    """The data's mean, at which gradients are centered, and what the sampler knows of the last chains, its step size too."""
+    """The data's mean, at which gradients are centered, and what the sampler knows of the last
+    chains, its step size too.
+    """
 
     mu: Tensor  # (D,)
     last: Any
@@ -44,7 +48,9 @@ class CD(GradientObjective):
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Restarted:
         capability.require("CD", model)
         resolve_centering("CD", self.centered, model)
-        x = data.batch(torch.arange(min(2, len(data))), generator=rng.child(generator)).x.to(model.device_like)
+        x = data.batch(torch.arange(min(2, len(data))), generator=rng.child(generator)).x.to(
+            model.device_like
+        )
         last = resolve_sampler(self.sampler, model).init(model, x, generator=generator)
         return Restarted(data.mean().to(model.device_like), last)
 
@@ -56,7 +62,9 @@ class CD(GradientObjective):
         chains = refreshed(sampler, bare, state.last, batch.x, generator=generator)
         for _ in range(self.steps):
             chains, _ = sampler.step(bare, chains, generator=generator)
-        loss = weighted_mean(model(batch.x), batch.weight) - weighted_mean(model(chains.x), batch.weight)
+        loss = weighted_mean(model(batch.x), batch.weight) - weighted_mean(
+            model(chains.x), batch.weight
+        )
         return {"model": loss}, state._replace(last=chains), {"energy_gap": loss.detach()}
 
     def precondition(self, model: Any, state: Restarted) -> None:
@@ -76,5 +84,7 @@ def resolve_centering(owner: str, centered: bool | None, model: Any) -> bool:
     """Whether to center: as told, or wherever the model can."""
     check_choice(owner, "centered", centered, (None, True, False))
     if centered:
-        capability.require_need("centering", f"{owner}(centered=True)", model, "Leave centered at None.")
+        capability.require_need(
+            "centering", f"{owner}(centered=True)", model, "Leave centered at None."
+        )
     return capability.NEEDS["centering"].holds(model) if centered is None else centered

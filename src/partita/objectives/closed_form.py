@@ -19,7 +19,9 @@ class ClosedForm:
     >>> import partita
     >>> from partita.models import PPCA
     >>> g = torch.Generator().manual_seed(0)
-    >>> partita.fit(PPCA(4, 2, generator=g), torch.randn(50, 4, generator=g), ClosedForm(), generator=g).stopped
+    >>> partita.fit(
+    ...     PPCA(4, 2, generator=g), torch.randn(50, 4, generator=g), ClosedForm(), generator=g
+    ... ).stopped
     'converged'
     """
 
@@ -30,7 +32,9 @@ class ClosedForm:
         return Nothing()
 
     @torch.no_grad()
-    def update(self, model: Any, data: Data, state: Nothing, *, generator: torch.Generator) -> tuple[Nothing, dict[str, Tensor]]:
+    def update(
+        self, model: Any, data: Data, state: Nothing, *, generator: torch.Generator
+    ) -> tuple[Nothing, dict[str, Tensor]]:
         model.solve(data, generator=generator)
         return state, {"loss": -total_log_prob(model, data, generator=generator) / len(data)}
 

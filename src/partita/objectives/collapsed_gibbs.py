@@ -1,6 +1,8 @@
-r"""Collapsed Gibbs sampling of a Dirichlet process mixture (Neal 2000, algorithm 3), with split and merge moves (Dahl 2005).
+r"""Collapsed Gibbs sampling of a Dirichlet process mixture (Neal 2000, algorithm 3), with split and
+merge moves (Dahl 2005).
 
-.. math:: p(z_i = k \mid z_{\setminus i}, x) \propto n_k^{(-i)}\, p(x_i \mid x_{k \setminus i}), \qquad
+.. math:: p(z_i = k \mid z_{\setminus i}, x) \propto n_k^{(-i)}\, p(x_i \mid x_{k \setminus i}),
+\qquad
           p(z_i = \text{new}) \propto \alpha\, p(x_i)          (theory/dirichlet.md, eq. 20.10)
 
 Letters: n rows, C chains.
@@ -11,12 +13,21 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from partita.objectives.partition_chain import LEARN, PartitionChain, Problem, Running, Statistics, gather, in_threads
+from partita.objectives.partition_chain import (
+    LEARN,
+    PartitionChain,
+    Problem,
+    Running,
+    Statistics,
+    gather,
+    in_threads,
+)
 
 
 @dataclass(frozen=True)
 class CollapsedGibbs(PartitionChain):
-    """Every row in turn, parameters integrated out: mixes best per sweep; one pass costs n K predictives in sequence.
+    """Every row in turn, parameters integrated out: mixes best per sweep; one pass costs n K
+    predictives in sequence.
 
     >>> import partita
     >>> from partita.models import DPMixture
@@ -28,10 +39,17 @@ class CollapsedGibbs(PartitionChain):
     'estimate'
     """
 
-    def advance(self, problem: Problem, chains: Running, *, generator: torch.Generator) -> list[Statistics]:
-        return in_threads(self._sweep, [(problem, *chain) for chain in zip(chains.z, chains.alpha, chains.seeds, strict=True)])
+    def advance(
+        self, problem: Problem, chains: Running, *, generator: torch.Generator
+    ) -> list[Statistics]:
+        return in_threads(
+            self._sweep,
+            [(problem, *chain) for chain in zip(chains.z, chains.alpha, chains.seeds, strict=True)],
+        )
 
-    def _sweep(self, problem: Problem, z: np.ndarray, alpha: float, seeds: np.ndarray) -> Statistics:
+    def _sweep(
+        self, problem: Problem, z: np.ndarray, alpha: float, seeds: np.ndarray
+    ) -> Statistics:
         from partita.models.directed.dirichlet_process.collapsed import sweep
         from partita.models.directed.dirichlet_process.split_merge import split_or_merge
 

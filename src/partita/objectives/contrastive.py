@@ -1,15 +1,18 @@
-r"""Prototypical contrastive learning: two views of a row belong together, and so do a row and the prototypes of its clusters.
+r"""Prototypical contrastive learning: two views of a row belong together, and so do a row and the
+prototypes of its clusters.
 
-.. math:: \ell = -\log \frac{e^{q \cdot k / \tau}}{e^{q \cdot k / \tau} + \sum_{i} e^{q \cdot k_i / \tau}}
-          - \frac1M \sum_{m=1}^{M} \log \frac{e^{q \cdot c^m_s / \phi^m_s}}{\sum_j e^{q \cdot c^m_j / \phi^m_j}}
-          (theory/contrastive.md, eq. 51.2, 51.3)
+.. math:: \ell = -\log \frac{e^{q \cdot k / \tau}}{e^{q \cdot k / \tau} + \sum_{i} e^{q \cdot k_i /
+\tau}}
+          - \frac1M \sum_{m=1}^{M} \log \frac{e^{q \cdot c^m_s / \phi^m_s}}{\sum_j e^{q \cdot c^m_j
+            / \phi^m_j}} (theory/contrastive.md, eq. 51.2, 51.3)
 
-The first term is InfoNCE against a queue of keys from a slowly moving copy of the encoder; the second needs clusters, which an E-step
-finds between epochs. Without prototypes, or during the warm-up, InfoNCE is all. Li et al. (2021), Prototypical contrastive learning of
-unsupervised representations; He et al. (2020), Momentum contrast.
+The first term is InfoNCE against a queue of keys from a slowly moving copy of the encoder; the
+second needs clusters, which an E-step finds between epochs. Without prototypes, or during the
+warm-up, InfoNCE is all. Li et al. (2021), Prototypical contrastive learning of unsupervised
+representations; He et al. (2020), Momentum contrast.
 
-Letters: B batch, N rows, E dimensions, Q queue, q query, k key, c prototype, s own cluster, M granularities, tau temperature, phi its
-counterpart for a cluster.
+Letters: B batch, N rows, E dimensions, Q queue, q query, k key, c prototype, s own cluster, M
+granularities, tau temperature, phi its counterpart for a cluster.
 """
 
 import warnings
@@ -37,7 +40,9 @@ VECTORS = VectorMoves()
 
 
 class Contrast(NamedTuple):
-    """The slow copy of the encoder, the queue of its keys with the rows they came from, the clusters, and the epochs gone by."""
+    """The slow copy of the encoder, the queue of its keys with the rows they came from, the
+    clusters, and the epochs gone by.
+    """
 
     slow: dict[str, Tensor]
     queue: Tensor  # (Q, E)
@@ -51,7 +56,8 @@ class PCL(GradientObjective):
     """ProtoNCE, or InfoNCE where ``clusters`` is empty.
 
     Arguments:
-        clusters: Numbers of prototypes, one for each granularity; more than there are rows become as many as there are.
+        clusters: Numbers of prototypes, one for each granularity; more than there are rows become
+            as many as there are.
         augment: Makes a view of rows, ``(x, generator) -> x``.
         queue: Keys Q that are kept; at most one for each row.
         momentum: By which the slow copy stays itself at each update.
@@ -74,7 +80,12 @@ class PCL(GradientObjective):
 
     def __post_init__(self) -> None:
         if not isinstance(self.clusters, tuple | list):
-            raise invalid("PCL", "clusters", "be numbers of prototypes side by side, such as (10, 20, 40)", repr(self.clusters))
+            raise invalid(
+                "PCL",
+                "clusters",
+                "be numbers of prototypes side by side, such as (10, 20, 40)",
+                repr(self.clusters),
+            )
         for k in self.clusters:
             check_count("PCL", "clusters", k, 2)
         check_role("PCL", "augment", self.augment, ("__call__",), "VectorMoves()")
@@ -87,11 +98,17 @@ class PCL(GradientObjective):
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Contrast:
         capability.require("PCL", model)
         if max(self.clusters, default=0) > len(data):
-            said = f"PCL: clusters must be at most the number of rows, {len(data)}; got {max(self.clusters)}. One for each row are made."
+            said = (
+                f"PCL: clusters must be at most the number of rows, {len(data)}; got "
+                f"{max(self.clusters)}. One for each row are made."
+            )
             warnings.warn(said, PartitaWarning, stacklevel=2)
         slow = {name: value.detach().clone() for name, value in model.state_dict().items()}
         size, like = min(self.queue, len(data)), model.device_like
-        queue, rows = like.new_zeros(size, model.embedding), torch.full((size,), -1, dtype=torch.long, device=like.device)
+        queue, rows = (
+            like.new_zeros(size, model.embedding),
+            torch.full((size,), -1, dtype=torch.long, device=like.device),
+        )
         blank = tuple(no_prototypes(k, len(data), queue) for k in self.clusters)
         return Contrast(slow, queue, rows, blank, torch.zeros((), dtype=torch.long))
 
@@ -99,39 +116,81 @@ class PCL(GradientObjective):
         self, model: Any, batch: Batch, state: Contrast, *, generator: torch.Generator
     ) -> tuple[dict[str, Tensor], Contrast, dict[str, Tensor]]:
         if len(batch.x) < 2:
-            raise invalid("PCL", "a batch", "hold at least two rows, for a row is told from others", len(batch.x), "Raise batch_size.")
+            raise invalid(
+                "PCL",
+                "a batch",
+                "hold at least two rows, for a row is told from others",
+                len(batch.x),
+                "Raise batch_size.",
+            )
         bare = unwrapped(model)
         slow = moved(state.slow, bare, self.momentum)
         one, other = (self.augment(batch.x, generator) for _ in range(2))
         q, k = model(one), keys(bare, slow, other)
-        index = torch.arange(len(q), device=q.device) if batch.index is None else batch.index.to(q.device)
-        contrast = info_nce(q, k, state.queue, self.temperature, state.rows == index[:, None], state.rows < 0)
+        index = (
+            torch.arange(len(q), device=q.device)
+            if batch.index is None
+            else batch.index.to(q.device)
+        )
+        contrast = info_nce(
+            q, k, state.queue, self.temperature, state.rows == index[:, None], state.rows < 0
+        )
         grouped = proto_nce(q, state.prototypes, index)
         loss = weighted_mean(contrast + grouped, batch.weight)
-        queue, rows = (torch.cat([new, old])[: len(old)] for new, old in ((k, state.queue), (index, state.rows)))
-        numbers = {"info_nce": contrast.mean(), "proto_nce": grouped.mean(), "alignment": alignment(q, k), "uniformity": uniformity(q),
-                   "e_steps": q.new_tensor(float(self._e_steps(int(state.epochs))))}  # fmt: skip
-        return {"model": loss}, state._replace(slow=slow, queue=queue, rows=rows), {name: v.detach() for name, v in numbers.items()}
+        queue, rows = (
+            torch.cat([new, old])[: len(old)]
+            for new, old in ((k, state.queue), (index, state.rows))
+        )
+        numbers = {
+            "info_nce": contrast.mean(),
+            "proto_nce": grouped.mean(),
+            "alignment": alignment(q, k),
+            "uniformity": uniformity(q),
+            "e_steps": q.new_tensor(float(self._e_steps(int(state.epochs)))),
+        }
+        return (
+            {"model": loss},
+            state._replace(slow=slow, queue=queue, rows=rows),
+            {name: v.detach() for name, v in numbers.items()},
+        )
 
-    def epoch(self, model: Any, data: Data, state: Contrast, *, generator: torch.Generator) -> Contrast:
-        """The E-step, every few epochs after the warm-up: clusters of what the slow copy makes of all rows."""
+    def epoch(
+        self, model: Any, data: Data, state: Contrast, *, generator: torch.Generator
+    ) -> Contrast:
+        """The E-step, every few epochs after the warm-up: clusters of what the slow copy makes of
+        all rows.
+        """
         gone = state.epochs + 1
         if self._e_steps(int(gone)) == self._e_steps(int(state.epochs)):
             return state._replace(epochs=gone)
         v = embed(model, data, state.slow, generator=generator)
-        found = tuple(find_prototypes(v, k, self.temperature, self.alpha, generator=generator) for k in self.clusters)
+        found = tuple(
+            find_prototypes(v, k, self.temperature, self.alpha, generator=generator)
+            for k in self.clusters
+        )
         return state._replace(prototypes=found, epochs=gone)
 
     def _e_steps(self, epochs: int) -> int:
-        """E-steps up to the end of so many epochs; the first is at the end of the warm-up, and there is none before the first epoch."""
+        """E-steps up to the end of so many epochs; the first is at the end of the warm-up, and
+        there is none before the first epoch.
+        """
         first = max(1, self.warm_up)
         return 0 if not self.clusters or epochs < first else (epochs - first) // self.every + 1
 
 
-def info_nce(q: Tensor, k: Tensor, queue: Tensor, temperature: float, same: Tensor | None = None, absent: Tensor | None = None) -> Tensor:
-    """-log of the share of the right key among itself and the queue, ``(B, E), (B, E), (Q, E) -> (B)``; keys carry no gradient.
+def info_nce(
+    q: Tensor,
+    k: Tensor,
+    queue: Tensor,
+    temperature: float,
+    same: Tensor | None = None,
+    absent: Tensor | None = None,
+) -> Tensor:
+    """-log of the share of the right key among itself and the queue, ``(B, E), (B, E), (Q, E) ->
+    (B)``; keys carry no gradient.
 
-    ``same`` (B, Q) marks keys that came from the query's own row and ``absent`` (Q,) places not filled yet; neither is a negative.
+    ``same`` (B, Q) marks keys that came from the query's own row and ``absent`` (Q,) places not
+    filled yet; neither is a negative.
     """
     k, negative = k.detach(), q @ queue.detach().mT / temperature
     for mask in (same, absent):
@@ -141,23 +200,35 @@ def info_nce(q: Tensor, k: Tensor, queue: Tensor, temperature: float, same: Tens
 
 
 def proto_nce(q: Tensor, prototypes: tuple[Prototypes, ...], index: Tensor) -> Tensor:
-    """-log of the share of the own prototype among all, averaged over granularities, ``(B, E) -> (B)``; zero before the first E-step."""
+    """-log of the share of the own prototype among all, averaged over granularities, ``(B, E) ->
+    (B)``; zero before the first E-step.
+    """
     ready = [p for p in prototypes if int(p.member[0]) >= 0]
     if not ready:
         return q.new_zeros(len(q))
-    terms = [functional.cross_entropy((q @ p.centers.mT / p.phi).masked_fill(p.phi.isinf(), -torch.inf), p.member[index], reduction="none")
-             for p in ready]  # fmt: skip
+    terms = [
+        functional.cross_entropy(
+            (q @ p.centers.mT / p.phi).masked_fill(p.phi.isinf(), -torch.inf),
+            p.member[index],
+            reduction="none",
+        )
+        for p in ready
+    ]
     return torch.stack(terms).mean(0)
 
 
 @torch.no_grad()
 def moved(slow: dict[str, Tensor], model: Any, momentum: float) -> dict[str, Tensor]:
-    """The slow copy after an update: momentum times itself and the rest the model (theory/contrastive.md, eq. 51.5).
+    """The slow copy after an update: momentum times itself and the rest the model
+    (theory/contrastive.md, eq. 51.5).
 
     Whole numbers, such as a layer's count of batches, are the model's.
     """
     own = model.state_dict()
-    return {name: torch.lerp(own[name], v, momentum) if v.is_floating_point() else own[name].clone() for name, v in slow.items()}
+    return {
+        name: torch.lerp(own[name], v, momentum) if v.is_floating_point() else own[name].clone()
+        for name, v in slow.items()
+    }
 
 
 @torch.no_grad()
@@ -167,19 +238,28 @@ def keys(model: Any, slow: dict[str, Tensor], x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def embed(model: Any, data: Data, slow: dict[str, Tensor] | None = None, *, generator: torch.Generator) -> Tensor:
+def embed(
+    model: Any, data: Data, slow: dict[str, Tensor] | None = None, *, generator: torch.Generator
+) -> Tensor:
     """Embeddings of all rows, (N, E), some at a time; by the slow copy if it is given."""
-    rows = (data.batch(index, generator=generator).x.to(model.device_like) for index in stretches(len(data), ROWS_AT_ONCE))
+    rows = (
+        data.batch(index, generator=generator).x.to(model.device_like)
+        for index in stretches(len(data), ROWS_AT_ONCE)
+    )
     return torch.cat([model(x) if slow is None else keys(model, slow, x) for x in rows])
 
 
 def alignment(q: Tensor, k: Tensor) -> Tensor:
-    """Mean squared distance between two views of a row: the smaller, the closer (Wang and Isola 2020)."""
+    """Mean squared distance between two views of a row: the smaller, the closer (Wang and Isola
+    2020).
+    """
     return (q - k).square().sum(-1).mean()
 
 
 def uniformity(v: Tensor) -> Tensor:
-    """log of the mean of exp(-2 |v_i - v_j|^2) over pairs: the smaller, the more evenly the sphere is used; zero for one row."""
+    """log of the mean of exp(-2 |v_i - v_j|^2) over pairs: the smaller, the more evenly the sphere
+    is used; zero for one row.
+    """
     if len(v) < 2:
         return v.new_zeros(())
     pairs = torch.pdist(v).square()

@@ -1,9 +1,11 @@
 r"""The evidence bound of models with discrete latent variables, by any estimator of its gradient.
 
-.. math:: \ell = -E_{q(z \mid x)}\big[\log p(x, z) - \log q(z \mid x)\big] \ge -\log p(x)          (theory/gradients.md, eq. 40.23)
+.. math:: \ell = -E_{q(z \mid x)}\big[\log p(x, z) - \log q(z \mid x)\big] \ge -\log p(x)
+(theory/gradients.md, eq. 40.23)
 
-The loss is minus the bound at the draws, in nats for each row; for VIMCO it is the bound of several draws, for Gumbel-softmax that of
-relaxed draws, which bounds nothing and is recorded under another name.
+The loss is minus the bound at the draws, in nats for each row; for VIMCO it is the bound of several
+draws, for Gumbel-softmax that of relaxed draws, which bounds nothing and is recorded under another
+name.
 """
 
 from dataclasses import dataclass
@@ -29,12 +31,19 @@ class DiscreteELBO(GradientObjective):
     Arguments:
         estimator: One of the names of :data:`partita.gradients.ESTIMATORS`.
         samples: Draws for each row (``"leave-one-out"``, ``"vimco"``).
-        temperature: Of relaxed draws (``"gumbel-softmax"``, ``"straight-through"``), or where it starts (``"rebar"``, ``"relax"``).
+        temperature: Of relaxed draws (``"gumbel-softmax"``, ``"straight-through"``), or where it
+            starts (``"rebar"``, ``"relax"``).
 
     >>> import partita
     >>> from partita.models import SigmoidBelief
     >>> g = torch.Generator().manual_seed(0)
-    >>> run = partita.fit(SigmoidBelief(3, (4,), generator=g), torch.eye(3), DiscreteELBO("nvil"), steps=2, generator=g)
+    >>> run = partita.fit(
+    ...     SigmoidBelief(3, (4,), generator=g),
+    ...     torch.eye(3),
+    ...     DiscreteELBO("nvil"),
+    ...     steps=2,
+    ...     generator=g,
+    ... )
     >>> sorted(set(run.history[-1]) - {"step", "epoch", "seconds"})
     ['active_units', 'elbo', 'estimator', 'model']
     """
@@ -57,7 +66,9 @@ class DiscreteELBO(GradientObjective):
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> State:
         require("DiscreteELBO", model)
-        return self.made().init(model.hidden, model.output.inputs, like=model.device_like, generator=generator)
+        return self.made().init(
+            model.hidden, model.output.inputs, like=model.device_like, generator=generator
+        )
 
     def losses(
         self, model: Any, batch: Batch, state: State, *, generator: torch.Generator
@@ -67,6 +78,15 @@ class DiscreteELBO(GradientObjective):
         losses = {"model": -weighted_mean(made.surrogate, batch.weight)}
         if made.extra.requires_grad:
             losses["estimator"] = made.extra
-        name = "relaxed_elbo" if estimator.surrogate_is_relaxed else "elbo" if estimator.bound == 1 else "bound"
-        numbers = {name: weighted_mean(made.value, batch.weight), "active_units": torch.tensor(unwrapped(model).active_units())}
+        name = (
+            "relaxed_elbo"
+            if estimator.surrogate_is_relaxed
+            else "elbo"
+            if estimator.bound == 1
+            else "bound"
+        )
+        numbers = {
+            name: weighted_mean(made.value, batch.weight),
+            "active_units": torch.tensor(unwrapped(model).active_units()),
+        }
         return losses, made.state, numbers

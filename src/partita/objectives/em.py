@@ -1,11 +1,12 @@
 r"""Expectation maximization, in one engine for all models that name their E and M steps.
 
 .. math:: \log p(x) \ge E_q[\log p(x, z)] + H[q], \qquad
-          \text{E: } q = p(z \mid x, \theta), \qquad \text{M: } \theta \leftarrow \arg\max_\theta E_q[\log p(x, z \mid \theta)]
-          (theory/mixtures.md, eq. 10.1)
+          \text{E: } q = p(z \mid x, \theta), \qquad \text{M: } \theta \leftarrow \arg\max_\theta
+          E_q[\log p(x, z \mid \theta)] (theory/mixtures.md, eq. 10.1)
 
-A model gives ``e_step(x, weight)``, its expected sufficient statistics, and ``m_step(statistics)``, which sets its parameters from
-them. Statistics are sums over rows: data larger than memory are read in chunks, and :class:`OnlineEM` keeps running averages.
+A model gives ``e_step(x, weight)``, its expected sufficient statistics, and ``m_step(statistics)``,
+which sets its parameters from them. Statistics are sums over rows: data larger than memory are read
+in chunks, and :class:`OnlineEM` keeps running averages.
 
 Letters: N data, s statistics, t updates.
 """
@@ -47,7 +48,9 @@ def maximization(model: Any, statistics: Statistics) -> None:
 
 
 def negative_log_likelihood(model: Any, statistics: Statistics, n: float) -> Tensor:
-    """Minus the mean log-likelihood per row, and the log prior where the model has one, at the parameters of the E-step."""
+    """Minus the mean log-likelihood per row, and the log prior where the model has one, at the
+    parameters of the E-step.
+    """
     return -(statistics["log_likelihood"] + model.log_prior()) / n
 
 
@@ -56,7 +59,8 @@ class EM:
     """Expectation maximization over all rows at each update; the likelihood never falls.
 
     Arguments:
-        restarts: Starts to try, each for some updates, before the best goes on (Biernacki, Celeux and Govaert 2003).
+        restarts: Starts to try, each for some updates, before the best goes on (Biernacki, Celeux
+            and Govaert 2003).
         trial: Updates of each start.
 
     >>> from partita.models import Mixture
@@ -65,7 +69,10 @@ class EM:
     >>> x = torch.cat([torch.randn(50, 1, generator=g), 8 + torch.randn(50, 1, generator=g)])
     >>> model = Mixture(2, 1, generator=g)
     >>> run = partita.fit(model, x, EM(), generator=g)
-    >>> run.stopped, model.component.location.flatten().detach().round().abs().sort().values.tolist()
+    >>> (
+    ...     run.stopped,
+    ...     model.component.location.flatten().detach().round().abs().sort().values.tolist(),
+    ... )
     ('converged', [0.0, 8.0])
     """
 
@@ -94,25 +101,33 @@ class EM:
         """Leave in the model the best of several starts; the first is the one it comes with."""
         capability.require("EM", model)
         if self.restarts > 1:
-            tried = [self._try(model, data, generator, fresh=start > 0) for start in range(self.restarts)]
+            tried = [
+                self._try(model, data, generator, fresh=start > 0) for start in range(self.restarts)
+            ]
             model.load_state_dict(min(tried, key=lambda found: found[0])[1])
         return Nothing()
 
     @torch.no_grad()
-    def update(self, model: Any, data: Data, state: Nothing, *, generator: torch.Generator) -> tuple[Nothing, dict[str, Tensor]]:
+    def update(
+        self, model: Any, data: Data, state: Nothing, *, generator: torch.Generator
+    ) -> tuple[Nothing, dict[str, Tensor]]:
         statistics = expectation(model, data, generator=generator)
         loss = negative_log_likelihood(model, statistics, len(data))
         maximization(model, statistics)
         return state, {"loss": loss}
 
     @torch.no_grad()
-    def _try(self, model: Any, data: Data, generator: torch.Generator, *, fresh: bool) -> tuple[float, dict[str, Tensor]]:
+    def _try(
+        self, model: Any, data: Data, generator: torch.Generator, *, fresh: bool
+    ) -> tuple[float, dict[str, Tensor]]:
         """The loss and the weights after the trial of one start."""
         if fresh:
             model.initialize(data, generator=generator)
         for _ in range(self.trial):
             self.update(model, data, Nothing(), generator=generator)
-        loss = negative_log_likelihood(model, expectation(model, data, generator=generator), len(data))
+        loss = negative_log_likelihood(
+            model, expectation(model, data, generator=generator), len(data)
+        )
         return float(loss), {name: value.clone() for name, value in model.state_dict().items()}
 
 
@@ -126,9 +141,11 @@ class Running(NamedTuple):
 
 @dataclass(frozen=True)
 class OnlineEM:
-    r"""Online expectation maximization (Cappe and Moulines 2009): statistics are averaged over mini-batches with falling steps.
+    r"""Online expectation maximization (Cappe and Moulines 2009): statistics are averaged over
+    mini-batches with falling steps.
 
-    .. math:: s_t = (1 - \gamma_t) s_{t-1} + \gamma_t\, s(x_t), \qquad \gamma_t = (t + t_0)^{-\kappa}, \; \kappa \in (1/2, 1]
+    .. math:: s_t = (1 - \gamma_t) s_{t-1} + \gamma_t\, s(x_t), \qquad \gamma_t = (t +
+    t_0)^{-\kappa}, \; \kappa \in (1/2, 1]
               (theory/mixtures.md, eq. 10.9)
 
     Arguments:
@@ -156,11 +173,17 @@ class OnlineEM:
     def begin(self, statistics: Statistics, key: int, updates: int = 1) -> Running:
         """The state after so many updates whose statistics are these."""
         n = float(statistics["mass"].sum())
-        return Running({name: value / n for name, value in statistics.items()}, torch.tensor(updates), key)
+        return Running(
+            {name: value / n for name, value in statistics.items()}, torch.tensor(updates), key
+        )
 
     @torch.no_grad()
-    def update(self, model: Any, data: Data, state: Running, *, generator: torch.Generator) -> tuple[Running, dict[str, Tensor]]:
-        """One pass over the data in a fresh order; the loss is that of each batch before it was learnt from."""
+    def update(
+        self, model: Any, data: Data, state: Running, *, generator: torch.Generator
+    ) -> tuple[Running, dict[str, Tensor]]:
+        """One pass over the data in a fresh order; the loss is that of each batch before it was
+        learnt from.
+        """
         order = rng.permutation(len(data), rng.keyed(state.key, int(state.updates)))
         total = torch.zeros((), dtype=torch.float64)
         for index in order.split(self.batch):
@@ -170,13 +193,20 @@ class OnlineEM:
         return state, {"loss": total / len(data)}
 
     @torch.no_grad()
-    def step(self, model: Any, x: Tensor, weight: Tensor | None, state: Running) -> tuple[Running, Tensor]:
+    def step(
+        self, model: Any, x: Tensor, weight: Tensor | None, state: Running
+    ) -> tuple[Running, Tensor]:
         """Learn from one batch; returns the state and the batch's log-likelihood before."""
         found, rate = model.e_step(x, weight), self.rate(int(state.updates))
         n = float(found["mass"].sum())
-        averaged = {name: (1 - rate) * state.statistics[name] + rate * value / n for name, value in found.items()}
+        averaged = {
+            name: (1 - rate) * state.statistics[name] + rate * value / n
+            for name, value in found.items()
+        }
         maximization(model, averaged)
-        return state._replace(statistics=averaged, updates=state.updates + 1), found["log_likelihood"]
+        return state._replace(statistics=averaged, updates=state.updates + 1), found[
+            "log_likelihood"
+        ]
 
     def rate(self, t: int) -> float:
         """gamma_t."""

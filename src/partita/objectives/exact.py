@@ -1,9 +1,11 @@
-r"""Exact maximum likelihood, where the partition function can be summed or integrated, or the model has none.
+r"""Exact maximum likelihood, where the partition function can be summed or integrated, or the model
+has none.
 
 .. math:: \ell(\theta) = E_{\mathrm{data}}[F(x)] + \log Z          (theory/learning.md, eq. 6.1)
 
-On one or two real coordinates Z is an integral, taken on a grid around the data. For a network the grid is shifted at random for each
-update: unbiased, and no peak can hide between the points; other densities are smooth on the scale of the data, and their grid stays.
+On one or two real coordinates Z is an integral, taken on a grid around the data. For a network the
+grid is shifted at random for each update: unbiased, and no peak can hide between the points; other
+densities are smooth on the scale of the data, and their grid stays.
 """
 
 from dataclasses import dataclass
@@ -38,14 +40,19 @@ class Grid(NamedTuple):
 class ExactLikelihood(GradientObjective):
     """The negative mean log-likelihood in nats.
 
-    From ``log_prob`` where the model has it, else by enumeration of the smaller side, else by quadrature over one or two coordinates.
+    From ``log_prob`` where the model has it, else by enumeration of the smaller side, else by
+    quadrature over one or two coordinates.
     """
 
     deterministic: ClassVar[bool] = True
 
     def deterministic_on(self, model: Any) -> bool:
-        """All but the integral of a network, whose grid is shifted at random, and networks with dropout."""
-        return not (_integrates(model) and "network" in model.offers) and "drops" not in model.offers
+        """All but the integral of a network, whose grid is shifted at random, and networks with
+        dropout.
+        """
+        return (
+            not (_integrates(model) and "network" in model.offers) and "drops" not in model.offers
+        )
 
     def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Nothing | Grid:
         require("ExactLikelihood", model)
@@ -56,8 +63,14 @@ class ExactLikelihood(GradientObjective):
     ) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
         bare = unwrapped(model)
         if _integrates(bare):
-            shift = 0.5 if self.deterministic_on(bare) else rng.uniform((bare.support.width,), batch.x, generator)
-            loss = weighted_mean(model(batch.x), batch.weight) + log_integral(model, state.box, int(state.n), shift)
+            shift = (
+                0.5
+                if self.deterministic_on(bare)
+                else rng.uniform((bare.support.width,), batch.x, generator)
+            )
+            loss = weighted_mean(model(batch.x), batch.weight) + log_integral(
+                model, state.box, int(state.n), shift
+            )
         elif isinstance(bare, EnergyModel):
             side = min(bare.sides(), key=lambda side: side.support.bits)
             loss = weighted_mean(model(batch.x), batch.weight) + log_partition(side, batch.x)
@@ -69,7 +82,9 @@ class ExactLikelihood(GradientObjective):
 
 
 def grid_around(data: Data, like: Tensor, generator: torch.Generator) -> Grid:
-    """A grid over the range of the data and some deviations beyond, as fine as their deviation asks for."""
+    """A grid over the range of the data and some deviations beyond, as fine as their deviation asks
+    for.
+    """
     low, high = like.new_full((data.width,), torch.inf), like.new_full((data.width,), -torch.inf)
     for index in stretches(len(data), ROWS_AT_ONCE):
         x = data.batch(index, generator=generator).x.to(like)
@@ -82,4 +97,8 @@ def grid_around(data: Data, like: Tensor, generator: torch.Generator) -> Grid:
 
 def _integrates(model: Any) -> bool:
     """Whether Z is an integral, for want of a finite sum."""
-    return isinstance(model, EnergyModel) and not model.support.discrete and smallest_bits(model) > EXACT_BITS
+    return (
+        isinstance(model, EnergyModel)
+        and not model.support.discrete
+        and smallest_bits(model) > EXACT_BITS
+    )

@@ -1,7 +1,10 @@
-r"""Gibbs sampling with weights and parameters drawn, then all rows at once; clusters come and go by split and merge moves.
+r"""Gibbs sampling with weights and parameters drawn, then all rows at once; clusters come and go by
+split and merge moves.
 
-.. math:: \pi \sim \mathrm{Dir}(n_1, \ldots, n_K, \alpha), \qquad \theta_k \sim p(\theta \mid x_k), \qquad
-          p(z_i = k) \propto \pi_k\, \mathcal K(x_i \mid \theta_k)          (theory/dirichlet.md, eq. 20.11 and 20.13)
+.. math:: \pi \sim \mathrm{Dir}(n_1, \ldots, n_K, \alpha), \qquad \theta_k \sim p(\theta \mid x_k),
+\qquad
+          p(z_i = k) \propto \pi_k\, \mathcal K(x_i \mid \theta_k)          (theory/dirichlet.md,
+          eq. 20.11 and 20.13)
 
 Letters: n rows, C chains, K clusters.
 """
@@ -15,12 +18,20 @@ from torch.distributions import Gamma
 
 from partita.core import rng
 from partita.models.directed.dirichlet_process.kernels import Clusters
-from partita.objectives.partition_chain import LEARN, PartitionChain, Problem, Running, Statistics, in_threads
+from partita.objectives.partition_chain import (
+    LEARN,
+    PartitionChain,
+    Problem,
+    Running,
+    Statistics,
+    in_threads,
+)
 
 
 @dataclass(frozen=True)
 class InstantiatedGibbs(PartitionChain):
-    """For many rows: one pass reads them once, in parallel and in vector instructions; only split and merge moves change K.
+    """For many rows: one pass reads them once, in parallel and in vector instructions; only split
+    and merge moves change K.
 
     >>> import partita
     >>> from partita.models import DPMixture
@@ -35,24 +46,42 @@ class InstantiatedGibbs(PartitionChain):
     largest = LEARN + 2
     fewest_moves = 1
 
-    def advance(self, problem: Problem, chains: Running, *, generator: torch.Generator) -> list[Statistics]:
+    def advance(
+        self, problem: Problem, chains: Running, *, generator: torch.Generator
+    ) -> list[Statistics]:
         from partita.models.directed.dirichlet_process.split_merge import split_or_merge
 
         drawn = _weighted_parameters(problem, chains.clusters, generator)
         found = []
-        for z, alpha, seeds, parameters in zip(chains.z, chains.alpha, chains.seeds, drawn, strict=True):
+        for z, alpha, seeds, parameters in zip(
+            chains.z, chains.alpha, chains.seeds, drawn, strict=True
+        ):
             clusters = _pass(problem.x, z, parameters, int(seeds[0]))
             problem_of = (problem.code, problem.prior, problem.table, problem.x)
-            found.append(split_or_merge(*problem_of, z, *clusters, alpha, self.moves, LEARN, seeds[1])[:3])
+            found.append(
+                split_or_merge(*problem_of, z, *clusters, alpha, self.moves, LEARN, seeds[1])[:3]
+            )
         return found
 
 
-def _weighted_parameters(problem: Problem, clusters: list[Statistics], generator: torch.Generator) -> Iterator[Statistics]:
-    """For every chain log pi_k plus the constant of K(. | theta_k), its centers and its matrices, all chains' clusters drawn at once."""
-    count, mean, scatter = (torch.from_numpy(np.concatenate(parts)) for parts in zip(*clusters, strict=True))
+def _weighted_parameters(
+    problem: Problem, clusters: list[Statistics], generator: torch.Generator
+) -> Iterator[Statistics]:
+    """For every chain log pi_k plus the constant of K(. | theta_k), its centers and its matrices,
+    all chains' clusters drawn at once.
+    """
+    count, mean, scatter = (
+        torch.from_numpy(np.concatenate(parts)) for parts in zip(*clusters, strict=True)
+    )
     drawn = problem.kernel.parameters(Clusters(count.double(), mean, scatter), generator=generator)
-    weight = rng.draw(Gamma(count.double(), torch.ones_like(mean[:, 0])), generator)  # the share of clusters yet unseen is not needed
-    constant, center, matrix, at = (drawn.constant + weight.log()).numpy(), drawn.center.numpy(), drawn.matrix.numpy(), 0
+    # the share of clusters yet unseen is not needed
+    weight = rng.draw(Gamma(count.double(), torch.ones_like(mean[:, 0])), generator)
+    constant, center, matrix, at = (
+        (drawn.constant + weight.log()).numpy(),
+        drawn.center.numpy(),
+        drawn.matrix.numpy(),
+        0,
+    )
     for one, *_ in clusters:
         mine = slice(at, at + len(one))
         yield constant[mine], center[mine], matrix[mine]
@@ -61,11 +90,22 @@ def _weighted_parameters(problem: Problem, clusters: list[Statistics], generator
 
 def _pass(x: np.ndarray, z: np.ndarray, parameters: Statistics, seed: int) -> Statistics:
     """Redraw every row's cluster; returns the clusters."""
-    from partita.models.directed.dirichlet_process.instantiated import CHUNK, first_rows, gathered, reassign
+    from partita.models.directed.dirichlet_process.instantiated import (
+        CHUNK,
+        first_rows,
+        gathered,
+        reassign,
+    )
 
     n, center = len(z), parameters[1]
     offset, key = seed % n, seed * 0x9E3779B9 % 2**62
     first = first_rows(z, len(center), offset)
-    parts = in_threads(reassign, [(x, z, at, min(at + CHUNK, n), offset, first, *parameters, key) for at in range(0, n, CHUNK)])
+    parts = in_threads(
+        reassign,
+        [
+            (x, z, at, min(at + CHUNK, n), offset, first, *parameters, key)
+            for at in range(0, n, CHUNK)
+        ],
+    )
     count, total, square = (np.sum(part, axis=0) for part in zip(*parts, strict=True))
     return gathered(count, total, square, center)

@@ -1,7 +1,10 @@
-r"""Maximum a posteriori: any objective that stands for the likelihood, with priors on the parameters.
+r"""Maximum a posteriori: any objective that stands for the likelihood, with priors on the
+parameters.
 
-.. math:: \theta_{\mathrm{MAP}} = \arg\max_\theta \sum_i \log p(x_i \mid \theta) + \log p(\theta), \qquad
-          \ell = -\frac1N \sum_i \log p(x_i \mid \theta) - \frac1N \log p(\theta)          (theory/bayes.md, eq. 8.20)
+.. math:: \theta_{\mathrm{MAP}} = \arg\max_\theta \sum_i \log p(x_i \mid \theta) + \log p(\theta),
+\qquad
+          \ell = -\frac1N \sum_i \log p(x_i \mid \theta) - \frac1N \log p(\theta)
+          (theory/bayes.md, eq. 8.20)
 
 The mode depends on the coordinates: it is that of the density in the model's own parameters.
 
@@ -27,7 +30,9 @@ Prior = Distribution | Mapping[str, Distribution]
 
 
 class Posterior(NamedTuple):
-    """The state of the wrapped objective, whose chains and modules are seen through, and the number of rows."""
+    """The state of the wrapped objective, whose chains and modules are seen through, and the number
+    of rows.
+    """
 
     inner: Any
     rows: int
@@ -41,9 +46,11 @@ class MAP(GradientObjective):
     """An objective with priors.
 
     Arguments:
-        likelihood: The objective that stands for -log p(x | theta), such as ``ExactLikelihood()`` or ``PCD()``.
-        prior: One ``torch.distributions`` object for every parameter that is learnt, standard normal by default, or several by the names
-            of ``model.named_parameters()``; parameters without one have a flat prior.
+        likelihood: The objective that stands for -log p(x | theta), such as ``ExactLikelihood()``
+            or ``PCD()``.
+        prior: One ``torch.distributions`` object for every parameter that is learnt, standard
+            normal by default, or several by the names of ``model.named_parameters()``; parameters
+            without one have a flat prior.
 
     >>> import partita
     >>> from torch.distributions import Normal
@@ -51,9 +58,16 @@ class MAP(GradientObjective):
     >>> from partita.models import MaxEnt
     >>> from partita.objectives import ExactLikelihood
     >>> g = torch.Generator().manual_seed(0)
-    >>> model, nine_of_ten = MaxEnt("independent", Binary(1), generator=g), (torch.arange(10)[:, None] > 0).float()
-    >>> run = partita.fit(model, nine_of_ten, MAP(ExactLikelihood(), {"theta": Normal(0.0, 1.0)}), generator=g)
-    >>> round(model.theta.item(), 2)  # where 9 - 10 sigmoid(theta) = theta; the likelihood alone would say 2.2
+    >>> model, nine_of_ten = (
+    ...     MaxEnt("independent", Binary(1), generator=g),
+    ...     (torch.arange(10)[:, None] > 0).float(),
+    ... )
+    >>> run = partita.fit(
+    ...     model, nine_of_ten, MAP(ExactLikelihood(), {"theta": Normal(0.0, 1.0)}), generator=g
+    ... )
+    >>> round(
+    ...     model.theta.item(), 2
+    ... )  # where 9 - 10 sigmoid(theta) = theta; the likelihood alone would say 2.2
     1.24
     """
 
@@ -78,7 +92,11 @@ class MAP(GradientObjective):
 
     def shared(self, processes: int) -> "MAP":
         """As the likelihood is; the prior is everybody's."""
-        return replace(self, likelihood=self.likelihood.shared(processes)) if hasattr(self.likelihood, "shared") else self
+        return (
+            replace(self, likelihood=self.likelihood.shared(processes))
+            if hasattr(self.likelihood, "shared")
+            else self
+        )
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Posterior:
         if isinstance(self.likelihood, ExactLikelihood):
@@ -98,30 +116,52 @@ class MAP(GradientObjective):
     def precondition(self, model: Any, state: Posterior) -> None:
         self.likelihood.precondition(model, state.inner)
 
-    def epoch(self, model: Any, data: Data, state: Posterior, *, generator: torch.Generator) -> Posterior:
-        return state._replace(inner=self.likelihood.epoch(model, data, state.inner, generator=generator))
+    def epoch(
+        self, model: Any, data: Data, state: Posterior, *, generator: torch.Generator
+    ) -> Posterior:
+        return state._replace(
+            inner=self.likelihood.epoch(model, data, state.inner, generator=generator)
+        )
 
 
 def log_density(model: torch.nn.Module, prior: Prior) -> Tensor:
     """log p(theta), with all constants."""
-    return torch.stack([law.log_prob(parameter).sum() for _, parameter, law in _pairs(model, prior)]).sum()
+    return torch.stack(
+        [law.log_prob(parameter).sum() for _, parameter, law in _pairs(model, prior)]
+    ).sum()
 
 
 def check_priors(model: torch.nn.Module, prior: Prior) -> None:
     """Every prior belongs to a parameter and holds the value it starts from."""
     parameters = dict(model.named_parameters())
     named = prior if isinstance(prior, Mapping) else dict.fromkeys(parameters, prior)
-    if not named or not all(name in parameters and isinstance(law, Distribution) for name, law in named.items()):
+    if not named or not all(
+        name in parameters and isinstance(law, Distribution) for name, law in named.items()
+    ):
         got = dict(prior) if isinstance(prior, Mapping) else repr(prior)
-        raise invalid("MAP", "prior", f"give torch.distributions objects for some of {', '.join(parameters)}", got)
+        raise invalid(
+            "MAP",
+            "prior",
+            f"give torch.distributions objects for some of {', '.join(parameters)}",
+            got,
+        )
     for name, parameter, law in _pairs(model, prior):
         if not bool(law.support.check(parameter.detach()).all()):  # type: ignore[union-attr]
-            raise invalid("MAP", f"parameter {name!r}", f"start in the support of its prior, {law.support}", "values outside")
+            raise invalid(
+                "MAP",
+                f"parameter {name!r}",
+                f"start in the support of its prior, {law.support}",
+                "values outside",
+            )
 
 
 def _pairs(model: torch.nn.Module, prior: Prior) -> list[tuple[str, Tensor, Distribution]]:
     """Names, parameters and their priors; one prior alone goes with all that is learnt."""
     if isinstance(prior, Distribution):
-        return [(name, parameter, prior) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        return [
+            (name, parameter, prior)
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        ]
     parameters = dict(model.named_parameters())
     return [(name, parameters[name], law) for name, law in prior.items()]

@@ -1,10 +1,14 @@
-r"""Noise-contrastive estimation: tell data from noise, with the log normalizer as one more parameter (Gutmann and Hyvärinen 2010, 2012).
+r"""Noise-contrastive estimation: tell data from noise, with the log normalizer as one more
+parameter
+(Gutmann and Hyvärinen 2010, 2012).
 
 .. math:: \ell = -E_{\mathrm{data}}[\log h(x)] - \nu\, E_{\mathrm{noise}}[\log(1 - h(y))], \qquad
-          h(u) = \sigma\big({-F(u)} - c - \log p_n(u) - \log \nu\big)          (theory/objectives.md, eq. 6.6, 6.7)
+          h(u) = \sigma\big({-F(u)} - c - \log p_n(u) - \log \nu\big)
+          (theory/objectives.md, eq. 6.6, 6.7)
 
-At the optimum c is log Z: unlike the likelihood, the contrast has no use for a normalizer that is too small. c starts at an
-importance-sampling estimate, from which the first steps climb; from zero they would spend themselves on c.
+At the optimum c is log Z: unlike the likelihood, the contrast has no use for a normalizer that is
+too small. c starts at an importance-sampling estimate, from which the first steps climb; from zero
+they would spend themselves on c.
 
 Letters: B batch, D visible, nu noise rows for each row of data.
 """
@@ -49,7 +53,8 @@ class NCE(GradientObjective):
     """Logistic regression between data and noise.
 
     Arguments:
-        noise: A ``torch.distributions`` object, a model with ``log_prob`` and ``draw``, or None for the model's own fitted reference.
+        noise: A ``torch.distributions`` object, a model with ``log_prob`` and ``draw``, or None for
+            the model's own fitted reference.
         ratio: nu, noise rows for each row of data; the larger, the nearer to maximum likelihood.
 
     >>> import partita
@@ -69,7 +74,13 @@ class NCE(GradientObjective):
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Contrast:
         capability.require("NCE", model)
         check_noise(self.noise, model, data, generator=generator)
-        return Contrast(LogNormalizer(importance_log_z(model, self.noise, IMPORTANCE_DRAWS, generator=rng.child(generator))))
+        return Contrast(
+            LogNormalizer(
+                importance_log_z(
+                    model, self.noise, IMPORTANCE_DRAWS, generator=rng.child(generator)
+                )
+            )
+        )
 
     def losses(
         self, model: Any, batch: Batch, state: Contrast, *, generator: torch.Generator
@@ -79,21 +90,30 @@ class NCE(GradientObjective):
         nu, c = count / len(batch.x), state.module()
         log_odds = -model(u) - c - log_noise - math.log(nu)
         of_data, of_noise = log_odds.split([len(batch.x), count])
-        loss = weighted_mean(functional.softplus(-of_data), batch.weight) + nu * functional.softplus(of_noise).mean()
-        accuracy = 0.5 * ((of_data > -math.log(nu)).float().mean() + (of_noise <= -math.log(nu)).float().mean())
+        loss = (
+            weighted_mean(functional.softplus(-of_data), batch.weight)
+            + nu * functional.softplus(of_noise).mean()
+        )
+        accuracy = 0.5 * (
+            (of_data > -math.log(nu)).float().mean() + (of_noise <= -math.log(nu)).float().mean()
+        )
         return {"model": loss}, state, {"log_normalizer": c.detach(), "accuracy": accuracy}
 
 
 def free_likelihood(model: Any, x: Tensor, c: Tensor) -> Tensor:
-    """The negative log-likelihood with a free c in place of log Z, which has no minimum (theory/objectives.md, eq. 6.5).
+    """The negative log-likelihood with a free c in place of log Z, which has no minimum
+    (theory/objectives.md, eq. 6.5).
 
-    Its derivative in c is one everywhere: c goes to minus infinity whatever the model, and the "likelihood" with it beyond every bound.
+    Its derivative in c is one everywhere: c goes to minus infinity whatever the model, and the
+    "likelihood" with it beyond every bound.
     """
     return model(x).mean() + c
 
 
 @torch.no_grad()
-def with_noise(model: EnergyModel, noise: Any, x: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def with_noise(
+    model: EnergyModel, noise: Any, x: Tensor, count: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Rows of data followed by ``count`` rows of noise, and log p_n of all of them."""
     ready = as_noise(noise, model)
     u = torch.cat([x, ready.draw(count, generator=generator).to(x)])
@@ -103,9 +123,15 @@ def with_noise(model: EnergyModel, noise: Any, x: Tensor, count: int, generator:
 
 
 @torch.no_grad()
-def importance_log_z(model: EnergyModel, noise: Any, n: int, *, generator: torch.Generator) -> Tensor:
-    r"""log Z from draws of the noise: :math:`\log \frac1n \sum_i e^{-F(y_i)} / p_n(y_i)` (theory/objectives.md, eq. 6.8)."""
+def importance_log_z(
+    model: EnergyModel, noise: Any, n: int, *, generator: torch.Generator
+) -> Tensor:
+    r"""log Z from draws of the noise: :math:`\log \frac1n \sum_i e^{-F(y_i)} / p_n(y_i)`
+    (theory/objectives.md, eq. 6.8).
+    """
     ready = as_noise(noise, model)
     y = ready.draw(n, generator=generator).to(model.device_like)
-    log_weights = torch.cat([-model(part) - ready.log_prob(part).to(part) for part in y.split(ROWS_AT_ONCE)])
+    log_weights = torch.cat(
+        [-model(part) - ready.log_prob(part).to(part) for part in y.split(ROWS_AT_ONCE)]
+    )
     return (torch.logsumexp(log_weights.double(), 0) - math.log(n)).to(y)

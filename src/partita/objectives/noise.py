@@ -1,6 +1,8 @@
-r"""Noise to contrast data with: anything with exact log-probabilities and draws, made to look alike.
+r"""Noise to contrast data with: anything with exact log-probabilities and draws, made to look
+alike.
 
-.. math:: \log p_n(u), \qquad y \sim p_n, \qquad p_n(x) > 0 \text{ wherever there are data}          (theory/objectives.md, section 6.1)
+.. math:: \log p_n(u), \qquad y \sim p_n, \qquad p_n(x) > 0 \text{ wherever there are data}
+(theory/objectives.md, section 6.1)
 
 Letters: n draws, D visible.
 """
@@ -44,7 +46,9 @@ class ReferenceNoise:
 
 @dataclass(frozen=True)
 class DistributionNoise:
-    """A ``torch.distributions`` object over rows; ``log_prob`` is minus infinity outside its support, with no exception."""
+    """A ``torch.distributions`` object over rows; ``log_prob`` is minus infinity outside its
+    support, with no exception.
+    """
 
     distribution: Distribution
 
@@ -70,18 +74,27 @@ class DistributionNoise:
 
 
 def as_noise(noise: Any, model: EnergyModel) -> Noise:
-    """What was given, or the model's reference, with ``log_prob`` and ``draw`` over rows of the model's width."""
+    """What was given, or the model's reference, with ``log_prob`` and ``draw`` over rows of the
+    model's width.
+    """
     if noise is None:
         return ReferenceNoise(model.reference())
     if isinstance(noise, Distribution):
         return DistributionNoise(_over_rows(noise, model.support.width))
     if callable(getattr(noise, "log_prob", None)) and callable(getattr(noise, "draw", None)):
         return noise
-    raise invalid("NCE", "noise", "have log_prob and exact draws, as a torch distribution or a model with log_prob has", noise_title(noise))
+    raise invalid(
+        "NCE",
+        "noise",
+        "have log_prob and exact draws, as a torch distribution or a model with log_prob has",
+        noise_title(noise),
+    )
 
 
 def _over_rows(noise: Distribution, width: int) -> Distribution:
-    """One distribution over rows: a single coordinate is repeated, independent ones are taken together."""
+    """One distribution over rows: a single coordinate is repeated, independent ones are taken
+    together.
+    """
     if noise.event_shape == () and noise.batch_shape in ((), (1,), (width,)):
         return Independent(noise.expand(torch.Size((width,))), 1)
     if noise.batch_shape == () and noise.event_shape == (width,):
@@ -92,11 +105,15 @@ def _over_rows(noise: Distribution, width: int) -> Distribution:
 
 @torch.no_grad()
 def check_noise(noise: Any, model: EnergyModel, data: Data, *, generator: torch.Generator) -> None:
-    """Refuse noise of another sort than the data, whose draws leave the model's support, or that cannot reach every row."""
+    """Refuse noise of another sort than the data, whose draws leave the model's support, or that
+    cannot reach every row.
+    """
     name, ready = noise_title(noise), as_noise(noise, model)
     if _discrete(noise, model) != model.support.discrete:
         here, there = ("masses", "densities") if model.support.discrete else ("densities", "masses")
-        raise invalid("NCE", "noise", f"have {here}, as {model.title()} has", f"{name}, which has {there}")
+        raise invalid(
+            "NCE", "noise", f"have {here}, as {model.title()} has", f"{name}, which has {there}"
+        )
     draws = ready.draw(PROBED, generator=rng.child(generator))
     check_width("NCE", "draws of noise", draws, model.support.width, model.title())
     try:
@@ -110,20 +127,32 @@ def check_noise(noise: Any, model: EnergyModel, data: Data, *, generator: torch.
 
 
 def check_covers(log_prob: Tensor, name: str, start: int = 0) -> None:
-    """Every row has a positive probability under the noise; elsewhere the contrast is infinite and teaches nothing."""
+    """Every row has a positive probability under the noise; elsewhere the contrast is infinite and
+    teaches nothing.
+    """
     bad = (~torch.isfinite(log_prob)).nonzero().flatten()
     if len(bad):
-        raise invalid("NCE", "noise", "have a support that covers the data", f"{name}, whose log-probability is "
-                      f"{float(log_prob[bad[0]]):g} at row {start + int(bad[0])}", "Choose wider noise, or leave it out.")  # fmt: skip
+        raise invalid(
+            "NCE",
+            "noise",
+            "have a support that covers the data",
+            f"{name}, whose log-probability is {float(log_prob[bad[0]]):g} at row "
+            f"{start + int(bad[0])}",
+            "Choose wider noise, or leave it out.",
+        )
 
 
 def _discrete(noise: Any, model: EnergyModel) -> bool:
-    """Whether probabilities of the noise are masses; the model's own sort where the noise does not say."""
+    """Whether probabilities of the noise are masses; the model's own sort where the noise does not
+    say.
+    """
     try:
         support = getattr(noise, "support", None)
     except NotImplementedError:
         support = None
-    return bool(getattr(support, "discrete", getattr(support, "is_discrete", model.support.discrete)))
+    return bool(
+        getattr(support, "discrete", getattr(support, "is_discrete", model.support.discrete))
+    )
 
 
 def noise_title(noise: Any) -> str:

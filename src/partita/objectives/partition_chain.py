@@ -1,6 +1,8 @@
-r"""What the samplers of a Dirichlet process mixture share: chains of partitions, alpha, and the draws that are kept.
+r"""What the samplers of a Dirichlet process mixture share: chains of partitions, alpha, and the
+draws that are kept.
 
-.. math:: -\frac1n \big[ \log p(z \mid \alpha) + \log p(x \mid z) \big]          (theory/dirichlet.md, eq. 20.5)
+.. math:: -\frac1n \big[ \log p(z \mid \alpha) + \log p(x \mid z) \big]
+(theory/dirichlet.md, eq. 20.5)
 
 is the ``loss`` they record: a trace, not something that falls to a limit.
 
@@ -23,7 +25,11 @@ from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Data
 from partita.errors import Diverged, RunError
-from partita.models.directed.dirichlet_process import DPMixture, draw_concentration, log_partition_prior
+from partita.models.directed.dirichlet_process import (
+    DPMixture,
+    draw_concentration,
+    log_partition_prior,
+)
 from partita.models.directed.dirichlet_process.draws import check_draws
 from partita.models.directed.dirichlet_process.kernels import INDEFINITE, Clusters, Kernel
 from partita.models.directed.dirichlet_process.mixture import GROWING
@@ -50,9 +56,10 @@ class PartitionChain(ABC):
     Arguments:
         chains: Number of chains C, from different starts, so that R-hat can see what has not mixed.
         moves: Split or merge proposals after each sweep.
-        keep: Most sweeps whose draws are kept, spread evenly over the second half of the run, however long it gets.
-        start: ``"pieces"`` joins small pieces of the data, others in every chain, while that raises the joint probability; ``"one"``
-            begins with all rows in one cluster.
+        keep: Most sweeps whose draws are kept, spread evenly over the second half of the run,
+            however long it gets.
+        start: ``"pieces"`` joins small pieces of the data, others in every chain, while that raises
+            the joint probability; ``"one"`` begins with all rows in one cluster.
     """
 
     chains: int = 2
@@ -61,7 +68,8 @@ class PartitionChain(ABC):
     start: str = "pieces"
     converges: ClassVar[bool] = False
     largest: ClassVar[int] = sys.maxsize  # rows of a cluster whose predictive is asked for
-    fewest: ClassVar[int] = 8  # sweeps, of whose second half every chain has the four draws that an interval takes
+    # sweeps, of whose second half every chain has the four draws that an interval takes
+    fewest: ClassVar[int] = 8
     fewest_moves: ClassVar[int] = 0  # below which a chain could not reach every partition
 
     def __post_init__(self) -> None:
@@ -71,7 +79,9 @@ class PartitionChain(ABC):
         check_choice(type(self).__name__, "start", self.start, ("pieces", "one"))
 
     @abstractmethod
-    def advance(self, problem: "Problem", chains: "Running", *, generator: torch.Generator) -> list[Statistics]:
+    def advance(
+        self, problem: "Problem", chains: "Running", *, generator: torch.Generator
+    ) -> list[Statistics]:
         """One sweep of every chain over its labels, in place; returns the clusters of each."""
 
     def init(self, model: DPMixture, data: Data, *, generator: torch.Generator) -> Chains:
@@ -83,36 +93,83 @@ class PartitionChain(ABC):
             from partita.models.directed.dirichlet_process.starts import first_partition
 
             with definite():
-                found = [first_partition(model.kernel, x, alpha, rng.seed(generator)) for _ in range(self.chains)]
+                found = [
+                    first_partition(model.kernel, x, alpha, rng.seed(generator))
+                    for _ in range(self.chains)
+                ]
             z = torch.stack([torch.from_numpy(labels) for labels in found])
         clusters = tuple(_as_clusters(gather(model.kernel, x, labels.numpy())) for labels in z)
-        return Chains(z, torch.full((self.chains,), alpha, dtype=torch.float64), clusters, torch.tensor(0), torch.tensor(1))
+        return Chains(
+            z,
+            torch.full((self.chains,), alpha, dtype=torch.float64),
+            clusters,
+            torch.tensor(0),
+            torch.tensor(1),
+        )
 
-    def update(self, model: DPMixture, data: Data, state: Chains, *, generator: torch.Generator) -> tuple[Chains, dict[str, Tensor]]:
+    def update(
+        self, model: DPMixture, data: Data, state: Chains, *, generator: torch.Generator
+    ) -> tuple[Chains, dict[str, Tensor]]:
         problem = Problem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
-        held = [(chain.count.numpy(), chain.mean.numpy(), chain.scatter.numpy()) for chain in state.clusters]
+        held = [
+            (chain.count.numpy(), chain.mean.numpy(), chain.scatter.numpy())
+            for chain in state.clusters
+        ]
         with definite():
-            found = self.advance(problem, Running(z, state.alpha.tolist(), held, _seeds(self.chains, generator)), generator=generator)
-        counts = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(count) for count, *_ in found], batch_first=True)
+            found = self.advance(
+                problem,
+                Running(z, state.alpha.tolist(), held, _seeds(self.chains, generator)),
+                generator=generator,
+            )
+        counts = torch.nn.utils.rnn.pad_sequence(
+            [torch.from_numpy(count) for count, *_ in found], batch_first=True
+        )
         clusters, alpha = (counts > 0).sum(-1), state.alpha
-        joint = log_partition_prior(counts, alpha) + torch.tensor([problem.log_evidence(one) for one in found], dtype=torch.float64)
+        joint = log_partition_prior(counts, alpha) + torch.tensor(
+            [problem.log_evidence(one) for one in found], dtype=torch.float64
+        )
         loss = -(joint.mean() + problem.log_base) / len(data)
         if model.alpha is None:
-            alpha = draw_concentration(alpha, clusters, len(data), model.alpha_shape, model.alpha_rate, generator=generator)
-        state = Chains(torch.from_numpy(z), alpha, tuple(map(_as_clusters, found)), state.sweep + 1, state.stride)
-        state = state._replace(stride=keep_draw(model, state, min(self.keep, max(4, LABELS // z.size))))
+            alpha = draw_concentration(
+                alpha, clusters, len(data), model.alpha_shape, model.alpha_rate, generator=generator
+            )
+        state = Chains(
+            torch.from_numpy(z),
+            alpha,
+            tuple(map(_as_clusters, found)),
+            state.sweep + 1,
+            state.stride,
+        )
+        state = state._replace(
+            stride=keep_draw(model, state, min(self.keep, max(4, LABELS // z.size)))
+        )
         return state, {"loss": loss, "clusters": clusters.double().mean(), "alpha": alpha.mean()}
 
     def check(self, model: DPMixture, data: Data, state: Chains) -> None:
-        """Raise unless chains that a file held are of these rows and of the model's draws: machine code takes them as they are."""
+        """Raise unless chains that a file held are of these rows and of the model's draws: machine
+        code takes them as they are.
+        """
         rows = len(data)
         shape, kept = (self.chains, rows), model.partitions.shape[1:]
         clusters = Clusters(*map(torch.cat, zip(*state.clusters, strict=True)))
-        wide = clusters.mean.shape[1:] == model.mean.shape[1:] and clusters.scatter.shape[1:] == model.scatter.shape[1:]
-        if state.z.shape != shape or (model.draws and kept != shape) or not wide or int(state.stride) < 1:
-            raise RunError(f"load: chains must be {self.chains} of {rows} rows; got others. Restore the file as partita wrote it.")
-        owner = torch.arange(self.chains).repeat_interleave(torch.tensor([len(chain.count) for chain in state.clusters]))
+        wide = (
+            clusters.mean.shape[1:] == model.mean.shape[1:]
+            and clusters.scatter.shape[1:] == model.scatter.shape[1:]
+        )
+        if (
+            state.z.shape != shape
+            or (model.draws and kept != shape)
+            or not wide
+            or int(state.stride) < 1
+        ):
+            raise RunError(
+                f"load: chains must be {self.chains} of {rows} rows; got others. Restore the file "
+                "as partita wrote it."
+            )
+        owner = torch.arange(self.chains).repeat_interleave(
+            torch.tensor([len(chain.count) for chain in state.clusters])
+        )
         check_draws(state.z, state.alpha, owner, clusters)
 
 
@@ -151,7 +208,9 @@ class Problem(NamedTuple):
 
         kernel, prior = model.kernel, model.prior.numpy()
         table = constants(kernel.code, prior, x.shape[1], min(len(x), most))
-        return cls(kernel, kernel.code, prior, table, x, float(kernel.log_base(torch.from_numpy(x)).sum()))
+        return cls(
+            kernel, kernel.code, prior, table, x, float(kernel.log_base(torch.from_numpy(x)).sum())
+        )
 
     def log_evidence(self, clusters: Statistics) -> float:
         """log p(x | partition) without the base terms."""
@@ -161,10 +220,12 @@ class Problem(NamedTuple):
 
 
 def keep_draw(model: DPMixture, state: Chains, room: int) -> Tensor:
-    """Keep this sweep's draws in the model where its number is a multiple of the stride; returns the next stride.
+    """Keep this sweep's draws in the model where its number is a multiple of the stride; returns
+    the next stride.
 
-    Draws of the first half of the run are dropped as it goes on; where more than ``room`` are left, every other one is, and the
-    stride doubles: what is kept is spread evenly over the second half, whether or not one knew when the run would end.
+    Draws of the first half of the run are dropped as it goes on; where more than ``room`` are left,
+    every other one is, and the stride doubles: what is kept is spread evenly over the second half,
+    whether or not one knew when the run would end.
     """
     sweep, stride, chains = int(state.sweep), int(state.stride), len(state.alpha)
     if sweep % stride:
@@ -176,7 +237,8 @@ def keep_draw(model: DPMixture, state: Chains, room: int) -> Tensor:
     fresh = _draws_of(state, int(kept.sum())) if sweep % stride == 0 else {}
     old = _chosen(model, kept, chains)
     for name in GROWING:
-        parts = [old[name]] if len(kept) else []  # before the first draw the shapes are not yet known
+        # before the first draw the shapes are not yet known
+        parts = [old[name]] if len(kept) else []
         parts += [fresh[name].to(getattr(model, name))] if fresh else []
         setattr(model, name, torch.cat(parts))
     return torch.tensor(stride)
@@ -185,9 +247,23 @@ def keep_draw(model: DPMixture, state: Chains, room: int) -> Tensor:
 def _draws_of(state: Chains, before: int) -> dict[str, Tensor]:
     """This sweep's draws, as they follow on ``before`` sweeps."""
     chains = len(state.alpha)
-    owner = torch.arange(chains).repeat_interleave(torch.tensor([len(chain.count) for chain in state.clusters])) + chains * before
-    clusters = {name: torch.cat([getattr(chain, name) for chain in state.clusters]) for name in Clusters._fields}
-    return {"sweeps": state.sweep[None], "alphas": state.alpha[None], "partitions": state.z[None], "owner": owner, **clusters}
+    owner = (
+        torch.arange(chains).repeat_interleave(
+            torch.tensor([len(chain.count) for chain in state.clusters])
+        )
+        + chains * before
+    )
+    clusters = {
+        name: torch.cat([getattr(chain, name) for chain in state.clusters])
+        for name in Clusters._fields
+    }
+    return {
+        "sweeps": state.sweep[None],
+        "alphas": state.alpha[None],
+        "partitions": state.z[None],
+        "owner": owner,
+        **clusters,
+    }
 
 
 def _chosen(model: DPMixture, kept: Tensor, chains: int) -> dict[str, Tensor]:
@@ -209,7 +285,9 @@ def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> Statistics:
 
 
 def in_threads(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Results of numba functions that release the interpreter, side by side where torch may use several threads."""
+    """Results of numba functions that release the interpreter, side by side where torch may use
+    several threads.
+    """
     threads = min(torch.get_num_threads(), len(tasks))
     if threads < 2:
         return [function(*task) for task in tasks]
@@ -218,7 +296,9 @@ def in_threads(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -
 
 
 def _rows(data: Data, generator: torch.Generator) -> np.ndarray:
-    return np.ascontiguousarray(data.batch(torch.arange(len(data)), generator=generator).x.cpu().double().numpy())
+    return np.ascontiguousarray(
+        data.batch(torch.arange(len(data)), generator=generator).x.cpu().double().numpy()
+    )
 
 
 def _as_clusters(found: Statistics) -> Clusters:
@@ -227,4 +307,8 @@ def _as_clusters(found: Statistics) -> Clusters:
 
 def _seeds(chains: int, generator: torch.Generator) -> np.ndarray:
     """Two seeds for every chain's numba kernels."""
-    return torch.randint(2**31 - 1, (chains, 2), generator=generator, device=generator.device).cpu().numpy()
+    return (
+        torch.randint(2**31 - 1, (chains, 2), generator=generator, device=generator.device)
+        .cpu()
+        .numpy()
+    )

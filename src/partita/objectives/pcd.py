@@ -1,10 +1,13 @@
-r"""Persistent contrastive divergence: chains that go on from update to update (Tieleman 2008), tempered if the sampler is.
+r"""Persistent contrastive divergence: chains that go on from update to update (Tieleman 2008),
+tempered if the sampler is.
 
-.. math:: \ell = E_{\mathrm{data}}[F(x)] - E_{\mathrm{chains}}[F(x)], \qquad x^{(t+1)} \sim T_{\theta_t}^k(\cdot \mid x^{(t)})
+.. math:: \ell = E_{\mathrm{data}}[F(x)] - E_{\mathrm{chains}}[F(x)], \qquad x^{(t+1)} \sim
+T_{\theta_t}^k(\cdot \mid x^{(t)})
           (theory/learning.md, eq. 6.3)
 
-``PCD(Tempering(Gibbs(), betas=...))`` keeps a ladder and learns from its rung at beta = 1. With ``active`` the chains are a replay buffer
-(Du and Mordatch 2019): at each update only some of them move, and a share of those begin again at the reference.
+``PCD(Tempering(Gibbs(), betas=...))`` keeps a ladder and learns from its rung at beta = 1. With
+``active`` the chains are a replay buffer (Du and Mordatch 2019): at each update only some of them
+move, and a share of those begin again at the reference.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +26,9 @@ from partita.objectives.cd import resolve_centering, resolve_sampler
 
 
 class Buffer(NamedTuple):
-    """Chains of which only some move at an update; ``moved`` is what the sampler knows of the last that did, its step size too."""
+    """Chains of which only some move at an update; ``moved`` is what the sampler knows of the last
+    that did, its step size too.
+    """
 
     x: Tensor  # (C, D)
     moved: Any
@@ -63,7 +68,12 @@ class PCD(GradientObjective):
         if self.active is not None and check_count("PCD", "active", self.active) > self.chains:
             raise invalid("PCD", "active", f"be at most chains = {self.chains}", self.active)
         if self.restart and self.active is None:
-            raise invalid("PCD", "restart", "go with active, the number of chains that move at an update", self.restart)
+            raise invalid(
+                "PCD",
+                "restart",
+                "go with active, the number of chains that move at an update",
+                self.restart,
+            )
 
     def shared(self, processes: int) -> "PCD":
         """Each process moves its part of the chains."""
@@ -71,14 +81,21 @@ class PCD(GradientObjective):
         for name, count in counts.items():
             if count % processes:
                 remedy = f"The next one is {name}={count + -count % processes}."
-                raise invalid("PCD", name, f"be a multiple of the {processes} processes", count, remedy)
+                raise invalid(
+                    "PCD", name, f"be a multiple of the {processes} processes", count, remedy
+                )
         return replace(self, **{name: count // processes for name, count in counts.items()})
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Persistent:
         capability.require("PCD", model)
         resolve_centering("PCD", self.centered, model)
         start = model.reference().draw(self.chains, generator=generator)
-        chains = with_field(model, resolve_sampler(self.sampler, model).init(model, start[: self.active], generator=generator))
+        chains = with_field(
+            model,
+            resolve_sampler(self.sampler, model).init(
+                model, start[: self.active], generator=generator
+            ),
+        )
         kept = chains if self.active is None else Buffer(start, chains)
         return Persistent(kept, data.mean().to(model.device_like))
 
@@ -86,11 +103,18 @@ class PCD(GradientObjective):
         self, model: Any, batch: Batch, state: Persistent, *, generator: torch.Generator
     ) -> tuple[dict[str, Tensor], Persistent, dict[str, Tensor]]:
         bare = unwrapped(model)
-        chains, kept = (self._moved if self.active is None else self._replayed)(bare, state.chains, generator)
-        loss = weighted_mean(model(batch.x), batch.weight) - model(chains.x, getattr(chains, "field", None)).mean()
+        chains, kept = (self._moved if self.active is None else self._replayed)(
+            bare, state.chains, generator
+        )
+        loss = (
+            weighted_mean(model(batch.x), batch.weight)
+            - model(chains.x, getattr(chains, "field", None)).mean()
+        )
         return {"model": loss}, state._replace(chains=kept), {"energy_gap": loss.detach()}
 
-    def _moved(self, model: EnergyModel, chains: Any, generator: torch.Generator, x: Tensor | None = None) -> tuple[Any, Any]:
+    def _moved(
+        self, model: EnergyModel, chains: Any, generator: torch.Generator, x: Tensor | None = None
+    ) -> tuple[Any, Any]:
         """All chains, beginning at ``x`` if it is given, k steps on: to learn from and to keep."""
         sampler = resolve_sampler(self.sampler, model)
         chains = refreshed(sampler, model, chains, x, generator=generator)
@@ -100,7 +124,9 @@ class PCD(GradientObjective):
         return chains, chains
 
     @torch.no_grad()
-    def _replayed(self, model: EnergyModel, buffer: Buffer, generator: torch.Generator) -> tuple[Any, Buffer]:
+    def _replayed(
+        self, model: EnergyModel, buffer: Buffer, generator: torch.Generator
+    ) -> tuple[Any, Buffer]:
         """The active chains k steps on, to learn from, and the buffer with them in it, to keep."""
         assert self.active is not None
         index = rng.permutation(self.chains, generator)[: self.active]
@@ -117,9 +143,14 @@ class PCD(GradientObjective):
 
 @torch.no_grad()
 def with_field(model: EnergyModel, chains: Any) -> Any:
-    """The chains with the model's field at them, which serves the loss now and the next step's conditional after.
+    """The chains with the model's field at them, which serves the loss now and the next step's
+    conditional after.
 
-    The parameters move between the two, so the chain alternates h | x under the old and x | h under the new ones: the same
-    persistent chain, updated at half steps, for one matrix product fewer.
+    The parameters move between the two, so the chain alternates h | x under the old and x | h under
+    the new ones: the same persistent chain, updated at half steps, for one matrix product fewer.
     """
-    return chains._replace(field=model.field(chains.x)) if "field" in model.offers and hasattr(chains, "field") else chains
+    return (
+        chains._replace(field=model.field(chains.x))
+        if "field" in model.offers and hasattr(chains, "field")
+        else chains
+    )

@@ -21,17 +21,29 @@ def positive_phase(model: EnergyModel, x: Tensor, weight: Tensor | None = None) 
     """E_data[grad log phi] by parameter name; hidden units are averaged over h given x.
 
     >>> from partita.models import RBM
-    >>> phase = positive_phase(RBM(2, 1, generator=torch.Generator().manual_seed(0)), torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
+    >>> phase = positive_phase(
+    ...     RBM(2, 1, generator=torch.Generator().manual_seed(0)),
+    ...     torch.tensor([[1.0, 0.0], [1.0, 1.0]]),
+    ... )
     >>> phase["b"].tolist()
     [1.0, 0.5]
     """
     return _mean_gradient(model, x, weight)
 
 
-def negative_phase(model: EnergyModel, draws: Tensor | None = None, *, exact: bool = False) -> Phase:
-    """E_model[grad log phi] by parameter name, from draws ``(n, D)`` or, with ``exact=True``, summed over all states."""
+def negative_phase(
+    model: EnergyModel, draws: Tensor | None = None, *, exact: bool = False
+) -> Phase:
+    """E_model[grad log phi] by parameter name, from draws ``(n, D)`` or, with ``exact=True``,
+    summed over all states.
+    """
     if exact == (draws is not None):
-        raise invalid("negative_phase", "draws", "be given, or exact=True, and not both", f"draws={draws is not None}, exact={exact}")
+        raise invalid(
+            "negative_phase",
+            "draws",
+            "be given, or exact=True, and not both",
+            f"draws={draws is not None}, exact={exact}",
+        )
     return _exact(model) if draws is None else _mean_gradient(model, draws, None)
 
 
@@ -59,4 +71,7 @@ def _exact(model: EnergyModel) -> Phase:
 def _gradients(model: EnergyModel, value: Tensor) -> Phase:
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     gradients = torch.autograd.grad(value, [p for _, p in named], allow_unused=True)
-    return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(named, gradients, strict=True)}
+    return {
+        name: torch.zeros_like(p) if g is None else g
+        for (name, p), g in zip(named, gradients, strict=True)
+    }

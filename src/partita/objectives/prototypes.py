@@ -1,9 +1,13 @@
-r"""The E-step of prototypical contrastive learning: clusters of embeddings at several granularities, and how dense each is.
+r"""The E-step of prototypical contrastive learning: clusters of embeddings at several
+granularities,
+and how dense each is.
 
 .. math:: \phi_c = \frac{\sum_{z=1}^{Z} \|v_z - c\|_2}{Z \log(Z + \alpha)}, \qquad
-          \text{rescaled so that the } \phi \text{ of one granularity have mean } \tau          (theory/contrastive.md, eq. 51.4)
+          \text{rescaled so that the } \phi \text{ of one granularity have mean } \tau
+          (theory/contrastive.md, eq. 51.4)
 
-Letters: N rows, E dimensions, k prototypes, c prototype, v embedding, Z rows of a cluster, phi concentration, tau temperature.
+Letters: N rows, E dimensions, k prototypes, c prototype, v embedding, Z rows of a cluster, phi
+concentration, tau temperature.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +24,9 @@ ROUNDS = 50  # of k-means
 
 
 class Prototypes(NamedTuple):
-    """One granularity: prototypes (k, E), their phi (k,), infinite where a cluster is empty, and every row's cluster (N,)."""
+    """One granularity: prototypes (k, E), their phi (k,), infinite where a cluster is empty, and
+    every row's cluster (N,).
+    """
 
     centers: Tensor
     phi: Tensor
@@ -34,11 +40,17 @@ def no_prototypes(k: int, n: int, like: Tensor) -> Prototypes:
     return Prototypes(like.new_zeros(k, like.shape[-1]), like.new_full((k,), torch.inf), member)
 
 
-def find_prototypes(v: Tensor, k: int, temperature: float, alpha: float, *, generator: torch.Generator) -> Prototypes:
-    """Spherical k-means of unit vectors ``v`` (N, E), and the concentrations; k is at most the number of different rows."""
+def find_prototypes(
+    v: Tensor, k: int, temperature: float, alpha: float, *, generator: torch.Generator
+) -> Prototypes:
+    """Spherical k-means of unit vectors ``v`` (N, E), and the concentrations; k is at most the
+    number of different rows.
+    """
     blank = no_prototypes(k, len(v), v)
     points = v.double().cpu().numpy()
-    centers, member = spherical_k_means(points, _most_clusters(points, len(blank.centers)), rng.seed(generator))
+    centers, member = spherical_k_means(
+        points, _most_clusters(points, len(blank.centers)), rng.seed(generator)
+    )
     c, m = torch.from_numpy(centers).to(v), torch.from_numpy(member).to(v.device)
     blank.centers[: len(c)] = c
     blank.phi[: len(c)] = concentration(v, c, m, temperature, alpha)
@@ -46,9 +58,11 @@ def find_prototypes(v: Tensor, k: int, temperature: float, alpha: float, *, gene
 
 
 def spherical_k_means(points: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unit centers (k, E) and the cluster of every point (N,), each with its nearest center; an emptied cluster keeps its center.
+    """Unit centers (k, E) and the cluster of every point (N,), each with its nearest center; an
+    emptied cluster keeps its center.
 
-    The start is faiss's k-means where it is installed, else scikit-learn's; rounds with centers on the sphere follow.
+    The start is faiss's k-means where it is installed, else scikit-learn's; rounds with centers on
+    the sphere follow.
     """
     centers = _on_sphere(_start(points, k, seed))
     member = (points @ centers.T).argmax(1)
@@ -63,7 +77,10 @@ def spherical_k_means(points: np.ndarray, k: int, seed: int) -> tuple[np.ndarray
 
 def _start(points: np.ndarray, k: int, seed: int) -> np.ndarray:
     if not np.isfinite(points).all():
-        raise Diverged("PCL: embeddings must be finite to find prototypes among them; got nan or infinity. Lower learning_rate.")
+        raise Diverged(
+            "PCL: embeddings must be finite to find prototypes among them; got nan or infinity. "
+            "Lower learning_rate."
+        )
     try:
         return _by_faiss(points, k, seed)
     except ImportError:
@@ -73,7 +90,9 @@ def _start(points: np.ndarray, k: int, seed: int) -> np.ndarray:
 def _by_scikit_learn(points: np.ndarray, k: int, seed: int) -> np.ndarray:
     from sklearn.cluster import KMeans
 
-    found: Any = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed).fit(points.astype(np.float32))  # type: ignore[arg-type]
+    found: Any = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed).fit(  # type: ignore[arg-type]
+        points.astype(np.float32)
+    )
     return found.cluster_centers_.astype(np.float64)
 
 
@@ -81,7 +100,9 @@ def _by_faiss(points: np.ndarray, k: int, seed: int) -> np.ndarray:
     from faiss import Kmeans  # type: ignore[import-not-found]
 
     all_points = {"min_points_per_centroid": 1, "max_points_per_centroid": -(-len(points) // k)}
-    found = Kmeans(points.shape[1], k, niter=ROUNDS, spherical=True, seed=seed % 2**31, **all_points)
+    found = Kmeans(
+        points.shape[1], k, niter=ROUNDS, spherical=True, seed=seed % 2**31, **all_points
+    )
     found.train(points.astype(np.float32))
     return found.centroids.astype(np.float64)
 
@@ -107,11 +128,16 @@ def _most_clusters(points: np.ndarray, k: int) -> int:
     return len(np.unique(points.round(6), axis=0))
 
 
-def concentration(v: Tensor, centers: Tensor, member: Tensor, temperature: float, alpha: float = 10.0) -> Tensor:
-    """phi of every cluster, (k,): small where it is dense; a cluster of one takes the largest, an empty one is infinite.
+def concentration(
+    v: Tensor, centers: Tensor, member: Tensor, temperature: float, alpha: float = 10.0
+) -> Tensor:
+    """phi of every cluster, (k,): small where it is dense; a cluster of one takes the largest, an
+    empty one is infinite.
 
     >>> v = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    >>> concentration(v, torch.tensor([[1.0, 0.0]]), torch.tensor([0, 0]), 0.2).tolist()  # one cluster: phi is tau
+    >>> concentration(
+    ...     v, torch.tensor([[1.0, 0.0]]), torch.tensor([0, 0]), 0.2
+    ... ).tolist()  # one cluster: phi is tau
     [0.2000...]
     """
     k = len(centers)
@@ -121,6 +147,10 @@ def concentration(v: Tensor, centers: Tensor, member: Tensor, temperature: float
     several = size > 1
     if not several.any() or float(phi[several].max()) <= 0:  # nothing to compare: all alike
         return torch.where(size > 0, temperature, torch.inf)
-    low, high = torch.quantile(phi[several], torch.tensor(QUANTILES, dtype=v.dtype, device=v.device))
-    phi = torch.where(several, phi.clamp(low, high), phi[several].clamp(low, high).max()).clamp_min(1e-3 * float(high))
+    low, high = torch.quantile(
+        phi[several], torch.tensor(QUANTILES, dtype=v.dtype, device=v.device)
+    )
+    phi = torch.where(several, phi.clamp(low, high), phi[several].clamp(low, high).max()).clamp_min(
+        1e-3 * float(high)
+    )
     return torch.where(size > 0, temperature * phi / phi[size > 0].mean(), torch.inf)

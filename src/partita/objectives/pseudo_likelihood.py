@@ -1,6 +1,8 @@
-r"""Pseudo-likelihood: every coordinate given all others, each normalized over its own few values (Besag 1975).
+r"""Pseudo-likelihood: every coordinate given all others, each normalized over its own few values
+(Besag 1975).
 
-.. math:: \ell = -E_{\mathrm{data}} \sum_i \log p(x_i \mid x_{\setminus i})          (theory/objectives.md, eq. 6.12)
+.. math:: \ell = -E_{\mathrm{data}} \sum_i \log p(x_i \mid x_{\setminus i})
+(theory/objectives.md, eq. 6.12)
 
 Letters: B batch, D visible, K values of a coordinate.
 """
@@ -19,7 +21,9 @@ from partita.objectives.base import GradientObjective, Nothing, unwrapped, weigh
 
 @dataclass(frozen=True)
 class PseudoLikelihood(GradientObjective):
-    """The negative log pseudo-likelihood per row, for supports whose coordinates have finitely many values."""
+    """The negative log pseudo-likelihood per row, for supports whose coordinates have finitely many
+    values.
+    """
 
     deterministic: ClassVar[bool] = True
 
@@ -37,7 +41,11 @@ class PseudoLikelihood(GradientObjective):
 def pseudo_log_likelihood(model: Any, x: Tensor) -> Tensor:
     """Sum over sites of log p(x_i | the others), ``(*, D) -> (*)``."""
     logits, index = model.conditional_logits(x), value_index(unwrapped(model), x)
-    return -functional.cross_entropy(logits.flatten(0, -2), index.flatten(), reduction="none").view(x.shape).sum(-1)
+    return (
+        -functional.cross_entropy(logits.flatten(0, -2), index.flatten(), reduction="none")
+        .view(x.shape)
+        .sum(-1)
+    )
 
 
 def value_index(model: EnergyModel, x: Tensor) -> Tensor:

@@ -1,11 +1,13 @@
 r"""Score matching: fit the slope of log p, in which Z does not occur (Hyvärinen 2005).
 
-.. math:: \ell = E_{\mathrm{data}}\big[\tfrac12 \lVert s(x) \rVert^2 + \nabla \cdot s(x)\big], \qquad s(x) = -\nabla_x F(x)
+.. math:: \ell = E_{\mathrm{data}}\big[\tfrac12 \lVert s(x) \rVert^2 + \nabla \cdot s(x)\big],
+\qquad s(x) = -\nabla_x F(x)
           (theory/objectives.md, eq. 6.9)
 
-The divergence is the trace of a matrix of second derivatives. ``"exact"`` takes it column by column; ``"sliced"`` estimates it by
-v' (ds/dx) v with random signs v (Song et al. 2019); ``"denoising"`` by s(x + sigma e)'e / sigma, which is the same loss for the data
-smoothed by noise of deviation sigma, without second derivatives (Vincent 2011).
+The divergence is the trace of a matrix of second derivatives. ``"exact"`` takes it column by
+column; ``"sliced"`` estimates it by v' (ds/dx) v with random signs v (Song et al. 2019);
+``"denoising"`` by s(x + sigma e)'e / sigma, which is the same loss for the data smoothed by noise
+of deviation sigma, without second derivatives (Vincent 2011).
 
 Letters: B batch, D visible.
 """
@@ -54,7 +56,9 @@ class ScoreMatching(GradientObjective):
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Nothing:
         capability.require("ScoreMatching", model)
         index = torch.arange(min(2, len(data)))
-        _check_differentiable(model, data.batch(index, generator=rng.child(generator)).x.to(model.device_like))
+        _check_differentiable(
+            model, data.batch(index, generator=rng.child(generator)).x.to(model.device_like)
+        )
         return Nothing()
 
     def losses(
@@ -68,11 +72,15 @@ class ScoreMatching(GradientObjective):
             return denoising_loss(model, x, rng.normal(x.shape, x, generator), self.sigma)
         if self.kind == "exact":
             return exact_loss(model, x)
-        return sliced_loss(model, x, rng.uniform((self.slices, *x.shape), x, generator).sub_(0.5).sign_())
+        return sliced_loss(
+            model, x, rng.uniform((self.slices, *x.shape), x, generator).sub_(0.5).sign_()
+        )
 
 
 def score(model: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    """A copy of x that gradients flow to, and s(x) = -dF/dx there, ``(*, D)``, differentiable in x and in the parameters."""
+    """A copy of x that gradients flow to, and s(x) = -dF/dx there, ``(*, D)``, differentiable in x
+    and in the parameters.
+    """
     x = x.detach().requires_grad_()
     return x, -torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
 
@@ -80,25 +88,33 @@ def score(model: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 def exact_loss(model: Any, x: Tensor) -> Tensor:
     """Half the squared score plus its divergence, coordinate by coordinate, ``(*, D) -> (*)``."""
     x, s = score(model, x)
-    return 0.5 * s.square().sum(-1) + sum(_derivative(s[..., i], x)[..., i] for i in range(x.shape[-1]))
+    return 0.5 * s.square().sum(-1) + sum(
+        _derivative(s[..., i], x)[..., i] for i in range(x.shape[-1])
+    )
 
 
 def sliced_loss(model: Any, x: Tensor, v: Tensor) -> Tensor:
-    r"""The divergence as the mean of v' (ds/dx) v over directions ``v`` (S, *, D) with E[v v'] = 1 (theory/objectives.md, eq. 6.10)."""
+    r"""The divergence as the mean of v' (ds/dx) v over directions ``v`` (S, *, D) with E[v v'] = 1
+    (theory/objectives.md, eq. 6.10).
+    """
     x, s = score(model, x)
     products = [(_derivative((s * direction).sum(-1), x) * direction).sum(-1) for direction in v]
     return 0.5 * s.square().sum(-1) + torch.stack(products).mean(0)
 
 
 def denoising_loss(model: Any, x: Tensor, e: Tensor, sigma: float) -> Tensor:
-    r"""The divergence of the score of smoothed data as s(x + sigma e)'e / sigma, e standard normal (theory/objectives.md, eq. 6.11)."""
+    r"""The divergence of the score of smoothed data as s(x + sigma e)'e / sigma, e standard normal
+    (theory/objectives.md, eq. 6.11).
+    """
     _, s = score(model, x + sigma * e)
     return (0.5 * s.square() + s * e / sigma).sum(-1)
 
 
 def _derivative(values: Tensor, x: Tensor) -> Tensor:
     """Gradient of each row's value in x; zero where the value does not depend on x."""
-    return torch.autograd.grad(values.sum(), x, create_graph=True, allow_unused=True, materialize_grads=True)[0]
+    return torch.autograd.grad(
+        values.sum(), x, create_graph=True, allow_unused=True, materialize_grads=True
+    )[0]
 
 
 def _check_differentiable(model: EnergyModel, x: Tensor) -> None:
@@ -106,4 +122,7 @@ def _check_differentiable(model: EnergyModel, x: Tensor) -> None:
     x = x.detach().requires_grad_()
     values = unwrapped(model)(x)
     if values.grad_fn is None or torch.autograd.grad(values.sum(), x, allow_unused=True)[0] is None:
-        raise Unsupported(f"ScoreMatching cannot run on {model.title()}: its free energy has no gradient in x. Use NCE instead.")
+        raise Unsupported(
+            f"ScoreMatching cannot run on {model.title()}: its free energy has no gradient in x. "
+            "Use NCE instead."
+        )

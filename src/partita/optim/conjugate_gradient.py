@@ -1,12 +1,16 @@
 r"""Linear systems with a symmetric positive definite matrix, by conjugate gradients.
 
-.. math:: x_{k+1} = x_k + \alpha_k p_k, \quad \alpha_k = \frac{r_k^\top z_k}{p_k^\top A p_k}, \quad r_{k+1} = r_k - \alpha_k A p_k, \quad
-          p_{k+1} = z_{k+1} + \beta_k p_k, \quad \beta_k = \frac{r_{k+1}^\top z_{k+1}}{r_k^\top z_k}   (theory/optimization.md, eq. 50.2)
+.. math:: x_{k+1} = x_k + \alpha_k p_k, \quad \alpha_k = \frac{r_k^\top z_k}{p_k^\top A p_k}, \quad
+r_{k+1} = r_k - \alpha_k A p_k, \quad
+          p_{k+1} = z_{k+1} + \beta_k p_k, \quad \beta_k = \frac{r_{k+1}^\top z_{k+1}}{r_k^\top z_k}
+          (theory/optimization.md, eq. 50.2)
 
-with z = M^{-1} r. The residual that is reported is b - A x computed anew, never the recursion's; success is claimed only where that one is
-below the tolerance. Hestenes and Stiefel (1952), Methods of conjugate gradients for solving linear systems.
+with z = M^{-1} r. The residual that is reported is b - A x computed anew, never the recursion's;
+success is claimed only where that one is below the tolerance. Hestenes and Stiefel (1952), Methods
+of conjugate gradients for solving linear systems.
 
-Letters: n unknowns, m right-hand sides, k steps, A matrix, M preconditioner, r residual, p direction.
+Letters: n unknowns, m right-hand sides, k steps, A matrix, M preconditioner, r residual, p
+direction.
 """
 
 from collections.abc import Callable
@@ -28,15 +32,18 @@ from partita.optim.preconditioners import Preconditioner, as_preconditioner
 REASONS = {
     "converged": "the residual is below the tolerance",
     "budget": "the steps allowed ran out; allow more, or precondition",
-    "breakdown": "A is singular along a direction, or the precision of the numbers is used up; add damping, use float64, or ask for less",
-    "indefinite": "a direction of negative curvature was met, so A is not positive definite; add damping or use MINRES",
+    "breakdown": "A is singular along a direction, or the precision of the numbers is used up; add "
+    "damping, use float64, or ask for less",
+    "indefinite": "a direction of negative curvature was met, so A is not positive definite; add "
+    "damping or use MINRES",
 }
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-5}
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What was found, and what is true of it; m right-hand sides give tuples and (m,) tensors in place of single values.
+    """What was found, and what is true of it; m right-hand sides give tuples and (m,) tensors in
+    place of single values.
 
     Arguments:
         x: The solution, of the shape of b.
@@ -56,7 +63,8 @@ class Solution:
 
     @cached_property
     def error(self) -> Any:
-        """Estimate of the error sqrt((x* - x)' A (x* - x)), computed when first asked for, eq. 50.3 and 50.4.
+        """Estimate of the error sqrt((x* - x)' A (x* - x)), computed when first asked for, eq. 50.3
+        and 50.4.
 
         Infinite where no step was taken that could tell, nan where A is indefinite.
         """
@@ -94,27 +102,38 @@ def solve(
     iterations: int | None = None,
     check: bool = True,
 ) -> Solution:
-    """Solve A x = b for symmetric positive definite A, and say how well it went; gradients flow through x to b and to what A is made of.
+    """Solve A x = b for symmetric positive definite A, and say how well it went; gradients flow
+    through x to b and to what A is made of.
 
     Arguments:
-        A: A tensor, an array, a sparse matrix of SciPy or torch, SciPy's LinearOperator, or a function from p to A p that keeps the shape.
+        A: A tensor, an array, a sparse matrix of SciPy or torch, SciPy's LinearOperator, or a
+            function from p to A p that keeps the shape.
         b: Right-hand side (n,), or m of them side by side (n, m).
         x0: Where to start, of the shape of b.
-        preconditioner: ``"jacobi"``, ``"incomplete-cholesky"``, a function from r to z, or a matrix (a LinearOperator) near A's inverse.
+        preconditioner: ``"jacobi"``, ``"incomplete-cholesky"``, a function from r to z, or a matrix
+            (a LinearOperator) near A's inverse.
         tolerance: Relative to the norm of b; 1e-8 in float64 and 1e-5 in float32 if not given.
         absolute: A residual that is small enough whatever b is.
         iterations: Most steps k; 10 n if not given.
         check: Look whether A is symmetric, which costs a function two products.
 
-    >>> found = solve(torch.tensor([[4.0, 1.0], [1.0, 3.0]]).double(), torch.tensor([1.0, 2.0]).double())
+    >>> found = solve(
+    ...     torch.tensor([[4.0, 1.0], [1.0, 3.0]]).double(), torch.tensor([1.0, 2.0]).double()
+    ... )
     >>> found.x.tolist(), found.reason, found.iterations
     ([0.0909..., 0.6363...], 'converged', 2)
     """
     b = _as_right_hand_sides(b)
     block = b.detach().reshape(len(b), -1)
-    tolerance = TOLERANCES[b.dtype] if tolerance is None else check_real("solve", "tolerance", tolerance, 0.0)
+    tolerance = (
+        TOLERANCES[b.dtype]
+        if tolerance is None
+        else check_real("solve", "tolerance", tolerance, 0.0)
+    )
     check_real("solve", "absolute", absolute, 0.0)
-    budget = 10 * len(b) if iterations is None else check_count("solve", "iterations", iterations, 0)
+    budget = (
+        10 * len(b) if iterations is None else check_count("solve", "iterations", iterations, 0)
+    )
     operator = as_operator(A, block, "solve")
     if check:
         check_symmetric(operator, block, "solve")
@@ -123,7 +142,11 @@ def solve(
     system = System(operator, M, budget)
     with torch.no_grad():
         found = system.solution(b.detach(), start, tolerance, absolute)
-    return replace(found, x=_with_gradient(found, b, system, tolerance, absolute)) if torch.is_grad_enabled() else found
+    return (
+        replace(found, x=_with_gradient(found, b, system, tolerance, absolute))
+        if torch.is_grad_enabled()
+        else found
+    )
 
 
 @dataclass(frozen=True)
@@ -134,25 +157,35 @@ class System:
     M: Preconditioner | None
     budget: int
 
-    def solution(self, b: Tensor, start: Tensor | None, tolerance: Any, absolute: float) -> Solution:
-        """Of (n,) or (n, m), in units of every column's own power of two, so that no square is too large or too small to hold."""
+    def solution(
+        self, b: Tensor, start: Tensor | None, tolerance: Any, absolute: float
+    ) -> Solution:
+        """Of (n,) or (n, m), in units of every column's own power of two, so that no square is too
+        large or too small to hold.
+        """
         block = b.reshape(len(b), -1)
         unit = _powers_of_two(block)
         block, units = block / unit, unit.double().cpu().numpy()
         limit = np.maximum(tolerance * _norms(block), absolute / units)
-        start = None if start is None else torch.where(block.any(0), start / unit, 0.0)  # zero is solved by zero
+        # zero is solved by zero
+        start = None if start is None else torch.where(block.any(0), start / unit, 0.0)
         found = iterate(self.operator, self.M, block, start, limit, self.budget)
         x = (found.x * unit).view(b.shape)
-        lost = ~torch.isfinite(x.reshape(block.shape)).all(0).cpu().numpy()  # too large to hold in b's units
+        # too large to hold in b's units
+        lost = ~torch.isfinite(x.reshape(block.shape)).all(0).cpu().numpy()
         found.reasons[lost], found.residual[lost] = "breakdown", np.inf
         return _solution(x, found, limit, units, b.dim() == 1)
 
 
 class _Implicit(torch.autograd.Function):
-    """A zero whose gradient is A^{-1} g: added to x it carries dx = A^{-1} (db - dA x), eq. 50.6."""
+    """A zero whose gradient is A^{-1} g: added to x it carries dx = A^{-1} (db - dA x), eq.
+    50.6.
+    """
 
     @staticmethod
-    def forward(ctx: Any, residual: Tensor, found: Solution, system: System, tolerance: np.ndarray) -> Tensor:
+    def forward(
+        ctx: Any, residual: Tensor, found: Solution, system: System, tolerance: np.ndarray
+    ) -> Tensor:
         ctx.found, ctx.system, ctx.tolerance = found, system, tolerance
         return torch.zeros_like(residual)
 
@@ -160,22 +193,35 @@ class _Implicit(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
         ctx.found.require("gradient of solve")  # the theorem is about solutions
-        return ctx.system.solution(g, None, ctx.tolerance, 0.0).require("gradient of solve"), None, None, None
+        return (
+            ctx.system.solution(g, None, ctx.tolerance, 0.0).require("gradient of solve"),
+            None,
+            None,
+            None,
+        )
 
 
-def _with_gradient(found: Solution, b: Tensor, system: System, tolerance: float, absolute: float) -> Tensor:
-    """x as a function of b and of what A is made of, by the implicit function theorem; as precise, relatively, as x is."""
+def _with_gradient(
+    found: Solution, b: Tensor, system: System, tolerance: float, absolute: float
+) -> Tensor:
+    """x as a function of b and of what A is made of, by the implicit function theorem; as precise,
+    relatively, as x is.
+    """
     x, block = found.x, b.detach().reshape(len(b), -1)
     residual = b - system.operator.apply(x.reshape(len(x), -1)).view(x.shape)
     if not residual.requires_grad:
         return x
     unit = _powers_of_two(block)
     size = _norms(block / unit)
-    loosest = np.divide(absolute / unit.double().cpu().numpy(), size, out=np.zeros_like(size), where=size > 0)
+    loosest = np.divide(
+        absolute / unit.double().cpu().numpy(), size, out=np.zeros_like(size), where=size > 0
+    )
     return x + _Implicit.apply(residual, found, system, np.maximum(tolerance, loosest))  # type: ignore[return-value]
 
 
-def _solution(x: Tensor, found: Outcome, limit: np.ndarray, units: np.ndarray, single: bool) -> Solution:
+def _solution(
+    x: Tensor, found: Outcome, limit: np.ndarray, units: np.ndarray, single: bool
+) -> Solution:
     """In the caller's units, and single values for a single right-hand side."""
     residual, limit = found.residual * units, limit * units
 
@@ -183,13 +229,22 @@ def _solution(x: Tensor, found: Outcome, limit: np.ndarray, units: np.ndarray, s
         return found.error() * units
 
     if single:
-        return Solution(x, float(residual[0]), int(found.iterations[0]), str(found.reasons[0]), float(limit[0]), estimate)
+        return Solution(
+            x,
+            float(residual[0]),
+            int(found.iterations[0]),
+            str(found.reasons[0]),
+            float(limit[0]),
+            estimate,
+        )
     residual, iterations, tolerance = map(torch.from_numpy, (residual, found.iterations, limit))
     return Solution(x, residual, iterations, tuple(found.reasons), tolerance, estimate)
 
 
 def _powers_of_two(block: Tensor) -> Tensor:
-    """The size of every column, (m,), as a power of two, by which nothing is rounded; one for zeros."""
+    """The size of every column, (m,), as a power of two, by which nothing is rounded; one for
+    zeros.
+    """
     largest = block.abs().amax(0)
     mantissa, _ = torch.frexp(largest)
     return torch.where(largest > 0, largest / (2 * mantissa), 1.0)
@@ -198,7 +253,9 @@ def _powers_of_two(block: Tensor) -> Tensor:
 def _as_right_hand_sides(b: Any) -> Tensor:
     b = torch.from_numpy(b) if isinstance(b, np.ndarray) else b
     if not isinstance(b, Tensor) or b.dim() not in (1, 2) or b.numel() == 0:
-        raise invalid("solve", "b", "be a vector (n,) or right-hand sides side by side (n, m)", _shape(b))
+        raise invalid(
+            "solve", "b", "be a vector (n,) or right-hand sides side by side (n, m)", _shape(b)
+        )
     if b.dtype not in TOLERANCES:
         raise invalid("solve", "b", "be float32 or float64", b.dtype)
     check_finite("solve", "b", b.detach())

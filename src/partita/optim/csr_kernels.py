@@ -1,10 +1,13 @@
-"""Conjugate gradients on compressed rows, in machine code: one right-hand side, or ``WIDTH`` of them side by side.
+"""Conjugate gradients on compressed rows, in machine code: one right-hand side, or ``WIDTH`` of
+them side by side.
 
-Side by side, an entry of the matrix is read once for all of them and each arithmetic step is one vector instruction. The update of the
-direction p runs just ahead of the product A p, as far as the rows reach, so that p is still in the cache when the product reads it.
-Column numbers are unsigned, so that no test for negative ones slows the inner loop. Sums are kept in float64.
+Side by side, an entry of the matrix is read once for all of them and each arithmetic step is one
+vector instruction. The update of the direction p runs just ahead of the product A p, as far as the
+rows reach, so that p is still in the cache when the product reads it. Column numbers are unsigned,
+so that no test for negative ones slows the inner loop. Sums are kept in float64.
 
-Letters: n unknowns, A matrix (first, columns, values), x solution, p direction, q = A p, r residual, L lower factor.
+Letters: n unknowns, A matrix (first, columns, values), x solution, p direction, q = A p, r
+residual, L lower factor.
 """
 
 import numpy as np
@@ -15,14 +18,23 @@ from partita.runtime.numba_cache import njit
 
 __all__ = ["WIDTH", "burst", "incomplete_cholesky", "substitute"]
 RUNNING, CONVERGED, BUDGET, BREAKDOWN, INDEFINITE = range(5)
-SUMS = {"reassoc", "contract", "nsz", "arcp"}  # what may be reordered; nan and infinity keep their meaning
+# what may be reordered; nan and infinity keep their meaning
+SUMS = {"reassoc", "contract", "nsz", "arcp"}
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _turn(
-    first: np.ndarray, columns: np.ndarray, values: np.ndarray, reach: np.ndarray,
-    x: np.ndarray, p: np.ndarray, r: np.ndarray, q: np.ndarray, alpha: float, beta: float,
-) -> float:  # fmt: skip
+    first: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    reach: np.ndarray,
+    x: np.ndarray,
+    p: np.ndarray,
+    r: np.ndarray,
+    q: np.ndarray,
+    alpha: float,
+    beta: float,
+) -> float:
     """x += alpha p and p = r + beta p, then q = A p; returns p . q."""
     total, k, front = 0.0, uint64(first[0]), uint64(0)
     for i in range(len(q)):
@@ -42,9 +54,18 @@ def _turn(
 
 @njit(nogil=True, cache=True)
 def _turn_side_by_side(
-    first: np.ndarray, columns: np.ndarray, values: np.ndarray, reach: np.ndarray,
-    x: np.ndarray, p: np.ndarray, r: np.ndarray, q: np.ndarray, alpha: np.ndarray, beta: np.ndarray, sums: np.ndarray,
-) -> None:  # fmt: skip
+    first: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    reach: np.ndarray,
+    x: np.ndarray,
+    p: np.ndarray,
+    r: np.ndarray,
+    q: np.ndarray,
+    alpha: np.ndarray,
+    beta: np.ndarray,
+    sums: np.ndarray,
+) -> None:
     """The same for every column; p . q into ``sums``."""
     sums[:] = 0.0
     front = 0
@@ -67,7 +88,9 @@ def _descend(r: np.ndarray, q: np.ndarray, alpha: float) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _descend_side_by_side(r: np.ndarray, q: np.ndarray, alpha: np.ndarray, sums: np.ndarray) -> None:
+def _descend_side_by_side(
+    r: np.ndarray, q: np.ndarray, alpha: np.ndarray, sums: np.ndarray
+) -> None:
     """The same for every column; r . r into ``sums``."""
     sums[:] = 0.0
     for i in range(len(r)):
@@ -76,25 +99,45 @@ def _descend_side_by_side(r: np.ndarray, q: np.ndarray, alpha: np.ndarray, sums:
 
 @njit(nogil=True, cache=True)
 def burst(
-    first: np.ndarray, columns: np.ndarray, values: np.ndarray, reach: np.ndarray,
-    x: np.ndarray, p: np.ndarray, r: np.ndarray, q: np.ndarray, alpha: np.ndarray, beta: np.ndarray, rr: np.ndarray,
-    least: np.ndarray, left: np.ndarray, codes: np.ndarray, alphas: np.ndarray, betas: np.ndarray,
-    size: np.ndarray, steepest: np.ndarray, rounding: float,
-) -> int:  # fmt: skip
-    """Some steps, (n, W) arrays in place: as many as ``alphas`` (S, W) has rows, or until no column is ``RUNNING``; how many were taken.
+    first: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    reach: np.ndarray,
+    x: np.ndarray,
+    p: np.ndarray,
+    r: np.ndarray,
+    q: np.ndarray,
+    alpha: np.ndarray,
+    beta: np.ndarray,
+    rr: np.ndarray,
+    least: np.ndarray,
+    left: np.ndarray,
+    codes: np.ndarray,
+    alphas: np.ndarray,
+    betas: np.ndarray,
+    size: np.ndarray,
+    steepest: np.ndarray,
+    rounding: float,
+) -> int:
+    """Some steps, (n, W) arrays in place: as many as ``alphas`` (S, W) has rows, or until no column
+    is ``RUNNING``; how many were taken.
 
-    ``rr`` is r . r, ``least`` the value at which it is converged, ``left`` the steps that each column may still take, ``size`` p . p,
-    ``steepest`` the largest p . q / p . p so far; ``rounding`` of that is no curvature. The last x += alpha p is left to the next
-    burst, or to the caller.
+    ``rr`` is r . r, ``least`` the value at which it is converged, ``left`` the steps that each
+    column may still take, ``size`` p . p, ``steepest`` the largest p . q / p . p so far;
+    ``rounding`` of that is no curvature. The last x += alpha p is left to the next burst, or to the
+    caller.
     """
     m = len(rr)
     curvature, new, sums = np.zeros(m), np.zeros(m), np.zeros((LANES, m))
-    flat_x, flat_p, flat_r, flat_q = x.reshape(-1), p.reshape(-1), r.reshape(-1), q.reshape(-1)  # contiguous to the compiler
+    # contiguous to the compiler
+    flat_x, flat_p, flat_r, flat_q = x.reshape(-1), p.reshape(-1), r.reshape(-1), q.reshape(-1)
     for step in range(len(alphas)):
         if not (codes == RUNNING).any():
             return step
         if m == 1:
-            curvature[0] = _turn(first, columns, values, reach, flat_x, flat_p, flat_r, flat_q, alpha[0], beta[0])
+            curvature[0] = _turn(
+                first, columns, values, reach, flat_x, flat_p, flat_r, flat_q, alpha[0], beta[0]
+            )
         else:
             _turn_side_by_side(first, columns, values, reach, x, p, r, q, alpha, beta, sums)
             curvature[:] = sums.sum(0)
@@ -123,8 +166,12 @@ def burst(
 
 
 @njit(nogil=True, cache=True)
-def incomplete_cholesky(first: np.ndarray, columns: np.ndarray, values: np.ndarray, shift: float) -> int:
-    """Overwrite the lower triangle of A + shift diag(A), diagonal last in each row, by L; the row of a pivot not positive, or -1."""
+def incomplete_cholesky(
+    first: np.ndarray, columns: np.ndarray, values: np.ndarray, shift: float
+) -> int:
+    """Overwrite the lower triangle of A + shift diag(A), diagonal last in each row, by L; the row
+    of a pivot not positive, or -1.
+    """
     n = len(first) - 1
     for i in range(n):
         last = first[i + 1] - 1
@@ -133,7 +180,8 @@ def incomplete_cholesky(first: np.ndarray, columns: np.ndarray, values: np.ndarr
             if a == last:
                 total *= 1 + shift
             s, t = first[i], first[j]
-            while s < a and t < first[j + 1] - 1:  # rows i and j of L meet at the columns they share
+            # rows i and j of L meet at the columns they share
+            while s < a and t < first[j + 1] - 1:
                 if columns[s] == columns[t]:
                     total -= values[s] * values[t]
                     s, t = s + 1, t + 1

@@ -1,10 +1,13 @@
-r"""How far a solution of conjugate gradients is from the truth, from numbers that the steps leave anyway.
+r"""How far a solution of conjugate gradients is from the truth, from numbers that the steps leave
+anyway.
 
 .. math:: \|x^* - x_k\|_A^2 = \sum_{i \ge k} \alpha_i\, r_i^\top z_i, \qquad
-          \|x^* - x_k\|_A^2 \le \frac{r_k^\top z_k}{\lambda_{\min}(M^{-1} A)}          (theory/optimization.md, eq. 50.3, 50.4)
+          \|x^* - x_k\|_A^2 \le \frac{r_k^\top z_k}{\lambda_{\min}(M^{-1} A)}
+          (theory/optimization.md, eq. 50.3, 50.4)
 
-The first sum lies ahead; it is continued as a geometric series from what the last two stretches of steps took away. The bound puts the
-smallest eigenvalue of the Lanczos matrix of the alphas and betas for lambda_min. The smaller of the two is reported.
+The first sum lies ahead; it is continued as a geometric series from what the last two stretches of
+steps took away. The bound puts the smallest eigenvalue of the Lanczos matrix of the alphas and
+betas for lambda_min. The smaller of the two is reported.
 
 Letters: k steps, m right-hand sides, alpha and beta as in eq. 50.2, r residual, z = M^{-1} r.
 """
@@ -18,7 +21,9 @@ SLOWEST = 0.99  # rate of the series; a slower one says nothing
 
 
 class Steps(NamedTuple):
-    """One run of steps from a start: alphas and betas (k, m), zero where a column stood still, and r . z at the start (m,)."""
+    """One run of steps from a start: alphas and betas (k, m), zero where a column stood still, and
+    r . z at the start (m,).
+    """
 
     alphas: np.ndarray
     betas: np.ndarray
@@ -28,7 +33,8 @@ class Steps(NamedTuple):
 def error_estimate(runs: list[Steps], rz: np.ndarray, reasons: np.ndarray) -> np.ndarray:
     """The A-norm of the error of every column, (m,), where r . z is ``rz`` now.
 
-    Infinite where no step has shown anything of A yet; nan where A is indefinite, and the A-norm no norm.
+    Infinite where no step has shown anything of A yet; nan where A is indefinite, and the A-norm no
+    norm.
     """
     ritz = np.array([smallest_ritz_value(runs, column) for column in range(len(rz))])
     bound = np.where(np.isfinite(ritz), np.maximum(rz, 0.0) / ritz, np.where(rz == 0, 0.0, np.inf))
@@ -37,7 +43,8 @@ def error_estimate(runs: list[Steps], rz: np.ndarray, reasons: np.ndarray) -> np
 
 
 def smallest_ritz_value(runs: list[Steps], column: int) -> float:
-    """The smallest eigenvalue of the Lanczos matrix: diagonal 1/alpha_k + beta_{k-1}/alpha_{k-1}, beside it sqrt(beta_k)/alpha_k.
+    """The smallest eigenvalue of the Lanczos matrix: diagonal 1/alpha_k + beta_{k-1}/alpha_{k-1},
+    beside it sqrt(beta_k)/alpha_k.
 
     Infinite before the first step.
     """
@@ -51,13 +58,17 @@ def smallest_ritz_value(runs: list[Steps], column: int) -> float:
             diagonal = 1 / alpha
             diagonal[1:] += beta / alpha[:-1]
             beside = np.sqrt(beta) / alpha[:-1]
-            found = eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0), check_finite=False)[0]
+            found = eigvalsh_tridiagonal(
+                diagonal, beside, select="i", select_range=(0, 0), check_finite=False
+            )[0]
             smallest = min(smallest, max(float(found), float(np.finfo(np.float64).tiny)))
     return smallest
 
 
 def _ahead(runs: list[Steps], column: int) -> float:
-    """What is left of the sum, by the rate of its last two stretches; infinite where they do not show one."""
+    """What is left of the sum, by the rate of its last two stretches; infinite where they do not
+    show one.
+    """
     taken = np.concatenate([_taken(run, column) for run in runs]) if runs else np.zeros(0)
     width = max(1, int(STRETCH * len(taken)))
     if len(taken) < 2 * width:

@@ -1,8 +1,11 @@
-"""Rows of ``WIDTH`` numbers as vector instructions: so short a loop the compiler unrolls before it could see the vector in it.
+"""Rows of ``WIDTH`` numbers as vector instructions: so short a loop the compiler unrolls before it
+could see the vector in it.
 
-Each function is expanded where machine code calls it. Arithmetic is in float64, whatever the arrays hold.
+Each function is expanded where machine code calls it. Arithmetic is in float64, whatever the arrays
+hold.
 
-Letters: arrays (n, W) x solution, p direction, r residual, q = A p; (W,) alpha, beta; sums (LANES, W) over rows, in turn.
+Letters: arrays (n, W) x solution, p direction, r residual, q = A p; (W,) alpha, beta; sums (LANES,
+W) over rows, in turn.
 """
 
 from collections.abc import Callable
@@ -20,7 +23,9 @@ FUSED = ("contract",)  # a product and a sum may be one instruction
 
 
 class Rows:
-    """An array (n, W) or (W,) in the code that is being written: its rows, as vectors of float64."""
+    """An array (n, W) or (W,) in the code that is being written: its rows, as vectors of
+    float64.
+    """
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         self.builder, self.start = builder, context.make_array(kind)(context, builder, value).data
@@ -39,11 +44,19 @@ class Rows:
         self.builder.store(row, self.place(i), align=4)
 
 
-def _written(signature: Any, write: Callable[[Any, list[Any], Callable[[int], Rows]], None]) -> tuple[Any, Any]:
-    """An intrinsic without a value; ``write`` gets the builder, the arguments, and the arguments as rows."""
+def _written(
+    signature: Any, write: Callable[[Any, list[Any], Callable[[int], Rows]], None]
+) -> tuple[Any, Any]:
+    """An intrinsic without a value; ``write`` gets the builder, the arguments, and the arguments as
+    rows.
+    """
 
     def code(context: Any, builder: Any, made: Any, arguments: list[Any]) -> Any:
-        write(builder, arguments, lambda place: Rows(context, builder, made.args[place], arguments[place]))
+        write(
+            builder,
+            arguments,
+            lambda place: Rows(context, builder, made.args[place], arguments[place]),
+        )
         return context.get_dummy_value()
 
     return signature, code
@@ -63,8 +76,12 @@ def follow(_: Any, x: Any, p: Any, r: Any, alpha: Any, beta: Any, i: Any) -> Any
 
 
 @intrinsic  # type: ignore[misc]
-def multiply(_: Any, columns: Any, values: Any, first: Any, last: Any, p: Any, q: Any, i: Any, sums: Any) -> Any:
-    """q[i] = the row of A whose entries are ``first`` to ``last``, times p; p[i] q[i] is added to its sum."""
+def multiply(
+    _: Any, columns: Any, values: Any, first: Any, last: Any, p: Any, q: Any, i: Any, sums: Any
+) -> Any:
+    """q[i] = the row of A whose entries are ``first`` to ``last``, times p; p[i] q[i] is added to
+    its sum.
+    """
 
     def write(builder: Any, arguments: list[Any], rows: Callable[[int], Rows]) -> None:
         first, last, i = arguments[2], arguments[3], arguments[6]
@@ -74,13 +91,20 @@ def multiply(_: Any, columns: Any, values: Any, first: Any, last: Any, p: Any, q
         with cgutils.for_range_slice(builder, first, last, step, first.type) as (k, _):
             column = builder.zext(builder.load(builder.gep(entries, [k])), ir.IntType(64))
             value = builder.load(builder.gep(numbers, [k]))
-            value = value if value.type == ir.DoubleType() else builder.fpext(value, ir.DoubleType())
-            builder.store(_fused(builder, builder.load(total), _spread(builder, value), rows(4).load(column)), total)
+            value = (
+                value if value.type == ir.DoubleType() else builder.fpext(value, ir.DoubleType())
+            )
+            builder.store(
+                _fused(builder, builder.load(total), _spread(builder, value), rows(4).load(column)),
+                total,
+            )
         row, lane = builder.load(total), builder.and_(i, ir.Constant(i.type, LANES - 1))
         rows(5).store(i, row)
         rows(7).store(lane, _fused(builder, rows(7).load(lane), row, rows(4).load(i)))
 
-    return _written(types.void(columns, values, types.int64, types.int64, p, q, types.int64, sums), write)
+    return _written(
+        types.void(columns, values, types.int64, types.int64, p, q, types.int64, sums), write
+    )
 
 
 @intrinsic  # type: ignore[misc]
@@ -90,7 +114,10 @@ def retreat(_: Any, r: Any, q: Any, alpha: Any, i: Any, sums: Any) -> Any:
     def write(builder: Any, arguments: list[Any], rows: Callable[[int], Rows]) -> None:
         i, zero = arguments[3], ir.Constant(ir.IntType(64), 0)
         step = builder.fmul(rows(2).load(zero), rows(1).load(i), flags=FUSED)
-        new, lane = builder.fsub(rows(0).load(i), step, flags=FUSED), builder.and_(i, ir.Constant(i.type, LANES - 1))
+        new, lane = (
+            builder.fsub(rows(0).load(i), step, flags=FUSED),
+            builder.and_(i, ir.Constant(i.type, LANES - 1)),
+        )
         rows(0).store(i, new)
         rows(4).store(lane, _fused(builder, rows(4).load(lane), new, new))
 
@@ -105,4 +132,6 @@ def _spread(builder: Any, value: Any) -> Any:
     """One number in every place of a vector."""
     nothing = ir.Constant(DOUBLES, ir.Undefined)
     one = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH))
+    return builder.shuffle_vector(
+        one, nothing, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+    )

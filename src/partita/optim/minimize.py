@@ -1,10 +1,12 @@
 r"""The minimum of a smooth function by nonlinear conjugate gradients.
 
-.. math:: p_{k+1} = -g_{k+1} + \beta_k p_k, \qquad \beta_k = \max\Big(0, \frac{g_{k+1}^\top (g_{k+1} - g_k)}{g_k^\top g_k}\Big)
+.. math:: p_{k+1} = -g_{k+1} + \beta_k p_k, \qquad \beta_k = \max\Big(0, \frac{g_{k+1}^\top (g_{k+1}
+- g_k)}{g_k^\top g_k}\Big)
           (theory/optimization.md, eq. 50.7)
 
-with SciPy's line search for the strong Wolfe conditions, fed by autograd. On a quadratic function it takes the steps of the linear method.
-Polak and Ribiere (1969); Nocedal and Wright (2006), Numerical optimization, ch. 5.
+with SciPy's line search for the strong Wolfe conditions, fed by autograd. On a quadratic function
+it takes the steps of the linear method. Polak and Ribiere (1969); Nocedal and Wright (2006),
+Numerical optimization, ch. 5.
 
 Letters: n unknowns, g gradient, p direction, k steps.
 """
@@ -19,12 +21,15 @@ from torch import Tensor
 from partita.core.checks import check_count, check_finite, check_real
 from partita.errors import Diverged, invalid
 
-REASONS = {0: "converged", 1: "budget", 2: "precision"}  # of scipy.optimize: 2 is a line search that rounding stopped
+# of scipy.optimize: 2 is a line search that rounding stopped
+REASONS = {0: "converged", 1: "budget", 2: "precision"}
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where it ended: x, the value there, the largest slope, steps, and why: ``converged``, ``budget`` or ``precision``."""
+    """Where it ended: x, the value there, the largest slope, steps, and why: ``converged``,
+    ``budget`` or ``precision``.
+    """
 
     x: Tensor
     value: float
@@ -38,7 +43,13 @@ class Minimum:
         return self.reason == "converged"
 
 
-def minimize(function: Callable[[Tensor], Tensor], x0: Tensor, *, tolerance: float = 1e-6, iterations: int | None = None) -> Minimum:
+def minimize(
+    function: Callable[[Tensor], Tensor],
+    x0: Tensor,
+    *,
+    tolerance: float = 1e-6,
+    iterations: int | None = None,
+) -> Minimum:
     """A local minimum of ``function``, which maps a tensor of the shape of ``x0`` to a number.
 
     Arguments:
@@ -47,7 +58,9 @@ def minimize(function: Callable[[Tensor], Tensor], x0: Tensor, *, tolerance: flo
         tolerance: Largest slope at which it is converged.
         iterations: Most steps; 200 n if not given.
 
-    >>> minimize(lambda x: ((x - 3) ** 2).sum(), torch.zeros(4, dtype=torch.float64)).x.round(decimals=6).tolist()
+    >>> minimize(lambda x: ((x - 3) ** 2).sum(), torch.zeros(4, dtype=torch.float64)).x.round(
+    ...     decimals=6
+    ... ).tolist()
     [3.0, 3.0, 3.0, 3.0]
     """
     from scipy.optimize import minimize
@@ -56,22 +69,43 @@ def minimize(function: Callable[[Tensor], Tensor], x0: Tensor, *, tolerance: flo
         raise invalid("minimize", "x0", "hold real numbers", x0.dtype)
     check_finite("minimize", "x0", x0)
     check_real("minimize", "tolerance", tolerance, 0.0)
-    steps = 200 * x0.numel() if iterations is None else check_count("minimize", "iterations", iterations)
+    steps = (
+        200 * x0.numel()
+        if iterations is None
+        else check_count("minimize", "iterations", iterations)
+    )
 
     def value_and_slope(flat: np.ndarray) -> tuple[float, np.ndarray]:
         x = torch.from_numpy(flat).to(x0).view(x0.shape).requires_grad_()
         with torch.enable_grad():
             value = function(x)
         if value.numel() != 1 or not value.requires_grad:
-            got = "one that does not depend on x" if value.numel() == 1 else f"shape {tuple(value.shape)}"
-            raise invalid("minimize", "function", "return one number that autograd can follow to x", got)
+            got = (
+                "one that does not depend on x"
+                if value.numel() == 1
+                else f"shape {tuple(value.shape)}"
+            )
+            raise invalid(
+                "minimize", "function", "return one number that autograd can follow to x", got
+            )
         (slope,) = torch.autograd.grad(value.reshape(()), x)
         if not torch.isfinite(value) or not torch.isfinite(slope).all():
-            raise Diverged(f"minimize: function must be finite along the way; got {value.item():g}. Start nearer, or bound the variables.")
+            raise Diverged(
+                f"minimize: function must be finite along the way; got {value.item():g}. Start "
+                "nearer, or bound the variables."
+            )
         return float(value.detach()), slope.double().flatten().cpu().numpy()
 
     start = x0.detach().double().flatten().cpu().numpy()
-    found = minimize(value_and_slope, start, jac=True, method="CG", options={"gtol": tolerance, "maxiter": steps})
+    found = minimize(
+        value_and_slope, start, jac=True, method="CG", options={"gtol": tolerance, "maxiter": steps}
+    )
     slope = float(np.abs(found.jac).max())
     reason = "converged" if slope <= tolerance else REASONS.get(found.status, "precision")
-    return Minimum(torch.from_numpy(found.x).to(x0).view(x0.shape), float(found.fun), slope, int(found.nit), reason)
+    return Minimum(
+        torch.from_numpy(found.x).to(x0).view(x0.shape),
+        float(found.fun),
+        slope,
+        int(found.nit),
+        reason,
+    )

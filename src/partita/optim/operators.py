@@ -1,4 +1,5 @@
-"""What conjugate gradients need of A, whatever A is: a product, a diagonal, and compressed rows where there are some.
+"""What conjugate gradients need of A, whatever A is: a product, a diagonal, and compressed rows
+where there are some.
 
 Letters: n unknowns, m right-hand sides, A matrix, p a block of vectors (n, m).
 """
@@ -39,8 +40,11 @@ class Operator:
         if self.rows is not None:
             return torch.from_numpy(sparse(self.rows).diagonal())
         if self.matrix is None:
-            raise Unsupported("solve: preconditioner 'jacobi' needs the diagonal of A, and A is a function. Hand over one of your own: a "
-                              "function from r to an approximate solution of A z = r.")  # fmt: skip
+            raise Unsupported(
+                "solve: preconditioner 'jacobi' needs the diagonal of A, and A is a function. "
+                "Hand over one of your own: a function from r to an approximate solution of A z = "
+                "r."
+            )
         matrix = self.matrix.detach()
         if matrix.layout is torch.strided:
             return matrix.diagonal()
@@ -54,15 +58,25 @@ def sparse(rows: Rows) -> Any:
     import scipy.sparse
 
     first, columns, values = rows
-    return scipy.sparse.csr_array((values, columns.view(np.int32), first), shape=(len(first) - 1,) * 2)
+    return scipy.sparse.csr_array(
+        (values, columns.view(np.int32), first), shape=(len(first) - 1,) * 2
+    )
 
 
 def as_operator(A: Any, b: Tensor, owner: str) -> Operator:
-    """A as an operator on blocks like ``b`` (n, m): a tensor, an array, a sparse matrix of SciPy or torch, or a function."""
+    """A as an operator on blocks like ``b`` (n, m): a tensor, an array, a sparse matrix of SciPy or
+    torch, or a function.
+    """
     if isinstance(A, Tensor):
         return _from_tensor(_checked(A, b, owner), b, owner)
     if np.iscomplexobj(A):
-        raise invalid(owner, "A", "be real", "complex numbers", "Write the system in real and imaginary parts.")
+        raise invalid(
+            owner,
+            "A",
+            "be real",
+            "complex numbers",
+            "Write the system in real and imaginary parts.",
+        )
     if isinstance(A, np.ndarray):
         return _from_tensor(_checked(torch.from_numpy(A).to(b), b, owner), b, owner)
     if hasattr(A, "tocsr"):
@@ -72,7 +86,12 @@ def as_operator(A: Any, b: Tensor, owner: str) -> Operator:
         return Operator(_checked_function(on_arrays(A), owner))
     if callable(A):
         return Operator(_checked_function(cast(Callable[[Tensor], Tensor], A), owner))
-    raise invalid(owner, "A", "be a matrix (tensor, array, sparse) or a function from p to A p", type(A).__name__)
+    raise invalid(
+        owner,
+        "A",
+        "be a matrix (tensor, array, sparse) or a function from p to A p",
+        type(A).__name__,
+    )
 
 
 def on_arrays(A: Any) -> Callable[[Tensor], Tensor]:
@@ -81,11 +100,15 @@ def on_arrays(A: Any) -> Callable[[Tensor], Tensor]:
 
 
 def check_symmetric(operator: Operator, b: Tensor, owner: str) -> None:
-    """Refuse an A that is not its own transpose: looked at whole where it is a matrix, at two vectors where it is a function."""
+    """Refuse an A that is not its own transpose: looked at whole where it is a matrix, at two
+    vectors where it is a function.
+    """
     remedy = "Conjugate gradients need a symmetric A; solve A'A x = A'b, or use GMRES."
     if operator.rows is not None:
         matrix = sparse(operator.rows)
-        gap, size = (float(abs(part).max()) if part.nnz else 0.0 for part in (matrix - matrix.T, matrix))
+        gap, size = (
+            float(abs(part).max()) if part.nnz else 0.0 for part in (matrix - matrix.T, matrix)
+        )
     elif operator.matrix is not None and operator.matrix.layout is torch.strided:
         matrix = operator.matrix.detach()
         gap, size = float((matrix - matrix.mT).abs().max()), float(matrix.abs().max())
@@ -94,7 +117,9 @@ def check_symmetric(operator: Operator, b: Tensor, owner: str) -> None:
         if not np.isfinite(size):
             raise invalid(owner, "A", "map finite vectors to finite vectors", "nan or infinity")
     if gap > SYMMETRY * torch.finfo(b.dtype).eps * size:
-        raise invalid(owner, "A", "be symmetric", f"a difference of {gap:.3g} from its transpose", remedy)
+        raise invalid(
+            owner, "A", "be symmetric", f"a difference of {gap:.3g} from its transpose", remedy
+        )
 
 
 @torch.no_grad()
@@ -110,9 +135,20 @@ def _probe(operator: Operator, b: Tensor) -> tuple[float, float]:
 def _checked(A: Tensor, b: Tensor, owner: str) -> Tensor:
     _check_shape(A.shape, b, owner)
     if A.layout not in LAYOUTS:
-        raise invalid(owner, "A", "be dense or a sparse COO, CSR or CSC tensor", A.layout, "Use A.to_dense().to_sparse_csr().")
+        raise invalid(
+            owner,
+            "A",
+            "be dense or a sparse COO, CSR or CSC tensor",
+            A.layout,
+            "Use A.to_dense().to_sparse_csr().",
+        )
     if A.dtype != b.dtype or A.device != b.device:
-        raise invalid(owner, "A", f"have the dtype and device of b, {b.dtype} on {b.device}", f"{A.dtype} on {A.device}")
+        raise invalid(
+            owner,
+            "A",
+            f"have the dtype and device of b, {b.dtype} on {b.device}",
+            f"{A.dtype} on {A.device}",
+        )
     return A
 
 
@@ -122,7 +158,9 @@ def _check_shape(shape: Any, b: Tensor, owner: str) -> None:
 
 
 def _from_tensor(A: Tensor, b: Tensor, owner: str) -> Operator:
-    values = A.detach() if A.layout is torch.strided else A.detach().to_sparse_coo().coalesce().values()
+    values = (
+        A.detach() if A.layout is torch.strided else A.detach().to_sparse_coo().coalesce().values()
+    )
     if not torch.isfinite(values).all():
         raise invalid(owner, "A", "be finite", "nan or infinity")
     if A.layout is torch.strided:
@@ -138,7 +176,13 @@ def _rows_of(A: Tensor) -> Rows:
 def _from_scipy(A: Any, b: Tensor, owner: str) -> Operator:
     _check_shape(A.shape, b, owner)
     if b.device.type != "cpu":
-        raise invalid(owner, "A", f"live where b does, on {b.device}", "a SciPy matrix", "Use torch.sparse_csr_tensor(..., device=...).")
+        raise invalid(
+            owner,
+            "A",
+            f"live where b does, on {b.device}",
+            "a SciPy matrix",
+            "Use torch.sparse_csr_tensor(..., device=...).",
+        )
     A = A.tocsr()
     if not A.has_canonical_format:
         A = A.copy()  # the caller's matrix stays as it is
@@ -157,7 +201,9 @@ def _checked_function(A: Callable[[Tensor], Tensor], owner: str) -> Callable[[Te
         q = A(p) if p.shape[1] > 1 else A(p[:, 0])[:, None]
         if q.shape != p.shape or q.dtype != p.dtype:
             got = f"{tuple(p.shape)} to {tuple(q.shape)}, {q.dtype}"
-            raise invalid(owner, "A", "map (n,) to (n,) and (n, m) to (n, m), keeping the dtype", got)
+            raise invalid(
+                owner, "A", "map (n,) to (n,) and (n, m) to (n, m), keeping the dtype", got
+            )
         return q
 
     return apply

@@ -1,9 +1,12 @@
 r"""How far back a sequence model remembers.
 
-.. math:: J_n = \max \Big| \frac{\partial y(t)}{\partial u(t - n)} \Big|, \qquad n = 0, \ldots, t; \qquad
-    \text{for a state-space model } J_n = |C A^n B + D\, \delta_n|                           (theory/sequences.md, eq. 25.1)
+.. math:: J_n = \max \Big| \frac{\partial y(t)}{\partial u(t - n)} \Big|, \qquad n = 0, \ldots, t;
+\qquad
+    \text{for a state-space model } J_n = |C A^n B + D\, \delta_n|
+    (theory/sequences.md, eq. 25.1)
 
-What rounding alone can make is not counted as memory: the tolerance is a multiple of the dtype's precision and of the largest J.
+What rounding alone can make is not counted as memory: the tolerance is a multiple of the dtype's
+precision and of the largest J.
 
 Letters: B draws, L length, D channels, t step, n distance, q and k queries and keys.
 """
@@ -53,7 +56,8 @@ class Memory:
 
 
 def memory(module: nn.Module, u: Tensor) -> Memory:
-    """J_n of any module that maps ``(B, L, D)`` to ``(B, L, *)``, at its last step, the largest over draws and channels.
+    """J_n of any module that maps ``(B, L, D)`` to ``(B, L, *)``, at its last step, the largest
+    over draws and channels.
 
     >>> average = nn.Conv1d(1, 1, 3, bias=False)
     >>> class Last3(nn.Module):
@@ -77,12 +81,18 @@ def state_space_memory(A: Tensor, B: Tensor, C: Tensor, D: Tensor, length: int) 
     """J_n of a discrete state-space model in closed form."""
     check_stable("state_space_memory", A, discrete=True)
     size = filter_of(A, B, C, D, check_count("state_space_memory", "length", length)).detach().abs()
-    return Memory(size, ROUNDINGS * torch.finfo(size.dtype).eps * math.log2(2 * length) * float(size.max()), True)
+    return Memory(
+        size,
+        ROUNDINGS * torch.finfo(size.dtype).eps * math.log2(2 * length) * float(size.max()),
+        True,
+    )
 
 
 @dataclass(frozen=True)
 class LogitsByDistance:
-    """q . k before the softmax, averaged over heads and over all pairs at one distance, with intervals over draws, each (layers, L)."""
+    """q . k before the softmax, averaged over heads and over all pairs at one distance, with
+    intervals over draws, each (layers, L).
+    """
 
     mean: Tensor
     low: Tensor
@@ -91,16 +101,26 @@ class LogitsByDistance:
 
 
 @torch.no_grad()
-def attention_by_distance(model: Autoregressive, *, draws: int = 32, level: float = 0.95, generator: torch.Generator) -> LogitsByDistance:
-    """Logits of every attention layer on random tokens after the start, (25.2); intervals are Student's over independent sequences."""
+def attention_by_distance(
+    model: Autoregressive, *, draws: int = 32, level: float = 0.95, generator: torch.Generator
+) -> LogitsByDistance:
+    """Logits of every attention layer on random tokens after the start, (25.2); intervals are
+    Student's over independent sequences.
+    """
     states = model.settings()["states"]
     if model.settings()["element"] != "categorical" or model.net.mixer != "attention":
-        raise invalid("attention_by_distance", "model", "be a model of tokens with backbone 'attention'", model.title())
+        raise invalid(
+            "attention_by_distance",
+            "model",
+            "be a model of tokens with backbone 'attention'",
+            model.title(),
+        )
     check_level("attention_by_distance", level)
     check_count("attention_by_distance", "draws", draws, 2)
     L = model.support.L
     tokens = torch.floor(states * rng.uniform((draws, L, 1), model.first, generator))
-    seen = torch.stack([_by_distance(logits) for logits in _layer_logits(model, tokens)])  # (layers, draws, L)
+    # (layers, draws, L)
+    seen = torch.stack([_by_distance(logits) for logits in _layer_logits(model, tokens)])
     half = float(stats.t.ppf(0.5 + level / 2, draws - 1)) * seen.std(1) / draws**0.5
     mean = seen.mean(1)
     return LogitsByDistance(mean, mean - half, mean + half, level)
@@ -114,9 +134,17 @@ def _slopes(module: nn.Module, u: Tensor, t: int) -> Tensor:
     size = u.new_zeros(u.shape[1])
     if not y.requires_grad:  # it does not look at u at all
         return size
-    for channel in range(y.shape[-1]):  # rows of a batch do not meet, so their sum gives each its own slope
-        (slope,) = torch.autograd.grad(y[:, channel].sum(), u, retain_graph=True, allow_unused=True, materialize_grads=True)
-        check_finite("memory", "the slopes of module", slope, "Give it inputs at which it can be differentiated.")
+    # rows of a batch do not meet, so their sum gives each its own slope
+    for channel in range(y.shape[-1]):
+        (slope,) = torch.autograd.grad(
+            y[:, channel].sum(), u, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        check_finite(
+            "memory",
+            "the slopes of module",
+            slope,
+            "Give it inputs at which it can be differentiated.",
+        )
         size = torch.maximum(size, slope.abs().amax((0, 2)))
     return size
 

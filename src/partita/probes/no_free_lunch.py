@@ -1,13 +1,17 @@
-r"""No learner is better than another on what it has not seen, when every target is as likely as every other.
+r"""No learner is better than another on what it has not seen, when every target is as likely as
+every other.
 
-.. math:: \sum_f E_{\mathrm{off}}(a \mid f, D) = \sum_f \sum_{x \notin D} P(x)\, [\,h_{a, f|_D}(x) \ne f(x)\,]
-          = 2^{n-1} \sum_{x \notin D} P(x) \quad\text{for every learner } a          (theory/optimization.md, eq. 50.20)
+.. math:: \sum_f E_{\mathrm{off}}(a \mid f, D) = \sum_f \sum_{x \notin D} P(x)\, [\,h_{a, f|_D}(x)
+\ne f(x)\,]
+          = 2^{n-1} \sum_{x \notin D} P(x) \quad\text{for every learner } a
+          (theory/optimization.md, eq. 50.20)
 
-Everything is enumerated and counted in whole numbers: all targets on a finite domain, all labelings of the training points, all mistakes.
-With a prior that prefers some targets the sums differ, and so do learners. Wolpert (1996), The lack of a priori distinctions between
-learning algorithms.
+Everything is enumerated and counted in whole numbers: all targets on a finite domain, all labelings
+of the training points, all mistakes. With a prior that prefers some targets the sums differ, and so
+do learners. Wolpert (1996), The lack of a priori distinctions between learning algorithms.
 
-Letters: n points of the domain, f target, D training points, h hypothesis, P mass of a point, a learner, q prior over targets.
+Letters: n points of the domain, f target, D training points, h hypothesis, P mass of a point, a
+learner, q prior over targets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +29,8 @@ MOST_POINTS = 16  # 2^16 targets
 MOST_TRAINING = 12  # 2^12 labelings, and as many fits of every learner
 MOST_MASS = 2**30
 OWNER = "no_free_lunch"
-Learner = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]  # (X_train, y_train, X_off) -> labels of X_off
+# (X_train, y_train, X_off) -> labels of X_off
+Learner = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ class Lunch:
         train: Which of them are training points D.
         mass: P of every point, whole numbers (n,).
         targets: Every f, (2^n, n), zeros and ones.
-        mistakes: By learner, the mass of the points outside D that it gets wrong, for every target (2^n,).
+        mistakes: By learner, the mass of the points outside D that it gets wrong, for every target
+            (2^n,).
     """
 
     domain: np.ndarray
@@ -57,27 +63,45 @@ class Lunch:
         return 2 ** (len(self.domain) - 1) * int(self.mass[self.off].sum())
 
     def totals(self, prior: np.ndarray | None = None) -> dict[str, int]:
-        """The left-hand side, counted: mistakes summed over all targets, each weighed by ``prior`` (whole numbers, (2^n,))."""
-        q = np.ones(len(self.targets), dtype=np.int64) if prior is None else _whole(prior, len(self.targets), "prior")
-        return {name: sum(int(a) * int(b) for a, b in zip(q, found, strict=True) if a and b) for name, found in self.mistakes.items()}
+        """The left-hand side, counted: mistakes summed over all targets, each weighed by ``prior``
+        (whole numbers, (2^n,)).
+        """
+        q = (
+            np.ones(len(self.targets), dtype=np.int64)
+            if prior is None
+            else _whole(prior, len(self.targets), "prior")
+        )
+        return {
+            name: sum(int(a) * int(b) for a, b in zip(q, found, strict=True) if a and b)
+            for name, found in self.mistakes.items()
+        }
 
     def errors(self, prior: np.ndarray | None = None) -> dict[str, Fraction]:
         """The expected share of mistakes outside D, as exact fractions."""
         q = len(self.targets) if prior is None else sum(map(int, prior))
-        return {name: Fraction(total, q * int(self.mass[self.off].sum())) for name, total in self.totals(prior).items()}
+        return {
+            name: Fraction(total, q * int(self.mass[self.off].sum()))
+            for name, total in self.totals(prior).items()
+        }
 
 
-def no_free_lunch(learners: Mapping[str, Any], domain: Any, train: Sequence[int], *, mass: Any = None) -> Lunch:
+def no_free_lunch(
+    learners: Mapping[str, Any], domain: Any, train: Sequence[int], *, mass: Any = None
+) -> Lunch:
     """Count the mistakes of ``learners`` outside the training points, on all 2^n targets.
 
     Arguments:
-        learners: Classifiers of scikit-learn, or functions ``(X_train, y_train, X_off) -> labels``. Where all training labels are
-            equal a classifier may refuse to learn; it then predicts that label.
+        learners: Classifiers of scikit-learn, or functions ``(X_train, y_train, X_off) -> labels``.
+            Where all training labels are equal a classifier may refuse to learn; it then predicts
+            that label.
         domain: n points, (n, d), at most 16.
         train: Numbers of the training points D, at most 12, not all of them.
         mass: P of every point in whole numbers, so that nothing is rounded; all equal if not given.
 
-    >>> always = {"one": lambda X, y, new: np.ones(len(new)), "most": lambda X, y, new: np.full(len(new), y.mean() > 0.5)}
+    >>> always = {
+    ...     "one": lambda X, y, new: np.ones(len(new)),
+    ...     "most": lambda X, y, new: np.full(len(new), y.mean() > 0.5),
+    ... }
     >>> no_free_lunch(always, [[0], [1], [2], [3]], train=[0, 3]).totals()
     {'one': 16, 'most': 16}
     """
@@ -91,7 +115,10 @@ def no_free_lunch(learners: Mapping[str, Any], domain: Any, train: Sequence[int]
     targets = np.zeros((len(labels), len(rest), len(X)), dtype=np.int8)
     targets[:, :, D] = labels[:, None]
     targets[:, :, off] = rest[None]
-    mistakes = {name: _mistakes(name, learner, X[D], labels, X[off], rest, P[off]) for name, learner in learners.items()}
+    mistakes = {
+        name: _mistakes(name, learner, X[D], labels, X[off], rest, P[off])
+        for name, learner in learners.items()
+    }
     return Lunch(X, D, P, targets.reshape(-1, len(X)), mistakes)
 
 
@@ -101,18 +128,24 @@ def all_labelings(n: int) -> np.ndarray:
 
 
 def smooth_prior(lunch: Lunch, base: int = 4) -> np.ndarray:
-    """q proportional to base^(pairs of nearest neighbors with the same label): targets that change seldom."""
+    """q proportional to base^(pairs of nearest neighbors with the same label): targets that change
+    seldom.
+    """
     return _powers(base, _agreements(lunch))
 
 
 def rough_prior(lunch: Lunch, base: int = 4) -> np.ndarray:
-    """q proportional to base^(pairs of nearest neighbors with different labels): targets that change often."""
+    """q proportional to base^(pairs of nearest neighbors with different labels): targets that
+    change often.
+    """
     agreements = _agreements(lunch)
     return _powers(base, agreements.max() - agreements)
 
 
 def _powers(base: int, exponents: np.ndarray) -> np.ndarray:
-    """Python's whole numbers, which have no largest: already 4^32, of the sixteen corners of a cube in four dimensions, is no int64."""
+    """Python's whole numbers, which have no largest: already 4^32, of the sixteen corners of a cube
+    in four dimensions, is no int64.
+    """
     check_count(OWNER, "base", base)
     table = np.empty(int(exponents.max()) + 1, dtype=object)
     table[:] = [int(base) ** i for i in range(len(table))]
@@ -126,7 +159,13 @@ def _agreements(lunch: Lunch) -> np.ndarray:
 
 
 def _mistakes(
-    name: str, learner: Any, X: np.ndarray, labels: np.ndarray, X_off: np.ndarray, rest: np.ndarray, mass: np.ndarray
+    name: str,
+    learner: Any,
+    X: np.ndarray,
+    labels: np.ndarray,
+    X_off: np.ndarray,
+    rest: np.ndarray,
+    mass: np.ndarray,
 ) -> np.ndarray:
     """One fit for every labeling of D, compared with every completion of it."""
     found = []
@@ -136,7 +175,9 @@ def _mistakes(
     return np.concatenate(found)
 
 
-def _hypothesis(name: str, learner: Any, X: np.ndarray, y: np.ndarray, X_off: np.ndarray) -> np.ndarray:
+def _hypothesis(
+    name: str, learner: Any, X: np.ndarray, y: np.ndarray, X_off: np.ndarray
+) -> np.ndarray:
     if not hasattr(learner, "fit"):
         h = np.asarray(learner(X, y, X_off))
     elif (y == y[0]).all():
@@ -147,7 +188,12 @@ def _hypothesis(name: str, learner: Any, X: np.ndarray, y: np.ndarray, X_off: np
         fresh: Any = clone(learner)
         h = np.asarray(fresh.fit(X, y).predict(X_off))
     if h.shape != (len(X_off),) or not np.isin(h, (0, 1)).all():
-        raise invalid(OWNER, f"learner {name!r}", f"return {len(X_off)} labels, each 0 or 1", f"shape {h.shape}, {h.ravel()[:3].tolist()}")
+        raise invalid(
+            OWNER,
+            f"learner {name!r}",
+            f"return {len(X_off)} labels, each 0 or 1",
+            f"shape {h.shape}, {h.ravel()[:3].tolist()}",
+        )
     return h.astype(np.int8)
 
 
@@ -155,29 +201,59 @@ def _checked_domain(domain: Any) -> np.ndarray:
     X = np.asarray(domain, dtype=np.float64)
     X = X[:, None] if X.ndim == 1 else X
     if X.ndim != 2 or not 2 <= len(X) <= MOST_POINTS:
-        remedy = f"All 2^n targets are enumerated, so n is at most {MOST_POINTS}; take fewer points."
-        raise invalid(OWNER, "domain", f"hold 2 to {MOST_POINTS} points (n, d)", f"shape {X.shape}", remedy)
+        remedy = (
+            f"All 2^n targets are enumerated, so n is at most {MOST_POINTS}; take fewer points."
+        )
+        raise invalid(
+            OWNER, "domain", f"hold 2 to {MOST_POINTS} points (n, d)", f"shape {X.shape}", remedy
+        )
     if not np.isfinite(X).all() or len(np.unique(X, axis=0)) < len(X):
-        raise invalid(OWNER, "domain", "hold finite points, each once", "a repeated or infinite one")
+        raise invalid(
+            OWNER, "domain", "hold finite points, each once", "a repeated or infinite one"
+        )
     return X
 
 
 def _checked_training(train: Sequence[int], n: int) -> np.ndarray:
     D = np.asarray(train)
-    fine = D.ndim == 1 and len(D) and np.issubdtype(D.dtype, np.integer) and len(np.unique(D)) == len(D)
+    fine = (
+        D.ndim == 1
+        and len(D)
+        and np.issubdtype(D.dtype, np.integer)
+        and len(np.unique(D)) == len(D)
+    )
     if not fine or D.min() < 0 or D.max() >= n or len(D) >= n:
-        raise invalid(OWNER, "train", f"hold different numbers from 0 to {n - 1}, at least one and not all", list(train))
+        raise invalid(
+            OWNER,
+            "train",
+            f"hold different numbers from 0 to {n - 1}, at least one and not all",
+            list(train),
+        )
     if len(D) > MOST_TRAINING:
-        raise invalid(OWNER, "train", f"hold at most {MOST_TRAINING} points, for each learner is fitted to all their labelings", len(D))
+        raise invalid(
+            OWNER,
+            "train",
+            f"hold at most {MOST_TRAINING} points, for each learner is fitted to all their "
+            "labelings",
+            len(D),
+        )
     return np.sort(D)
 
 
 def _whole(values: Any, n: int, name: str) -> np.ndarray:
     numbers = np.asarray(values)
-    whole = np.issubdtype(numbers.dtype, np.integer) or all(isinstance(value, Integral) for value in numbers.ravel())
+    whole = np.issubdtype(numbers.dtype, np.integer) or all(
+        isinstance(value, Integral) for value in numbers.ravel()
+    )
     if numbers.shape != (n,) or not whole or numbers.min() < 0 or not numbers.any():
         remedy = "Multiply shares by their common denominator."
-        raise invalid(OWNER, name, f"be {n} whole numbers of at least 0, not all 0", f"{numbers.dtype} of shape {numbers.shape}", remedy)
+        raise invalid(
+            OWNER,
+            name,
+            f"be {n} whole numbers of at least 0, not all 0",
+            f"{numbers.dtype} of shape {numbers.shape}",
+            remedy,
+        )
     if name == "mass" and sum(map(int, numbers)) > MOST_MASS:
         raise invalid(OWNER, name, f"add up to at most {MOST_MASS}", sum(map(int, numbers)))
     return numbers.astype(np.int64) if name == "mass" else numbers

@@ -1,6 +1,8 @@
-r"""The score of columns that know nothing of one another: what a model must beat to have learnt anything.
+r"""The score of columns that know nothing of one another: what a model must beat to have learnt
+anything.
 
-.. math:: \frac1N \sum_n \sum_i \log \hat p_i(x_{ni}), \qquad \hat p_i \text{ frequencies, or a normal density}
+.. math:: \frac1N \sum_n \sum_i \log \hat p_i(x_{ni}), \qquad \hat p_i \text{ frequencies, or a
+normal density}
 
 Letters: N rows, D columns.
 """
@@ -15,7 +17,9 @@ ROWS = 20_000  # of each part: enough for frequencies
 
 
 def independent_columns(subject: Subject) -> float | None:
-    """Mean log-likelihood of the scored rows, in nats, if each column were drawn alone; None where there is no such model."""
+    """Mean log-likelihood of the scored rows, in nats, if each column were drawn alone; None where
+    there is no such model.
+    """
     support = subject.model.support
     if subject.dataset is None or subject.rows is None or isinstance(support, Product):
         return None
@@ -26,7 +30,11 @@ def independent_columns(subject: Subject) -> float | None:
         return None
     if isinstance(support, Real):
         varies = bool((np.nanstd(known, 0) > 0).all())  # a column that does not has no density
-        return _normal(known, scored) + float(subject.encoding.log_jacobians(scored).mean()) if varies else None
+        return (
+            _normal(known, scored) + float(subject.encoding.log_jacobians(scored).mean())
+            if varies
+            else None
+        )
     return _frequencies(known, scored)
 
 

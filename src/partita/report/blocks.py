@@ -1,6 +1,8 @@
-"""What a page is made of: sections, each a title and some blocks; the template knows how each kind of block looks.
+"""What a page is made of: sections, each a title and some blocks; the template knows how each kind
+of block looks.
 
-Every text is plain: the template escapes it, so that names of columns or files can never become markup.
+Every text is plain: the template escapes it, so that names of columns or files can never become
+markup.
 """
 
 import re
@@ -43,7 +45,8 @@ class Figure:
     """A plotly figure as JSON, drawn when it scrolls into view.
 
     Arguments:
-        traces, layout: As plotly takes them; colors of paper, ink and scales named ``"sequential"`` or ``"diverging"`` are the page's.
+        traces, layout: As plotly takes them; colors of paper, ink and scales named ``"sequential"``
+            or ``"diverging"`` are the page's.
         alt: What the figure shows, in a sentence, for those who cannot see it.
         caption: What to look for; printed below.
         height: In pixels.

@@ -1,4 +1,6 @@
-"""Rows as pictures: many small images on one sheet, gray or in two colors about zero, as PNG without any library."""
+"""Rows as pictures: many small images on one sheet, gray or in two colors about zero, as PNG
+without any library.
+"""
 
 import struct
 import zlib
@@ -9,8 +11,14 @@ BETWEEN = 96  # gray of the line between images
 BLUE, WHITE, RED = np.array([33, 102, 172]), np.array([247, 247, 247]), np.array([178, 24, 43])
 
 
-def sheet(x: np.ndarray, shape: tuple[int, ...], across: int | None = None, limits: tuple[float, float] | None = None) -> np.ndarray:
-    """All images on one sheet, as nearly square as their number allows, with a line between them; uint8.
+def sheet(
+    x: np.ndarray,
+    shape: tuple[int, ...],
+    across: int | None = None,
+    limits: tuple[float, float] | None = None,
+) -> np.ndarray:
+    """All images on one sheet, as nearly square as their number allows, with a line between them;
+    uint8.
 
     Black and white are the ``limits``, by default the lowest and the highest value.
     """
@@ -21,7 +29,9 @@ def sheet(x: np.ndarray, shape: tuple[int, ...], across: int | None = None, limi
 
 
 def signed_sheet(x: np.ndarray, shape: tuple[int, ...], across: int | None = None) -> np.ndarray:
-    """The same for numbers about zero, each image on its own scale: blue below zero, red above; uint8 with three colors."""
+    """The same for numbers about zero, each image on its own scale: blue below zero, red above;
+    uint8 with three colors.
+    """
     images = as_images(x, shape)
     reach = np.abs(images).max(axis=(1, 2), keepdims=True)
     share = (images / np.where(reach > 0, reach, 1.0))[..., None]
@@ -33,7 +43,11 @@ def tiled(images: np.ndarray, across: int | None = None) -> np.ndarray:
     """(n, height, width) or (n, height, width, colors) on one sheet."""
     across = columns_for(len(images)) if across is None else across
     height, width, *colors = images.shape[1:]
-    page = np.full((-(-len(images) // across) * (height + 1) - 1, across * (width + 1) - 1, *colors), BETWEEN, np.uint8)
+    page = np.full(
+        (-(-len(images) // across) * (height + 1) - 1, across * (width + 1) - 1, *colors),
+        BETWEEN,
+        np.uint8,
+    )
     for i, image in enumerate(images):
         top, left = (i // across) * (height + 1), (i % across) * (width + 1)
         page[top : top + height, left : left + width] = image
@@ -41,7 +55,8 @@ def tiled(images: np.ndarray, across: int | None = None) -> np.ndarray:
 
 
 def columns_for(n: int) -> int:
-    """As nearly square as leaves no place empty; where that would be a long band, as nearly square as it gets.
+    """As nearly square as leaves no place empty; where that would be a long band, as nearly square
+    as it gets.
 
     >>> [columns_for(n) for n in (64, 32, 8, 31)]
     [8, 8, 4, 6]
@@ -56,10 +71,15 @@ def png(page: np.ndarray) -> bytes:
     >>> png(np.zeros((2, 3), np.uint8))[:4]
     b'\\x89PNG'
     """
-    header = struct.pack(">IIBBBBB", page.shape[1], page.shape[0], 8, 2 if page.ndim == 3 else 0, 0, 0, 0)
+    header = struct.pack(
+        ">IIBBBBB", page.shape[1], page.shape[0], 8, 2 if page.ndim == 3 else 0, 0, 0, 0
+    )
     lines = b"".join(b"\0" + line.tobytes() for line in page)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
-    body = b"".join(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks)
+    body = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
     return b"\x89PNG\r\n\x1a\n" + body
 
 

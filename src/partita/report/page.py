@@ -1,4 +1,6 @@
-"""One HTML file that needs nothing else: sections into the template, plotly once, every figure as JSON."""
+"""One HTML file that needs nothing else: sections into the template, plotly once, every figure as
+JSON.
+"""
 
 import json
 import math
@@ -50,10 +52,17 @@ def as_json(value: Any) -> Any:
 def looks_numeric(cell: Any) -> bool:
     """Whether a cell is a number, which is never broken into two lines.
 
-    >>> looks_numeric("-1.5e+03"), looks_numeric("12.5 %"), looks_numeric("8 x 8"), looks_numeric("")
+    >>> (
+    ...     looks_numeric("-1.5e+03"),
+    ...     looks_numeric("12.5 %"),
+    ...     looks_numeric("8 x 8"),
+    ...     looks_numeric(""),
+    ... )
     (True, True, False, False)
     """
-    return isinstance(cell, str) and re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?( %)?", cell) is not None
+    return (
+        isinstance(cell, str) and re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?( %)?", cell) is not None
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,19 @@ from pathlib import Path
 from partita.errors import PartitaError
 from partita.report.blocks import Block, Section, Text
 from partita.report.page import write
-from partita.report.sections import about, annealing, chains, curves, density, events, imputation, meaning, parts, samples, score
+from partita.report.sections import (
+    about,
+    annealing,
+    chains,
+    curves,
+    density,
+    events,
+    imputation,
+    meaning,
+    parts,
+    samples,
+    score,
+)
 from partita.report.subject import Subject
 
 Maker = Callable[[Subject], Iterator[Block]]
@@ -37,7 +49,10 @@ def titles(subject: Subject) -> tuple[str, str]:
     """What stands on top: the family and its data; below, the model and how its fit ended."""
     run, data = subject.run, subject.data.get("name", "data handed over in Python")
     family = (run.config.get("family") or {}).get("name", type(run.model).__name__)
-    return f"{family} on {data}", f"{run.model.title()}, {run.stopped} after {run.steps:,} steps. Folder {run.folder}."
+    return (
+        f"{family} on {data}",
+        f"{run.model.title()}, {run.stopped} after {run.steps:,} steps. Folder {run.folder}.",
+    )
 
 
 def sections(subject: Subject, makers: dict[str, Maker] = SECTIONS) -> list[Section]:

@@ -1,4 +1,6 @@
-"""Who stands where in a comparison: the leaderboard, what its numbers mean, and who has no likelihood."""
+"""Who stands where in a comparison: the leaderboard, what its numbers mean, and who has no
+likelihood.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +22,9 @@ class Standing:
     """A line of a saved leaderboard, with its run where it can be opened.
 
     Arguments:
-        line: As saved: name, log_likelihood (a Quantity as JSON, or null), seconds, problem; where they are known also run, parameters,
-            bits_per_dimension, difference (to the best, a Quantity as JSON) and tied (with the best).
+        line: As saved: name, log_likelihood (a Quantity as JSON, or null), seconds, problem; where
+            they are known also run, parameters, bits_per_dimension, difference (to the best, a
+            Quantity as JSON) and tied (with the best).
         subject: None where there is no run.
         page: The run's own page, relative to this one, where there is one.
     """
@@ -38,7 +41,11 @@ class Standing:
     def score(self) -> Mapping[str, Any] | None:
         """None where there is no likelihood to compare."""
         score = self.line.get("log_likelihood")
-        return score if score is not None and score.get("kind") != "none" and score.get("value") is not None else None
+        return (
+            score
+            if score is not None and score.get("kind") != "none" and score.get("value") is not None
+            else None
+        )
 
     @property
     def distance(self) -> Mapping[str, Any] | None:
@@ -48,7 +55,9 @@ class Standing:
 
     @property
     def order(self) -> tuple[int, float]:
-        """Numbers to trust first, best first; then those not to be published, then what has none."""
+        """Numbers to trust first, best first; then those not to be published, then what has
+        none.
+        """
         return (2, 0.0) if self.score is None else (int(not self.trusted), -self.score["value"])
 
     @property
@@ -66,21 +75,46 @@ def leaderboard(ranked: Sequence[Standing], board: Mapping[str, Any]) -> Iterato
     best = next((s for s in ranked if s.trusted), None)
     level = _level(s.score for s in ranked)
     about = f" An interval{level} in brackets is about computing the number;" if level else ""
-    yield Text(f"Mean log-likelihood of the same rows, in nats per row; higher is better.{about} ± is the standard error over the rows.",
-               "lead")  # fmt: skip
-    head = ("", "contender", "nats", f"±{NO_BREAK}rows", "bits/dim", "behind the best", "kind", "verdict", "parameters", "seconds")
+    yield Text(
+        f"Mean log-likelihood of the same rows, in nats per row; higher is better.{about} ± is the "
+        "standard error over the rows.",
+        "lead",
+    )
+    head = (
+        "",
+        "contender",
+        "nats",
+        f"±{NO_BREAK}rows",
+        "bits/dim",
+        "behind the best",
+        "kind",
+        "verdict",
+        "parameters",
+        "seconds",
+    )
     lines = [_line(s, best) for s in ranked if not s.distance]
     told = [i for i in range(len(head)) if any(line[i] for line in lines)]
     yield Table([[line[i] for i in told] for line in lines], [head[i] for i in told])
     behind = [s.line["difference"] for s in ranked if s.line.get("difference")]
     if behind:
-        yield Text(f"Behind the best: the mean difference of paired rows, with an interval{_level(behind)} that holds the spread over rows "
-                   "and the computing error of both. A lower bound may hide a model that is better than shown.", "small")  # fmt: skip
+        yield Text(
+            "Behind the best: the mean difference of paired rows, with an "
+            f"interval{_level(behind)} that holds the spread over rows and the computing error of "
+            "both. A lower bound may hide a model that is better than shown.",
+            "small",
+        )
     yield from _remarks(ranked, best)
     if waiting := board.get("waiting"):
-        yield Text(f"Not yet fitted: {', '.join(map(str, waiting))}. Go on with: partita compare --resume {board.get('folder')}", "caution")
+        yield Text(
+            f"Not yet fitted: {', '.join(map(str, waiting))}. Go on with: partita compare --resume "
+            f"{board.get('folder')}",
+            "caution",
+        )
     if board.get("entropy") is not None:
-        yield Text(f"No model scores above {-board['entropy']:.3f} on average: the data's negative entropy.")
+        yield Text(
+            f"No model scores above {-board['entropy']:.3f} on average: the data's negative "
+            "entropy."
+        )
     for text in board.get("cautions") or []:
         yield Text(f"Caution: {text}", "caution")
     for text in words.left_out(board.get("left_out") or {}):
@@ -91,7 +125,10 @@ def _remarks(ranked: Sequence[Standing], best: Standing | None) -> Iterator[Bloc
     """Who is tied, what is not to be trusted, who had too little time, and who failed."""
     tied = [s.name for s in ranked if s.score and s.line.get("tied")]
     if best and tied:
-        yield Text(f"Tied with {best.name}, for the interval of the paired difference covers zero: {', '.join(tied)}.")
+        yield Text(
+            f"Tied with {best.name}, for the interval of the paired difference covers zero: "
+            f"{', '.join(tied)}."
+        )
     if doubtful := [s.name for s in ranked if s.score and not s.trusted]:
         yield Text(f"Not to be published, and so below the others: {', '.join(doubtful)}.")
     if fitted := words.models([s.line for s in ranked]):
@@ -105,8 +142,13 @@ def _remarks(ranked: Sequence[Standing], best: Standing | None) -> Iterator[Bloc
 
 def _level(quantities: Iterable[Mapping[str, Any] | None]) -> str:
     """The probability with which intervals cover, the least of all that have one."""
-    levels = [q["level"] for q in quantities if q and q.get("level") is not None and q["low"] != q["high"]]
-    return f" ({'at least ' * (len(set(levels)) > 1)}{words.percent(min(levels)).replace(' ', NO_BREAK)})" if levels else ""
+    levels = [
+        q["level"] for q in quantities if q and q.get("level") is not None and q["low"] != q["high"]
+    ]
+    if not levels:
+        return ""
+    least = words.percent(min(levels)).replace(" ", NO_BREAK)
+    return f" (at least {least})" if len(set(levels)) > 1 else f" ({least})"
 
 
 def meaning(scored: Sequence[Standing]) -> Iterator[Block]:
@@ -118,24 +160,59 @@ def meaning(scored: Sequence[Standing]) -> Iterator[Block]:
     found = Quantity(best.score["value"], details=best.score.get("details") or {})
     yield from blocks_of(partial(in_words, found), best.subject)
     kinds = [(s.score["kind"], s.name) for s in scored if s.score]
-    rows = [[kind, ", ".join(name for own, name in kinds if own == kind), words.KIND_IN_WORDS.get(kind, "")] for kind in dict(kinds)]
+    rows = [
+        [
+            kind,
+            ", ".join(name for own, name in kinds if own == kind),
+            words.KIND_IN_WORDS.get(kind, ""),
+        ]
+        for kind in dict(kinds)
+    ]
     yield Table(rows, ("kind", "whose", "what it says"))
 
 
 def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
-    q, seconds = standing.score, f"{standing.line.get('seconds', 0.0):.1f}{f'{NO_BREAK}cut' * bool(standing.line.get('cut_short'))}"
+    q, cut = standing.score, f"{NO_BREAK}cut" if standing.line.get("cut_short") else ""
+    seconds = f"{standing.line.get('seconds', 0.0):.1f}{cut}"
     name = Link(standing.name, f"#{standing.anchor}")
     size = "" if standing.line.get("parameters") is None else f"{standing.line['parameters']:,}"
     if q is None:
         failed = "interrupted" if standing.line.get("stopped") == "interrupted" else "failed"
-        return ["", name, "", "", "", "", failed if standing.line.get("problem") else "no likelihood", "", size, seconds]
+        return [
+            "",
+            name,
+            "",
+            "",
+            "",
+            "",
+            failed if standing.line.get("problem") else "no likelihood",
+            "",
+            size,
+            seconds,
+        ]
     first = standing is best
     mark = "★" if first else "=" if standing.line.get("tied") else ""
     interval, verdict = "" if q["kind"] == "exact" else f" ({ends(q)})", str(q["verdict"])
     behind, bits = standing.line.get("difference"), standing.line.get("bits_per_dimension")
-    gap = "best" if first else "" if behind is None else f"{number(behind['value'])} ({ends(behind)})"
-    spread, per_column = f"{q['se_data']:.3f}" if q.get("se_data") else "", "" if bits is None else number(bits["value"], 4)
-    return [mark, name, f"{q['value']:.3f}{interval}", spread, per_column, gap, str(q["kind"]), verdict, size, seconds]
+    gap = (
+        "best" if first else "" if behind is None else f"{number(behind['value'])} ({ends(behind)})"
+    )
+    spread, per_column = (
+        f"{q['se_data']:.3f}" if q.get("se_data") else "",
+        "" if bits is None else number(bits["value"], 4),
+    )
+    return [
+        mark,
+        name,
+        f"{q['value']:.3f}{interval}",
+        spread,
+        per_column,
+        gap,
+        str(q["kind"]),
+        verdict,
+        size,
+        seconds,
+    ]
 
 
 def ends(q: Mapping[str, Any]) -> str:
@@ -151,12 +228,26 @@ def apart(standings: Sequence[Standing]) -> Iterator[Block]:
     """Contenders whose number is no likelihood, by how far their draws are from the rows."""
     if not standings:
         return
-    yield Text("These have draws and no likelihood, so no place on the leaderboard. The number is the squared kernel distance of draws "
-               "from the scored rows: zero on average where they agree.", "lead")  # fmt: skip
+    yield Text(
+        "These have draws and no likelihood, so no place on the leaderboard. The number is the "
+        "squared kernel distance of draws from the scored rows: zero on average where they agree.",
+        "lead",
+    )
     lines: list[list[str | Link]] = []
     for s in standings:
         q = s.distance or {}
-        more = [f"{q['details'][name]:.3f}" if name in (q.get("details") or {}) else "" for name in ("p_value", "coverage")]
+        more = [
+            f"{q['details'][name]:.3f}" if name in (q.get("details") or {}) else ""
+            for name in ("p_value", "coverage")
+        ]
         interval = f"{q['low']:.5f}{NO_BREAK}to{NO_BREAK}{q['high']:.5f}"
-        lines.append([Link(s.name, f"#{s.anchor}"), f"{q['value']:.5f}", interval, *more, f"{s.line.get('seconds', 0.0):.1f}"])
+        lines.append(
+            [
+                Link(s.name, f"#{s.anchor}"),
+                f"{q['value']:.5f}",
+                interval,
+                *more,
+                f"{s.line.get('seconds', 0.0):.1f}",
+            ]
+        )
     yield Table(lines, ["contender", "MMD²", "interval", "p-value", "coverage", "seconds"])

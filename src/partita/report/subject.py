@@ -96,7 +96,11 @@ class Subject:
         """What tokens stand for, where rows are text."""
         reading = self.data.get("reading")
         tokens = self.run.config["model"].get("element") == "categorical"
-        known = {name: reading[name] for name in ("tokens", "symbols") if reading.get(name) is not None} if reading is not None else {}
+        known = (
+            {name: reading[name] for name in ("tokens", "symbols") if reading.get(name) is not None}
+            if reading is not None
+            else {}
+        )
         return Reading(**known).alphabet if reading is not None and tokens else None
 
     @property
@@ -109,7 +113,9 @@ class Subject:
         return rng.keyed(self.run.config.get("seed") or 0, KEY, purpose)
 
     def some_rows(self, n: int) -> np.ndarray | None:
-        """Some of the scored rows, (n, D), in the units in which draws are shown; None where the data are gone."""
+        """Some of the scored rows, (n, D), in the units in which draws are shown; None where the
+        data are gone.
+        """
         x = self.some_raw_rows(n)
         return x if x is None or self.encoding.kind not in CUT else self.encoding.encode(x)
 
@@ -126,7 +132,9 @@ class Subject:
 
     @cached_property
     def drawn(self) -> Drawn:
-        """Draws of the model: exact where it can, else chains that are burnt in and then watched."""
+        """Draws of the model: exact where it can, else chains that are burnt in and then
+        watched.
+        """
         generator, model = self.generator(2), self.model
         if isinstance(model, DirectedModel):
             n = DRAWS if not self.sequential else SEQUENCES if self.shape is None else IMAGES
@@ -140,7 +148,8 @@ class Subject:
 
 
 def spread(x: Tensor, n: int) -> Tensor:
-    """About ``n`` states of all chains ``(C, steps, D)``, as far apart in time as they can be, every chain in turn.
+    """About ``n`` states of all chains ``(C, steps, D)``, as far apart in time as they can be,
+    every chain in turn.
 
     >>> spread(torch.arange(6.0).view(2, 3, 1), 4).flatten().tolist()
     [0.0, 3.0, 2.0, 5.0]

@@ -9,12 +9,18 @@ from partita.training.budget import OUT_OF_TIME
 
 KIND_IN_WORDS = {
     "exact": "Exact: computed without sampling; only rounding is left.",
-    "estimate": "An estimate: the interval holds the true value with the probability shown, as far as the verdict allows.",
+    "estimate": "An estimate: the interval holds the true value with the probability shown, as far "
+    "as the verdict allows.",
     "lower": "A lower bound in expectation: the true value is at least this, up to the interval.",
     "upper": "An upper bound in expectation: it flatters the model; the sandwich gives both sides.",
-    "none": "This model has no likelihood; the number is a distance between these rows and its draws, zero on average where they agree.",
+    "none": "This model has no likelihood; the number is a distance between these rows and its "
+    "draws, zero on average where they agree.",
 }
-DIRECTION_IN_WORDS = {"low": " If it errs, it errs low.", "high": " If it errs, it errs high: it flatters the model.", "none": ""}
+DIRECTION_IN_WORDS = {
+    "low": " If it errs, it errs low.",
+    "high": " If it errs, it errs high: it flatters the model.",
+    "none": "",
+}
 VERDICT_IN_WORDS = {
     "tight": "publish it with its interval",
     "loose": "publish it with its interval, or compute longer for a shorter one",
@@ -37,12 +43,17 @@ def meaning(q: Quantity) -> str:
 
 def verdict(q: Quantity) -> str:
     """The verdict with what to do about it."""
-    return f"{q.verdict}: {EXACT_IN_WORDS if q.kind == 'exact' and q.verdict == 'tight' else VERDICT_IN_WORDS[q.verdict]}"
+    exact = q.kind == "exact" and q.verdict == "tight"
+    return f"{q.verdict}: {EXACT_IN_WORDS if exact else VERDICT_IN_WORDS[q.verdict]}"
 
 
 def interval(q: Quantity, digits: int = 3) -> str:
     """The interval with its level; nothing for an exact number."""
-    return "" if q.kind == "exact" else f"[{q.low:.{digits}f}, {q.high:.{digits}f}] ({percent(q.level)})"
+    return (
+        ""
+        if q.kind == "exact"
+        else f"[{q.low:.{digits}f}, {q.high:.{digits}f}] ({percent(q.level)})"
+    )
 
 
 def one_in(nats: float) -> str:
@@ -52,7 +63,11 @@ def one_in(nats: float) -> str:
     ('one in 2,000', 'one in 2.7 × 10⁴³')
     """
     whole, rest = divmod(-nats / math.log(10), 1)
-    return f"one in {round(math.exp(-nats)):,}" if whole < 7 else f"one in {10**rest:.1f} × {power(10, whole)}"
+    return (
+        f"one in {round(math.exp(-nats)):,}"
+        if whole < 7
+        else f"one in {10**rest:.1f} × {power(10, whole)}"
+    )
 
 
 def power(base: int, exponent: float) -> str:
@@ -65,7 +80,8 @@ def power(base: int, exponent: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits of a number, with commas rather than powers of ten while it is of a size to be read.
+    """Four digits of a number, with commas rather than powers of ten while it is of a size to be
+    read.
 
     >>> number(19214.7), number(0.12345), number(3.0), number(-2.5e12)
     ('19,210', '0.1235', '3', '-2.5e+12')
@@ -83,27 +99,47 @@ def percent(share: float) -> str:
 
 
 def cut_short(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Whose fits had no time for all of their steps, and how many they took, or whose searches ended early; from their lines.
+    """Whose fits had no time for all of their steps, and how many they took, or whose searches
+    ended early; from their lines.
 
-    >>> cut_short([{"name": "rbm", "steps": 1200, "stopped": "finished"}, {"name": "mixture", "steps": 30, "stopped": "converged"}])
-    'Cut short by the clock, and perhaps better with more minutes: rbm (1,200 steps), mixture (its search).'
+    >>> cut_short(
+    ...     [
+    ...         {"name": "rbm", "steps": 1200, "stopped": "finished"},
+    ...         {"name": "mixture", "steps": 30, "stopped": "converged"},
+    ...     ]
+    ... )
+    'Cut short by the clock, and perhaps better with more minutes: rbm (1,200 steps), mixture ...'
     """
     told = ", ".join(f"{line['name']} ({_cut(line)})" for line in lines)
     return f"Cut short by the clock, and perhaps better with more minutes: {told}."
 
 
 def _cut(line: Mapping[str, Any]) -> str:
-    """What the clock left of a fit: its steps, or those of the planned ones that it came to, or its search."""
-    steps, stopped = f"{line['steps']:,} step{'s' * (line['steps'] != 1)}", line.get("stopped", "finished")
+    """What the clock left of a fit: its steps, or those of the planned ones that it came to, or its
+    search.
+    """
+    steps, stopped = (
+        f"{line['steps']:,} step{'s' * (line['steps'] != 1)}",
+        line.get("stopped", "finished"),
+    )
     if stopped == OUT_OF_TIME:
-        return f"{line['steps']:,} of {line.get('planned_steps', 0):,} steps, which took longer than planned"
+        return (
+            f"{line['steps']:,} of {line.get('planned_steps', 0):,} steps, which took longer than "
+            "planned"
+        )
     return steps if stopped == "finished" else "its search"
 
 
 def models(lines: Sequence[Mapping[str, Any]]) -> str:
-    """What was fitted under each name, with its sizes and the law of its columns, once where all are alike; empty where nothing was.
+    """What was fitted under each name, with its sizes and the law of its columns, once where all
+    are alike; empty where nothing was.
 
-    >>> models([{"name": "mixture", "model": "Mixture(3, 13, gaussian full)"}, {"name": "gan", "problem": "diverged"}])
+    >>> models(
+    ...     [
+    ...         {"name": "mixture", "model": "Mixture(3, 13, gaussian full)"},
+    ...         {"name": "gan", "problem": "diverged"},
+    ...     ]
+    ... )
     'Models: mixture is Mixture(3, 13, gaussian full).'
     >>> models([{"name": name, "model": "RBM(64, 64)"} for name in ("cd", "pcd")])
     'Models: all are RBM(64, 64).'
@@ -118,18 +154,30 @@ def models(lines: Sequence[Mapping[str, Any]]) -> str:
 def left_out(reasons: Mapping[str, str]) -> Iterator[str]:
     """Who does not take part and why, those of one reason together.
 
-    >>> list(left_out({"flow": "values are missing", "rbm": "it takes no words", "gan": "values are missing"}))
+    >>> list(
+    ...     left_out(
+    ...         {
+    ...             "flow": "values are missing",
+    ...             "rbm": "it takes no words",
+    ...             "gan": "values are missing",
+    ...         }
+    ...     )
+    ... )
     ['Left out flow, gan, each because values are missing.', 'Left out rbm: it takes no words.']
     """
     together: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         together.setdefault(str(reason), []).append(name)
     for reason, names in together.items():
-        yield f"Left out {', '.join(names)}{': ' if len(names) == 1 else ', each because '}{reason}."
+        yield (
+            f"Left out {', '.join(names)}{': ' if len(names) == 1 else ', each because '}{reason}."
+        )
 
 
 def latent_use(q: Quantity) -> str:
-    """How many latent dimensions carry anything about the rows, and how much; empty for models that have none."""
+    """How many latent dimensions carry anything about the rows, and how much; empty for models that
+    have none.
+    """
     kl = q.details.get("kl_per_dimension")
     if kl is None:
         return ""
@@ -137,5 +185,12 @@ def latent_use(q: Quantity) -> str:
 
     active, total, most = q.details["active_units"], float(kl.sum()), float(kl.max())
     each = " a step" if "per_step" in q.details else ""
-    collapsed = ". The posterior has collapsed: the model hardly uses them" if active <= FEW * len(kl) else ""
-    return f"{active} of {len(kl)} carry more than {ACTIVE:g} nats{each}: {total:.3g} in all, the most {most:.3g}{collapsed}"
+    collapsed = (
+        ". The posterior has collapsed: the model hardly uses them"
+        if active <= FEW * len(kl)
+        else ""
+    )
+    return (
+        f"{active} of {len(kl)} carry more than {ACTIVE:g} nats{each}: {total:.3g} in all, the "
+        f"most {most:.3g}{collapsed}"
+    )

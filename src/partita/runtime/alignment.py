@@ -1,4 +1,6 @@
-"""Where numbers lie in memory: where they begin elsewhere processors may round sums of them otherwise, and bits would depend on chance."""
+"""Where numbers lie in memory: where they begin elsewhere processors may round sums of them
+otherwise, and bits would depend on chance.
+"""
 
 from torch import Tensor
 
@@ -6,7 +8,8 @@ ALIGNMENT = 64  # bytes; torch's own tensors begin at a multiple of it
 
 
 def aligned(x: Tensor) -> Tensor:
-    """A tensor on the memory of a file or of NumPy as it is where torch might have put it, else a copy.
+    """A tensor on the memory of a file or of NumPy as it is where torch might have put it, else a
+    copy.
 
     >>> import torch
     >>> aligned(torch.zeros(9)[1:]).data_ptr() % ALIGNMENT

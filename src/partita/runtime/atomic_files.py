@@ -1,4 +1,6 @@
-"""Files that are whole or not there, whenever a process is killed: written beside their name, forced to the disk, moved over it."""
+"""Files that are whole or not there, whenever a process is killed: written beside their name,
+forced to the disk, moved over it.
+"""
 
 import contextlib
 import errno
@@ -10,7 +12,8 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
-    """A path beside another to write to, moved over it when all is written, and removed when that fails.
+    """A path beside another to write to, moved over it when all is written, and removed when that
+    fails.
 
     Arguments:
         path: Of the file; its folder is made where there is none.
@@ -41,7 +44,9 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An error of the system inside names this file: a full disk does not say which one it was, and the one beside it means nothing."""
+    """An error of the system inside names this file: a full disk does not say which one it was, and
+    the one beside it means nothing.
+    """
     try:
         yield
     except OSError as error:
@@ -51,7 +56,8 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def unreachable(path: str | Path) -> str:
-    """Why the system cannot even look whether there is a file: a name too long, half a character in it, a folder that is closed.
+    """Why the system cannot even look whether there is a file: a name too long, half a character in
+    it, a folder that is closed.
 
     >>> unreachable("nowhere/at/all"), unreachable("a" * 300)
     ('', 'File name too long')
@@ -66,7 +72,9 @@ def unreachable(path: str | Path) -> str:
 
 
 def to_disk(path: Path) -> None:
-    """Force a file, or the names in a folder, out of the system's memory; folders cannot be everywhere."""
+    """Force a file, or the names in a folder, out of the system's memory; folders cannot be
+    everywhere.
+    """
     with contextlib.suppress(PermissionError, IsADirectoryError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -80,7 +88,9 @@ def _beside(path: Path) -> Path:
 
 
 def _name_too(path: Path, other: Path) -> None:
-    """Give a file a second name, so that the first is never without one; where a file can have but one, it is moved."""
+    """Give a file a second name, so that the first is never without one; where a file can have but
+    one, it is moved.
+    """
     beside = _beside(other)
     beside.unlink(missing_ok=True)
     try:

@@ -1,7 +1,9 @@
-"""A time to end by, for work whose length nobody knows beforehand; who cuts something short for it says what.
+"""A time to end by, for work whose length nobody knows beforehand; who cuts something short for it
+says what.
 
-Whoever has a time sets it; a search, which ends sooner where there is none left, looks at it. Nobody else needs to know of it. The clock
-stands still while machine code is compiled (:mod:`partita.runtime.numba_cache`): that happens once on a machine and is nobody's work.
+Whoever has a time sets it; a search, which ends sooner where there is none left, looks at it.
+Nobody else needs to know of it. The clock stands still while machine code is compiled
+(:mod:`partita.runtime.numba_cache`): that happens once on a machine and is nobody's work.
 """
 
 import math
@@ -45,9 +47,13 @@ PAUSES = Pauses()  # of this process
 def now() -> float:
     """Seconds, of which differences count, without those for which the clock stood still.
 
-    >>> PAUSES.begin(); before = now(); time.sleep(0.01); now() == before
+    >>> PAUSES.begin()
+    >>> before = now()
+    >>> time.sleep(0.01)
+    >>> now() == before
     True
-    >>> PAUSES.end(); now() >= before
+    >>> PAUSES.end()
+    >>> now() >= before
     True
     """
     return PAUSES.now()
@@ -55,7 +61,8 @@ def now() -> float:
 
 @contextmanager
 def ending_within(seconds: float) -> Iterator[Limit]:
-    """Inside the block there are at most so many seconds, less where an outer one ends sooner, which hears of all cuts too.
+    """Inside the block there are at most so many seconds, less where an outer one ends sooner,
+    which hears of all cuts too.
 
     >>> with ending_within(60) as limit, ending_within(600):
     ...     left() <= 60, cut("a search ended early.")

@@ -1,6 +1,8 @@
-r"""Orders and choices of very many things, each place computed when it is asked for: a list of all would be as large as a narrow table.
+r"""Orders and choices of very many things, each place computed when it is asked for: a list of all
+would be as large as a narrow table.
 
-A shuffle is a Feistel network of R rounds on pairs of half-words, walked until it falls below n; a choice takes one of every group.
+A shuffle is a Feistel network of R rounds on pairs of half-words, walked until it falls below n; a
+choice takes one of every group.
 
 .. math:: (l, r) \leftarrow \bigl(r,\; l \oplus f_k(r)\bigr), \; k = 1, \ldots, R
           \qquad\text{and}\qquad c_g = g m + \bigl(f(g) \bmod m\bigr), \; g = 0, 1, \ldots
@@ -16,11 +18,13 @@ import torch
 from torch import Tensor
 
 ROUNDS = 10
-GOLDEN = 0x9E3779B97F4A7C15  # odd, near 2^64 over the golden ratio: keys that follow one another come to lie far apart
+# odd, near 2^64 over the golden ratio: keys that follow one another come to lie far apart
+GOLDEN = 0x9E3779B97F4A7C15
 
 
 class Shuffled:
-    """A random order of ``n`` things; slices and arrays of places are answered with the numbers that stand there.
+    """A random order of ``n`` things; slices and arrays of places are answered with the numbers
+    that stand there.
 
     >>> order = Shuffled(5, key=7)
     >>> sorted(order[:].tolist())
@@ -36,7 +40,9 @@ class Shuffled:
         return self.n
 
     def __getitem__(self, places: Any) -> Tensor:
-        asked = np.arange(*places.indices(self.n)) if isinstance(places, slice) else np.asarray(places)
+        asked = (
+            np.arange(*places.indices(self.n)) if isinstance(places, slice) else np.asarray(places)
+        )
         found = self._stepped(asked.astype(np.uint64))
         while (beyond := found >= self.n).any():
             found[beyond] = self._stepped(found[beyond])
@@ -60,7 +66,8 @@ class Shuffled:
 
 
 class OneIn:
-    """Of every ``m`` things in a row one, at a place drawn for each group; or the others, with those that fill no group.
+    """Of every ``m`` things in a row one, at a place drawn for each group; or the others, with
+    those that fill no group.
 
     >>> one, others = OneIn(12, 5, key=3), OneIn(12, 5, key=3, others=True)
     >>> len(one), len(others), sorted([*one[[0, 1]], *others[range(10)]]) == list(range(12))
@@ -87,7 +94,8 @@ class OneIn:
 
 
 class Spaced:
-    """Where windows begin, one every ``stride`` steps; or, with the steps ``total`` that there are, how long each of at most ``length`` is.
+    """Where windows begin, one every ``stride`` steps; or, with the steps ``total`` that there are,
+    how long each of at most ``length`` is.
 
     >>> Spaced(3, 4)[np.arange(3)].tolist(), Spaced(3, 4, total=10, length=4)[np.arange(3)].tolist()
     ([0, 4, 8], [4, 4, 2])
@@ -143,7 +151,9 @@ def row_numbers(index: Any, n: int) -> np.ndarray:
 
 
 def mixed(x: np.ndarray, key: int) -> np.ndarray:
-    """Well-mixed bits of numbers and a key, ``uint64``: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Well-mixed bits of numbers and a key, ``uint64``: the finalizer of SplitMix64 (Steele, Lea
+    and Flood 2014).
+    """
     x = (x + np.uint64(key % (1 << 64))) * np.uint64(GOLDEN)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)

@@ -1,7 +1,9 @@
-"""Several processes that work on one thing: what falls to each of them, and what they tell one another.
+"""Several processes that work on one thing: what falls to each of them, and what they tell one
+another.
 
-Fabric or torchrun starts them; here is only who we are among them. Code that shares out chains asks :func:`current`, which is
-:data:`ALONE` unless a fit or an evaluation was told to work together, so that nobody waits for processes that do something else.
+Fabric or torchrun starts them; here is only who we are among them. Code that shares out chains asks
+:func:`current`, which is :data:`ALONE` unless a fit or an evaluation was told to work together, so
+that nobody waits for processes that do something else.
 """
 
 import time
@@ -40,11 +42,17 @@ class Team:
         return slice(*(-(-n * r // self.size) for r in (self.rank, self.rank + 1)))
 
     def generator(self, common: torch.Generator) -> torch.Generator:
-        """A stream of this process's own, from one that all processes have alike; alone, that one itself."""
+        """A stream of this process's own, from one that all processes have alike; alone, that one
+        itself.
+        """
         if self.size == 1:
             return common
         own = keyed(seed(common), self.rank)
-        return own if common.device.type == "cpu" else torch.Generator(common.device).manual_seed(seed(own))
+        return (
+            own
+            if common.device.type == "cpu"
+            else torch.Generator(common.device).manual_seed(seed(own))
+        )
 
     def mean(self, x: Tensor) -> Tensor:
         """The average over processes, on each of them."""
@@ -67,7 +75,14 @@ class Team:
 
     def any(self, *flags: bool) -> list[bool]:
         """Each flag, raised where any process raised it."""
-        return list(flags) if self.size == 1 else [bool(value > 0) for value in self.mean(torch.tensor([float(flag) for flag in flags]))]
+        return (
+            list(flags)
+            if self.size == 1
+            else [
+                bool(value > 0)
+                for value in self.mean(torch.tensor([float(flag) for flag in flags]))
+            ]
+        )
 
     def gather(self, value: Any) -> list[Any]:
         """Everybody's value, in order, on each process."""
@@ -99,17 +114,24 @@ def current() -> Team:
 
 @contextmanager
 def together(fabric: Any) -> Iterator[Team]:
-    """Inside this block the processes of a Fabric work together: each must come to it, with the same arguments.
+    """Inside this block the processes of a Fabric work together: each must come to it, with the
+    same arguments.
 
     One that leaves it by an error leaves word of it, for those who will miss it.
     """
-    team = ALONE if fabric is None or fabric.world_size == 1 else Team(fabric.global_rank, fabric.world_size)
+    team = (
+        ALONE
+        if fabric is None or fabric.world_size == 1
+        else Team(fabric.global_rank, fabric.world_size)
+    )
     _leave_word(team, "")
     try:
-        with _set(team), nullcontext() if team.size == 1 else _heard():  # wrappers of models wait for others too
+        # wrappers of models wait for others too
+        with _set(team), nullcontext() if team.size == 1 else _heard():
             yield team
     except (PartitaError, OSError) as error:
-        if not isinstance(error, LostProcess) and not isinstance(error.__context__, LostProcess):  # which others know themselves
+        # which others know themselves
+        if not isinstance(error, LostProcess) and not isinstance(error.__context__, LostProcess):
             _leave_word(team, str(error))
         raise
 
@@ -123,10 +145,14 @@ def _set(team: Team) -> Iterator[None]:
         _current.reset(token)
 
 
-def shared_out(n: int, work: Callable[[slice, torch.Generator], Any], generator: torch.Generator) -> list[Any]:
-    """What ``work`` makes of each process's part of ``n`` things with random numbers of its own, in order, on each process.
+def shared_out(
+    n: int, work: Callable[[slice, torch.Generator], Any], generator: torch.Generator
+) -> list[Any]:
+    """What ``work`` makes of each process's part of ``n`` things with random numbers of its own, in
+    order, on each process.
 
-    Alone it is the work on all of them, with the generator itself. What goes wrong in one process is raised in all of them.
+    Alone it is the work on all of them, with the generator itself. What goes wrong in one process
+    is raised in all of them.
 
     >>> shared_out(3, lambda part, generator: list(range(3))[part], torch.Generator())
     [[0, 1, 2]]
@@ -147,7 +173,8 @@ def shared_out(n: int, work: Callable[[slice, torch.Generator], Any], generator:
     return parts
 
 
-BROKEN = ("closed by peer", "reset by peer", "timed out", "broken pipe", "refused", "no route")  # what backends say of a lost connection
+# what backends say of a lost connection
+BROKEN = ("closed by peer", "reset by peer", "timed out", "broken pipe", "refused", "no route")
 
 
 PATIENCE = 0.5  # seconds in which the word of a process that ended may still arrive
@@ -157,7 +184,11 @@ class LostProcess(RunError):
     """A process of several ended while others waited for it; ``why`` is what it left word of."""
 
     def __init__(self, why: str = "") -> None:
-        super().__init__(why or "a process of several was lost while the others waited for it; what it said, if anything, is above")
+        super().__init__(
+            why
+            or "a process of several was lost while the others waited for it; what it said, if "
+            "anything, is above"
+        )
         self.why = why
 
 
@@ -166,13 +197,17 @@ def _heard() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if isinstance(error, PartitaError) or not any(word in str(error).lower() for word in BROKEN):
+        if isinstance(error, PartitaError) or not any(
+            word in str(error).lower() for word in BROKEN
+        ):
             raise
         raise LostProcess(_word(current())) from error
 
 
 def _leave_word(team: Team, text: str) -> None:
-    """Say why this process ends, in the store where all processes met; the one who keeps it may have gone before."""
+    """Say why this process ends, in the store where all processes met; the one who keeps it may
+    have gone before.
+    """
     if team.size > 1:
         with suppress(RuntimeError):
             dist.distributed_c10d._get_default_store().set(f"partita/{team.rank}", text)
@@ -185,7 +220,11 @@ def _word(team: Team) -> str:
         store = dist.distributed_c10d._get_default_store()
         while time.monotonic() < until:
             for rank in range(team.size):
-                text = store.get(f"partita/{rank}").decode() if rank != team.rank and store.check([f"partita/{rank}"]) else ""
+                text = (
+                    store.get(f"partita/{rank}").decode()
+                    if rank != team.rank and store.check([f"partita/{rank}"])
+                    else ""
+                )
                 if text:
                     return f"process {rank} of {team.size} ended: {text}"
             time.sleep(PATIENCE / 10)

@@ -1,4 +1,6 @@
-"""Files that somebody else may have written: no path leads out of its folder, JSON is what it should be, or one sentence says why not."""
+"""Files that somebody else may have written: no path leads out of its folder, JSON is what it
+should be, or one sentence says why not.
+"""
 
 import hashlib
 import json
@@ -11,40 +13,63 @@ from partita.errors import RunError
 from partita.runtime.atomic_files import unreachable
 
 MOST_JSON = 1 << 26  # bytes of a JSON text; as Python's objects they are some twenty times as many
-DEEPEST = 200  # levels of a JSON value, far more than partita writes and far fewer than Python follows
+# levels of a JSON value, far more than partita writes and far fewer than Python follows
+DEEPEST = 200
 LARGEST = 1 << 64  # whole numbers are smaller
 SEAL = "checksum"  # the name under which an object keeps that of all else in it
-WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
+WORDS = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    NoneType: "null",
+}
 
 
 def inside(folder: Path, *names: str) -> Path:
-    """A path in a folder; refused where a link or ``..`` leads out of it, or where it is no plain file, such as a pipe.
+    """A path in a folder; refused where a link or ``..`` leads out of it, or where it is no plain
+    file, such as a pipe.
 
     >>> inside(Path("runs"), "..", "other.json")
     Traceback (most recent call last):
-    partita.errors.RunError: load: runs/../other.json must lie in runs; got a path that leads out of it. ...
+    partita.errors.RunError: load: runs/../other.json must lie in runs;
+    got a path that leads out of it. ...
     """
     path = folder.joinpath(*names)
     if why := unreachable(path):
-        raise RunError(f"load: {str(path)!r} must be a path; got one that cannot be opened ({why}).")
+        raise RunError(
+            f"load: {str(path)!r} must be a path; got one that cannot be opened ({why})."
+        )
     home, real = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
     if not real.is_relative_to(home):
         remedy = "Put the file itself there, if you trust it."
-        raise RunError(f"load: {path.as_posix()} must lie in {folder.as_posix()}; got a path that leads out of it. {remedy}")
+        raise RunError(
+            f"load: {path.as_posix()} must lie in {folder.as_posix()}; got a path that leads out "
+            f"of it. {remedy}"
+        )
     if os.path.lexists(path) and not real.is_file():
-        raise RunError(f"load: {path} must be a file; got a folder, a pipe, a device or a link to nothing.")
+        raise RunError(
+            f"load: {path} must be a file; got a folder, a pipe, a device or a link to nothing."
+        )
     return path
 
 
 def read_text(path: Path, most: int = MOST_JSON, errors: str = "strict") -> str:
     """The text of a file; one that is larger than any such file would be is not read."""
     if path.stat().st_size > most:
-        raise RunError(f"load: {path} must have at most {most >> 20} MiB; got more. Restore the file as partita wrote it.")
+        raise RunError(
+            f"load: {path} must have at most {most >> 20} MiB; got more. Restore the file as "
+            "partita wrote it."
+        )
     return path.read_text(encoding="utf-8", errors=errors)
 
 
 def parse(text: str) -> Any:
-    """The value of a JSON text; one too long, nested too deep, or with half a character, which no screen shows, is a ``ValueError``."""
+    """The value of a JSON text; one too long, nested too deep, or with half a character, which no
+    screen shows, is a ``ValueError``.
+    """
     if len(text) > MOST_JSON:
         raise ValueError("too long a text")
     value = json.loads(text)
@@ -59,7 +84,14 @@ def _deeper(value: Any, most: int) -> bool:
     """Whether lists and objects lie in one another more often than so many times."""
     level, depth = [value], 0
     while (level := [one for one in level if isinstance(one, dict | list)]) and depth <= most:
-        level, depth = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)], depth + 1
+        level, depth = (
+            [
+                one
+                for outer in level
+                for one in (outer.values() if isinstance(outer, dict) else outer)
+            ],
+            depth + 1,
+        )
     return depth > most
 
 
@@ -67,10 +99,13 @@ def read_json(path: Path, shape: Any = None) -> Any:
     """The value in a JSON file, checked as :func:`check_like` does; a damaged file is named."""
     try:
         value = parse(read_text(path))
-    except (ValueError, RecursionError):  # also what is no UTF-8, has numbers of thousands of digits, or is nested without end
+    # also what is no UTF-8, has numbers of thousands of digits, or is nested without end
+    except (ValueError, RecursionError):
         raise RunError(f"load: {path} must be JSON; got a damaged file.") from None
     except OSError as error:
-        raise RunError(f"load: {path} must be a file that can be read; got one that cannot ({error.strerror}).") from None
+        raise RunError(
+            f"load: {path} must be a file that can be read; got one that cannot ({error.strerror})."
+        ) from None
     check_like(value, shape, str(path))
     return value
 
@@ -82,18 +117,23 @@ def sealed(value: dict[str, Any]) -> dict[str, Any]:
     {'rate': 0.1, 'checksum': 'ff5c20efcc60c1a6dba22c5eca3b3421'}
     """
     content = {name: part for name, part in value.items() if name != SEAL}
-    return {**content, SEAL: hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()}
+    return {
+        **content,
+        SEAL: hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest(),
+    }
 
 
 def unsealed(value: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The object without its checksum, and whether that fits; one without any is taken as it is, so that a change can be meant."""
+    """The object without its checksum, and whether that fits; one without any is taken as it is, so
+    that a change can be meant.
+    """
     whole = SEAL not in value or value[SEAL] == sealed(value)[SEAL]
     return {name: part for name, part in value.items() if name != SEAL}, whole
 
 
 def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> None:
-    """Raise unless a value has a shape: a type, several, a list ``[shape]``, or an object ``{name: shape}`` of which all may be absent,
-    or none if it must be ``whole``.
+    """Raise unless a value has a shape: a type, several, a list ``[shape]``, or an object ``{name:
+    shape}`` of which all may be absent, or none if it must be ``whole``.
 
     >>> check_like({"rows": [3, "x"]}, {"rows": [int]}, "config.json")
     Traceback (most recent call last):
@@ -101,12 +141,22 @@ def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> No
     """
     if shape is None:
         return
-    kinds = (dict,) if isinstance(shape, dict) else (list,) if isinstance(shape, list) else shape if isinstance(shape, tuple) else (shape,)
+    kinds = (
+        (dict,)
+        if isinstance(shape, dict)
+        else (list,)
+        if isinstance(shape, list)
+        else shape
+        if isinstance(shape, tuple)
+        else (shape,)
+    )
     kinds = (*kinds, int) if float in kinds else kinds
     if not _one_of(value, kinds):
         allowed = " or ".join(WORDS.get(kind, kind.__name__) for kind in kinds)
         got = repr(value) if len(repr(value)) < 40 else f"{repr(value)[:36]} ..."
-        raise RunError(f"load: {where} must be {allowed}; got {got}. Restore the file as partita wrote it.")
+        raise RunError(
+            f"load: {where} must be {allowed}; got {got}. Restore the file as partita wrote it."
+        )
     if isinstance(shape, list):
         for i, part in enumerate(value):
             check_like(part, shape[0], f"{where}: {i}")
@@ -115,10 +165,15 @@ def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> No
             if whole or value.get(name) is not None:
                 check_like(value.get(name), inner, f"{where}: {name}", whole=whole)
             if whole and name not in value:
-                raise RunError(f"load: {where} must say {name}, if only that there is none. Restore the file as partita wrote it.")
+                raise RunError(
+                    f"load: {where} must say {name}, if only that there is none. Restore the file "
+                    "as partita wrote it."
+                )
 
 
 def _one_of(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether a value is of one of some types; true and false are no numbers, nor is what no machine's number holds."""
+    """Whether a value is of one of some types; true and false are no numbers, nor is what no
+    machine's number holds.
+    """
     fits = not isinstance(value, int) or abs(value) < LARGEST
     return isinstance(value, kinds) and fits and (bool in kinds or not isinstance(value, bool))

@@ -1,4 +1,6 @@
-"""Markov kernels: ``init`` and ``step`` on an explicit state, and ``run`` to collect draws with their diagnostics."""
+"""Markov kernels: ``init`` and ``step`` on an explicit state, and ``run`` to collect draws with
+their diagnostics.
+"""
 
 from partita.samplers.alternating import Alternating
 from partita.samplers.gibbs import Gibbs
@@ -8,4 +10,15 @@ from partita.samplers.langevin import MALA, Langevin
 from partita.samplers.run import Draws, run, sample
 from partita.samplers.tempering import Tempering
 
-__all__ = ["HMC", "MALA", "Alternating", "Draws", "Gibbs", "Informed", "Langevin", "Tempering", "run", "sample"]
+__all__ = [
+    "HMC",
+    "MALA",
+    "Alternating",
+    "Draws",
+    "Gibbs",
+    "Informed",
+    "Langevin",
+    "Tempering",
+    "run",
+    "sample",
+]

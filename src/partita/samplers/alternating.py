@@ -1,9 +1,11 @@
 r"""Gibbs in h, gradient in x: for models whose p(h | x) can be drawn and whose p(x | h) cannot.
 
 .. math:: h \sim p(h \mid x), \qquad x' \sim T_h(\cdot \mid x) \;\text{ with }\;
-          p(x \mid h)\, T_h(x' \mid x) = p(x' \mid h)\, T_h(x \mid x')          (theory/gradient_samplers.md, eq. 31.6)
+          p(x \mid h)\, T_h(x' \mid x) = p(x' \mid h)\, T_h(x \mid x')
+          (theory/gradient_samplers.md, eq. 31.6)
 
-As a kernel on x it is reversible: p(x) sum_h p(h | x) T_h(x' | x) = sum_h p(h) p(x | h) T_h(x' | x) is symmetric in x and x'.
+As a kernel on x it is reversible: p(x) sum_h p(h | x) T_h(x' | x) = sum_h p(h) p(x | h) T_h(x' | x)
+is symmetric in x and x'.
 
 Letters: C chains, D visible, H hidden.
 """
@@ -75,12 +77,16 @@ class Alternating:
         if not isinstance(self.kernel, Metropolis):
             raise invalid("Alternating", "kernel", "be MALA() or HMC()", self.kernel)
 
-    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> AlternatingState:
+    def init(
+        self, model: EnergyModel, x: Tensor, *, generator: torch.Generator
+    ) -> AlternatingState:
         require("Alternating", model)
         return AlternatingState(x, self.kernel.init(model, x, generator=generator))
 
     def place(self, model: EnergyModel, state: AlternatingState, x: Tensor) -> AlternatingState:
-        """The same chains at ``x``; their energy given h is computed by the step, when h is known."""
+        """The same chains at ``x``; their energy given h is computed by the step, when h is
+        known.
+        """
         return state._replace(x=x)
 
     def reopen(self, state: AlternatingState) -> AlternatingState:
@@ -88,9 +94,13 @@ class Alternating:
         return state._replace(inner=self.kernel.reopen(state.inner))
 
     @torch.no_grad()
-    def step(self, model: Any, state: AlternatingState, *, generator: torch.Generator) -> tuple[AlternatingState, Info]:
+    def step(
+        self, model: Any, state: AlternatingState, *, generator: torch.Generator
+    ) -> tuple[AlternatingState, Info]:
         given = GivenHidden(model, rng.draw(model.hidden_given_visible(state.x), generator))
-        inner, info = self.kernel.step(given, self.kernel.place(given, state.inner, state.x), generator=generator)
+        inner, info = self.kernel.step(
+            given, self.kernel.place(given, state.inner, state.x), generator=generator
+        )
         return AlternatingState(inner.x, inner), info
 
     @torch.no_grad()
@@ -98,7 +108,9 @@ class Alternating:
         """The kernel with step sizes fixed along the model's path."""
         if not self.kernel.warm_up:
             return self
-        schedule = tuning_run(Alternating(replace(self.kernel, warm_up=TUNING_STEPS)), model, generator)
+        schedule = tuning_run(
+            Alternating(replace(self.kernel, warm_up=TUNING_STEPS)), model, generator
+        )
         return Alternating(replace(self.kernel, warm_up=0, schedule=schedule))
 
     def step_sizes(self, state: AlternatingState) -> StepSize:

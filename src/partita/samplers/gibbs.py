@@ -1,7 +1,9 @@
-r"""Gibbs sampling: both layers in turn where they factorize, else one coordinate after the other, for all chains at once.
+r"""Gibbs sampling: both layers in turn where they factorize, else one coordinate after the other,
+for all chains at once.
 
 .. math:: h \sim p(h \mid x),\; x \sim p(x \mid h) \qquad\text{or}\qquad
-          p(x_i = v \mid x_{\setminus i}) \propto e^{-F(x_{i \to v})}          (theory/sampling.md, eq. 4.1, 4.2)
+          p(x_i = v \mid x_{\setminus i}) \propto e^{-F(x_{i \to v})}          (theory/sampling.md,
+          eq. 4.1, 4.2)
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ from partita.samplers.sweep import ORDERS, draw_order, pair_sweeps
 
 
 class State(NamedTuple):
-    """What the next step needs: the chains, and what the model already computed at them, if somebody did."""
+    """What the next step needs: the chains, and what the model already computed at them, if
+    somebody did.
+    """
 
     x: Tensor  # (*, C, D)
     field: Field | None = None
@@ -41,8 +45,9 @@ class Gibbs:
 
     Arguments:
         sweeps: Passes over all coordinates in one step.
-        order: Of the coordinates, where they are drawn one by one: ``"random"``, drawn anew for every pass; ``"sequential"``; or
-            ``"colors"``, all coordinates of one color of the model's graph before the next: the checkerboard of a lattice.
+        order: Of the coordinates, where they are drawn one by one: ``"random"``, drawn anew for
+            every pass; ``"sequential"``; or ``"colors"``, all coordinates of one color of the
+            model's graph before the next: the checkerboard of a lattice.
     """
 
     sweeps: int = 1
@@ -59,7 +64,9 @@ class Gibbs:
         return State(x)
 
     @torch.no_grad()
-    def step(self, model: EnergyModel, state: State, *, generator: torch.Generator) -> tuple[State, Info]:
+    def step(
+        self, model: EnergyModel, state: State, *, generator: torch.Generator
+    ) -> tuple[State, Info]:
         x, field = state
         model = model.given_component(x, generator=generator)
         if "pairs" in model.offers:
@@ -67,19 +74,33 @@ class Gibbs:
             return State(x), Info(state.x, x)
         for _ in range(self.sweeps):
             blocks = "conditionals" in model.offers
-            x = block_sweep(model, x, field, generator) if blocks else site_sweep(model, x, field, generator, self.order)
+            x = (
+                block_sweep(model, x, field, generator)
+                if blocks
+                else site_sweep(model, x, field, generator, self.order)
+            )
             field = None
         return State(x), Info(state.x, x)
 
 
 def block_sweep(model: Any, x: Tensor, field: Field | None, generator: torch.Generator) -> Tensor:
-    """All hidden units given x, then all visible ones given h; two matrix products, one if the field is known."""
+    """All hidden units given x, then all visible ones given h; two matrix products, one if the
+    field is known.
+    """
     h = rng.draw(model.hidden_given_visible(x, field=field), generator)
     return rng.draw(model.visible_given_hidden(h), generator)
 
 
-def site_sweep(model: EnergyModel, x: Tensor, field: Field | None, generator: torch.Generator, order: str = "random") -> Tensor:
-    """One coordinate after the other, each from its exact conditional; a random order makes the sweep reversible."""
+def site_sweep(
+    model: EnergyModel,
+    x: Tensor,
+    field: Field | None,
+    generator: torch.Generator,
+    order: str = "random",
+) -> Tensor:
+    """One coordinate after the other, each from its exact conditional; a random order makes the
+    sweep reversible.
+    """
     x = x.clone()
     values = model.support.values().to(x)
     u = rng.uniform((x.shape[-1], *x.shape[:-1], 1), x, generator)

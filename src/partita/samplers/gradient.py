@@ -1,9 +1,13 @@
-r"""What the gradient samplers share: the energy with its slope, the leapfrog, and the Metropolis step that makes it exact.
+r"""What the gradient samplers share: the energy with its slope, the leapfrog, and the Metropolis
+step that makes it exact.
 
-.. math:: p_{1/2} = p - \tfrac\epsilon2 \nabla F(x), \quad x' = x + \epsilon\, p_{1/2}, \quad p' = p_{1/2} - \tfrac\epsilon2 \nabla F(x'),
-          \qquad \log a = F(x) + \tfrac12 \|p\|^2 - F(x') - \tfrac12 \|p'\|^2          (theory/gradient_samplers.md, eq. 31.3, 31.4)
+.. math:: p_{1/2} = p - \tfrac\epsilon2 \nabla F(x), \quad x' = x + \epsilon\, p_{1/2}, \quad p' =
+p_{1/2} - \tfrac\epsilon2 \nabla F(x'),
+          \qquad \log a = F(x) + \tfrac12 \|p\|^2 - F(x') - \tfrac12 \|p'\|^2
+          (theory/gradient_samplers.md, eq. 31.3, 31.4)
 
-One forward and one backward pass for each leapfrog step; energy and gradient stay in the state, so nothing is computed twice.
+One forward and one backward pass for each leapfrog step; energy and gradient stay in the state, so
+nothing is computed twice.
 
 Letters: C chains, T temperatures, D visible.
 """
@@ -23,7 +27,8 @@ from partita.errors import Diverged, invalid
 from partita.samplers import step_size as sizes
 from partita.samplers.step_size import Schedule, StepSize
 
-STUCK_STEPS, STUCK_PROPOSALS = 50, 2000  # in a row without one accepted, after which a kernel gives up
+# in a row without one accepted, after which a kernel gives up
+STUCK_STEPS, STUCK_PROPOSALS = 50, 2000
 TUNING_TEMPERATURES, TUNING_STEPS, TUNING_CHAINS = 11, 25, 64
 
 
@@ -45,14 +50,22 @@ class Info(NamedTuple):
     diverged: Tensor  # (*, C), proposals whose energy was not finite
 
     def numbers(self) -> dict[str, Tensor]:
-        """``accepted``, the mean ``acceptance`` probability, the ``step_size`` and the share of ``diverged`` proposals."""
+        """``accepted``, the mean ``acceptance`` probability, the ``step_size`` and the share of
+        ``diverged`` proposals.
+        """
         shape = self.probability.shape
         shares = {"accepted": self.accepted.to(self.probability), "acceptance": self.probability}
-        return {**shares, "step_size": self.size.expand(shape), "diverged": self.diverged.to(self.probability)}
+        return {
+            **shares,
+            "step_size": self.size.expand(shape),
+            "diverged": self.diverged.to(self.probability),
+        }
 
 
 def energy_and_gradient(owner: str, model: EnergyModel, x: Tensor) -> tuple[Tensor, Tensor]:
-    """F(x) and its gradient, ``(*, D) -> (*), (*, D)``: as the model knows them, or from one forward and one backward pass."""
+    """F(x) and its gradient, ``(*, D) -> (*), (*, D)``: as the model knows them, or from one
+    forward and one backward pass.
+    """
     known = model.slope(x)
     if known is not None:
         return known
@@ -60,11 +73,21 @@ def energy_and_gradient(owner: str, model: EnergyModel, x: Tensor) -> tuple[Tens
     with torch.enable_grad():
         energy = model.free_energy(x)
         if energy.shape != x.shape[:-1]:
-            raise invalid(owner, f"the free energy of {model.title()}", f"have shape {tuple(x.shape[:-1])}, one number for each row",
-                          tuple(energy.shape), "Sum or squeeze the last dimension.")  # fmt: skip
+            raise invalid(
+                owner,
+                f"the free energy of {model.title()}",
+                f"have shape {tuple(x.shape[:-1])}, one number for each row",
+                tuple(energy.shape),
+                "Sum or squeeze the last dimension.",
+            )
         if not energy.requires_grad:
-            raise invalid(owner, f"the free energy of {model.title()}", "be differentiable in x", "a value without a gradient",
-                          "Compute it by torch operations, without detach or no_grad.")  # fmt: skip
+            raise invalid(
+                owner,
+                f"the free energy of {model.title()}",
+                "be differentiable in x",
+                "a value without a gradient",
+                "Compute it by torch operations, without detach or no_grad.",
+            )
         (gradient,) = torch.autograd.grad(energy.sum(), x)
     return energy.detach(), gradient
 
@@ -75,14 +98,25 @@ def check_start(owner: str, model: EnergyModel, energy: Tensor, gradient: Tensor
         if not torch.isfinite(values).all():
             at = (~torch.isfinite(values)).nonzero()[0].tolist()
             got = f"{values[tuple(at)].item()} in chain {at[energy.dim() - 1]}"
-            raise Diverged(f"{owner}: the {what} of {model.title()} must be finite where chains begin; got {got}. "
-                           "Look at its parameters, and for logs or square roots of negative numbers.")  # fmt: skip
+            raise Diverged(
+                f"{owner}: the {what} of {model.title()} must be finite where chains begin; got "
+                f"{got}. "
+                "Look at its parameters, and for logs or square roots of negative numbers."
+            )
 
 
 def leapfrog(
-    owner: str, model: EnergyModel, x: Tensor, momentum: Tensor, gradient: Tensor, size: Tensor, steps: int
+    owner: str,
+    model: EnergyModel,
+    x: Tensor,
+    momentum: Tensor,
+    gradient: Tensor,
+    size: Tensor,
+    steps: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``steps`` leapfrog steps of length ``size`` ``(*, 1)``: the place, momentum, energy and gradient at their end."""
+    """``steps`` leapfrog steps of length ``size`` ``(*, 1)``: the place, momentum, energy and
+    gradient at their end.
+    """
     energy = gradient
     for _ in range(steps):
         half = torch.addcmul(momentum, size, gradient, value=-0.5)
@@ -112,11 +146,15 @@ class Metropolis(ABC):
             raise invalid(owner, "acceptance", "lie between 0 and 1", self.acceptance)
 
     @abstractmethod
-    def propose(self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def propose(
+        self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The proposal's place, momentum, energy and gradient; ``size`` is ``(*, 1 or C)``."""
 
     def varied(self, size: Tensor, state: State, generator: torch.Generator) -> Tensor:
-        """The step size of each chain for one step, drawn without regard to where it is; as it stands by default."""
+        """The step size of each chain for one step, drawn without regard to where it is; as it
+        stands by default.
+        """
         return size
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> State:
@@ -135,7 +173,9 @@ class Metropolis(ABC):
         return state._replace(size=sizes.reopened(state.size, self.warm_up))
 
     @torch.no_grad()
-    def step(self, model: EnergyModel, state: State, *, generator: torch.Generator) -> tuple[State, Info]:
+    def step(
+        self, model: EnergyModel, state: State, *, generator: torch.Generator
+    ) -> tuple[State, Info]:
         size = self.varied(self._size(model, state), state, generator)
         momentum = rng.normal(state.x.shape, state.x, generator)
         x, end, energy, gradient = self.propose(model, state, momentum, size)
@@ -145,17 +185,27 @@ class Metropolis(ABC):
         accept = rng.uniform(energy.shape, energy, generator).log() < log_accept
         info = Info(accept, log_accept.clamp_max(0).exp(), size, diverged)
         keep = accept[..., None]
-        moved = State(torch.where(keep, x, state.x), torch.where(accept, energy, state.energy), torch.where(keep, gradient, state.gradient),
-                      self._adapt(state.size, info))  # fmt: skip
+        moved = State(
+            torch.where(keep, x, state.x),
+            torch.where(accept, energy, state.energy),
+            torch.where(keep, gradient, state.gradient),
+            self._adapt(state.size, info),
+        )
         self._check_moving(model, moved, info)
         return moved, info
 
     @torch.no_grad()
     def tuned(self, model: EnergyModel, *, generator: torch.Generator) -> Self:
-        """The kernel with step sizes fixed along the model's path, found by a pilot run whose draws are thrown away."""
+        """The kernel with step sizes fixed along the model's path, found by a pilot run whose draws
+        are thrown away.
+        """
         if not self.warm_up:
             return self
-        return replace(self, warm_up=0, schedule=tuning_run(replace(self, warm_up=TUNING_STEPS), model, generator))
+        return replace(
+            self,
+            warm_up=0,
+            schedule=tuning_run(replace(self, warm_up=TUNING_STEPS), model, generator),
+        )
 
     def step_sizes(self, state: State) -> StepSize:
         """What the adaptation of this kernel knows."""
@@ -187,8 +237,11 @@ class Metropolis(ABC):
         size, lost = float(info.size.max()), float(info.diverged.float().mean())
         why = f" ({lost:.0%} of the last proposals had no finite energy)" if lost else ""
         tries = f"{steps:.0f} steps of {state.x.shape[-2]} chains on {model.title()}"
-        raise Diverged(f"{type(self).__name__}: at least one proposal in {tries} must be accepted; got none at step size {size:.3g}{why}. "
-                       "Lower step_size, or let warm_up=200 find it.")  # fmt: skip
+        raise Diverged(
+            f"{type(self).__name__}: at least one proposal in {tries} must be accepted; got none "
+            f"at step size {size:.3g}{why}. "
+            "Lower step_size, or let warm_up=200 find it."
+        )
 
 
 def tuning_run(kernel: Any, model: EnergyModel, generator: torch.Generator) -> Schedule:
@@ -200,7 +253,9 @@ def tuning_run(kernel: Any, model: EnergyModel, generator: torch.Generator) -> S
         if state is None:
             state = kernel.init(target, x, generator=generator)
         else:
-            size = sizes.start(kernel.step_sizes(state).average.exp(), kernel.step_sizes(state).average)
+            size = sizes.start(
+                kernel.step_sizes(state).average.exp(), kernel.step_sizes(state).average
+            )
             state = kernel.with_sizes(kernel.place(target, state, state.x), size)
         for _ in range(TUNING_STEPS):
             state, _ = kernel.step(target, state, generator=generator)

@@ -1,4 +1,6 @@
-r"""Hamiltonian Monte Carlo: a trajectory of L leapfrog steps, accepted by how well it kept the total energy (Duane et al. 1987).
+r"""Hamiltonian Monte Carlo: a trajectory of L leapfrog steps, accepted by how well it kept the
+total
+energy (Duane et al. 1987).
 
 .. math:: H(x, p) = F(x) + \tfrac12 \|p\|^2, \qquad a = \min\big(1, e^{H(x, p) - H(x', p')}\big)
           (theory/gradient_samplers.md, eq. 31.4)
@@ -19,7 +21,8 @@ from partita.samplers.gradient import Metropolis, State, leapfrog
 
 @dataclass(frozen=True)
 class HMC(Metropolis):
-    """Trajectories of ``leapfrogs`` steps whose length is adapted in a warm-up to the declared acceptance.
+    """Trajectories of ``leapfrogs`` steps whose length is adapted in a warm-up to the declared
+    acceptance.
 
     Arguments:
         step_size: epsilon at the start of the warm-up, or throughout if ``warm_up`` is 0.
@@ -27,8 +30,9 @@ class HMC(Metropolis):
         acceptance: Wanted share of accepted proposals.
         schedule: Fixed step sizes along a path, as :meth:`tuned` finds them.
         leapfrogs: L, gradients of one step.
-        jitter: Each chain's step size is drawn anew within this share of epsilon on both sides: a trajectory that always lasts half a
-            period of the target would go to and fro between two places.
+        jitter: Each chain's step size is drawn anew within this share of epsilon on both sides: a
+            trajectory that always lasts half a period of the target would go to and fro between two
+            places.
     """
 
     acceptance: float = 0.8
@@ -43,7 +47,13 @@ class HMC(Metropolis):
     def varied(self, size: Tensor, state: State, generator: torch.Generator) -> Tensor:
         if not self.jitter:
             return size
-        return size * (1 + self.jitter * (2 * rng.uniform(state.energy.shape, state.energy, generator) - 1))
+        return size * (
+            1 + self.jitter * (2 * rng.uniform(state.energy.shape, state.energy, generator) - 1)
+        )
 
-    def propose(self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return leapfrog("HMC", model, state.x, momentum, state.gradient, size[..., None], self.leapfrogs)
+    def propose(
+        self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return leapfrog(
+            "HMC", model, state.x, momentum, state.gradient, size[..., None], self.leapfrogs
+        )

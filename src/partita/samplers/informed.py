@@ -1,10 +1,14 @@
-r"""Locally informed proposals on discrete supports: the likelier changes are proposed more often, and Metropolis keeps the balance.
+r"""Locally informed proposals on discrete supports: the likelier changes are proposed more often,
+and Metropolis keeps the balance.
 
-.. math:: q(x_{i \to v} \mid x) \propto e^{d_{iv}(x) / 2}, \quad d_{iv}(x) = F(x) - F(x_{i \to v}), \qquad
-          a = \min\Big(1, \frac{e^{-F(x')}\, q(x \mid x')}{e^{-F(x)}\, q(x' \mid x)}\Big)          (theory/discrete.md, eq. 12.12)
+.. math:: q(x_{i \to v} \mid x) \propto e^{d_{iv}(x) / 2}, \quad d_{iv}(x) = F(x) - F(x_{i \to v}),
+\qquad
+          a = \min\Big(1, \frac{e^{-F(x')}\, q(x \mid x')}{e^{-F(x)}\, q(x' \mid x)}\Big)
+          (theory/discrete.md, eq. 12.12)
 
-The square root makes the proposal locally balanced (Zanella 2020). With d read off the gradient, d_iv = -(v - x_i) dF/dx_i, it is
-Gibbs with gradients (Grathwohl et al. 2021): right to first order, and the Metropolis step corrects the rest.
+The square root makes the proposal locally balanced (Zanella 2020). With d read off the gradient,
+d_iv = -(v - x_i) dF/dx_i, it is Gibbs with gradients (Grathwohl et al. 2021): right to first order,
+and the Metropolis step corrects the rest.
 
 Letters: C chains, D sites, K values.
 """
@@ -33,7 +37,9 @@ class Info(NamedTuple):
     accepted: Tensor  # (*, C), share of proposals
 
     def numbers(self) -> dict[str, Tensor]:
-        """``accepted``: the share of accepted proposals; ``moved``: the fraction of coordinates that changed, ``(*, C)`` each."""
+        """``accepted``: the share of accepted proposals; ``moved``: the fraction of coordinates
+        that changed, ``(*, C)`` each.
+        """
         return {"accepted": self.accepted, "moved": (self.before != self.after).float().mean(-1)}
 
 
@@ -50,8 +56,8 @@ class Informed:
 
     Arguments:
         moves: Proposals in one step.
-        differences: ``"exact"`` from the model's conditionals, or ``"gradient"`` from one backward pass (supports of two values), for
-            models whose conditionals are dear.
+        differences: ``"exact"`` from the model's conditionals, or ``"gradient"`` from one backward
+            pass (supports of two values), for models whose conditionals are dear.
     """
 
     moves: int = 1
@@ -66,11 +72,15 @@ class Informed:
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> State:
         require("Informed", model)
         if self.differences == "gradient" and len(model.support.values()) != 2:
-            raise Unsupported(f"Informed(differences='gradient') cannot run on {model.support}: only between two values is a gradient a "
-                              "difference. Use differences='exact'.")  # fmt: skip
+            raise Unsupported(
+                f"Informed(differences='gradient') cannot run on {model.support}: only between two "
+                "values is a gradient a difference. Use differences='exact'."
+            )
         return State(x)
 
-    def step(self, model: EnergyModel, state: State, *, generator: torch.Generator) -> tuple[State, Info]:
+    def step(
+        self, model: EnergyModel, state: State, *, generator: torch.Generator
+    ) -> tuple[State, Info]:
         propose = exact_proposal if self.differences == "exact" else gradient_proposal
         x, here, accepted = state.x, propose(model, state.x), torch.zeros_like(state.x[..., 0])
         for _ in range(self.moves):
@@ -101,17 +111,28 @@ def gradient_proposal(model: EnergyModel, x: Tensor) -> Proposal:
 
 
 @torch.no_grad()
-def move(model: EnergyModel, x: Tensor, here: Proposal, propose: object, generator: torch.Generator) -> tuple[Tensor, Proposal, Tensor]:
-    """One proposal and its Metropolis step: the chains, their next proposals, and which were accepted."""
+def move(
+    model: EnergyModel, x: Tensor, here: Proposal, propose: object, generator: torch.Generator
+) -> tuple[Tensor, Proposal, Tensor]:
+    """One proposal and its Metropolis step: the chains, their next proposals, and which were
+    accepted.
+    """
     values = model.support.values().to(x)
     change = rng.categories(here.log_q, generator)[..., None]
     site, value = change // len(values), change % len(values)
     back = site * len(values) + torch.searchsorted(values, x.gather(-1, site))
     there_x = x.scatter(-1, site, values[value])
     there: Proposal = propose(model, there_x)  # type: ignore[operator]
-    log_accept = here.energy - there.energy + (there.log_q.gather(-1, back) - here.log_q.gather(-1, change)).squeeze(-1)
+    log_accept = (
+        here.energy
+        - there.energy
+        + (there.log_q.gather(-1, back) - here.log_q.gather(-1, change)).squeeze(-1)
+    )
     accept = rng.uniform(log_accept.shape, log_accept, generator).log() < log_accept
-    chosen = [torch.where(accept.view(*accept.shape, *[1] * (a.dim() - accept.dim())), b, a) for a, b in zip(here, there, strict=True)]
+    chosen = [
+        torch.where(accept.view(*accept.shape, *[1] * (a.dim() - accept.dim())), b, a)
+        for a, b in zip(here, there, strict=True)
+    ]
     return torch.where(accept[..., None], there_x, x), Proposal(*chosen), accept
 
 

@@ -1,8 +1,10 @@
-"""Site Gibbs in machine code: chains side by side in vector lanes for two values, one chain after the other for more.
+"""Site Gibbs in machine code: chains side by side in vector lanes for two values, one chain after
+the other for more.
 
-Random bits are those of :mod:`partita.core.xoshiro`, whose states are seeded from the caller's generator; what a chain draws does not
-depend on how many threads there are: each takes some of the chains, without Python's lock. Log-odds are rounded to float32 and uniform
-numbers have 24 bits, as torch's float32 ones have.
+Random bits are those of :mod:`partita.core.xoshiro`, whose states are seeded from the caller's
+generator; what a chain draws does not depend on how many threads there are: each takes some of the
+chains, without Python's lock. Log-odds are rounded to float32 and uniform numbers have 24 bits, as
+torch's float32 ones have.
 
 Letters: C chains, D sites, E edges, K values, S sweeps.
 """
@@ -15,16 +17,21 @@ from numba import float32, int32, uint32
 from partita.core.xoshiro import UNIT, _next
 from partita.runtime.numba_cache import njit
 
-LANES = 64  # chains side by side: several vector registers of them, so that finding a neighbor costs little beside the sums
+# chains side by side: several vector registers of them, so that finding a neighbor costs little
+# beside the sums
+LANES = 64
 LOG2_E = np.float32(1 / math.log(2))
-POWERS = [np.float32(math.log(2) ** k / math.factorial(k)) for k in range(7)]  # of 2^f for |f| <= 1/2, to 1e-7
+# of 2^f for |f| <= 1/2, to 1e-7
+POWERS = [np.float32(math.log(2) ** k / math.factorial(k)) for k in range(7)]
 C0, C1, C2, C3, C4, C5, C6 = POWERS
 LARGEST = np.float32(80.0)
 
 
 @njit(fastmath=True)
 def _exp(y: float) -> float:
-    """e^y in float32 from additions, products and a shift of the exponent, which become vector instructions."""
+    """e^y in float32 from additions, products and a shift of the exponent, which become vector
+    instructions.
+    """
     t = min(max(y, -LARGEST), LARGEST) * LOG2_E
     n = np.floor(t + float32(0.5))
     f = t - n
@@ -87,7 +94,9 @@ def sweep_two_values(
                 for lane in range(LANES):
                     first_odds = begun[i, lane] if away else start[0, i]
                     odds = (float32(1.0) - hot[lane]) * first_odds + hot[lane] * total[lane]
-                    local[i, lane] = high if bits[lane] * (float32(1.0) + _exp(-odds)) < UNIT else low
+                    local[i, lane] = (
+                        high if bits[lane] * (float32(1.0) + _exp(-odds)) < UNIT else low
+                    )
         for lane in range(width):
             for i in range(sites):
                 x[begin + lane, i] = float32(local[i, lane])
@@ -107,7 +116,8 @@ def sweep_many_values(
     weights: np.ndarray,
     seeds: np.ndarray,
 ) -> None:
-    """Move some chains of ``x`` (C, D), whole numbers, in place; ``weights`` (2 E, K, K) has the neighbor's state first.
+    """Move some chains of ``x`` (C, D), whole numbers, in place; ``weights`` (2 E, K, K) has the
+    neighbor's state first.
 
     ``start`` is (1, D, K), or (C, D, K) where chains differ.
     """

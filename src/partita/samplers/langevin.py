@@ -3,7 +3,8 @@ r"""Langevin dynamics: downhill with noise; unadjusted, or made exact by a Metro
 .. math:: x' = x - \tfrac{\epsilon^2}{2} \nabla F(x) + \epsilon\, \xi, \qquad \xi \sim N(0, I)
           (theory/gradient_samplers.md, eq. 31.1)
 
-Unadjusted, the chain has a bias of order epsilon^2 (eq. 31.2); MALA is the leapfrog of one step with eq. 31.4.
+Unadjusted, the chain has a bias of order epsilon^2 (eq. 31.2); MALA is the leapfrog of one step
+with eq. 31.4.
 
 Letters: C chains, D visible.
 """
@@ -63,32 +64,46 @@ class Langevin:
         require("Langevin", model)
         energy, gradient = energy_and_gradient("Langevin", model, x)
         check_start("Langevin", model, energy, gradient)
-        rise = float((model.free_energy(x - 0.5 * self.step_size * self.step_size * gradient) - energy).mean())
+        rise = float(
+            (
+                model.free_energy(x - 0.5 * self.step_size * self.step_size * gradient) - energy
+            ).mean()
+        )
         if not rise <= EXPLODED * x.shape[-1]:
             raise self._explosion(model, f"a first step downhill that climbs by {rise:.3g} nats")
         return Position(x)
 
     @torch.no_grad()
-    def step(self, model: EnergyModel, state: Position, *, generator: torch.Generator) -> tuple[Position, Moved]:
+    def step(
+        self, model: EnergyModel, state: Position, *, generator: torch.Generator
+    ) -> tuple[Position, Moved]:
         _, gradient = energy_and_gradient("Langevin", model, state.x)
         noise = rng.normal(state.x.shape, state.x, generator)
-        x = torch.add(state.x, gradient, alpha=-0.5 * self.step_size**2).add_(noise, alpha=self.step_size)
+        x = torch.add(state.x, gradient, alpha=-0.5 * self.step_size**2).add_(
+            noise, alpha=self.step_size
+        )
         if not math.isfinite(x.sum()):  # one pass over the chains
             raise self._explosion(model, "nan or infinity")
         return Position(x), Moved(state.x, x)
 
     def _explosion(self, model: EnergyModel, got: str) -> Diverged:
-        return Diverged(f"Langevin: chains on {model.title()} must stay finite; got {got} at step_size={self.step_size:g}. "
-                        f"Lower step_size, for example to {self.step_size / 10:g}, or use MALA, which rejects such steps.")  # fmt: skip
+        return Diverged(
+            f"Langevin: chains on {model.title()} must stay finite; got {got} at "
+            f"step_size={self.step_size:g}. "
+            f"Lower step_size, for example to {self.step_size / 10:g}, or use MALA, which rejects "
+            "such steps."
+        )
 
 
 @dataclass(frozen=True)
 class MALA(Metropolis):
-    """Langevin proposals with a Metropolis step: the target is left exactly invariant once the warm-up is over.
+    """Langevin proposals with a Metropolis step: the target is left exactly invariant once the
+    warm-up is over.
 
     Arguments:
         step_size: epsilon at the start of the warm-up, or throughout if ``warm_up`` is 0.
-        warm_up: Steps in which the step size is adapted, by dual averaging, to the wanted acceptance; then it stays.
+        warm_up: Steps in which the step size is adapted, by dual averaging, to the wanted
+            acceptance; then it stays.
         acceptance: Wanted share of accepted proposals.
         schedule: Fixed step sizes along a path, as :meth:`tuned` finds them.
 
@@ -96,5 +111,7 @@ class MALA(Metropolis):
     MALA(step_size=0.1, warm_up=0, acceptance=0.6, schedule=None)
     """
 
-    def propose(self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def propose(
+        self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return leapfrog("MALA", model, state.x, momentum, state.gradient, size[..., None], 1)

@@ -77,21 +77,28 @@ def sample(
     x: Tensor | None = None,
     generator: torch.Generator,
 ) -> Tensor:
-    """``n`` draws from a model, ``(n, D)``: exact for a directed model, else the ends of ``n`` chains after ``burn_in`` steps.
+    """``n`` draws from a model, ``(n, D)``: exact for a directed model, else the ends of ``n``
+    chains after ``burn_in`` steps.
 
-    Chains start at draws from the model's reference (or at ``x``). :func:`run` collects longer runs and says whether they mixed.
+    Chains start at draws from the model's reference (or at ``x``). :func:`run` collects longer runs
+    and says whether they mixed.
     """
     check_count("sample", "n", n)
     check_count("sample", "burn_in", burn_in, 0)
     check_generator("sample", generator)
     if isinstance(model, DirectedModel):
         if type(sampler).__name__ in capability.PARTS:
-            capability.require(type(sampler).__name__, model)  # chains need a free energy; a sampler is not passed over in silence
+            # chains need a free energy; a sampler is not passed over in silence
+            capability.require(type(sampler).__name__, model)
         return model.draw(n, generator=generator)
     chosen: Sampler = capability.default("sampler", model) if sampler is None else sampler
     check_kernel("sample", "sampler", chosen)
     check_role("sample", "model", model, ("reference",), "RBM(784, 500, ...)")
-    start = model.reference().draw(n, generator=generator) if x is None else _states(x, n).to(model.device_like)
+    start = (
+        model.reference().draw(n, generator=generator)
+        if x is None
+        else _states(x, n).to(model.device_like)
+    )
     return run(model, chosen, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
 
 
@@ -100,11 +107,21 @@ def _states(x: Any, n: int) -> Tensor:
     try:
         states = torch.as_tensor(x)
     except (TypeError, ValueError, RuntimeError):
-        raise invalid("sample", "x", "be a tensor of states to start at", type(x).__name__) from None
+        raise invalid(
+            "sample", "x", "be a tensor of states to start at", type(x).__name__
+        ) from None
     if states.dim() == 0 or len(states) != n:
-        raise invalid("sample", "x", f"have n = {n} rows, one for each chain", len(states) if states.dim() else "a number")
+        raise invalid(
+            "sample",
+            "x",
+            f"have n = {n} rows, one for each chain",
+            len(states) if states.dim() else "a number",
+        )
     return states
 
 
 def _mean_info(infos: list[dict[str, Tensor]]) -> dict[str, float]:
-    return {name: float(torch.stack([info[name].float().mean() for info in infos]).mean()) for name in infos[0]}
+    return {
+        name: float(torch.stack([info[name].float().mean() for info in infos]).mean())
+        for name in infos[0]
+    }

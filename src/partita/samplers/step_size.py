@@ -1,8 +1,9 @@
-r"""Step sizes that are learned in a warm-up and then fixed: dual averaging of the acceptance (Nesterov 2009, Hoffman and Gelman 2014).
+r"""Step sizes that are learned in a warm-up and then fixed: dual averaging of the acceptance
+(Nesterov 2009, Hoffman and Gelman 2014).
 
 .. math:: \bar e_t = \bar e_{t-1} + \frac{\delta - a_t - \bar e_{t-1}}{t + t_0}, \quad
-          \log \epsilon_t = \mu - \frac{\sqrt t}{\gamma} \bar e_t, \quad
-          \overline{\log \epsilon}_t = t^{-\kappa} \log \epsilon_t + (1 - t^{-\kappa}) \overline{\log \epsilon}_{t-1}
+          \log \epsilon_t = \mu - \frac{\sqrt t}{\gamma} \bar e_t, \quad \overline{\log \epsilon}_t
+          = t^{-\kappa} \log \epsilon_t + (1 - t^{-\kappa}) \overline{\log \epsilon}_{t-1}
           (theory/gradient_samplers.md, eq. 31.5)
 
 All chains of a rung share one step size, so a is their mean acceptance.
@@ -20,7 +21,8 @@ from partita.core.checks import check_real
 from partita.errors import invalid
 
 GAMMA, DELAY, DECAY = 0.05, 10.0, 0.75
-Schedule = tuple[tuple[float, ...], tuple[float, ...]]  # inverse temperatures, and the step size at each
+# inverse temperatures, and the step size at each
+Schedule = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 class StepSize(NamedTuple):
@@ -36,7 +38,12 @@ class StepSize(NamedTuple):
 
 def start(size: float | Tensor, like: Tensor) -> StepSize:
     """No experience yet; ``like`` is the energy of the chains, ``(*, C)``."""
-    log_size = torch.as_tensor(size, dtype=like.dtype, device=like.device).log().expand(*like.shape[:-1], 1).clone()
+    log_size = (
+        torch.as_tensor(size, dtype=like.dtype, device=like.device)
+        .log()
+        .expand(*like.shape[:-1], 1)
+        .clone()
+    )
     nought = torch.zeros_like(log_size)
     return StepSize(log_size, log_size, nought, log_size, torch.zeros((), dtype=torch.long), nought)
 
@@ -46,7 +53,12 @@ def adapted(size: StepSize, acceptance: Tensor, wanted: float) -> StepSize:
     t = int(size.count) + 1
     error = torch.lerp(size.error, wanted - acceptance, 1 / (t + DELAY))
     log_size = size.center - math.sqrt(t) / GAMMA * error
-    return size._replace(log_size=log_size, average=torch.lerp(size.average, log_size, t**-DECAY), error=error, count=size.count + 1)
+    return size._replace(
+        log_size=log_size,
+        average=torch.lerp(size.average, log_size, t**-DECAY),
+        error=error,
+        count=size.count + 1,
+    )
 
 
 def reopened(size: StepSize, warm_up: int) -> StepSize:
@@ -58,9 +70,15 @@ def check_schedule(owner: str, schedule: Schedule | None) -> None:
     """None, or as many step sizes above 0 as inverse temperatures."""
     if schedule is None:
         return
-    pair = isinstance(schedule, tuple | list) and len(schedule) == 2 and all(isinstance(part, tuple | list) for part in schedule)
+    pair = (
+        isinstance(schedule, tuple | list)
+        and len(schedule) == 2
+        and all(isinstance(part, tuple | list) for part in schedule)
+    )
     if not pair or len(schedule[0]) != len(schedule[1]) or not schedule[0]:
-        raise invalid(owner, "schedule", "be inverse temperatures and as many step sizes", repr(schedule))
+        raise invalid(
+            owner, "schedule", "be inverse temperatures and as many step sizes", repr(schedule)
+        )
     for beta, size in zip(*schedule, strict=True):
         check_real(owner, "schedule", beta, 0)
         check_real(owner, "schedule", size, 0, open_low=True)
@@ -68,7 +86,9 @@ def check_schedule(owner: str, schedule: Schedule | None) -> None:
 
 def scheduled(schedule: Schedule, beta: Tensor) -> Tensor:
     """The step size at ``beta``, linear between the temperatures of the schedule."""
-    betas, sizes = (torch.tensor(column, dtype=beta.dtype, device=beta.device) for column in schedule)
+    betas, sizes = (
+        torch.tensor(column, dtype=beta.dtype, device=beta.device) for column in schedule
+    )
     above = torch.searchsorted(betas, beta.contiguous()).clamp(1, len(betas) - 1)
     share = (beta - betas[above - 1]) / (betas[above] - betas[above - 1])
     return torch.lerp(sizes[above - 1], sizes[above], share.clamp(0, 1))

@@ -23,7 +23,8 @@ class LadderState(NamedTuple):
 
     ladder: Tensor  # (T, C, D)
     parity: Tensor  # ()
-    kernel: Any = ()  # what the kernel remembers of every rung, such as step sizes; empty where it remembers nothing
+    # what the kernel remembers of every rung, such as step sizes; empty where it remembers nothing
+    kernel: Any = ()
 
     @property
     def x(self) -> Tensor:
@@ -32,7 +33,9 @@ class LadderState(NamedTuple):
 
 
 class LadderInfo(NamedTuple):
-    """What the kernel did on every rung, the share of accepted exchanges, and the rung from which each rung's state came."""
+    """What the kernel did on every rung, the share of accepted exchanges, and the rung from which
+    each rung's state came.
+    """
 
     kernel: Any
     swapped: Tensor  # ()
@@ -40,7 +43,10 @@ class LadderInfo(NamedTuple):
 
     def numbers(self) -> dict[str, Tensor]:
         """``swapped``, and the kernel's numbers on the model's own rung."""
-        return {"swapped": self.swapped, **{name: value[-1] for name, value in self.kernel.numbers().items()}}
+        return {
+            "swapped": self.swapped,
+            **{name: value[-1] for name, value in self.kernel.numbers().items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,9 @@ class Tempering:
     """
 
     kernel: Sampler
-    betas: tuple[float, ...] = field(default_factory=lambda: tuple(torch.linspace(0, 1, 11).tolist()))
+    betas: tuple[float, ...] = field(
+        default_factory=lambda: tuple(torch.linspace(0, 1, 11).tolist())
+    )
 
     kernel_on: ClassVar[str] = "ladder"
 
@@ -62,14 +70,23 @@ class Tempering:
         if isinstance(given, Tensor):
             check_tensor("Tempering", "betas", given)
         given = given.tolist() if hasattr(given, "tolist") else given
-        betas = tuple(check_real("Tempering", "betas", b) for b in given) if isinstance(given, tuple | list) else ()
+        betas = (
+            tuple(check_real("Tempering", "betas", b) for b in given)
+            if isinstance(given, tuple | list)
+            else ()
+        )
         object.__setattr__(self, "betas", betas)
         rising = all(a < b for a, b in pairwise(betas))
         if len(betas) < 2 or not rising or betas[0] < 0 or betas[-1] != 1:
             raise invalid("Tempering", "betas", "rise from 0 or more to exactly 1", list(betas))
         check_kernel("Tempering", "kernel", self.kernel)
         if self.kernel.kernel_on != "x":
-            raise invalid("Tempering", "kernel", "move x, such as Gibbs()", f"{self.kernel}, which moves a {self.kernel.kernel_on}")
+            raise invalid(
+                "Tempering",
+                "kernel",
+                "move x, such as Gibbs()",
+                f"{self.kernel}, which moves a {self.kernel.kernel_on}",
+            )
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> LadderState:
         require("Tempering", model)
@@ -78,28 +95,57 @@ class Tempering:
         return LadderState(ladder, torch.zeros((), dtype=torch.long), self._remembered(inner))
 
     @torch.no_grad()
-    def step(self, model: EnergyModel, state: LadderState, *, generator: torch.Generator) -> tuple[LadderState, LadderInfo]:
+    def step(
+        self, model: EnergyModel, state: LadderState, *, generator: torch.Generator
+    ) -> tuple[LadderState, LadderInfo]:
         rungs = self._rungs(model, state.ladder)
-        inner = placed(self.kernel, rungs, state.kernel, self._renewed(model, state.ladder, generator), generator=generator)
+        inner = placed(
+            self.kernel,
+            rungs,
+            state.kernel,
+            self._renewed(model, state.ladder, generator),
+            generator=generator,
+        )
         inner, info = self.kernel.step(rungs, inner, generator=generator)
-        ladder, swapped, origin = exchange(model, inner.x, self._betas(state.ladder), int(state.parity), generator)
-        return LadderState(ladder, 1 - state.parity, self._remembered(inner)), LadderInfo(info, swapped, origin)
+        ladder, swapped, origin = exchange(
+            model, inner.x, self._betas(state.ladder), int(state.parity), generator
+        )
+        return LadderState(ladder, 1 - state.parity, self._remembered(inner)), LadderInfo(
+            info, swapped, origin
+        )
 
     def place(self, model: EnergyModel, state: LadderState, x: Tensor) -> LadderState:
-        """The ladder with its top rung at ``x``; the others go on where they are, or at ``x`` too where the number of chains is another."""
+        """The ladder with its top rung at ``x``; the others go on where they are, or at ``x`` too
+        where the number of chains is another.
+        """
         same = state.ladder.shape[1:] == x.shape
-        ladder = torch.cat([state.ladder[:-1], x[None]]) if same else x.expand(len(self.betas), *x.shape).clone()
+        ladder = (
+            torch.cat([state.ladder[:-1], x[None]])
+            if same
+            else x.expand(len(self.betas), *x.shape).clone()
+        )
         return state._replace(ladder=ladder)
 
     def reopen(self, state: LadderState) -> LadderState:
         """The model has learned: so must the kernel's step sizes."""
-        return state._replace(kernel=self.kernel.reopen(state.kernel)) if hasattr(self.kernel, "reopen") else state  # type: ignore[attr-defined]
+        return (
+            state._replace(kernel=self.kernel.reopen(state.kernel))  # type: ignore[attr-defined]
+            if hasattr(self.kernel, "reopen")
+            else state
+        )
 
     def _renewed(self, model: EnergyModel, ladder: Tensor, generator: torch.Generator) -> Tensor:
-        """The ladder with fresh draws of the reference where it has a rung there: what arrives at it forgets where it was."""
+        """The ladder with fresh draws of the reference where it has a rung there: what arrives at
+        it forgets where it was.
+        """
         if self.betas[0] > 0 or not model.begins_exactly:
             return ladder
-        return torch.cat([model.reference().draw(ladder.shape[1], generator=generator).to(ladder)[None], ladder[1:]])
+        return torch.cat(
+            [
+                model.reference().draw(ladder.shape[1], generator=generator).to(ladder)[None],
+                ladder[1:],
+            ]
+        )
 
     def _remembered(self, inner: Any) -> Any:
         return inner if hasattr(self.kernel, "place") else ()
@@ -111,9 +157,14 @@ class Tempering:
         return model.annealed(self._betas(like)[:, None])
 
 
-def exchange(model: EnergyModel, ladder: Tensor, betas: Tensor, parity: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Offer an exchange to every second pair of neighbors; the ladder, the share accepted, the rung each state came from, ``(T, C)``."""
-    low = torch.arange(parity % (len(betas) - 1), len(betas) - 1, 2, device=ladder.device)  # two rungs are offered theirs every time
+def exchange(
+    model: EnergyModel, ladder: Tensor, betas: Tensor, parity: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Offer an exchange to every second pair of neighbors; the ladder, the share accepted, the rung
+    each state came from, ``(T, C)``.
+    """
+    # two rungs are offered theirs every time
+    low = torch.arange(parity % (len(betas) - 1), len(betas) - 1, 2, device=ladder.device)
     here = model.field(ladder)
     own = model.energy_along(here, betas[:, None])
     up, down = (model.energy_along(here, betas.roll(-shift)[:, None]) for shift in (1, -1))

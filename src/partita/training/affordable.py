@@ -1,7 +1,9 @@
-"""What a fit may take that has to end by a time: all that its recipe says where there is time for it, else as much as there is time for.
+"""What a fit may take that has to end by a time: all that its recipe says where there is time for
+it, else as much as there is time for.
 
-The time is that of :mod:`partita.runtime.deadline`. Starts, steps and validations are settled here, before the fit begins, and saved with
-it: it depends on them alone, however fast the machine is then, and takes no others when it is resumed.
+The time is that of :mod:`partita.runtime.deadline`. Starts, steps and validations are settled here,
+before the fit begins, and saved with it: it depends on them alone, however fast the machine is
+then, and takes no others when it is resumed.
 """
 
 import copy
@@ -26,13 +28,17 @@ from partita.training.validation import quick_evaluator
 
 TIMING = 3  # what a stream of random numbers is for
 TIMING_SECONDS = 0.4  # of steps that are thrown away
-TIMING_SHARE = 0.25  # of the time that is left: a first step that takes no more is followed by another, which is not as slow
+# of the time that is left: a first step that takes no more is followed by another, which is not as
+# slow
+TIMING_SHARE = 0.25
 PATIENCE = 5  # validations without a better score before a fit by gradients stops
 VALIDATION_TIME = 0.2  # of a fit that is cut to its time, at most, but for one validation
 ONE_VALIDATION = 0.5  # of the time, at most; where one takes longer there is none
 TRIALS = (10, 30)  # temperatures of annealings that are timed
 LEAST_GROWTH = 0.05  # of their time, however alike they seem on a busy machine
-COPIES = 8  # of the parameters in a fit: gradients, two moments, averages, the best, what is timed and thrown away
+# of the parameters in a fit: gradients, two moments, averages, the best, what is timed and thrown
+# away
+COPIES = 8
 LENGTHS = ("epochs", "steps", "minutes")
 
 
@@ -43,7 +49,8 @@ class Plan(NamedTuple):
         options: Of the fit.
         remarks: What is to be said about them, one sentence each.
         cuts: What was cut short by the clock before the fit began, one sentence each.
-        validated: Whether the fit looks at held-out rows, which it does unless one look alone would take too long.
+        validated: Whether the fit looks at held-out rows, which it does unless one look alone would
+            take too long.
     """
 
     model: Model
@@ -63,12 +70,23 @@ class Cost(NamedTuple):
 
 
 @memory_limit.named("fit")
-def affordable(model: Model, objective: Any, rows: Rows, validation: Rows | None, options: dict[str, Any], seed: int = 0) -> Plan:
-    """The plan of a new fit: as the recipe and the options say if that ends in time, else cut to it.
+def affordable(
+    model: Model,
+    objective: Any,
+    rows: Rows,
+    validation: Rows | None,
+    options: dict[str, Any],
+    seed: int = 0,
+) -> Plan:
+    """The plan of a new fit: as the recipe and the options say if that ends in time, else cut to
+    it.
 
-    Gradients stop early; closed-form updates know themselves when they are done, and are spared the options of optimizers.
+    Gradients stop early; closed-form updates know themselves when they are done, and are spared the
+    options of optimizers.
     """
-    memory_limit.check_room("fit", model.title(), COPIES * _bytes(model), "Ask for fewer hidden units or layers.")
+    memory_limit.check_room(
+        "fit", model.title(), COPIES * _bytes(model), "Ask for fewer hidden units or layers."
+    )
     options, remarks = _taken(objective, options)
     if deadline.left() == math.inf or any(options.get(name) is not None for name in LENGTHS):
         return Plan(model, objective, options, remarks)
@@ -82,8 +100,18 @@ def affordable(model: Model, objective: Any, rows: Rows, validation: Rows | None
     least = _least_steps(objective, seconds, cost)
     if cost.look > max(LEAST_SECONDS, ONE_VALIDATION * seconds):
         deadline.cut("no validation: one alone would take more than half of the time.")
-        return Plan(model, shorter, {**options, "steps": max(least, int(seconds / cost.step))}, remarks, validated=False)
-    looks = max(1, min(settings.validations, int(VALIDATION_TIME * seconds / cost.look))) if cost.look else settings.validations
+        return Plan(
+            model,
+            shorter,
+            {**options, "steps": max(least, int(seconds / cost.step))},
+            remarks,
+            validated=False,
+        )
+    looks = (
+        max(1, min(settings.validations, int(VALIDATION_TIME * seconds / cost.look)))
+        if cost.look
+        else settings.validations
+    )
     steps = max(least, int((seconds - looks * cost.look) / cost.step))
     return Plan(model, shorter, {**options, "steps": steps, "validations": looks}, remarks)
 
@@ -93,8 +121,12 @@ def _taken(objective: Any, options: dict[str, Any]) -> tuple[dict[str, Any], lis
     if not hasattr(objective, "update"):
         return {"patience": PATIENCE, **options}, []
     idle = [name for name in options if name in OF_OPTIMIZERS and options[name] is not None]
-    remark = f"fitted without {', '.join(idle)}: {type(objective).__name__} takes closed-form updates."
-    return {name: value for name, value in options.items() if name not in idle}, [remark] if idle else []
+    remark = (
+        f"fitted without {', '.join(idle)}: {type(objective).__name__} takes closed-form updates."
+    )
+    return {name: value for name, value in options.items() if name not in idle}, [
+        remark
+    ] if idle else []
 
 
 def _bytes(model: Model) -> int:
@@ -103,17 +135,32 @@ def _bytes(model: Model) -> int:
 
 
 def _least_steps(objective: Any, seconds: float, cost: Cost) -> int:
-    """Steps that are taken in any case; a sampler that would have no time for those of which its score needs draws takes none."""
+    """Steps that are taken in any case; a sampler that would have no time for those of which its
+    score needs draws takes none.
+    """
     fewest = getattr(objective, "fewest", 1)
     if fewest > 1 and fewest * cost.step > max(seconds, LEAST_SECONDS):
-        allowed = f"be enough for {fewest} sweeps of {type(objective).__name__}, for of fewer draws nothing tells how far off a score is"
-        raise invalid("fit", "the time", allowed, f"{max(0.0, seconds):.1f} seconds, and each takes {cost.step:.1f}", "Give more minutes.")
+        allowed = (
+            f"be enough for {fewest} sweeps of {type(objective).__name__}, for of fewer draws "
+            "nothing tells how far off a score is"
+        )
+        raise invalid(
+            "fit",
+            "the time",
+            allowed,
+            f"{max(0.0, seconds):.1f} seconds, and each takes {cost.step:.1f}",
+            "Give more minutes.",
+        )
     return max(fewest, min(LEAST_STEPS, int(LEAST_SECONDS / cost.step)))
 
 
 def _seconds_of_starts(objective: Any, cost: Cost) -> float:
     """Of those that are tried beside the first, and of the updates of all."""
-    return objective.beforehand * cost.step + (objective.restarts - 1) * cost.start if hasattr(objective, "beforehand") else 0.0
+    return (
+        objective.beforehand * cost.step + (objective.restarts - 1) * cost.start
+        if hasattr(objective, "beforehand")
+        else 0.0
+    )
 
 
 def _fewer_starts(objective: Any, seconds: float, cost: Cost) -> Any:
@@ -122,24 +169,37 @@ def _fewer_starts(objective: Any, seconds: float, cost: Cost) -> Any:
         return objective
     shorter = objective.within(seconds / (cost.step + cost.start / objective.trial))
     if shorter != objective:
-        deadline.cut(f"{shorter.restarts} of {objective.restarts} starts tried: there was no time for more.")
+        deadline.cut(
+            f"{shorter.restarts} of {objective.restarts} starts tried: there was no time for more."
+        )
     return shorter
 
 
 def _measured(
     model: Model, objective: Any, rows: Rows, validation: Rows | None, settings: Settings, seed: int
-) -> tuple[Cost, int]:  # fmt: skip
+) -> tuple[Cost, int]:
     """What a fit costs and how many steps its recipe has, by a copy that is thrown away."""
-    alone, started = objective.within(0) if hasattr(objective, "within") else objective, deadline.now()
-    session = start_session(copy.deepcopy(model), rows, alone, settings, generator=rng.keyed(seed, TIMING))
+    alone, started = (
+        objective.within(0) if hasattr(objective, "within") else objective,
+        deadline.now(),
+    )
+    session = start_session(
+        copy.deepcopy(model), rows, alone, settings, generator=rng.keyed(seed, TIMING)
+    )
     start = deadline.now() - started
-    return Cost(start, _seconds_per_step(session), _seconds_to_validate(session, validation)), session.total
+    return Cost(
+        start, _seconds_per_step(session), _seconds_to_validate(session, validation)
+    ), session.total
 
 
 def _seconds_per_step(session: Session) -> float:
-    """The mean of some, without the first, which may have had to get ready; on a busy machine few steps take most of the time."""
+    """The mean of some, without the first, which may have had to get ready; on a busy machine few
+    steps take most of the time.
+    """
     times: list[float] = []
-    while sum(times) < TIMING_SECONDS or (len(times) < 2 and sum(times) < TIMING_SHARE * deadline.left()):
+    while sum(times) < TIMING_SECONDS or (
+        len(times) < 2 and sum(times) < TIMING_SHARE * deadline.left()
+    ):
         begun = deadline.now()
         session.advance()
         times.append(deadline.now() - begun)
@@ -160,9 +220,14 @@ def _seconds_to_validate(session: Session, validation: Rows | None) -> float:
         evaluate(model, x, evaluator=evaluator, generator=rng.keyed(session.key))
 
     if getattr(evaluator, "temperatures", None):
-        cost = annealing_cost(lambda temperatures: look(replace(evaluator, temperatures=temperatures, adaptive=False)))
-        return (1 + evaluator.adaptive) * (cost.start + evaluator.temperatures * cost.each)  # a pilot run takes up to as long again
-    growth = session.objective.keep / len(model.sweeps) if "posterior_draws" in model.offers else 1.0
+        cost = annealing_cost(
+            lambda temperatures: look(replace(evaluator, temperatures=temperatures, adaptive=False))
+        )
+        # a pilot run takes up to as long again
+        return (1 + evaluator.adaptive) * (cost.start + evaluator.temperatures * cost.each)
+    growth = (
+        session.objective.keep / len(model.sweeps) if "posterior_draws" in model.offers else 1.0
+    )
     return growth * _seconds_when_ready(lambda: look(evaluator))
 
 

@@ -1,6 +1,8 @@
-"""Minutes into steps: a short warm-up on throw-away copies is timed, and the number of steps is fixed from it.
+"""Minutes into steps: a short warm-up on throw-away copies is timed, and the number of steps is
+fixed from it.
 
-A machine may slow down afterwards: a fit that has a time to end by (:mod:`partita.runtime.deadline`) stops there, whatever its plan was.
+A machine may slow down afterwards: a fit that has a time to end by
+(:mod:`partita.runtime.deadline`) stops there, whatever its plan was.
 """
 
 import copy
@@ -11,14 +13,19 @@ from partita.training.history import Record
 from partita.training.session import Session
 
 WARM_UP_SECONDS = (4.0, 30.0)  # of short and of long fits
-WARM_UP_SHARE = 0.02  # of the time between them; machines are not as fast for minutes as for seconds
+# of the time between them; machines are not as fast for minutes as for seconds
+WARM_UP_SHARE = 0.02
 LEAST_STEPS = 10  # that are taken in any case,
 LEAST_SECONDS = 1.0  # or as many as this takes
 OUT_OF_TIME = "out of time"  # why such a fit ended
 
 
-def steps_within(minutes: float, make_session: Callable[[int], Session], set_aside: float = 0.0) -> int:
-    """How many steps fit into ``minutes`` less the warm-up and the seconds set aside; the run then depends on that number alone."""
+def steps_within(
+    minutes: float, make_session: Callable[[int], Session], set_aside: float = 0.0
+) -> int:
+    """How many steps fit into ``minutes`` less the warm-up and the seconds set aside; the run then
+    depends on that number alone.
+    """
     started = deadline.now()
     seconds = 60 * minutes - set_aside
     session, team = make_session(1 << 40), processes.current()
@@ -40,12 +47,22 @@ def steps_within(minutes: float, make_session: Callable[[int], Session], set_asi
 
 
 def out_of_time(session: Session, seconds: float) -> bool:
-    """Whether the time to end by has come for a fit of so many seconds, and it has taken the steps that are taken in any case."""
+    """Whether the time to end by has come for a fit of so many seconds, and it has taken the steps
+    that are taken in any case.
+    """
     fewest = getattr(session.objective, "fewest", 1)
-    return deadline.left() < 0 and session.step >= fewest and (session.step >= LEAST_STEPS or seconds >= LEAST_SECONDS)
+    return (
+        deadline.left() < 0
+        and session.step >= fewest
+        and (session.step >= LEAST_STEPS or seconds >= LEAST_SECONDS)
+    )
 
 
 def ending(session: Session) -> Record:
     """What is recorded of a fit that ran out of time."""
     done = f"stopped after {session.step:,} of {session.total:,} steps"
-    return {"step": session.step, "event": "the time was up: steps took longer than when their number was fixed.", "done": done}
+    return {
+        "step": session.step,
+        "event": "the time was up: steps took longer than when their number was fixed.",
+        "done": done,
+    }

@@ -1,6 +1,8 @@
-"""Checkpoints: nested values as one safetensors file, with the structure as JSON in its header. Never pickle.
+"""Checkpoints: nested values as one safetensors file, with the structure as JSON in its header.
+Never pickle.
 
-A file is whole or not there, whenever a run is killed (``runtime/atomic_files.py``); a checksum in the header tells one that changed since.
+A file is whole or not there, whenever a run is killed (``runtime/atomic_files.py``); a checksum in
+the header tells one that changed since.
 """
 
 import contextlib
@@ -30,12 +32,18 @@ Tree = Any  # dicts, lists, tuples, tensors, numbers, strings, None
 
 
 def save(path: Path, tree: Tree, *, keep_previous: bool = False) -> None:
-    """Write a nested value; the file before it may stay, under the name that :func:`previous` gives."""
+    """Write a nested value; the file before it may stay, under the name that :func:`previous`
+    gives.
+    """
     tensors: dict[str, Tensor] = {}
     skeleton = json.dumps(_pack(tree, "", tensors))
     with replacing(path, previous(path) if keep_previous else None) as beside:
         try:
-            save_file(tensors, beside, metadata={"partita": skeleton, "checksum": _checksum(skeleton, tensors)})
+            save_file(
+                tensors,
+                beside,
+                metadata={"partita": skeleton, "checksum": _checksum(skeleton, tensors)},
+            )
         except SafetensorError as error:
             raise _of_the_system(error) from None
 
@@ -46,7 +54,9 @@ def previous(path: Path) -> Path:
 
 
 def load_or_previous(path: Path) -> tuple[Tree, str]:
-    """The last save; where it is damaged or gone, the one before it, with a warning, which is returned too."""
+    """The last save; where it is damaged or gone, the one before it, with a warning, which is
+    returned too.
+    """
     try:
         return load(path), ""
     except (RunError, TooLarge) as error:
@@ -58,25 +68,45 @@ def load_or_previous(path: Path) -> tuple[Tree, str]:
 
 
 def load(path: Path) -> Tree:
-    """Read a nested value; tuples come back as lists. Nothing outside the run's folder, which is one up, is read."""
+    """Read a nested value; tuples come back as lists. Nothing outside the run's folder, which is
+    one up, is read.
+    """
     inside(path.parent.parent, path.parent.name, path.name)
     try:
         check_room("load", str(path), path.stat().st_size, "Restore the file as partita wrote it.")
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: aligned(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-        if header.get("checksum", whole := _checksum(header["partita"], tensors)) != whole:  # files of earlier versions have none
+        # files of earlier versions have none
+        if header.get("checksum", whole := _checksum(header["partita"], tensors)) != whole:
             raise ValueError("its checksum differs")
         return _unpack(parse(header["partita"]), tensors)
     except FileNotFoundError:
-        raise RunError(f"load: {path.name} must exist in {path.parent}; found none. The run was stopped before its first save.") from None
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # also endless nesting
+        raise RunError(
+            f"load: {path.name} must exist in {path.parent}; found none. The run was stopped "
+            "before its first save."
+        ) from None
+    # also endless nesting
+    except (
+        SafetensorError,
+        OSError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+    ) as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
-        raise RunError(f"load: {path} must be a whole partita checkpoint; got a damaged or foreign file ({reason}).") from None
+        raise RunError(
+            f"load: {path} must be a whole partita checkpoint; got a damaged or foreign file "
+            f"({reason})."
+        ) from None
 
 
 def numbers(path: Path) -> int:
-    """How many numbers a save holds, as its header says, for which the file must have room; none where it is damaged or not there."""
+    """How many numbers a save holds, as its header says, for which the file must have room; none
+    where it is damaged or not there.
+    """
     inside(path.parent.parent, path.parent.name, path.name)
     try:
         with safe_open(path, framework="pt") as file:
@@ -90,14 +120,20 @@ def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
     total = hashlib.blake2b(skeleton.encode(), digest_size=16)
     for name in sorted(tensors):
         flat = tensors[name].cpu().reshape(-1)
-        flat = flat if flat.is_contiguous() and flat.stride() == (1,) else flat.clone(memory_format=torch.contiguous_format)
+        flat = (
+            flat
+            if flat.is_contiguous() and flat.stride() == (1,)
+            else flat.clone(memory_format=torch.contiguous_format)
+        )
         content: Any = flat.view(torch.uint8).numpy() if len(flat) else b""
         total.update(content)
     return total.hexdigest()
 
 
 def _of_the_system(error: SafetensorError) -> Exception:
-    """The error of the system, such as a full disk, that the library tells in words; another one as it is."""
+    """The error of the system, such as a full disk, that the library tells in words; another one as
+    it is.
+    """
     found = re.search(r"os error (\d+)", str(error))
     return error if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
 
@@ -105,32 +141,60 @@ def _of_the_system(error: SafetensorError) -> Exception:
 def expect(tree: Tree, path: Path, *names: str) -> None:
     """Refuse a whole file that holds something else."""
     if not isinstance(tree, dict) or any(name not in tree for name in names):
-        raise RunError(f"load: {path} must hold {', '.join(names)}; got a file of another sort. Restore the one that `partita fit` made.")
+        raise RunError(
+            f"load: {path} must hold {', '.join(names)}; got a file of another sort. Restore the "
+            "one that `partita fit` made."
+        )
 
 
 @contextlib.contextmanager
 def of_this_fit() -> Iterator[None]:
-    """Inside it, a save whose parts do not fit the fit that takes it up is refused in one sentence."""
+    """Inside it, a save whose parts do not fit the fit that takes it up is refused in one
+    sentence.
+    """
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RuntimeError,
+    ) as error:
         if isinstance(error, PartitaError) or ran_out(error):
             raise
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
-        raise RunError(f"load: last.safetensors must hold the state of this fit; got another ({reason}).") from error
+        raise RunError(
+            f"load: last.safetensors must hold the state of this fit; got another ({reason})."
+        ) from error
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     """Copy saved weights into a model; another model's are refused in one sentence."""
-    wrong = [str(name) for name, value in weights.items() if not isinstance(name, str) or not isinstance(value, Tensor)]
+    wrong = [
+        str(name)
+        for name, value in weights.items()
+        if not isinstance(name, str) or not isinstance(value, Tensor)
+    ]
     if isinstance(model, Model) and not wrong:
         model.make_room(weights)
     own = model.state_dict()
-    wrong += [name for name in own if name not in weights or own[name].shape != getattr(weights[name], "shape", None)]
+    wrong += [
+        name
+        for name in own
+        if name not in weights or own[name].shape != getattr(weights[name], "shape", None)
+    ]
     if wrong := {*wrong, *(str(name) for name in weights if name not in own)}:
-        title, names = model.title() if isinstance(model, Model) else type(model).__name__, ", ".join(sorted(wrong))
-        raise RunError(f"load: the checkpoint must hold the weights of {title}; got other names or shapes for {names}. "
-                       "It belongs to another model.")  # fmt: skip
+        title, names = (
+            model.title() if isinstance(model, Model) else type(model).__name__,
+            ", ".join(sorted(wrong)),
+        )
+        raise RunError(
+            f"load: the checkpoint must hold the weights of {title}; got other names or shapes for "
+            f"{names}. "
+            "It belongs to another model."
+        )
     model.load_state_dict(weights)
 
 
@@ -144,13 +208,18 @@ def plain(tree: Tree) -> Tree:
 
 
 def rebuild(template: Tree, saved: Tree, *, sizes: bool = False) -> Tree:
-    """``saved`` in the shape of ``template``: lists become the template's tuples and named tuples, tensors move to its device.
+    """``saved`` in the shape of ``template``: lists become the template's tuples and named tuples,
+    tensors move to its device.
 
-    Modules stay the objects that an optimizer knows, and take the saved weights. Tensors have as many dimensions as the template's, and
-    the same ``sizes`` if those cannot differ.
+    Modules stay the objects that an optimizer knows, and take the saved weights. Tensors have as
+    many dimensions as the template's, and the same ``sizes`` if those cannot differ.
     """
     if isinstance(template, Tensor):
-        alike = isinstance(saved, Tensor) and saved.dtype == template.dtype and saved.dim() == template.dim()
+        alike = (
+            isinstance(saved, Tensor)
+            and saved.dtype == template.dtype
+            and saved.dim() == template.dim()
+        )
         if not alike or (sizes and saved.shape != template.shape):
             raise ValueError("a tensor of another sort")
         return saved.to(template.device)
@@ -171,12 +240,19 @@ def _pack(tree: Tree, name: str, tensors: dict[str, Tensor]) -> Any:
         tensors[label] = tree.detach().contiguous().clone()
         return {"tensor": label}
     if isinstance(tree, dict):
-        return {"dict": [[_key(key), _pack(value, f"{name}/{key}", tensors)] for key, value in tree.items()]}
+        return {
+            "dict": [
+                [_key(key), _pack(value, f"{name}/{key}", tensors)] for key, value in tree.items()
+            ]
+        }
     if isinstance(tree, list | tuple):
         return {"list": [_pack(value, f"{name}/{i}", tensors) for i, value in enumerate(tree)]}
     if tree is None or isinstance(tree, bool | int | float | str):
         return {"value": tree}
-    raise TypeError(f"a checkpoint holds tensors, numbers, strings and their lists and dicts; got {type(tree).__name__} at {name}")
+    raise TypeError(
+        "a checkpoint holds tensors, numbers, strings and their lists and dicts; got "
+        f"{type(tree).__name__} at {name}"
+    )
 
 
 def _key(key: Any) -> str | int:

@@ -1,9 +1,11 @@
-"""A contest: contenders fitted to the same rows from the same seed within one time, and scored by the same likelihood on the same rows.
+"""A contest: contenders fitted to the same rows from the same seed within one time, and scored by
+the same likelihood on the same rows.
 
-Every contender gets an even part of the time that is left, for all that it does: a search while it is built, its fit, its score. A recipe
-that needs less is carried out as it is, and what it does not use is left to those after it; one that needs more is cut to as many steps as
-fit, and stops sooner where the machine is slower then than when they were planned. A contender that fails is an entry that says why, and
-the others finish. What is done is kept, so that an interrupted contest goes on.
+Every contender gets an even part of the time that is left, for all that it does: a search while it
+is built, its fit, its score. A recipe that needs less is carried out as it is, and what it does not
+use is left to those after it; one that needs more is cut to as many steps as fit, and stops sooner
+where the machine is slower then than when they were planned. A contender that fails is an entry
+that says why, and the others finish. What is done is kept, so that an interrupted contest goes on.
 """
 
 import json
@@ -42,9 +44,17 @@ SCORING = 1  # what a stream of random numbers is for; scores draw as those of `
 FIT_SHARE = 0.7  # of a contender's time, to build and fit it; the rest is for its score
 LATE = 1.3  # of the time to build and fit a contender, after which it has to stop
 LEAST_MINUTES = 0.02  # of a fit, where the time is already up
-SETTLED = {"fit": dict, "steps": int, "objective": dict}  # of a fit that was begun, which it goes on with
-USUAL = 2000  # temperatures, about, that an annealing takes where nothing is said, its pilot run included
-IMPORTED = ("torch._dynamo", "lightning_fabric", "sklearn.cluster", "arviz_stats.base.array", "partita.core.xoshiro")
+# of a fit that was begun, which it goes on with
+SETTLED = {"fit": dict, "steps": int, "objective": dict}
+# temperatures, about, that an annealing takes where nothing is said, its pilot run included
+USUAL = 2000
+IMPORTED = (
+    "torch._dynamo",
+    "lightning_fabric",
+    "sklearn.cluster",
+    "arviz_stats.base.array",
+    "partita.core.xoshiro",
+)
 LEAST = 30  # temperatures of an annealing that is cut to its time
 
 
@@ -54,13 +64,15 @@ class Contest:
 
     Arguments:
         dataset: Rows to learn from, to validate on and to score on.
-        options: Of every fit: epochs, learning_rate, ...; what is not said is left to each contender's recipe.
+        options: Of every fit: epochs, learning_rate, ...; what is not said is left to each
+            contender's recipe.
         limit: Minutes to build and fit one contender, where options do not say how long.
         evaluator: Of log Z; chosen by the capability table if not given.
         seed: Of every contender alike: same first parameters, same order of rows, same draws.
         out: Folder in which every contender leaves a run; nothing is written without it.
         about: More to write into every run's config.
-        total: Minutes for all together, from which :meth:`run` makes the limit of each; None leaves ``limit`` as it is.
+        total: Minutes for all together, from which :meth:`run` makes the limit of each; None leaves
+            ``limit`` as it is.
     """
 
     dataset: Dataset
@@ -82,8 +94,13 @@ class Contest:
         """To build and fit one contender."""
         return math.inf if self.limit is None else 60 * self.limit
 
-    def run(self, contenders: Sequence[Contender], progress: Callable[[Contender], bool] = lambda _: False) -> Iterator[Entry]:
-        """One entry after the other: those that are done as they were saved, the others with an even part of the time that is left.
+    def run(
+        self,
+        contenders: Sequence[Contender],
+        progress: Callable[[Contender], bool] = lambda _: False,
+    ) -> Iterator[Entry]:
+        """One entry after the other: those that are done as they were saved, the others with an
+        even part of the time that is left.
 
         ``progress`` is asked, and told, who comes next.
         """
@@ -105,35 +122,61 @@ class Contest:
                 return
 
     def enter(self, contender: Contender, progress: bool = False) -> Entry:
-        """Fit and score one contender; what is refused, and whatever it comes to but a disk that fails, becomes the entry's problem."""
+        """Fit and score one contender; what is refused, and whatever it comes to but a disk that
+        fails, becomes the entry's problem.
+        """
         started, seconds, run = deadline.now(), None, None
         try:
             started -= self._spent(contender)
             with deadline.ending_within(LATE * self._seconds), memory_limit.named(contender.name):
-                encoding = Encoding.fit(self.dataset.train, contender.family.encoding_kind(self.dataset.train, contender.settings))
+                encoding = Encoding.fit(
+                    self.dataset.train,
+                    contender.family.encoding_kind(self.dataset.train, contender.settings),
+                )
                 run = self._fitted(contender, encoding, progress, started)
             seconds = deadline.now() - started
             score = None if run.stopped == "interrupted" else self.score(run.model, encoding)
-            problem = "" if score is not None else f"interrupted after {run.steps:,} of {run.config['steps']:,} steps, which are saved"
+            problem = (
+                ""
+                if score is not None
+                else f"interrupted after {run.steps:,} of {run.config['steps']:,} steps, which are "
+                "saved"
+            )
         except PartitaError as error:
             score, problem = None, str(error)
         except OSError:
             raise  # a disk that is full is so for all
         except Exception as error:  # whatever a family comes to, the others finish
             score, problem = None, f"{type(error).__name__}: {error}".strip().split("\n")[0]
-        return Entry(contender.name, score, deadline.now() - started if seconds is None else seconds, run, problem)
+        return Entry(
+            contender.name,
+            score,
+            deadline.now() - started if seconds is None else seconds,
+            run,
+            problem,
+        )
 
     def score(self, model: Any, encoding: Encoding) -> Quantity:
-        """The mean log-likelihood of the scored rows, as the leaderboard has it; gray levels are drawn in the same way for everyone."""
+        """The mean log-likelihood of the scored rows, as the leaderboard has it; gray levels are
+        drawn in the same way for everyone.
+        """
         x = self.scored.tensor(rng.keyed(self.seed, SCORING, 1)).numpy().astype(np.float64)
-        return evaluate_encoded(model, encoding, x, evaluator=self._evaluator(model), owner="compare",
-                                generator=rng.keyed(self.seed, SCORING))  # fmt: skip
+        return evaluate_encoded(
+            model,
+            encoding,
+            x,
+            evaluator=self._evaluator(model),
+            owner="compare",
+            generator=rng.keyed(self.seed, SCORING),
+        )
 
     def place(self, name: str) -> Path | None:
         """The folder of a contender's run."""
         return None if self.out is None else self.out / name
 
-    def _fitted(self, contender: Contender, encoding: Encoding, progress: bool, started: float) -> Run:
+    def _fitted(
+        self, contender: Contender, encoding: Encoding, progress: bool, started: float
+    ) -> Run:
         """A fit, unless it is done and only waits for its score."""
         folder = self.place(contender.name)
         if folder is not None and (folder / "checkpoints" / "model.safetensors").exists():
@@ -143,11 +186,15 @@ class Contest:
         return self._fit(contender, encoding, progress, started)
 
     def _done(self, folder: Path) -> Run | None:
-        """A run of which nothing is left to do; a damaged one is made again from its last save, and one that diverged says so again."""
+        """A run of which nothing is left to do; a damaged one is made again from its last save, and
+        one that diverged says so again.
+        """
         try:
             run = load(folder)
         except RunError as error:
-            warnings.warn(f"{error} It is made again from the last save.", PartitaWarning, stacklevel=2)
+            warnings.warn(
+                f"{error} It is made again from the last save.", PartitaWarning, stacklevel=2
+            )
             return None
         return None if run.stopped in ("interrupted", "diverged") else run
 
@@ -155,46 +202,99 @@ class Contest:
         train, validation = encoded_parts(self.dataset, encoding, self.seed)
         generator = torch.Generator().manual_seed(self.seed)
         plan = self._taken_up(contender) or self._planned(contender, train, validation, generator)
-        family = {"name": contender.family.name, "settings": contender.family.resolve(contender.settings)}
-        about = {**self.about, "family": family, "encoding": encoding.as_json(), "seed": self.seed, "remarks": [*plan.remarks],
-                 "cuts": [*plan.cuts], "validated": plan.validated}  # fmt: skip
+        family = {
+            "name": contender.family.name,
+            "settings": contender.family.resolve(contender.settings),
+        }
+        about = {
+            **self.about,
+            "family": family,
+            "encoding": encoding.as_json(),
+            "seed": self.seed,
+            "remarks": [*plan.remarks],
+            "cuts": [*plan.cuts],
+            "validated": plan.validated,
+        }
         validation = validation if plan.validated else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
-            run = fit(plan.model, train, plan.objective, validation=validation, out=self.place(contender.name), about=about,
-                      log_jacobian=encoding.mean_log_jacobian(validation), progress=progress, generator=generator,
-                      since=started, **plan.options)  # fmt: skip
+            run = fit(
+                plan.model,
+                train,
+                plan.objective,
+                validation=validation,
+                out=self.place(contender.name),
+                about=about,
+                log_jacobian=encoding.mean_log_jacobian(validation),
+                progress=progress,
+                generator=generator,
+                since=started,
+                **plan.options,
+            )
         return replace(run, cautions=[*plan.remarks, *plan.cuts, *run.cautions])
 
-    def _planned(self, contender: Contender, train: Rows, validation: Rows | None, generator: torch.Generator) -> Plan:
-        """A new fit: the model that the family builds, and as many steps as there is time for; some is kept for a slower machine."""
+    def _planned(
+        self, contender: Contender, train: Rows, validation: Rows | None, generator: torch.Generator
+    ) -> Plan:
+        """A new fit: the model that the family builds, and as many steps as there is time for; some
+        is kept for a slower machine.
+        """
         spare = 0.0 if self.limit is None else (LATE - 1) * self._seconds
         with deadline.ending_within(deadline.left() - spare) as limit:
-            model, objective = contender.family.build(train, contender.settings, generator=generator)
-            return affordable(model, objective, train, validation, self.options, self.seed)._replace(cuts=limit.cuts)
+            model, objective = contender.family.build(
+                train, contender.settings, generator=generator
+            )
+            return affordable(
+                model, objective, train, validation, self.options, self.seed
+            )._replace(cuts=limit.cuts)
 
     def _taken_up(self, contender: Contender) -> Plan | None:
-        """The plan of a fit that was begun, which goes on with what was found and fixed then; None for a new one."""
+        """The plan of a fit that was begun, which goes on with what was found and fixed then; None
+        for a new one.
+        """
         folder = self.place(contender.name)
         if folder is None or not begun(folder):
             return None
         config = read_config(folder)
         check_like(config, SETTLED, f"{folder / 'config.json'}", whole=True)
-        options = {**config["fit"], "epochs": None, "minutes": None, "steps": config["steps"], "resume": True}
-        model, objective = build_model(config, numbers(folder)), descriptions.build(config["objective"])
+        options = {
+            **config["fit"],
+            "epochs": None,
+            "minutes": None,
+            "steps": config["steps"],
+            "resume": True,
+        }
+        model, objective = (
+            build_model(config, numbers(folder)),
+            descriptions.build(config["objective"]),
+        )
         told = (config.get(name) or [] for name in ("remarks", "cuts"))
-        return Plan(model, objective, options, *told, validated=config.get("validated", True) is True)
+        return Plan(
+            model, objective, options, *told, validated=config.get("validated", True) is True
+        )
 
     def _spent(self, contender: Contender) -> float:
-        """Seconds of a fit that was begun before, and of the search before it, by its last record."""
+        """Seconds of a fit that was begun before, and of the search before it, by its last
+        record.
+        """
         folder = self.place(contender.name)
-        return 0.0 if folder is None else history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
+        return (
+            0.0
+            if folder is None
+            else history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
+        )
 
     def _evaluator(self, model: Any) -> Any:
-        """The evaluator of the capability table; an annealing that would take longer than there is time for is cut to it."""
+        """The evaluator of the capability table; an annealing that would take longer than there is
+        time for is cut to it.
+        """
         if not isinstance(model, EnergyModel):
             return None  # what was asked for is about log Z
-        if self.evaluator is not None or self.limit is None or not isinstance(capability.default("partition", model), Sandwich):
+        if (
+            self.evaluator is not None
+            or self.limit is None
+            or not isinstance(capability.default("partition", model), Sandwich)
+        ):
             return self.evaluator
 
         def annealed(temperatures: int) -> Sandwich:
@@ -202,20 +302,29 @@ class Contest:
 
         seconds = self._seconds * (1 / FIT_SHARE - 1)
         with deadline.ending_within(seconds):
-            cost = annealing_cost(lambda temperatures: annealed(temperatures)(model, generator=rng.keyed(self.seed, TIMING, 1)))
+            cost = annealing_cost(
+                lambda temperatures: annealed(temperatures)(
+                    model, generator=rng.keyed(self.seed, TIMING, 1)
+                )
+            )
             most = int((deadline.left() - cost.start) / cost.each)
         return None if most >= USUAL else annealed(max(LEAST, most))
 
     def _check_rows(self) -> None:
-        """The rows of a contest that goes on are those it was begun with: scores of others could not be paired."""
+        """The rows of a contest that goes on are those it was begun with: scores of others could
+        not be paired.
+        """
         if self.out is None:
             return
         path, here = inside(self.out, ROWS), {"rows": fingerprint(self.dataset)}
         if not path.exists():
             write_whole(path, json.dumps(here) + "\n")
         elif read_json(path) != here:
-            raise RunError(f"compare: DATA must hold the rows that the comparison in {self.out} was begun with; they have changed. "
-                           "Choose another --out.")  # fmt: skip
+            raise RunError(
+                f"compare: DATA must hold the rows that the comparison in {self.out} was begun "
+                "with; they have changed. "
+                "Choose another --out."
+            )
 
     def _saved(self, contender: Contender) -> Entry | None:
         folder = self.place(contender.name)
@@ -235,7 +344,9 @@ class Contest:
 
 
 def get_ready() -> None:
-    """Import what fits import when they first run: a second or more, which is not the time of whoever comes first."""
+    """Import what fits import when they first run: a second or more, which is not the time of
+    whoever comes first.
+    """
     for name in IMPORTED:
         import_module(name)
 

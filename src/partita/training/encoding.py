@@ -1,13 +1,16 @@
 r"""From a table in its own units to the columns a model lives on, and back.
 
-.. math:: z = (x - m) / s, \qquad \log p(x) = \log p(z) - \textstyle\sum_i \log s_i          (theory/scoring.md, eq. 5.9)
+.. math:: z = (x - m) / s, \qquad \log p(x) = \log p(z) - \textstyle\sum_i \log s_i
+(theory/scoring.md, eq. 5.9)
 
-Zeros and ones, counts and ``raw`` real columns stay as they are, spins are relabeled (no mass changes), real columns are standardized,
-and the Jacobian is counted so that scores are densities in the table's own units. ``scaled`` centers real columns and divides all of
-them by one common scale, which keeps the shape of a cloud of points as it is. ``median`` cuts real columns in two: its scores are
-masses of the binary table, and there is no way back. For models of spins, ``signs`` reads zeros and ones as -1 and +1, ``spins`` leaves
-spins as they are and ``median-signs`` cuts real columns. For models of categories, ``category`` numbers each column's values from 0,
-and ``quantile`` cuts real columns into parts of about equally many rows. ``mixed`` treats each column as its schema says
+Zeros and ones, counts and ``raw`` real columns stay as they are, spins are relabeled (no mass
+changes), real columns are standardized, and the Jacobian is counted so that scores are densities in
+the table's own units. ``scaled`` centers real columns and divides all of them by one common scale,
+which keeps the shape of a cloud of points as it is. ``median`` cuts real columns in two: its scores
+are masses of the binary table, and there is no way back. For models of spins, ``signs`` reads zeros
+and ones as -1 and +1, ``spins`` leaves spins as they are and ``median-signs`` cuts real columns.
+For models of categories, ``category`` numbers each column's values from 0, and ``quantile`` cuts
+real columns into parts of about equally many rows. ``mixed`` treats each column as its schema says
 (:mod:`partita.training.kinds`).
 
 Letters: N rows, D columns.
@@ -43,13 +46,33 @@ from partita.training.columns import (
 )
 
 Kind = Literal[
-    "binary", "spin", "count", "raw", "real", "scaled", "median", "signs", "spins", "median-signs", "category", "quantile", "steps", "mixed"
-]  # fmt: skip
+    "binary",
+    "spin",
+    "count",
+    "raw",
+    "real",
+    "scaled",
+    "median",
+    "signs",
+    "spins",
+    "median-signs",
+    "category",
+    "quantile",
+    "steps",
+    "mixed",
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-SHAPE = {"shift": [float], "scale": [float], "lists": [[float]], "labels": dict, "columns": [str]}  # of what a config says of it
+# of what a config says of it
+SHAPE = {"shift": [float], "scale": [float], "lists": [[float]], "labels": dict, "columns": [str]}
 PLAIN: dict[str, type[Support]] = {  # kinds that learn nothing from data
-    "binary": Binary, "spin": Spin, "count": Count, "raw": Real, "signs": Binary, "spins": Spin, "steps": Real,
-}  # fmt: skip
+    "binary": Binary,
+    "spin": Spin,
+    "count": Count,
+    "raw": Real,
+    "signs": Binary,
+    "spins": Spin,
+    "steps": Real,
+}
 AFFINE = {"spin": (-1.0, 2.0), "signs": (0.5, 0.5)}  # shift and scale where they are not 0 and 1
 CUT = ("median", "median-signs", "quantile")  # there is no way back to the table's values
 
@@ -79,18 +102,29 @@ class Encoding:
 
     @classmethod
     def fit(cls, rows: Rows, kind: Kind, owner: str = "fit") -> "Encoding":
-        """The encoding of one kind, with its numbers taken from training rows, and its categories from all parts of their data."""
+        """The encoding of one kind, with its numbers taken from training rows, and its categories
+        from all parts of their data.
+        """
         check_choice(owner, "support", kind, KINDS)
         if kind == "mixed":
             kinds = mixed.kinds_of(rows)
             assert rows.schema is not None
-            return cls(kind, *mixed.moments_of(rows, kinds, owner), mixed.lists_of(rows.schema), columns=kinds)
+            return cls(
+                kind,
+                *mixed.moments_of(rows, kinds, owner),
+                mixed.lists_of(rows.schema),
+                columns=kinds,
+            )
         if kind == "real":
             return cls(kind, rows.mean().numpy(), deviations(rows, owner))
         if kind == "scaled":
-            return cls(kind, rows.mean().numpy(), np.full(rows.width, common_deviation(rows, owner)))
+            return cls(
+                kind, rows.mean().numpy(), np.full(rows.width, common_deviation(rows, owner))
+            )
         if kind in ("category", "quantile"):
-            lists = categories_of(rows, *rows.held_out) if kind == "category" else quantile_cuts(rows)
+            lists = (
+                categories_of(rows, *rows.held_out) if kind == "category" else quantile_cuts(rows)
+            )
             return cls(kind, np.zeros(rows.width), np.ones(rows.width), lists, dict(rows.labels))
         if kind in CUT:
             return cls(kind, np.median(to_rank(rows), axis=0), np.ones(rows.width))
@@ -102,7 +136,9 @@ class Encoding:
         return -float(np.log(self.scale).sum()) if self.kind in ("real", "scaled", "mixed") else 0.0
 
     def log_jacobians(self, x: np.ndarray) -> np.ndarray:
-        """The same for each row, ``(N, D) -> (N,)``, of whose columns only the observed ones have a density."""
+        """The same for each row, ``(N, D) -> (N,)``, of whose columns only the observed ones have a
+        density.
+        """
         if np.isnan(x).any() and self.log_jacobian:
             return -(~np.isnan(x)).astype(np.float64) @ np.log(self.scale)
         return np.full(len(x), self.log_jacobian)
@@ -141,10 +177,16 @@ class Encoding:
         return (np.asarray(x, dtype=np.float64) - self.shift) / self.scale
 
     def unseen(self, x: np.ndarray) -> np.ndarray:
-        """Rows with a category that training never saw, ``(N, D) -> (N,)``: no model of categories gives them any probability."""
+        """Rows with a category that training never saw, ``(N, D) -> (N,)``: no model of categories
+        gives them any probability.
+        """
         if self.columns:
             return np.asarray(mixed.unseen(x, self.columns, self.lists).any(axis=1))
-        return np.asarray((to_codes(x, self.lists) == -1).any(axis=1)) if self.kind == "category" else np.zeros(len(x), dtype=bool)
+        return (
+            np.asarray((to_codes(x, self.lists) == -1).any(axis=1))
+            if self.kind == "category"
+            else np.zeros(len(x), dtype=bool)
+        )
 
     def decode(self, z: np.ndarray) -> np.ndarray:
         """Rows in the table's units; the number of the part itself where the table was cut."""
@@ -157,13 +199,19 @@ class Encoding:
         return z * self.scale + self.shift
 
     def in_words(self, x: np.ndarray) -> np.ndarray:
-        """Decoded rows with words where the table had words; the numbers themselves where it had none."""
+        """Decoded rows with words where the table had words; the numbers themselves where it had
+        none.
+        """
         if not self.labels:
             return x
-        return np.array([[self.labels.get(value, f"{value:g}") for value in row] for row in x.tolist()])
+        return np.array(
+            [[self.labels.get(value, f"{value:g}") for value in row] for row in x.tolist()]
+        )
 
     def rows(self, rows: Rows) -> Rows:
-        """Encoded rows to learn from, streamed as before; cut columns and categories are encoded at once where they are in memory."""
+        """Encoded rows to learn from, streamed as before; cut columns and categories are encoded at
+        once where they are in memory.
+        """
         if self.plain:
             return rows
         if self.kind not in (*CUT, "category", "mixed"):
@@ -181,7 +229,8 @@ class Encoding:
         return self.encode(self.check(x, "fit"))
 
     def check(self, x: np.ndarray, owner: str, first: int = 0) -> np.ndarray:
-        """Return ``x`` if every value that is not missing can be encoded without loss, else raise in one sentence.
+        """Return ``x`` if every value that is not missing can be encoded without loss, else raise
+        in one sentence.
 
         ``first`` is the number of its first row, where it is a part of a larger table.
         """
@@ -190,11 +239,25 @@ class Encoding:
             mixed.check(x, self.columns, self.lists, owner, first)
         if self.kind == "category":
             check_known(x, self.lists, self.labels, owner, first)
-        outside = np.isinf(x) if support is None else ~np.isnan(x) & support.outside(torch.from_numpy(x)).numpy()
+        outside = (
+            np.isinf(x)
+            if support is None
+            else ~np.isnan(x) & support.outside(torch.from_numpy(x)).numpy()
+        )
         if outside.any():
             row, column = np.argwhere(outside)[0]
-            allowed, remedy = ("finite numbers", "") if support is None else (support.in_words(), support.remedy())
-            raise invalid(owner, "X", f"hold {allowed}", f"{x[row, column]:g} at row {first + row}, column {column}", remedy)
+            allowed, remedy = (
+                ("finite numbers", "")
+                if support is None
+                else (support.in_words(), support.remedy())
+            )
+            raise invalid(
+                owner,
+                "X",
+                f"hold {allowed}",
+                f"{x[row, column]:g} at row {first + row}, column {column}",
+                remedy,
+            )
         return x
 
     @property
@@ -203,14 +266,29 @@ class Encoding:
         return PLAIN[self.kind](len(self.shift)) if self.kind in PLAIN else None  # type: ignore[call-arg]
 
     def as_json(self) -> dict[str, Any]:
-        """For a run's config; numbers come back bit for bit, and those that the kind already tells are left out."""
+        """For a run's config; numbers come back bit for bit, and those that the kind already tells
+        are left out.
+        """
         if self.kind in PLAIN:
             return {"kind": self.kind}
         if self.lists and not self.columns:
             labels = {f"{number:.0f}": word for number, word in self.labels.items()}
-            return {"kind": self.kind, "lists": [list(values) for values in self.lists], "labels": labels}
-        more = {"columns": list(self.columns), "lists": [list(values) for values in self.lists]} if self.columns else {}
-        return {"kind": self.kind, "shift": self.shift.tolist(), "scale": self.scale.tolist(), **more}
+            return {
+                "kind": self.kind,
+                "lists": [list(values) for values in self.lists],
+                "labels": labels,
+            }
+        more = (
+            {"columns": list(self.columns), "lists": [list(values) for values in self.lists]}
+            if self.columns
+            else {}
+        )
+        return {
+            "kind": self.kind,
+            "shift": self.shift.tolist(),
+            "scale": self.scale.tolist(),
+            **more,
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None, width: int) -> "Encoding":
@@ -220,22 +298,40 @@ class Encoding:
         if value is None or kind in PLAIN:
             return cls.constant(kind, width)
         check_like(value, SHAPE, "config.json: encoding")
-        lists, columns = tuple(map(tuple, value.get("lists") or ())), tuple(value.get("columns") or ())
-        shift, scale = (np.array(value.get(name, [fill] * width), dtype=float) for name, fill in (("shift", 0.0), ("scale", 1.0)))
+        lists, columns = (
+            tuple(map(tuple, value.get("lists") or ())),
+            tuple(value.get("columns") or ()),
+        )
+        shift, scale = (
+            np.array(value.get(name, [fill] * width), dtype=float)
+            for name, fill in (("shift", 0.0), ("scale", 1.0))
+        )
         made = cls(kind, shift, scale, lists, labels_from_json(value.get("labels") or {}), columns)
         made._check_whole(width)
         return made
 
     def _check_whole(self, width: int) -> None:
-        """What was read has a number, and where the kind has them a list and a sort, for every column."""
+        """What was read has a number, and where the kind has them a list and a sort, for every
+        column.
+        """
         listed, mixes = self.kind in ("category", "quantile", "mixed"), self.kind == "mixed"
         lengths = len(self.shift), len(self.scale), len(self.lists), len(self.columns)
-        whole = lengths == (width, width, width * listed, width * mixes) and np.isfinite([*self.shift, *self.scale]).all()
+        whole = (
+            lengths == (width, width, width * listed, width * mixes)
+            and np.isfinite([*self.shift, *self.scale]).all()
+        )
         listed_well = not _unordered(self.lists) and (self.kind != "category" or all(self.lists))
         known = set(self.columns) <= set(mixed.SORTS)
-        chosen = whole and all(values for sort, values in zip(self.columns, self.lists, strict=False) if sort == "category")
+        chosen = whole and all(
+            values
+            for sort, values in zip(self.columns, self.lists, strict=False)
+            if sort == "category"
+        )
         if not known or not chosen or not listed_well or (self.scale <= 0).any():
-            raise RunError(f"load: config.json: encoding must say how each of {width} columns is encoded as {self.kind}; it does not.")
+            raise RunError(
+                f"load: config.json: encoding must say how each of {width} columns is encoded as "
+                f"{self.kind}; it does not."
+            )
 
     @classmethod
     def constant(cls, kind: Kind, width: int) -> "Encoding":
@@ -252,7 +348,11 @@ def _unordered(lists: Lists) -> bool:
 def infer_kind(rows: Rows) -> Kind:
     """The narrowest kind that holds all rows: zeros and ones, spins, else real.
 
-    >>> infer_kind(Rows([[0, 1], [1, 1]])), infer_kind(Rows([[-1, 1]])), infer_kind(Rows([[0.5, 1]]))
+    >>> (
+    ...     infer_kind(Rows([[0, 1], [1, 1]])),
+    ...     infer_kind(Rows([[-1, 1]])),
+    ...     infer_kind(Rows([[0.5, 1]])),
+    ... )
     ('binary', 'spin', 'real')
     """
     if rows.binarize is not None:

@@ -1,4 +1,6 @@
-"""Who takes part in a contest and what each comes to; an entry is kept beside its run, bit for bit."""
+"""Who takes part in a contest and what each comes to; an entry is kept beside its run, bit
+for bit.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +17,27 @@ from partita.training.families import Family
 from partita.training.run import Run, load
 
 NAME = "score.safetensors"  # of a finished contender, in the folder of its run
-SHAPE = {"name": str, "seconds": float, "problem": str, "score": (dict, NoneType), "rows": (Tensor, NoneType)}  # of what is read
-FIELDS = {"value": float, "low": float, "high": float, "level": float, "kind": str, "unit": str, "method": str, "n": int,
-          "se_data": float, "verdict": str, "direction": str}  # fmt: skip
+# of what is read
+SHAPE = {
+    "name": str,
+    "seconds": float,
+    "problem": str,
+    "score": (dict, NoneType),
+    "rows": (Tensor, NoneType),
+}
+FIELDS = {
+    "value": float,
+    "low": float,
+    "high": float,
+    "level": float,
+    "kind": str,
+    "unit": str,
+    "method": str,
+    "n": int,
+    "se_data": float,
+    "verdict": str,
+    "direction": str,
+}
 PLAIN = (bool, int, float, str)
 SCORE = {**FIELDS, "details": dict, "log_z": (dict, NoneType)}
 SHOWN = {"p_value": float, "coverage": float, "per_step": float, "steps": float}  # of the details
@@ -38,7 +58,8 @@ class Entry:
 
     Arguments:
         name: The contender's.
-        score: Mean log-likelihood per held-out row in the units of the data; None where there is none.
+        score: Mean log-likelihood per held-out row in the units of the data; None where there is
+            none.
         seconds: Of the fit alone, all parts of one that was interrupted together.
         run: What the fit left; None where it failed.
         problem: Why there is no score, in one sentence.
@@ -60,7 +81,13 @@ def write_entry(folder: Path, entry: Entry) -> None:
     """Score, rows and seconds of a contender, bit for bit."""
     q = entry.score
     rows = None if q is None or "rows" not in q.details else q.details["rows"].cpu()
-    kept = {"name": entry.name, "seconds": entry.seconds, "problem": entry.problem, "score": None if q is None else _plain(q), "rows": rows}
+    kept = {
+        "name": entry.name,
+        "seconds": entry.seconds,
+        "problem": entry.problem,
+        "score": None if q is None else _plain(q),
+        "rows": rows,
+    }
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save(folder / NAME, kept)
 
@@ -70,22 +97,42 @@ def read_entry(folder: Path, name: str, n: int) -> Entry:
     kept = checkpoint.load(folder / NAME)
     check_like(kept, SHAPE, NAME, whole=True)
     rows = kept["rows"]
-    score = None if kept["score"] is None else _quantity(kept["score"], {} if rows is None else {"rows": rows})
-    paired = score is None or score.kind == "none" or (rows is not None and rows.shape == (n,) and rows.is_floating_point())
+    score = (
+        None
+        if kept["score"] is None
+        else _quantity(kept["score"], {} if rows is None else {"rows": rows})
+    )
+    paired = (
+        score is None
+        or score.kind == "none"
+        or (rows is not None and rows.shape == (n,) and rows.is_floating_point())
+    )
     if kept["name"] != name or not paired:
-        raise RunError(f"load: {folder / NAME} must hold the score of {name} on {n} rows; got another.")
-    return Entry(name, score, kept["seconds"], load(folder) if score is not None else None, kept["problem"])
+        raise RunError(
+            f"load: {folder / NAME} must hold the score of {name} on {n} rows; got another."
+        )
+    return Entry(
+        name, score, kept["seconds"], load(folder) if score is not None else None, kept["problem"]
+    )
 
 
 def _plain(q: Quantity) -> dict[str, Any]:
     details = {name: value for name, value in q.details.items() if isinstance(value, PLAIN)}
     log_z = q.details.get("log_z")
-    return {**{name: getattr(q, name) for name in FIELDS}, "details": details, "log_z": None if log_z is None else _plain(log_z)}
+    return {
+        **{name: getattr(q, name) for name in FIELDS},
+        "details": details,
+        "log_z": None if log_z is None else _plain(log_z),
+    }
 
 
 def _quantity(kept: dict[str, Any], more: dict[str, Any]) -> Quantity:
     check_like(kept, SCORE, f"{NAME}: score", whole=True)
     check_like(kept["details"], SHOWN, f"{NAME}: score: details")
     log_z = {} if kept["log_z"] is None else {"log_z": _quantity(kept["log_z"], {})}
-    plain = {name: value for name, value in kept["details"].items() if isinstance(value, PLAIN) and name != "kl_per_dimension"}
+    plain = {
+        name: value
+        for name, value in kept["details"].items()
+        if isinstance(value, PLAIN) and name != "kl_per_dimension"
+    }
     return Quantity(**{name: kept[name] for name in FIELDS}, details={**plain, **log_z, **more})

@@ -1,4 +1,6 @@
-"""What the processes of one fit hand to one another: gradients, running statistics, and chains that are dealt out anew."""
+"""What the processes of one fit hand to one another: gradients, running statistics, and chains that
+are dealt out anew.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,22 +16,27 @@ from partita.runtime.processes import Team
 
 @contextmanager
 def own_gradients(team: Team, fabric: Any, *modules: Any) -> Iterator[None]:
-    """Nothing is exchanged while gradients are made: a wrapper that does so misses those of second derivatives and of unused parts."""
+    """Nothing is exchanged while gradients are made: a wrapper that does so misses those of second
+    derivatives and of unused parts.
+    """
     with ExitStack() as stack:
         if team.size > 1:
             from lightning_fabric import is_wrapped
 
             for module in filter(is_wrapped, modules):
-                module._forward_module.broadcast_buffers = False  # which the first pass would otherwise do
+                # which the first pass would otherwise do
+                module._forward_module.broadcast_buffers = False
                 stack.enter_context(fabric.no_backward_sync(module))
         yield
 
 
 @dataclass
 class Message:
-    """What the processes of a fit tell one another in a step, all at once: gradients, losses, running statistics, and wishes.
+    """What the processes of a fit tell one another in a step, all at once: gradients, losses,
+    running statistics, and wishes.
 
-    Running statistics are the buffers of the model that a step writes to: the same ones in every process and in every step.
+    Running statistics are the buffers of the model that a step writes to: the same ones in every
+    process and in every step.
 
     Arguments:
         wishes: What this process wishes for, one flag for each thing, asked when it speaks.
@@ -37,12 +44,15 @@ class Message:
 
     wishes: Callable[[], list[bool]] = list
     _heard: list[bool] = field(default_factory=list)
-    _before: list[tuple[Tensor, int]] = field(default_factory=list)  # the buffers and their versions when the step began
+    # the buffers and their versions when the step began
+    _before: list[tuple[Tensor, int]] = field(default_factory=list)
     _length: int = 0
 
     @contextmanager
     def begun(self, team: Team, model: Any) -> Iterator[None]:
-        """What diverges inside in one process diverges in all: it takes part in their message with what is no number."""
+        """What diverges inside in one process diverges in all: it takes part in their message with
+        what is no number.
+        """
         self._before = [(b, b._version) for b in _buffers(model)] if team.size > 1 else []
         try:
             yield
@@ -52,11 +62,23 @@ class Message:
             team.mean(model.device_like.new_full((self._length,), torch.nan))
             raise
 
-    def exchanged(self, team: Team, optimizer: Any, model: Any, loss: Tensor, *numbers: Tensor) -> list[Tensor]:
-        """Average all of it over processes, and return the loss and the numbers; what is no number leaves the statistics as they were."""
-        learned = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        written = [b for b, (old, version) in zip(_buffers(model), self._before, strict=True) if b is not old or b._version != version]
-        beside = [x.to(learned[0]) for x in (loss.new_tensor(self.wishes()), *written, loss, *numbers)]
+    def exchanged(
+        self, team: Team, optimizer: Any, model: Any, loss: Tensor, *numbers: Tensor
+    ) -> list[Tensor]:
+        """Average all of it over processes, and return the loss and the numbers; what is no number
+        leaves the statistics as they were.
+        """
+        learned = [
+            p for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+        ]
+        written = [
+            b
+            for b, (old, version) in zip(_buffers(model), self._before, strict=True)
+            if b is not old or b._version != version
+        ]
+        beside = [
+            x.to(learned[0]) for x in (loss.new_tensor(self.wishes()), *written, loss, *numbers)
+        ]
         means = team.means([*(p.grad for p in learned), *beside])
         self._length = sum(x.numel() for x in means)
         gradients, (wished, *rest) = means[: len(learned)], means[len(learned) :]
@@ -79,18 +101,29 @@ def _buffers(model: nn.Module) -> list[Tensor]:
 
 
 def redealt(template: Any, parts: list[Any], team: Team) -> Any:
-    """One process's state out of those of another number of them: chains are joined along the axis that changed and dealt out anew.
+    """One process's state out of those of another number of them: chains are joined along the axis
+    that changed and dealt out anew.
 
     >>> redealt(torch.zeros(1), [torch.tensor([1.0, 2.0])], Team(1, 2))
     tensor([2.])
     """
     if isinstance(template, dict):
-        return {key: redealt(value, [part[key] for part in parts], team) for key, value in template.items()}
+        return {
+            key: redealt(value, [part[key] for part in parts], team)
+            for key, value in template.items()
+        }
     if isinstance(template, list):
-        return [redealt(value, list(column), team) for value, *column in zip(template, *parts, strict=True)]
+        return [
+            redealt(value, list(column), team)
+            for value, *column in zip(template, *parts, strict=True)
+        ]
     if not isinstance(template, Tensor) or template.shape == parts[0].shape:
         return parts[0]
-    axis = next(i for i, (mine, theirs) in enumerate(zip(template.shape, parts[0].shape, strict=True)) if mine != theirs)
+    axis = next(
+        i
+        for i, (mine, theirs) in enumerate(zip(template.shape, parts[0].shape, strict=True))
+        if mine != theirs
+    )
     whole = torch.cat(parts, axis)
     part = team.share(whole.shape[axis])
     return whole.narrow(axis, part.start, part.stop - part.start).clone()

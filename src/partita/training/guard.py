@@ -1,6 +1,8 @@
-"""Watches a fit: numbers that are not finite, losses that run away, stuck chains, dead hidden units, posteriors that collapsed.
+"""Watches a fit: numbers that are not finite, losses that run away, stuck chains, dead hidden
+units, posteriors that collapsed.
 
-What is found goes into the records of the fit; with ``guard="rollback"`` it goes back to where it was well, with half the learning rate.
+What is found goes into the records of the fit; with ``guard="rollback"`` it goes back to where it
+was well, with half the learning rate.
 """
 
 import copy
@@ -19,29 +21,52 @@ from partita.training.history import Record
 from partita.training.settings import Settings
 
 COLUMNS = "Look for huge or constant columns."
-LEAST_MOVES = 20  # updates after which chains that stood still are stuck; after fewer they may be unlucky
+# updates after which chains that stood still are stuck; after fewer they may be unlucky
+LEAST_MOVES = 20
 MOST_RETURNS = 8  # from divergences, each with half the learning rate
 MOST_MENDS = 2  # from ailments that were not there before; they may also belong to the data
 PROBED = 256  # rows at which hidden units are looked at, where there are no chains
-STUCK = f"no chain has moved in {LEAST_MOVES} updates or more; lower learning_rate, or temper: PCD(Tempering(Gibbs()))."
+STUCK = (
+    f"no chain has moved in {LEAST_MOVES} updates or more; lower learning_rate, or temper: "
+    "PCD(Tempering(Gibbs()))."
+)
 LOOK = 5  # what a stream of random numbers is for; training/session.py has the others
-COUNTED = {**dict.fromkeys(("returns", "mends", "looks", "marked", "far"), int), "ill": [str], "told": [str]}  # of a watch, always there
-OPTIONAL: dict[str, Any] = {"event": {"step": int, "event": str, "done": str}, "good": dict, "chains": Tensor}  # and what may be
+# of a watch, always there
+COUNTED = {
+    **dict.fromkeys(("returns", "mends", "looks", "marked", "far"), int),
+    "ill": [str],
+    "told": [str],
+}
+# and what may be
+OPTIONAL: dict[str, Any] = {
+    "event": {"step": int, "event": str, "done": str},
+    "good": dict,
+    "chains": Tensor,
+}
 EARLY = 0.25  # share of a fit before which a model need not look well
-RUNAWAY_NATS_PER_COLUMN = 20.0  # a loss this far from zero, per coordinate, is no longer a learning signal
-FORGIVEN = 25  # such losses in a row where gradients are clipped: a few rows far out make single batches large
+# a loss this far from zero, per coordinate, is no longer a learning signal
+RUNAWAY_NATS_PER_COLUMN = 20.0
+# such losses in a row where gradients are clipped: a few rows far out make single batches large
+FORGIVEN = 25
 
 
-def check_losses(losses: dict[str, Tensor], step: int, width: float, settings: Settings, far: int = 0) -> dict[str, float]:
-    """The losses as numbers; raises :class:`Diverged` naming the term that is not finite or ran away.
+def check_losses(
+    losses: dict[str, Tensor], step: int, width: float, settings: Settings, far: int = 0
+) -> dict[str, float]:
+    """The losses as numbers; raises :class:`Diverged` naming the term that is not finite or ran
+    away.
 
-    Where gradients are clipped, a large loss is forgiven unless the ``far`` ones just before it were large too.
+    Where gradients are clipped, a large loss is forgiven unless the ``far`` ones just before it
+    were large too.
     """
     values = {name: float(loss.detach()) for name, loss in losses.items()}
     limit = RUNAWAY_NATS_PER_COLUMN * width if far >= FORGIVEN or not settings.clip else math.inf
     for name, value in values.items():
         if not math.isfinite(value) or abs(value) > limit:
-            raise Diverged(f"fit: the loss of {name!r} must stay finite and small; got {value:.4g} at step {step}. {remedy(settings)}")
+            raise Diverged(
+                f"fit: the loss of {name!r} must stay finite and small; got {value:.4g} at step "
+                f"{step}. {remedy(settings)}"
+            )
     return values
 
 
@@ -58,26 +83,39 @@ def check_finite(record: dict[str, float], step: int) -> None:
     """Raise :class:`Diverged` naming the number of a closed-form update that is not finite."""
     for name, value in record.items():
         if not math.isfinite(value):
-            raise Diverged(f"fit: {name!r} must stay finite; got {value:.4g} at update {step}. {COLUMNS}")
+            raise Diverged(
+                f"fit: {name!r} must stay finite; got {value:.4g} at update {step}. {COLUMNS}"
+            )
 
 
 def remedy(settings: Settings) -> str:
     """What to change when a fit diverges."""
     if settings.optimizer == "lbfgs":
         return "Standardize real columns, give a penalty such as l2=1e-3, or learn by PCD()."
-    return f"Lower learning_rate (now {settings.learning_rate:g}), for example to {settings.learning_rate / 10:g}."
+    return (
+        f"Lower learning_rate (now {settings.learning_rate:g}), for example to "
+        f"{settings.learning_rate / 10:g}."
+    )
 
 
 @torch.no_grad()
 def ailments(model: Any, before: Tensor | None, after: Tensor | None) -> list[str]:
     """What looks wrong but need not stop a fit, each in one sentence with its remedy."""
     found = []
-    if before is not None and after is not None and before.shape == after.shape and bool((before.to(after) == after).all()):
+    if (
+        before is not None
+        and after is not None
+        and before.shape == after.shape
+        and bool((before.to(after) == after).all())
+    ):
         found.append(STUCK)
     if after is not None and hasattr(model, "hidden_given_visible"):
         p = model.hidden_given_visible(after.to(model.device_like)).probs.flatten(0, -2).mean(0)
         if bool(((p < 1e-3) | (p > 1 - 1e-3)).double().mean() > 0.5):
-            found.append("more than half of the hidden units are always on or always off; lower learning_rate or use fewer of them.")
+            found.append(
+                "more than half of the hidden units are always on or always off; lower "
+                "learning_rate or use fewer of them."
+            )
     return found
 
 
@@ -87,7 +125,8 @@ class Unwell(Exception):
 
 @dataclass
 class Watch:
-    """What was seen of a fit along the way; saved with it, so that a fit that is taken up again sees what an unbroken one does.
+    """What was seen of a fit along the way; saved with it, so that a fit that is taken up again
+    sees what an unbroken one does.
 
     Arguments:
         returns: How often it went back because it diverged, and ...
@@ -126,15 +165,21 @@ class Watch:
         self.good = copy.deepcopy(session.position()) if _may_return(session) else None
 
     def look(self, session: Any) -> list[Record]:
-        """Events for the records; raises :class:`Unwell` where the fit should go back because of one.
+        """Events for the records; raises :class:`Unwell` where the fit should go back because of
+        one.
 
-        Ailments of chains and hidden units stay as cautions, a model's own only if they last to the end.
+        Ailments of chains and hidden units stay as cautions, a model's own only if they last to the
+        end.
         """
         due = session.step - self.marked >= LEAST_MOVES
         found = ailments(session.bare, self.chains if due else None, _rows(session))
         early = session.step < EARLY * session.total
         own = [] if early and not _may_return(session) else session.bare.ailments()
-        new = [text for text in (found if early or not self.looks else [*found, *own]) if _kind(text) not in self.ill]
+        new = [
+            text
+            for text in (found if early or not self.looks else [*found, *own])
+            if _kind(text) not in self.ill
+        ]
         if session.team.any(bool(new) and self.mends < MOST_MENDS and _may_return(session))[0]:
             raise Unwell(new[0] if new else "another process found its chains or hidden units ill.")
         session.cautions += [caution for caution in found if caution not in session.cautions]
@@ -148,7 +193,9 @@ class Watch:
         return events
 
     def go_back(self, session: Any, error: Diverged | Unwell) -> Record:
-        """To the last good look, with half the learning rate; raises a divergence where that is not asked for or no longer helps."""
+        """To the last good look, with half the learning rate; raises a divergence where that is not
+        asked for or no longer helps.
+        """
         if isinstance(error, Unwell):
             self.mends += 1
         elif not _may_return(session) or self.returns == MOST_RETURNS:
@@ -158,7 +205,10 @@ class Watch:
         left, scale, cautions = session.step, session.rate_scale / 2, session.cautions
         session.return_to(copy.deepcopy(self.good))
         session.rate_scale, self.far = scale, 0
-        done = f"went back from step {left} to {session.step}, to go on with {scale:g} of the learning rate"
+        done = (
+            f"went back from step {left} to {session.step}, to go on with {scale:g} of the "
+            "learning rate"
+        )
         why = str(error).removeprefix("fit: ").split(". ")[0].rstrip(".")
         session.cautions = [*cautions, f"{done}: {why}."]
         self.event = {"step": session.step, "event": f"{why}.", "done": done}
@@ -174,10 +224,16 @@ class Watch:
 
     def tree(self) -> dict[str, Any]:
         """All of it as nested values but the chains, which each process has for itself."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "chains"}
+        return {
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if entry.name != "chains"
+        }
 
     def _remember(self, session: Any, found: list[str], mark: bool) -> None:
-        self.ill = [_kind(text) for text in found] + [kind for kind in self.ill if kind == _kind(STUCK) and not mark]
+        self.ill = [_kind(text) for text in found] + [
+            kind for kind in self.ill if kind == _kind(STUCK) and not mark
+        ]
         if mark:
             chains = _chains(session)
             self.chains, self.marked = None if chains is None else chains.clone(), session.step
@@ -185,11 +241,17 @@ class Watch:
 
 def ending(error: Diverged, step: int) -> Record:
     """The record of a divergence that ends a fit."""
-    return {"step": step, "event": str(error).removeprefix("fit: "), "done": "stopped, with the last good weights"}
+    return {
+        "step": step,
+        "event": str(error).removeprefix("fit: "),
+        "done": "stopped, with the last good weights",
+    }
 
 
 def _may_return(session: Any) -> bool:
-    """Whether going back is asked for and a smaller step can help; closed-form updates have no step."""
+    """Whether going back is asked for and a smaller step can help; closed-form updates have no
+    step.
+    """
     return session.settings.guard == "rollback" and session.optimizer is not None
 
 

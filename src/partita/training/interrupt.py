@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM end a fit between two steps, so that it can be saved; a second one ends it at once."""
+"""Ctrl-C and SIGTERM end a fit between two steps, so that it can be saved; a second one ends it at
+once.
+"""
 
 import signal
 import threading
@@ -15,10 +17,18 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._notice) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._previous = {
+                number: signal.signal(number, self._notice)
+                for number in (signal.SIGINT, signal.SIGTERM)
+            }
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

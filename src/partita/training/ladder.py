@@ -1,10 +1,11 @@
-r"""How many components: a fit for each number, compared by the Bayesian information criterion (Schwarz 1978).
+r"""How many components: a fit for each number, compared by the Bayesian information criterion
+(Schwarz 1978).
 
 .. math:: \mathrm{BIC} = -2 \sum_n \log p(x_n) + P \log N          (theory/mixtures.md, eq. 10.13)
 
-Where there is a deadline (:mod:`partita.runtime.deadline`), a number is tried only if there is time for as many updates as the one before
-it took, no fit takes more updates than there is time for, and numbers are skipped once a part of the time is gone; those near the
-best one are tried afterwards.
+Where there is a deadline (:mod:`partita.runtime.deadline`), a number is tried only if there is time
+for as many updates as the one before it took, no fit takes more updates than there is time for, and
+numbers are skipped once a part of the time is gone; those near the best one are tried afterwards.
 
 Letters: N rows, P free parameters, K components.
 """
@@ -28,7 +29,8 @@ from partita.training.recipes import UPDATES
 from partita.training.run import Run
 
 PATIENCE = 2  # rungs without a better criterion after which a ladder ends
-HASTE, GROWTH = 0.25, 1.5  # the part of a time after which the next number to try is so many times the last one
+# the part of a time after which the next number to try is so many times the last one
+HASTE, GROWTH = 0.25, 1.5
 LENGTHS = {"epochs", "steps", "minutes"}  # of a fit, which may be given
 
 
@@ -43,7 +45,9 @@ class Rung(NamedTuple):
 
 
 def criterion(model: Any, data: Any, *, generator: torch.Generator) -> tuple[float, float]:
-    """The log-likelihood of all rows and the BIC of a model with free parameters ``freedom()``; smaller is better."""
+    """The log-likelihood of all rows and the BIC of a model with free parameters ``freedom()``;
+    smaller is better.
+    """
     rows = as_rows(data, missing=True)
     total = float(total_log_prob(model, rows, generator=generator))
     return total, -2 * total + model.freedom() * math.log(len(rows))
@@ -59,7 +63,8 @@ def ladder(
     generator: torch.Generator,
     **options: Any,
 ) -> list[Rung]:
-    """Fit ``make(K)`` for each K and tabulate; stops after ``patience`` numbers in a row that do not lower the BIC.
+    """Fit ``make(K)`` for each K and tabulate; stops after ``patience`` numbers in a row that do
+    not lower the BIC.
 
     Arguments:
         make: The model for a number of components.
@@ -75,7 +80,11 @@ def ladder(
     >>> best(table).components
     2
     """
-    rows, objective, whole = as_rows(data, missing=True), objective or EM(restarts=4), deadline.left()
+    rows, objective, whole = (
+        as_rows(data, missing=True),
+        objective or EM(restarts=4),
+        deadline.left(),
+    )
     table: list[Rung] = []
     waiting, skipped = [count for count in counts if count <= len(rows)], []
 
@@ -87,7 +96,14 @@ def ladder(
             return False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # they stay in each run's cautions
-            run = fit(model, rows, shorter, generator=generator, **({} if LENGTHS & options.keys() else length), **options)
+            run = fit(
+                model,
+                rows,
+                shorter,
+                generator=generator,
+                **({} if LENGTHS & options.keys() else length),
+                **options,
+            )
         if run.stopped == "interrupted":
             raise KeyboardInterrupt  # a search has nothing to go on from
         table.append(Rung(K, *_scored(model, rows, generator), run))
@@ -116,19 +132,26 @@ def _since_best(table: list[Rung]) -> int:
 
 
 def best(table: list[Rung]) -> Rung:
-    """The rung with the smallest BIC among those whose fit needed no holding back, else among all."""
+    """The rung with the smallest BIC among those whose fit needed no holding back, else among
+    all.
+    """
     sound = [rung for rung in table if not rung.run.cautions]
     return min(sound or table, key=lambda rung: rung.bic)
 
 
-def _affordable(model: Any, rows: Rows, objective: EM, table: list[Rung]) -> tuple[EM | None, dict[str, int]]:
-    """How a rung is fitted within the time that is left; by nothing if it would likely have to end early, which the first one may."""
+def _affordable(
+    model: Any, rows: Rows, objective: EM, table: list[Rung]
+) -> tuple[EM | None, dict[str, int]]:
+    """How a rung is fitted within the time that is left; by nothing if it would likely have to end
+    early, which the first one may.
+    """
     if deadline.left() == math.inf:
         return objective, {}
     needed = objective.beforehand + table[-1].run.steps if table else 0
     if needed and deadline.left() <= 0:
         return None, {}
-    updates = max(0.0, deadline.left() / _seconds_of_update(model, rows))  # which may take all the time there was
+    # which may take all the time there was
+    updates = max(0.0, deadline.left() / _seconds_of_update(model, rows))
     if updates < needed:
         return None, {}
     shorter = objective.within(updates)

@@ -49,7 +49,8 @@ def fit(
     generator: torch.Generator,
     **options: Any,
 ) -> Run:
-    """Fit a model to data and leave in it the weights to use: the best validated, else the averaged ones.
+    """Fit a model to data and leave in it the weights to use: the best validated, else the averaged
+    ones.
 
     Arguments:
         model: Changed in place.
@@ -62,10 +63,13 @@ def fit(
         about: More to write into the run's config (data name, command).
         progress: Show a bar.
         fabric: A ``lightning_fabric.Fabric``, for other devices or many processes.
-        log_jacobian: Added to validation scores, where rows were rescaled, so that they are in the data's own units.
-        since: When the seconds of records begin (:func:`partita.runtime.deadline.now`): work before the fit may belong to it.
+        log_jacobian: Added to validation scores, where rows were rescaled, so that they are in the
+            data's own units.
+        since: When the seconds of records begin (:func:`partita.runtime.deadline.now`): work before
+            the fit may belong to it.
         generator: Source of all randomness.
-        options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes, batch_size, optimizer, ...
+        options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes,
+            batch_size, optimizer, ...
     """
     if objective is not None:
         for methods in (("losses", "update"), ("init",)):
@@ -80,13 +84,21 @@ def fit(
     objective = capability.default("objective", model) if objective is None else objective
     settings = resolve_settings(model, objective, len(rows), options)
     check_lbfgs(settings, objective, model)
-    held_out = None if validation is None else checked_rows(model, as_rows(validation, None, "fit", missing=missing), "validation", 1)
-    config = make_config(model, objective, settings.as_json(), **(about or {}), rows=[len(rows), rows.width])
+    held_out = (
+        None
+        if validation is None
+        else checked_rows(model, as_rows(validation, None, "fit", missing=missing), "validation", 1)
+    )
+    config = make_config(
+        model, objective, settings.as_json(), **(about or {}), rows=[len(rows), rows.width]
+    )
     fabric = one_process() if fabric is None else fabric
     with processes.together(fabric):
         saves = Saves(folder)
         saves.check(config, resume)
-        session = start_session(model, rows, objective, settings, held_out=held_out, fabric=fabric, generator=generator)
+        session = start_session(
+            model, rows, objective, settings, held_out=held_out, fabric=fabric, generator=generator
+        )
         history = saves.history()
         if resume:
             config = saves.take_up(session, history, config)
@@ -107,24 +119,47 @@ def fit(
 
 
 def _train(
-    session: Session, history: History, held_out: Tensor | None, log_jacobian: float, saves: Saves, progress: bool, since: float | None
-) -> str:  # fmt: skip
-    """Step until the plan is done, the fit converges, stops early, runs out of time or is interrupted; returns which."""
+    session: Session,
+    history: History,
+    held_out: Tensor | None,
+    log_jacobian: float,
+    saves: Saves,
+    progress: bool,
+    since: float | None,
+) -> str:
+    """Step until the plan is done, the fit converges, stops early, runs out of time or is
+    interrupted; returns which.
+    """
     every, looks = _record_interval(session), planned(session)
     saved, begun = time.monotonic(), deadline.now()
-    started = begun - seconds_of(history.records) if since is None else since  # the clock of a fit that is taken up goes on
+    # the clock of a fit that is taken up goes on
+    started = begun - seconds_of(history.records) if since is None else since
     session.watch.begin(session)
-    with Interrupts() as interrupts, Display(session.total, session.step, progress and saves.leads) as display:
+    with (
+        Interrupts() as interrupts,
+        Display(session.total, session.step, progress and saves.leads) as display,
+    ):
         session.message.wishes = lambda: [
-            interrupts.asked, time.monotonic() - saved > SAVE_SECONDS, budget.out_of_time(session, deadline.now() - begun),
-        ]  # fmt: skip
-        while session.step < session.total and not session.settled and not _out_of_patience(session):
+            interrupts.asked,
+            time.monotonic() - saved > SAVE_SECONDS,
+            budget.out_of_time(session, deadline.now() - begun),
+        ]
+        while (
+            session.step < session.total and not session.settled and not _out_of_patience(session)
+        ):
             try:
                 with session.trying():
                     record = session.advance()
                     step, session.settled = session.step, _settled(session)
-                    scores, watches = (due or bool(session.settled) for due in (looks.score(step), looks.health(step)))
-                    score = _validate(session, held_out, looks, log_jacobian) if scores and held_out is not None else None
+                    scores, watches = (
+                        due or bool(session.settled)
+                        for due in (looks.score(step), looks.health(step))
+                    )
+                    score = (
+                        _validate(session, held_out, looks, log_jacobian)
+                        if scores and held_out is not None
+                        else None
+                    )
                     events = session.watch.look(session) if watches else []
             except (Diverged, guard.Unwell) as error:
                 _go_back(session, history, saves, error)
@@ -132,9 +167,23 @@ def _train(
             for event in events:
                 history.add(event)
             if step % every == 0 or step == session.total:
-                history.add({"step": step, "epoch": session.epoch, "seconds": round(deadline.now() - started, 3), **record})
+                history.add(
+                    {
+                        "step": step,
+                        "epoch": session.epoch,
+                        "seconds": round(deadline.now() - started, 3),
+                        **record,
+                    }
+                )
             if score is not None:
-                history.add({"step": step, "epoch": session.epoch, "validation": score, "best": session.best.score})
+                history.add(
+                    {
+                        "step": step,
+                        "epoch": session.epoch,
+                        "validation": score,
+                        "best": session.best.score,
+                    }
+                )
                 display.show(score, distance="generates" in session.bare.offers)
             if watches:
                 session.watch.keep(session)
@@ -153,8 +202,12 @@ def _train(
     return session.settled or ("early stop" if _out_of_patience(session) else "finished")
 
 
-def _go_back(session: Session, history: History, saves: Saves, error: Diverged | guard.Unwell) -> None:
-    """To the last good look. The save makes it so: whenever a kill comes, the records follow it, here or when the fit is taken up."""
+def _go_back(
+    session: Session, history: History, saves: Saves, error: Diverged | guard.Unwell
+) -> None:
+    """To the last good look. The save makes it so: whenever a kill comes, the records follow it,
+    here or when the fit is taken up.
+    """
     event = session.watch.go_back(session, error)
     saves.save(session)
     history.rewind(session.step)
@@ -168,14 +221,17 @@ def _out_of_patience(session: Session) -> bool:
 def _settled(session: Session) -> str:
     """Why a deterministic fit has nothing left to do; empty while it has.
 
-    A minimum is where no gradient is above the tolerance, or where the loss, whose rounding is eps |loss|, no longer falls and the gradient
-    is what that rounding leaves of it, sqrt(eps) |loss| (Gill, Murray and Wright 1981, section 8.2.3). A fit that does not fall any more
-    under a larger gradient has stalled.
+    A minimum is where no gradient is above the tolerance, or where the loss, whose rounding is eps
+    |loss|, no longer falls and the gradient is what that rounding leaves of it, sqrt(eps) |loss|
+    (Gill, Murray and Wright 1981, section 8.2.3). A fit that does not fall any more under a larger
+    gradient has stalled.
     """
     if session.optimizer is None:
         falls = session.objective.converges and session.step > 1
         return "converged" if falls and abs(session.progress) <= session.settings.tolerance else ""
-    if session.settings.optimizer not in DESCENTS or not session.settings.exactly_minimizes(session.objective, session.bare):
+    if session.settings.optimizer not in DESCENTS or not session.settings.exactly_minimizes(
+        session.objective, session.bare
+    ):
         return ""
     if session.gradient <= session.settings.tolerance:
         return "converged"
@@ -202,7 +258,9 @@ def _validate(session: Session, held_out: Tensor, looks: Looks, log_jacobian: fl
     return q.value
 
 
-def _finish(session: Session, history: History, config: dict[str, Any], stopped: str, saves: Saves) -> Run:
+def _finish(
+    session: Session, history: History, config: dict[str, Any], stopped: str, saves: Saves
+) -> Run:
     """Leave the weights to use in the model, and save everything."""
     model = session.bare
     _note(session, model.ailments())
@@ -210,11 +268,27 @@ def _finish(session: Session, history: History, config: dict[str, Any], stopped:
     average = {**last, **{name: p.clone() for name, p in session.average.weights(model).items()}}
     use = {**last, **session.best.weights} if session.best.weights else average
     weights = {"use": use, "last": last, "average": average}
-    saves.finish(session, {"step": session.step, "stopped": stopped, "cautions": session.cautions, "weights": weights})
+    saves.finish(
+        session,
+        {
+            "step": session.step,
+            "stopped": stopped,
+            "cautions": session.cautions,
+            "weights": weights,
+        },
+    )
     model.load_state_dict(use)
     for caution in session.cautions:
         warnings.warn(f"fit: {caution}", PartitaWarning, stacklevel=3)
-    return Run(model, history.records, config, session.step, stopped, [*saves.remarks, *session.cautions], saves.folder)
+    return Run(
+        model,
+        history.records,
+        config,
+        session.step,
+        stopped,
+        [*saves.remarks, *session.cautions],
+        saves.folder,
+    )
 
 
 @torch.no_grad()
@@ -235,4 +309,8 @@ def _note(session: Session, cautions: list[str]) -> None:
 
 def _record_interval(session: Session) -> int:
     """Steps between records; a fit that may converge early records every one."""
-    return 1 if session.optimizer is None and session.objective.converges else max(1, session.total // RECORDS)
+    return (
+        1
+        if session.optimizer is None and session.objective.converges
+        else max(1, session.total // RECORDS)
+    )

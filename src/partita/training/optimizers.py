@@ -16,29 +16,44 @@ AVERAGE_EVERY = 10  # steps
 def make_optimizer(parameters: Iterable[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
     """The optimizer that the settings name."""
     if settings.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)  # one pass over the weights
+        # one pass over the weights
+        return torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=settings.learning_rate, momentum=settings.momentum)
     if settings.optimizer == "natural":
         from partita.training.natural import make_natural
 
         return make_natural(parameters, settings)
-    optimizer = torch.optim.LBFGS(parameters, max_iter=20, history_size=50, tolerance_change=0.0, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        parameters,
+        max_iter=20,
+        history_size=50,
+        tolerance_change=0.0,
+        line_search_fn="strong_wolfe",
+    )
     optimizer.param_groups[0]["tolerance_grad"] = settings.tolerance
     return optimizer
 
 
 def take_up(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """What an optimizer remembered; averages that are not as large as their weights are a ``ValueError``: one pass goes over both."""
+    """What an optimizer remembered; averages that are not as large as their weights are a
+    ``ValueError``: one pass goes over both.
+    """
     optimizer.load_state_dict(saved)
-    for weights, kept in optimizer.state.items() if not isinstance(optimizer, torch.optim.LBFGS) else ():
+    for weights, kept in (
+        optimizer.state.items() if not isinstance(optimizer, torch.optim.LBFGS) else ()
+    ):
         for name, value in kept.items():
-            if isinstance(value, Tensor) and value.shape != (() if name == "step" else weights.shape):
+            if isinstance(value, Tensor) and value.shape != (
+                () if name == "step" else weights.shape
+            ):
                 raise ValueError(f"{name} of other sizes than its weights")
 
 
 def learning_rate_at(step: int, total: int, settings: Settings) -> float:
-    """The learning rate of a step, a function of its place in the fit alone, so that a resumed run follows the same one."""
+    """The learning rate of a step, a function of its place in the fit alone, so that a resumed run
+    follows the same one.
+    """
     if settings.optimizer == "lbfgs":
         return 1.0
     place, warm_up = step / total, settings.warm_up * total
@@ -57,11 +72,16 @@ def penalty(model: Model, settings: Settings) -> Tensor | None:
         return None
     names = model.penalized
     chosen = [p for name, p in model.named_parameters() if names is None or name in names]
-    return sum((settings.l1 * p.abs().sum() + 0.5 * settings.l2 * p.square().sum() for p in chosen), torch.zeros(()))
+    return sum(
+        (settings.l1 * p.abs().sum() + 0.5 * settings.l2 * p.square().sum() for p in chosen),
+        torch.zeros(()),
+    )
 
 
 class WeightAverage:
-    """Running average of the parameters over a window of recent steps (Polyak and Juditsky 1992), started without bias."""
+    """Running average of the parameters over a window of recent steps (Polyak and Juditsky 1992),
+    started without bias.
+    """
 
     def __init__(self, model: nn.Module, window: float) -> None:
         self.window = window
@@ -80,4 +100,8 @@ class WeightAverage:
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
         """The averaged weights; the model's own while there is no average."""
-        return self.values if self.updates else {name: p.detach() for name, p in model.named_parameters()}
+        return (
+            self.values
+            if self.updates
+            else {name: p.detach() for name, p in model.named_parameters()}
+        )

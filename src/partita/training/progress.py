@@ -1,4 +1,6 @@
-"""A progress bar with rate, time left, loss and validation, or a line now and then where there is no terminal; silent unless asked for."""
+"""A progress bar with rate, time left, loss and validation, or a line now and then where there is
+no terminal; silent unless asked for.
+"""
 
 import time
 from types import TracebackType
@@ -19,11 +21,18 @@ class Display:
     def __enter__(self) -> "Display":
         if self.bar is not None:
             self.bar.start()
-            self.task = self.bar.add_task("fit", total=self.total, completed=self.start, note="", rate="")
+            self.task = self.bar.add_task(
+                "fit", total=self.total, completed=self.start, note="", rate=""
+            )
             self.begun = self.printed = time.monotonic()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self.bar is not None:
             self.bar.stop()
 
@@ -39,19 +48,37 @@ class Display:
         self.bar.update(self.task, completed=step, rate=f"{rate} steps/s", note=note)
         if not self.bar.console.is_terminal and now - self.printed > SECONDS_BETWEEN_LINES:
             self.printed = now
-            self.bar.console.print(f"  {step} of {self.total} steps, {rate} a second  {note}", highlight=False)
+            self.bar.console.print(
+                f"  {step} of {self.total} steps, {rate} a second  {note}", highlight=False
+            )
 
     def show(self, validation: float, distance: bool = False) -> None:
-        """Remember the latest validation: a log-likelihood, or minus a squared kernel distance for a model that has none."""
-        self.validation = f"  validation {-validation:.4f} MMD^2" if distance else f"  validation {validation:.2f} nats"
+        """Remember the latest validation: a log-likelihood, or minus a squared kernel distance for
+        a model that has none.
+        """
+        self.validation = (
+            f"  validation {-validation:.4f} MMD^2"
+            if distance
+            else f"  validation {validation:.2f} nats"
+        )
 
     def _make_bar(self) -> Any:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
         return Progress(
-            TextColumn("[bold]{task.description}"), BarColumn(bar_width=16), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
-        )  # fmt: skip
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
 
 
 def _rate(steps: float) -> str:

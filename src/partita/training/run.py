@@ -1,7 +1,9 @@
-"""A run: a model, how it was fitted and what was recorded; on disk a folder that never needs code to be read.
+"""A run: a model, how it was fitted and what was recorded; on disk a folder that never needs code
+to be read.
 
-``config.json`` (with a format version), ``metrics.jsonl``, ``checkpoints/last.safetensors`` (everything, to go on) and
-``checkpoints/model.safetensors`` (the weights to use, and beside them the last and the averaged ones).
+``config.json`` (with a format version), ``metrics.jsonl``, ``checkpoints/last.safetensors``
+(everything, to go on) and ``checkpoints/model.safetensors`` (the weights to use, and beside them
+the last and the averaged ones).
 """
 
 import json
@@ -30,18 +32,38 @@ SHAPE = {  # of what is read from config.json
     "family": {"name": str, "settings": dict},
     "encoding": dict,
     "data": {
-        "name": str, "source": str, "binarize": (str, float), "rows": [int], "shape": [int], "columns": [str],
-        "reading": {"length": int, "tokens": str, "encoding": str, "symbols": str}, "schema": [dict],
+        "name": str,
+        "source": str,
+        "binarize": (str, float),
+        "rows": [int],
+        "shape": [int],
+        "columns": [str],
+        "reading": {"length": int, "tokens": str, "encoding": str, "symbols": str},
+        "schema": [dict],
     },
     "estimator": {"name": str, "parameters": dict, "key": int, "columns": [str], "schema": [dict]},
-    "rows": [int], "seed": int, "steps": int, "key": int, "command": str, "versions": dict, "remarks": [str], "cuts": [str],
+    "rows": [int],
+    "seed": int,
+    "steps": int,
+    "key": int,
+    "command": str,
+    "versions": dict,
+    "remarks": [str],
+    "cuts": [str],
     "validated": bool,
-}  # fmt: skip
-SAVED = {"weights": dict, "step": int, "stopped": str, "cautions": [str]}  # of what is read from a checkpoint of a model
-ROOM, SMALL = 16, 1 << 22  # numbers that building a model may take for each that is saved, and whatever is saved
+}
+# of what is read from a checkpoint of a model
+SAVED = {"weights": dict, "step": int, "stopped": str, "cautions": [str]}
+# numbers that building a model may take for each that is saved, and whatever is saved
+ROOM, SMALL = 16, 1 << 22
 MEANT = "Restore it, or take its checksum out if the change is meant."
 CHANGED = f"config.json has changed since partita wrote it. {MEANT}"
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16}
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
 
 
 @dataclass
@@ -53,8 +75,9 @@ class Run:
         history: Records by step.
         config: Model, objective, settings, data and versions as JSON.
         steps: Updates made.
-        stopped: Why it ended: ``finished``, ``converged`` (at a minimum, as far as rounding lets one see), ``stalled`` (the loss falls no
-            further though its gradient is not small), ``early stop``, ``out of time``, ``interrupted`` or ``diverged``.
+        stopped: Why it ended: ``finished``, ``converged`` (at a minimum, as far as rounding lets
+            one see), ``stalled`` (the loss falls no further though its gradient is not small),
+            ``early stop``, ``out of time``, ``interrupted`` or ``diverged``.
         cautions: What looked wrong, one sentence each.
         folder: Where it is saved, if it is.
     """
@@ -72,22 +95,35 @@ class Run:
         return [(record["step"], record[name]) for record in self.history if name in record]
 
 
-def make_config(model: Model, objective: Any, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
+def make_config(
+    model: Model, objective: Any, settings: dict[str, Any], **more: Any
+) -> dict[str, Any]:
     """The JSON from which a run is understood and taken up again."""
     return {
         "format": FORMAT,
-        "model": {"name": type(model).__name__, "dtype": str(model.device_like.dtype).removeprefix("torch."), **model.settings()},
+        "model": {
+            "name": type(model).__name__,
+            "dtype": str(model.device_like.dtype).removeprefix("torch."),
+            **model.settings(),
+        },
         "objective": descriptions.describe(objective),
         "fit": settings,
         **more,
-        "versions": {"partita": version("partita"), "torch": torch.__version__, "python": platform.python_version()},
+        "versions": {
+            "partita": version("partita"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
     }
 
 
 def check_new(folder: Path) -> None:
     """An existing run is never written over."""
     if (folder / "config.json").exists():
-        raise RunError(f"fit: out must be a new folder; {folder} already holds a run. Choose another name, or resume it.")
+        raise RunError(
+            f"fit: out must be a new folder; {folder} already holds a run. Choose another name, or "
+            "resume it."
+        )
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
@@ -103,43 +139,78 @@ def read_config(folder: str | Path) -> dict[str, Any]:
 def _read_config(folder: str | Path) -> tuple[dict[str, Any], bool]:
     """The config, and whether it is as it was written."""
     if not isinstance(folder, str | Path):
-        raise RunError(f"load: RUN must be the path of a run's folder; got {type(folder).__name__}. For data use partita.data.load.")
+        raise RunError(
+            f"load: RUN must be the path of a run's folder; got {type(folder).__name__}. For data "
+            "use partita.data.load."
+        )
     path = inside(Path(folder), "config.json")
     if not path.exists():
-        raise RunError(f"load: RUN must be a folder with a config.json, as `partita fit` makes; found none in {folder}.")
+        raise RunError(
+            "load: RUN must be a folder with a config.json, as `partita fit` makes; found none in "
+            f"{folder}."
+        )
     config = read_json(path)
-    whole = isinstance(config, dict) and isinstance(config.get("model"), dict) and "name" in config["model"]
+    whole = (
+        isinstance(config, dict)
+        and isinstance(config.get("model"), dict)
+        and "name" in config["model"]
+    )
     if not whole or config.get("format") != FORMAT:
         got = config.get("format") if isinstance(config, dict) else "no object"
-        raise RunError(f"load: {path} must have format {FORMAT}; got {got}. It was made by another version of partita.")
+        raise RunError(
+            f"load: {path} must have format {FORMAT}; got {got}. It was made by another version of "
+            "partita."
+        )
     check_like(config, SHAPE, path.name)
     return unsealed(config)
 
 
 def check_resumable(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse to go on with a run by another objective, optimizer or batch, or on other rows: its state would not fit.
+    """Refuse to go on with a run by another objective, optimizer or batch, or on other rows: its
+    state would not fit.
 
     A config that changed on the disk is refused too: the fit would silently end elsewhere.
     """
     made, whole = _read_config(folder)
     fit = made.get("fit", {}) if isinstance(made.get("fit"), dict) else {}
-    asked = [("objective", config["objective"], made.get("objective")), ("rows", config["rows"], made.get("rows"))]
+    asked = [
+        ("objective", config["objective"], made.get("objective")),
+        ("rows", config["rows"], made.get("rows")),
+    ]
     asked += [(name, config["fit"][name], fit.get(name)) for name in ("optimizer", "batch_size")]
     for name, here, there in asked:
         if here != there:
-            raise RunError(f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got {here}.")
+            raise RunError(
+                f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got "
+                f"{here}."
+            )
     if not whole:
-        raise RunError(f"fit: {folder / 'config.json'} must be as partita wrote it, to resume the run; got a changed one. {MEANT}")
+        raise RunError(
+            f"fit: {folder / 'config.json'} must be as partita wrote it, to resume the run; got a "
+            f"changed one. {MEANT}"
+        )
 
 
 def build_model(config: dict[str, Any], saved: int = 0) -> Model:
-    """A fresh model as a config describes it, whose sizes the ``saved`` numbers of its weights can account for."""
-    settings = {key: value for key, value in config["model"].items() if key not in ("name", "dtype")}
-    kind, dtype = capability.load_model(config["model"]["name"]), DTYPES.get(str(config["model"].get("dtype")))
+    """A fresh model as a config describes it, whose sizes the ``saved`` numbers of its weights can
+    account for.
+    """
+    settings = {
+        key: value for key, value in config["model"].items() if key not in ("name", "dtype")
+    }
+    kind, dtype = (
+        capability.load_model(config["model"]["name"]),
+        DTYPES.get(str(config["model"].get("dtype"))),
+    )
     if dtype is None:
-        raise RunError(f"load: the model's dtype must be one of {', '.join(DTYPES)}; got {config['model'].get('dtype')!r}.")
+        raise RunError(
+            f"load: the model's dtype must be one of {', '.join(DTYPES)}; got "
+            f"{config['model'].get('dtype')!r}."
+        )
     name, most = config["model"]["name"], ROOM * saved + SMALL
-    refusal = f"load: config.json must hold the sizes of the {name} that was saved; got larger ones."
+    refusal = (
+        f"load: config.json must hold the sizes of the {name} that was saved; got larger ones."
+    )
     if _largest(settings) > most:
         raise TooLarge(refusal)
     try:
@@ -149,12 +220,20 @@ def build_model(config: dict[str, Any], saved: int = 0) -> Model:
         raise
     except Exception as error:  # whatever a constructor says of settings that nobody checked
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
-        raise RunError(f"load: config.json must hold the settings of {name}; got others ({reason}).") from error
+        raise RunError(
+            f"load: config.json must hold the settings of {name}; got others ({reason})."
+        ) from error
 
 
 def _numbers(tree: Any) -> int:
     """How many numbers the tensors of a nested value hold."""
-    return tree.numel() if isinstance(tree, torch.Tensor) else sum(map(_numbers, tree.values())) if isinstance(tree, dict) else 0
+    return (
+        tree.numel()
+        if isinstance(tree, torch.Tensor)
+        else sum(map(_numbers, tree.values()))
+        if isinstance(tree, dict)
+        else 0
+    )
 
 
 def _largest(tree: Any) -> int:
@@ -174,14 +253,37 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
     """
     (config, whole), folder = _read_config(folder), Path(folder)
     saved = checkpoint.load(folder / "checkpoints" / "model.safetensors")
-    checkpoint.expect(saved, folder / "checkpoints" / "model.safetensors", "weights", "step", "stopped", "cautions")
+    checkpoint.expect(
+        saved,
+        folder / "checkpoints" / "model.safetensors",
+        "weights",
+        "step",
+        "stopped",
+        "cautions",
+    )
     check_like(saved, SAVED, "model.safetensors", whole=True)
     check_like(saved, {"kept": dict}, "model.safetensors")
     if weights not in saved["weights"]:
-        raise RunError(f"load: weights must be one of {', '.join(map(str, saved['weights']))}; got {weights!r}.")
+        raise RunError(
+            f"load: weights must be one of {', '.join(map(str, saved['weights']))}; got "
+            f"{weights!r}."
+        )
     chosen = saved["weights"][weights]
     check_like(chosen, dict, "model.safetensors: weights")
     model = build_model(config, _numbers(chosen)) if model is None else model
     checkpoint.load_weights(model, chosen)
-    cautions = [*([] if whole else [CHANGED]), *config.get("remarks", []), *config.get("cuts", []), *saved["cautions"]]
-    return Run(model, read(inside(folder, "metrics.jsonl")), config, saved["step"], saved["stopped"], cautions, folder)
+    cautions = [
+        *([] if whole else [CHANGED]),
+        *config.get("remarks", []),
+        *config.get("cuts", []),
+        *saved["cautions"],
+    ]
+    return Run(
+        model,
+        read(inside(folder, "metrics.jsonl")),
+        config,
+        saved["step"],
+        saved["stopped"],
+        cautions,
+        folder,
+    )

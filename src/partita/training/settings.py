@@ -17,23 +17,30 @@ class Settings:
     Arguments:
         epochs: Passes over the data.
         steps: Updates, in place of epochs.
-        minutes: Time to spend, in place of epochs: a short warm-up is timed and fixes the number of steps, which is recorded.
+        minutes: Time to spend, in place of epochs: a short warm-up is timed and fixes the number of
+            steps, which is recorded.
         batch_size: Rows of one update; 0 takes all rows at once.
-        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (for exact objectives) or ``"natural"`` (the damped natural gradient).
+        optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (for exact objectives) or ``"natural"`` (the
+            damped natural gradient).
         learning_rate: At the start.
         momentum: Of ``"sgd"``.
         damping: Of ``"natural"``: added to the diagonal of the Fisher matrix.
         schedule: ``"linear"`` or ``"cosine"`` (falls to zero) or ``"constant"``.
         warm_up: Share of the steps over which the learning rate rises from zero first.
-        clip: Largest 2-norm of the gradient, per column of the data; longer ones are shortened. 0 leaves them.
+        clip: Largest 2-norm of the gradient, per column of the data; longer ones are shortened. 0
+            leaves them.
         average: Window of the weight average as a share of all steps; 0 keeps the last weights.
         l1, l2: Penalties l1 |W| + l2 W^2 / 2 on the parameters that the model names as penalized.
-        patience: Validations without a better score, counted as if they were evenly spread, before an early stop; 0 never stops early.
-        validations: How many there are, closer together at the beginning; with ``minutes`` only as many as fit into a fifth of the time.
+        patience: Validations without a better score, counted as if they were evenly spread, before
+            an early stop; 0 never stops early.
+        validations: How many there are, closer together at the beginning; with ``minutes`` only as
+            many as fit into a fifth of the time.
         validate_every: Epochs between validations, in place of a number of them.
-        tolerance: For ``"lbfgs"``: stop where no gradient is larger, or where rounding leaves nothing to gain. For closed-form updates
-            that converge, as EM: stop where the mean loss per row moves by no more.
-        guard: What to do where a fit diverges: ``"stop"``, or ``"rollback"`` to its last good state, to go on with half the learning rate.
+        tolerance: For ``"lbfgs"``: stop where no gradient is larger, or where rounding leaves
+            nothing to gain. For closed-form updates that converge, as EM: stop where the mean loss
+            per row moves by no more.
+        guard: What to do where a fit diverges: ``"stop"``, or ``"rollback"`` to its last good
+            state, to go on with half the learning rate.
         initialize: Set the reference and the biases from the data's base rates.
     """
 
@@ -61,7 +68,9 @@ class Settings:
     def __post_init__(self) -> None:
         given = [name for name in ("epochs", "steps", "minutes") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise invalid("fit", "one of epochs, steps and minutes", "be given", " and ".join(given) or "none")
+            raise invalid(
+                "fit", "one of epochs, steps and minutes", "be given", " and ".join(given) or "none"
+            )
         for name in ("epochs", "steps", "validations", "validate_every"):
             if getattr(self, name) is not None:
                 check_count("fit", name, getattr(self, name))
@@ -82,7 +91,9 @@ class Settings:
 
     def exactly_minimizes(self, objective: Any, model: Any) -> bool:
         """Whether the loss is a function of the parameters alone: no batches, no draws."""
-        return not self.batch_size and getattr(objective, "deterministic_on", lambda _: False)(model)
+        return not self.batch_size and getattr(objective, "deterministic_on", lambda _: False)(
+            model
+        )
 
     def as_json(self) -> dict[str, Any]:
         """All settings by name."""

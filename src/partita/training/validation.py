@@ -1,4 +1,6 @@
-"""Scores along the way: exact where the states are few, else a short annealing whose draws leave the fit's own untouched."""
+"""Scores along the way: exact where the states are few, else a short annealing whose draws leave
+the fit's own untouched.
+"""
 
 import math
 from typing import Any
@@ -10,31 +12,48 @@ from partita.core import rng
 from partita.core.capability import CHEAP_BITS, NEEDS, smallest_bits
 from partita.core.protocols import EnergyModel, Model
 from partita.core.quantity import Quantity
-from partita.evaluators import AIS, IWAE, MMD, Enumeration, Quadrature, Sandwich, TwoSample, evaluate
+from partita.evaluators import (
+    AIS,
+    IWAE,
+    MMD,
+    Enumeration,
+    Quadrature,
+    Sandwich,
+    TwoSample,
+    evaluate,
+)
 from partita.training.session import VALIDATION
 
 LEAST_ESS = 1.5  # chains that carry the weight; with fewer an annealing has found nothing
 QUICK = AIS(temperatures=400, chains=64, witnesses=False)
-QUICK_FROM_BOTH_SIDES = Sandwich(temperatures=300, chains=64, start="data")  # training rows show the modes that annealing misses
+# training rows show the modes that annealing misses
+QUICK_FROM_BOTH_SIDES = Sandwich(temperatures=300, chains=64, start="data")
 QUICK_DISTANCE = TwoSample(MMD(permutations=0, rows=1000))
-QUICK_BY_GRADIENT = AIS(temperatures=150, chains=64, adaptive=False, witnesses=False)  # its pilot for step sizes costs as much
+# its pilot for step sizes costs as much
+QUICK_BY_GRADIENT = AIS(temperatures=150, chains=64, adaptive=False, witnesses=False)
 QUICK_BOUND = IWAE(k=16, simulated=0)  # of which the low end is read, and no verdict
 QUICK_INTEGRAL = Quadrature(tolerance=1e-3)
 
 
 def quick_score(model: Model, x: Tensor, key: int, step: int) -> Quantity:
-    """Mean log-likelihood of held-out rows, cheap enough to repeat; its randomness depends on (key, step) alone."""
+    """Mean log-likelihood of held-out rows, cheap enough to repeat; its randomness depends on (key,
+    step) alone.
+    """
     generator = rng.keyed(key, VALIDATION, step)
     if model.device_like.device.type != "cpu":
         generator = torch.Generator(model.device_like.device).manual_seed(generator.initial_seed())
-    q = evaluate(model, x.to(model.device_like.device), evaluator=quick_evaluator(model), generator=generator)
+    q = evaluate(
+        model, x.to(model.device_like.device), evaluator=quick_evaluator(model), generator=generator
+    )
     return -q if q.kind == "none" else q  # a distance, of which less is better
 
 
 def pessimistic(q: Quantity) -> float:
-    """What weights are compared by: the low end of the interval, for a short annealing that fails flatters the model.
+    """What weights are compared by: the low end of the interval, for a short annealing that fails
+    flatters the model.
 
-    A score that gives the held-out rows more than all the mass there is, or that hangs on one chain, is no score.
+    A score that gives the held-out rows more than all the mass there is, or that hangs on one
+    chain, is no score.
     """
     failed = "mass_of_rows" in q.details or q.details.get("ess", LEAST_ESS) < LEAST_ESS
     return -math.inf if failed else q.low

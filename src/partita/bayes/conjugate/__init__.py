@@ -1,4 +1,5 @@
-"""Conjugate pairs: priors that data turn into posteriors of the same family, with exact predictives and evidence.
+"""Conjugate pairs: priors that data turn into posteriors of the same family, with exact predictives
+and evidence.
 
 >>> from partita.bayes.conjugate import BernoulliBeta, empirical_bayes
 >>> coins = BernoulliBeta(a=2.0, b=2.0)

@@ -1,12 +1,15 @@
 r"""One interface for every conjugate pair: a prior that becomes its posterior as data come in.
 
 .. math:: p(\theta \mid X, x) = \frac{p(x \mid \theta)\, p(\theta \mid X)}{p(x \mid X)}, \qquad
-          \log p(X) = A(\eta_n) - A(\eta_0) + \sum_i \log h(x_i)          (theory/bayes.md, eqs. 8.1 and 8.2)
+          \log p(X) = A(\eta_n) - A(\eta_0) + \sum_i \log h(x_i)          (theory/bayes.md, eqs. 8.1
+          and 8.2)
 
-A pair holds its hyper-parameters eta as tensors. ``update`` returns a new pair, with the evidence of everything seen so far, so that a
-stream in pieces gives what the whole gives at once. Everything is differentiable in the hyper-parameters.
+A pair holds its hyper-parameters eta as tensors. ``update`` returns a new pair, with the evidence
+of everything seen so far, so that a stream in pieces gives what the whole gives at once. Everything
+is differentiable in the hyper-parameters.
 
-Letters: n data, * batch of priors (as in torch.distributions, data are ``(n, *batch, *event)``), A log-normalizer, h base measure.
+Letters: n data, * batch of priors (as in torch.distributions, data are ``(n, *batch, *event)``), A
+log-normalizer, h base measure.
 """
 
 from abc import ABC, abstractmethod
@@ -36,12 +39,16 @@ class Moments(NamedTuple):
         n, apart = self.n + other.n, other.mean - self.mean
         share = other.n / torch.where(n > 0, n, 1)
         between = (self.n * share)[..., None, None] * apart[..., :, None] * apart[..., None, :]
-        return Moments(n, self.mean + share[..., None] * apart, self.scatter + other.scatter + between)
+        return Moments(
+            n, self.mean + share[..., None] * apart, self.scatter + other.scatter + between
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Conjugate(ABC):
-    """A prior and what data have made of it; subclasses are frozen dataclasses whose fields are hyper-parameters."""
+    """A prior and what data have made of it; subclasses are frozen dataclasses whose fields are
+    hyper-parameters.
+    """
 
     log_evidence: Hyper = 0.0  # log p of the data seen so far, (*)
 
@@ -49,10 +56,15 @@ class Conjugate(ABC):
     data_in_words: ClassVar[str] = "finite numbers"
 
     def __post_init__(self) -> None:
-        """Hyper-parameters become tensors of one device and dtype (float64 where only numbers are given) and are checked."""
+        """Hyper-parameters become tensors of one device and dtype (float64 where only numbers are
+        given) and are checked.
+        """
         limits = self.constraints
         given = {name: getattr(self, name) for name in (*limits, "log_evidence")}
-        like = next((v for v in given.values() if isinstance(v, Tensor) and v.is_floating_point()), torch.zeros((), dtype=torch.float64))
+        like = next(
+            (v for v in given.values() if isinstance(v, Tensor) and v.is_floating_point()),
+            torch.zeros((), dtype=torch.float64),
+        )
         for name, value in given.items():
             object.__setattr__(self, name, as_numbers(self.owner, name, value, like))
         for name, limit in limits.items():
@@ -62,7 +74,8 @@ class Conjugate(ABC):
         """The pair after ``data``, ``(n, *batch, *event)`` or ``(n, *event)`` for the whole batch.
 
         Arguments:
-            data: Observations x; :class:`partita.data.Rows`, which may lie on disk, are taken in some after the others.
+            data: Observations x; :class:`partita.data.Rows`, which may lie on disk, are taken in
+                some after the others.
             weight: How often each datum counts, ``(n, *batch)``, not negative; ones if not given.
         """
         if hasattr(data, "parts"):
@@ -93,8 +106,13 @@ class Conjugate(ABC):
         """The most probable theta, in the coordinates of ``posterior``."""
         mode = self.posterior.mode
         if not bool(torch.isfinite(mode).all()):
-            raise invalid(self.owner, "map", "be asked of a posterior with one mode", "a density that has none",
-                          "Use posterior.mean, or a prior with one.")  # fmt: skip
+            raise invalid(
+                self.owner,
+                "map",
+                "be asked of a posterior with one mode",
+                "a density that has none",
+                "Use posterior.mean, or a prior with one.",
+            )
         return mode
 
     @property
@@ -105,11 +123,15 @@ class Conjugate(ABC):
     @property
     @abstractmethod
     def like(self) -> Tensor:
-        """A hyper-parameter whose shape is that of the batch and whose device and dtype data take."""
+        """A hyper-parameter whose shape is that of the batch and whose device and dtype data
+        take.
+        """
 
     @abstractmethod
     def absorb(self, x: Tensor, w: Tensor) -> Self:
-        """The hyper-parameters after checked data ``(n, *batch, *event)`` with weights ``(n, *batch)``."""
+        """The hyper-parameters after checked data ``(n, *batch, *event)`` with weights ``(n,
+        *batch)``.
+        """
 
     @abstractmethod
     def log_normalizer(self) -> Tensor:
@@ -128,7 +150,10 @@ class Conjugate(ABC):
         after, start, weight = self, 0, getattr(rows, "weight", None) if weight is None else weight
         alone = self.event_dim + self.like.dim() == 0 and rows.width == 1  # one column of numbers
         for part in rows.parts():
-            after = after.update(part[:, 0] if alone else part, None if weight is None else weight[start : start + len(part)])
+            after = after.update(
+                part[:, 0] if alone else part,
+                None if weight is None else weight[start : start + len(part)],
+            )
             start += len(part)
         return after
 
@@ -136,9 +161,15 @@ class Conjugate(ABC):
         x = as_numbers(f"{self.owner}.update", "data", data, self.like)
         check_finite(f"{self.owner}.update", "data", x)
         if x.dim() < 1 + self.event_dim:
-            raise invalid(f"{self.owner}.update", "data", f"have shape (n, {'D' if self.event_dim else '*batch'})", tuple(x.shape))
+            raise invalid(
+                f"{self.owner}.update",
+                "data",
+                f"have shape (n, {'D' if self.event_dim else '*batch'})",
+                tuple(x.shape),
+            )
         if x.dim() == 1 + self.event_dim:
-            x = x.reshape(len(x), *[1] * self.like.dim(), *x.shape[1:])  # the same data for every member of the batch
+            # the same data for every member of the batch
+            x = x.reshape(len(x), *[1] * self.like.dim(), *x.shape[1:])
         self._check_batch(x)
         wrong = self.outside(x)
         if bool(wrong.any()):
@@ -152,7 +183,10 @@ class Conjugate(ABC):
         try:
             torch.broadcast_shapes(batch, self.like.shape)
         except RuntimeError:
-            allowed = f"have shape (n, {', '.join(map(str, self.like.shape))}{', D' * self.event_dim}) to match the priors"
+            allowed = (
+                f"have shape (n, {', '.join(map(str, self.like.shape))}{', D' * self.event_dim}) "
+                "to match the priors"
+            )
             raise invalid(f"{self.owner}.update", "data", allowed, tuple(x.shape)) from None
 
     def _checked_weight(self, x: Tensor, weight: Any) -> Tensor:
@@ -163,14 +197,23 @@ class Conjugate(ABC):
         w = as_numbers(f"{self.owner}.update", "weight", weight, x)
         check_finite(f"{self.owner}.update", "weight", w)
         if w.dim() == 0 or len(w) != len(x):
-            raise invalid(f"{self.owner}.update", "weight", f"have one value per row, {len(x)}", tuple(w.shape))
+            raise invalid(
+                f"{self.owner}.update",
+                "weight",
+                f"have one value per row, {len(x)}",
+                tuple(w.shape),
+            )
         if bool((w < 0).any()):
-            raise invalid(f"{self.owner}.update", "weight", "not be negative", f"{w.min().item():g}")
+            raise invalid(
+                f"{self.owner}.update", "weight", "not be negative", f"{w.min().item():g}"
+            )
         return w.reshape(len(w), *[1] * self.like.dim()) if w.dim() == 1 else w
 
 
 def moments(x: Tensor, w: Tensor) -> Moments:
-    """Weighted count, mean and sum of squares about the mean, over the first dimension; the mean of nothing is 0."""
+    """Weighted count, mean and sum of squares about the mean, over the first dimension; the mean of
+    nothing is 0.
+    """
     n = w.sum(0)
     mean = (w * x).sum(0) / torch.where(n > 0, n, 1)
     return Moments(n.expand(mean.shape), mean, (w * (x - mean).square()).sum(0))
@@ -185,7 +228,8 @@ def vector_moments(x: Tensor, w: Tensor) -> Moments:
 
 def scatter_matrix(x: Tensor, w: Tensor) -> Tensor:
     """Sum of w x x', ``(n, *, D), (n, *) -> (*, D, D)``."""
-    x = x.expand(*torch.broadcast_shapes(x.shape[:-1], w.shape), x.shape[-1]).movedim(0, -2)  # (*, n, D)
+    # (*, n, D)
+    x = x.expand(*torch.broadcast_shapes(x.shape[:-1], w.shape), x.shape[-1]).movedim(0, -2)
     return (w.movedim(0, -1)[..., None] * x).mT @ x
 
 
@@ -203,6 +247,12 @@ def check_hyper(owner: str, name: str, value: Tensor, limit: Constraint) -> None
     fine = limit.check(value)
     if not bool(fine.all()):
         if limit.event_dim == 2:
-            raise invalid(owner, name, "be symmetric and positive definite", "another matrix", "Add a small multiple of the identity.")
+            raise invalid(
+                owner,
+                name,
+                "be symmetric and positive definite",
+                "another matrix",
+                "Add a small multiple of the identity.",
+            )
         got = value[tuple((~fine).nonzero()[0].tolist())].tolist()
         raise invalid(owner, name, f"be above {getattr(limit, 'lower_bound', 0.0):g}", got)

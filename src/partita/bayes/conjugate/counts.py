@@ -1,10 +1,12 @@
 r"""Events and counts: Bernoulli with beta, multinomial with Dirichlet, Poisson with gamma.
 
 .. math:: \alpha_n = \alpha + \sum_i x_i, \qquad
-          \log p(X) = \log B(\alpha_n) - \log B(\alpha) + \sum_i \log \binom{|x_i|}{x_i}, \qquad \log B(\alpha) =
-          \sum_k \log \Gamma(\alpha_k) - \log \Gamma(\textstyle\sum_k \alpha_k)          (theory/bayes.md, eqs. 8.9 to 8.11)
+          \log p(X) = \log B(\alpha_n) - \log B(\alpha) + \sum_i \log \binom{|x_i|}{x_i}, \qquad
+          \log B(\alpha) = \sum_k \log \Gamma(\alpha_k) - \log \Gamma(\textstyle\sum_k \alpha_k)
+          (theory/bayes.md, eqs. 8.9 to 8.11)
 
-Letters: n data, K categories, alpha concentration, a and b counts of ones and zeros (or shape and rate).
+Letters: n data, K categories, alpha concentration, a and b counts of ones and zeros (or shape and
+rate).
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +14,15 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Beta, Dirichlet, Distribution, Gamma, NegativeBinomial, constraints
+from torch.distributions import (
+    Bernoulli,
+    Beta,
+    Dirichlet,
+    Distribution,
+    Gamma,
+    NegativeBinomial,
+    constraints,
+)
 from torch.distributions.constraints import Constraint
 
 from partita.bayes.conjugate.base import Conjugate, Hyper
@@ -69,7 +79,8 @@ class BernoulliBeta(Conjugate):
 
 @dataclass(frozen=True, eq=False)
 class MultinomialDirichlet(Conjugate):
-    """Unknown probabilities of K categories, Dirichlet(alpha) (eq. 8.10); a datum is a row of K counts, one-hot for single draws.
+    """Unknown probabilities of K categories, Dirichlet(alpha) (eq. 8.10); a datum is a row of K
+    counts, one-hot for single draws.
 
     Arguments:
         alpha: Concentration, ``(*, K)``.
@@ -169,7 +180,15 @@ def not_counts(x: Tensor) -> Tensor:
 
 
 def check_one_mode(owner: str, alpha: Tensor) -> None:
-    """A Dirichlet whose concentrations are all at most 1 is flat, or piles up at more than one corner."""
+    """A Dirichlet whose concentrations are all at most 1 is flat, or piles up at more than one
+    corner.
+    """
     if bool((alpha <= 1).all(-1).any()):
         got = "concentrations that are all at most 1"
-        raise invalid(owner, "map", "be asked of a posterior with one mode", got, "Use posterior.mean, or a prior with one.")
+        raise invalid(
+            owner,
+            "map",
+            "be asked of a posterior with one mode",
+            got,
+            "Use posterior.mean, or a prior with one.",
+        )

@@ -21,8 +21,16 @@ Pair = TypeVar("Pair", bound=Conjugate)
 RUNAWAY = 15.0  # how far a logarithm may move: beyond that the evidence only creeps up to a limit
 
 
-def empirical_bayes(prior: Pair, data: Any, *, only: Sequence[str] | None = None, weight: Any = None, steps: int = 200) -> Pair:
-    """The prior whose hyper-parameters maximize the evidence, summed over groups, by L-BFGS in unconstrained coordinates.
+def empirical_bayes(
+    prior: Pair,
+    data: Any,
+    *,
+    only: Sequence[str] | None = None,
+    weight: Any = None,
+    steps: int = 200,
+) -> Pair:
+    """The prior whose hyper-parameters maximize the evidence, summed over groups, by L-BFGS in
+    unconstrained coordinates.
 
     Arguments:
         prior: Where to start; its shapes say what the groups share.
@@ -32,7 +40,9 @@ def empirical_bayes(prior: Pair, data: Any, *, only: Sequence[str] | None = None
         steps: Most iterations.
 
     >>> from partita.bayes.conjugate import PoissonGamma
-    >>> counts = torch.tensor([[3.0, 0.0, 9.0, 5.0], [4.0, 1.0, 7.0, 2.0]])  # two counts of each of four groups
+    >>> counts = torch.tensor(
+    ...     [[3.0, 0.0, 9.0, 5.0], [4.0, 1.0, 7.0, 2.0]]
+    ... )  # two counts of each of four groups
     >>> best = empirical_bayes(PoissonGamma(1.0, 1.0), counts)
     >>> round(float(best.posterior.mean), 3)
     3.875
@@ -42,22 +52,40 @@ def empirical_bayes(prior: Pair, data: Any, *, only: Sequence[str] | None = None
     unknown = [name for name in names if name not in limits]
     if unknown or not names:
         raise invalid("empirical_bayes", "only", f"name some of {', '.join(limits)}", repr(only))
-    free = {name: transform_to(limits[name]).inv(getattr(prior, name)).detach().clone().requires_grad_() for name in names}
+    free = {
+        name: transform_to(limits[name]).inv(getattr(prior, name)).detach().clone().requires_grad_()
+        for name in names
+    }
 
     def candidate() -> Pair:
-        return replace(prior, **{name: transform_to(limits[name])(value) for name, value in free.items()})
+        return replace(
+            prior, **{name: transform_to(limits[name])(value) for name, value in free.items()}
+        )
 
     def evidence() -> Tensor:
         return _total(candidate().update(data, weight))
 
     start = {name: value.detach().clone() for name, value in free.items()}
     _climb(evidence, list(free.values()), steps)
-    scales = [name for name in free if hasattr(getattr(limits[name], "base_constraint", limits[name]), "lower_bound")]  # logarithms
-    moved = max((float((free[name].detach() - start[name]).abs().max()) for name in scales), default=0.0)
+    # logarithms
+    scales = [
+        name
+        for name in free
+        if hasattr(getattr(limits[name], "base_constraint", limits[name]), "lower_bound")
+    ]
+    moved = max(
+        (float((free[name].detach() - start[name]).abs().max()) for name in scales), default=0.0
+    )
     if moved > RUNAWAY:
-        raise Diverged("empirical_bayes: the evidence must have a maximum; got one that goes on rising at hyper-parameters "
-                       f"{math.exp(moved):.1g} times those of the start. Fix some with only=..., or give more groups.")  # fmt: skip
-    return replace(candidate(), **{name: transform_to(limits[name])(value.detach()) for name, value in free.items()})
+        raise Diverged(
+            "empirical_bayes: the evidence must have a maximum; got one that goes on rising at "
+            f"hyper-parameters {math.exp(moved):.1g} times those of the start. Fix some with "
+            "only=..., or give more groups."
+        )
+    return replace(
+        candidate(),
+        **{name: transform_to(limits[name])(value.detach()) for name, value in free.items()},
+    )
 
 
 def _total(pair: Conjugate) -> Tensor:
@@ -66,7 +94,13 @@ def _total(pair: Conjugate) -> Tensor:
 
 def _climb(evidence: Any, free: list[Tensor], steps: int) -> None:
     """Maximize in place; an evidence without a maximum is reported, not returned."""
-    optimizer = torch.optim.LBFGS(free, max_iter=steps, tolerance_grad=1e-9, tolerance_change=1e-14, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        free,
+        max_iter=steps,
+        tolerance_grad=1e-9,
+        tolerance_change=1e-14,
+        line_search_fn="strong_wolfe",
+    )
 
     def closure() -> Tensor:
         optimizer.zero_grad()
@@ -77,5 +111,7 @@ def _climb(evidence: Any, free: list[Tensor], steps: int) -> None:
     optimizer.step(closure)
     slope = max(float(v.grad.abs().max()) for v in free if v.grad is not None)
     if not all(bool(torch.isfinite(v).all()) for v in free) or slope > 1e-3:
-        raise Diverged("empirical_bayes: the evidence must have a maximum; got a slope of "
-                       f"{slope:.2g} after {steps} steps. Fix some hyper-parameters with only=..., or give more groups.")  # fmt: skip
+        raise Diverged(
+            f"empirical_bayes: the evidence must have a maximum; got a slope of {slope:.2g} after "
+            f"{steps} steps. Fix some hyper-parameters with only=..., or give more groups."
+        )

@@ -1,9 +1,11 @@
 r"""Gaussian data in one dimension: unknown mean, unknown precision, or both.
 
 .. math:: k_n = k + n, \quad m_n = \frac{k m + n \bar x}{k + n}, \quad a_n = a + \frac n2, \quad
-          b_n = b + \tfrac12 \sum_i (x_i - \bar x)^2 + \frac{k n (\bar x - m)^2}{2 (k + n)}          (theory/bayes.md, eq. 8.6)
+          b_n = b + \tfrac12 \sum_i (x_i - \bar x)^2 + \frac{k n (\bar x - m)^2}{2 (k + n)}
+          (theory/bayes.md, eq. 8.6)
 
-Letters: n data, m prior mean, t its precision, s known precision of the data, k pseudo-rows, a shape and b rate of the precision's gamma.
+Letters: n data, m prior mean, t its precision, s known precision of the data, k pseudo-rows, a
+shape and b rate of the precision's gamma.
 """
 
 import math
@@ -60,7 +62,9 @@ class GaussianMean(Conjugate):
         return -0.5 * torch.log(self.t + 0 * self.like)
 
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
-        """With the square completed about the data's mean: differences of large squares would cancel."""
+        """With the square completed about the data's mean: differences of large squares would
+        cancel.
+        """
         seen = moments(x, w)
         shrunk = self.t * seen.n * self.s / (self.t + seen.n * self.s)
         noise = seen.n * (torch.log(self.s) - LOG_2PI) - self.s * seen.scatter
@@ -95,7 +99,9 @@ class GaussianPrecision(Conjugate):
         return StudentT(2 * self.a, self.m, torch.sqrt(self.b / self.a))
 
     def absorb(self, x: Tensor, w: Tensor) -> "GaussianPrecision":
-        return replace(self, a=self.a + 0.5 * w.sum(0), b=self.b + 0.5 * (w * (x - self.m).square()).sum(0))
+        return replace(
+            self, a=self.a + 0.5 * w.sum(0), b=self.b + 0.5 * (w * (x - self.m).square()).sum(0)
+        )
 
     def log_normalizer(self) -> Tensor:
         return gamma_normalizer(self.a, self.b)
@@ -115,7 +121,12 @@ class GaussianMeanPrecision(Conjugate):
 
     @property
     def constraints(self) -> dict[str, Constraint]:
-        return {"m": constraints.real, "k": constraints.positive, "a": constraints.positive, "b": constraints.positive}
+        return {
+            "m": constraints.real,
+            "k": constraints.positive,
+            "a": constraints.positive,
+            "b": constraints.positive,
+        }
 
     @property
     def like(self) -> Tensor:

@@ -1,8 +1,8 @@
 r"""Gaussian vectors: unknown precision matrix, with the mean known or not.
 
 .. math:: \nu_n = \nu + n, \qquad S_n = S + \sum_i (x_i - \mu)(x_i - \mu)^\top, \qquad
-          \log p(X) = -\tfrac{nD}2 \log \pi + \log\frac{\Gamma_D(\nu_n/2)}{\Gamma_D(\nu/2)} + \tfrac\nu2 \log|S| - \tfrac{\nu_n}2 \log|S_n|
-          (theory/bayes.md, eq. 8.7)
+          \log p(X) = -\tfrac{nD}2 \log \pi + \log\frac{\Gamma_D(\nu_n/2)}{\Gamma_D(\nu/2)} +
+          \tfrac\nu2 \log|S| - \tfrac{\nu_n}2 \log|S_n| (theory/bayes.md, eq. 8.7)
 
 S is the inverse of the Wishart's scale matrix, so that data simply add their scatter.
 
@@ -39,7 +39,12 @@ class _Scattered(Conjugate):
     def __post_init__(self) -> None:
         m, S = torch.as_tensor(self.m), torch.as_tensor(self.S)
         if not m.dim() or S.dim() < 2 or S.shape[-2:] != (m.shape[-1], m.shape[-1]):
-            raise invalid(self.owner, "m and S", "have shapes (*, D) and (*, D, D)", f"{tuple(m.shape)} and {tuple(S.shape)}")
+            raise invalid(
+                self.owner,
+                "m and S",
+                "have shapes (*, D) and (*, D, D)",
+                f"{tuple(m.shape)} and {tuple(S.shape)}",
+            )
         super().__post_init__()
 
     @property
@@ -80,9 +85,12 @@ class _Scattered(Conjugate):
 
 @dataclass(frozen=True, eq=False)
 class GaussianWishart(_Scattered):
-    """Unknown precision matrix, Wishart with nu degrees of freedom and scale matrix 1/S, of data with known mean m (eq. 8.7).
+    """Unknown precision matrix, Wishart with nu degrees of freedom and scale matrix 1/S, of data
+    with known mean m (eq. 8.7).
 
-    >>> pair = GaussianWishart(m=[0.0, 0.0], S=torch.eye(2).double(), nu=3.0).update([[1.0, 0.0], [0.0, 2.0]])
+    >>> pair = GaussianWishart(m=[0.0, 0.0], S=torch.eye(2).double(), nu=3.0).update(
+    ...     [[1.0, 0.0], [0.0, 2.0]]
+    ... )
     >>> pair.map.diag().round(decimals=6).tolist()
     [1.0, 0.4]
     """
@@ -101,7 +109,8 @@ class GaussianWishart(_Scattered):
 
 @dataclass(frozen=True, eq=False)
 class GaussianMeanWishart(_Scattered):
-    """Unknown mean and precision matrix: Lambda ~ Wishart(nu, 1/S), mu ~ N(m, 1 / (k Lambda)) (eq. 8.8).
+    """Unknown mean and precision matrix: Lambda ~ Wishart(nu, 1/S), mu ~ N(m, 1 / (k Lambda)) (eq.
+    8.8).
 
     The pair behind Bayesian Gaussian mixtures; its predictive is the multivariate t.
     """
@@ -129,7 +138,13 @@ class GaussianMeanWishart(_Scattered):
         seen = vector_moments(x, w)
         k, away = self.k + seen.n, seen.mean - self.m
         pull = (self.k * seen.n / k)[..., None, None] * away[..., :, None] * away[..., None, :]
-        return replace(self, m=self.m + (seen.n / k)[..., None] * away, S=self.S + seen.scatter + pull, nu=self.nu + seen.n, k=k)
+        return replace(
+            self,
+            m=self.m + (seen.n / k)[..., None] * away,
+            S=self.S + seen.scatter + pull,
+            nu=self.nu + seen.n,
+            k=k,
+        )
 
     def log_normalizer(self) -> Tensor:
         return super().log_normalizer() - 0.5 * self.D * torch.log(self.k)

@@ -1,6 +1,13 @@
 """Mean field: coordinate ascent over factors with the true ELBO."""
 
-from partita.bayes.mean_field.engine import MeanField, check_conjugacy, coordinate_ascent, elbo, natural_parameters, update
+from partita.bayes.mean_field.engine import (
+    MeanField,
+    check_conjugacy,
+    coordinate_ascent,
+    elbo,
+    natural_parameters,
+    update,
+)
 from partita.bayes.mean_field.factors import (
     CategoricalFactor,
     DirichletFactor,

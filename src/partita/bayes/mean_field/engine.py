@@ -1,12 +1,14 @@
 r"""Coordinate ascent over the factors of q, for any log joint that is conjugate in each of them.
 
 .. math:: \log q_j(\theta_j) = E_{q_{i \ne j}}[\log p(X, \theta)] + \text{const}, \qquad
-          \mathcal L(q) = E_q[\log p(X, \theta)] + \sum_j H[q_j] = \log p(X) - KL(q \,\|\, p)          (theory/bayes.md, eqs. 9.1 and 9.2)
+          \mathcal L(q) = E_q[\log p(X, \theta)] + \sum_j H[q_j] = \log p(X) - KL(q \,\|\, p)
+          (theory/bayes.md, eqs. 9.1 and 9.2)
 
-Where the model is conjugate, log p(X, theta) is affine in the statistics t_j of every factor by itself. The model is therefore written
-once, as a function L(s_1, ..., s_m) of the factors' statistics, all constants kept: at t it is the log joint, at E_q[t] its expectation,
-and its gradient in s_j is the natural parameter of the best q_j. That the gradient does not depend on s_j itself is what conjugacy means,
-and is checked.
+Where the model is conjugate, log p(X, theta) is affine in the statistics t_j of every factor by
+itself. The model is therefore written once, as a function L(s_1, ..., s_m) of the factors'
+statistics, all constants kept: at t it is the log joint, at E_q[t] its expectation, and its
+gradient in s_j is the natural parameter of the best q_j. That the gradient does not depend on s_j
+itself is what conjugacy means, and is checked.
 
 Letters: j factors, s expected statistics, eta natural parameters, H entropy.
 """
@@ -45,18 +47,27 @@ class MeanField:
 
 def elbo(log_joint: LogJoint, q: Mapping[str, Factor]) -> Tensor:
     """The evidence lower bound of q, with all constants (eq. 9.2)."""
-    return log_joint({name: factor.statistics() for name, factor in q.items()}) + sum(f.entropy() for f in q.values())
+    return log_joint({name: factor.statistics() for name, factor in q.items()}) + sum(
+        f.entropy() for f in q.values()
+    )
 
 
-def natural_parameters(log_joint: LogJoint, statistics: Mapping[str, Statistics], name: str) -> Statistics:
-    """The natural parameters of the best q_j given the others: the gradient of the expected log joint in its statistics (eq. 9.3)."""
+def natural_parameters(
+    log_joint: LogJoint, statistics: Mapping[str, Statistics], name: str
+) -> Statistics:
+    """The natural parameters of the best q_j given the others: the gradient of the expected log
+    joint in its statistics (eq. 9.3).
+    """
     own = {key: s.detach().requires_grad_() for key, s in statistics[name].items()}
     with torch.enable_grad():
         value = log_joint({**statistics, name: own})
         if not value.requires_grad:
             raise Unsupported(f"Mean field: factor {name!r} does not appear in the log joint.")
         gradients = torch.autograd.grad(value, list(own.values()), allow_unused=True)
-    return {key: torch.zeros_like(s) if g is None else g for (key, s), g in zip(own.items(), gradients, strict=True)}
+    return {
+        key: torch.zeros_like(s) if g is None else g
+        for (key, s), g in zip(own.items(), gradients, strict=True)
+    }
 
 
 def update(log_joint: LogJoint, q: Factors, name: str) -> Factors:
@@ -65,13 +76,18 @@ def update(log_joint: LogJoint, q: Factors, name: str) -> Factors:
     try:
         return {**q, name: q[name].with_natural(natural_parameters(log_joint, statistics, name))}
     except ValueError as error:
-        raise Unsupported(f"Mean field: factor {name!r} breaks conjugacy: its update is no {type(q[name]).__name__} ({error}).") from None
+        raise Unsupported(
+            f"Mean field: factor {name!r} breaks conjugacy: its update is no "
+            f"{type(q[name]).__name__} ({error})."
+        ) from None
 
 
 def check_conjugacy(log_joint: LogJoint, q: Factors) -> None:
-    """Raise :class:`Unsupported` naming the first factor in whose statistics the log joint is not affine.
+    """Raise :class:`Unsupported` naming the first factor in whose statistics the log joint is not
+    affine.
 
-    Affine means that the gradient stays where it is when the statistics move; it is looked at in two places.
+    Affine means that the gradient stays where it is when the statistics move; it is looked at in
+    two places.
     """
     statistics = {name: factor.statistics() for name, factor in q.items()}
     for name in q:
@@ -82,18 +98,24 @@ def check_conjugacy(log_joint: LogJoint, q: Factors) -> None:
             change = (there[key] - eta).abs().max()
             if not bool(change <= AFFINE * (1 + eta.abs().max())):
                 raise Unsupported(
-                    f"Mean field: factor {name!r} breaks conjugacy: the log joint is not affine in its statistic {key!r}, so the best "
-                    f"factor is no {type(q[name]).__name__}. Choose a conjugate prior for it, or sample."
+                    f"Mean field: factor {name!r} breaks conjugacy: the log joint is not affine in "
+                    f"its statistic {key!r}, so the best factor is no {type(q[name]).__name__}. "
+                    "Choose a conjugate prior for it, or sample."
                 )
 
 
 @torch.no_grad()
-def coordinate_ascent(log_joint: LogJoint, q: Factors, *, sweeps: int = 1000, tolerance: float = 1e-9) -> MeanField:
-    """Update the factors in turn, in the order of ``q``, until a sweep gains no more than ``tolerance`` nats relative to the ELBO.
+def coordinate_ascent(
+    log_joint: LogJoint, q: Factors, *, sweeps: int = 1000, tolerance: float = 1e-9
+) -> MeanField:
+    """Update the factors in turn, in the order of ``q``, until a sweep gains no more than
+    ``tolerance`` nats relative to the ELBO.
 
     >>> from partita.bayes.mean_field import GammaFactor
     >>> rate = GammaFactor(torch.tensor(1.0).double(), torch.tensor(1.0).double())
-    >>> result = coordinate_ascent(lambda s: 4 * s["rate"]["log"] - 3 * s["rate"]["value"], {"rate": rate})
+    >>> result = coordinate_ascent(
+    ...     lambda s: 4 * s["rate"]["log"] - 3 * s["rate"]["value"], {"rate": rate}
+    ... )
     >>> float(result.factors["rate"].a), float(result.factors["rate"].b)
     (5.0, 3.0)
     """
@@ -119,7 +141,12 @@ def _moved(s: Tensor) -> Tensor:
 
 
 def _checked(now: float, before: float) -> float:
-    """An ELBO that falls, or is no number, means that the log joint is not the one the factors were made for."""
+    """An ELBO that falls, or is no number, means that the log joint is not the one the factors were
+    made for.
+    """
     if not now >= before - SLACK * (1 + abs(before)):
-        raise Diverged(f"coordinate_ascent: the ELBO must never fall; got {now:.9g} after {before:.9g}. Look for huge or constant columns.")
+        raise Diverged(
+            f"coordinate_ascent: the ELBO must never fall; got {now:.9g} after {before:.9g}. Look "
+            "for huge or constant columns."
+        )
     return now

@@ -1,11 +1,14 @@
-r"""Exponential families as factors of a mean field: natural parameters in, expected statistics and entropy out.
+r"""Exponential families as factors of a mean field: natural parameters in, expected statistics and
+entropy out.
 
-.. math:: q(\theta) = h\, e^{\eta \cdot t(\theta) - A(\eta)}, \qquad E_q[t] = \nabla A(\eta)          (theory/bayes.md, eq. 9.3)
+.. math:: q(\theta) = h\, e^{\eta \cdot t(\theta) - A(\eta)}, \qquad E_q[t] = \nabla A(\eta)
+(theory/bayes.md, eq. 9.3)
 
-A factor is a value. Statistics and natural parameters are dicts with the same names, so that a gradient with respect to the one is
-the other.
+A factor is a value. Statistics and natural parameters are dicts with the same names, so that a
+gradient with respect to the one is the other.
 
-Letters: D width, K categories, eta natural parameters, t statistics, m mean, k pseudo-rows, nu degrees of freedom, S scatter.
+Letters: D width, K categories, eta natural parameters, t statistics, m mean, k pseudo-rows, nu
+degrees of freedom, S scatter.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +39,9 @@ class Factor(ABC):
 
     @abstractmethod
     def with_natural(self, eta: Statistics) -> Self:
-        """The member of the same family with natural parameters eta; a ValueError says what makes them improper."""
+        """The member of the same family with natural parameters eta; a ValueError says what makes
+        them improper.
+        """
 
     def entropy(self) -> Tensor:
         """-E_q[log q], summed over all members."""
@@ -59,7 +64,9 @@ class GammaFactor(Factor):
 
     def with_natural(self, eta: Statistics) -> "GammaFactor":
         a, b = eta["log"] + 1, -eta["value"]
-        _require(bool(((a > 0) & (b > 0)).all()), "a gamma needs a positive shape and a positive rate")
+        _require(
+            bool(((a > 0) & (b > 0)).all()), "a gamma needs a positive shape and a positive rate"
+        )
         return GammaFactor(a, b)
 
 
@@ -118,12 +125,15 @@ class CategoricalFactor(Factor):
         return CategoricalFactor(eta["one_hot"])
 
     def entropy(self) -> Tensor:
-        return torch.special.entr(torch.softmax(self.logits, -1)).sum()  # responsibilities may underflow to exact zeros
+        # responsibilities may underflow to exact zeros
+        return torch.special.entr(torch.softmax(self.logits, -1)).sum()
 
 
 @dataclass(frozen=True, eq=False)
 class NormalWishartFactor(Factor):
-    """Gaussian mean and precision matrix together, t = (log |Lambda|, Lambda, Lambda mu, mu' Lambda mu)."""
+    """Gaussian mean and precision matrix together, t = (log |Lambda|, Lambda, Lambda mu, mu' Lambda
+    mu).
+    """
 
     m: Tensor  # (*, D)
     k: Tensor  # (*)
@@ -136,18 +146,35 @@ class NormalWishartFactor(Factor):
 
     def statistics(self) -> Statistics:
         tril, D = torch.linalg.cholesky(self.S), self.m.shape[-1]
-        half = 0.5 * (self.nu[..., None] - torch.arange(D, dtype=self.nu.dtype, device=self.nu.device))
+        half = 0.5 * (
+            self.nu[..., None] - torch.arange(D, dtype=self.nu.dtype, device=self.nu.device)
+        )
         precision = self.nu[..., None, None] * torch.cholesky_inverse(tril)
         shift = (precision @ self.m[..., None])[..., 0]
-        log_det = torch.digamma(half).sum(-1) + D * torch.tensor(2.0).log().to(self.nu) - 2 * half_log_det(tril)
-        return {"log_det": log_det, "precision": precision, "shift": shift, "square": (shift * self.m).sum(-1) + D / self.k}
+        log_det = (
+            torch.digamma(half).sum(-1)
+            + D * torch.tensor(2.0).log().to(self.nu)
+            - 2 * half_log_det(tril)
+        )
+        return {
+            "log_det": log_det,
+            "precision": precision,
+            "shift": shift,
+            "square": (shift * self.m).sum(-1) + D / self.k,
+        }
 
     def with_natural(self, eta: Statistics) -> "NormalWishartFactor":
         k, D = -2 * eta["square"], eta["shift"].shape[-1]
         nu = 2 * eta["log_det"] + D
-        _require(bool(((k > 0) & (nu > D - 1)).all()), f"a Normal-Wishart needs k > 0 and more than {D - 1} degrees of freedom")
+        _require(
+            bool(((k > 0) & (nu > D - 1)).all()),
+            f"a Normal-Wishart needs k > 0 and more than {D - 1} degrees of freedom",
+        )
         m = eta["shift"] / k[..., None]
-        S = -2 * _symmetric(eta["precision"]) - k[..., None, None] * m[..., :, None] * m[..., None, :]
+        S = (
+            -2 * _symmetric(eta["precision"])
+            - k[..., None, None] * m[..., :, None] * m[..., None, :]
+        )
         _tril(S, "a Normal-Wishart needs a positive-definite scatter")
         return NormalWishartFactor(m, k, nu, S)
 
@@ -155,7 +182,9 @@ class NormalWishartFactor(Factor):
         """That of the Wishart, and of the Gaussian given it."""
         D, log_det = self.m.shape[-1], self.statistics()["log_det"]
         gaussian = 0.5 * (D * (1 + torch.log(2 * torch.pi / self.k)) - log_det)
-        return (Wishart(self.nu, covariance_matrix=torch.linalg.inv(self.S)).entropy() + gaussian).sum()
+        return (
+            Wishart(self.nu, covariance_matrix=torch.linalg.inv(self.S)).entropy() + gaussian
+        ).sum()
 
 
 def _require(holds: bool, otherwise: str) -> None:

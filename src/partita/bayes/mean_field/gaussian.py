@@ -1,6 +1,7 @@
 r"""A Gaussian with unknown mean and precision, factorized: q(mu, lambda) = q(mu) q(lambda).
 
-.. math:: \log p(X, \mu, \lambda) = \sum_i \log \mathcal N(x_i \mid \mu, 1/\lambda) + \log \mathcal N(\mu \mid m, 1/t) +
+.. math:: \log p(X, \mu, \lambda) = \sum_i \log \mathcal N(x_i \mid \mu, 1/\lambda) + \log \mathcal
+N(\mu \mid m, 1/t) +
           \log \mathrm{Gamma}(\lambda \mid a, b)          (theory/bayes.md, eq. 9.4)
 
 The priors are independent, so that no conjugate pair exists for both, though one does for each.
@@ -23,13 +24,17 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 def gaussian_log_joint(x: Tensor, m: float, t: float, a: float, b: float) -> LogJoint:
-    """log p(X, mu, lambda) in the statistics of ``mu`` (a vector of one) and ``lam``; x is measured from its mean."""
+    """log p(X, mu, lambda) in the statistics of ``mu`` (a vector of one) and ``lam``; x is measured
+    from its mean.
+    """
     n, center = len(x), x.mean()
     scatter = (x - center).square().sum()
 
     def log_joint(s: dict[str, Statistics]) -> Tensor:
         mu, square = s["mu"]["value"][0], s["mu"]["outer"][0, 0]
-        likelihood = 0.5 * n * (s["lam"]["log"] - LOG_2PI) - 0.5 * s["lam"]["value"] * (scatter + n * square)
+        likelihood = 0.5 * n * (s["lam"]["log"] - LOG_2PI) - 0.5 * s["lam"]["value"] * (
+            scatter + n * square
+        )
         away = m - float(center)
         prior = 0.5 * (math.log(t) - LOG_2PI) - 0.5 * t * (square - 2 * away * mu + away**2)
         return likelihood + prior + gamma_log_prior(s["lam"], a, b)
@@ -42,7 +47,15 @@ def gamma_log_prior(s: Statistics, a: float, b: float) -> Tensor:
     return ((a - 1) * s["log"] - b * s["value"] + a * math.log(b) - math.lgamma(a)).sum()
 
 
-def gaussian(x: Any, *, m: float = 0.0, t: float = 1.0, a: float = 1.0, b: float = 1.0, tolerance: float = 1e-12) -> MeanField:
+def gaussian(
+    x: Any,
+    *,
+    m: float = 0.0,
+    t: float = 1.0,
+    a: float = 1.0,
+    b: float = 1.0,
+    tolerance: float = 1e-12,
+) -> MeanField:
     """Mean field of mu ~ N(m, 1/t), lambda ~ Gamma(a, b) given data ``(n,)``.
 
     >>> result = gaussian([4.1, 5.3, 3.2, 4.6], t=0.01)
@@ -56,8 +69,15 @@ def gaussian(x: Any, *, m: float = 0.0, t: float = 1.0, a: float = 1.0, b: float
     for name, value in (("t", t), ("a", a), ("b", b)):
         check_real("gaussian", name, value, 0.0, open_low=True)
     spread = torch.eye(1, dtype=x.dtype) / (t + len(x))
-    start = {"mu": GaussianFactor(x.new_zeros(1), spread), "lam": GammaFactor(x.new_tensor(a), x.new_tensor(b))}
+    start = {
+        "mu": GaussianFactor(x.new_zeros(1), spread),
+        "lam": GammaFactor(x.new_tensor(a), x.new_tensor(b)),
+    }
     result = coordinate_ascent(gaussian_log_joint(x, m, t, a, b), start, tolerance=tolerance)
     mu = result.factors["mu"]
     assert isinstance(mu, GaussianFactor)
-    return MeanField({**result.factors, "mu": GaussianFactor(mu.m + x.mean(), mu.V)}, result.elbo, result.converged)
+    return MeanField(
+        {**result.factors, "mu": GaussianFactor(mu.m + x.mean(), mu.V)},
+        result.elbo,
+        result.converged,
+    )

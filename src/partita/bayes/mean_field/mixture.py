@@ -1,11 +1,14 @@
 r"""The Bayesian Gaussian mixture: q(z) q(pi) prod_k q(mu_k, Lambda_k).
 
-.. math:: \log p(X, z, \pi, \mu, \Lambda) = \sum_{ik} z_{ik} \big( \log \pi_k + \log \mathcal N(x_i \mid \mu_k, \Lambda_k^{-1}) \big)
-          + \log \mathrm{Dir}(\pi \mid \alpha) + \sum_k \log \mathcal{NW}(\mu_k, \Lambda_k)          (theory/bayes.md, eq. 9.6)
+.. math:: \log p(X, z, \pi, \mu, \Lambda) = \sum_{ik} z_{ik} \big( \log \pi_k + \log \mathcal N(x_i
+\mid \mu_k, \Lambda_k^{-1}) \big)
+          + \log \mathrm{Dir}(\pi \mid \alpha) + \sum_k \log \mathcal{NW}(\mu_k, \Lambda_k)
+          (theory/bayes.md, eq. 9.6)
 
 With one component the family is exact, and the ELBO is the log evidence of the Normal-Wishart pair.
 
-Letters: n rows, D columns, K components, m, k, nu, S the Normal-Wishart prior, alpha the Dirichlet's concentration.
+Letters: n rows, D columns, K components, m, k, nu, S the Normal-Wishart prior, alpha the
+Dirichlet's concentration.
 """
 
 import math
@@ -19,7 +22,12 @@ from torch.distributions import Categorical, MixtureSameFamily
 from partita.bayes.conjugate import GaussianMeanWishart
 from partita.bayes.distributions import half_log_det
 from partita.bayes.mean_field.engine import LogJoint, MeanField, coordinate_ascent
-from partita.bayes.mean_field.factors import CategoricalFactor, DirichletFactor, NormalWishartFactor, Statistics
+from partita.bayes.mean_field.factors import (
+    CategoricalFactor,
+    DirichletFactor,
+    NormalWishartFactor,
+    Statistics,
+)
 from partita.bayes.mean_field.gaussian import LOG_2PI
 from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_real, check_rows
@@ -44,7 +52,9 @@ class GaussianMixture(MeanField):
     def predictive(self) -> MixtureSameFamily:
         """p(x | X) under q: a mixture of multivariate t."""
         q: Any = self.factors["components"]
-        return MixtureSameFamily(Categorical(self.weights), GaussianMeanWishart(q.m, q.S, q.nu, q.k).predictive)
+        return MixtureSameFamily(
+            Categorical(self.weights), GaussianMeanWishart(q.m, q.S, q.nu, q.k).predictive
+        )
 
     @property
     def _alpha(self) -> Tensor:
@@ -55,17 +65,32 @@ def mixture_log_joint(x: Tensor, alpha: float, prior: GaussianMeanWishart, K: in
     """log p(X, z, pi, mu, Lambda) in the statistics of ``components``, ``pi`` and ``z``."""
     D = x.shape[1]
     log_dirichlet = math.lgamma(K * alpha) - K * math.lgamma(alpha)
-    log_prior = 0.5 * D * (torch.log(prior.k) - LOG_2PI) - torch.mvlgamma(prior.nu / 2, D) - 0.5 * prior.nu * D * math.log(2)
+    log_prior = (
+        0.5 * D * (torch.log(prior.k) - LOG_2PI)
+        - torch.mvlgamma(prior.nu / 2, D)
+        - 0.5 * prior.nu * D * math.log(2)
+    )
     log_prior = log_prior + prior.nu * half_log_det(prior.tril)
     pull = prior.S + prior.k * prior.m[:, None] * prior.m
 
     def log_joint(s: dict[str, Statistics]) -> Tensor:
         c, log_pi = s["components"], s["pi"]["log"]
-        distance = torch.einsum("nd,kde,ne->nk", x, c["precision"], x) - 2 * x @ c["shift"].mT + c["square"]
+        distance = (
+            torch.einsum("nd,kde,ne->nk", x, c["precision"], x)
+            - 2 * x @ c["shift"].mT
+            + c["square"]
+        )
         rows = log_pi + 0.5 * (c["log_det"] - D * LOG_2PI - distance)
-        components = 0.5 * (prior.nu - D) * c["log_det"] - 0.5 * torch.einsum("de,ked->k", pull, c["precision"])
+        components = 0.5 * (prior.nu - D) * c["log_det"] - 0.5 * torch.einsum(
+            "de,ked->k", pull, c["precision"]
+        )
         components = components + prior.k * (c["shift"] @ prior.m) - 0.5 * prior.k * c["square"]
-        return (s["z"]["one_hot"] * rows).sum() + log_dirichlet + (alpha - 1) * log_pi.sum() + (components + log_prior).sum()
+        return (
+            (s["z"]["one_hot"] * rows).sum()
+            + log_dirichlet
+            + (alpha - 1) * log_pi.sum()
+            + (components + log_prior).sum()
+        )
 
     return log_joint
 
@@ -86,7 +111,8 @@ def gaussian_mixture(
         x: Rows ``(n, D)``.
         K: Components; with a small ``alpha`` those that the data do not need die out.
         alpha: Concentration of the Dirichlet; 1/K if not given.
-        prior: Of every component's mean and precision; by default the data's mean as one pseudo-row and their covariance as D + 2.
+        prior: Of every component's mean and precision; by default the data's mean as one pseudo-row
+            and their covariance as D + 2.
         sweeps: Most sweeps.
         tolerance: Relative gain of a sweep at which it ends.
         generator: Source of the centers.
@@ -94,33 +120,51 @@ def gaussian_mixture(
     x = torch.as_tensor(x, dtype=torch.float64)
     check_rows("gaussian_mixture", "x", x, check_count("gaussian_mixture", "K", K))
     check_finite("gaussian_mixture", "x", x)
-    alpha = 1 / K if alpha is None else check_real("gaussian_mixture", "alpha", alpha, 0.0, open_low=True)
+    alpha = (
+        1 / K
+        if alpha is None
+        else check_real("gaussian_mixture", "alpha", alpha, 0.0, open_low=True)
+    )
     center = x.mean(0)
     prior = data_prior(x) if prior is None else prior
-    near = GaussianMeanWishart(prior.m - center, prior.S, prior.nu, prior.k)  # squares about the data's mean do not cancel
+    # squares about the data's mean do not cancel
+    near = GaussianMeanWishart(prior.m - center, prior.S, prior.nu, prior.k)
     start = {
-        "components": NormalWishartFactor(near.m.expand(K, -1), near.k.expand(K), near.nu.expand(K), near.S.expand(K, -1, -1)),
+        "components": NormalWishartFactor(
+            near.m.expand(K, -1), near.k.expand(K), near.nu.expand(K), near.S.expand(K, -1, -1)
+        ),
         "pi": DirichletFactor(x.new_full((K,), alpha)),
         "z": CategoricalFactor(seed_logits(x - center, K, generator)),
     }
-    result = coordinate_ascent(mixture_log_joint(x - center, alpha, near, K), start, sweeps=sweeps, tolerance=tolerance)
+    result = coordinate_ascent(
+        mixture_log_joint(x - center, alpha, near, K), start, sweeps=sweeps, tolerance=tolerance
+    )
     c: Any = result.factors["components"]
     moved = {**result.factors, "components": NormalWishartFactor(c.m + center, c.k, c.nu, c.S)}
     return GaussianMixture(moved, result.elbo, result.converged)
 
 
 def data_prior(x: Tensor) -> GaussianMeanWishart:
-    """A prior as wide as the data: their mean counts as one row, their covariance as D + 2 degrees of freedom."""
+    """A prior as wide as the data: their mean counts as one row, their covariance as D + 2 degrees
+    of freedom.
+    """
     D = x.shape[1]
     covariance = torch.cov(x.mT).reshape(D, D)
     if len(x) < 2 or int(torch.linalg.matrix_rank(covariance)) < D:
-        raise invalid("gaussian_mixture", "x", "have a covariance of full rank where no prior is given", "a singular one",
-                      "Remove constant or repeated columns, or give prior=GaussianMeanWishart(...).")  # fmt: skip
+        raise invalid(
+            "gaussian_mixture",
+            "x",
+            "have a covariance of full rank where no prior is given",
+            "a singular one",
+            "Remove constant or repeated columns, or give prior=GaussianMeanWishart(...).",
+        )
     return GaussianMeanWishart(x.mean(0), covariance, float(D + 2), 1.0)
 
 
 def seed_logits(x: Tensor, K: int, generator: torch.Generator) -> Tensor:
-    """Soft labels by distance to k-means++ centers, in units of the columns' deviations, ``(n, K)``."""
+    """Soft labels by distance to k-means++ centers, in units of the columns' deviations, ``(n,
+    K)``.
+    """
     from sklearn.cluster import kmeans_plusplus
 
     z = (x / x.std(0).clamp_min(1e-300)).numpy()

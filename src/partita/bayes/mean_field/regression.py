@@ -1,7 +1,10 @@
-r"""Bayesian linear regression with unknown noise and unknown prior precision: q(w) q(lambda) q(alpha).
+r"""Bayesian linear regression with unknown noise and unknown prior precision: q(w) q(lambda)
+q(alpha).
 
-.. math:: y_i = x_i^\top w + \epsilon_i, \quad \epsilon_i \sim \mathcal N(0, 1/\lambda), \quad w \sim \mathcal N(0, I/\alpha), \quad
-          \lambda \sim \mathrm{Gamma}(a, b), \quad \alpha \sim \mathrm{Gamma}(c, d)          (theory/bayes.md, eq. 9.5)
+.. math:: y_i = x_i^\top w + \epsilon_i, \quad \epsilon_i \sim \mathcal N(0, 1/\lambda), \quad w
+\sim \mathcal N(0, I/\alpha), \quad
+          \lambda \sim \mathrm{Gamma}(a, b), \quad \alpha \sim \mathrm{Gamma}(c, d)
+          (theory/bayes.md, eq. 9.5)
 
 Where both precisions are known the family is exact, and the ELBO is the log evidence.
 
@@ -24,7 +27,9 @@ Precision = float | tuple[float, float]  # known, or the shape and rate of its g
 
 
 def regression_log_joint(X: Tensor, y: Tensor, noise: Precision, prior: Precision) -> LogJoint:
-    """log p(y, w, lambda, alpha | X) in the statistics of ``w`` and of the precisions that are not known."""
+    """log p(y, w, lambda, alpha | X) in the statistics of ``w`` and of the precisions that are not
+    known.
+    """
     n, P = X.shape
     XX, Xy, yy = X.mT @ X, X.mT @ y, y @ y
 
@@ -33,7 +38,11 @@ def regression_log_joint(X: Tensor, y: Tensor, noise: Precision, prior: Precisio
         w, outer = s["w"]["value"], s["w"]["outer"]
         residual = yy - 2 * (Xy @ w) + (XX * outer).sum()
         value = 0.5 * n * (lam["log"] - LOG_2PI) - 0.5 * lam["value"] * residual
-        value = value + 0.5 * P * (alpha["log"] - LOG_2PI) - 0.5 * alpha["value"] * outer.diagonal().sum()
+        value = (
+            value
+            + 0.5 * P * (alpha["log"] - LOG_2PI)
+            - 0.5 * alpha["value"] * outer.diagonal().sum()
+        )
         for name, hyper in (("lam", noise), ("alpha", prior)):
             value = value + (gamma_log_prior(s[name], *hyper) if isinstance(hyper, tuple) else 0.0)
         return value
@@ -42,7 +51,13 @@ def regression_log_joint(X: Tensor, y: Tensor, noise: Precision, prior: Precisio
 
 
 def linear_regression(
-    X: Any, y: Any, *, noise: Precision = (1e-3, 1e-3), prior: Precision = (1e-3, 1e-3), tolerance: float = 1e-12, sweeps: int = 2000
+    X: Any,
+    y: Any,
+    *,
+    noise: Precision = (1e-3, 1e-3),
+    prior: Precision = (1e-3, 1e-3),
+    tolerance: float = 1e-12,
+    sweeps: int = 2000,
 ) -> MeanField:
     """Mean field of the weights ``w`` and of the precisions ``lam`` (noise) and ``alpha`` (prior).
 
@@ -61,21 +76,36 @@ def linear_regression(
     X, y = torch.as_tensor(X, dtype=torch.float64), torch.as_tensor(y, dtype=torch.float64)
     check_rows("linear_regression", "X", X)
     if y.shape != X.shape[:1]:
-        raise invalid("linear_regression", "y", f"have shape ({len(X)},) to match X", tuple(y.shape))
+        raise invalid(
+            "linear_regression", "y", f"have shape ({len(X)},) to match X", tuple(y.shape)
+        )
     check_finite("linear_regression", "X", X)
     check_finite("linear_regression", "y", y)
-    q: Factors = {"w": GaussianFactor(X.new_zeros(X.shape[1]), torch.eye(X.shape[1], dtype=X.dtype))}
+    q: Factors = {
+        "w": GaussianFactor(X.new_zeros(X.shape[1]), torch.eye(X.shape[1], dtype=X.dtype))
+    }
     for name, hyper in (("lam", noise), ("alpha", prior)):
         parameter = "noise" if name == "lam" else "prior"
         if isinstance(hyper, tuple) and len(hyper) != 2:
-            raise invalid("linear_regression", parameter, "be a precision, or the shape and rate of its gamma prior", hyper)
+            raise invalid(
+                "linear_regression",
+                parameter,
+                "be a precision, or the shape and rate of its gamma prior",
+                hyper,
+            )
         for number in hyper if isinstance(hyper, tuple) else (hyper,):
             check_real("linear_regression", parameter, number, 0.0, open_low=True)
         if isinstance(hyper, tuple):
             q[name] = GammaFactor(X.new_tensor(1.0), X.new_tensor(1.0))
-    return coordinate_ascent(regression_log_joint(X, y, noise, prior), q, tolerance=tolerance, sweeps=sweeps)
+    return coordinate_ascent(
+        regression_log_joint(X, y, noise, prior), q, tolerance=tolerance, sweeps=sweeps
+    )
 
 
 def _precision(s: dict[str, Statistics], name: str, hyper: Precision, like: Tensor) -> Statistics:
     """A precision's statistics; those of a known one are its logarithm and itself."""
-    return s[name] if isinstance(hyper, tuple) else {"log": like.new_tensor(math.log(hyper)), "value": like.new_tensor(hyper)}
+    return (
+        s[name]
+        if isinstance(hyper, tuple)
+        else {"log": like.new_tensor(math.log(hyper)), "value": like.new_tensor(hyper)}
+    )

@@ -1,9 +1,12 @@
-r"""Hamiltonian chains for a posterior with a known mode, in a metric that follows their own covariance while they warm up.
+r"""Hamiltonian chains for a posterior with a known mode, in a metric that follows their own
+covariance while they warm up.
 
-.. math:: \dot w = B^\top p, \qquad \dot p = B\, \nabla \log p(w \mid \mathcal D)          (theory/bayes.md, eq. 8.21)
+.. math:: \dot w = B^\top p, \qquad \dot p = B\, \nabla \log p(w \mid \mathcal D)
+(theory/bayes.md, eq. 8.21)
 
-In coordinates where the posterior is round a path of length T carries a correlation of cos T: lengths spread evenly over [0, pi] leave
-none on average, which is what the number of leapfrog steps is chosen by.
+In coordinates where the posterior is round a path of length T carries a correlation of cos T:
+lengths spread evenly over [0, pi] leave none on average, which is what the number of leapfrog steps
+is chosen by.
 
 Letters: P weights, B'B metric (the covariance of w), C chains, e step size, T length of a path.
 """
@@ -20,7 +23,8 @@ from partita.core import rng
 from partita.core.quantity import Verdict
 from partita.diagnostics.chains import ChainReport, summarize_chains
 
-Target = Callable[[Tensor], tuple[Tensor, Tensor]]  # (C, P) -> (C,), (C, P): log posterior and its gradient
+# (C, P) -> (C,), (C, P): log posterior and its gradient
+Target = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 STARTS, CHAINS = 4, 32  # chains, eight from each start
 ROUNDS, WARM_UP = 5, 60  # the metric follows the chains for five rounds of sixty steps
@@ -51,8 +55,11 @@ class Chains:
         return self.report.verdict
 
 
-def hamiltonian(target: Target, mode: Tensor, covariance: Tensor, draws: int, *, generator: torch.Generator) -> Chains:
-    """At least ``draws`` states of 32 chains; they go on, twice as long each time, until their verdict is tight.
+def hamiltonian(
+    target: Target, mode: Tensor, covariance: Tensor, draws: int, *, generator: torch.Generator
+) -> Chains:
+    """At least ``draws`` states of 32 chains; they go on, twice as long each time, until their
+    verdict is tight.
 
     Arguments:
         target: Log posterior and its gradient.
@@ -62,7 +69,9 @@ def hamiltonian(target: Target, mode: Tensor, covariance: Tensor, draws: int, *,
         generator: Source of the momenta.
     """
     B, size, steps = _root(covariance), len(mode) ** -0.25, -(-draws // CHAINS)
-    w = (mode + rng.normal((STARTS, len(mode)), mode, generator) @ B).repeat_interleave(CHAINS // STARTS, 0)
+    w = (mode + rng.normal((STARTS, len(mode)), mode, generator) @ B).repeat_interleave(
+        CHAINS // STARTS, 0
+    )
     at = State(w, *target(w))
     for _ in range(ROUNDS):
         trace, size, _, at = _run(target, at, B, size, WARM_UP, True, generator)
@@ -78,9 +87,17 @@ def hamiltonian(target: Target, mode: Tensor, covariance: Tensor, draws: int, *,
 
 
 def _run(
-    target: Target, at: State, B: Tensor, size: float, steps: int, adapt: bool, generator: torch.Generator
+    target: Target,
+    at: State,
+    B: Tensor,
+    size: float,
+    steps: int,
+    adapt: bool,
+    generator: torch.Generator,
 ) -> tuple[Tensor, float, float, State]:
-    """``steps`` of all chains with their heights ``(steps, C, P + 1)``, the last step size, the share accepted, and where they are."""
+    """``steps`` of all chains with their heights ``(steps, C, P + 1)``, the last step size, the
+    share accepted, and where they are.
+    """
     trace, accepted = [], 0.0
     for _ in range(steps):
         at, moved = _step(target, at, B, size, generator)
@@ -90,10 +107,15 @@ def _run(
     return torch.stack(trace), size, accepted, at
 
 
-def _step(target: Target, at: State, B: Tensor, size: float, generator: torch.Generator) -> tuple[State, float]:
-    """One proposal for every chain by leapfrog steps in the metric B'B; returns the share that moved."""
+def _step(
+    target: Target, at: State, B: Tensor, size: float, generator: torch.Generator
+) -> tuple[State, float]:
+    """One proposal for every chain by leapfrog steps in the metric B'B; returns the share that
+    moved.
+    """
     leaps = min(MOST, max(FEWEST, math.ceil(0.5 * math.pi / size)))
-    e = 2 * size * rng.uniform((len(at.w), 1), at.w, generator)  # small ones too: the curvature is not the same everywhere
+    # small ones too: the curvature is not the same everywhere
+    e = 2 * size * rng.uniform((len(at.w), 1), at.w, generator)
     momentum = rng.normal(at.w.shape, at.w, generator)
     w, height, slope = at
     p = momentum + 0.5 * e * slope @ B.mT
@@ -103,12 +125,18 @@ def _step(target: Target, at: State, B: Tensor, size: float, generator: torch.Ge
         p = p + (e if leap < leaps - 1 else 0.5 * e) * slope @ B.mT
     gain = height - at.height + 0.5 * (momentum.square() - p.square()).sum(-1)
     moved = torch.log(rng.uniform(gain.shape, gain, generator)) < gain
-    chosen = torch.where(moved[:, None], w, at.w), torch.where(moved, height, at.height), torch.where(moved[:, None], slope, at.slope)
+    chosen = (
+        torch.where(moved[:, None], w, at.w),
+        torch.where(moved, height, at.height),
+        torch.where(moved[:, None], slope, at.slope),
+    )
     return State(*chosen), float(moved.double().mean())
 
 
 def _shrunk_covariance(w: Tensor, B: Tensor) -> Tensor:
-    """The covariance of states, drawn to the metric in use as if that were known from as many states as there are weights."""
+    """The covariance of states, drawn to the metric in use as if that were known from as many
+    states as there are weights.
+    """
     n, P = w.shape
     return (n * torch.cov(w.mT).reshape(P, P) + P * B.mT @ B) / (n + P)
 

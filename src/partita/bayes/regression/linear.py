@@ -1,10 +1,13 @@
 r"""Bayesian linear regression with its conjugate prior: exact posterior, predictive and evidence.
 
-.. math:: y = X w + \epsilon, \quad w \mid \lambda \sim \mathcal N\big(m, (\lambda K)^{-1}\big), \quad \lambda \sim \mathrm{Gamma}(a, b),
-          \qquad K_n = K + X^\top X, \quad m_n = K_n^{-1} (K m + X^\top y), \quad a_n = a + \tfrac n2, \quad
-          b_n = b + \tfrac12 \big( |y - X m_n|^2 + |m_n - m|_K^2 \big)          (theory/bayes.md, eqs. 8.14 and 8.15)
+.. math:: y = X w + \epsilon, \quad w \mid \lambda \sim \mathcal N\big(m, (\lambda K)^{-1}\big),
+\quad \lambda \sim \mathrm{Gamma}(a, b),
+          \qquad K_n = K + X^\top X, \quad m_n = K_n^{-1} (K m + X^\top y), \quad a_n = a + \tfrac
+          n2, \quad b_n = b + \tfrac12 \big( |y - X m_n|^2 + |m_n - m|_K^2 \big)
+          (theory/bayes.md, eqs. 8.14 and 8.15)
 
-Letters: n rows, P columns, w weights, lambda noise precision, m mean and K precision of the weights, a shape and b rate of the noise.
+Letters: n rows, P columns, w weights, lambda noise precision, m mean and K precision of the
+weights, a shape and b rate of the noise.
 """
 
 import math
@@ -24,13 +27,17 @@ from partita.core.checks import check_finite, check_width
 from partita.errors import invalid
 
 LIMITS: dict[str, Constraint] = {
-    "m": constraints.real_vector, "K": constraints.positive_definite, "a": constraints.positive, "b": constraints.positive,
-}  # fmt: skip
+    "m": constraints.real_vector,
+    "K": constraints.positive_definite,
+    "a": constraints.positive,
+    "b": constraints.positive,
+}
 
 
 @dataclass(frozen=True, eq=False)
 class LinearRegression:
-    """A prior of weights and noise that rows (x, y) turn into their posterior; as the conjugate pairs, given X.
+    """A prior of weights and noise that rows (x, y) turn into their posterior; as the conjugate
+    pairs, given X.
 
     Arguments:
         m: Prior mean of the weights, ``(P,)``.
@@ -52,20 +59,30 @@ class LinearRegression:
     log_evidence: Any = 0.0
 
     def __post_init__(self) -> None:
-        like = next((v for v in (self.m, self.K, self.a, self.b) if isinstance(v, Tensor)), torch.zeros((), dtype=torch.float64))
+        like = next(
+            (v for v in (self.m, self.K, self.a, self.b) if isinstance(v, Tensor)),
+            torch.zeros((), dtype=torch.float64),
+        )
         for name in ("m", "K", "a", "b", "log_evidence"):
-            object.__setattr__(self, name, torch.as_tensor(getattr(self, name), dtype=like.dtype, device=like.device))
+            object.__setattr__(
+                self,
+                name,
+                torch.as_tensor(getattr(self, name), dtype=like.dtype, device=like.device),
+            )
         if self.m.dim() != 1 or self.K.shape != (len(self.m), len(self.m)):
             shapes = f"{tuple(self.m.shape)} and {tuple(self.K.shape)}"
             raise invalid("LinearRegression", "m and K", "have shapes (P,) and (P, P)", shapes)
         for name, limit in LIMITS.items():
             check_hyper("LinearRegression", name, getattr(self, name).detach(), limit)
 
-    def update(self, X: Any, y: Any, weight: Any = None, *, centered: bool = False) -> "LinearRegression":
-        """The regression after rows ``(n, P)`` with targets ``(n,)``, each counting ``weight`` times.
+    def update(
+        self, X: Any, y: Any, weight: Any = None, *, centered: bool = False
+    ) -> "LinearRegression":
+        """The regression after rows ``(n, P)`` with targets ``(n,)``, each counting ``weight``
+        times.
 
-        ``centered`` says that their means were taken out, which an intercept with a flat prior does and pays with one row; the evidence
-        is then that of the differences.
+        ``centered`` says that their means were taken out, which an intercept with a flat prior does
+        and pays with one row; the evidence is then that of the differences.
         """
         X, y, w = self._checked(X, y, weight)
         n = w.sum() - 1 if centered else w.sum()
@@ -73,10 +90,14 @@ class LinearRegression:
         m = self.m + torch.linalg.solve(K, X.mT @ (w * (y - X @ self.m)))
         return self._after(K, m, (w * (y - X @ m).square()).sum(), n)
 
-    def absorb(self, gram: Tensor, cross: Tensor, total: Tensor, n: Tensor | float) -> "LinearRegression":
-        """The regression after rows of which X'X ``(P, P)``, X'y ``(P,)``, y'y and their number are known, as where they were streamed.
+    def absorb(
+        self, gram: Tensor, cross: Tensor, total: Tensor, n: Tensor | float
+    ) -> "LinearRegression":
+        """The regression after rows of which X'X ``(P, P)``, X'y ``(P,)``, y'y and their number are
+        known, as where they were streamed.
 
-        It is that of :meth:`update` but for rounding, which is largest where the residuals are small against y.
+        It is that of :meth:`update` but for rounding, which is largest where the residuals are
+        small against y.
         """
         K = self.K + gram
         m = self.m + torch.linalg.solve(K, cross - gram @ self.m)
@@ -93,7 +114,9 @@ class LinearRegression:
     @property
     def posterior(self) -> MultivariateStudentT:
         """p(w | data), the noise integrated out."""
-        return MultivariateStudentT(2 * self.a, self.m, scale_matrix=torch.linalg.inv(self.K) * (self.b / self.a))
+        return MultivariateStudentT(
+            2 * self.a, self.m, scale_matrix=torch.linalg.inv(self.K) * (self.b / self.a)
+        )
 
     @property
     def noise(self) -> Gamma:
@@ -106,12 +129,19 @@ class LinearRegression:
         return self.m
 
     def predictive(self, X: Any) -> StudentT:
-        """p(y | x, data) at each row: wider than at the MAP weights by what is not known of them."""
+        """p(y | x, data) at each row: wider than at the MAP weights by what is not known of
+        them.
+        """
         X = torch.as_tensor(X, dtype=self.m.dtype, device=self.m.device)
         check_width("LinearRegression.predictive", "X", X, len(self.m), "m")
         spread = 1 + (X * torch.linalg.solve(self.K, X.mT).mT).sum(-1)
         for what, value in (("the mean at X", mean := X @ self.m), ("the variance at X", spread)):
-            check_finite("LinearRegression.predictive", what, value, "Rows lie too far out to be computed with.")
+            check_finite(
+                "LinearRegression.predictive",
+                what,
+                value,
+                "Rows lie too far out to be computed with.",
+            )
         return StudentT(2 * self.a, mean, torch.sqrt(self.b / self.a * spread))
 
     def _log_normalizer(self) -> Tensor:
@@ -122,7 +152,12 @@ class LinearRegression:
         owner = "LinearRegression.update"
         check_width(owner, "X", X, len(self.m), "m")
         if X.dim() != 2 or y.shape != X.shape[:1]:
-            raise invalid(owner, "X and y", "have shapes (n, P) and (n,)", f"{tuple(X.shape)} and {tuple(y.shape)}")
+            raise invalid(
+                owner,
+                "X and y",
+                "have shapes (n, P) and (n,)",
+                f"{tuple(X.shape)} and {tuple(y.shape)}",
+            )
         check_finite(owner, "X", X)
         check_finite(owner, "y", y)
         return X, y, checked_weight(owner, weight, y)
@@ -142,16 +177,22 @@ def checked_weight(owner: str, weight: Any, like: Tensor) -> Tensor:
 
 
 def best_ridge(X: Tensor, y: Tensor, weight: Tensor, a: float, b: float) -> float:
-    r"""The ridge k of largest evidence for centered rows, m = 0 and K = k I, from one eigendecomposition (eq. 8.16).
+    r"""The ridge k of largest evidence for centered rows, m = 0 and K = k I, from one
+    eigendecomposition (eq. 8.16).
 
-    .. math:: \log p(y \mid k) = \tfrac12 \sum_j \log \frac{k}{k + s_j} - a_n \log b_n + \text{const}, \qquad
+    .. math:: \log p(y \mid k) = \tfrac12 \sum_j \log \frac{k}{k + s_j} - a_n \log b_n +
+    \text{const}, \qquad
               b_n = b + \tfrac12 \Big( y^\top y - \sum_j \frac{(u_j^\top X^\top y)^2}{k + s_j} \Big)
     """
     gram, cross = X.mT @ (weight[:, None] * X), X.mT @ (weight * y)
-    return best_ridge_of_sums(gram, cross, float((weight * y.square()).sum()), float(weight.sum()), a, b)
+    return best_ridge_of_sums(
+        gram, cross, float((weight * y.square()).sum()), float(weight.sum()), a, b
+    )
 
 
-def best_ridge_of_sums(gram: Tensor, cross: Tensor, total: float, n: float, a: float, b: float) -> float:
+def best_ridge_of_sums(
+    gram: Tensor, cross: Tensor, total: float, n: float, a: float, b: float
+) -> float:
     """The same from X'X, X'y, y'y and the number of rows."""
     from scipy import optimize
 
@@ -164,7 +205,10 @@ def best_ridge_of_sums(gram: Tensor, cross: Tensor, total: float, n: float, a: f
         b_n = b + 0.5 * np.maximum(0.0, total - (pull / (k + s)).sum(-1))
         return a_n * np.log(b_n) - 0.5 * np.log(k / (k + s)).sum(-1)
 
-    grid = math.log(max(float(s.max()), 1e-12)) + 0.5 * np.arange(-46, 24)  # from 1e-10 to 1e5 times the largest eigenvalue
+    # from 1e-10 to 1e5 times the largest eigenvalue
+    grid = math.log(max(float(s.max()), 1e-12)) + 0.5 * np.arange(-46, 24)
     start = grid[loss(grid).argmin()]
-    found = optimize.minimize_scalar(loss, bounds=(start - 0.5, start + 0.5), method="bounded", options={"xatol": 1e-8})
+    found = optimize.minimize_scalar(
+        loss, bounds=(start - 0.5, start + 0.5), method="bounded", options={"xatol": 1e-8}
+    )
     return math.exp(found.x)

@@ -1,15 +1,21 @@
-r"""Bayesian logistic regression: MAP, Laplace's approximation, and the average over the true posterior.
+r"""Bayesian logistic regression: MAP, Laplace's approximation, and the average over the true
+posterior.
 
-.. math:: p(y = c \mid x, w) \propto \exp\Big( \sum_j q_{cj}\, x^\top w_j \Big), \quad w_j \sim \mathcal N(0, A^{-1}), \qquad
-          p(y \mid x, \mathcal D) = \int p(y \mid x, w)\, p(w \mid \mathcal D)\, dw          (theory/bayes.md, eqs. 8.17 to 8.19)
+.. math:: p(y = c \mid x, w) \propto \exp\Big( \sum_j q_{cj}\, x^\top w_j \Big), \quad w_j \sim
+\mathcal N(0, A^{-1}), \qquad
+          p(y \mid x, \mathcal D) = \int p(y \mid x, w)\, p(w \mid \mathcal D)\, dw
+          (theory/bayes.md, eqs. 8.17 to 8.19)
 
-Classes are told apart by K - 1 contrasts q_j, orthogonal to one another and to a constant, which no class is alone in: the log odds of any
-two classes have weights of prior N(0, A^-1), whichever the two. With two classes w is the one vector of the log odds.
+Classes are told apart by K - 1 contrasts q_j, orthogonal to one another and to a constant, which no
+class is alone in: the log odds of any two classes have weights of prior N(0, A^-1), whichever the
+two. With two classes w is the one vector of the log odds.
 
-The average is the posterior's and not Laplace's. Draws from a multivariate t about the mode, weighed by the true posterior, carry it in
-few columns, and k-hat says whether they do; where they do not, Hamiltonian chains take over, and R-hat says whether they agree.
+The average is the posterior's and not Laplace's. Draws from a multivariate t about the mode,
+weighed by the true posterior, carry it in few columns, and k-hat says whether they do; where they
+do not, Hamiltonian chains take over, and R-hat says whether they agree.
 
-Letters: n rows, P columns, K classes, J = K - 1 contrasts, w weights (J P,), A prior precision, H Hessian at the mode, R draws.
+Letters: n rows, P columns, K classes, J = K - 1 contrasts, w weights (J P,), A prior precision, H
+Hessian at the mode, R draws.
 """
 
 import math
@@ -59,7 +65,9 @@ class Draws:
 
     def average(self, X: Tensor) -> Tensor:
         """p(y = c | x, data) at each row, ``(n, P) -> (n, K)`` (eq. 8.19)."""
-        return torch.cat([torch.einsum("rkn,r->nk", p, self.probability) for p in self._probabilities(X)])
+        return torch.cat(
+            [torch.einsum("rkn,r->nk", p, self.probability) for p in self._probabilities(X)]
+        )
 
     def quantiles(self, X: Tensor, levels: Tensor) -> Tensor:
         """Quantiles of the posterior of p(y = c | x, w), ``(n, P), (L,) -> (n, K, L)``."""
@@ -74,7 +82,9 @@ class Draws:
     def _quantiles(self, p: Tensor, levels: Tensor) -> Tensor:
         p, order = torch.sort(p.movedim(0, -1), -1)  # (K, rows, R)
         mass = self.probability[order].cumsum(-1)
-        place = torch.searchsorted(mass, levels.to(mass).expand(*mass.shape[:-1], -1).contiguous()).clamp_max(p.shape[-1] - 1)
+        place = torch.searchsorted(
+            mass, levels.to(mass).expand(*mass.shape[:-1], -1).contiguous()
+        ).clamp_max(p.shape[-1] - 1)
         return p.gather(-1, place).movedim(0, 1)
 
 
@@ -109,21 +119,34 @@ class LogisticPosterior:
 
     @property
     def class_weights(self) -> Tensor:
-        """The mode as one row of weights for each class, summing to zero over classes, ``(K, P)``."""
+        """The mode as one row of weights for each class, summing to zero over classes, ``(K,
+        P)``.
+        """
         w = self.map.unflatten(-1, (-1, self.X.shape[1]))
         return contrasts(len(w) + 1, w) @ w
 
     def draw(self, draws: int, *, generator: torch.Generator) -> Draws:
-        """At least ``draws`` draws of the true posterior: by importance sampling where its weights are tight, else by chains."""
+        """At least ``draws`` draws of the true posterior: by importance sampling where its weights
+        are tight, else by chains.
+        """
         check_count("LogisticPosterior.draw", "draws", draws, 4 * CHAINS)
         weighed = self.importance(draws, generator=generator)
-        return weighed if weighed.verdict == "tight" else self.hamiltonian(draws, generator=generator)
+        return (
+            weighed if weighed.verdict == "tight" else self.hamiltonian(draws, generator=generator)
+        )
 
     def importance(self, draws: int, *, generator: torch.Generator) -> Draws:
-        """Independent draws from a multivariate t with Laplace's scale, weighed by the posterior."""
+        """Independent draws from a multivariate t with Laplace's scale, weighed by the
+        posterior.
+        """
         q = MultivariateStudentT(PROPOSAL_DF, self.map, scale_matrix=torch.linalg.inv(self.hessian))
         w = rng.draw(q, generator, (draws,))
-        height = torch.cat([self._height(part) for part in w.split(max(1, NUMBERS // (len(self.X) * self.classes)))])
+        height = torch.cat(
+            [
+                self._height(part)
+                for part in w.split(max(1, NUMBERS // (len(self.X) * self.classes)))
+            ]
+        )
         probability = torch.softmax(height - q.log_prob(w), 0)
         ess, khat = float(1 / probability.square().sum()), tail_indices(probability)[1]
         verdict = worst(judge(probability.cpu().numpy(), 0.95).verdict, verdict_on_ess(ess, draws))
@@ -132,10 +155,22 @@ class LogisticPosterior:
     def hamiltonian(self, draws: int, *, generator: torch.Generator) -> Draws:
         """The states of Hamiltonian chains after they warmed up."""
         data = self.X, self.y, self.weight, self.A
-        found = hamiltonian(lambda w: height_and_slope(w, *data), self.map, torch.linalg.inv(self.hessian), draws, generator=generator)
+        found = hamiltonian(
+            lambda w: height_and_slope(w, *data),
+            self.map,
+            torch.linalg.inv(self.hessian),
+            draws,
+            generator=generator,
+        )
         alike = found.w.new_full((len(found.w),), 1 / len(found.w))
-        details = {"rhat": found.report.rhat, "mixing": found.report.finding, "accepted": found.accepted}
-        return Draws(found.w, alike, "Hamiltonian Monte Carlo", found.report.ess, found.verdict, details)
+        details = {
+            "rhat": found.report.rhat,
+            "mixing": found.report.finding,
+            "accepted": found.accepted,
+        }
+        return Draws(
+            found.w, alike, "Hamiltonian Monte Carlo", found.report.ess, found.verdict, details
+        )
 
     @property
     def classes(self) -> int:
@@ -143,7 +178,9 @@ class LogisticPosterior:
         return len(self.map) // self.X.shape[1] + 1
 
     def at_mode(self, X: Tensor) -> Tensor:
-        """p(y = c | x, w_MAP), ``(n, P) -> (n, K)``: surer than the average wherever the weights are not known."""
+        """p(y = c | x, w_MAP), ``(n, P) -> (n, K)``: surer than the average wherever the weights
+        are not known.
+        """
         return torch.softmax(class_logits(self.map, X), -2).mT
 
     def _height(self, w: Tensor) -> Tensor:
@@ -160,7 +197,8 @@ def _contrasts(classes: int, dtype: torch.dtype, device: torch.device) -> Tensor
 
 
 def contrasts(classes: int, like: Tensor) -> Tensor:
-    """Columns q_j orthogonal to a constant, whose rows are all one apart, ``(K, J)``: (-1/2, 1/2) for two classes (eq. 8.22).
+    """Columns q_j orthogonal to a constant, whose rows are all one apart, ``(K, J)``: (-1/2, 1/2)
+    for two classes (eq. 8.22).
 
     >>> torch.pdist(contrasts(4, torch.zeros(1).double())).allclose(torch.ones(6).double())
     True
@@ -180,19 +218,27 @@ def log_joint(w: Tensor, X: Tensor, y: Tensor, weight: Tensor, A: Tensor) -> Ten
     return height_and_slope(w, X, y, weight, A)[0] + (w.shape[-1] // len(A)) * constant
 
 
-def height_and_slope(w: Tensor, X: Tensor, y: Tensor, weight: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
-    """log p(y, w | X) without the prior's constant, and its gradient in w, from one product, ``(*, J P) -> (*), (*, J P)``."""
+def height_and_slope(
+    w: Tensor, X: Tensor, y: Tensor, weight: Tensor, A: Tensor
+) -> tuple[Tensor, Tensor]:
+    """log p(y, w | X) without the prior's constant, and its gradient in w, from one product, ``(*,
+    J P) -> (*), (*, J P)``.
+    """
     log_p = torch.log_softmax(class_logits(w, X), -2)  # (*, K, n)
     seen = y.expand(*log_p.shape[:-2], 1, -1)
     v = w.unflatten(-1, (-1, len(A)))
     pull = v @ A
     height = (log_p.gather(-2, seen)[..., 0, :] * weight).sum(-1) - 0.5 * (pull * v).sum((-2, -1))
-    surprise = log_p.exp().scatter_add(-2, seen, -torch.ones_like(log_p[..., :1, :])) * weight  # p, less one where observed
+    # p, less one where observed
+    surprise = log_p.exp().scatter_add(-2, seen, -torch.ones_like(log_p[..., :1, :])) * weight
     return height, -(contrasts(log_p.shape[-2], log_p).mT @ surprise @ X + pull).flatten(-2)
 
 
-def logistic_regression(X: Any, y: Any, A: Any, weight: Any = None, *, start: Tensor | None = None) -> LogisticPosterior:
-    """The mode by Newton's method with halved steps; the log posterior is concave, so there is one (eq. 8.17).
+def logistic_regression(
+    X: Any, y: Any, A: Any, weight: Any = None, *, start: Tensor | None = None
+) -> LogisticPosterior:
+    """The mode by Newton's method with halved steps; the log posterior is concave, so there is one
+    (eq. 8.17).
 
     Arguments:
         X: Rows ``(n, P)``; a column of ones is the intercept.
@@ -201,15 +247,26 @@ def logistic_regression(X: Any, y: Any, A: Any, weight: Any = None, *, start: Te
         weight: How often each row counts.
         start: Where Newton's method begins; zero if not given.
 
-    >>> posterior = logistic_regression([[1.0, -1.0], [1.0, 0.0], [1.0, 1.0]], [0, 1, 2], [0.01, 0.01])
+    >>> posterior = logistic_regression(
+    ...     [[1.0, -1.0], [1.0, 0.0], [1.0, 1.0]], [0, 1, 2], [0.01, 0.01]
+    ... )
     >>> posterior.at_mode(posterior.X).argmax(1).tolist()
     [0, 1, 2]
     """
-    owner, X, y = "logistic_regression", torch.as_tensor(X, dtype=torch.float64), torch.as_tensor(y, dtype=torch.float64)
+    owner, X, y = (
+        "logistic_regression",
+        torch.as_tensor(X, dtype=torch.float64),
+        torch.as_tensor(y, dtype=torch.float64),
+    )
     check_rows(owner, "X", X)
     check_finite(owner, "X", X)
     if y.shape != X.shape[:1] or bool(((y < 0) | (y != y.round())).any()):
-        raise invalid(owner, "y", f"hold {len(X)} classes as whole numbers from 0", f"shape {tuple(y.shape)} or other values")
+        raise invalid(
+            owner,
+            "y",
+            f"hold {len(X)} classes as whole numbers from 0",
+            f"shape {tuple(y.shape)} or other values",
+        )
     A = torch.as_tensor(A, dtype=X.dtype)
     A = torch.diag(A) if A.dim() == 1 else A
     check_width(owner, "A", A, X.shape[1], "X")
@@ -223,18 +280,30 @@ def logistic_regression(X: Any, y: Any, A: Any, weight: Any = None, *, start: Te
 def _newton(w: Tensor, X: Tensor, y: Tensor, weight: Tensor, A: Tensor) -> Tensor:
     for _ in range(NEWTON):
         value, slope = height_and_slope(w, X, y, weight, A)
-        step = torch.cholesky_solve(slope[:, None], torch.linalg.cholesky(_hessian(w, X, weight, A)))[:, 0]
+        step = torch.cholesky_solve(
+            slope[:, None], torch.linalg.cholesky(_hessian(w, X, weight, A))
+        )[:, 0]
         gain, size = float(slope @ step), 1.0  # twice what the step can still gain
         if gain < 1e-18:
             return w + step
-        while gain > 1e-6 and size > 1e-10 and height_and_slope(w + size * step, X, y, weight, A)[0] < value:  # nearer, rounding decides
+        # nearer, rounding decides
+        while (
+            gain > 1e-6
+            and size > 1e-10
+            and height_and_slope(w + size * step, X, y, weight, A)[0] < value
+        ):
             size /= 2
         w = w + size * step
-    raise Diverged("logistic_regression: Newton's method must reach the mode; got none in 100 steps. Standardize the columns.")
+    raise Diverged(
+        "logistic_regression: Newton's method must reach the mode; got none in 100 steps. "
+        "Standardize the columns."
+    )
 
 
 def _hessian(w: Tensor, X: Tensor, weight: Tensor, A: Tensor) -> Tensor:
-    """Of minus the log posterior: blocks X' diag(weight q_i'(diag p - p p') q_j) X, and A on the diagonal, ``(J P, J P)``."""
+    """Of minus the log posterior: blocks X' diag(weight q_i'(diag p - p p') q_j) X, and A on the
+    diagonal, ``(J P, J P)``.
+    """
     p = torch.softmax(class_logits(w, X), 0)
     Q = contrasts(len(p), p)
     mean = Q.mT @ p  # (J, n)

@@ -1,6 +1,8 @@
-r"""Operations that bend: the slope at the middle is kept, and what the function bends away from it is added to the remainder.
+r"""Operations that bend: the slope at the middle is kept, and what the function bends away from it
+is added to the remainder.
 
-.. math:: f(c + \delta) = f(c) + f'(c)\, \delta + [0, \max_{\pm} f(c \pm R) - f(c) \mp f'(c) R] \quad \text{for convex } f
+.. math:: f(c + \delta) = f(c) + f'(c)\, \delta + [0, \max_{\pm} f(c \pm R) - f(c) \mp f'(c) R]
+\quad \text{for convex } f
           (theory/scoring.md, eq. 5.14)
 """
 
@@ -27,30 +29,50 @@ def mul_(func: Any, a: Any, b: Any) -> Form:
     if not isinstance(b, Form):
         return scaled_(a, torch.as_tensor(b, dtype=a.dtype, device=a.device))
     slopes = [a.c * v + b.c * u for u, v in zip(a.parts[1:-1], b.parts[1:-1], strict=True)]
-    return Form([a.c * b.c, *slopes, a.c.abs() * b.parts[-1] + b.c.abs() * a.parts[-1] + a.reach * b.reach])
+    return Form(
+        [a.c * b.c, *slopes, a.c.abs() * b.parts[-1] + b.c.abs() * a.parts[-1] + a.reach * b.reach]
+    )
 
 
 def div_(func: Any, a: Any, b: Any, rounding_mode: Any = None) -> Form:
     if rounding_mode is not None:
         raise NoRule(str(func))
-    return mul_(func, a, reciprocal_(func, b) if isinstance(b, Form) else 1.0 / torch.as_tensor(b, dtype=a.dtype, device=a.device))
+    return mul_(
+        func,
+        a,
+        reciprocal_(func, b)
+        if isinstance(b, Form)
+        else 1.0 / torch.as_tensor(b, dtype=a.dtype, device=a.device),
+    )
 
 
 def bent_(x: Form, value: Tensor, slope: Tensor, least: Tensor, most: Tensor) -> Form:
-    """value + slope (x - c) + something between ``least`` and ``most``; flat where that reaches less far."""
+    """value + slope (x - c) + something between ``least`` and ``most``; flat where that reaches
+    less far.
+    """
     half = 0.5 * (most - least)
-    return Form([value + 0.5 * (most + least), *(slope * g for g in x.parts[1:-1]), slope.abs() * x.parts[-1] + half])
+    return Form(
+        [
+            value + 0.5 * (most + least),
+            *(slope * g for g in x.parts[1:-1]),
+            slope.abs() * x.parts[-1] + half,
+        ]
+    )
 
 
 def convex_(f: Function, slope: Function, sign: float = 1.0, domain: float = -math.inf) -> Rule:
-    """The rule of a function that bends one way (``sign`` -1: downwards), defined above ``domain``."""
+    """The rule of a function that bends one way (``sign`` -1: downwards), defined above
+    ``domain``.
+    """
 
     def rule(func: Any, x: Form, *_: Any, **__: Any) -> Form:
         low, high = x.ends()
         low = low.clamp_min(domain) if domain > -math.inf else low
         c = 0.5 * (low + high) if domain > -math.inf else x.c
         value, k = f(c), slope(c)
-        off = torch.maximum(sign * (f(low) - value - k * (low - c)), sign * (f(high) - value - k * (high - c))).clamp_min(0)
+        off = torch.maximum(
+            sign * (f(low) - value - k * (low - c)), sign * (f(high) - value - k * (high - c))
+        ).clamp_min(0)
         value = value + k * (x.c - c)
         zero = torch.zeros_like(off)
         return bent_(x, value, k, zero, off) if sign > 0 else bent_(x, value, k, -off, zero)
@@ -59,7 +81,9 @@ def convex_(f: Function, slope: Function, sign: float = 1.0, domain: float = -ma
 
 
 def curved_(f: Function, slope: Function, bend: float, least: float, most: float) -> Rule:
-    """The rule of a function whose second derivative is at most ``bend``, with values between ``least`` and ``most``."""
+    """The rule of a function whose second derivative is at most ``bend``, with values between
+    ``least`` and ``most``.
+    """
 
     def rule(func: Any, x: Form, *_: Any, **__: Any) -> Form:
         off, value, k = 0.5 * bend * x.reach.square(), f(x.c), slope(x.c)
@@ -71,15 +95,26 @@ def curved_(f: Function, slope: Function, bend: float, least: float, most: float
     return rule
 
 
-def bumped_(base: Rule, f: Function, slope: Function, bend: float, least: float, most: float) -> Rule:
-    """The rule of a function that differs from one with a rule by ``least`` to ``most`` (SiLU and GELU from ReLU)."""
+def bumped_(
+    base: Rule, f: Function, slope: Function, bend: float, least: float, most: float
+) -> Rule:
+    """The rule of a function that differs from one with a rule by ``least`` to ``most`` (SiLU and
+    GELU from ReLU).
+    """
 
     def rule(func: Any, x: Form, *_: Any, **__: Any) -> Form:
         off, value, k = 0.5 * bend * x.reach.square(), f(x.c), slope(x.c)
         near, far = bent_(x, value, k, -off, off), base(func, x)
         rough = far.parts
-        far = Form([rough[0] + 0.5 * (least + most), *rough[1:-1], rough[-1] + 0.5 * (most - least)])
-        return Form([torch.where(far.parts[-1] < near.parts[-1], u, v) for u, v in zip(far.parts, near.parts, strict=True)])
+        far = Form(
+            [rough[0] + 0.5 * (least + most), *rough[1:-1], rough[-1] + 0.5 * (most - least)]
+        )
+        return Form(
+            [
+                torch.where(far.parts[-1] < near.parts[-1], u, v)
+                for u, v in zip(far.parts, near.parts, strict=True)
+            ]
+        )
 
     return rule
 
@@ -87,7 +122,10 @@ def bumped_(base: Rule, f: Function, slope: Function, bend: float, least: float,
 def square_(x: Form) -> Form:
     reach = x.reach
     bent = bent_(x, x.c.square(), 2 * x.c, torch.zeros_like(reach), reach.square()).parts
-    flat = between_((x.c.abs() - reach).clamp_min(0).square(), (x.c.abs() + reach).square(), x).parts  # is never negative
+    # is never negative
+    flat = between_(
+        (x.c.abs() - reach).clamp_min(0).square(), (x.c.abs() + reach).square(), x
+    ).parts
     return Form([torch.where(x.c.abs() < 2 * reach, u, v) for u, v in zip(flat, bent, strict=True)])
 
 
@@ -106,20 +144,24 @@ def pow_(func: Any, x: Any, p: Any) -> Form:
     if not whole and bool((low < 0).any() or (p < 0 and (low == 0).any())):
         raise NoRule(str(func))
     bends = 1.0 if p > 1 or p < 0 else -1.0
-    return convex_(lambda t: t**p, lambda t: p * t ** (p - 1), bends, -math.inf if whole else 0.0)(func, x)
+    return convex_(lambda t: t**p, lambda t: p * t ** (p - 1), bends, -math.inf if whole else 0.0)(
+        func, x
+    )
 
 
 def reciprocal_(func: Any, x: Form) -> Form:
     low, high = x.ends()
     if bool((low > 0).all()):
-        return convex_(torch.reciprocal, lambda t: -t**-2)(func, x)
+        return convex_(torch.reciprocal, lambda t: -(t**-2))(func, x)
     if bool((high < 0).all()):
-        return neg_(func, convex_(torch.reciprocal, lambda t: -t**-2)(func, neg_(func, x)))
+        return neg_(func, convex_(torch.reciprocal, lambda t: -(t**-2))(func, neg_(func, x)))
     raise NoRule(str(func))
 
 
 def logsumexp_(func: Any, x: Form, dim: Any, keepdim: bool = False) -> Form:
-    """log sum exp of x_i = x_j + log sum exp of (x_i - x_j), j the greatest in the middle: what is far below it adds nothing."""
+    """log sum exp of x_i = x_j + log sum exp of (x_i - x_j), j the greatest in the middle: what is
+    far below it adds nothing.
+    """
     dims = [dim] if isinstance(dim, int) else list(dim)
     if len(dims) > 1:
         raise NoRule(str(func))
@@ -151,7 +193,9 @@ def softmax_(func: Any, x: Form, dim: int, half: bool = False) -> Form:
 
 def logaddexp_(func: Any, a: Any, b: Any) -> Form:
     like = first_((a, b))
-    shape = torch.broadcast_shapes(*(torch.as_tensor(t).shape if not isinstance(t, Tensor) else t.shape for t in (a, b)))
+    shape = torch.broadcast_shapes(
+        *(torch.as_tensor(t).shape if not isinstance(t, Tensor) else t.shape for t in (a, b))
+    )
     rows = [[part.expand(shape) for part in parts_(t, like)] for t in (a, b)]
     return logsumexp_(func, Form([torch.stack(pair, -1) for pair in zip(*rows, strict=True)]), -1)
 
@@ -180,7 +224,9 @@ def larger_(func: Any, a: Any, b: Any) -> Form:
     return add_(aten.sub.Tensor, a, relu_(func, neg_(func, gap)))
 
 
-def norm_(func: Any, x: Form, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Form:
+def norm_(
+    func: Any, x: Form, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Form:
     dims = list(range(x.dim())) if dim is None else dim
     if ord == 1:
         return each_(aten.sum.dim_IntList, abs_(func, x), dims, keepdim)
@@ -191,7 +237,9 @@ def norm_(func: Any, x: Form, ord: Any = 2, dim: Any = None, keepdim: bool = Fal
 
 def gelu_slope_(t: Tensor) -> Tensor:
     """The derivative of GELU."""
-    return 0.5 * (1 + torch.erf(t / math.sqrt(2))) + t * torch.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
+    return 0.5 * (1 + torch.erf(t / math.sqrt(2))) + t * torch.exp(-0.5 * t * t) / math.sqrt(
+        2 * math.pi
+    )
 
 
 exp_ = convex_(torch.exp, torch.exp)

@@ -22,7 +22,9 @@ class Form(Tensor):
 
     @staticmethod
     def __new__(cls, parts: Parts) -> "Form":
-        return torch.Tensor._make_wrapper_subclass(cls, parts[0].shape, dtype=parts[0].dtype, device=parts[0].device)  # type: ignore[attr-defined]
+        return torch.Tensor._make_wrapper_subclass(
+            cls, parts[0].shape, dtype=parts[0].dtype, device=parts[0].device
+        )  # type: ignore[attr-defined]
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -50,11 +52,15 @@ class Form(Tensor):
 
 
 class Fuzzy(Tensor):
-    """A truth that may differ within a box: surely true, possibly true; ``like`` is a form of as many parts as were compared."""
+    """A truth that may differ within a box: surely true, possibly true; ``like`` is a form of as
+    many parts as were compared.
+    """
 
     @staticmethod
     def __new__(cls, sure: Tensor, maybe: Tensor, like: Form) -> "Fuzzy":
-        return torch.Tensor._make_wrapper_subclass(cls, sure.shape, dtype=torch.bool, device=sure.device)  # type: ignore[attr-defined]
+        return torch.Tensor._make_wrapper_subclass(
+            cls, sure.shape, dtype=torch.bool, device=sure.device
+        )  # type: ignore[attr-defined]
 
     def __init__(self, sure: Tensor, maybe: Tensor, like: Form) -> None:
         self.sure, self.maybe, self.like = sure, maybe, like

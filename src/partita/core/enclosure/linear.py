@@ -1,4 +1,6 @@
-"""Operations that keep forms linear: shapes, sums, products with what does not vary; and choices between forms."""
+"""Operations that keep forms linear: shapes, sums, products with what does not vary; and choices
+between forms.
+"""
 
 from typing import Any
 
@@ -71,13 +73,17 @@ def product_(func: Any, a: Any, b: Any) -> Form:
 
 def addmm_(func: Any, bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Form:
     """alpha a b + beta bias."""
-    base = {aten.addmm: aten.mm, aten.addmv: aten.mv, aten.baddbmm: aten.bmm}[func.overloadpacket].default
+    base = {aten.addmm: aten.mm, aten.addmv: aten.mv, aten.baddbmm: aten.bmm}[
+        func.overloadpacket
+    ].default
     return add_(aten.add.Tensor, product_(base, a, b) * alpha, bias if beta == 1 else bias * beta)
 
 
 def between_(low: Tensor, high: Tensor, like: Form) -> Form:
     """Anything from low to high."""
-    return Form([0.5 * (low + high), *(torch.zeros_like(low) for _ in like.parts[1:-1]), 0.5 * (high - low)])
+    return Form(
+        [0.5 * (low + high), *(torch.zeros_like(low) for _ in like.parts[1:-1]), 0.5 * (high - low)]
+    )
 
 
 def compare_(func: Any, a: Any, b: Any) -> Fuzzy:
@@ -101,8 +107,14 @@ def where_(func: Any, mask: Any, a: Any, b: Any) -> Form:
     p, q = ([part.expand(shape).to(like.dtype) for part in parts_(t, like)] for t in (a, b))
     (alow, ahigh), (blow, bhigh) = Form(p).ends(), Form(q).ends()
     hull = between_(torch.minimum(alow, blow), torch.maximum(ahigh, bhigh), like).parts
-    return Form([torch.where(sure, u, torch.where(maybe, h, v)) for u, v, h in zip(p, q, hull, strict=True)])
+    return Form(
+        [torch.where(sure, u, torch.where(maybe, h, v)) for u, v, h in zip(p, q, hull, strict=True)]
+    )
 
 
 def copied_(func: Any, x: Form, **kwargs: Any) -> Form:
-    return Form([func(part, **kwargs) for part in x.parts]) if isinstance(x, Form) else each_(func, x, **kwargs)
+    return (
+        Form([func(part, **kwargs) for part in x.parts])
+        if isinstance(x, Form)
+        else each_(func, x, **kwargs)
+    )

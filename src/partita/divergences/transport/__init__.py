@@ -1,4 +1,6 @@
-"""Optimal transport: exact plans with their proofs, entropic ones at scale, closed forms on the line and between normals."""
+"""Optimal transport: exact plans with their proofs, entropic ones at scale, closed forms on the
+line and between normals.
+"""
 
 from partita.divergences.transport.costs import cost_matrix
 from partita.divergences.transport.exact import Plan, exact_transport, wasserstein

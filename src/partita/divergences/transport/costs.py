@@ -13,7 +13,8 @@ from partita.errors import invalid
 
 
 def cost_matrix(x: Tensor, y: Tensor, power: float = 2.0) -> Tensor:
-    """c(x_i, y_j) = |x_i - y_j|^k, ``(*, n, D), (*, m, D) -> (*, n, m)``; differentiable, with slope zero where rows coincide.
+    """c(x_i, y_j) = |x_i - y_j|^k, ``(*, n, D), (*, m, D) -> (*, n, m)``; differentiable, with
+    slope zero where rows coincide.
 
     >>> cost_matrix(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), 1.0).tolist()
     [[5.0]]
@@ -30,34 +31,52 @@ def cost_matrix(x: Tensor, y: Tensor, power: float = 2.0) -> Tensor:
 
 
 def _squares(x: Tensor, y: Tensor) -> Tensor:
-    """Squared distances from one product, about their common middle so that little is lost to rounding."""
+    """Squared distances from one product, about their common middle so that little is lost to
+    rounding.
+    """
     middle = x.mean(-2, keepdim=True).detach()
     x, y = x - middle, y - middle
     norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
     return (norms - 2 * (x @ y.mT)).clamp_min(0.0)
 
 
-def check_problem(owner: str, cost: Tensor, a: Tensor | None, b: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The weights, even where none are given, of a problem with finite costs of at least zero and weights that sum to one."""
+def check_problem(
+    owner: str, cost: Tensor, a: Tensor | None, b: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The weights, even where none are given, of a problem with finite costs of at least zero and
+    weights that sum to one.
+    """
     if cost.dim() < 2 or 0 in cost.shape:
         raise invalid(owner, "cost", "have shape (*, n, m)", tuple(cost.shape))
     check_floating(owner, "cost", cost)
     check_finite(owner, "cost", cost, "Remove rows with missing values first.")
     if bool((cost < 0).any()):
-        raise invalid(owner, "cost", "be at least 0", f"{float(cost.min()):g}", "Add a constant to all costs: the plan stays the same.")
-    return check_weights(owner, "a", a, cost, cost.shape[-2]), check_weights(owner, "b", b, cost, cost.shape[-1])
+        raise invalid(
+            owner,
+            "cost",
+            "be at least 0",
+            f"{float(cost.min()):g}",
+            "Add a constant to all costs: the plan stays the same.",
+        )
+    return check_weights(owner, "a", a, cost, cost.shape[-2]), check_weights(
+        owner, "b", b, cost, cost.shape[-1]
+    )
 
 
 def check_floating(owner: str, name: str, values: Tensor) -> None:
     """Real numbers: shares of whole numbers would be rounded to nothing."""
     if not values.is_floating_point():
-        raise invalid(owner, name, "be of a floating dtype", str(values.dtype), f"Use {name}.double().")
+        raise invalid(
+            owner, name, "be of a floating dtype", str(values.dtype), f"Use {name}.double()."
+        )
 
 
 def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
     """Weights ``(*, n)`` that are positive or zero and sum to one; even ones for None."""
     if weight is None:
-        return torch.full((*like.shape[:-2], count), 1 / count, dtype=like.dtype, device=like.device)
+        return torch.full(
+            (*like.shape[:-2], count), 1 / count, dtype=like.dtype, device=like.device
+        )
     check_width(owner, name, weight, count, "the costs")
     check_floating(owner, name, weight)
     check_finite(owner, name, weight)
@@ -67,5 +86,11 @@ def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, co
     slack = count**0.5 * 8 * torch.finfo(weight.dtype).eps
     if bool(((total - 1).abs() > slack).any()):
         worst = float(total.flatten()[(total - 1).abs().argmax()])
-        raise invalid(owner, name, "sum to 1", f"{worst:.6g}", f"Divide them by their sum: {name} / {name}.sum(-1, keepdim=True).")
+        raise invalid(
+            owner,
+            name,
+            "sum to 1",
+            f"{worst:.6g}",
+            f"Divide them by their sum: {name} / {name}.sum(-1, keepdim=True).",
+        )
     return weight.to(like).expand(*like.shape[:-2], count)

@@ -4,7 +4,8 @@ r"""Exact optimal transport: the plan by linear programming and the potentials t
           \;=\; \max_{\varphi_i + \psi_j \le c_{ij}} \sum_i a_i \varphi_i + \sum_j b_j \psi_j
           (theory/divergences.md, eq. 16.2, 16.3)
 
-POT's network simplex solves it where POT is installed, else an assignment (even weights, n = m) or scipy's HiGHS.
+POT's network simplex solves it where POT is installed, else an assignment (even weights, n = m) or
+scipy's HiGHS.
 
 Letters: n sources, m targets.
 """
@@ -31,7 +32,8 @@ class Plan(NamedTuple):
         value: The cost of the plan, differentiable in the costs (its gradient is the plan).
         plan: Gamma, ``(n, m)``.
         phi, psi: The potentials, ``(n,)`` and ``(m,)``, with phi_i + psi_j <= c_ij.
-        gap: Cost of the plan minus value of the potentials; zero up to rounding proves that both are optimal.
+        gap: Cost of the plan minus value of the potentials; zero up to rounding proves that both
+            are optimal.
         solver: Who solved it.
     """
 
@@ -44,10 +46,17 @@ class Plan(NamedTuple):
 
     def quantity(self) -> Quantity:
         """The value as an exact Quantity, with the duality gap beside it."""
-        return Quantity(float(self.value), unit="cost", method=f"linear program ({self.solver})", details={"gap": self.gap})
+        return Quantity(
+            float(self.value),
+            unit="cost",
+            method=f"linear program ({self.solver})",
+            details={"gap": self.gap},
+        )
 
 
-def exact_transport(cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, solver: str = "auto") -> Plan:
+def exact_transport(
+    cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, solver: str = "auto"
+) -> Plan:
     """The cheapest way to turn weights a into weights b, ``(n, m), (n,), (m,)``.
 
     Arguments:
@@ -61,13 +70,21 @@ def exact_transport(cost: Tensor, a: Tensor | None = None, b: Tensor | None = No
     """
     check_choice("exact_transport", "solver", solver, SOLVERS)
     if cost.dim() != 2:
-        raise invalid("exact_transport", "cost", "have shape (n, m)", tuple(cost.shape), "Solve the problems of a batch one by one.")
+        raise invalid(
+            "exact_transport",
+            "cost",
+            "have shape (n, m)",
+            tuple(cost.shape),
+            "Solve the problems of a batch one by one.",
+        )
     even = a is None and b is None and cost.shape[0] == cost.shape[1]
     a, b = check_problem("exact_transport", cost, a, b)
     chosen = _choose(solver, even)
     c, p, q = (t.detach().double().cpu().numpy() for t in (cost, a, b))
     p, q = p / p.sum(), q / q.sum()
-    plan, phi, psi = {"pot": _by_pot, "assignment": _by_assignment, "highs": _by_highs}[chosen](c, p, q)
+    plan, phi, psi = {"pot": _by_pot, "assignment": _by_assignment, "highs": _by_highs}[chosen](
+        c, p, q
+    )
     phi, psi = feasible(c, phi, psi)
     gap = float((plan * c).sum() - p @ phi - q @ psi)
     plan, phi, psi = (torch.from_numpy(part).to(cost) for part in (plan, phi, psi))
@@ -75,25 +92,51 @@ def exact_transport(cost: Tensor, a: Tensor | None = None, b: Tensor | None = No
 
 
 def wasserstein(
-    x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, power: float = 1.0, solver: str = "auto"
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    power: float = 1.0,
+    solver: str = "auto",
 ) -> Tensor:
-    """W_k between two weighted samples, ``(n, D), (m, D) -> ()``: the k-th root of the exact cost, differentiable in the rows."""
+    """W_k between two weighted samples, ``(n, D), (m, D) -> ()``: the k-th root of the exact cost,
+    differentiable in the rows.
+    """
     value = exact_transport(cost_matrix(x, y, power), a, b, solver=solver).value
-    return value if power == 1.0 else torch.where(value > 0, torch.where(value > 0, value, 1.0) ** (1 / power), 0.0)  # no slope at 0
+    # no slope at 0
+    return (
+        value
+        if power == 1.0
+        else torch.where(value > 0, torch.where(value > 0, value, 1.0) ** (1 / power), 0.0)
+    )
 
 
 def feasible(c: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Potentials that meet phi_i + psi_j <= c_ij to the last bit but rounding: phi lowered to the c-transform of psi where need be."""
+    """Potentials that meet phi_i + psi_j <= c_ij to the last bit but rounding: phi lowered to the
+    c-transform of psi where need be.
+    """
     phi = np.minimum(phi, (c - psi).min(1))
     return phi, (c - phi[:, None]).min(0)
 
 
 def _choose(solver: str, even: bool) -> str:
     if solver == "assignment" and not even:
-        raise invalid("exact_transport", "solver='assignment'", "go with even weights and as many sources as targets", "others",
-                      "Use 'highs' or 'pot'.")  # fmt: skip
+        raise invalid(
+            "exact_transport",
+            "solver='assignment'",
+            "go with even weights and as many sources as targets",
+            "others",
+            "Use 'highs' or 'pot'.",
+        )
     if solver == "pot" and find_spec("ot") is None:
-        raise invalid("exact_transport", "solver='pot'", "go with POT", "an environment without it", "Run pip install partita[transport].")
+        raise invalid(
+            "exact_transport",
+            "solver='pot'",
+            "go with POT",
+            "an environment without it",
+            "Run pip install partita[transport].",
+        )
     if solver != "auto":
         return solver
     if find_spec("ot") is not None:
@@ -101,7 +144,9 @@ def _choose(solver: str, even: bool) -> str:
     return "assignment" if even else "highs"
 
 
-def _by_pot(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_pot(
+    c: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     import ot  # pyright: ignore[reportMissingImports]
 
     plan, log = ot.emd(a, b, c, numItermax=10_000_000, log=True)
@@ -110,14 +155,19 @@ def _by_pot(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np
     return plan, log["u"], log["v"]
 
 
-def _by_assignment(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Matching, then the potentials as shortest paths between targets over the matching's reduced costs."""
+def _by_assignment(
+    c: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Matching, then the potentials as shortest paths between targets over the matching's reduced
+    costs.
+    """
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(c)
     matched, n = c[rows, columns], len(c)
     steps = np.empty_like(c)
-    steps[columns] = c - matched[:, None]  # from the target of row i to target j: psi_j <= psi_s(i) + c_ij - c_is(i)
+    # from the target of row i to target j: psi_j <= psi_s(i) + c_ij - c_is(i)
+    steps[columns] = c - matched[:, None]
     psi = np.zeros(n)
     for _ in range(n):
         lower = np.minimum(psi, (psi[:, None] + steps).min(0))
@@ -131,15 +181,26 @@ def _by_assignment(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndar
     return plan, phi, psi
 
 
-def _by_highs(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_highs(
+    c: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     from scipy import sparse
     from scipy.optimize import linprog
 
     n, m = c.shape
-    margins = sparse.vstack([sparse.kron(sparse.eye(n), np.ones((1, m))), sparse.kron(np.ones((1, n)), sparse.eye(m))], format="csr")
+    margins = sparse.vstack(
+        [sparse.kron(sparse.eye(n), np.ones((1, m))), sparse.kron(np.ones((1, n)), sparse.eye(m))],
+        format="csr",
+    )
     scale = max(float(c.max()), np.finfo(float).tiny)  # the solver's tolerances are absolute
     options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    found = linprog(c.ravel() / scale, A_eq=margins, b_eq=np.concatenate([a, b]), method="highs-ds", options=options)
+    found = linprog(
+        c.ravel() / scale,
+        A_eq=margins,
+        b_eq=np.concatenate([a, b]),
+        method="highs-ds",
+        options=options,
+    )
     if found.status != 0:
         raise Diverged(f"exact_transport: HiGHS must find the optimum; got {found.message}")
     duals = scale * found.eqlin.marginals

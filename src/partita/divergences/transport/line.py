@@ -1,7 +1,8 @@
 r"""Transport on the line, where sorting solves it, and along random directions.
 
 .. math:: W_k^k = \int_0^1 |F_x^{-1}(s) - F_y^{-1}(s)|^k\, ds, \qquad
-          \mathrm{SW}_k^k = E_{\theta}\big[W_k^k(\theta^\top x, \theta^\top y)\big]          (theory/divergences.md, eq. 16.9, 16.10)
+          \mathrm{SW}_k^k = E_{\theta}\big[W_k^k(\theta^\top x, \theta^\top y)\big]
+          (theory/divergences.md, eq. 16.9, 16.10)
 
 Letters: n and m values, D width, R directions, a and b weights.
 """
@@ -18,20 +19,30 @@ from partita.divergences.transport.costs import check_floating, check_weights
 from partita.errors import invalid
 
 
-def line_transport(x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, power: float = 1.0) -> Tensor:
-    """W_k^k between weighted values on the line, ``(*, n), (*, m) -> (*)``; exact and differentiable in x and y.
+def line_transport(
+    x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, power: float = 1.0
+) -> Tensor:
+    """W_k^k between weighted values on the line, ``(*, n), (*, m) -> (*)``; exact and
+    differentiable in x and y.
 
     >>> line_transport(torch.tensor([0.0, 1.0]), torch.tensor([3.0, 2.0])).item()
     2.0
     """
     check_real("line_transport", "power", power, 1.0)
     if x.shape[:-1] != y.shape[:-1]:
-        raise invalid("line_transport", "y", f"have the batch shape of x, {tuple(x.shape[:-1])}", tuple(y.shape[:-1]))
+        raise invalid(
+            "line_transport",
+            "y",
+            f"have the batch shape of x, {tuple(x.shape[:-1])}",
+            tuple(y.shape[:-1]),
+        )
     for name, values in (("x", x), ("y", y)):
         check_floating("line_transport", name, values)
         check_finite("line_transport", name, values)
         if values.dim() == 0 or values.shape[-1] == 0:
-            raise invalid("line_transport", name, "hold at least one value", f"shape {tuple(values.shape)}")
+            raise invalid(
+                "line_transport", name, "hold at least one value", f"shape {tuple(values.shape)}"
+            )
     if a is None and b is None and x.shape[-1] == y.shape[-1]:
         return (x.sort(-1).values - y.sort(-1).values).abs().pow(power).mean(-1)
     (x, at_x), (y, at_y) = _quantiles("a", x, a), _quantiles("b", y, b)
@@ -42,8 +53,12 @@ def line_transport(x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | No
     return (widths * (here - there).abs().pow(power)).sum(-1)
 
 
-def sliced_transport(x: Tensor, y: Tensor, *, power: float = 2.0, directions: int = 100, generator: torch.Generator) -> Tensor:
-    """W_k^k along each of R random directions, ``(n, D), (m, D) -> (R,)``; differentiable, and its mean estimates SW_k^k."""
+def sliced_transport(
+    x: Tensor, y: Tensor, *, power: float = 2.0, directions: int = 100, generator: torch.Generator
+) -> Tensor:
+    """W_k^k along each of R random directions, ``(n, D), (m, D) -> (R,)``; differentiable, and its
+    mean estimates SW_k^k.
+    """
     check_two("sliced_transport", x, y)
     check_count("sliced_transport", "directions", directions)
     theta = rng.normal((x.shape[1], directions), x, generator)
@@ -52,12 +67,20 @@ def sliced_transport(x: Tensor, y: Tensor, *, power: float = 2.0, directions: in
 
 
 def sliced_wasserstein(
-    x: Tensor, y: Tensor, *, power: float = 2.0, directions: int = 100, level: float = 0.95, generator: torch.Generator
+    x: Tensor,
+    y: Tensor,
+    *,
+    power: float = 2.0,
+    directions: int = 100,
+    level: float = 0.95,
+    generator: torch.Generator,
 ) -> Quantity:
     """SW_k^k of two samples with an interval over the directions."""
     check_count("sliced_wasserstein", "directions", directions, 2)
     values = sliced_transport(x, y, power=power, directions=directions, generator=generator)
-    return mean_quantity("sliced_wasserstein", values, level, f"{directions} directions", unit="cost")
+    return mean_quantity(
+        "sliced_wasserstein", values, level, f"{directions} directions", unit="cost"
+    )
 
 
 def _quantiles(name: str, values: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -68,4 +91,6 @@ def _quantiles(name: str, values: Tensor, weight: Tensor | None) -> tuple[Tensor
 
 
 def _place(levels: Tensor, middle: Tensor) -> Tensor:
-    return torch.searchsorted(levels.contiguous(), middle.contiguous()).clamp_max(levels.shape[-1] - 1)
+    return torch.searchsorted(levels.contiguous(), middle.contiguous()).clamp_max(
+        levels.shape[-1] - 1
+    )

@@ -1,15 +1,18 @@
-r"""Entropic transport in the log domain: batched, differentiable, stopped by a marginal error that it reports.
+r"""Entropic transport in the log domain: batched, differentiable, stopped by a marginal error that
+it reports.
 
 .. math:: \mathrm{OT}_\varepsilon = \min_{\Gamma \in \Pi(a, b)} \langle \Gamma, c \rangle
-          + \varepsilon\, \mathrm{KL}(\Gamma \,\|\, a b^\top), \qquad
-          \Gamma_{ij} = a_i b_j\, e^{(\varphi_i + \psi_j - c_{ij}) / \varepsilon}          (theory/divergences.md, eq. 16.4)
+          + \varepsilon\, \mathrm{KL}(\Gamma \,\|\, a b^\top), \qquad \Gamma_{ij} = a_i b_j\,
+          e^{(\varphi_i + \psi_j - c_{ij}) / \varepsilon}          (theory/divergences.md, eq. 16.4)
 
-.. math:: \varphi_i \leftarrow -\varepsilon \log \textstyle\sum_j b_j e^{(\psi_j - c_{ij}) / \varepsilon}, \qquad
-          \psi_j \leftarrow -\varepsilon \log \textstyle\sum_i a_i e^{(\varphi_i - c_{ij}) / \varepsilon}          (eq. 16.5)
+.. math:: \varphi_i \leftarrow -\varepsilon \log \textstyle\sum_j b_j e^{(\psi_j - c_{ij}) /
+\varepsilon}, \qquad
+          \psi_j \leftarrow -\varepsilon \log \textstyle\sum_i a_i e^{(\varphi_i - c_{ij}) /
+          \varepsilon}          (eq. 16.5)
 
-At the optimum the gradient of the value in c is the plan and in a the potential (the envelope theorem, eq. 16.7): no iteration is
-unrolled. The exponential is far slower on very negative numbers than on others, so they are clamped first, and the matrix is read in
-blocks that fit a cache.
+At the optimum the gradient of the value in c is the plan and in a the potential (the envelope
+theorem, eq. 16.7): no iteration is unrolled. The exponential is far slower on very negative numbers
+than on others, so they are clamped first, and the matrix is read in blocks that fit a cache.
 
 Letters: n sources, m targets, u = phi / epsilon, v = psi / epsilon, K = -c / epsilon.
 """
@@ -33,7 +36,8 @@ class Entropic(NamedTuple):
     """A solution of entropic transport; fields are batched like the costs.
 
     Arguments:
-        value: The dual value, a lower bound at any iteration and OT_epsilon at the end; differentiable in cost, a and b.
+        value: The dual value, a lower bound at any iteration and OT_epsilon at the end;
+            differentiable in cost, a and b.
         phi, psi: The potentials, ``(*, n)`` and ``(*, m)``.
         error: Largest sum over a batch of |row sums - a|; the column sums are exact.
         iterations: How many updates of both potentials were made.
@@ -54,17 +58,31 @@ class Entropic(NamedTuple):
         return gibbs_plan(cost, a, b, self.phi, self.psi, self.epsilon)
 
     def quantity(self) -> Quantity:
-        """The value of one problem as a Quantity: a lower bound, not to be published before it converged."""
-        return Quantity(float(self.value), kind="lower", unit="cost", method=f"Sinkhorn, epsilon {self.epsilon:g}",
-                        verdict="tight" if self.converged else "do not publish", direction="low",
-                        details={"marginal_error": self.error, "iterations": self.iterations})  # fmt: skip
+        """The value of one problem as a Quantity: a lower bound, not to be published before it
+        converged.
+        """
+        return Quantity(
+            float(self.value),
+            kind="lower",
+            unit="cost",
+            method=f"Sinkhorn, epsilon {self.epsilon:g}",
+            verdict="tight" if self.converged else "do not publish",
+            direction="low",
+            details={"marginal_error": self.error, "iterations": self.iterations},
+        )
 
 
 def sinkhorn(
-    cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, *,
-    epsilon: float, tolerance: float | None = None, iterations: int = 2000,
+    cost: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    epsilon: float,
+    tolerance: float | None = None,
+    iterations: int = 2000,
 ) -> Entropic:
-    """Solve entropic transport, ``(*, n, m), (*, n), (*, m)``, from large epsilon down to the one asked for.
+    """Solve entropic transport, ``(*, n, m), (*, n), (*, m)``, from large epsilon down to the one
+    asked for.
 
     Arguments:
         cost: At least zero; a batch is solved together.
@@ -83,30 +101,56 @@ def sinkhorn(
     a, b = check_problem("sinkhorn", cost, a, b)
     tolerance = (1e-4 if cost.dtype == torch.float32 else 1e-6) if tolerance is None else tolerance
     largest = float(cost.detach().max())
-    check_precision(float(cost.detach().mean()), epsilon, check_real("sinkhorn", "tolerance", tolerance, 0.0, open_low=True), cost.dtype)
+    check_precision(
+        float(cost.detach().mean()),
+        epsilon,
+        check_real("sinkhorn", "tolerance", tolerance, 0.0, open_low=True),
+        cost.dtype,
+    )
     with torch.no_grad():
-        phi, psi, error, made = _solve(cost.detach(), a.detach().log(), b.detach().log(), epsilon, largest, tolerance, iterations)
+        phi, psi, error, made = _solve(
+            cost.detach(),
+            a.detach().log(),
+            b.detach().log(),
+            epsilon,
+            largest,
+            tolerance,
+            iterations,
+        )
     value = DualValue.apply(cost, a, b, phi, psi, epsilon)
     return Entropic(value, phi, psi, error, made, error <= tolerance, epsilon)  # type: ignore[arg-type]
 
 
 def check_precision(typical: float, epsilon: float, tolerance: float, dtype: torch.dtype) -> None:
-    """Refuse an epsilon so small that the rounding of a typical c / epsilon alone is above the tolerance."""
+    """Refuse an epsilon so small that the rounding of a typical c / epsilon alone is above the
+    tolerance.
+    """
     least = torch.finfo(dtype).eps * typical / tolerance
     if epsilon < least:
         remedy = "Use exact_transport" if dtype == torch.float64 else "Use float64, exact_transport"
-        raise invalid("sinkhorn", "epsilon", f"be at least {least:.2g} for a marginal error of {tolerance:g} in {dtype} with costs of "
-                      f"{typical:.3g} on average", f"{epsilon:g}", f"{remedy}, or a larger epsilon or tolerance.")  # fmt: skip
+        raise invalid(
+            "sinkhorn",
+            "epsilon",
+            f"be at least {least:.2g} for a marginal error of {tolerance:g} in {dtype} with costs "
+            f"of {typical:.3g} on average",
+            f"{epsilon:g}",
+            f"{remedy}, or a larger epsilon or tolerance.",
+        )
 
 
 class DualValue(torch.autograd.Function):
-    r"""The dual value :math:`\langle a, \varphi\rangle + \langle b, \psi\rangle - \varepsilon (\sum \Gamma - 1)`, envelope gradients."""
+    r"""The dual value :math:`\langle a, \varphi\rangle + \langle b, \psi\rangle - \varepsilon (\sum
+    \Gamma - 1)`, envelope gradients.
+    """
 
     @staticmethod
-    def forward(ctx: Any, cost: Tensor, a: Tensor, b: Tensor, phi: Tensor, psi: Tensor, epsilon: float) -> Tensor:
+    def forward(
+        ctx: Any, cost: Tensor, a: Tensor, b: Tensor, phi: Tensor, psi: Tensor, epsilon: float
+    ) -> Tensor:
         ctx.save_for_backward(cost, a, b, phi, psi)
         ctx.epsilon = epsilon
-        return _paired(a, phi) + _paired(b, psi)  # the columns' sums are exact, so that the plan's mass is one
+        # the columns' sums are exact, so that the plan's mass is one
+        return _paired(a, phi) + _paired(b, psi)
 
     @staticmethod
     @once_differentiable
@@ -118,8 +162,12 @@ class DualValue(torch.autograd.Function):
         return of_cost, g[..., None] * phi, g[..., None] * psi, None, None, None
 
 
-def gibbs_plan(cost: Tensor, a: Tensor, b: Tensor, phi: Tensor, psi: Tensor, epsilon: float) -> Tensor:
-    """Gamma of (16.4), ``(*, n, m)``; the weights enter as logarithms, so that where both are zero nothing overflows."""
+def gibbs_plan(
+    cost: Tensor, a: Tensor, b: Tensor, phi: Tensor, psi: Tensor, epsilon: float
+) -> Tensor:
+    """Gamma of (16.4), ``(*, n, m)``; the weights enter as logarithms, so that where both are zero
+    nothing overflows.
+    """
     rows, columns = phi + epsilon * a.log(), psi + epsilon * b.log()
     return (rows[..., :, None] - cost).add_(columns[..., None, :]).div_(epsilon).exp_()
 
@@ -130,14 +178,26 @@ def _paired(weight: Tensor, potential: Tensor) -> Tensor:
 
 
 def _solve(
-    cost: Tensor, log_a: Tensor, log_b: Tensor, epsilon: float, largest: float, tolerance: float, iterations: int
+    cost: Tensor,
+    log_a: Tensor,
+    log_b: Tensor,
+    epsilon: float,
+    largest: float,
+    tolerance: float,
+    iterations: int,
 ) -> tuple[Tensor, Tensor, float, int]:
-    """Potentials, the marginal error, and the updates made; epsilon falls by halves until it is the one asked for.
+    """Potentials, the marginal error, and the updates made; epsilon falls by halves until it is the
+    one asked for.
 
     The last update is always made at that one: potentials of a larger epsilon bound nothing.
     """
     psi, current, made = torch.zeros_like(log_b), max(epsilon, largest), 0
-    K, buffer = torch.empty_like(cost), torch.empty(max(BLOCK, cost.shape[-1], cost.shape[-2]), dtype=cost.dtype, device=cost.device)
+    K, buffer = (
+        torch.empty_like(cost),
+        torch.empty(
+            max(BLOCK, cost.shape[-1], cost.shape[-2]), dtype=cost.dtype, device=cost.device
+        ),
+    )
     while True:
         left = iterations - made
         current = current if left > 1 else epsilon
@@ -154,7 +214,9 @@ def _solve(
 def _alternate(
     K: Tensor, log_a: Tensor, log_b: Tensor, v: Tensor, tolerance: float, most: int, buffer: Tensor
 ) -> tuple[Tensor, Tensor, float, int]:
-    """Update u and v in turn until the row sums are within the tolerance; they are read off the next u at no cost."""
+    """Update u and v in turn until the row sums are within the tolerance; they are read off the
+    next u at no cost.
+    """
     u, a = -log_sums(K, v + log_b, buffer), log_a.exp()
     for count in range(1, most + 1):
         v = -log_sums(K.mT, u + log_a, buffer)
@@ -167,20 +229,31 @@ def _alternate(
 
 
 def log_sums(K: Tensor, w: Tensor, buffer: Tensor) -> Tensor:
-    """log of the sum over j of exp(K_ij + w_j), ``(*, n, m), (*, m) -> (*, n)``, block by block in a buffer."""
+    """log of the sum over j of exp(K_ij + w_j), ``(*, n, m), (*, m) -> (*, n)``, block by block in
+    a buffer.
+    """
     n, m = K.shape[-2:]
-    K, w, out = K.reshape(-1, n, m), w.expand(*K.shape[:-2], m).reshape(-1, m), K.new_empty(K.shape[:-1])
-    flat, rows, problems = out.view(-1, n), max(1, min(n, BLOCK // m)), max(1, BLOCK // (n * m))  # several problems, or a part of one
+    K, w, out = (
+        K.reshape(-1, n, m),
+        w.expand(*K.shape[:-2], m).reshape(-1, m),
+        K.new_empty(K.shape[:-1]),
+    )
+    # several problems, or a part of one
+    flat, rows, problems = out.view(-1, n), max(1, min(n, BLOCK // m)), max(1, BLOCK // (n * m))
     for first in range(0, len(K), problems):
         some = slice(first, first + problems)
         for start in range(0, n, rows):
             part = K[some, start : start + rows]
-            flat[some, start : start + rows] = _log_sums_of_block(part, w[some], buffer[: part.numel()])
+            flat[some, start : start + rows] = _log_sums_of_block(
+                part, w[some], buffer[: part.numel()]
+            )
     return out
 
 
 def _log_sums_of_block(part: Tensor, w: Tensor, space: Tensor) -> Tensor:
-    """One block; transposed costs are summed along their own rows in memory, so that both directions read in order."""
+    """One block; transposed costs are summed along their own rows in memory, so that both
+    directions read in order.
+    """
     along, seen = (-1, part) if part.stride(-1) == 1 else (-2, part.mT)
     terms = space.view(seen.shape)
     torch.add(seen, w[..., None, :] if along == -1 else w[..., None], out=terms)
@@ -190,9 +263,17 @@ def _log_sums_of_block(part: Tensor, w: Tensor, space: Tensor) -> Tensor:
 
 
 def sinkhorn_divergence(
-    x: Tensor, y: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, epsilon: float, power: float = 2.0, **options: Any
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    epsilon: float,
+    power: float = 2.0,
+    **options: Any,
 ) -> Tensor:
-    r"""Debiased entropic transport, zero at x = y and positive elsewhere (Feydy et al. 2019), ``(*, n, D), (*, m, D) -> (*)``.
+    r"""Debiased entropic transport, zero at x = y and positive elsewhere (Feydy et al. 2019), ``(*,
+    n, D), (*, m, D) -> (*)``.
 
     .. math:: S_\varepsilon = \mathrm{OT}_\varepsilon(a, b)
               - \tfrac12 \mathrm{OT}_\varepsilon(a, a) - \tfrac12 \mathrm{OT}_\varepsilon(b, b)
@@ -201,10 +282,19 @@ def sinkhorn_divergence(
     ``options`` are those of :func:`sinkhorn`; a problem that does not converge is refused.
     """
     parts = []
-    for name, (p, w), (q, z) in (("x and y", (x, a), (y, b)), ("x and x", (x, a), (x, a)), ("y and y", (y, b), (y, b))):
+    for name, (p, w), (q, z) in (
+        ("x and y", (x, a), (y, b)),
+        ("x and x", (x, a), (x, a)),
+        ("y and y", (y, b), (y, b)),
+    ):
         found = sinkhorn(cost_matrix(p, q, power), w, z, epsilon=epsilon, **options)
         if not found.converged:
-            raise invalid("sinkhorn_divergence", "iterations", f"suffice between {name}", f"a marginal error of {found.error:.2g} after "
-                          f"{found.iterations}", "Allow more iterations, a larger tolerance or a larger epsilon.")  # fmt: skip
+            raise invalid(
+                "sinkhorn_divergence",
+                "iterations",
+                f"suffice between {name}",
+                f"a marginal error of {found.error:.2g} after {found.iterations}",
+                "Allow more iterations, a larger tolerance or a larger epsilon.",
+            )
         parts.append(found.value)
     return parts[0] - 0.5 * parts[1] - 0.5 * parts[2]

@@ -1,6 +1,7 @@
 r"""Annealed importance sampling: log Z from the reference upwards (Neal 2001).
 
-.. math:: \hat Z = Z_0 \cdot \frac1C \sum_c w_c, \qquad E[\hat Z] = Z, \quad E[\log \hat Z] \le \log Z          (theory/scoring.md, eq. 5.4)
+.. math:: \hat Z = Z_0 \cdot \frac1C \sum_c w_c, \qquad E[\hat Z] = Z, \quad E[\log \hat Z] \le \log
+Z          (theory/scoring.md, eq. 5.4)
 
 It errs low on log Z, which flatters the likelihood of an energy model.
 """
@@ -21,11 +22,13 @@ from partita.evaluators.partition.modes import heard_by_modes, sought
 
 @dataclass(frozen=True)
 class AIS(AnnealingEvaluator):
-    """log Z by annealing from the reference; a lower bound in expectation. Arguments as for :class:`AnnealingEvaluator`, and
+    """log Z by annealing from the reference; a lower bound in expectation. Arguments as for
+    :class:`AnnealingEvaluator`, and
 
     Arguments:
-        witnesses: Ask rows that are known and modes that were sought whether they were passed by: without it the weights alone are judged,
-            which cannot know of a mode that none of the chains found. It takes as long again.
+        witnesses: Ask rows that are known and modes that were sought whether they were passed by:
+            without it the weights alone are judged, which cannot know of a mode that none of the
+            chains found. It takes as long again.
     """
 
     witnesses: bool = True
@@ -34,7 +37,9 @@ class AIS(AnnealingEvaluator):
         super().__post_init__()
         check_flag(type(self).__name__, "witnesses", self.witnesses)
 
-    def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+    def __call__(
+        self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
+    ) -> Quantity:
         name = type(self).__name__
         capability.require(name, model)
         model, log_z0 = model.remembering(rows, name), float(model.reference().log_z)
@@ -44,17 +49,36 @@ class AIS(AnnealingEvaluator):
         if not self.witnesses:
             return q
         hardest = self._hardest(run, log_z0, model, kernel, betas, generator)
-        q = heard_by_modes(q, model, kernel, betas, sought(model, kernel, generator), hardest, self.chains, generator)
-        return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
+        q = heard_by_modes(
+            q,
+            model,
+            kernel,
+            betas,
+            sought(model, kernel, generator),
+            hardest,
+            self.chains,
+            generator,
+        )
+        return (
+            q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
+        )
 
     def _hardest(
-        self, run: Annealing, log_z0: float, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator
-    ) -> float:  # fmt: skip
+        self,
+        run: Annealing,
+        log_z0: float,
+        model: EnergyModel,
+        kernel: Sampler,
+        betas: Tensor,
+        generator: torch.Generator,
+    ) -> float:
         """The largest weight that was seen."""
         return log_z0 + float(run.log_w.max())
 
 
-def forward_quantity(log_z0: float, report: WeightReport, level: float, method: str = "AIS") -> Quantity:
+def forward_quantity(
+    log_z0: float, report: WeightReport, level: float, method: str = "AIS"
+) -> Quantity:
     """log Z from forward weights."""
     value, half = log_z0 + report.log_mean, half_width(report.se, level)
     return Quantity(

@@ -1,9 +1,12 @@
-r"""Annealing between the reference and the model: the engine behind AIS, reverse AIS and the sandwich.
+r"""Annealing between the reference and the model: the engine behind AIS, reverse AIS and the
+sandwich.
 
-.. math:: \log w = \sum_t F_{\beta_t}(x_t) - F_{\beta_{t+1}}(x_t), \qquad x_{t+1} \sim T_{\beta_{t+1}}(\cdot \mid x_t)
+.. math:: \log w = \sum_t F_{\beta_t}(x_t) - F_{\beta_{t+1}}(x_t), \qquad x_{t+1} \sim
+T_{\beta_{t+1}}(\cdot \mid x_t)
           (theory/scoring.md, eq. 5.2)
 
-Each step computes the model's field at x once; the weight and the next conditional both come from it.
+Each step computes the model's field at x once; the weight and the next conditional both come from
+it.
 
 Letters: C chains, T temperatures, D visible.
 """
@@ -17,7 +20,14 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_flag, check_generator, check_kernel, check_level, check_parameters
+from partita.core.checks import (
+    check_count,
+    check_flag,
+    check_generator,
+    check_kernel,
+    check_level,
+    check_parameters,
+)
 from partita.core.kernels import placed, tuned
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
@@ -27,7 +37,8 @@ from partita.runtime import processes
 
 PILOT_TEMPERATURES = 200
 PILOT_CHAINS = 64
-PILOTS, TOO_WIDE = 4, 3.0  # of them at most, and the deviation of one increment after which there is another
+# of them at most, and the deviation of one increment after which there is another
+PILOTS, TOO_WIDE = 4, 3.0
 LEAST_TEMPERATURES, MOST_TEMPERATURES = 200, 40_000
 TARGET_VARIANCE = 0.1  # of the log weights, if every step mixed perfectly
 EXTINCT = -700.0  # log of the weight of a start without descendants, below the heaviest chain
@@ -41,11 +52,15 @@ class Annealing(NamedTuple):
     log_w: Tensor  # (C,), float64
     spread: Tensor  # (T - 1,), deviation over chains of each increment
     betas: Tensor  # (T,)
-    founders: Tensor  # (C,), the start from which each chain descends; its own number unless chains were resampled on the way
+    # (C,), the start from which each chain descends; its own number unless chains were resampled on
+    # the way
+    founders: Tensor
 
     @property
     def by_founder(self) -> Tensor:
-        """log of the weight of all that descend from each start, ``(C,)``: independent, as the starts are."""
+        """log of the weight of all that descend from each start, ``(C,)``: independent, as the
+        starts are.
+        """
         top = self.log_w.max()
         total = torch.zeros_like(self.log_w).index_add(0, self.founders, (self.log_w - top).exp())
         return top + total.log().clamp_min(EXTINCT)
@@ -75,7 +90,8 @@ class AnnealingEvaluator(ABC):
     """What every evaluator by annealing takes.
 
     Arguments:
-        temperatures: Number of inverse temperatures, 0 and 1 included; as many as a pilot finds needed if not given.
+        temperatures: Number of inverse temperatures, 0 and 1 included; as many as a pilot finds
+            needed if not given.
         chains: Independent annealings C.
         kernel: Leaves each temperature invariant; chosen by the capability table if not given.
         adaptive: Place temperatures by a pilot run; evenly if False.
@@ -99,40 +115,69 @@ class AnnealingEvaluator(ABC):
     def _prepare(self, model: EnergyModel, generator: torch.Generator) -> tuple[Sampler, Tensor]:
         """The kernel, and the temperatures from 0 to 1."""
         kernel = resolve_kernel(type(self).__name__, self.kernel, model, generator=generator)
-        return kernel, temperatures_for(model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator)
+        return kernel, temperatures_for(
+            model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator
+        )
 
-    def _climb(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Annealing:
+    def _climb(
+        self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator
+    ) -> Annealing:
         """From exact draws of the reference to the model."""
-        return anneal(model, kernel, betas, from_reference(model, self.chains, generator), generator=generator)
+        return anneal(
+            model, kernel, betas, from_reference(model, self.chains, generator), generator=generator
+        )
 
 
 def anneal(
-    model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, resample_below: float = 0.0, generator: torch.Generator
+    model: EnergyModel,
+    kernel: Sampler,
+    betas: Tensor,
+    x: Tensor,
+    *,
+    resample_below: float = 0.0,
+    generator: torch.Generator,
 ) -> Annealing:
-    """Move ``x`` along ``betas`` (rising or falling), weighing as it goes; processes that work together share out the chains."""
+    """Move ``x`` along ``betas`` (rising or falling), weighing as it goes; processes that work
+    together share out the chains.
+    """
 
     def here(part: slice, own: torch.Generator) -> Annealing:
-        run = anneal_here(model, kernel, betas, x[part], resample_below=resample_below, generator=own)
+        run = anneal_here(
+            model, kernel, betas, x[part], resample_below=resample_below, generator=own
+        )
         return run._replace(founders=run.founders + part.start)
 
     parts = processes.shared_out(len(x), here, generator)
     if len(parts) == 1:
         return parts[0]
-    spread = torch.stack([part.spread.square() for part in parts]).nanmean(0).sqrt()  # a chain alone has none
-    x, log_w, founders = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "log_w", "founders"))
+    # a chain alone has none
+    spread = torch.stack([part.spread.square() for part in parts]).nanmean(0).sqrt()
+    x, log_w, founders = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("x", "log_w", "founders")
+    )
     return Annealing(x, log_w, spread, betas, founders)
 
 
 @torch.no_grad()
 def anneal_here(
-    model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, *, resample_below: float = 0.0, generator: torch.Generator
+    model: EnergyModel,
+    kernel: Sampler,
+    betas: Tensor,
+    x: Tensor,
+    *,
+    resample_below: float = 0.0,
+    generator: torch.Generator,
 ) -> Annealing:
     """The chains that fall to this process; or all, where each has a reference of its own.
 
-    Where less than the share ``resample_below`` of them carries the weight, they are resampled by it and go on with equal weights.
+    Where less than the share ``resample_below`` of them carries the weight, they are resampled by
+    it and go on with equal weights.
     """
     state: Any = kernel.init(model, x, generator=generator)
-    log_w, founders = torch.zeros(len(x), dtype=torch.float64, device=x.device), torch.arange(len(x), device=x.device)
+    log_w, founders = (
+        torch.zeros(len(x), dtype=torch.float64, device=x.device),
+        torch.arange(len(x), device=x.device),
+    )
     spreads = []
     for pair in torch.stack([betas[:-1], betas[1:]], 1).to(x):
         x, field = state.x, model.field(state.x)
@@ -145,9 +190,16 @@ def anneal_here(
             x, founders = x[chosen], founders[chosen]
             field = model.field(x)
         target = model.annealed(pair[1])
-        state, _ = kernel.step(target, placed(kernel, target, state, x, field, generator=generator), generator=generator)
+        state, _ = kernel.step(
+            target,
+            placed(kernel, target, state, x, field, generator=generator),
+            generator=generator,
+        )
     if not torch.isfinite(log_w).all():
-        raise Diverged(f"annealing {model.title()}: a log weight is not finite; the parameters are too large or not numbers.")
+        raise Diverged(
+            f"annealing {model.title()}: a log weight is not finite; the parameters are too large "
+            "or not numbers."
+        )
     return Annealing(state.x, log_w, torch.stack(spreads), betas, founders)
 
 
@@ -162,9 +214,16 @@ def resample(x: Tensor, log_w: Tensor, n: int, generator: torch.Generator) -> Te
 
 
 def temperatures_for(
-    model: EnergyModel, kernel: Sampler, temperatures: int | None, *, adaptive: bool = True, generator: torch.Generator
+    model: EnergyModel,
+    kernel: Sampler,
+    temperatures: int | None,
+    *,
+    adaptive: bool = True,
+    generator: torch.Generator,
 ) -> Tensor:
-    """Temperatures at equal thermodynamic length, dense where the energy fluctuates, as many as asked for or needed."""
+    """Temperatures at equal thermodynamic length, dense where the energy fluctuates, as many as
+    asked for or needed.
+    """
     if not adaptive:
         return even_temperatures(temperatures)
     return placed_by(pilot_run(model, kernel, generator), temperatures)
@@ -176,46 +235,79 @@ def even_temperatures(temperatures: int | None) -> Tensor:
 
 
 def pilot_run(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> Annealing:
-    """A short annealing, which shows where the energy fluctuates and what it reaches; again with finer steps where one was too wide."""
+    """A short annealing, which shows where the energy fluctuates and what it reaches; again with
+    finer steps where one was too wide.
+    """
     run = None
     for _ in range(PILOTS):
-        betas = even_temperatures(PILOT_TEMPERATURES) if run is None else placed_by(run, PILOT_TEMPERATURES)
-        run = anneal(model, kernel, betas, from_reference(model, PILOT_CHAINS, generator), generator=generator)
+        betas = (
+            even_temperatures(PILOT_TEMPERATURES)
+            if run is None
+            else placed_by(run, PILOT_TEMPERATURES)
+        )
+        run = anneal(
+            model,
+            kernel,
+            betas,
+            from_reference(model, PILOT_CHAINS, generator),
+            generator=generator,
+        )
         if float(run.spread.max()) < TOO_WIDE:
             break
     assert run is not None
     return run
 
 
-def placed_by(pilot: Annealing, temperatures: int | None, variance: float = TARGET_VARIANCE) -> Tensor:
+def placed_by(
+    pilot: Annealing, temperatures: int | None, variance: float = TARGET_VARIANCE
+) -> Tensor:
     """Temperatures by a pilot run.
 
-    The deviations of its increments sum to the length Lambda, and T perfect steps would leave the log weights a variance of Lambda^2 / T.
-    Its draws only place temperatures and are thrown away, so the estimate stays unbiased.
+    The deviations of its increments sum to the length Lambda, and T perfect steps would leave the
+    log weights a variance of Lambda^2 / T. Its draws only place temperatures and are thrown away,
+    so the estimate stays unbiased.
     """
     spread, betas = pilot.spread.cpu(), pilot.betas.cpu()
     if temperatures is None:
-        temperatures = int(min(MOST_TEMPERATURES, max(LEAST_TEMPERATURES, float(spread.sum()) ** 2 / variance)))
-    density = spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE * betas.diff()
+        temperatures = int(
+            min(MOST_TEMPERATURES, max(LEAST_TEMPERATURES, float(spread.sum()) ** 2 / variance))
+        )
+    density = (
+        spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE * betas.diff()
+    )
     length = torch.cat([torch.zeros(1, dtype=torch.float64), density.cumsum(0)])
-    return _interpolate(torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], betas)
+    return _interpolate(
+        torch.linspace(0, 1, temperatures, dtype=torch.float64), length / length[-1], betas
+    )
 
 
-def resolve_kernel(owner: str, kernel: Sampler | None, model: EnergyModel, *, generator: torch.Generator) -> Sampler:
-    """The kernel given, or the default of the capability table, with its step sizes tuned along the path and then fixed.
+def resolve_kernel(
+    owner: str, kernel: Sampler | None, model: EnergyModel, *, generator: torch.Generator
+) -> Sampler:
+    """The kernel given, or the default of the capability table, with its step sizes tuned along the
+    path and then fixed.
 
-    A kernel that went on adapting would not leave its targets invariant; a ladder, or a kernel that is biased, cannot be annealed.
+    A kernel that went on adapting would not leave its targets invariant; a ladder, or a kernel that
+    is biased, cannot be annealed.
     """
     capability.require(owner, model)
     check_generator(owner, generator)
-    check_parameters(owner, model.title(), model.named_parameters(), "Fit it again with a lower learning_rate.")
+    check_parameters(
+        owner, model.title(), model.named_parameters(), "Fit it again with a lower learning_rate."
+    )
     chosen: Sampler = capability.default("sampler", model) if kernel is None else kernel
     check_kernel(owner, "kernel", chosen)
     if chosen.kernel_on != "x":
-        raise Unsupported(f"{owner} needs a kernel on x, but {type(chosen).__name__} moves a whole ladder. Use its inner kernel instead.")
+        raise Unsupported(
+            f"{owner} needs a kernel on x, but {type(chosen).__name__} moves a whole ladder. Use "
+            "its inner kernel instead."
+        )
     if not getattr(chosen, "invariant", True):
         name = type(chosen).__name__
-        raise Unsupported(f"{owner} needs a kernel that leaves its target invariant, and {name} does not. Use MALA() instead.")
+        raise Unsupported(
+            f"{owner} needs a kernel that leaves its target invariant, and {name} does not. Use "
+            "MALA() instead."
+        )
     return tuned(chosen, model, generator=generator)
 
 

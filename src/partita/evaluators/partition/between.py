@@ -1,4 +1,5 @@
-r"""The path from one model to another, on which Bennett's ratio gives the difference of their log Z.
+r"""The path from one model to another, on which Bennett's ratio gives the difference of their log
+Z.
 
 .. math:: F_\beta(x) = (1 - \beta)\, F_b(x) + \beta\, F_a(x)          (theory/scoring.md, eq. 5.11)
 
@@ -17,7 +18,9 @@ from partita.errors import invalid
 
 @dataclass(frozen=True)
 class FirstModel:
-    """Stands where a path has its reference; its log Z counts as zero, for a difference does not need it."""
+    """Stands where a path has its reference; its log Z counts as zero, for a difference does not
+    need it.
+    """
 
     model: EnergyModel
 
@@ -43,7 +46,12 @@ class Between(EnergyModel):
     def __init__(self, first: EnergyModel, last: EnergyModel) -> None:
         super().__init__()
         if first.support != last.support:
-            raise invalid("Bridge.ratio", "both models", "live on one support", f"{last.support} and {first.support}")
+            raise invalid(
+                "Bridge.ratio",
+                "both models",
+                "live on one support",
+                f"{last.support} and {first.support}",
+            )
         object.__setattr__(self, "first", first)
         object.__setattr__(self, "last", last)
         self.support = first.support
@@ -66,7 +74,9 @@ class Between(EnergyModel):
         rows = [model.anchor_rows(n) for model in (self.first, self.last)]
         if rows[0] is None or rows[1] is None:
             return None
-        return torch.where((torch.arange(n) // 2 % 2 == 0)[:, None].to(rows[0].device), rows[0], rows[1])
+        return torch.where(
+            (torch.arange(n) // 2 % 2 == 0)[:, None].to(rows[0].device), rows[0], rows[1]
+        )
 
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Both models were fitted before."""

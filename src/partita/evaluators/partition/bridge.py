@@ -1,10 +1,12 @@
-r"""Bennett's acceptance ratio: the best combination of draws from both ends of a step (Bennett 1976).
+r"""Bennett's acceptance ratio: the best combination of draws from both ends of a step (Bennett
+1976).
 
-.. math:: \sum_i \frac{1}{1 + \frac{n_f}{n_r} e^{\Delta - w_i}} = \sum_j \frac{1}{1 + \frac{n_r}{n_f} e^{-\Delta - w'_j}},
+.. math:: \sum_i \frac{1}{1 + \frac{n_f}{n_r} e^{\Delta - w_i}} = \sum_j \frac{1}{1 +
+\frac{n_r}{n_f} e^{-\Delta - w'_j}},
           \qquad \Delta = \log (Z_1 / Z_0)          (theory/scoring.md, eq. 5.6)
 
-Between two annealings (the sandwich) w and w' are their log weights; between neighboring rungs of a ladder in equilibrium they
-are energy differences at the draws.
+Between two annealings (the sandwich) w and w' are their log weights; between neighboring rungs of a
+ladder in equilibrium they are energy differences at the draws.
 
 Letters: C chains, T temperatures, n draws.
 """
@@ -29,9 +31,11 @@ from partita.evaluators.partition.ladders import Ladders, Seen
 from partita.evaluators.partition.modes import hardness, heard_by_modes, sought
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighboring rungs have in common
-DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0  # standard errors between the halves of the run, and between ladders from both ends
+# standard errors between the halves of the run, and between ladders from both ends
+DRIFT_TIGHT, DRIFT_LOOSE = 2.0, 3.0
 TRAVELED = 0.5  # share of the ladders in which a replica has made a round trip
-SE_TIGHT, SE_LOOSE = 0.5, 1.0  # nats; the error is linear in the chains' influence, which holds only where it is small
+# nats; the error is linear in the chains' influence, which holds only where it is small
+SE_TIGHT, SE_LOOSE = 0.5, 1.0
 REACHED = 96  # states that ladders reached, from which chains come down
 
 
@@ -44,12 +48,16 @@ class Ratio(NamedTuple):
 
 
 def acceptance_ratio(forward: Tensor, reverse: Tensor) -> Ratio:
-    """Bennett's estimate from log weights of draws at the lower end ``(n,)`` and, with opposite sign, at the upper ``(m,)``."""
+    """Bennett's estimate from log weights of draws at the lower end ``(n,)`` and, with opposite
+    sign, at the upper ``(m,)``.
+    """
     w, v = forward.double().cpu(), reverse.double().cpu()
     shift = math.log(len(w) / len(v))
 
     def balance(delta: float) -> float:
-        return float(torch.sigmoid(w - delta - shift).sum() - torch.sigmoid(v + delta + shift).sum())
+        return float(
+            torch.sigmoid(w - delta - shift).sum() - torch.sigmoid(v + delta + shift).sum()
+        )
 
     center = float(torch.cat([w, -v]).median())
     reach = float(torch.cat([w, -v]).std()) + abs(shift) + 1.0
@@ -69,8 +77,8 @@ def _relative_variance(values: Tensor) -> float:
 class Bridge:
     """log Z from a tempered ladder in equilibrium, Bennett's ratio between each two neighbors.
 
-    Half of the ladders begin at the reference, half in modes: rows that a fitted model remembers, or ``rows``, and modes that were sought.
-    Without any rows the verdict is at best ``loose``.
+    Half of the ladders begin at the reference, half in modes: rows that a fitted model remembers,
+    or ``rows``, and modes that were sought. Without any rows the verdict is at best ``loose``.
 
     Arguments:
         temperatures: Rungs of the ladder.
@@ -93,7 +101,9 @@ class Bridge:
         check_count("Bridge", "draws", self.draws, 4)
         check_count("Bridge", "burn_in", self.burn_in, 0)
 
-    def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+    def __call__(
+        self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
+    ) -> Quantity:
         capability.require("Bridge", model)
         model = model.remembering(rows, "Bridge")
         kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
@@ -103,41 +113,84 @@ class Bridge:
         betas = temperatures_for(model, kernel, None, generator=generator)
         hardest = hardness(model, kernel, betas, seen.reached(REACHED, generator), generator)
         q = heard_by_modes(q, model, kernel, betas, found, hardest, REACHED, generator)
-        return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
+        return (
+            q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
+        )
 
     def ratio(self, a: EnergyModel, b: EnergyModel, *, generator: torch.Generator) -> Quantity:
-        """log Z_a - log Z_b of two models on one support, along the path (1 - beta) F_b + beta F_a between them."""
+        """log Z_a - log Z_b of two models on one support, along the path (1 - beta) F_b + beta F_a
+        between them.
+        """
         return self(Between(b, a), generator=generator)
 
-    def look(self, model: EnergyModel, kernel: Sampler, found: Tensor, *, generator: torch.Generator) -> Seen:
-        """Run the ladders and keep what they show: a fourth begin at modes that were ``found``, a fourth at rows if any are known."""
-        betas = torch.unique(temperatures_for(model, kernel, self.temperatures, generator=generator))
+    def look(
+        self, model: EnergyModel, kernel: Sampler, found: Tensor, *, generator: torch.Generator
+    ) -> Seen:
+        """Run the ladders and keep what they show: a fourth begin at modes that were ``found``, a
+        fourth at rows if any are known.
+        """
+        betas = torch.unique(
+            temperatures_for(model, kernel, self.temperatures, generator=generator)
+        )
         rows, each = model.anchor_rows(self.chains), torch.arange(self.chains)
         modes = found[rng.permutation(len(found), generator)[each % len(found)]]
-        modes = modes if rows is None else torch.where((each % 4 == 3)[:, None].to(modes.device), modes, rows)
+        modes = (
+            modes
+            if rows is None
+            else torch.where((each % 4 == 3)[:, None].to(modes.device), modes, rows)
+        )
         ladders = Ladders(model, kernel, betas, modes, generator)
         ladders.go_on(self.burn_in + self.draws, generator)
         return ladders.seen(self.burn_in)
 
 
 def ladder_quantity(seen: Seen, log_z0: float, level: float) -> Quantity:
-    """log Z from what independent ladders show; the interval reaches over both ends where ladders that began there disagree."""
+    """log Z from what independent ladders show; the interval reaches over both ends where ladders
+    that began there disagree.
+    """
     traveled = float((seen.trips.sum(0) > 0).double().mean()) >= TRAVELED
     together = seen.from_modes[0].long().argsort(stable=True)  # ladders that began alike
     report = summarize_chains(seen.energies[:, together].movedim(0, -1), redrawn=traveled)
-    (delta, se, overlap), drift, ends = ladder_ratio(seen.up, seen.down), drift_between_halves(seen.up, seen.down), both_ends(seen)
+    (delta, se, overlap), drift, ends = (
+        ladder_ratio(seen.up, seen.down),
+        drift_between_halves(seen.up, seen.down),
+        both_ends(seen),
+    )
     rungs, chains = seen.trips.shape
-    half = float(stdtrit(chains - 1, 0.5 + level / 2)) * se  # Student's, for the error comes from few ladders
+    # Student's, for the error comes from few ladders
+    half = float(stdtrit(chains - 1, 0.5 + level / 2)) * se
     reach = [delta - half, delta + half, *(ends.values if ends.apart >= DRIFT_LOOSE else ())]
-    verdict = worst(report.verdict, _verdict(overlap, drift, se), _verdict_on_travel(traveled, ends.apart))
-    details = {"overlap": overlap, "drift": drift, "ends": ends.apart, "round_trips": int(seen.trips.sum()), "rhat": report.rhat,
-               "ess": report.ess, "mixing": report.finding, "chains": chains, "temperatures": rungs, "se": se}  # fmt: skip
-    return Quantity(log_z0 + delta, log_z0 + min(reach), log_z0 + max(reach), level=level, kind="estimate",
-                    method="Bennett's ratio on a tempered ladder", verdict=verdict, details=details)  # fmt: skip
+    verdict = worst(
+        report.verdict, _verdict(overlap, drift, se), _verdict_on_travel(traveled, ends.apart)
+    )
+    details = {
+        "overlap": overlap,
+        "drift": drift,
+        "ends": ends.apart,
+        "round_trips": int(seen.trips.sum()),
+        "rhat": report.rhat,
+        "ess": report.ess,
+        "mixing": report.finding,
+        "chains": chains,
+        "temperatures": rungs,
+        "se": se,
+    }
+    return Quantity(
+        log_z0 + delta,
+        log_z0 + min(reach),
+        log_z0 + max(reach),
+        level=level,
+        kind="estimate",
+        method="Bennett's ratio on a tempered ladder",
+        verdict=verdict,
+        details=details,
+    )
 
 
 class Ends(NamedTuple):
-    """What ladders from the reference and ladders from modes say, and how many standard errors lie between; nan without one of them."""
+    """What ladders from the reference and ladders from modes say, and how many standard errors lie
+    between; nan without one of them.
+    """
 
     values: tuple[float, ...]
     apart: float
@@ -153,18 +206,27 @@ def both_ends(seen: Seen) -> Ends:
 
 
 def ladder_ratio(up: Tensor, down: Tensor) -> Ratio:
-    """Sum of the neighbors' ratios; its error comes from the spread of the C independent ladders' influence on the sum."""
+    """Sum of the neighbors' ratios; its error comes from the spread of the C independent ladders'
+    influence on the sum.
+    """
     steps = [acceptance_ratio(u.flatten(), d.flatten()) for u, d in zip(up, down, strict=True)]
-    influence = sum(_influence(u, d, step.value) for u, d, step in zip(up, down, steps, strict=True))
+    influence = sum(
+        _influence(u, d, step.value) for u, d, step in zip(up, down, steps, strict=True)
+    )
     chains = up.shape[1]
     se = math.sqrt(float(torch.as_tensor(influence).square().sum()) * chains / (chains - 1))
     return Ratio(sum(step.value for step in steps), se, min(step.overlap for step in steps))
 
 
 def drift_between_halves(up: Tensor, down: Tensor) -> float:
-    """How far the ratio of the first half of the draws is from that of the second, in standard errors: near one in equilibrium."""
+    """How far the ratio of the first half of the draws is from that of the second, in standard
+    errors: near one in equilibrium.
+    """
     half = up.shape[-1] // 2
-    first, second = ladder_ratio(up[..., :half], down[..., :half]), ladder_ratio(up[..., half:], down[..., half:])
+    first, second = (
+        ladder_ratio(up[..., :half], down[..., :half]),
+        ladder_ratio(up[..., half:], down[..., half:]),
+    )
     return _apart(first, second)
 
 
@@ -183,11 +245,17 @@ def _verdict(overlap: float, drift: float, se: float) -> Verdict:
     """Neighbors must overlap, the two halves of the run must agree, and the error must be small."""
     if overlap >= OVERLAP_TIGHT and drift < DRIFT_TIGHT and se < SE_TIGHT:
         return "tight"
-    return "loose" if overlap >= OVERLAP_LOOSE and drift < DRIFT_LOOSE and se < SE_LOOSE else "do not publish"
+    return (
+        "loose"
+        if overlap >= OVERLAP_LOOSE and drift < DRIFT_LOOSE and se < SE_LOOSE
+        else "do not publish"
+    )
 
 
 def _verdict_on_travel(traveled: bool, apart: float) -> Verdict:
-    """States must travel between the ends of the ladder, or else ladders that began at both must agree; they may never contradict."""
+    """States must travel between the ends of the ladder, or else ladders that began at both must
+    agree; they may never contradict.
+    """
     if apart >= DRIFT_LOOSE or (not traveled and math.isnan(apart)):
         return "do not publish"
     return "tight" if traveled and not apart >= DRIFT_TIGHT else "loose"

@@ -1,6 +1,7 @@
 r"""log Z by summing over all states of the smaller side: exact.
 
-.. math:: \log Z = \log \sum_x e^{-F(x)} = \log \sum_h e^{-F_h(h)}          (theory/energy.md, eq. 1.3, 2.5)
+.. math:: \log Z = \log \sum_x e^{-F(x)} = \log \sum_h e^{-F_h(h)}          (theory/energy.md, eq.
+1.3, 2.5)
 """
 
 from dataclasses import dataclass
@@ -33,11 +34,20 @@ class Enumeration:
     @torch.no_grad()
     def __call__(self, model: EnergyModel, *, generator: torch.Generator | None = None) -> Quantity:
         require("Enumeration", model)
-        check_parameters("Enumeration", model.title(), model.named_parameters(), "Fit it again with a lower learning_rate.")
+        check_parameters(
+            "Enumeration",
+            model.title(),
+            model.named_parameters(),
+            "Fit it again with a lower learning_rate.",
+        )
         model = in_double(model)
         side = self._choose(model)
         value = float(log_partition(side, model.device_like))
-        return Quantity(value, method=f"enumeration of 2^{side.support.bits:g} {side.name} states", details={"side": side.name})
+        return Quantity(
+            value,
+            method=f"enumeration of 2^{side.support.bits:g} {side.name} states",
+            details={"side": side.name},
+        )
 
     def _choose(self, model: EnergyModel) -> Side:
         if self.side == "smaller":
@@ -45,4 +55,9 @@ class Enumeration:
         for side in model.sides():
             if side.name == self.side and side.support.bits <= EXACT_BITS:
                 return side
-        raise invalid("Enumeration", "side", f"be a side of {model.title()} with at most 2^{EXACT_BITS} states", repr(self.side))
+        raise invalid(
+            "Enumeration",
+            "side",
+            f"be a side of {model.title()} with at most 2^{EXACT_BITS} states",
+            repr(self.side),
+        )

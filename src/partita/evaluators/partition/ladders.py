@@ -1,4 +1,5 @@
-r"""Ladders of replica exchange on their way from the reference to the model, and what they show of each step between neighboring rungs.
+r"""Ladders of replica exchange on their way from the reference to the model, and what they show of
+each step between neighboring rungs.
 
 Letters: C ladders, T rungs, D visible, n steps.
 """
@@ -21,7 +22,9 @@ STEPS_ON_A_RUNG = 10  # of the kernel, on the way to where the ladders begin
 
 
 class Seen(NamedTuple):
-    """What C ladders show in n steps: energy differences to the rung above and below, what must have mixed, and how states traveled."""
+    """What C ladders show in n steps: energy differences to the rung above and below, what must
+    have mixed, and how states traveled.
+    """
 
     up: Tensor  # (T - 1, C, n)
     down: Tensor  # (T - 1, C, n)
@@ -47,16 +50,25 @@ class Stretch(NamedTuple):
 
 
 class Ladders:
-    """Ladders that can go on where they were. Every second one was annealed down from a mode, the others up from the reference.
+    """Ladders that can go on where they were. Every second one was annealed down from a mode, the
+    others up from the reference.
 
-    Processes that work together share them out; each keeps the states of its own, and what they show is known to all.
+    Processes that work together share them out; each keeps the states of its own, and what they
+    show is known to all.
 
     Arguments:
         betas: Of the rungs, rising from 0 to 1.
         modes: States in modes, of which each ladder from a mode takes its own, ``(C, D)``.
     """
 
-    def __init__(self, model: EnergyModel, kernel: Sampler, betas: Tensor, modes: Tensor, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        model: EnergyModel,
+        kernel: Sampler,
+        betas: Tensor,
+        modes: Tensor,
+        generator: torch.Generator,
+    ) -> None:
         self.model, self.betas, self.chains = model, betas, len(modes)
         self.ladder: Any = capability.load("Tempering")(kernel, tuple(betas.tolist()))
         up = climb(model, kernel, betas, from_reference(model, self.chains, generator), generator)
@@ -69,21 +81,37 @@ class Ladders:
 
     def go_on(self, steps: int, generator: torch.Generator) -> None:
         """Move all ladders by some steps and keep what they show."""
-        shown = processes.shared_out(self.chains, lambda part, own: self._stretch(part, steps, own), generator)
+        shown = processes.shared_out(
+            self.chains, lambda part, own: self._stretch(part, steps, own), generator
+        )
         self.stretches.append(Stretch(*(torch.cat(parts, 1) for parts in zip(*shown, strict=True))))
 
     def seen(self, burn_in: int) -> Seen:
-        """What was shown after the first ``burn_in`` steps; round trips count from the beginning."""
-        up, down, energies = (torch.cat(parts, -1)[..., burn_in:] for parts in list(zip(*self.stretches, strict=True))[:3])
+        """What was shown after the first ``burn_in`` steps; round trips count from the
+        beginning.
+        """
+        up, down, energies = (
+            torch.cat(parts, -1)[..., burn_in:]
+            for parts in list(zip(*self.stretches, strict=True))[:3]
+        )
         top = torch.cat([part.top for part in self.stretches])
         late = math.ceil(len(top) * burn_in / (burn_in + up.shape[-1]))
-        return Seen(up, down, energies, self.stretches[-1].trips, self.from_modes, top[min(late, len(top) - 1) :])
+        return Seen(
+            up,
+            down,
+            energies,
+            self.stretches[-1].trips,
+            self.from_modes,
+            top[min(late, len(top) - 1) :],
+        )
 
     @torch.no_grad()
     def _stretch(self, part: slice, steps: int, generator: torch.Generator) -> Stretch:
         if self.state is None or self.trips is None:
             starts = self.starts[:, part]
-            self.state = self.ladder.init(self.model, starts[-1], generator=generator)._replace(ladder=starts)
+            self.state = self.ladder.init(self.model, starts[-1], generator=generator)._replace(
+                ladder=starts
+            )
             self.trips = RoundTrips.begin(*starts.shape[:2], device=starts.device)
         up, down, energies, top, apart = [], [], [], [], math.ceil(steps / KEPT)
         for step in range(steps):
@@ -92,12 +120,21 @@ class Ladders:
             above, below, own = neighbor_differences(self.model, self.state.ladder, self.betas)
             up.append(above)
             down.append(below)
-            energies.append(torch.cat([above, own[None].double(), below[-1:]]))  # the last sees what the model does not, but the reference
+            # the last sees what the model does not, but the reference
+            energies.append(torch.cat([above, own[None].double(), below[-1:]]))
             top += [self.state.ladder[-1]] if step % apart == 0 else []
-        return Stretch(torch.stack(up, -1), torch.stack(down, -1), torch.stack(energies, -1), torch.stack(top), self.trips.made.cpu())
+        return Stretch(
+            torch.stack(up, -1),
+            torch.stack(down, -1),
+            torch.stack(energies, -1),
+            torch.stack(top),
+            self.trips.made.cpu(),
+        )
 
 
-def climb(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
+def climb(
+    model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generator: torch.Generator
+) -> Tensor:
     """Chains that go from rung to rung, with some steps on each; where they were, ``(T, C, D)``."""
     places = []
     for beta in betas.tolist():
@@ -106,8 +143,12 @@ def climb(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generat
     return torch.stack(places)
 
 
-def neighbor_differences(model: EnergyModel, ladder: Tensor, betas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log weights from each rung to its neighbor above and below, ``(T - 1, C)`` each, and F at the top rung ``(C,)``."""
+def neighbor_differences(
+    model: EnergyModel, ladder: Tensor, betas: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log weights from each rung to its neighbor above and below, ``(T - 1, C)`` each, and F at the
+    top rung ``(C,)``.
+    """
     field, b = model.field(ladder), betas.to(ladder)[:, None]
     own = model.energy_along(field, b)
     above = (own - model.energy_along(field, b.roll(-1, 0)))[:-1]

@@ -1,13 +1,15 @@
 r"""Where a model's modes are, and a mixture whose components begin in them.
 
-States come from rows, from what the parameters point to, and from random states that are cooled; then all settle at the model's own
-temperature, so that what is no mode there flows away. On finite supports the mixture grows greedily: its next component is the product p_s
-of the state s that it explains worst,
+States come from rows, from what the parameters point to, and from random states that are cooled;
+then all settle at the model's own temperature, so that what is no mode there flows away. On finite
+supports the mixture grows greedily: its next component is the product p_s of the state s that it
+explains worst,
 
 .. math:: s = \arg\max_s \; \log p_s(s) - \log \textstyle\sum_z \pi_z\, p_z(s), \qquad
           p_s(x) = \prod_i p(x_i \mid s_{\setminus i}),          (theory/scoring.md, eq. 5.22)
 
-and a few rounds of EM follow. On real supports it is a mixture of normals fitted to the states, its size chosen by BIC.
+and a few rounds of EM follow. On real supports it is a mixture of normals fitted to the states, its
+size chosen by BIC.
 
 Letters: N states, D visible, K components, V values of a coordinate.
 """
@@ -34,7 +36,8 @@ SETTLING_STEPS = 50  # of the kernel at beta = 1
 MOST_SETTLING = 10  # times as many, while energies fall
 COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
 COOLING_STEPS = 15  # at each of them
-MOST_LOOKS, CELLS, AT_ONCE = 8192, 1 << 17, 1024  # points at each distance, their coordinates, and points at once
+# points at each distance, their coordinates, and points at once
+MOST_LOOKS, CELLS, AT_ONCE = 8192, 1 << 17, 1024
 STEEPEST = 64  # of them descend from where the energy is steepest
 DESCENTS, DESCENT_STEPS = 192, 100  # others that descend; on real supports
 MOST_BENT = 64  # coordinates up to which second derivatives are taken
@@ -53,7 +56,13 @@ SIZES = (1, 2, 4, 8, 16)  # mixtures of normals that are tried
 
 
 @torch.no_grad()
-def settle(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator, steps: int | None = None) -> Tensor:
+def settle(
+    model: EnergyModel,
+    kernel: Sampler,
+    x: Tensor,
+    generator: torch.Generator,
+    steps: int | None = None,
+) -> Tensor:
     """Chains moved at beta = 1."""
     state = kernel.init(model, x, generator=generator)
     for _ in range(SETTLING_STEPS if steps is None else steps):
@@ -70,14 +79,22 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         anywhere = values[rng.categories(drawn.new_zeros(*drawn.shape, len(values)), generator)]
         starts = [_cooled(model, kernel, torch.cat([drawn, anywhere]), generator)]
     else:
-        minima = distinct(_descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std()))
+        minima = distinct(
+            _descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std())
+        )
         starts = [_around(model, minima, 2 * SOUGHT, generator)]
     pointed = model.landmarks(SOUGHT)
-    return come_to_rest(model, kernel, torch.cat([*starts, *([] if pointed is None else [pointed])]), generator)
+    return come_to_rest(
+        model, kernel, torch.cat([*starts, *([] if pointed is None else [pointed])]), generator
+    )
 
 
-def come_to_rest(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator) -> Tensor:
-    """Chains moved at beta = 1 for as long as their energies fall: a state on a far slope is no mode."""
+def come_to_rest(
+    model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Chains moved at beta = 1 for as long as their energies fall: a state on a far slope is no
+    mode.
+    """
     for _ in range(MOST_SETTLING):
         before, x = model.free_energy(x), settle(model, kernel, x, generator)
         fallen = before - model.free_energy(x)
@@ -93,7 +110,9 @@ def _cooled(model: EnergyModel, kernel: Sampler, x: Tensor, generator: torch.Gen
 
 
 def _far_and_wide(model: EnergyModel, generator: torch.Generator) -> Tensor:
-    """Points from which to descend, draws of the reference at some distances: any, and those of many where the energy is steepest."""
+    """Points from which to descend, draws of the reference at some distances: any, and those of
+    many where the energy is steepest.
+    """
     looks = max(DESCENTS, min(MOST_LOOKS, CELLS // model.support.width))
     drawn = model.reference().draw(looks * len(REACHES), generator=generator)
     scale = torch.tensor(REACHES).to(drawn).repeat_interleave(looks)[:, None]
@@ -114,7 +133,9 @@ def _slope(model: EnergyModel, x: Tensor) -> Tensor:
 
 
 def distinct(x: Tensor, apart: float) -> Tensor:
-    """At most SOUGHT of the states ``(N, D)``, each as far as can be from those before it, and no nearer than ``apart``."""
+    """At most SOUGHT of the states ``(N, D)``, each as far as can be from those before it, and no
+    nearer than ``apart``.
+    """
     chosen, away = [0], (x - x[0]).norm(dim=-1)
     while len(chosen) < SOUGHT and float(away.max()) > apart:
         chosen.append(int(away.argmax()))
@@ -123,12 +144,20 @@ def distinct(x: Tensor, apart: float) -> Tensor:
 
 
 def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """``n`` states about minima ``(M, D)`` in turn, as far from each as the energy's bend allows, up to the curvature of the reference."""
+    """``n`` states about minima ``(M, D)`` in turn, as far from each as the energy's bend allows,
+    up to the curvature of the reference.
+    """
     which = torch.arange(n, device=minima.device) % len(minima)
     if minima.shape[1] > MOST_BENT:
         return minima[which]
-    flat = float(minima.new_tensor(1.0) / model.reference().draw(SOUGHT, generator=generator).var().clamp_min(1e-12))
-    bends: list[Any] = [torch.autograd.functional.hessian(lambda x: model.free_energy(x[None])[0].double(), at) for at in minima]
+    flat = float(
+        minima.new_tensor(1.0)
+        / model.reference().draw(SOUGHT, generator=generator).var().clamp_min(1e-12)
+    )
+    bends: list[Any] = [
+        torch.autograd.functional.hessian(lambda x: model.free_energy(x[None])[0].double(), at)
+        for at in minima
+    ]
     curvature, axes = torch.linalg.eigh(torch.nan_to_num(torch.stack(bends).double()))
     scales = curvature.clamp_min(flat).rsqrt().to(minima)
     u = rng.normal((n, minima.shape[1]), minima, generator)
@@ -136,25 +165,48 @@ def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generat
 
 
 def _descended(model: EnergyModel, x: Tensor) -> Tensor:
-    """Minima of the energy near ``x``, by steps whose length every coordinate finds for itself; those that are not finite stay."""
+    """Minima of the energy near ``x``, by steps whose length every coordinate finds for itself;
+    those that are not finite stay.
+    """
     lowest = x.clone().requires_grad_()
     optimizer = torch.optim.Rprop([lowest], lr=0.1 * float(x.std()))
     for _ in range(DESCENT_STEPS):
         lowest.grad = _slope(model, lowest)
         optimizer.step()
     found = lowest.detach()
-    return torch.where(torch.isfinite(found).all(-1, keepdim=True) & torch.isfinite(model.free_energy(found))[:, None], found, x)
+    return torch.where(
+        torch.isfinite(found).all(-1, keepdim=True)
+        & torch.isfinite(model.free_energy(found))[:, None],
+        found,
+        x,
+    )
 
 
-def hardness(model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generator: torch.Generator) -> float:
-    """The heaviest of chains that come down from ``x``: log w = log Z_A / f_A, more where annealing seldom reaches a region with mass."""
-    return float(model.reference().log_z - anneal(model, kernel, betas.flip(0), x, generator=generator).log_w.min())
+def hardness(
+    model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generator: torch.Generator
+) -> float:
+    """The heaviest of chains that come down from ``x``: log w = log Z_A / f_A, more where annealing
+    seldom reaches a region with mass.
+    """
+    return float(
+        model.reference().log_z
+        - anneal(model, kernel, betas.flip(0), x, generator=generator).log_w.min()
+    )
 
 
 def heard_by_modes(
-    q: Quantity, model: EnergyModel, kernel: Sampler, betas: Tensor, found: Tensor, hardest: float, n: int, generator: torch.Generator
-) -> Quantity:  # fmt: skip
-    """The quantity after modes were heard, remembered and ``found``: one far harder to reach than the ``hardest`` of n was passed by."""
+    q: Quantity,
+    model: EnergyModel,
+    kernel: Sampler,
+    betas: Tensor,
+    found: Tensor,
+    hardest: float,
+    n: int,
+    generator: torch.Generator,
+) -> Quantity:
+    """The quantity after modes were heard, remembered and ``found``: one far harder to reach than
+    the ``hardest`` of n was passed by.
+    """
     rows = model.anchor_rows(SOUGHT)
     modes = found if rows is None else torch.cat([found, settle(model, kernel, rows, generator)])
     heaviest = hardness(model, kernel, betas, modes, generator)
@@ -165,9 +217,15 @@ def heard_by_modes(
     return replace(q, high=high, verdict="do not publish", details=details)
 
 
-def mixture_at(model: EnergyModel, x: Tensor, most: int, *, generator: torch.Generator) -> Components:
+def mixture_at(
+    model: EnergyModel, x: Tensor, most: int, *, generator: torch.Generator
+) -> Components:
     """A mixture of at most ``most`` components in which every state of ``x`` is likely."""
-    return _products_at(model, x, most) if model.support.countable_sites else _normals_at(model, x, most, generator)
+    return (
+        _products_at(model, x, most)
+        if model.support.countable_sites
+        else _normals_at(model, x, most, generator)
+    )
 
 
 @torch.no_grad()
@@ -177,7 +235,11 @@ def _products_at(model: EnergyModel, x: Tensor, most: int) -> ProductMixture:
 
     def mixed(probabilities: Tensor, counts: Tensor) -> ProductMixture:
         broad = torch.lerp(probabilities, average, SHARED)
-        return ProductMixture(values, torch.log_softmax((counts + 1).log(), 0), (broad / broad.sum(-1, keepdim=True)).log())
+        return ProductMixture(
+            values,
+            torch.log_softmax((counts + 1).log(), 0),
+            (broad / broad.sum(-1, keepdim=True)).log(),
+        )
 
     own = torch.where(x[..., None] == values, tables, 0.0).sum((-2, -1))  # log p_s(s)
     chosen, mixture = average[None], mixed(average[None], x.new_ones(1))
@@ -190,29 +252,45 @@ def _products_at(model: EnergyModel, x: Tensor, most: int) -> ProductMixture:
     for _ in range(ROUNDS):
         member = torch.softmax(mixture.log_parts(x), -1)  # (N, K)
         counts = member.sum(0)
-        mixture = mixed(torch.einsum("nk,ndv->kdv", member, tables.exp()) / counts.clamp_min(1e-6)[:, None, None], counts)
+        mixture = mixed(
+            torch.einsum("nk,ndv->kdv", member, tables.exp())
+            / counts.clamp_min(1e-6)[:, None, None],
+            counts,
+        )
     return mixture
 
 
 def weighed(mixture: Components, x: Tensor, log_w: Tensor) -> Components:
-    """The mixture with weights that follow the mass of each component at weighted draws, none of them far below an even one."""
+    """The mixture with weights that follow the mass of each component at weighted draws, none of
+    them far below an even one.
+    """
     member = torch.softmax(mixture.log_parts(x), -1)
     share = torch.softmax(log_w, 0).to(member) @ member
     return mixture.weighing(torch.lerp(share, torch.full_like(share, 1 / mixture.size), EVEN).log())
 
 
 @torch.no_grad()
-def local_mass(model: EnergyModel, kernel: Sampler, x: Tensor, temperatures: int, *, generator: torch.Generator) -> Tensor:
-    """Upper limits on log Z of the regions that chains at ``x`` have settled in, ``(N,)``: copies go down to a product at each state.
+def local_mass(
+    model: EnergyModel, kernel: Sampler, x: Tensor, temperatures: int, *, generator: torch.Generator
+) -> Tensor:
+    """Upper limits on log Z of the regions that chains at ``x`` have settled in, ``(N,)``: copies
+    go down to a product at each state.
 
-    (5.23) with a share f_A of at most one; the limit is close, for the path is short. Infinite on real supports.
+    (5.23) with a share f_A of at most one; the limit is close, for the path is short. Infinite on
+    real supports.
     """
     if not model.support.countable_sites:
         return x.new_full((len(x),), torch.inf, dtype=torch.float64)
     own = site_products(model, x).exp()
-    table = torch.lerp(own, torch.full_like(own, 1 / own.shape[-1]), LOCAL_SHARE).log().repeat_interleave(COPIES, 0)
+    table = (
+        torch.lerp(own, torch.full_like(own, 1 / own.shape[-1]), LOCAL_SHARE)
+        .log()
+        .repeat_interleave(COPIES, 0)
+    )
     view, betas = model.begun_at(table), torch.linspace(1, 0, temperatures, dtype=torch.float64)
-    log_w = anneal_here(view, kernel, betas, x.repeat_interleave(COPIES, 0), generator=generator).log_w
+    log_w = anneal_here(
+        view, kernel, betas, x.repeat_interleave(COPIES, 0), generator=generator
+    ).log_w
     inverse = (log_w - view.reference().log_z.double()).view(len(x), COPIES)
     return CHANCE - torch.logsumexp(inverse, -1) + math.log(COPIES)
 
@@ -229,7 +307,9 @@ def site_products(model: Any, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _normals_at(model: Any, x: Tensor, most: int, generator: torch.Generator) -> NormalMixture:
-    """Normals fitted to the states; where x given h is a normal, its variance is part of every component's, and no coordinates covary."""
+    """Normals fitted to the states; where x given h is a normal, its variance is part of every
+    component's, and no coordinates covary.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
@@ -238,8 +318,16 @@ def _normals_at(model: Any, x: Tensor, most: int, generator: torch.Generator) ->
     table, floor = x.double().cpu().numpy(), 1e-4 * float(x.double().var(0).min())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fits = [GaussianMixture(k, covariance_type="diag" if diagonal else "full", reg_covar=floor, random_state=seed).fit(table)
-                for k in SIZES if k <= min(most, len(x) // 4)]  # fmt: skip
+        fits = [
+            GaussianMixture(
+                k,
+                covariance_type="diag" if diagonal else "full",
+                reg_covar=floor,
+                random_state=seed,
+            ).fit(table)
+            for k in SIZES
+            if k <= min(most, len(x) // 4)
+        ]
     best = min(fits, key=lambda fit: fit.bic(table))
     covariance = torch.as_tensor(best.covariances_)
     covariance = torch.diag_embed(covariance) if diagonal else covariance

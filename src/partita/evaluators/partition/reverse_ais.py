@@ -1,6 +1,8 @@
-r"""Reverse annealed importance sampling: log Z from the model downwards (Burda, Grosse and Salakhutdinov 2015).
+r"""Reverse annealed importance sampling: log Z from the model downwards (Burda, Grosse and
+Salakhutdinov 2015).
 
-.. math:: \log \hat Z = \log Z_0 - \log \frac1C \sum_c w_c, \qquad E[\log \hat Z] \ge \log Z          (theory/scoring.md, eq. 5.5)
+.. math:: \log \hat Z = \log Z_0 - \log \frac1C \sum_c w_c, \qquad E[\log \hat Z] \ge \log Z
+(theory/scoring.md, eq. 5.5)
 
 A bound only if the chains begin at exact draws from the model; the Quantity says where they began.
 """
@@ -33,8 +35,8 @@ class FromBothEnds(AnnealingEvaluator):
     """An annealing that needs draws from the model.
 
     Arguments:
-        start: ``"exact"`` (draws by enumeration), ``"annealed"`` (ends of a forward annealing, resampled by weight) or ``"data"``
-            (training rows that the model remembers, settled).
+        start: ``"exact"`` (draws by enumeration), ``"annealed"`` (ends of a forward annealing,
+            resampled by weight) or ``"data"`` (training rows that the model remembers, settled).
     """
 
     start: Start = "annealed"
@@ -44,7 +46,13 @@ class FromBothEnds(AnnealingEvaluator):
         check_choice(type(self).__name__, "start", self.start, STARTS)
 
     def _descend(
-        self, model: EnergyModel, kernel: Sampler, betas: Tensor, start: Start, up: Annealing | None, generator: torch.Generator
+        self,
+        model: EnergyModel,
+        kernel: Sampler,
+        betas: Tensor,
+        start: Start,
+        up: Annealing | None,
+        generator: torch.Generator,
     ) -> Quantity:
         """log Z from the model down to the reference; the weights are in ``details["log_w"]``."""
         x, climb = self._begin(model, kernel, betas, start, up, generator)
@@ -52,24 +60,43 @@ class FromBothEnds(AnnealingEvaluator):
         return reverse_quantity(float(model.reference().log_z), log_w, climb, self.level, start)
 
     def _begin(
-        self, model: EnergyModel, kernel: Sampler, betas: Tensor, start: Start, up: Annealing | None, generator: torch.Generator
+        self,
+        model: EnergyModel,
+        kernel: Sampler,
+        betas: Tensor,
+        start: Start,
+        up: Annealing | None,
+        generator: torch.Generator,
     ) -> tuple[Tensor, WeightReport | None]:
-        """Draws from the model, and how far to trust the annealing that they come from, if they do."""
+        """Draws from the model, and how far to trust the annealing that they come from, if
+        they do.
+        """
         if start == "exact":
             return exact_draws(model, self.chains, generator=generator), None
         if start == "annealed":
-            return from_annealing(model, kernel, up or self._climb(model, kernel, betas, generator), generator)
+            return from_annealing(
+                model, kernel, up or self._climb(model, kernel, betas, generator), generator
+            )
         rows = model.anchor_rows(self.chains)
         if rows is None:
-            raise invalid(type(self).__name__, "start", "be 'annealed' or 'exact' for a model that was never fitted", "'data'")
+            raise invalid(
+                type(self).__name__,
+                "start",
+                "be 'annealed' or 'exact' for a model that was never fitted",
+                "'data'",
+            )
         return settle(model, kernel, rows, generator), None
 
 
 @dataclass(frozen=True)
 class ReverseAIS(FromBothEnds):
-    """log Z by annealing from the model to the reference: an upper bound in expectation from exact draws, else an estimate."""
+    """log Z by annealing from the model to the reference: an upper bound in expectation from exact
+    draws, else an estimate.
+    """
 
-    def __call__(self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator) -> Quantity:
+    def __call__(
+        self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
+    ) -> Quantity:
         require("ReverseAIS", model)
         model = model.remembering(rows, "ReverseAIS")
         kernel, betas = self._prepare(model, generator)
@@ -77,21 +104,42 @@ class ReverseAIS(FromBothEnds):
         if self.start == "exact":
             return q
         hardest = float(model.reference().log_z - q.details["log_w"].min())
-        q = heard_by_modes(q, model, kernel, betas, sought(model, kernel, generator), hardest, self.chains, generator)
-        return q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
+        q = heard_by_modes(
+            q,
+            model,
+            kernel,
+            betas,
+            sought(model, kernel, generator),
+            hardest,
+            self.chains,
+            generator,
+        )
+        return (
+            q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
+        )
 
 
-def from_annealing(model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator) -> tuple[Tensor, WeightReport]:
-    """The ends of a forward annealing, resampled by weight and settled; they are as good as its weights."""
+def from_annealing(
+    model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator
+) -> tuple[Tensor, WeightReport]:
+    """The ends of a forward annealing, resampled by weight and settled; they are as good as its
+    weights.
+    """
     x = resample(ends.x, ends.log_w, len(ends.x), generator)
     return settle(model, kernel, x, generator), summarize_weights(ends.log_w)
 
 
-def reverse_quantity(log_z0: float, log_w: Tensor, climb: WeightReport | None, level: float, start: Start) -> Quantity:
-    """log Z from reverse weights; draws that come from an annealing carry its error, and are trusted no more than its weights."""
+def reverse_quantity(
+    log_z0: float, log_w: Tensor, climb: WeightReport | None, level: float, start: Start
+) -> Quantity:
+    """log Z from reverse weights; draws that come from an annealing carry its error, and are
+    trusted no more than its weights.
+    """
     report = summarize_weights(log_w)
     se = report.se if climb is None else math.hypot(report.se, climb.se)
-    verdicts: list[Verdict] = [verdict_on_weights(side) for side in (report, climb) if side is not None]
+    verdicts: list[Verdict] = [
+        verdict_on_weights(side) for side in (report, climb) if side is not None
+    ]
     value, half = log_z0 - report.log_mean, half_width(se, level)
     return Quantity(
         value,
@@ -102,7 +150,14 @@ def reverse_quantity(log_z0: float, log_w: Tensor, climb: WeightReport | None, l
         method=f"reverse AIS from {start} draws",
         verdict=worst(*verdicts),
         direction="high",
-        details={"ess": report.ess, "khat": report.khat, "chains": report.n, "se": se, "start": start, "log_w": log_w},
+        details={
+            "ess": report.ess,
+            "khat": report.khat,
+            "chains": report.n,
+            "se": se,
+            "start": start,
+            "log_w": log_w,
+        },
     )
 
 

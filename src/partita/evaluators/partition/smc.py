@@ -1,11 +1,13 @@
-r"""Sequential Monte Carlo: annealing whose chains are resampled by weight on the way (Del Moral, Doucet and Jasra 2006).
+r"""Sequential Monte Carlo: annealing whose chains are resampled by weight on the way (Del Moral,
+Doucet and Jasra 2006).
 
 .. math:: \hat Z = Z_0 \prod_s \frac1C \sum_c w_{s,c}, \qquad
-          \widehat{\mathrm{Var}}(\log \hat Z) = \sum_i \Big( \sum_{c:\, i(c) = i} W_c \Big)^2 - \frac1C
-          (theory/scoring.md, eq. 5.24)
+          \widehat{\mathrm{Var}}(\log \hat Z) = \sum_i \Big( \sum_{c:\, i(c) = i} W_c \Big)^2 -
+          \frac1C (theory/scoring.md, eq. 5.24)
 
-Its variance comes from one run: i(c) is the start from which chain c descends, and what descends from different starts is independent
-(Chan and Lai 2013; Lee and Whiteley 2018). A run in which all descend from a few starts says so by itself.
+Its variance comes from one run: i(c) is the start from which chain c descends, and what descends
+from different starts is independent (Chan and Lai 2013; Lee and Whiteley 2018). A run in which all
+descend from a few starts says so by itself.
 """
 
 from dataclasses import dataclass
@@ -23,10 +25,12 @@ from partita.evaluators.partition.modes import hardness
 
 @dataclass(frozen=True)
 class SMC(AIS):
-    """log Z by annealing with resampling; a lower bound in expectation. Arguments as for :class:`AIS`, and
+    """log Z by annealing with resampling; a lower bound in expectation. Arguments as for
+    :class:`AIS`, and
 
     Arguments:
-        resample_below: Share of the chains that carries the weight below which they are resampled; 0 never, 1 at every step.
+        resample_below: Share of the chains that carries the weight below which they are resampled;
+            0 never, 1 at every step.
     """
 
     resample_below: float = 0.5
@@ -36,12 +40,24 @@ class SMC(AIS):
         if not 0 <= check_real("SMC", "resample_below", self.resample_below) <= 1:
             raise invalid("SMC", "resample_below", "lie between 0 and 1", self.resample_below)
 
-    def _climb(self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator) -> Annealing:
+    def _climb(
+        self, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator
+    ) -> Annealing:
         x = from_reference(model, self.chains, generator)
-        return anneal(model, kernel, betas, x, resample_below=self.resample_below, generator=generator)
+        return anneal(
+            model, kernel, betas, x, resample_below=self.resample_below, generator=generator
+        )
 
     def _hardest(
-        self, run: Annealing, log_z0: float, model: EnergyModel, kernel: Sampler, betas: Tensor, generator: torch.Generator
-    ) -> float:  # fmt: skip
-        """The largest weight of chains that come down from where it ended: those that go up are evened out on the way."""
+        self,
+        run: Annealing,
+        log_z0: float,
+        model: EnergyModel,
+        kernel: Sampler,
+        betas: Tensor,
+        generator: torch.Generator,
+    ) -> float:
+        """The largest weight of chains that come down from where it ended: those that go up are
+        evened out on the way.
+        """
         return hardness(model, kernel, betas, run.x, generator)

@@ -1,7 +1,21 @@
 """The laboratory: every gradient estimator against the exact gradient of small problems."""
 
-from partita.gradients.laboratory.measure import Measured, all_estimators, bias_by_temperature, measure, variance_with_constant
-from partita.gradients.laboratory.problems import Problem, bits, categories, continuous, evidence, layers, shifted
+from partita.gradients.laboratory.measure import (
+    Measured,
+    all_estimators,
+    bias_by_temperature,
+    measure,
+    variance_with_constant,
+)
+from partita.gradients.laboratory.problems import (
+    Problem,
+    bits,
+    categories,
+    continuous,
+    evidence,
+    layers,
+    shifted,
+)
 
 __all__ = [
     "Measured",

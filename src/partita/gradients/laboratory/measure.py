@@ -1,6 +1,7 @@
 r"""Estimators against the truth: bias, variance, and variance for the work done.
 
-.. math:: z = \frac{\bar g - \nabla E_q[f]}{\mathrm{sd}(g) / \sqrt n}, \qquad V = \sum_p \mathrm{Var}(g_p), \qquad V \times \mathrm{cost}
+.. math:: z = \frac{\bar g - \nabla E_q[f]}{\mathrm{sd}(g) / \sqrt n}, \qquad V = \sum_p
+\mathrm{Var}(g_p), \qquad V \times \mathrm{cost}
           (theory/gradients.md, eq. 40.21)
 
 Letters: n estimates, P parameters, K samples of a bound.
@@ -20,7 +21,12 @@ from partita.gradients.laboratory.problems import Problem, flat
 from partita.gradients.multisample import VIMCO, DisARM, LeaveOneOut
 from partita.gradients.rebar import Rebar, Relax
 from partita.gradients.relaxation import GumbelSoftmax, StraightThrough
-from partita.gradients.score_function import MovingAverage, OptimalConstant, Reinforce, optimal_constant
+from partita.gradients.score_function import (
+    MovingAverage,
+    OptimalConstant,
+    Reinforce,
+    optimal_constant,
+)
 
 ROWS_AT_ONCE = 20_000
 WARM_UP_ROWS = 200
@@ -31,8 +37,9 @@ WARM_UP_RATE = 0.04  # of Adam, for what an estimator learns before it is measur
 class Measured:
     """What an estimator does on a problem.
 
-    ``exact`` and ``mean`` are the true and the average gradient, ``se`` the average's standard error, all (P); ``variance`` is that of one
-    estimate, summed over coordinates, and ``cost`` the evaluations of f that it takes.
+    ``exact`` and ``mean`` are the true and the average gradient, ``se`` the average's standard
+    error, all (P); ``variance`` is that of one estimate, summed over coordinates, and ``cost`` the
+    evaluations of f that it takes.
     """
 
     unbiased: bool
@@ -62,7 +69,9 @@ class Measured:
 
 
 def all_estimators(problem: Problem) -> dict[str, Estimator]:
-    """Every estimator of discrete latents, with the closed-form constant of this problem; NVIL without its rescaling."""
+    """Every estimator of discrete latents, with the closed-form constant of this problem; NVIL
+    without its rescaling.
+    """
     found: dict[str, Estimator] = {
         "REINFORCE": Reinforce(),
         "optimal constant": OptimalConstant(float(optimal_constant(*problem.score_table()))),
@@ -82,7 +91,14 @@ def all_estimators(problem: Problem) -> dict[str, Estimator]:
     return found
 
 
-def measure(problem: Problem, estimator: Estimator, n: int = 200_000, *, warm_up: int = 150, generator: torch.Generator) -> Measured:
+def measure(
+    problem: Problem,
+    estimator: Estimator,
+    n: int = 200_000,
+    *,
+    warm_up: int = 150,
+    generator: torch.Generator,
+) -> Measured:
     """``n`` estimates after ``warm_up`` steps of whatever the estimator learns, which is then held.
 
     >>> from partita.gradients.laboratory.problems import bits
@@ -93,38 +109,70 @@ def measure(problem: Problem, estimator: Estimator, n: int = 200_000, *, warm_up
     """
     check_count("laboratory", "draws", n, 2)
     state = warmed_up(problem, estimator, warm_up, generator)
-    estimator = replace(estimator, learn=False) if isinstance(estimator, Rebar | Relax) else estimator
+    estimator = (
+        replace(estimator, learn=False) if isinstance(estimator, Rebar | Relax) else estimator
+    )
     shift = exact = problem.exact_gradient(estimator.bound)
     total, squares, done = torch.zeros_like(exact), torch.zeros_like(exact), 0
     while done < n:
         rows = min(ROWS_AT_ONCE, n - done)
         g, state = gradients(problem, estimator, state, rows, generator)
-        total, squares, done = total + (g - shift).sum(0), squares + (g - shift).square().sum(0), done + rows
+        total, squares, done = (
+            total + (g - shift).sum(0),
+            squares + (g - shift).square().sum(0),
+            done + rows,
+        )
     variance = (squares - total.square() / n) / (n - 1)
     if not torch.isfinite(variance).all():
         name = type(estimator).__name__
-        raise Diverged(f"laboratory: estimates of {name} must be finite; f or the logits of {problem.name} are too large.")
+        raise Diverged(
+            f"laboratory: estimates of {name} must be finite; f or the logits of {problem.name} "
+            "are too large."
+        )
     mean, se = shift + total / n, (variance / n).sqrt()
-    return Measured(bool(estimator.unbiased), exact, mean, se, float(variance.sum()), estimator.cost(len(problem.widths)), n)
+    return Measured(
+        bool(estimator.unbiased),
+        exact,
+        mean,
+        se,
+        float(variance.sum()),
+        estimator.cost(len(problem.widths)),
+        n,
+    )
 
 
-def gradients(problem: Problem, estimator: Estimator, state: State, rows: int, generator: torch.Generator) -> tuple[Tensor, State]:
+def gradients(
+    problem: Problem, estimator: Estimator, state: State, rows: int, generator: torch.Generator
+) -> tuple[Tensor, State]:
     """Independent estimates, ``(rows, P)``, and the state after them."""
     parameters = problem.rows(rows)
-    made = estimator.estimate(problem.chain(parameters), lambda z: problem.f(parameters, z), state, generator=generator)
-    found = torch.autograd.grad(made.surrogate.sum(), list(parameters.values()), allow_unused=True, materialize_grads=True)
+    made = estimator.estimate(
+        problem.chain(parameters), lambda z: problem.f(parameters, z), state, generator=generator
+    )
+    found = torch.autograd.grad(
+        made.surrogate.sum(), list(parameters.values()), allow_unused=True, materialize_grads=True
+    )
     return flat(found, 1), made.state
 
 
-def warmed_up(problem: Problem, estimator: Estimator, steps: int, generator: torch.Generator) -> State:
-    """The state after some steps of what the estimator learns by itself: averages, baselines, scales, temperatures."""
+def warmed_up(
+    problem: Problem, estimator: Estimator, steps: int, generator: torch.Generator
+) -> State:
+    """The state after some steps of what the estimator learns by itself: averages, baselines,
+    scales, temperatures.
+    """
     like = next(iter(problem.parameters.values()))
     state = estimator.init(problem.widths, like=like, generator=generator)
     learned = list(state.module.parameters())
     optimizer = torch.optim.Adam(learned, lr=WARM_UP_RATE) if learned else None
     for _ in range(steps):
         parameters = problem.rows(WARM_UP_ROWS)
-        made = estimator.estimate(problem.chain(parameters), lambda z, p=parameters: problem.f(p, z), state, generator=generator)
+        made = estimator.estimate(
+            problem.chain(parameters),
+            lambda z, p=parameters: problem.f(p, z),
+            state,
+            generator=generator,
+        )
         state = made.state
         if optimizer is not None and made.extra.requires_grad:
             optimizer.zero_grad()
@@ -134,7 +182,9 @@ def warmed_up(problem: Problem, estimator: Estimator, steps: int, generator: tor
 
 
 def variance_with_constant(problem: Problem, c: Tensor) -> Tensor:
-    """The exact variance of REINFORCE with each constant baseline, ``(C) -> (C)``: a parabola with its minimum at c*."""
+    """The exact variance of REINFORCE with each constant baseline, ``(C) -> (C)``: a parabola with
+    its minimum at c*.
+    """
     log_q, score, f = problem.score_table()
     slope, q = problem.slope_table(), log_q.exp()
     mean = (q * f) @ score + q @ slope  # whatever c is
@@ -147,4 +197,7 @@ def bias_by_temperature(
 ) -> dict[str, list[Measured]]:
     """Both relaxations at each temperature."""
     kinds = {"Gumbel-softmax": GumbelSoftmax, "straight-through": StraightThrough}
-    return {name: [measure(problem, kind(tau), n, generator=generator) for tau in temperatures] for name, kind in kinds.items()}
+    return {
+        name: [measure(problem, kind(tau), n, generator=generator) for tau in temperatures]
+        for name, kind in kinds.items()
+    }

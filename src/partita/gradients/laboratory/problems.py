@@ -1,6 +1,9 @@
-r"""Small problems whose exact gradient is known: latents few enough to enumerate, or expectations in closed form.
+r"""Small problems whose exact gradient is known: latents few enough to enumerate, or expectations
+in
+closed form.
 
-.. math:: \nabla_\varphi \sum_z q_\varphi(z) f(z), \qquad f(z) = w^\top \tanh(A z + a) + f_0          (theory/gradients.md, eq. 40.20)
+.. math:: \nabla_\varphi \sum_z q_\varphi(z) f(z), \qquad f(z) = w^\top \tanh(A z + a) + f_0
+(theory/gradients.md, eq. 40.20)
 
 Parameters carry rows in front, one for each estimate, so that thousands of estimates are one call.
 
@@ -35,7 +38,8 @@ class Problem:
         chain: From parameters with rows to q.
         f: From parameters with rows and draws to one number for each row.
         widths: Units of the layers.
-        states: All states of the layers together, ``(S, H)`` each; None where they cannot be enumerated.
+        states: All states of the layers together, ``(S, H)`` each; None where they cannot be
+            enumerated.
         closed_form: E_q[f] where the states cannot be enumerated.
     """
 
@@ -49,7 +53,10 @@ class Problem:
 
     def rows(self, n: int) -> Parameters:
         """The parameters, once for each of ``n`` rows, each a leaf of its own."""
-        return {name: p.expand(n, *p.shape).clone().requires_grad_() for name, p in self.parameters.items()}
+        return {
+            name: p.expand(n, *p.shape).clone().requires_grad_()
+            for name, p in self.parameters.items()
+        }
 
     def expectation(self, parameters: Parameters, bound: int = 1) -> Tensor:
         """E_q[f], or E[log (1/K) sum_k exp f(z_k)] with ``bound`` K, exactly."""
@@ -58,8 +65,13 @@ class Problem:
         log_q, f = self.tables(parameters)
         size = len(f)
         if size**bound > MOST_TERMS:
-            raise invalid("laboratory", "states", f"number at most {MOST_TERMS} in all {bound} draws together", f"{size}^{bound}",
-                          "Use fewer bits or fewer samples.")  # fmt: skip
+            raise invalid(
+                "laboratory",
+                "states",
+                f"number at most {MOST_TERMS} in all {bound} draws together",
+                f"{size}^{bound}",
+                "Use fewer bits or fewer samples.",
+            )
         index = torch.cartesian_prod(*[torch.arange(size)] * bound).view(-1, bound).mT  # (K, S^K)
         return log_q[index].sum(0).exp() @ log_mean_exp(f[index])
 
@@ -80,14 +92,19 @@ class Problem:
         assert self.states is not None
         rows = self.rows(len(self.states[0]))
         log_q = log_prob(self.chain(rows), self.states)
-        score = torch.autograd.grad(log_q.sum(), list(rows.values()), allow_unused=True, materialize_grads=True)
+        score = torch.autograd.grad(
+            log_q.sum(), list(rows.values()), allow_unused=True, materialize_grads=True
+        )
         return log_q.detach(), flat(score, 1), self.f(rows, self.states).detach()
 
     def slope_table(self) -> Tensor:
-        """The gradient of f itself at every state, ``(S, P)``: zero where f has no parameters of its own."""
+        """The gradient of f itself at every state, ``(S, P)``: zero where f has no parameters of
+        its own.
+        """
         assert self.states is not None
         rows = self.rows(len(self.states[0]))
-        total = self.f(rows, self.states).sum() + 0 * sum(p.sum() for p in rows.values())  # so that there is always something to follow
+        # so that there is always something to follow
+        total = self.f(rows, self.states).sum() + 0 * sum(p.sum() for p in rows.values())
         return flat(torch.autograd.grad(total, list(rows.values())), 1)
 
 
@@ -105,9 +122,13 @@ def bits(count: int, *, offset: float = -3.0, generator: torch.Generator) -> Pro
     check_count("laboratory", "bits", count)
     f = network(count, offset, generator)
     return Problem(
-        f"{count} bits", {"logits": rng.normal((count,), LIKE, generator)}, lambda p: (lambda _: Bits(p["logits"]),), lambda _, z: f(z[0]),
-        (count,), (binary_states(count),),
-    )  # fmt: skip
+        f"{count} bits",
+        {"logits": rng.normal((count,), LIKE, generator)},
+        lambda p: (lambda _: Bits(p["logits"]),),
+        lambda _, z: f(z[0]),
+        (count,),
+        (binary_states(count),),
+    )
 
 
 def layers(first: int, second: int, *, offset: float = -3.0, generator: torch.Generator) -> Problem:
@@ -117,45 +138,74 @@ def layers(first: int, second: int, *, offset: float = -3.0, generator: torch.Ge
     parameters = {name: rng.normal(shape, LIKE, generator) for name, shape in shapes.items()}
 
     def chain(p: Parameters) -> Chain:
-        return (lambda _: Bits(p["logits"]), lambda z: Bits(p["c"] + (p["W"] * z[0].unsqueeze(-2)).sum(-1)))
+        return (
+            lambda _: Bits(p["logits"]),
+            lambda z: Bits(p["c"] + (p["W"] * z[0].unsqueeze(-2)).sum(-1)),
+        )
 
     states = binary_states(first + second).split([first, second], -1)
-    return Problem(f"{first} + {second} bits in two layers", parameters, chain, lambda _, z: f(torch.cat(z, -1)), (first, second), states)
+    return Problem(
+        f"{first} + {second} bits in two layers",
+        parameters,
+        chain,
+        lambda _, z: f(torch.cat(z, -1)),
+        (first, second),
+        states,
+    )
 
 
-def categories(units: int, states: int, *, offset: float = -3.0, generator: torch.Generator) -> Problem:
+def categories(
+    units: int, states: int, *, offset: float = -3.0, generator: torch.Generator
+) -> Problem:
     """One layer of one-hot units."""
     f = network(units * states, offset, generator)
     index = torch.cartesian_prod(*[torch.arange(states)] * units).view(-1, units)
     return Problem(
-        f"{units} units of {states} categories", {"logits": rng.normal((units, states), LIKE, generator)},
-        lambda p: (lambda _: OneHot(p["logits"]),), lambda _, z: f(z[0].flatten(-2)), (units * states,),
+        f"{units} units of {states} categories",
+        {"logits": rng.normal((units, states), LIKE, generator)},
+        lambda p: (lambda _: OneHot(p["logits"]),),
+        lambda _, z: f(z[0].flatten(-2)),
+        (units * states,),
         (functional.one_hot(index, states).double(),),
-    )  # fmt: skip
+    )
 
 
 def evidence(count: int, visible: int = 4, *, generator: torch.Generator) -> Problem:
-    """The evidence lower bound of a small belief net at one x: f has parameters of its own, and knows q."""
+    """The evidence lower bound of a small belief net at one x: f has parameters of its own, and
+    knows q.
+    """
     shapes = {"logits": (count,), "W": (visible, count), "b": (visible,)}
     parameters = {name: rng.normal(shape, LIKE, generator) for name, shape in shapes.items()}
     x = rng.bernoulli(torch.full((visible,), 0.5, dtype=torch.float64), generator)
 
     def f(p: Parameters, z: Draws) -> Tensor:
         to_x = Bits(p["b"] + (p["W"] * z[0].unsqueeze(-2)).sum(-1))
-        return to_x.log_prob(x) - Bits(p["logits"].detach()).log_prob(z[0])  # up to a prior of fair coins; E[grad log q] is zero
+        # up to a prior of fair coins; E[grad log q] is zero
+        return to_x.log_prob(x) - Bits(p["logits"].detach()).log_prob(z[0])
 
     name, states = f"evidence bound of {count} bits", (binary_states(count),)
     return Problem(name, parameters, lambda p: (lambda _: Bits(p["logits"]),), f, (count,), states)
 
 
 def continuous(name: str, *, generator: torch.Generator) -> Problem:
-    """A squared distance under one of the distributions of the reparameterization table, ``"normal"`` and so on."""
+    """A squared distance under one of the distributions of the reparameterization table,
+    ``"normal"`` and so on.
+    """
     made: dict[str, tuple[Parameters, Callable[[Parameters], Distribution]]] = {
-        "normal": ({"mu": LIKE + 0.3, "log_sigma": LIKE - 0.2}, lambda p: Normal(p["mu"], p["log_sigma"].exp(), validate_args=False)),
-        "gamma of shape one": ({"log_beta": LIKE + 0.4}, lambda p: Gamma(torch.ones_like(p["log_beta"]), torch.exp(-p["log_beta"]))),
+        "normal": (
+            {"mu": LIKE + 0.3, "log_sigma": LIKE - 0.2},
+            lambda p: Normal(p["mu"], p["log_sigma"].exp(), validate_args=False),
+        ),
+        "gamma of shape one": (
+            {"log_beta": LIKE + 0.4},
+            lambda p: Gamma(torch.ones_like(p["log_beta"]), torch.exp(-p["log_beta"])),
+        ),
         "exponential": ({"log_rate": LIKE - 0.3}, lambda p: Exponential(p["log_rate"].exp())),
         "multivariate normal": (
-            {"mu": rng.normal((3,), LIKE, generator), "A": torch.eye(3).double() + 0.3 * rng.normal((3, 3), LIKE, generator).tril(-1)},
+            {
+                "mu": rng.normal((3,), LIKE, generator),
+                "A": torch.eye(3).double() + 0.3 * rng.normal((3, 3), LIKE, generator).tril(-1),
+            },
             lambda p: MultivariateNormal(p["mu"], scale_tril=p["A"].tril()),
         ),
     }
@@ -173,7 +223,14 @@ def continuous(name: str, *, generator: torch.Generator) -> Problem:
         d = distribution(p)
         return (d.variance + (d.mean - target).square()).sum()
 
-    return Problem(name, parameters, lambda p: (lambda _: Continuous(distribution(p)),), f, (1,), closed_form=exact)
+    return Problem(
+        name,
+        parameters,
+        lambda p: (lambda _: Continuous(distribution(p)),),
+        f,
+        (1,),
+        closed_form=exact,
+    )
 
 
 def network(inputs: int, offset: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:

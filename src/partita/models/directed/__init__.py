@@ -1,6 +1,10 @@
 """Directed models: drawn from the top down, many with an exact density."""
 
-from partita.models.directed.autoregressive import Autoregressive, MaskedAutoregressive, MixedAutoregressive
+from partita.models.directed.autoregressive import (
+    Autoregressive,
+    MaskedAutoregressive,
+    MixedAutoregressive,
+)
 from partita.models.directed.belief import SigmoidBelief
 from partita.models.directed.dirichlet_process import DPMixture
 from partita.models.directed.flow import Flow

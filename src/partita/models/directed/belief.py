@@ -1,12 +1,17 @@
-r"""Sigmoid belief networks: layers of binary latent variables above the columns, and a proposal that climbs them.
+r"""Sigmoid belief networks: layers of binary latent variables above the columns, and a proposal
+that
+climbs them.
 
 .. math:: p(x, z) = p(x \mid z_1) \prod_{i=1}^{L-1} p(z_i \mid z_{i+1})\; p(z_L), \qquad
-          q(z \mid x) = q(z_1 \mid x) \prod_{i=2}^{L} q(z_i \mid z_{i-1})          (theory/gradients.md, eq. 40.22)
+          q(z \mid x) = q(z_1 \mid x) \prod_{i=2}^{L} q(z_i \mid z_{i-1})
+          (theory/gradients.md, eq. 40.22)
 
-Every conditional is a product of Bernoullis (or the columns' own likelihood) whose logits are linear, or a perceptron, in the layer it is
-given. Gradients do not flow through bits: the model is trained by one of the estimators of :mod:`partita.gradients`.
+Every conditional is a product of Bernoullis (or the columns' own likelihood) whose logits are
+linear, or a perceptron, in the layer it is given. Gradients do not flow through bits: the model is
+trained by one of the estimators of :mod:`partita.gradients`.
 
-Letters: B rows, D columns, L layers, H units of a layer, M bits of all layers, k draws for each row.
+Letters: B rows, D columns, L layers, H units of a layer, M bits of all layers, k draws for each
+row.
 """
 
 from collections.abc import Sequence
@@ -49,21 +54,25 @@ class Climbing(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with torch.no_grad():
-            return torch.cat(ancestral(self.q, torch.default_generator, tuple(sample_shape)).draws, -1)
+            return torch.cat(
+                ancestral(self.q, torch.default_generator, tuple(sample_shape)).draws, -1
+            )
 
     def log_prob(self, value: Tensor) -> Tensor:
         return log_prob(self.q, value.split(self.widths, -1))
 
 
 class SigmoidBelief(LatentModel):
-    """A belief net with one or more layers of bits; :meth:`estimate` gives its evidence bound with gradients.
+    """A belief net with one or more layers of bits; :meth:`estimate` gives its evidence bound with
+    gradients.
 
     Arguments:
         visible: D.
         hidden: Units of each layer, from the columns upwards.
         widths: Hidden units of the perceptron of each conditional; none makes it linear.
         activation: Of those perceptrons.
-        likelihood: Of the columns: ``"bernoulli"``, ``"gaussian"`` or ``"categorical"`` (with ``states``).
+        likelihood: Of the columns: ``"bernoulli"``, ``"gaussian"`` or ``"categorical"`` (with
+            ``states``).
         generator: Source of the first weights.
 
     >>> g = torch.Generator().manual_seed(0)
@@ -89,15 +98,30 @@ class SigmoidBelief(LatentModel):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.hidden, widths = check_counts("SigmoidBelief", "hidden", hidden), check_counts("SigmoidBelief", "widths", widths)
+        self.hidden, widths = (
+            check_counts("SigmoidBelief", "hidden", hidden),
+            check_counts("SigmoidBelief", "widths", widths),
+        )
         check_count("SigmoidBelief", "the number of hidden layers", len(self.hidden))
-        self._made = {"visible": visible, "widths": list(widths), "activation": activation, "likelihood": likelihood, "states": states}
-        self.output = make_output("SigmoidBelief", likelihood, visible, states, "column", generator.device)
+        self._made = {
+            "visible": visible,
+            "widths": list(widths),
+            "activation": activation,
+            "likelihood": likelihood,
+            "states": states,
+        }
+        self.output = make_output(
+            "SigmoidBelief", likelihood, visible, states, "column", generator.device
+        )
         self.support = self.output.support
         how = {"widths": widths, "activation": activation, "generator": generator}
         up, down = (self.output.inputs, *self.hidden), (self.output.outputs, *self.hidden)
-        self.encoders = nn.ModuleList([MLP(below, units, **how) for below, units in zip(up, self.hidden, strict=False)])
-        self.decoders = nn.ModuleList([MLP(units, below, **how) for below, units in zip(down, self.hidden, strict=False)])
+        self.encoders = nn.ModuleList(
+            [MLP(below, units, **how) for below, units in zip(up, self.hidden, strict=False)]
+        )
+        self.decoders = nn.ModuleList(
+            [MLP(units, below, **how) for below, units in zip(down, self.hidden, strict=False)]
+        )
         self.prior = nn.Parameter(torch.zeros(self.hidden[-1], device=generator.device))
         self.watch_latents(self.latent, generator.device)
         exact = {"log_prob"} if self.latent <= MOST_BITS else set()
@@ -124,7 +148,9 @@ class SigmoidBelief(LatentModel):
         return Climbing(self.proposal(x), self.hidden, x.shape[:-1])
 
     def decoder(self, z: Tensor) -> Tensor:
-        """The columns' numbers given all layers side by side, of which the first counts, ``(*, M) -> (*, outputs)``."""
+        """The columns' numbers given all layers side by side, of which the first counts, ``(*, M)
+        -> (*, outputs)``.
+        """
         return self.decoders[0](_signs(z[..., : self.hidden[0]]))
 
     def log_joint_of(self, x: Tensor, draws: Draws) -> Tensor:
@@ -145,18 +171,25 @@ class SigmoidBelief(LatentModel):
 
     def log_terms(self, x: Tensor, z: Tensor) -> LogTerms:
         draws = z.split(self.hidden, -1)
-        return LogTerms(self._fit(x, draws), self._log_prior(draws), log_prob(self.proposal(x), draws))
+        return LogTerms(
+            self._fit(x, draws), self._log_prior(draws), log_prob(self.proposal(x), draws)
+        )
 
     def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
         q = self.proposal(x)
         draws = ancestral(q, generator, (k,)).draws
         return self.log_joint_of(x, draws) - log_prob(q, draws)
 
-    def estimate(self, x: Tensor, estimator: Estimator, state: State, *, generator: torch.Generator) -> Estimate:
-        """The evidence bound of each row, E_q[log p(x, z) - log q(z | x)], with the gradients of an estimator."""
+    def estimate(
+        self, x: Tensor, estimator: Estimator, state: State, *, generator: torch.Generator
+    ) -> Estimate:
+        """The evidence bound of each row, E_q[log p(x, z) - log q(z | x)], with the gradients of an
+        estimator.
+        """
         q = self.proposal(x)
         exact = estimator.bound == 1 and not estimator.surrogate_is_relaxed
-        known = self.held(q) if exact else q  # the gradient of -log q itself has mean zero at draws from q: noise that is left out
+        # the gradient of -log q itself has mean zero at draws from q: noise that is left out
+        known = self.held(q) if exact else q
 
         def f(draws: Draws) -> Tensor:
             return self.log_joint_of(x, draws) - log_prob(known, draws)
@@ -174,7 +207,9 @@ class SigmoidBelief(LatentModel):
 
     def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
         """log weights of k draws; without a generator the exact log p(x)."""
-        return self.log_prob(x) if generator is None else self.log_weights(x, k, generator=generator)
+        return (
+            self.log_prob(x) if generator is None else self.log_weights(x, k, generator=generator)
+        )
 
     @torch.no_grad()
     def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -194,16 +229,29 @@ class SigmoidBelief(LatentModel):
 
     @torch.no_grad()
     def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
-        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or one ``"draw"``, ``(B, D)``."""
+        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or
+        one ``"draw"``, ``(B, D)``.
+        """
         return fill(self, x, how, generator=generator)
 
     @torch.no_grad()
     def kl_per_dimension(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """log q - log p of each unit given its neighbors at one draw (of a fixed seed by default), ``(*, D) -> (*, M)``."""
+        """log q - log p of each unit given its neighbors at one draw (of a fixed seed by default),
+        ``(*, D) -> (*, M)``.
+        """
         generator = torch.Generator(x.device).manual_seed(0) if generator is None else generator
         drawn = ancestral(self.proposal(x), generator)
-        above = [*(Bits(net(_signs(z))) for net, z in zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)), Bits(self.prior)]
-        parts = [_each(q, z) - _each(p, z) for q, p, z in zip(drawn.layers, above, drawn.draws, strict=True)]
+        above = [
+            *(
+                Bits(net(_signs(z)))
+                for net, z in zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)
+            ),
+            Bits(self.prior),
+        ]
+        parts = [
+            _each(q, z) - _each(p, z)
+            for q, p, z in zip(drawn.layers, above, drawn.draws, strict=True)
+        ]
         return torch.cat(parts, -1)
 
     @torch.no_grad()
@@ -226,7 +274,9 @@ def _signs(z: Tensor) -> Tensor:
 def _conditional(net: nn.Module, held: bool = False) -> Any:
     """From the layers before to the next layer."""
     weights = {name: p.detach() for name, p in net.named_parameters()} if held else {}
-    return lambda draws: Bits(functional_call(net, weights, (_signs(draws[-1]),)) if held else net(_signs(draws[-1])))
+    return lambda draws: Bits(
+        functional_call(net, weights, (_signs(draws[-1]),)) if held else net(_signs(draws[-1]))
+    )
 
 
 def _each(layer: Any, z: Tensor) -> Tensor:

@@ -24,13 +24,15 @@ from partita.nets.mlp import MLP
 
 
 class GAN(DirectedModel):
-    """A network from normal noise to rows; ``forward`` is the network, so that gradients flow from a critic through it.
+    """A network from normal noise to rows; ``forward`` is the network, so that gradients flow from
+    a critic through it.
 
     Arguments:
         visible: D, columns that come out.
         latent: L, columns of noise that go in.
         widths, activation: Of the network, where none is given.
-        net: A network of :mod:`partita.nets`, or any module from ``(*, L)`` to ``(*, D)`` (which a saved run cannot rebuild by itself).
+        net: A network of :mod:`partita.nets`, or any module from ``(*, L)`` to ``(*, D)`` (which a
+            saved run cannot rebuild by itself).
         generator: Source of the first weights.
 
     >>> g = torch.Generator().manual_seed(0)
@@ -51,12 +53,20 @@ class GAN(DirectedModel):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.visible, self.latent = check_count("GAN", "visible", visible), check_count("GAN", "latent", latent)
+        self.visible, self.latent = (
+            check_count("GAN", "visible", visible),
+            check_count("GAN", "latent", latent),
+        )
         self.support = Real(visible)
-        self.net = MLP(latent, visible, widths=widths, activation=activation, generator=generator) if net is None else net
+        self.net = (
+            MLP(latent, visible, widths=widths, activation=activation, generator=generator)
+            if net is None
+            else net
+        )
         check_module("GAN", "net", self.net)
         with torch.no_grad():
-            shape = deepcopy(self.net).eval()(self.device_like.new_zeros(2, latent)).shape  # of a copy: a look moves nothing
+            # of a copy: a look moves nothing
+            shape = deepcopy(self.net).eval()(self.device_like.new_zeros(2, latent)).shape
         if shape != (2, visible):
             raise invalid("GAN", "net", f"map (2, {latent}) to (2, {visible})", tuple(shape))
 
@@ -77,7 +87,10 @@ class GAN(DirectedModel):
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
-        return cls(**{**settings, "net": build(settings["net"], "GAN", generator=generator)}, generator=generator)
+        return cls(
+            **{**settings, "net": build(settings["net"], "GAN", generator=generator)},
+            generator=generator,
+        )
 
     def title(self) -> str:
         return f"GAN({self.visible}, {self.latent} latent)"

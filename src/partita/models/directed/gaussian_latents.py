@@ -1,6 +1,7 @@
 r"""Normal latent variables with diagonal covariances: densities and divergences.
 
-.. math:: \mathrm{KL}\big(N(\mu, \sigma^2)\,\|\,N(m, s^2)\big) = \log\frac{s}{\sigma} + \frac{\sigma^2 + (\mu - m)^2}{2 s^2} - \frac12
+.. math:: \mathrm{KL}\big(N(\mu, \sigma^2)\,\|\,N(m, s^2)\big) = \log\frac{s}{\sigma} +
+\frac{\sigma^2 + (\mu - m)^2}{2 s^2} - \frac12
           (theory/latent_variables.md, eq. 41.5)
 
 Letters: B rows, M latent dimensions, mu and log sigma of the posterior, m and log s of the prior.
@@ -25,14 +26,22 @@ def standard_log_prob(z: Tensor) -> Tensor:
 
 
 def kl_from_standard(mean: Tensor, log_scale: Tensor) -> Tensor:
-    """KL(N(mu, sigma^2) || N(0, 1)) of each dimension, ``(*, M) -> (*, M)`` (theory/latent_variables.md, eq. 41.4)."""
+    """KL(N(mu, sigma^2) || N(0, 1)) of each dimension, ``(*, M) -> (*, M)``
+    (theory/latent_variables.md, eq. 41.4).
+    """
     return 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1) - log_scale
 
 
-def kl_between(mean: Tensor, log_scale: Tensor, prior_mean: Tensor, prior_log_scale: Tensor) -> Tensor:
+def kl_between(
+    mean: Tensor, log_scale: Tensor, prior_mean: Tensor, prior_log_scale: Tensor
+) -> Tensor:
     """KL(N(mu, sigma^2) || N(m, s^2)) of each dimension, ``(*, M) -> (*, M)``."""
     gap = log_scale - prior_log_scale
-    return 0.5 * (torch.exp(2 * gap) + ((mean - prior_mean) * torch.exp(-prior_log_scale)).square() - 1) - gap
+    return (
+        0.5
+        * (torch.exp(2 * gap) + ((mean - prior_mean) * torch.exp(-prior_log_scale)).square() - 1)
+        - gap
+    )
 
 
 def normal(mean: Tensor, log_scale: Tensor) -> Distribution:
@@ -46,8 +55,10 @@ class GaussianLatents(LatentModel):
     offers = frozenset({"latent", "reparameterized"})
     forward_methods = ("elbo_terms",)
     units = "latent dimensions"
-    against_collapse = ("raise the weight of the divergence slowly (beta_warm_up), lower beta, or use fewer dimensions or a weaker "
-                        "decoder")  # fmt: skip
+    against_collapse = (
+        "raise the weight of the divergence slowly (beta_warm_up), lower beta, or use fewer "
+        "dimensions or a weaker decoder"
+    )
     latent: int
 
     def watch_latents(self, latent: int, device: torch.device) -> None:

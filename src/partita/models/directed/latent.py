@@ -1,10 +1,12 @@
-r"""What models with latent variables share: a joint, a proposal for the posterior, and the weights of draws from it.
+r"""What models with latent variables share: a joint, a proposal for the posterior, and the weights
+of draws from it.
 
-.. math:: \log w_i = \log p(x, z_i) - \log q(z_i \mid x), \quad z_i \sim q(\cdot \mid x), \qquad E[w_i] = p(x)
+.. math:: \log w_i = \log p(x, z_i) - \log q(z_i \mid x), \quad z_i \sim q(\cdot \mid x), \qquad
+E[w_i] = p(x)
           (theory/latent_variables.md, eq. 41.1)
 
-A latent variable whose posterior is its prior for every row carries nothing. Where that is so for almost all of them the posterior has
-collapsed, and a fit says so.
+A latent variable whose posterior is its prior for every row carries nothing. Where that is so for
+almost all of them the posterior has collapsed, and a fit says so.
 
 Letters: B rows, D columns, M latent dimensions, k draws for each row.
 """
@@ -19,13 +21,16 @@ from torch.distributions import Distribution, Independent, Normal
 from partita.core import rng
 from partita.core.protocols import DirectedModel
 
-ACTIVE = 0.01  # nats, on average over rows (and steps), that an active latent variable carries at least
+# nats, on average over rows (and steps), that an active latent variable carries at least
+ACTIVE = 0.01
 FEW = 0.1  # share of active ones at or below which a fit is cautioned
 MEMORY = 0.02  # share of each batch in the running mean
 
 
 class LogTerms(NamedTuple):
-    """The three parts of a weight at given latent values, each ``(k, B)``: log w is the first plus the second less the third."""
+    """The three parts of a weight at given latent values, each ``(k, B)``: log w is the first plus
+    the second less the third.
+    """
 
     fit: Tensor  # log p(x | z)
     prior: Tensor  # log p(z)
@@ -33,16 +38,19 @@ class LogTerms(NamedTuple):
 
 
 class LatentModel(DirectedModel):
-    """p(x) = sum or integral of p(x, z) over z, seen through draws from q(z | x); ``forward`` is :meth:`log_weights`.
+    """p(x) = sum or integral of p(x, z) over z, seen through draws from q(z | x); ``forward`` is
+    :meth:`log_weights`.
 
-    Where q can be drawn as a function of noise that does not depend on its parameters, the weights carry gradients through the draws.
-    A model of sequences that end early ("ends") takes ``lengths`` in every method that takes x, after the other arguments.
-    A running mean of what each latent variable carried while the model was fitted, in nats, is kept in ``carried`` (M,).
+    Where q can be drawn as a function of noise that does not depend on its parameters, the weights
+    carry gradients through the draws. A model of sequences that end early ("ends") takes
+    ``lengths`` in every method that takes x, after the other arguments. A running mean of what each
+    latent variable carried while the model was fitted, in nats, is kept in ``carried`` (M,).
     """
 
     offers = frozenset({"latent"})
     forward_methods = ("log_weights",)
-    units: ClassVar[str]  # what its latent variables are called, and what helps where they carry nothing
+    # what its latent variables are called, and what helps where they carry nothing
+    units: ClassVar[str]
     against_collapse: ClassVar[str]
     carried: Tensor
     latent: int  # M
@@ -53,7 +61,9 @@ class LatentModel(DirectedModel):
 
     @abstractmethod
     def posterior(self, x: Tensor) -> Distribution:
-        """q(z | x), the proposal: a distribution whose draws are ``(*, M)`` and whose ``log_prob`` is ``(*)``."""
+        """q(z | x), the proposal: a distribution whose draws are ``(*, M)`` and whose ``log_prob``
+        is ``(*)``.
+        """
 
     @abstractmethod
     def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -61,14 +71,20 @@ class LatentModel(DirectedModel):
 
     @abstractmethod
     def log_terms(self, x: Tensor, z: Tensor) -> LogTerms:
-        """log p(x | z), log p(z) and log q(z | x) at k given values for each row, ``(B, D), (k, B, M) -> (k, B)`` each."""
+        """log p(x | z), log p(z) and log q(z | x) at k given values for each row, ``(B, D), (k, B,
+        M) -> (k, B)`` each.
+        """
 
     @abstractmethod
     def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
-        """``k`` draws of the law whose density is ``log_terms(x, z).prior``, for each row, ``(k, B, M)``."""
+        """``k`` draws of the law whose density is ``log_terms(x, z).prior``, for each row, ``(k, B,
+        M)``.
+        """
 
     def live(self, x: Tensor) -> Tensor:
-        """Which latent values count in each row, ``(B, D) -> (B, M)``: all, where rows do not end early."""
+        """Which latent values count in each row, ``(B, D) -> (B, M)``: all, where rows do not end
+        early.
+        """
         return torch.ones(len(x), self.latent, dtype=torch.bool, device=x.device)
 
     def log_weight(self, x: Tensor, z: Tensor) -> Tensor:
@@ -86,9 +102,11 @@ class LatentModel(DirectedModel):
         self.register_buffer("carried", torch.full((latent,), torch.nan, device=device))
 
     def watch(self, kl: Tensor) -> None:
-        """Take in what each latent variable carries about the rows of a batch, on average, ``(M,)``, while the model learns.
+        """Take in what each latent variable carries about the rows of a batch, on average,
+        ``(M,)``, while the model learns.
 
-        What is not finite is left out. The buffer is written to all the same, so that several processes know that they share it.
+        What is not finite is left out. The buffer is written to all the same, so that several
+        processes know that they share it.
         """
         if self.training and torch.is_grad_enabled():
             kl = kl.detach()
@@ -104,8 +122,11 @@ class LatentModel(DirectedModel):
         count, latent = self.active_units(), len(self.carried)
         if self.carried.isnan().all() or count > FEW * latent:
             return []
-        return [f"the posterior has collapsed: {count} of {latent} {self.units} carry more than {ACTIVE} nats (the most "
-                f"{float(self.carried.max()):.2g}), so the model hardly uses them; {self.against_collapse}."]  # fmt: skip
+        return [
+            f"the posterior has collapsed: {count} of {latent} {self.units} carry more than "
+            f"{ACTIVE} nats (the most {float(self.carried.max()):.2g}), so the model hardly uses "
+            f"them; {self.against_collapse}."
+        ]
 
     def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator) -> Tensor:
         return self.log_weights(x, k, generator=generator)
@@ -116,7 +137,9 @@ class LatentModel(DirectedModel):
 
 
 def draw_latent(q: Distribution, k: int, generator: torch.Generator) -> Tensor:
-    """``k`` draws, ``(k, *, M)``, as functions of noise where q allows it, so that gradients flow to its parameters."""
+    """``k`` draws, ``(k, *, M)``, as functions of noise where q allows it, so that gradients flow
+    to its parameters.
+    """
     base = q.base_dist if isinstance(q, Independent) else q
     if isinstance(base, Normal):
         return base.loc + base.scale * rng.normal((k, *base.loc.shape), base.loc, generator)

@@ -1,9 +1,12 @@
-r"""What a decoder's numbers mean where columns are of different sorts: a likelihood for each, independent given the latent variables.
+r"""What a decoder's numbers mean where columns are of different sorts: a likelihood for each,
+independent given the latent variables.
 
-.. math:: \log p(x_o \mid z) = \sum_{i \in o} \log p_i(x_i \mid f(z)_i)          (theory/mixed_tables.md, eq. 45.5)
+.. math:: \log p(x_o \mid z) = \sum_{i \in o} \log p_i(x_i \mid f(z)_i)
+(theory/mixed_tables.md, eq. 45.5)
 
-Missing columns drop out of the sum over the observed ones o, and an encoder sees zeros in their place beside a mark that they are
-missing: whatever it makes of that, the bound is one on the log-likelihood of what was observed.
+Missing columns drop out of the sum over the observed ones o, and an encoder sees zeros in their
+place beside a mark that they are missing: whatever it makes of that, the bound is one on the
+log-likelihood of what was observed.
 
 Letters: D columns, K states, o observed.
 """
@@ -17,7 +20,12 @@ from torch.distributions import Categorical, Distribution, Poisson
 
 from partita.core import support as supports
 from partita.core.laws import Law, places, support_of
-from partita.models.directed.outputs import BernoulliOutput, CategoricalOutput, GaussianOutput, Output
+from partita.models.directed.outputs import (
+    BernoulliOutput,
+    CategoricalOutput,
+    GaussianOutput,
+    Output,
+)
 
 MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
 LEAST_MEAN = 1e-3
@@ -61,7 +69,9 @@ class MixedOutput(Output):
     def __init__(self, laws: Sequence[Law], variance: str, *, device: torch.device) -> None:
         super().__init__()
         self.support, found = support_of(laws), places(laws)
-        self.parts = nn.ModuleList(_one(law, len(at), variance, device) for law, at in found.items())
+        self.parts = nn.ModuleList(
+            _one(law, len(at), variance, device) for law, at in found.items()
+        )
         self.places = list(found.values())
         self.blocks = -(-self.outputs // self.support.width)
 
@@ -80,11 +90,20 @@ class MixedOutput(Output):
 
     def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
         missing, x = x.isnan(), torch.nan_to_num(x)
-        found = [part.log_prob(own, x[..., at]) for (part, at), own in zip(self._each(), self._split(numbers), strict=True)]
+        found = [
+            part.log_prob(own, x[..., at])
+            for (part, at), own in zip(self._each(), self._split(numbers), strict=True)
+        ]
         return self._joined(found).masked_fill(missing, 0.0)
 
     def distribution(self, numbers: Tensor) -> "Mixed":
-        return Mixed([part.distribution(own) for (part, _), own in zip(self._each(), self._split(numbers), strict=True)], self.places)
+        return Mixed(
+            [
+                part.distribution(own)
+                for (part, _), own in zip(self._each(), self._split(numbers), strict=True)
+            ],
+            self.places,
+        )
 
     def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         for part, at in self._each():
@@ -92,11 +111,22 @@ class MixedOutput(Output):
 
     def expected(self, given: Distribution) -> Tensor:
         """Means, and the probabilities of categories, of all columns side by side, ``(*, F)``."""
-        return torch.cat([Output.expected(self, part).flatten(len(given.batch_shape) - 1) for part in cast(Mixed, given).parts], -1)
+        return torch.cat(
+            [
+                Output.expected(self, part).flatten(len(given.batch_shape) - 1)
+                for part in cast(Mixed, given).parts
+            ],
+            -1,
+        )
 
     def decided(self, expected: Tensor, how: str) -> Tensor:
-        """Means of real columns, rounded ones of counts, the most probable value of others, ``(*, F) -> (*, D)``."""
-        sizes = [len(at) * (part.blocks if isinstance(part, CategoricalOutput) else 1) for part, at in self._each()]
+        """Means of real columns, rounded ones of counts, the most probable value of others, ``(*,
+        F) -> (*, D)``.
+        """
+        sizes = [
+            len(at) * (part.blocks if isinstance(part, CategoricalOutput) else 1)
+            for part, at in self._each()
+        ]
         found = []
         for (part, at), own in zip(self._each(), expected.split(sizes, -1), strict=True):
             if isinstance(part, CategoricalOutput):
@@ -124,13 +154,22 @@ class Mixed(Distribution):
 
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
         drawn = [part.sample(sample_shape) for part in self.parts]
-        like = next((x for x, part in zip(drawn, self.parts, strict=True) if not isinstance(part, Categorical)), drawn[0].float())
+        like = next(
+            (
+                x
+                for x, part in zip(drawn, self.parts, strict=True)
+                if not isinstance(part, Categorical)
+            ),
+            drawn[0].float(),
+        )
         return joined([x.to(like) for x in drawn], self.places)
 
 
 def joined(parts: list[Tensor], at: list[list[int]]) -> Tensor:
     """Blocks of columns, ``(*, D_g)``, in the order of the table."""
-    order = torch.tensor([place for columns in at for place in columns], device=parts[0].device).argsort()
+    order = torch.tensor(
+        [place for columns in at for place in columns], device=parts[0].device
+    ).argsort()
     return torch.cat(parts, -1)[..., order]
 
 
@@ -139,4 +178,8 @@ def _one(law: Law, width: int, variance: str, device: torch.device) -> Output:
         return CategoricalOutput(width, law, device=device)
     if law == "real":
         return GaussianOutput(width, variance, device=device)
-    return BernoulliOutput(width, device=device) if law == "binary" else PoissonOutput(width, device=device)
+    return (
+        BernoulliOutput(width, device=device)
+        if law == "binary"
+        else PoissonOutput(width, device=device)
+    )

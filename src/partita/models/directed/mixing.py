@@ -1,6 +1,8 @@
-r"""What all mixtures share, whatever their components: densities, responsibilities, the E and M steps, draws, imputation.
+r"""What all mixtures share, whatever their components: densities, responsibilities, the E and M
+steps, draws, imputation.
 
-.. math:: p(x) = \sum_k \pi_k\, p_k(x), \qquad r_{nk} = \frac{\pi_k\, p_k(x_n)}{\sum_l \pi_l\, p_l(x_n)}, \qquad
+.. math:: p(x) = \sum_k \pi_k\, p_k(x), \qquad r_{nk} = \frac{\pi_k\, p_k(x_n)}{\sum_l \pi_l\,
+p_l(x_n)}, \qquad
           \pi_k = \frac1N \sum_n r_{nk}          (theory/mixtures.md, eq. 10.3)
 
 Missing values (NaN) are integrated out exactly: every density is that of what was observed.
@@ -20,8 +22,10 @@ from partita.errors import invalid
 from partita.models.directed.components.base import Component, Statistics
 from partita.models.directed.starts import hard_start
 
-CELLS = 1 << 18  # numbers in the work on one block of rows: more leave the cache, and make new pages at every block
-MISSING_CELLS = 1 << 21  # the same where matrices are made for each row, and calls cost more than the cache gains
+# numbers in the work on one block of rows: more leave the cache, and make new pages at every block
+CELLS = 1 << 18
+# the same where matrices are made for each row, and calls cost more than the cache gains
+MISSING_CELLS = 1 << 21
 EMPTY = 1e-8  # share of the data below which a component counts as empty
 
 
@@ -50,13 +54,17 @@ class Mixing(DirectedModel):
         """log pi_k p_k(x), ``(B, D) -> (K, B)``."""
         check_width(f"{type(self).__name__}.log_prob", "x", x, self.support.width, self.title())
         blocks, ready = list(self._blocks(x)), self.component.ready()
-        scores = torch.cat([self.component.scores(x[block].to(self.logits), ready)[0] for block in blocks], 1)
+        scores = torch.cat(
+            [self.component.scores(x[block].to(self.logits), ready)[0] for block in blocks], 1
+        )
         if not isinstance(blocks[0], slice):  # complete and incomplete rows were taken apart
             scores = scores[:, torch.cat(blocks).argsort()]  # type: ignore[arg-type]
         return scores + self.log_weights()[:, None]
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """log p(x) of the observed values, exact, ``(*, D) -> (*)``; zero where none was observed."""
+        """log p(x) of the observed values, exact, ``(*, D) -> (*)``; zero where none was
+        observed.
+        """
         return torch.logsumexp(self.log_joint(x.reshape(-1, x.shape[-1])), 0).view(x.shape[:-1])
 
     def responsibilities(self, x: Tensor) -> Tensor:
@@ -65,11 +73,15 @@ class Mixing(DirectedModel):
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         """``n`` exact draws, ``(n, D)``."""
-        return self.component.draw(rng.categorical(self.logits.detach(), generator, n), generator=generator).detach()
+        return self.component.draw(
+            rng.categorical(self.logits.detach(), generator, n), generator=generator
+        ).detach()
 
     @torch.no_grad()
     def e_step(self, x: Tensor, weight: Tensor | None = None) -> Statistics:
-        """Expected sufficient statistics of weighted rows; those of several chunks add up (theory/mixtures.md, eq. 10.2)."""
+        """Expected sufficient statistics of weighted rows; those of several chunks add up
+        (theory/mixtures.md, eq. 10.2).
+        """
         total: Statistics = {}
         ready, log_weights = self.component.ready(), self.log_weights()[:, None]
         for index in self._blocks(x):
@@ -91,22 +103,38 @@ class Mixing(DirectedModel):
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        """Clusters of a k-means++ start, each mixed with a tenth of everything so that none begins singular."""
+        """Clusters of a k-means++ start, each mixed with a tenth of everything so that none begins
+        singular.
+        """
         if self.components > len(data):
-            raise invalid(type(self).__name__, "components", f"be at most the number of rows, {len(data)}", self.components)
-        self.component.spread(data.mean().to(self.logits), data.variance().to(self.logits), generator)
+            raise invalid(
+                type(self).__name__,
+                "components",
+                f"be at most the number of rows, {len(data)}",
+                self.components,
+            )
+        self.component.spread(
+            data.mean().to(self.logits), data.variance().to(self.logits), generator
+        )
         self.logits.zero_()
         if self.components > 1:
             x, weight, r = hard_start(self.component, data, generator)
-            self.m_step(self._given(x, r.to(self.logits) if weight is None else r.to(self.logits) * weight.to(self.logits)))
+            self.m_step(
+                self._given(
+                    x,
+                    r.to(self.logits)
+                    if weight is None
+                    else r.to(self.logits) * weight.to(self.logits),
+                )
+            )
 
     @torch.no_grad()
     def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
         """Rows with NaN replaced, ``(B, D)``.
 
         Arguments:
-            how: ``"mean"`` of the posterior, its ``"mode"`` (discrete columns), one ``"draw"``, or ``"likely"`` for mixed columns: the
-                mean of real ones and the mode of the others.
+            how: ``"mean"`` of the posterior, its ``"mode"`` (discrete columns), one ``"draw"``, or
+                ``"likely"`` for mixed columns: the mean of real ones and the mode of the others.
         """
         out = x.clone().to(self.logits)
         for index in self._blocks(x):
@@ -116,10 +144,14 @@ class Mixing(DirectedModel):
         return out
 
     def make_room(self, weights: dict[str, Tensor]) -> None:
-        self.component.make_room({name.removeprefix("component."): value for name, value in weights.items()})
+        self.component.make_room(
+            {name.removeprefix("component."): value for name, value in weights.items()}
+        )
 
     def log_prior(self) -> Tensor | float:
-        """The log prior of the parameters, which is maximized with the likelihood; zero where there is none."""
+        """The log prior of the parameters, which is maximized with the likelihood; zero where there
+        is none.
+        """
         return self.component.prior()
 
     def freedom(self) -> int:
@@ -155,17 +187,29 @@ class Mixing(DirectedModel):
         return torch.einsum("kb,kbd->bd", r, self.component.fill_mean(x))
 
     def _blocks(self, x: Tensor) -> Iterator[slice] | Iterator[Tensor]:
-        """Rows, some at a time; where values are missing the complete rows first, then the others, which cost more."""
+        """Rows, some at a time; where values are missing the complete rows first, then the others,
+        which cost more.
+        """
         component = self.component
-        size, size_missing = max(component.together, CELLS // component.cells(False)), max(1, MISSING_CELLS // component.cells(True))
+        size, size_missing = (
+            max(component.together, CELLS // component.cells(False)),
+            max(1, MISSING_CELLS // component.cells(True)),
+        )
         if not x.sum().isnan():
             return (slice(start, start + size) for start in range(0, max(1, len(x)), size))
         missing = x.isnan().any(1)
-        return (index for rows, n in ((~missing, size), (missing, size_missing)) for index in rows.nonzero()[:, 0].split(n) if len(index))
+        return (
+            index
+            for rows, n in ((~missing, size), (missing, size_missing))
+            for index in rows.nonzero()[:, 0].split(n)
+            if len(index)
+        )
 
 
 def normalized(joint: Tensor) -> tuple[Tensor, Tensor]:
-    """Softmax and logsumexp over the first dimension at once, ``(K, B) -> (K, B), (B,)``; ``joint`` is used up."""
+    """Softmax and logsumexp over the first dimension at once, ``(K, B) -> (K, B), (B,)``; ``joint``
+    is used up.
+    """
     top = joint.amax(0)
     r = joint.sub_(top).exp_()
     total = r.sum(0)

@@ -1,9 +1,12 @@
-r"""What a decoder's numbers mean: Bernoulli, Gaussian or categorical columns, independent given the latent variables.
+r"""What a decoder's numbers mean: Bernoulli, Gaussian or categorical columns, independent given the
+latent variables.
 
-.. math:: \log p(x \mid z) = \sum_{i=1}^{D} \log p(x_i \mid f(z)_i)          (theory/latent_variables.md, eq. 41.3)
+.. math:: \log p(x \mid z) = \sum_{i=1}^{D} \log p(x_i \mid f(z)_i)
+(theory/latent_variables.md, eq. 41.3)
 
-Numbers come in blocks of D: one block of log-odds, of means (and one of log deviations), or K of logits. What the base rates of
-training data already say is added to them, so that a network starts from there, whatever its layers are.
+Numbers come in blocks of D: one block of log-odds, of means (and one of log deviations), or K of
+logits. What the base rates of training data already say is added to them, so that a network starts
+from there, whatever its layers are.
 
 Letters: D columns, K states, P blocks of numbers.
 """
@@ -18,16 +21,23 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 from partita.core import support as supports
 from partita.core.checks import check_choice, check_count
 from partita.errors import invalid
-from partita.models.directed.autoregressive.emissions import LEAST_LOG_SCALE, bernoulli_log_prob, categorical_log_prob
+from partita.models.directed.autoregressive.emissions import (
+    LEAST_LOG_SCALE,
+    bernoulli_log_prob,
+    categorical_log_prob,
+)
 
 LIKELIHOODS = ("bernoulli", "gaussian", "categorical")
 VARIANCES = ("column", "shared", "row")
-FIRST_LOG_SCALE = -1.0  # of standardized columns: deviations that start at one leave nothing to the latent variables
+# of standardized columns: deviations that start at one leave nothing to the latent variables
+FIRST_LOG_SCALE = -1.0
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Output(nn.Module, ABC):
-    """p(x | numbers): ``blocks`` numbers for each of D columns go in, ``inputs`` numbers say to an encoder what x is."""
+    """p(x | numbers): ``blocks`` numbers for each of D columns go in, ``inputs`` numbers say to an
+    encoder what x is.
+    """
 
     support: supports.Support
     blocks: int = 1
@@ -48,7 +58,9 @@ class Output(nn.Module, ABC):
 
     @abstractmethod
     def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
-        """log p of every column, ``(*, outputs), (*, D) -> (*, D)``; leading dimensions broadcast."""
+        """log p of every column, ``(*, outputs), (*, D) -> (*, D)``; leading dimensions
+        broadcast.
+        """
 
     @abstractmethod
     def distribution(self, numbers: Tensor) -> Distribution:
@@ -59,11 +71,15 @@ class Output(nn.Module, ABC):
         """Set what the base rates of ``n`` rows say."""
 
     def expected(self, given: Distribution) -> Tensor:
-        """Means, ``(*, D)``, or the probabilities of categories, ``(*, D, K)``, of what :meth:`distribution` gives."""
+        """Means, ``(*, D)``, or the probabilities of categories, ``(*, D, K)``, of what
+        :meth:`distribution` gives.
+        """
         return given.probs if isinstance(given, Categorical) else given.mean
 
     def decided(self, expected: Tensor, how: str) -> Tensor:
-        """What fills in a column of these expectations, ``(*, D)``: their ``"mean"``, or the ``"mode"`` of what is discrete."""
+        """What fills in a column of these expectations, ``(*, D)``: their ``"mean"``, or the
+        ``"mode"`` of what is discrete.
+        """
         if how == "mean":
             return expected
         categories = isinstance(self.support, supports.Categorical)
@@ -94,7 +110,9 @@ class BernoulliOutput(Output):
 
 
 class GaussianOutput(Output):
-    """Real columns about means, with deviations that are learned: one for each column, one for all, or by the decoder for each row."""
+    """Real columns about means, with deviations that are learned: one for each column, one for all,
+    or by the decoder for each row.
+    """
 
     shift: Tensor
     scale: Tensor
@@ -104,7 +122,9 @@ class GaussianOutput(Output):
         check_choice("GaussianOutput", "variance", variance, VARIANCES)
         self.support, self.blocks = supports.Real(width), 2 if variance == "row" else 1
         own = {"column": width, "shared": 1, "row": 0}[variance]
-        self.log_scale = nn.Parameter(torch.full((own,), FIRST_LOG_SCALE, device=device)) if own else None
+        self.log_scale = (
+            nn.Parameter(torch.full((own,), FIRST_LOG_SCALE, device=device)) if own else None
+        )
         self.register_buffer("shift", torch.zeros(width, device=device))
         self.register_buffer("scale", torch.ones(width, device=device))
 
@@ -118,14 +138,24 @@ class GaussianOutput(Output):
 
     def distribution(self, numbers: Tensor) -> Distribution:
         mean, log_scale = self._parts(numbers)
-        return Normal(self.shift + self.scale * mean, (self.scale * log_scale.exp()).expand(mean.shape), validate_args=False)
+        return Normal(
+            self.shift + self.scale * mean,
+            (self.scale * log_scale.exp()).expand(mean.shape),
+            validate_args=False,
+        )
 
     def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         flat = (variance <= 0).nonzero()
         if len(flat):
-            raise invalid("fit", "x", "vary in every column to have a density", f"one value throughout column {int(flat[0])}")
+            raise invalid(
+                "fit",
+                "x",
+                "vary in every column to have a density",
+                f"one value throughout column {int(flat[0])}",
+            )
         self.shift.copy_(mean)
-        alike = self.log_scale is not None and len(self.log_scale) == 1  # one deviation for all stays one in the units of the data
+        # one deviation for all stays one in the units of the data
+        alike = self.log_scale is not None and len(self.log_scale) == 1
         self.scale.copy_(variance.mean().sqrt() if alike else variance.sqrt())
 
     def _parts(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,7 +167,9 @@ class GaussianOutput(Output):
 
 
 class CategoricalOutput(Output):
-    """Whole numbers 0 to K - 1 from K blocks of logits; an encoder sees one block of zeros and ones for each state."""
+    """Whole numbers 0 to K - 1 from K blocks of logits; an encoder sees one block of zeros and ones
+    for each state.
+    """
 
     base: Tensor
 
@@ -170,13 +202,21 @@ class CategoricalOutput(Output):
         return (numbers.unflatten(-1, (self.blocks, -1)) + self.base).movedim(-2, -1)
 
 
-def make_output(owner: str, likelihood: str, width: int, states: int | None, variance: str, device: torch.device) -> Output:
+def make_output(
+    owner: str, likelihood: str, width: int, states: int | None, variance: str, device: torch.device
+) -> Output:
     """The output of a name; ``states`` go with categorical columns and only with them."""
     check_choice(owner, "likelihood", likelihood, LIKELIHOODS)
     check_choice(owner, "variance", variance, VARIANCES)
     check_count(owner, "visible", width)
     if (likelihood == "categorical") != (states is not None):
-        raise invalid(owner, "states", "be given for a categorical likelihood, and only for it", states)
+        raise invalid(
+            owner, "states", "be given for a categorical likelihood, and only for it", states
+        )
     if states is not None:
         return CategoricalOutput(width, states, device=device)
-    return BernoulliOutput(width, device=device) if likelihood == "bernoulli" else GaussianOutput(width, variance, device=device)
+    return (
+        BernoulliOutput(width, device=device)
+        if likelihood == "bernoulli"
+        else GaussianOutput(width, variance, device=device)
+    )

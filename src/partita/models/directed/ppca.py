@@ -1,6 +1,7 @@
 r"""Probabilistic PCA, factor analysis, and mixtures of them.
 
-.. math:: p(x) = \sum_k \pi_k\, N(x; \mu_k, V_k V_k^\top + \Psi_k)          (theory/mixtures.md, eq. 10.11)
+.. math:: p(x) = \sum_k \pi_k\, N(x; \mu_k, V_k V_k^\top + \Psi_k)          (theory/mixtures.md, eq.
+10.11)
 
 Letters: N data, B rows, D columns, d latent dimensions, K components.
 """
@@ -55,7 +56,9 @@ class PPCA(Mixing):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.hold(_factors("PPCA", 1, visible, latent, noise, prior, floor, generator), generator.device)
+        self.hold(
+            _factors("PPCA", 1, visible, latent, noise, prior, floor, generator), generator.device
+        )
         if noise == "isotropic" and prior is None:
             self.offers = self.offers | {"closed_form"}
 
@@ -67,29 +70,40 @@ class PPCA(Mixing):
     def e_step_given(self, x: Tensor, z: Tensor, weight: Tensor | None = None) -> Statistics:
         r"""The E-step where some latent values were observed beside x: z is NaN where it was not.
 
-        .. math:: z_u \mid x, z_o \sim N\bigl(G_{uu}^{-1} (V_u^\top \Psi^{-1} (x - \mu) - G_{uo} z_o),\, G_{uu}^{-1}\bigr)
+        .. math:: z_u \mid x, z_o \sim N\bigl(G_{uu}^{-1} (V_u^\top \Psi^{-1} (x - \mu) - G_{uo}
+        z_o),\, G_{uu}^{-1}\bigr)
                   (theory/mixtures.md, eq. 10.14)
 
-        ``m_step`` then keeps the coordinates that the observed values give; with all of z observed it is linear regression.
+        ``m_step`` then keeps the coordinates that the observed values give; with all of z observed
+        it is linear regression.
         """
         scores, latent = self.component.scores(x.to(self.logits))
-        G, m, z = latent.factor @ latent.factor.mT, latent.mean.mT, z.to(self.logits)[None]  # (1, B or 1, d, d), (1, B, d)
+        # (1, B or 1, d, d), (1, B, d)
+        G, m, z = latent.factor @ latent.factor.mT, latent.mean.mT, z.to(self.logits)[None]
         free = z.isnan().to(m)
         known = torch.where(z.isnan(), 0.0, z)
-        factor = torch.linalg.cholesky(free[..., :, None] * G * free[..., None, :] + torch.diag_embed(1 - free))
+        factor = torch.linalg.cholesky(
+            free[..., :, None] * G * free[..., None, :] + torch.diag_embed(1 - free)
+        )
         rest = free * (G @ (m - known)[..., None])[..., 0] + known
         mean = torch.cholesky_solve(rest[..., None], factor)[..., 0]
         covariance = torch.cholesky_inverse(factor) * free[..., :, None] * free[..., None, :]
         r = torch.ones_like(scores) if weight is None else weight.to(scores)[None]
         found = self.component.sums(r, mean.mT, covariance, latent.mask, latent.x)
         log_p = scores + _log_conditional(latent.factor, factor, mean - m, 1 - free)
-        return {**{k: v for k, v in found.items() if k != "zz"}, "mass": r.sum(1), "log_likelihood": (r * log_p).sum()}
+        return {
+            **{k: v for k, v in found.items() if k != "zz"},
+            "mass": r.sum(1),
+            "log_likelihood": (r * log_p).sum(),
+        }
 
     @torch.no_grad()
     def solve(self, data: Data, *, generator: torch.Generator) -> None:
-        r"""The maximum-likelihood solution in closed form (Tipping and Bishop 1999), for complete rows and isotropic noise.
+        r"""The maximum-likelihood solution in closed form (Tipping and Bishop 1999), for complete
+        rows and isotropic noise.
 
-        .. math:: \sigma^2 = \frac{1}{D - d} \sum_{i > d} \lambda_i, \quad V = U_d (\Lambda_d - \sigma^2 I)^{1/2}
+        .. math:: \sigma^2 = \frac{1}{D - d} \sum_{i > d} \lambda_i, \quad V = U_d (\Lambda_d -
+        \sigma^2 I)^{1/2}
                   (theory/mixtures.md, eq. 10.12)
         """
         capability.require("ClosedForm", self)
@@ -107,7 +121,10 @@ class PPCA(Mixing):
         return {"visible": self.support.width, **self.component.settings()}
 
     def title(self) -> str:
-        return f"{'FactorAnalysis' if self.component.diagonal else 'PPCA'}({self.support.width}, {self.component.latent})"
+        return (
+            f"{'FactorAnalysis' if self.component.diagonal else 'PPCA'}({self.support.width}, "
+            f"{self.component.latent})"
+        )
 
 
 class MixturePPCA(Mixing):
@@ -133,29 +150,47 @@ class MixturePPCA(Mixing):
     ) -> None:
         super().__init__()
         check_count("MixturePPCA", "components", components)
-        self.hold(_factors("MixturePPCA", components, visible, latent, noise, prior, floor, generator), generator.device)
+        self.hold(
+            _factors("MixturePPCA", components, visible, latent, noise, prior, floor, generator),
+            generator.device,
+        )
 
     def settings(self) -> dict[str, Any]:
-        return {"components": self.components, "visible": self.support.width, **self.component.settings()}
+        return {
+            "components": self.components,
+            "visible": self.support.width,
+            **self.component.settings(),
+        }
 
     def title(self) -> str:
         return f"MixturePPCA({self.components}, {self.support.width}, {self.component.latent})"
 
 
-def _log_conditional(factor: Tensor, factor_free: Tensor, deviation: Tensor, known: Tensor) -> Tensor:
-    """log p(z_o | x) from the Cholesky factors of G and of its free block, and z less its mean given x, ``(1, B, d) -> (1, B)``."""
-    log_det, log_det_free = (part.diagonal(dim1=-2, dim2=-1).log().sum(-1) for part in (factor, factor_free))
+def _log_conditional(
+    factor: Tensor, factor_free: Tensor, deviation: Tensor, known: Tensor
+) -> Tensor:
+    """log p(z_o | x) from the Cholesky factors of G and of its free block, and z less its mean
+    given x, ``(1, B, d) -> (1, B)``.
+    """
+    log_det, log_det_free = (
+        part.diagonal(dim1=-2, dim2=-1).log().sum(-1) for part in (factor, factor_free)
+    )
     misfit = (factor.mT @ deviation[..., None])[..., 0].square().sum(-1)
     return log_det - log_det_free - 0.5 * (misfit + known.sum(-1) * math.log(2 * math.pi))
 
 
-def principal_axes(data: Data, mean: Tensor, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    r"""Eigenvalues, falling, and the first d eigenvectors of the covariance of complete rows, ``(D,), (D, d)``; read in chunks.
+def principal_axes(
+    data: Data, mean: Tensor, d: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    r"""Eigenvalues, falling, and the first d eigenvectors of the covariance of complete rows,
+    ``(D,), (D, d)``; read in chunks.
 
-    .. math:: X X^\top u = N \lambda u \;\Rightarrow\; X^\top X\, (X^\top u) = N \lambda\, (X^\top u)
+    .. math:: X X^\top u = N \lambda u \;\Rightarrow\; X^\top X\, (X^\top u) = N \lambda\, (X^\top
+    u)
               (theory/mixtures.md, eq. 10.16)
 
-    so that of fewer rows than columns only the products with one another are needed, and the other eigenvalues are zero.
+    so that of fewer rows than columns only the products with one another are needed, and the other
+    eigenvalues are zero.
     """
     wide = len(data) < len(mean)
     kept, total = [], mean.new_zeros(0 if wide else len(mean), len(mean))
@@ -168,20 +203,37 @@ def principal_axes(data: Data, mean: Tensor, d: int, generator: torch.Generator)
     values, vectors = _eigen((x @ x.mT if wide else total) / len(data))
     if not wide:
         return values, vectors[:, :d]
-    axes = x.mT @ vectors[:, :d] / (len(data) * values[:d]).sqrt().clamp_min(torch.finfo(x.dtype).tiny)
-    return functional.pad(values, (0, len(mean) - len(data))), functional.pad(axes, (0, max(0, d - len(data))))
+    axes = (
+        x.mT @ vectors[:, :d] / (len(data) * values[:d]).sqrt().clamp_min(torch.finfo(x.dtype).tiny)
+    )
+    return functional.pad(values, (0, len(mean) - len(data))), functional.pad(
+        axes, (0, max(0, d - len(data)))
+    )
 
 
 def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues of a covariance, falling, and its eigenvectors."""
     if not torch.isfinite(matrix).all():
-        raise invalid("PPCA.solve", "x", "be complete to be solved in closed form", "missing values", "Use EM().")
+        raise invalid(
+            "PPCA.solve",
+            "x",
+            "be complete to be solved in closed form",
+            "missing values",
+            "Use EM().",
+        )
     values, vectors = torch.linalg.eigh(matrix)
     return values.flip(0).clamp_min(0), vectors.flip(1)
 
 
 def _factors(
-    owner: str, count: int, visible: int, latent: int, noise: str, prior: str | None, floor: float, generator: torch.Generator
+    owner: str,
+    count: int,
+    visible: int,
+    latent: int,
+    noise: str,
+    prior: str | None,
+    floor: float,
+    generator: torch.Generator,
 ) -> Factors:
     check_count(owner, "visible", visible, 2)
     check_count(owner, "latent", latent)
@@ -190,4 +242,12 @@ def _factors(
     check_real(owner, "floor", floor, 0, open_low=True)
     if latent >= visible:
         raise invalid(owner, "latent", f"be below the number of columns, {visible}", latent)
-    return Factors(count, visible, latent, diagonal=noise == "diagonal", ard=prior == "ard", floor=floor, generator=generator)
+    return Factors(
+        count,
+        visible,
+        latent,
+        diagonal=noise == "diagonal",
+        ard=prior == "ard",
+        floor=floor,
+        generator=generator,
+    )

@@ -1,4 +1,6 @@
-"""Where EM begins: k-means++ centers on some rows (Arthur and Vassilvitskii 2007), a few rounds of k-means, softened clusters."""
+"""Where EM begins: k-means++ centers on some rows (Arthur and Vassilvitskii 2007), a few rounds of
+k-means, softened clusters.
+"""
 
 import warnings
 from typing import Any
@@ -19,17 +21,26 @@ SOFT = 0.1  # share of every cluster that is spread over all rows
 def some_rows(data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
     """All rows, or a random ``ROWS`` of them, with their weights."""
     n = len(data)
-    index = torch.arange(n) if n <= ROWS else rng.permutation(n, generator)[:ROWS].cpu().sort().values
+    index = (
+        torch.arange(n) if n <= ROWS else rng.permutation(n, generator)[:ROWS].cpu().sort().values
+    )
     batch = data.batch(index, generator=generator)
     return batch.x, batch.weight
 
 
-def hard_start(component: Component, data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor | None, Tensor]:
+def hard_start(
+    component: Component, data: Data, generator: torch.Generator
+) -> tuple[Tensor, Tensor | None, Tensor]:
     """Rows, their weights, and responsibilities ``(K, B)`` of a clustering of them."""
     x, weight = some_rows(data, generator)
     mean = data.mean().to(x)
     points = component.embed(torch.where(x.isnan(), mean, x)).double().cpu().numpy()
-    labels = clusters(points, None if weight is None else weight.double().cpu().numpy(), component.count, rng.seed(generator))
+    labels = clusters(
+        points,
+        None if weight is None else weight.double().cpu().numpy(),
+        component.count,
+        rng.seed(generator),
+    )
     hard = torch.nn.functional.one_hot(labels, component.count).mT.to(x)
     return x, weight, (1 - SOFT) * hard + SOFT / component.count
 

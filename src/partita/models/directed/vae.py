@@ -1,6 +1,8 @@
-r"""The variational autoencoder: a decoder network from normal latent variables to columns, and an encoder that guesses them back.
+r"""The variational autoencoder: a decoder network from normal latent variables to columns, and an
+encoder that guesses them back.
 
-.. math:: p(x) = \int p(x \mid z)\, N(z; 0, I)\, dz, \qquad q(z \mid x) = N\big(z;\, \mu(x), \mathrm{diag}\, \sigma^2(x)\big)
+.. math:: p(x) = \int p(x \mid z)\, N(z; 0, I)\, dz, \qquad q(z \mid x) = N\big(z;\, \mu(x),
+\mathrm{diag}\, \sigma^2(x)\big)
           (theory/latent_variables.md, eq. 41.2)
 
 Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
@@ -34,18 +36,23 @@ from partita.nets import MLP, ConvDecoder, ConvNet, build, describe
 
 
 class VAE(GaussianLatents):
-    """p(x | z) and q(z | x) from two networks; ``log_weights`` and ``elbo_terms`` carry gradients to both.
+    """p(x | z) and q(z | x) from two networks; ``log_weights`` and ``elbo_terms`` carry gradients
+    to both.
 
     Arguments:
         visible: D.
         latent: M.
-        likelihood: ``"bernoulli"``, ``"gaussian"``, ``"categorical"`` (with ``states``), or ``"mixed"`` with the ``laws`` of the columns,
-            of which some may be missing.
-        variance: Of Gaussian columns, learned: one for each ``"column"``, one ``"shared"`` by all, or for each ``"row"`` by the decoder.
+        likelihood: ``"bernoulli"``, ``"gaussian"``, ``"categorical"`` (with ``states``), or
+            ``"mixed"`` with the ``laws`` of the columns, of which some may be missing.
+        variance: Of Gaussian columns, learned: one for each ``"column"``, one ``"shared"`` by all,
+            or for each ``"row"`` by the decoder.
         widths, activation: Of both networks, where none is given.
-        image: (height, width) of a row: convolutions in place of perceptrons, with ``channels`` from the image inwards.
-        encoder: A network of :mod:`partita.nets`, or any module from what it sees of x to 2 M numbers: means and log deviations.
-        decoder: The same from M numbers to what the likelihood takes: D log-odds or means, 2 D with ``variance="row"``, K D logits.
+        image: (height, width) of a row: convolutions in place of perceptrons, with ``channels``
+            from the image inwards.
+        encoder: A network of :mod:`partita.nets`, or any module from what it sees of x to 2 M
+            numbers: means and log deviations.
+        decoder: The same from M numbers to what the likelihood takes: D log-odds or means, 2 D with
+            ``variance="row"``, K D logits.
         generator: Source of the first weights.
 
     >>> g = torch.Generator().manual_seed(0)
@@ -79,17 +86,33 @@ class VAE(GaussianLatents):
         self.watch_latents(check_count("VAE", "latent", latent), generator.device)
         laws = None if laws is None else check_laws("VAE", laws)
         if isinstance(likelihood, str) and likelihood == "mixed":
-            self.output: Output = MixedOutput(_check_laws(laws, visible), variance, device=generator.device)
+            self.output: Output = MixedOutput(
+                _check_laws(laws, visible), variance, device=generator.device
+            )
             self.offers = self.offers | {"missing"}
         else:
-            self.output = make_output("VAE", likelihood, visible, states, variance, generator.device)
+            self.output = make_output(
+                "VAE", likelihood, visible, states, variance, generator.device
+            )
         self.support = self.output.support
-        self._made = {"visible": visible, "latent": latent, "likelihood": likelihood, "states": states, "variance": variance,
-                      **({} if laws is None else {"laws": list(laws)})}  # fmt: skip
+        self._made = {
+            "visible": visible,
+            "latent": latent,
+            "likelihood": likelihood,
+            "states": states,
+            "variance": variance,
+            **({} if laws is None else {"laws": list(laws)}),
+        }
         if encoder is None or decoder is None:
-            made = (_perceptrons(self.output, latent, widths, activation, generator) if image is None else
-                    _convolutions(self.output, latent, image, channels, generator))  # fmt: skip
-            encoder, decoder = made[0] if encoder is None else encoder, made[1] if decoder is None else decoder
+            made = (
+                _perceptrons(self.output, latent, widths, activation, generator)
+                if image is None
+                else _convolutions(self.output, latent, image, channels, generator)
+            )
+            encoder, decoder = (
+                made[0] if encoder is None else encoder,
+                made[1] if decoder is None else decoder,
+            )
         self.encoder, self.decoder = encoder, decoder
         _check_maps("encoder", encoder, self.output.inputs, 2 * latent, self.device_like)
         _check_maps("decoder", decoder, latent, self.output.outputs, self.device_like)
@@ -111,14 +134,18 @@ class VAE(GaussianLatents):
         return self.log_likelihood(x, z) + standard_log_prob(z)
 
     def log_terms(self, x: Tensor, z: Tensor) -> LogTerms:
-        return LogTerms(self.log_likelihood(x, z), standard_log_prob(z), normal_log_prob(z, *self.encode(x)))
+        return LogTerms(
+            self.log_likelihood(x, z), standard_log_prob(z), normal_log_prob(z, *self.encode(x))
+        )
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
         return rng.normal((k, len(x), self.latent), self.device_like, generator)
 
     def elbo_terms(self, x: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """log p(x | z) at one draw of z, ``(B,)``, and KL(q(z | x) || p(z)) of each dimension, exact, ``(B, M)``."""
+        """log p(x | z) at one draw of z, ``(B,)``, and KL(q(z | x) || p(z)) of each dimension,
+        exact, ``(B, M)``.
+        """
         mean, log_scale = self.encode(x)
         z = _draw(mean, log_scale, mean.shape, generator)
         kl = kl_from_standard(mean, log_scale)
@@ -132,7 +159,9 @@ class VAE(GaussianLatents):
         return self.log_joint(x, z) - normal_log_prob(z, mean, log_scale)
 
     def doubly_weighted(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
-        """Log weights ``(k, B)`` that the encoder moves through the draws alone, each by its share of the weight once more (eq. 41.8)."""
+        """Log weights ``(k, B)`` that the encoder moves through the draws alone, each by its share
+        of the weight once more (eq. 41.8).
+        """
         mean, log_scale = self.encode(x)
         z = _draw(mean, log_scale, (k, *mean.shape), generator)
         self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
@@ -154,7 +183,9 @@ class VAE(GaussianLatents):
 
     @torch.no_grad()
     def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
-        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or one ``"draw"``, ``(B, D)``."""
+        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or
+        one ``"draw"``, ``(B, D)``.
+        """
         return fill(self, x, how, generator=generator)
 
     @torch.no_grad()
@@ -170,41 +201,82 @@ class VAE(GaussianLatents):
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
-        nets = {name: build(settings[name], "VAE", generator=generator) for name in ("encoder", "decoder")}
+        nets = {
+            name: build(settings[name], "VAE", generator=generator)
+            for name in ("encoder", "decoder")
+        }
         return cls(**{**settings, **nets}, generator=generator)
 
 
 def _check_laws(laws: tuple[Law, ...] | None, visible: int) -> tuple[Law, ...]:
     if laws is None or len(laws) != visible:
-        raise invalid("VAE", "laws", f"say what each of {visible} columns holds for likelihood='mixed'", laws)
+        raise invalid(
+            "VAE", "laws", f"say what each of {visible} columns holds for likelihood='mixed'", laws
+        )
     return laws
 
 
-def _draw(mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+def _draw(
+    mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: torch.Generator
+) -> Tensor:
     return mean + log_scale.exp() * rng.normal(shape, mean, generator)
 
 
-def _perceptrons(output: Output, latent: int, widths: Sequence[int], activation: str, generator: torch.Generator) -> tuple[MLP, MLP]:
+def _perceptrons(
+    output: Output, latent: int, widths: Sequence[int], activation: str, generator: torch.Generator
+) -> tuple[MLP, MLP]:
     inwards = check_counts("VAE", "widths", widths)
-    encoder = MLP(output.inputs, 2 * latent, widths=inwards, activation=activation, generator=generator)
-    return encoder, MLP(latent, output.outputs, widths=inwards[::-1], activation=activation, generator=generator)
+    encoder = MLP(
+        output.inputs, 2 * latent, widths=inwards, activation=activation, generator=generator
+    )
+    return encoder, MLP(
+        latent, output.outputs, widths=inwards[::-1], activation=activation, generator=generator
+    )
 
 
 def _convolutions(
-    output: Output, latent: int, image: Sequence[int], channels: Sequence[int], generator: torch.Generator
+    output: Output,
+    latent: int,
+    image: Sequence[int],
+    channels: Sequence[int],
+    generator: torch.Generator,
 ) -> tuple[ConvNet, ConvDecoder]:
-    inwards, depth = check_counts("VAE", "channels", channels), output.inputs // output.support.width
+    inwards, depth = (
+        check_counts("VAE", "channels", channels),
+        output.inputs // output.support.width,
+    )
     encoder = ConvNet(image, 2 * latent, depth=depth, channels=inwards, generator=generator)
-    return encoder, ConvDecoder(latent, image, depth=output.blocks, channels=inwards[::-1], generator=generator)
+    return encoder, ConvDecoder(
+        latent, image, depth=output.blocks, channels=inwards[::-1], generator=generator
+    )
 
 
 def _check_maps(name: str, net: nn.Module, inputs: int, outputs: int, like: Tensor) -> None:
-    """A network takes in and gives what the model needs; a copy of it is tried on two rows of zeros, so that nothing in it moves."""
-    remedy = "Means and log deviations side by side." if name == "encoder" else "As many numbers as the likelihood takes."
+    """A network takes in and gives what the model needs; a copy of it is tried on two rows of
+    zeros, so that nothing in it moves.
+    """
+    remedy = (
+        "Means and log deviations side by side."
+        if name == "encoder"
+        else "As many numbers as the likelihood takes."
+    )
     try:
         with torch.no_grad():
             shape = tuple(deepcopy(net).eval()(like.new_zeros(2, inputs)).shape)
-    except (RuntimeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise invalid("VAE", name, f"map (2, {inputs}) to (2, {outputs})", f"an error ({str(error).splitlines()[0]})", remedy) from None
+    except (
+        RuntimeError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise invalid(
+            "VAE",
+            name,
+            f"map (2, {inputs}) to (2, {outputs})",
+            f"an error ({str(error).splitlines()[0]})",
+            remedy,
+        ) from None
     if shape != (2, outputs):
         raise invalid("VAE", name, f"map (2, {inputs}) to (2, {outputs})", shape, remedy)

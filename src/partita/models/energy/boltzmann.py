@@ -1,10 +1,14 @@
-r"""The Boltzmann machine: binary units that all see one another, some of them hidden (Ackley, Hinton and Sejnowski 1985).
+r"""The Boltzmann machine: binary units that all see one another, some of them hidden (Ackley,
+Hinton
+and Sejnowski 1985).
 
-.. math:: E(x, h) = -b^\top x - c^\top h - \tfrac12 x^\top J x - x^\top W h - \tfrac12 h^\top L h, \qquad
-          F(x) = -b^\top x - \tfrac12 x^\top J x - \log \sum_h \exp\big(h^\top (c + W^\top x) + \tfrac12 h^\top L h\big)
-          (theory/discrete.md, eq. 12.6)
+.. math:: E(x, h) = -b^\top x - c^\top h - \tfrac12 x^\top J x - x^\top W h - \tfrac12 h^\top L h,
+\qquad
+          F(x) = -b^\top x - \tfrac12 x^\top J x - \log \sum_h \exp\big(h^\top (c + W^\top x) +
+          \tfrac12 h^\top L h\big) (theory/discrete.md, eq. 12.6)
 
-Hidden units that see one another are summed state by state, so there must be few; those of an RBM, which do not, may be many.
+Hidden units that see one another are summed state by state, so there must be few; those of an RBM,
+which do not, may be many.
 
 Letters: N data, C chains, D visible, H hidden, E edges, S = 2^H hidden states.
 """
@@ -30,7 +34,8 @@ MOST_HIDDEN = 12  # their states are summed at every row
 
 
 class Boltzmann(TwoValuedPairs):
-    """Binary units with biases ``b`` (D), ``c`` (H) and couplings ``J`` (E), ``W`` (D x H), ``L`` (H (H - 1) / 2).
+    """Binary units with biases ``b`` (D), ``c`` (H) and couplings ``J`` (E), ``W`` (D x H), ``L``
+    (H (H - 1) / 2).
 
     Arguments:
         visible: Number of visible units D.
@@ -59,14 +64,21 @@ class Boltzmann(TwoValuedPairs):
         check_count("Boltzmann", "visible", visible)
         scale = check_real("Boltzmann", "scale", scale, 0.0)
         if check_count("Boltzmann", "hidden", hidden, 0) > MOST_HIDDEN:
-            allowed = f"be at most {MOST_HIDDEN}, for the states of hidden units that see one another are summed one by one"
-            raise invalid("Boltzmann", "hidden", allowed, hidden, "Use an RBM, whose hidden units do not.")
+            allowed = (
+                f"be at most {MOST_HIDDEN}, for the states of hidden units that see one another "
+                "are summed one by one"
+            )
+            raise invalid(
+                "Boltzmann", "hidden", allowed, hidden, "Use an RBM, whose hidden units do not."
+            )
         self.support, self.hidden = Binary(visible), hidden
         self.graph = Graph(visible, as_edges("Boltzmann", edges, visible))
         self.b = nn.Parameter(torch.zeros(visible, device=generator.device))
         self.J = nn.Parameter(self.b.new_zeros(len(self.graph.edges)))
         self.c = nn.Parameter(self.b.new_zeros(hidden))
-        self.W = nn.Parameter(scale * torch.randn(visible, hidden, generator=generator, device=generator.device))
+        self.W = nn.Parameter(
+            scale * torch.randn(visible, hidden, generator=generator, device=generator.device)
+        )
         self.L = nn.Parameter(self.b.new_zeros(hidden * (hidden - 1) // 2))
         self._keep_reference(self.b)
 
@@ -83,7 +95,9 @@ class Boltzmann(TwoValuedPairs):
         return super().exponent(x) + torch.logsumexp(self._hidden_exponents(x), -1)
 
     def hidden_given_visible_probs(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        """p(h | x) of every hidden state, in the order of ``Binary(H).states``, ``(*, D) -> (*, S)``."""
+        """p(h | x) of every hidden state, in the order of ``Binary(H).states``, ``(*, D) -> (*,
+        S)``.
+        """
         exponents = self._hidden_exponents(x)
         return torch.softmax(exponents if beta is None else beta[..., None] * exponents, -1)
 
@@ -94,25 +108,41 @@ class Boltzmann(TwoValuedPairs):
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         assert field.input is not None
         start, end = field.input[..., :2].unbind(-1)
-        return torch.lerp(start, end, beta.to(end)) - torch.logsumexp(beta[..., None] * field.input[..., 2:], -1)
+        return torch.lerp(start, end, beta.to(end)) - torch.logsumexp(
+            beta[..., None] * field.input[..., 2:], -1
+        )
 
     def own_logits(self, x: Tensor) -> Tensor:
         return super().own_logits(x) if not self.hidden else EnergyModel.conditional_logits(self, x)
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        """log p(x_i = v | the others) up to a constant of each site, hidden units summed out, ``(*, D) -> (*, D, 2)``."""
-        return super().conditional_logits(x, beta) if not self.hidden else EnergyModel.conditional_logits(self, x, beta)
+        """log p(x_i = v | the others) up to a constant of each site, hidden units summed out, ``(*,
+        D) -> (*, D, 2)``.
+        """
+        return (
+            super().conditional_logits(x, beta)
+            if not self.hidden
+            else EnergyModel.conditional_logits(self, x, beta)
+        )
 
-    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
+    def site_energies(
+        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
+    ) -> Tensor:
         own = super().site_energies(x, i, values, beta)
         if not self.hidden:
             return own
-        others = self._hidden_exponents(x) - (x[..., i, None] * self.W[i]) @ self._hidden_states().mT
-        exponents = others + (values.view(-1, *[1] * x.dim()) * self.W[i]) @ self._hidden_states().mT
+        others = (
+            self._hidden_exponents(x) - (x[..., i, None] * self.W[i]) @ self._hidden_states().mT
+        )
+        exponents = (
+            others + (values.view(-1, *[1] * x.dim()) * self.W[i]) @ self._hidden_states().mT
+        )
         return own - torch.logsumexp(exponents if beta is None else beta[..., None] * exponents, -1)
 
     def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
-        """Tables for a sweep; hidden units are drawn from p(h | x) first, and move every chain's biases."""
+        """Tables for a sweep; hidden units are drawn from p(h | x) first, and move every chain's
+        biases.
+        """
         tables = super().sites(x, beta, generator=generator)
         if not self.hidden:
             return tables
@@ -120,7 +150,11 @@ class Boltzmann(TwoValuedPairs):
         return tables._replace(bias=tables.bias + self._hidden_states()[state] @ self.W.mT)
 
     def reference(self) -> Reference:
-        return FactorisedReference(self.support.values().to(self.reference_logits), self.reference_logits, self.hidden * math.log(2))
+        return FactorisedReference(
+            self.support.values().to(self.reference_logits),
+            self.reference_logits,
+            self.hidden * math.log(2),
+        )
 
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
@@ -130,19 +164,31 @@ class Boltzmann(TwoValuedPairs):
         return [] if self.hidden else super().cautions(data, generator=generator)
 
     def settings(self) -> dict[str, Any]:
-        return {"visible": self.support.width, "hidden": self.hidden, "edges": edge_list(self.graph)}
+        return {
+            "visible": self.support.width,
+            "hidden": self.hidden,
+            "edges": edge_list(self.graph),
+        }
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width, self.hidden) if self.hidden else (self.support.width,)
 
     def _hidden_exponents(self, x: Tensor) -> Tensor:
-        """h'(c + W'x) + h'Lh / 2 of every hidden state, ``(*, S)``; one zero where there are no hidden units."""
+        """h'(c + W'x) + h'Lh / 2 of every hidden state, ``(*, S)``; one zero where there are no
+        hidden units.
+        """
         states = self._hidden_states()
         pairs = (states * (states @ self._hidden_upper().mT)).sum(-1)
         return (self.c + x @ self.W) @ states.mT + pairs
 
     def _hidden_states(self) -> Tensor:
-        return Binary(self.hidden).states(0, 2**self.hidden, self.W) if self.hidden else self.W.new_zeros(1, 0)
+        return (
+            Binary(self.hidden).states(0, 2**self.hidden, self.W)
+            if self.hidden
+            else self.W.new_zeros(1, 0)
+        )
 
     def _hidden_upper(self) -> Tensor:
-        return self.L.new_zeros(self.hidden, self.hidden).index_put(tuple(complete(self.hidden).unbind(1)), self.L)
+        return self.L.new_zeros(self.hidden, self.hidden).index_put(
+            tuple(complete(self.hidden).unbind(1)), self.L
+        )

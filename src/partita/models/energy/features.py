@@ -1,8 +1,9 @@
-r"""Feature functions phi(x) for maximum-entropy models; any module or function of ``(*, D)`` serves as well.
+r"""Feature functions phi(x) for maximum-entropy models; any module or function of ``(*, D)`` serves
+as well.
 
-A feature module may offer ``dot(x, theta)`` = theta . phi(x) where that is cheaper than phi itself; ``slope(x, i, theta)``, the
-coefficient of x_i where theta . phi(x) is linear in it, for fast Gibbs sweeps; ``slopes(x, theta)``, all of them in one product; and
-``start(mean)``, a good first theta.
+A feature module may offer ``dot(x, theta)`` = theta . phi(x) where that is cheaper than phi itself;
+``slope(x, i, theta)``, the coefficient of x_i where theta . phi(x) is linear in it, for fast Gibbs
+sweeps; ``slopes(x, theta)``, all of them in one product; and ``start(mean)``, a good first theta.
 
 Letters: D visible, K features.
 """
@@ -71,14 +72,18 @@ class Pairwise(nn.Module):
 
     def _couplings(self, theta: Tensor) -> Tensor:
         """theta_ij with i < j as a matrix."""
-        return theta.new_zeros(self.visible, self.visible).index_put(tuple(self.upper), theta[self.visible :])
+        return theta.new_zeros(self.visible, self.visible).index_put(
+            tuple(self.upper), theta[self.visible :]
+        )
 
     def _inputs(self, x: Tensor, theta: Tensor, matrix: Tensor) -> Tensor:
         return torch.addmm(theta[: self.visible], x.reshape(-1, self.visible), matrix).view(x.shape)
 
 
 class KPairwise(nn.Module):
-    """Pairwise features and one indicator for each number of ones, which fits the distribution of the population count."""
+    """Pairwise features and one indicator for each number of ones, which fits the distribution of
+    the population count.
+    """
 
     def __init__(self, visible: int) -> None:
         super().__init__()
@@ -89,10 +94,15 @@ class KPairwise(nn.Module):
 
     def dot(self, x: Tensor, theta: Tensor) -> Tensor:
         visible = self.pairwise.visible
-        return self.pairwise.dot(x, theta[: -visible - 1]) + theta[-visible - 1 :][x.sum(-1).round().long()]
+        return (
+            self.pairwise.dot(x, theta[: -visible - 1])
+            + theta[-visible - 1 :][x.sum(-1).round().long()]
+        )
 
     def slopes(self, x: Tensor, theta: Tensor) -> Tensor:
-        """On zeros and ones: the pairwise slopes, and what one more one is worth among the others."""
+        """On zeros and ones: the pairwise slopes, and what one more one is worth among the
+        others.
+        """
         visible = self.pairwise.visible
         counts, others = theta[-visible - 1 :], (x.sum(-1, keepdim=True) - x).round().long()
         return self.pairwise.slopes(x, theta[: -visible - 1]) + counts[others + 1] - counts[others]
@@ -125,17 +135,35 @@ def _partners(upper: Tensor, visible: int) -> Tensor:
     return place
 
 
-NAMED: dict[str, type[nn.Module]] = {"independent": Independent, "pairwise": Pairwise, "k-pairwise": KPairwise}
+NAMED: dict[str, type[nn.Module]] = {
+    "independent": Independent,
+    "pairwise": Pairwise,
+    "k-pairwise": KPairwise,
+}
 
 
 def as_features(features: str | Feature | Sequence[Feature], visible: int) -> Feature:
     """A feature function from a name, a module, a function or a list of them."""
     if isinstance(features, str):
         if features not in NAMED:
-            raise invalid("MaxEnt", "features", "be a function, a module, a list of them, or one of " + ", ".join(NAMED), repr(features))
+            raise invalid(
+                "MaxEnt",
+                "features",
+                "be a function, a module, a list of them, or one of " + ", ".join(NAMED),
+                repr(features),
+            )
         return NAMED[features](visible)
     if callable(features):
         return features
-    if not isinstance(features, list | tuple) or not features or not all(callable(f) for f in features):
-        raise invalid("MaxEnt", "features", "be a function, a module, a list of them, or one of " + ", ".join(NAMED), repr(features))
+    if (
+        not isinstance(features, list | tuple)
+        or not features
+        or not all(callable(f) for f in features)
+    ):
+        raise invalid(
+            "MaxEnt",
+            "features",
+            "be a function, a module, a list of them, or one of " + ", ".join(NAMED),
+            repr(features),
+        )
     return Stack(features)

@@ -1,6 +1,8 @@
-r"""What each visible bit of a restricted Boltzmann machine is worth to the hidden units, for all bits from one product.
+r"""What each visible bit of a restricted Boltzmann machine is worth to the hidden units, for all
+bits from one product.
 
-.. math:: r_i(x) = \sum_j \mathrm{softplus}(a_j + (1 - x_i) W_{ij}) - \mathrm{softplus}(a_j - x_i W_{ij}), \qquad a = c + W^\top x
+.. math:: r_i(x) = \sum_j \mathrm{softplus}(a_j + (1 - x_i) W_{ij}) - \mathrm{softplus}(a_j - x_i
+W_{ij}), \qquad a = c + W^\top x
           (theory/objectives.md, eq. 6.13)
 
 Letters: B batch, D visible, H hidden.
@@ -15,7 +17,9 @@ CELLS = 1 << 21  # rows x sites x hidden units at once
 
 
 def flip_sums(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
-    """r of every site, ``(*, D) -> (*, D)``: D H numbers for each row, some sites at a time, recomputed in the backward pass."""
+    """r of every site, ``(*, D) -> (*, D)``: D H numbers for each row, some sites at a time,
+    recomputed in the backward pass.
+    """
     rows = x.reshape(-1, len(W))
     a = torch.addmm(c, rows, W)
     width = max(1, CELLS // max(1, a.numel()))

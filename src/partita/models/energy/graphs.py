@@ -1,6 +1,8 @@
-r"""Which coordinates see which: edges of a graph, the neighbors of every site, and a coloring whose classes can move together.
+r"""Which coordinates see which: edges of a graph, the neighbors of every site, and a coloring whose
+classes can move together.
 
-.. math:: E \subseteq \{(i, j): i < j\}, \qquad \text{color}(i) \ne \text{color}(j) \text{ for } (i, j) \in E
+.. math:: E \subseteq \{(i, j): i < j\}, \qquad \text{color}(i) \ne \text{color}(j) \text{ for } (i,
+j) \in E
           (theory/discrete.md, eq. 12.2)
 
 Letters: D sites, E edges, G largest number of neighbors.
@@ -18,7 +20,8 @@ from torch import Tensor
 from partita.core.checks import check_count
 from partita.errors import invalid
 
-DENSE_SITES = 100  # up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbors
+# up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbors
+DENSE_SITES = 100
 
 
 def complete(sites: int) -> Tensor:
@@ -36,7 +39,8 @@ def lattice(*shape: int) -> Tensor:
 
 
 def torus(*shape: int) -> Tensor:
-    """Nearest neighbors on a box whose opposite sides meet; a side of two sites has one bond, not two, ``(E, 2)``.
+    """Nearest neighbors on a box whose opposite sides meet; a side of two sites has one bond, not
+    two, ``(E, 2)``.
 
     >>> len(torus(4, 4)), len(torus(3))
     (32, 3)
@@ -50,9 +54,17 @@ def _neighboring(shape: Sequence[int], wrap: bool) -> Tensor:
     site = torch.arange(int(np.prod(shape))).view(*shape)
     found = [torch.empty(0, 2, dtype=torch.long)]
     for axis, side in enumerate(shape):
-        found.append(torch.stack([site.narrow(axis, 0, side - 1), site.narrow(axis, 1, side - 1)], -1).view(-1, 2))
+        found.append(
+            torch.stack([site.narrow(axis, 0, side - 1), site.narrow(axis, 1, side - 1)], -1).view(
+                -1, 2
+            )
+        )
         if wrap and side > 2:
-            found.append(torch.stack([site.narrow(axis, 0, 1), site.narrow(axis, side - 1, 1)], -1).view(-1, 2))
+            found.append(
+                torch.stack([site.narrow(axis, 0, 1), site.narrow(axis, side - 1, 1)], -1).view(
+                    -1, 2
+                )
+            )
     return torch.cat(found)
 
 
@@ -63,14 +75,34 @@ def as_edges(owner: str, edges: Any, sites: int) -> Tensor:
     try:
         pairs = torch.as_tensor(edges)
     except (TypeError, ValueError, RuntimeError):
-        raise invalid(owner, "edges", "be pairs of site numbers, (E, 2)", " ".join(repr(edges).split())) from None
+        raise invalid(
+            owner, "edges", "be pairs of site numbers, (E, 2)", " ".join(repr(edges).split())
+        ) from None
     if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point():
-        raise invalid(owner, "edges", "be pairs of site numbers, (E, 2)", f"shape {tuple(pairs.shape)}, {pairs.dtype}")
+        raise invalid(
+            owner,
+            "edges",
+            "be pairs of site numbers, (E, 2)",
+            f"shape {tuple(pairs.shape)}, {pairs.dtype}",
+        )
     pairs = pairs.long().sort(1).values
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= sites or (pairs[:, 0] == pairs[:, 1]).any()):
-        raise invalid(owner, "edges", f"join two different sites of 0 to {sites - 1}", pairs[_first_bad(pairs, sites)].tolist())
+    if len(pairs) and (
+        pairs.min() < 0 or pairs.max() >= sites or (pairs[:, 0] == pairs[:, 1]).any()
+    ):
+        raise invalid(
+            owner,
+            "edges",
+            f"join two different sites of 0 to {sites - 1}",
+            pairs[_first_bad(pairs, sites)].tolist(),
+        )
     if len(torch.unique(pairs, dim=0)) < len(pairs):
-        raise invalid(owner, "edges", "name every pair once", "a pair twice", "Add up the couplings of a pair.")
+        raise invalid(
+            owner,
+            "edges",
+            "name every pair once",
+            "a pair twice",
+            "Add up the couplings of a pair.",
+        )
     return pairs
 
 
@@ -109,7 +141,9 @@ class Graph:
 
     @cached_property
     def _directed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Neighbor, edge and direction (true from the edge's second site) of every bond seen from every site, ``(2 E,)`` each."""
+        """Neighbor, edge and direction (true from the edge's second site) of every bond seen from
+        every site, ``(2 E,)`` each.
+        """
         i, j = self.edges.unbind(1)
         own, other = torch.cat([i, j]), torch.cat([j, i])
         order = torch.argsort(own, stable=True)
@@ -133,18 +167,24 @@ class Graph:
 
     @cached_property
     def padded(self) -> tuple[Tensor, Tensor]:
-        """Neighbors of each site and the edges to them, ``(D, G)``; missing ones point at site 0 and edge E."""
+        """Neighbors of each site and the edges to them, ``(D, G)``; missing ones point at site 0
+        and edge E.
+        """
         counts = self.starts.diff()
         slot = torch.arange(len(self.neighbors)) - self.starts[:-1].repeat_interleave(counts)
         site = torch.arange(self.sites).repeat_interleave(counts)
         width = int(counts.max()) if self.sites else 0
-        near, bond = torch.zeros(self.sites, width, dtype=torch.long), torch.full((self.sites, width), len(self.edges))
+        near, bond = (
+            torch.zeros(self.sites, width, dtype=torch.long),
+            torch.full((self.sites, width), len(self.edges)),
+        )
         near[site, slot], bond[site, slot] = self.neighbors, self.bonds
         return near, bond
 
     @cached_property
     def colors(self) -> list[Tensor]:
-        """Classes of sites without an edge inside: two on a bipartite graph (a checkerboard), D on a complete one.
+        """Classes of sites without an edge inside: two on a bipartite graph (a checkerboard), D on
+        a complete one.
 
         >>> [len(c) for c in Graph(16, torus(4, 4)).colors]
         [8, 8]
@@ -154,7 +194,9 @@ class Graph:
 
 
 def greedy_coloring(starts: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
-    """The least color that no neighbor has, site by site in the order of a breadth-first walk, which finds two where two suffice."""
+    """The least color that no neighbor has, site by site in the order of a breadth-first walk,
+    which finds two where two suffice.
+    """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 

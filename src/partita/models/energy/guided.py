@@ -1,10 +1,12 @@
 r"""A path to a model from a mixture that knows its modes, in place of the model's own reference.
 
 .. math:: F_\beta(x) = \big[F_\beta(x)\big]_{\text{own}} - (1 - \beta)\, F_0(x)
-          - \log \sum_z \big(\pi_z\, p_z(x)\big)^{1 - \beta} + \beta \log K          (theory/scoring.md, eq. 5.21)
+          - \log \sum_z \big(\pi_z\, p_z(x)\big)^{1 - \beta} + \beta \log K
+            (theory/scoring.md, eq. 5.21)
 
-The component z is one more hidden variable: given z the path is the model's own, begun at the product p_z, so every kernel of the model
-serves. At 0 the path is the mixture, whose log Z is 0; at 1 it is the model, whose log Z is its own.
+The component z is one more hidden variable: given z the path is the model's own, begun at the
+product p_z, so every kernel of the model serves. At 0 the path is the mixture, whose log Z is 0; at
+1 it is the model, whose log Z is its own.
 
 Letters: C chains, D visible, K components, V values of a coordinate.
 """
@@ -37,7 +39,8 @@ class Components(Protocol):
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
 
-    def begun(self, model: Any, z: Tensor) -> EnergyModel: ...  # the model with p_z as the reference of each chain
+    # the model with p_z as the reference of each chain
+    def begun(self, model: Any, z: Tensor) -> EnergyModel: ...
 
     def weighing(self, log_weights: Tensor) -> "Components": ...  # with other weights
 
@@ -98,7 +101,9 @@ class NormalMixture:
 
     def log_parts(self, x: Tensor) -> Tensor:
         u = torch.einsum("kij,...kj->...ki", self.whitening, x[..., None, :] - self.mean)
-        scale = self.whitening.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * x.shape[-1] * math.log(2 * math.pi)
+        scale = self.whitening.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * x.shape[
+            -1
+        ] * math.log(2 * math.pi)
         return self.log_weights + scale - 0.5 * u.square().sum(-1)
 
     def free_energy(self, x: Tensor) -> Tensor:
@@ -107,7 +112,9 @@ class NormalMixture:
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         z = rng.categories(self.log_weights.expand(n, -1), generator)
         u = rng.normal((n, self.mean.shape[1], 1), self.mean, generator)
-        return self.mean[z] + torch.linalg.solve_triangular(self.whitening[z], u, upper=False)[..., 0]
+        return (
+            self.mean[z] + torch.linalg.solve_triangular(self.whitening[z], u, upper=False)[..., 0]
+        )
 
     def begun(self, model: Any, z: Tensor) -> EnergyModel:
         variance = self.whitening.diagonal(dim1=-2, dim2=-1).pow(-2)
@@ -125,7 +132,8 @@ class Guided(EnergyModel):
     def __init__(self, base: EnergyModel, mixture: Components) -> None:
         super().__init__()
         object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
-        self.mixture, self.support, self.offers = mixture, base.support, base.offers - {"joint"}  # with a component, E(x, h) is not all
+        # with a component, E(x, h) is not all
+        self.mixture, self.support, self.offers = mixture, base.support, base.offers - {"joint"}
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.base.free_energy(x)
@@ -135,10 +143,18 @@ class Guided(EnergyModel):
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         parts = self.mixture.log_parts(field.x)
-        own = self.base.energy_along(field, beta) - (1 - beta) * self.base.reference().free_energy(field.x)
-        return own - torch.logsumexp((1 - beta)[..., None] * parts, -1) + beta * math.log(self.mixture.size)
+        own = self.base.energy_along(field, beta) - (1 - beta) * self.base.reference().free_energy(
+            field.x
+        )
+        return (
+            own
+            - torch.logsumexp((1 - beta)[..., None] * parts, -1)
+            + beta * math.log(self.mixture.size)
+        )
 
-    def given_component(self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator) -> EnergyModel:
+    def given_component(
+        self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator
+    ) -> EnergyModel:
         if beta is None:
             return self.base
         z = rng.categories((1 - beta)[..., None] * self.mixture.log_parts(x), generator)

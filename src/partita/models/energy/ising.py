@@ -1,6 +1,7 @@
 r"""The Ising model: spins with fields and symmetric couplings, on all pairs or on a given graph.
 
-.. math:: F(x) = -\sum_i h_i x_i - \sum_{(i,j) \in E} J_{ij} x_i x_j, \quad x_i \in \{-1, +1\}, \qquad
+.. math:: F(x) = -\sum_i h_i x_i - \sum_{(i,j) \in E} J_{ij} x_i x_j, \quad x_i \in \{-1, +1\},
+\qquad
           p(x_i = 1 \mid x_{\setminus i}) = \sigma\big(2 (h_i + \textstyle\sum_j J_{ij} x_j)\big)
           (theory/discrete.md, eq. 12.4, 12.5)
 
@@ -26,7 +27,8 @@ class Ising(TwoValuedPairs):
 
     Arguments:
         visible: Number of spins D.
-        edges: Pairs of sites that are coupled, as :func:`torus` and :func:`lattice` make them; None couples all pairs.
+        edges: Pairs of sites that are coupled, as :func:`torus` and :func:`lattice` make them; None
+            couples all pairs.
         couplings: What every J starts at.
         fields: What every h starts at.
         generator: Says where the parameters live; they start as told.
@@ -53,7 +55,9 @@ class Ising(TwoValuedPairs):
         self.support = Spin(visible)
         self.graph = Graph(visible, as_edges("Ising", edges, visible))
         self.h = nn.Parameter(torch.full((visible,), float(fields), device=generator.device))
-        self.J = nn.Parameter(torch.full((len(self.graph.edges),), float(couplings), device=generator.device))
+        self.J = nn.Parameter(
+            torch.full((len(self.graph.edges),), float(couplings), device=generator.device)
+        )
         self._keep_reference(self.h)
 
     @property

@@ -1,8 +1,11 @@
-r"""The Ising model on a torus, solved: log Z and the mean energy of every finite size (Kaufman 1949).
+r"""The Ising model on a torus, solved: log Z and the mean energy of every finite size (Kaufman
+1949).
 
-.. math:: Z = \tfrac12 (2 \sinh 2K)^{mn/2} \Big[ \prod_{r} 2 \cosh \tfrac{m \gamma_{2r+1}}{2} + \prod_{r} 2 \sinh \tfrac{m \gamma_{2r+1}}{2}
-          + \prod_{r} 2 \cosh \tfrac{m \gamma_{2r}}{2} + \prod_{r} 2 \sinh \tfrac{m \gamma_{2r}}{2} \Big],
-          \quad \cosh \gamma_q = \cosh 2K \coth 2K - \cos \tfrac{\pi q}{n}          (theory/discrete.md, eq. 12.10)
+.. math:: Z = \tfrac12 (2 \sinh 2K)^{mn/2} \Big[ \prod_{r} 2 \cosh \tfrac{m \gamma_{2r+1}}{2} +
+\prod_{r} 2 \sinh \tfrac{m \gamma_{2r+1}}{2}
+          + \prod_{r} 2 \cosh \tfrac{m \gamma_{2r}}{2} + \prod_{r} 2 \sinh \tfrac{m \gamma_{2r}}{2}
+          \Big], \quad \cosh \gamma_q = \cosh 2K \coth 2K - \cos \tfrac{\pi q}{n}
+          (theory/discrete.md, eq. 12.10)
 
 with r = 0 ... n - 1 and gamma_0 = 2 K + log tanh K, which changes sign at the critical coupling.
 
@@ -20,7 +23,8 @@ CRITICAL_COUPLING = 0.5 * math.log(1 + math.sqrt(2))
 
 
 def torus_log_z(m: int, n: int, coupling: float | Tensor) -> Tensor:
-    """log Z of an m x n torus of spins with one ferromagnetic coupling K > 0, in float64; differentiable in K.
+    """log Z of an m x n torus of spins with one ferromagnetic coupling K > 0, in float64;
+    differentiable in K.
 
     >>> round(float(torus_log_z(4, 4, 0.4)), 6)
     14.561093
@@ -46,8 +50,14 @@ def torus_energy(m: int, n: int, coupling: float) -> float:
 
 
 def _gamma(K: Tensor, q: Tensor, n: int) -> Tensor:
-    """gamma_q for the q of one parity; the first even one by its own formula, which keeps its sign."""
-    gamma = torch.acosh((torch.cosh(2 * K) / torch.tanh(2 * K) - torch.cos(torch.pi * q.double() / n)).clamp_min(1 + 1e-15))
+    """gamma_q for the q of one parity; the first even one by its own formula, which keeps its
+    sign.
+    """
+    gamma = torch.acosh(
+        (torch.cosh(2 * K) / torch.tanh(2 * K) - torch.cos(torch.pi * q.double() / n)).clamp_min(
+            1 + 1e-15
+        )
+    )
     first = 2 * K + torch.log(torch.tanh(K))
     return torch.where(q == 0, first, gamma)
 

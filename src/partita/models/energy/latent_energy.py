@@ -1,11 +1,12 @@
 r"""An energy of deep features and binary hidden units, which are summed out exactly.
 
 .. math:: E(x, h) = x^\top x + h^\top W f(x) - c^\top h - b^\top x, \qquad
-          F(x) = x^\top x - b^\top x - \textstyle\sum_k \mathrm{softplus}(-\alpha_k), \quad \alpha = W f(x) - c
-          (theory/latent.md, eq. 30.1, 30.4)
+          F(x) = x^\top x - b^\top x - \textstyle\sum_k \mathrm{softplus}(-\alpha_k), \quad \alpha =
+          W f(x) - c (theory/latent.md, eq. 30.1, 30.4)
 
-Z is finite if f lowers the energy slower than x'x raises it. Along the path the joint is annealed: W and c are scaled by beta,
-x'x - b'x is interpolated from the energy of a fitted normal distribution.
+Z is finite if f lowers the energy slower than x'x raises it. Along the path the joint is annealed:
+W and c are scaled by beta, x'x - b'x is interpolated from the energy of a fitted normal
+distribution.
 
 Letters: N data, C chains, T temperatures, D visible, H hidden, K features.
 """
@@ -35,7 +36,8 @@ class LatentEnergy(EnergyModel):
     """Hidden units ``h`` in {0, 1}^H that see x through any network f.
 
     Arguments:
-        f: Module from ``(N, D)`` to ``(N, K)``; it may not lower the energy faster than x'x raises it.
+        f: Module from ``(N, D)`` to ``(N, K)``; it may not lower the energy faster than x'x raises
+            it.
         visible: Number of real coordinates D.
         hidden: Number of binary hidden units H.
         features: Number of outputs K of f.
@@ -55,7 +57,14 @@ class LatentEnergy(EnergyModel):
     reference_whitening: Tensor
 
     def __init__(
-        self, f: nn.Module, visible: int, hidden: int, features: int, *, covariance: str = "full", generator: torch.Generator
+        self,
+        f: nn.Module,
+        visible: int,
+        hidden: int,
+        features: int,
+        *,
+        covariance: str = "full",
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         for name, value in (("visible", visible), ("hidden", hidden), ("features", features)):
@@ -64,13 +73,27 @@ class LatentEnergy(EnergyModel):
         check_module("LatentEnergy", "f", f)
         self.support, self.covariance = Real(visible), covariance
         self.f = f
-        self.W = nn.Parameter(torch.randn(hidden, features, generator=generator, device=generator.device) * SMALL * features**-0.5)
+        self.W = nn.Parameter(
+            torch.randn(hidden, features, generator=generator, device=generator.device)
+            * SMALL
+            * features**-0.5
+        )
         self.b = nn.Parameter(self.W.new_zeros(visible))
         self.c = nn.Parameter(self.W.new_zeros(hidden))
         self.keep_anchors(visible, self.W)
         self.register_buffer("reference_mean", self.W.new_zeros(visible))
-        self.register_buffer("reference_whitening", math.sqrt(2) * torch.eye(visible, device=generator.device))  # of exp(-x'x)
-        check_growth("LatentEnergy", "f", self._bent, lambda x: self._quadratic(x.to(self.W)), visible, self._like_f())
+        # of exp(-x'x)
+        self.register_buffer(
+            "reference_whitening", math.sqrt(2) * torch.eye(visible, device=generator.device)
+        )
+        check_growth(
+            "LatentEnergy",
+            "f",
+            self._bent,
+            lambda x: self._quadratic(x.to(self.W)),
+            visible,
+            self._like_f(),
+        )
 
     @property
     def visible(self) -> int:
@@ -88,8 +111,12 @@ class LatentEnergy(EnergyModel):
         rows = x.reshape(-1, self.visible)
         out = self.f(rows)
         if out.shape != (len(rows), self.W.shape[1]):
-            raise invalid("LatentEnergy", "f", f"map (N, {self.visible}) to (N, {self.W.shape[1]})",
-                          f"{tuple(rows.shape)} to {tuple(out.shape)}")  # fmt: skip
+            raise invalid(
+                "LatentEnergy",
+                "f",
+                f"map (N, {self.visible}) to (N, {self.W.shape[1]})",
+                f"{tuple(rows.shape)} to {tuple(out.shape)}",
+            )
         return out.view(*x.shape[:-1], -1)
 
     def alpha(self, x: Tensor) -> Tensor:
@@ -99,11 +126,16 @@ class LatentEnergy(EnergyModel):
     def energy(self, x: Tensor, h: Tensor, beta: Tensor | None = None) -> Tensor:
         """E(x, h), ``(*, D), (*, H) -> (*)``; at ``beta`` along the path if given."""
         inputs, own = (h * self.alpha(x)).sum(-1), self._quadratic(x)
-        return own + inputs if beta is None else torch.lerp(self._normal_energy(x), own, beta.to(own)) + beta * inputs
+        return (
+            own + inputs
+            if beta is None
+            else torch.lerp(self._normal_energy(x), own, beta.to(own)) + beta * inputs
+        )
 
     def free_energy(self, x: Tensor) -> Tensor:
         """F(x), ``(*, D) -> (*)`` (eq. 30.4)."""
-        return functional.logsigmoid(self.alpha(x)).sum(-1) + self._quadratic(x)  # logsigmoid(alpha) is -softplus(-alpha), uncut at 20
+        # logsigmoid(alpha) is -softplus(-alpha), uncut at 20
+        return functional.logsigmoid(self.alpha(x)).sum(-1) + self._quadratic(x)
 
     def field(self, x: Tensor) -> Field:
         return Field(x, self.alpha(x))
@@ -111,41 +143,63 @@ class LatentEnergy(EnergyModel):
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         assert field.input is not None
         own = self._quadratic(field.x)
-        return torch.lerp(self._normal_energy(field.x), own, beta.to(own)) + functional.logsigmoid(beta[..., None] * field.input).sum(-1)
+        return torch.lerp(self._normal_energy(field.x), own, beta.to(own)) + functional.logsigmoid(
+            beta[..., None] * field.input
+        ).sum(-1)
 
     @torch.no_grad()
     def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
-        """dF/dx = 2 x - b + sum_k sigma(-alpha_k) w_k' df/dx, by the chain rule through an MLP; along the path with ``beta`` (eq. 31.7)."""
+        """dF/dx = 2 x - b + sum_k sigma(-alpha_k) w_k' df/dx, by the chain rule through an MLP;
+        along the path with ``beta`` (eq. 31.7).
+        """
         if type(self.f) is not MLP:
             return None
         check_width("LatentEnergy", "x", x, self.visible, self.title())
         f, pull = self.f.pullback(x)
         alpha, b = functional.linear(f, self.W, -self.c), 1.0 if beta is None else beta[..., None]
         along = pull(b * torch.sigmoid(-b * alpha) @ self.W)
-        own, slope, bent = self._quadratic(x), 2 * x - self.b, functional.logsigmoid(b * alpha).sum(-1)
+        own, slope, bent = (
+            self._quadratic(x),
+            2 * x - self.b,
+            functional.logsigmoid(b * alpha).sum(-1),
+        )
         if beta is None:
             return bent + own, slope + along
         start, normal = GaussianReference(self.reference_mean, self.reference_whitening).slope(x)
-        return torch.lerp(start, own, beta.to(own)) + bent, torch.lerp(normal, slope, beta[..., None].to(own)) + along
+        return torch.lerp(start, own, beta.to(own)) + bent, torch.lerp(
+            normal, slope, beta[..., None].to(own)
+        ) + along
 
-    def hidden_given_visible(self, x: Tensor, beta: Tensor | None = None, field: Field | None = None) -> Bernoulli:
+    def hidden_given_visible(
+        self, x: Tensor, beta: Tensor | None = None, field: Field | None = None
+    ) -> Bernoulli:
         """p(h | x) = product of sigmoid(-alpha_k) (eq. 30.2)."""
         alpha = self.alpha(x) if field is None or field.input is None else field.input
-        return Bernoulli(probs=torch.sigmoid(-alpha if beta is None else -beta[..., None] * alpha), validate_args=False)
+        return Bernoulli(
+            probs=torch.sigmoid(-alpha if beta is None else -beta[..., None] * alpha),
+            validate_args=False,
+        )
 
     def visible_given_hidden(self, h: Tensor, beta: Tensor | None = None) -> Normal:
-        """p(x | h): N((b - A'W'h) / 2, I / 2) where f(x) = A x + a is one linear layer; refused otherwise (eq. 30.3)."""
+        """p(x | h): N((b - A'W'h) / 2, I / 2) where f(x) = A x + a is one linear layer; refused
+        otherwise (eq. 30.3).
+        """
         if not isinstance(self.f, nn.Linear) or beta is not None:
             raise Unsupported(
-                f"{self.title()}.visible_given_hidden: p(x | h) is proportional to exp(b'x - x'x - h'W f(x)), and f couples the "
-                "coordinates of x, so it does not factorize. It does where f is affine (give f=nn.Linear, unannealed) or a sum of "
-                "functions of single coordinates. Use the sampler Alternating(MALA()), which draws h given x and moves x by its "
-                "gradient given h."
+                f"{self.title()}.visible_given_hidden: p(x | h) is proportional to exp(b'x - x'x - "
+                "h'W f(x)), and f couples the coordinates of x, so it does not factorize. It does "
+                "where f is affine (give f=nn.Linear, unannealed) or a sum of functions of single "
+                "coordinates. Use the sampler Alternating(MALA()), which draws h given x and "
+                "moves x by its gradient given h."
             )
-        return Normal(0.5 * (self.b - h @ self.W @ self.f.weight), math.sqrt(0.5), validate_args=False)
+        return Normal(
+            0.5 * (self.b - h @ self.W @ self.f.weight), math.sqrt(0.5), validate_args=False
+        )
 
     def reference(self) -> GaussianReference:
-        return GaussianReference(self.reference_mean, self.reference_whitening, self.hidden * math.log(2))
+        return GaussianReference(
+            self.reference_mean, self.reference_whitening, self.hidden * math.log(2)
+        )
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
@@ -157,24 +211,43 @@ class LatentEnergy(EnergyModel):
 
     def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
         deviation, mean = data.variance().sqrt(), data.mean().abs()
-        odd = ((deviation > WIDEST) | (deviation < NARROWEST) | (mean > WIDEST)).nonzero().flatten().tolist()
-        return [f"column {odd[0]} has mean {float(data.mean()[odd[0]]):.3g} and deviation {float(deviation[odd[0]]):.3g}; standardize the "
-                "columns, for the energy's x'x has a scale of its own."] if odd else []  # fmt: skip
+        odd = (
+            ((deviation > WIDEST) | (deviation < NARROWEST) | (mean > WIDEST))
+            .nonzero()
+            .flatten()
+            .tolist()
+        )
+        return (
+            [
+                f"column {odd[0]} has mean {float(data.mean()[odd[0]]):.3g} and deviation "
+                f"{float(deviation[odd[0]]):.3g}; standardize the columns, for the energy's x'x "
+                "has a scale of its own."
+            ]
+            if odd
+            else []
+        )
 
     def settings(self) -> dict[str, Any]:
         sizes = {"visible": self.visible, "hidden": self.hidden, "features": self.W.shape[1]}
         return {"f": describe(self.f), **sizes, "covariance": self.covariance}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "LatentEnergy":
-        return cls(**{**settings, "f": build(settings["f"], "LatentEnergy", generator=generator)}, generator=generator)
+    def from_settings(
+        cls, settings: dict[str, Any], *, generator: torch.Generator
+    ) -> "LatentEnergy":
+        return cls(
+            **{**settings, "f": build(settings["f"], "LatentEnergy", generator=generator)},
+            generator=generator,
+        )
 
     def title(self) -> str:
         return f"LatentEnergy({self.visible}, {self.hidden})"
 
     def _bent(self, x: Tensor) -> Tensor:
         """What f adds, whatever its dtype."""
-        return functional.logsigmoid(functional.linear(self.features(x).to(self.W), self.W, -self.c)).sum(-1)
+        return functional.logsigmoid(
+            functional.linear(self.features(x).to(self.W), self.W, -self.c)
+        ).sum(-1)
 
     def _quadratic(self, x: Tensor) -> Tensor:
         return x.square().sum(-1) - x @ self.b
@@ -187,19 +260,29 @@ class LatentEnergy(EnergyModel):
         return next(self.f.parameters(), self.W)
 
 
-def energy_gradients(model: LatentEnergy, x: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:
-    r"""E[dE/dtheta] with h averaged given x, by parameter name; the likelihood gradient is model minus data (eq. 30.5).
+def energy_gradients(
+    model: LatentEnergy, x: Tensor, weight: Tensor | None = None
+) -> dict[str, Tensor]:
+    r"""E[dE/dtheta] with h averaged given x, by parameter name; the likelihood gradient is model
+    minus data (eq. 30.5).
 
-    .. math:: \partial_\theta: \nabla_\theta f(x)^\top \textstyle\sum_k w_k\, \sigma(-\alpha_k), \quad
-              \partial_W: \sigma(-\alpha) f(x)^\top, \quad \partial_b: -x, \quad \partial_c: -\sigma(-\alpha)
+    .. math:: \partial_\theta: \nabla_\theta f(x)^\top \textstyle\sum_k w_k\, \sigma(-\alpha_k),
+    \quad
+              \partial_W: \sigma(-\alpha) f(x)^\top, \quad \partial_b: -x, \quad \partial_c:
+              -\sigma(-\alpha)
 
     Arguments:
         x: Rows, data or draws of the model or points of a grid, ``(n, D)``.
         weight: Of each row, ``(n,)``; they count equally if not given.
     """
-    p = torch.full((len(x),), 1 / len(x), dtype=x.dtype, device=x.device) if weight is None else weight / weight.sum()
+    p = (
+        torch.full((len(x),), 1 / len(x), dtype=x.dtype, device=x.device)
+        if weight is None
+        else weight / weight.sum()
+    )
     f = model.features(x)
-    s = torch.sigmoid(-functional.linear(f, model.W, -model.c)).detach() * p[:, None]  # sigma(-alpha), weighed
+    # sigma(-alpha), weighed
+    s = torch.sigmoid(-functional.linear(f, model.W, -model.c)).detach() * p[:, None]
     names = [name for name, _ in model.f.named_parameters()]
     through = torch.autograd.grad(f, list(model.f.parameters()), s @ model.W) if names else ()
     own = {"W": s.mT @ f.detach(), "b": -(p @ x), "c": -s.sum(0)}

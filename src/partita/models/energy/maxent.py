@@ -1,9 +1,11 @@
 r"""The maximum-entropy model of given feature averages, with or without hidden variables.
 
 .. math:: p(x) = \frac1Z \exp\big(\theta \cdot \phi(x)\big), \qquad
-          p(x) = \frac1Z \sum_h \exp\big(\theta \cdot \phi(x, h)\big)          (theory/energy.md, eq. 3.1, 3.4)
+          p(x) = \frac1Z \sum_h \exp\big(\theta \cdot \phi(x, h)\big)          (theory/energy.md,
+          eq. 3.1, 3.4)
 
-The likelihood gradient is a difference of averages, E_data[phi] - E_model[phi]; at the optimum they agree.
+The likelihood gradient is a difference of averages, E_data[phi] - E_model[phi]; at the optimum they
+agree.
 
 Letters: N data, D visible, H hidden, K features, S hidden states.
 """
@@ -33,8 +35,9 @@ class MaxEnt(EnergyModel):
     """theta . phi(x) for any features phi.
 
     Arguments:
-        features: A module or function from ``(*, D)`` to ``(*, K)`` or ``(*)``, a list of them, or one of ``"independent"``,
-            ``"pairwise"``, ``"k-pairwise"``. With hidden variables it is called as ``features(x, h)``.
+        features: A module or function from ``(*, D)`` to ``(*, K)`` or ``(*)``, a list of them, or
+            one of ``"independent"``, ``"pairwise"``, ``"k-pairwise"``. With hidden variables it is
+            called as ``features(x, h)``.
         support: Where x lives; discrete, every coordinate with the same values.
         hidden: Support of h, at most 12 bits; summed out exactly.
         generator: Kept for the common signature; theta starts at zero.
@@ -47,21 +50,43 @@ class MaxEnt(EnergyModel):
     reference_logits: Tensor
 
     def __init__(
-        self, features: str | Feature | Sequence[Feature], support: Support, *, hidden: Support | None = None, generator: torch.Generator
+        self,
+        features: str | Feature | Sequence[Feature],
+        support: Support,
+        *,
+        hidden: Support | None = None,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         for name, value in (("support", support), ("hidden", hidden)):
             if not isinstance(value, Support) and not (name == "hidden" and value is None):
-                raise invalid("MaxEnt", name, "be a support such as Binary(3)", " ".join(repr(value).split()))
+                raise invalid(
+                    "MaxEnt", name, "be a support such as Binary(3)", " ".join(repr(value).split())
+                )
         if not support.countable_sites:
-            raise Unsupported(f"MaxEnt cannot live on {support}: its coordinates must have finitely many values, as those of Binary have.")
+            raise Unsupported(
+                f"MaxEnt cannot live on {support}: its coordinates must have finitely many values, "
+                "as those of Binary have."
+            )
         if hidden is not None and hidden.bits > HIDDEN_BITS:
             allowed = f"have at most {HIDDEN_BITS} bits, for its states are summed at every row"
             raise invalid("MaxEnt", "hidden", allowed, f"{hidden.bits:g} bits")
         if hidden is not None and isinstance(features, str):
-            raise invalid("MaxEnt", "features", "be functions of (x, h) when there are hidden variables", repr(features))
-        if isinstance(features, str) and features == "k-pairwise" and not isinstance(support, Binary):
-            raise Unsupported(f"MaxEnt('k-pairwise') cannot live on {support}: it counts ones. Use Binary, or 'pairwise'.")
+            raise invalid(
+                "MaxEnt",
+                "features",
+                "be functions of (x, h) when there are hidden variables",
+                repr(features),
+            )
+        if (
+            isinstance(features, str)
+            and features == "k-pairwise"
+            and not isinstance(support, Binary)
+        ):
+            raise Unsupported(
+                f"MaxEnt('k-pairwise') cannot live on {support}: it counts ones. Use Binary, or "
+                "'pairwise'."
+            )
         self.name = features if isinstance(features, str) else None
         self.support, self.hidden = support, hidden
         self.features = as_features(features, support.width)
@@ -69,7 +94,9 @@ class MaxEnt(EnergyModel):
         self.theta = nn.Parameter(torch.zeros(self._width(example), device=generator.device))
         self.keep_anchors(support.width, self.theta)
         values = support.values().to(generator.device)
-        self.register_buffer("reference_logits", torch.zeros(support.width, len(values), device=generator.device))
+        self.register_buffer(
+            "reference_logits", torch.zeros(support.width, len(values), device=generator.device)
+        )
 
     def free_energy(self, x: Tensor) -> Tensor:
         """F(x) = -theta . phi(x), or -logsumexp over h of theta . phi(x, h), ``(*, D) -> (*)``."""
@@ -84,35 +111,50 @@ class MaxEnt(EnergyModel):
         start = self.reference().free_energy(field.x) + self._hidden_nats()
         return (1 - beta) * start - torch.logsumexp(beta[..., None] * field.input, -1)
 
-    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
+    def site_energies(
+        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
+    ) -> Tensor:
         if self.hidden is not None or not hasattr(self.features, "slope"):
             return super().site_energies(x, i, values, beta)
         columns = values.view(-1, *[1] * (x.dim() - 1))
         own = -columns * self.features.slope(x, i, self.theta)
         if beta is None:
             return own
-        start = self.reference_logits[..., i, :].movedim(-1, 0)  # of each value, and perhaps of each chain
-        return torch.lerp(-(start.view(columns.shape) if start.dim() == 1 else start).expand_as(own), own, beta)
+        # of each value, and perhaps of each chain
+        start = self.reference_logits[..., i, :].movedim(-1, 0)
+        return torch.lerp(
+            -(start.view(columns.shape) if start.dim() == 1 else start).expand_as(own), own, beta
+        )
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
         if self.hidden is not None or not hasattr(self.features, "slopes"):
             return super().conditional_logits(x, beta)
         own = self.features.slopes(x, self.theta)[..., None] * self.support.values().to(x)
-        return own if beta is None else torch.lerp(self.reference_logits.expand_as(own), own, beta[..., None, None].to(own))
+        return (
+            own
+            if beta is None
+            else torch.lerp(
+                self.reference_logits.expand_as(own), own, beta[..., None, None].to(own)
+            )
+        )
 
     def energy(self, x: Tensor, h: Tensor) -> Tensor:
         """E(x, h) = -theta . phi(x, h)."""
         return -(self.features(x, h) @ self.theta)
 
     def expected_features(self, x: Tensor) -> Tensor:
-        """phi(x), or its average over h given x, ``(*, D) -> (*, K)``: the gradient of -F with respect to theta."""
+        """phi(x), or its average over h given x, ``(*, D) -> (*, K)``: the gradient of -F with
+        respect to theta.
+        """
         phi = self._phi(x)
         if self.hidden is None:
             return phi
         return torch.softmax(phi @ self.theta, -1)[..., None, :].matmul(phi).squeeze(-2)
 
     def hidden_given_visible_probs(self, x: Tensor) -> Tensor:
-        """p(h | x) of every hidden state in the order of ``hidden.states``, ``(*, D) -> (*, S)``."""
+        """p(h | x) of every hidden state in the order of ``hidden.states``, ``(*, D) -> (*,
+        S)``.
+        """
         return torch.softmax(self._exponents(x), -1)
 
     def reference(self) -> Reference:
@@ -132,19 +174,33 @@ class MaxEnt(EnergyModel):
         if self.hidden is not None:
             return []
         few = self.support.bits <= HULL_BITS
-        states = self.support.states(0, round(2**self.support.bits), self.theta) if few else self._random_states(generator)
+        states = (
+            self.support.states(0, round(2**self.support.bits), self.theta)
+            if few
+            else self._random_states(generator)
+        )
         low, high, mean = self._feature_summary(data, generator)
         stuck = stuck_features(low, high, self._phi(states))
         if len(stuck):
-            return [f"{len(stuck)} of {len(self.theta)} features never vary in the data (the first is number {int(stuck[0])}), so their "
-                    "parameters have no finite optimum; give a penalty, such as l2=1e-3."]  # fmt: skip
+            return [
+                f"{len(stuck)} of {len(self.theta)} features never vary in the data (the first is "
+                f"number {int(stuck[0])}), so their parameters have no finite optimum; give a "
+                "penalty, such as l2=1e-3."
+            ]
         if few and not inside_hull(self._phi(states), mean):
-            return ["the data's feature averages lie on the edge of what any distribution can have, so the optimum is not finite; "
-                    "give a penalty, such as l2=1e-3."]  # fmt: skip
+            return [
+                "the data's feature averages lie on the edge of what any distribution can have, so "
+                "the optimum is not finite; "
+                "give a penalty, such as l2=1e-3."
+            ]
         return []
 
-    def _feature_summary(self, data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Least, greatest and weighted mean value of every feature over the data, some rows at a time."""
+    def _feature_summary(
+        self, data: Data, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Least, greatest and weighted mean value of every feature over the data, some rows at a
+        time.
+        """
         size = max(1, FEATURE_CELLS // len(self.theta))
         total = torch.zeros_like(self.theta, dtype=torch.float64)
         low, high = torch.full_like(self.theta, torch.inf), torch.full_like(self.theta, -torch.inf)
@@ -157,14 +213,23 @@ class MaxEnt(EnergyModel):
         return low, high, total / len(data)
 
     def settings(self) -> dict[str, Any]:
-        rebuildable = self.name is not None and self.hidden is None and isinstance(self.support, Binary)
-        return {"features": self.name, "visible": self.support.width} if rebuildable else {"features": None}
+        rebuildable = (
+            self.name is not None and self.hidden is None and isinstance(self.support, Binary)
+        )
+        return (
+            {"features": self.name, "visible": self.support.width}
+            if rebuildable
+            else {"features": None}
+        )
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "MaxEnt":
         if settings.get("features") is None:
-            raise RunError("load: features must be named ones, such as 'pairwise'; got functions, which are code and are never saved. "
-                           "Build the MaxEnt yourself and hand it over as load(path, model=...).")  # fmt: skip
+            raise RunError(
+                "load: features must be named ones, such as 'pairwise'; got functions, which are "
+                "code and are never saved. "
+                "Build the MaxEnt yourself and hand it over as load(path, model=...)."
+            )
         return cls(settings["features"], Binary(settings["visible"]), generator=generator)
 
     def title(self) -> str:
@@ -174,7 +239,11 @@ class MaxEnt(EnergyModel):
         """theta . phi(x, h) for every h, ``(*, S)``; one column where there is no h."""
         if self.hidden is not None:
             return self._phi(x) @ self.theta
-        dot = self.features.dot(x, self.theta) if hasattr(self.features, "dot") else self._phi(x) @ self.theta
+        dot = (
+            self.features.dot(x, self.theta)
+            if hasattr(self.features, "dot")
+            else self._phi(x) @ self.theta
+        )
         return dot[..., None]
 
     def _phi(self, x: Tensor) -> Tensor:
@@ -183,7 +252,9 @@ class MaxEnt(EnergyModel):
             value = self._call_features(x)
             return value[..., None] if value.dim() < x.dim() else value
         h = self.hidden.states(0, round(2**self.hidden.bits), x)
-        return self._call_features(x[..., None, :].expand(*x.shape[:-1], len(h), -1), h.expand(*x.shape[:-1], -1, -1))
+        return self._call_features(
+            x[..., None, :].expand(*x.shape[:-1], len(h), -1), h.expand(*x.shape[:-1], -1, -1)
+        )
 
     def _call_features(self, *arguments: Tensor) -> Tensor:
         try:
@@ -191,8 +262,13 @@ class MaxEnt(EnergyModel):
         except RuntimeError as error:
             if "dtype" not in str(error):
                 raise
-            raise invalid("MaxEnt", "features", "follow the dtype of x, for log Z is summed in float64", str(error).split("\n")[0],
-                          "Write A.to(x) where a function holds a tensor A.") from None  # fmt: skip
+            raise invalid(
+                "MaxEnt",
+                "features",
+                "follow the dtype of x, for log Z is summed in float64",
+                str(error).split("\n")[0],
+                "Write A.to(x) where a function holds a tensor A.",
+            ) from None
 
     def _width(self, example: Tensor) -> int:
         try:
@@ -202,9 +278,16 @@ class MaxEnt(EnergyModel):
             raise
         except Exception as error:  # whatever a function says that is no function of rows
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise invalid("MaxEnt", "features", "map (*, D) to (*, K) or (*)", f"one that fails ({reason})") from error
+            raise invalid(
+                "MaxEnt", "features", "map (*, D) to (*, K) or (*)", f"one that fails ({reason})"
+            ) from error
         if phi.shape[: example.dim() - 1] != example.shape[:-1]:
-            raise invalid("MaxEnt", "features", "map (*, D) to (*, K) or (*)", f"{tuple(example.shape)} to {tuple(phi.shape)}")
+            raise invalid(
+                "MaxEnt",
+                "features",
+                "map (*, D) to (*, K) or (*)",
+                f"{tuple(example.shape)} to {tuple(phi.shape)}",
+            )
         return phi.shape[-1]
 
     def _random_states(self, generator: torch.Generator) -> Tensor:

@@ -1,8 +1,10 @@
 r"""Any network as an energy.
 
-.. math:: F(x) = g(x) + F_0(x) \;\text{on real supports}, \qquad F(x) = g(x) \;\text{on finite ones}          (theory/latent.md, eq. 30.8)
+.. math:: F(x) = g(x) + F_0(x) \;\text{on real supports}, \qquad F(x) = g(x) \;\text{on finite ones}
+(theory/latent.md, eq. 30.8)
 
-F_0 is the energy of the reference, a fitted normal distribution, which keeps Z finite where g does not fall faster than x'x grows.
+F_0 is the energy of the reference, a fitted normal distribution, which keeps Z finite where g does
+not fall faster than x'x grows.
 
 Letters: N data, C chains, T temperatures, D visible, K states of one coordinate.
 """
@@ -20,18 +22,27 @@ from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
 from partita.models.energy.latent_energy import COVARIANCES
-from partita.models.energy.reference import FactorisedReference, GaussianReference, fitted_normal, frequencies, smoothed_logits
+from partita.models.energy.reference import (
+    FactorisedReference,
+    GaussianReference,
+    fitted_normal,
+    frequencies,
+    smoothed_logits,
+)
 from partita.nets import MLP, build, describe
 
-SUPPORTS: dict[str, type[Support]] = {support.__name__: support for support in (Real, Binary, Spin, Categorical)}
+SUPPORTS: dict[str, type[Support]] = {
+    support.__name__: support for support in (Real, Binary, Spin, Categorical)
+}
 
 
 class NeuralEnergy(EnergyModel):
     """The energy g(x) of a network, added to the reference's on real supports.
 
     Arguments:
-        net: Module from rows to one number each, ``(N, D)`` to ``(N,)`` or ``(N, 1)``. On a real support it may not fall faster than
-            x'x grows; categories come to it one-hot, ``(N, D K)``.
+        net: Module from rows to one number each, ``(N, D)`` to ``(N,)`` or ``(N, 1)``. On a real
+            support it may not fall faster than x'x grows; categories come to it one-hot, ``(N, D
+            K)``.
         support: ``Real``, ``Binary``, ``Spin`` or ``Categorical``.
         covariance: Of the normal reference on a real support, ``"full"`` or ``"diagonal"``.
 
@@ -49,21 +60,46 @@ class NeuralEnergy(EnergyModel):
     def __init__(self, net: nn.Module, support: Support, *, covariance: str = "full") -> None:
         super().__init__()
         if type(support) not in SUPPORTS.values():
-            raise Unsupported(f"NeuralEnergy cannot live on {support}: it needs one of {', '.join(SUPPORTS)}.")
+            raise Unsupported(
+                f"NeuralEnergy cannot live on {support}: it needs one of {', '.join(SUPPORTS)}."
+            )
         check_choice("NeuralEnergy", "covariance", covariance, COVARIANCES)
         check_module("NeuralEnergy", "net", net)
         self.net, self.support, self.covariance = net, support, covariance
         like = next(net.parameters(), None)
         if like is None:
-            raise invalid("NeuralEnergy", "net", "have parameters to learn", type(net).__name__, "Give a network such as partita.nets.MLP.")
+            raise invalid(
+                "NeuralEnergy",
+                "net",
+                "have parameters to learn",
+                type(net).__name__,
+                "Give a network such as partita.nets.MLP.",
+            )
         self.keep_anchors(support.width, like)
         if self.real:
             self.register_buffer("reference_mean", like.new_zeros(support.width))
-            self.register_buffer("reference_whitening", torch.eye(support.width, dtype=like.dtype, device=like.device))
-            check_growth("NeuralEnergy", "net", self.net_energy, self.reference().free_energy, support.width, like)
+            self.register_buffer(
+                "reference_whitening",
+                torch.eye(support.width, dtype=like.dtype, device=like.device),
+            )
+            check_growth(
+                "NeuralEnergy",
+                "net",
+                self.net_energy,
+                self.reference().free_energy,
+                support.width,
+                like,
+            )
         else:
-            self.register_buffer("reference_logits", like.new_zeros(support.width, len(support.values())))
-            called("NeuralEnergy", "net", self.net_energy, support.values()[0].to(like).expand(2, support.width))
+            self.register_buffer(
+                "reference_logits", like.new_zeros(support.width, len(support.values()))
+            )
+            called(
+                "NeuralEnergy",
+                "net",
+                self.net_energy,
+                support.values()[0].to(like).expand(2, support.width),
+            )
 
     @property
     def real(self) -> bool:
@@ -75,11 +111,22 @@ class NeuralEnergy(EnergyModel):
         check_width("NeuralEnergy", "x", x, self.support.width, self.title())
         rows = x.reshape(-1, self.support.width)
         if isinstance(self.support, Categorical):
-            rows = functional.one_hot(check_categories("NeuralEnergy", "x", rows, self.support.K), self.support.K).flatten(1).to(x.dtype)
+            rows = (
+                functional.one_hot(
+                    check_categories("NeuralEnergy", "x", rows, self.support.K), self.support.K
+                )
+                .flatten(1)
+                .to(x.dtype)
+            )
         out = self.net(rows)
         if out.shape not in ((len(rows),), (len(rows), 1)):
-            raise invalid("NeuralEnergy", "net", f"map (N, {rows.shape[-1]}) to (N,) or (N, 1)",
-                          f"{tuple(rows.shape)} to {tuple(out.shape)}", "Give the last layer one output.")  # fmt: skip
+            raise invalid(
+                "NeuralEnergy",
+                "net",
+                f"map (N, {rows.shape[-1]}) to (N,) or (N, 1)",
+                f"{tuple(rows.shape)} to {tuple(out.shape)}",
+                "Give the last layer one output.",
+            )
         return out.view(x.shape[:-1])
 
     def free_energy(self, x: Tensor) -> Tensor:
@@ -105,12 +152,18 @@ class NeuralEnergy(EnergyModel):
         out, pull = self.net.pullback(x)
         own, along = out[..., 0], pull(torch.ones_like(out))
         start, normal = GaussianReference(self.reference_mean, self.reference_whitening).slope(x)
-        return (start + own, normal + along) if beta is None else (start + beta * own, normal + beta[..., None] * along)
+        return (
+            (start + own, normal + along)
+            if beta is None
+            else (start + beta * own, normal + beta[..., None] * along)
+        )
 
     def reference(self) -> Reference:
         if self.real:
             return GaussianReference(self.reference_mean, self.reference_whitening)
-        return FactorisedReference(self.support.values().to(self.reference_logits), self.reference_logits)
+        return FactorisedReference(
+            self.support.values().to(self.reference_logits), self.reference_logits
+        )
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
@@ -128,10 +181,18 @@ class NeuralEnergy(EnergyModel):
         return {"net": describe(self.net), "support": support, "covariance": self.covariance}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "NeuralEnergy":
+    def from_settings(
+        cls, settings: dict[str, Any], *, generator: torch.Generator
+    ) -> "NeuralEnergy":
         sizes = {key: value for key, value in settings["support"].items() if key != "name"}
         support = SUPPORTS[settings["support"]["name"]](**sizes)
-        return cls(build(settings["net"], "NeuralEnergy", generator=generator), support, covariance=settings["covariance"])
+        return cls(
+            build(settings["net"], "NeuralEnergy", generator=generator),
+            support,
+            covariance=settings["covariance"],
+        )
 
     def title(self) -> str:
-        return f"NeuralEnergy({self.support.width})" if self.real else f"NeuralEnergy({self.support})"
+        return (
+            f"NeuralEnergy({self.support.width})" if self.real else f"NeuralEnergy({self.support})"
+        )

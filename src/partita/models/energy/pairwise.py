@@ -1,6 +1,8 @@
-r"""What models of pairs share: a graph of couplings, the straight path to the reference, and tables for fast sweeps.
+r"""What models of pairs share: a graph of couplings, the straight path to the reference, and tables
+for fast sweeps.
 
-.. math:: F(x) = -\sum_i h_i(x_i) - \sum_{(i,j) \in E} J_{ij}(x_i, x_j), \qquad F_\beta = (1 - \beta) F_0 + \beta F
+.. math:: F(x) = -\sum_i h_i(x_i) - \sum_{(i,j) \in E} J_{ij}(x_i, x_j), \qquad F_\beta = (1 -
+\beta) F_0 + \beta F
           (theory/discrete.md, eq. 12.1, 12.3)
 
 Letters: N data, C chains, D visible, E edges, K states of a site.
@@ -22,10 +24,12 @@ PAIR_CELLS = 1 << 22  # rows x edges counted together
 
 
 class Sites(NamedTuple):
-    """All that a site feels, for a sampler's kernel: its log-odds are linear in its neighbors' states.
+    """All that a site feels, for a sampler's kernel: its log-odds are linear in its neighbors'
+    states.
 
-    With two values, ``odds(x_i) = bias_i + sum over neighbors j of weights_ij x_j`` is log p(second value) - log p(first value); with
-    K values, ``logits(x_i) = bias_i + sum over j of weights_ij[x_j]``. ``start`` is the same for the reference, at beta = 0.
+    With two values, ``odds(x_i) = bias_i + sum over neighbors j of weights_ij x_j`` is log p(second
+    value) - log p(first value); with K values, ``logits(x_i) = bias_i + sum over j of
+    weights_ij[x_j]``. ``start`` is the same for the reference, at beta = 0.
     """
 
     graph: Graph
@@ -36,7 +40,9 @@ class Sites(NamedTuple):
 
 
 class PairwiseModel(EnergyModel):
-    """A model with biases and couplings on the edges of a graph; its path to the reference is a straight line of energies."""
+    """A model with biases and couplings on the edges of a graph; its path to the reference is a
+    straight line of energies.
+    """
 
     penalized = ("J",)
     offers = frozenset({"pairs"})
@@ -50,11 +56,15 @@ class PairwiseModel(EnergyModel):
 
     @abstractmethod
     def own_logits(self, x: Tensor) -> Tensor:
-        """:meth:`conditional_logits` of the model itself, all sites from one product, ``(*, D) -> (*, D, K)``."""
+        """:meth:`conditional_logits` of the model itself, all sites from one product, ``(*, D) ->
+        (*, D, K)``.
+        """
 
     @abstractmethod
     def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
-        """Tables for a sweep of chains at ``x``; hidden units, if there are any, are drawn given x."""
+        """Tables for a sweep of chains at ``x``; hidden units, if there are any, are drawn
+        given x.
+        """
 
     @abstractmethod
     def start_at(self, logits: Tensor) -> None:
@@ -74,12 +84,18 @@ class PairwiseModel(EnergyModel):
         return torch.lerp(start, end, beta.to(end))
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        """log p(x_i = v | the others) up to a constant of each site, from one product, ``(*, D) -> (*, D, K)``."""
-        check_width(f"{type(self).__name__}.conditional_logits", "x", x, self.support.width, self.title())
+        """log p(x_i = v | the others) up to a constant of each site, from one product, ``(*, D) ->
+        (*, D, K)``.
+        """
+        check_width(
+            f"{type(self).__name__}.conditional_logits", "x", x, self.support.width, self.title()
+        )
         return self._between(self.own_logits(x), beta)
 
     def reference(self) -> Reference:
-        return FactorisedReference(self.support.values().to(self.reference_logits), self.reference_logits)
+        return FactorisedReference(
+            self.support.values().to(self.reference_logits), self.reference_logits
+        )
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
@@ -95,12 +111,16 @@ class PairwiseModel(EnergyModel):
         if not len(empty):
             return []
         i, j = self.graph.edges[empty[0]].tolist()
-        return [f"{len(empty)} of {len(counts)} pairs of columns never show some pair of values (the first is columns {i} and {j}), so "
-                "their couplings have no finite optimum; give a penalty, such as l2=1e-3."]  # fmt: skip
+        return [
+            f"{len(empty)} of {len(counts)} pairs of columns never show some pair of values (the "
+            f"first is columns {i} and {j}), so their couplings have no finite optimum; give a "
+            "penalty, such as l2=1e-3."
+        ]
 
     def title(self) -> str:
         sizes = ", ".join(map(str, self._sizes()))
-        return f"{type(self).__name__}({sizes}{'' if self.graph.is_complete else f', {len(self.graph.edges)} edges'})"
+        edges = "" if self.graph.is_complete else f", {len(self.graph.edges)} edges"
+        return f"{type(self).__name__}({sizes}{edges})"
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width,)
@@ -108,11 +128,19 @@ class PairwiseModel(EnergyModel):
     def _keep_reference(self, like: Tensor) -> None:
         """Room for the reference's logits and for rows of training data."""
         self.keep_anchors(self.support.width, like)
-        self.register_buffer("reference_logits", like.new_zeros(self.support.width, len(self.support.values())))
+        self.register_buffer(
+            "reference_logits", like.new_zeros(self.support.width, len(self.support.values()))
+        )
 
     def _between(self, logits: Tensor, beta: Tensor | None) -> Tensor:
         """Logits ``(*, D, K)`` on the way from the reference."""
-        return logits if beta is None else torch.lerp(self.reference_logits.expand_as(logits), logits, beta[..., None, None].to(logits))
+        return (
+            logits
+            if beta is None
+            else torch.lerp(
+                self.reference_logits.expand_as(logits), logits, beta[..., None, None].to(logits)
+            )
+        )
 
 
 def pair_counts(data: Data, graph: Graph, values: Tensor, generator: torch.Generator) -> Tensor:
@@ -124,5 +152,8 @@ def pair_counts(data: Data, graph: Graph, values: Tensor, generator: torch.Gener
         batch = data.batch(index, generator=generator)
         x = batch.x.cpu() if batch.weight is None else batch.x.cpu()[batch.weight.cpu() > 0]
         code = torch.bucketize(x, values.to(x))
-        total += torch.bincount((code[:, graph.edges[:, 0]] * k + code[:, graph.edges[:, 1]] + offset).flatten(), minlength=len(total))
+        total += torch.bincount(
+            (code[:, graph.edges[:, 0]] * k + code[:, graph.edges[:, 1]] + offset).flatten(),
+            minlength=len(total),
+        )
     return total.view(edges, k, k)

@@ -1,10 +1,12 @@
-r"""The Potts model: sites with K states, a field for every state and a coupling for every pair of states on every edge.
+r"""The Potts model: sites with K states, a field for every state and a coupling for every pair of
+states on every edge.
 
 .. math:: F(x) = -\sum_i h_i(x_i) - \sum_{(i,j) \in E} J_{ij}(x_i, x_j), \qquad
-          \log p(x_i = v \mid x_{\setminus i}) = h_i(v) + \textstyle\sum_j J_{ij}(v, x_j) + \text{const}
-          (theory/discrete.md, eq. 12.1, 12.7)
+          \log p(x_i = v \mid x_{\setminus i}) = h_i(v) + \textstyle\sum_j J_{ij}(v, x_j) +
+          \text{const} (theory/discrete.md, eq. 12.1, 12.7)
 
-All site conditionals of a batch come from one product of its one-hot rows with the matrix of couplings.
+All site conditionals of a batch come from one product of its one-hot rows with the matrix of
+couplings.
 
 Letters: N data, B batch, D visible, K states, E edges.
 """
@@ -23,10 +25,11 @@ from partita.models.energy.pairwise import PairwiseModel, Sites
 
 
 class Potts(PairwiseModel):
-    """Categories 0 to K - 1 with fields ``h`` (D x K) and couplings ``J`` (E x K x K), first index the site of smaller number.
+    """Categories 0 to K - 1 with fields ``h`` (D x K) and couplings ``J`` (E x K x K), first index
+    the site of smaller number.
 
-    The parameters are not unique: a constant can move between fields and couplings (a gauge). A penalty picks one; :func:`zero_sum`
-    brings couplings to the gauge in which they are smallest.
+    The parameters are not unique: a constant can move between fields and couplings (a gauge). A
+    penalty picks one; :func:`zero_sum` brings couplings to the gauge in which they are smallest.
 
     Arguments:
         visible: Number of sites D.
@@ -40,7 +43,12 @@ class Potts(PairwiseModel):
     """
 
     def __init__(
-        self, visible: int, states: int, *, edges: Tensor | Sequence[Sequence[int]] | None = None, generator: torch.Generator
+        self,
+        visible: int,
+        states: int,
+        *,
+        edges: Tensor | Sequence[Sequence[int]] | None = None,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         check_count("Potts", "visible", visible)
@@ -57,48 +65,78 @@ class Potts(PairwiseModel):
         return self.h.shape[1]
 
     def exponent(self, x: Tensor) -> Tensor:
-        code, (i, j) = check_categories("Potts", "x", x, self.states), self.graph.edges.to(x.device).unbind(1)
+        code, (i, j) = (
+            check_categories("Potts", "x", x, self.states),
+            self.graph.edges.to(x.device).unbind(1),
+        )
         place = torch.arange(len(i), device=x.device) * self.states**2
         own = _look_up(self.h, torch.arange(x.shape[-1], device=x.device) * self.states + code)
-        return own.sum(-1) + _look_up(self.J, place + code[..., i] * self.states + code[..., j]).sum(-1)
+        return own.sum(-1) + _look_up(
+            self.J, place + code[..., i] * self.states + code[..., j]
+        ).sum(-1)
 
     def own_logits(self, x: Tensor) -> Tensor:
         """One product of one-hot rows with the couplings, ``(*, D) -> (*, D, K)``."""
-        hot = functional.one_hot(check_categories("Potts", "x", x, self.states), self.states).to(self.h.dtype).reshape(-1, self.h.numel())
+        hot = (
+            functional.one_hot(check_categories("Potts", "x", x, self.states), self.states)
+            .to(self.h.dtype)
+            .reshape(-1, self.h.numel())
+        )
         return torch.addmm(self.h.flatten(), hot, self.couplings()).view(*x.shape, self.states)
 
     def couplings(self) -> Tensor:
-        """J as a symmetric matrix over (site, state), ``(D K, D K)``; blocks of pairs that are not coupled are zero."""
+        """J as a symmetric matrix over (site, state), ``(D K, D K)``; blocks of pairs that are not
+        coupled are zero.
+        """
         i, j = self.graph.edges.unbind(1)
         d, k = self.h.shape
         blocks = self.J.new_zeros(d, d, k, k).index_put((i, j), self.J).index_put((j, i), self.J.mT)
         return blocks.transpose(1, 2).reshape(d * k, d * k)
 
-    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
+    def site_energies(
+        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
+    ) -> Tensor:
         a, b = self.graph.starts[i : i + 2].tolist()
         felt = self._directed(slice(a, b))  # (neighbors, K, K)
         code = x[..., self.graph.neighbors[a:b]].long()
         logits = self.h[i] + felt[torch.arange(b - a, device=x.device), code].sum(-2)
         if beta is not None:
-            logits = torch.lerp(self.reference_logits[..., i, :].expand_as(logits), logits, beta[..., None].to(logits))
+            logits = torch.lerp(
+                self.reference_logits[..., i, :].expand_as(logits),
+                logits,
+                beta[..., None].to(logits),
+            )
         return -logits[..., values.long()].movedim(-1, 0)
 
     def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
-        return Sites(self.graph, self.support.values().to(x), self._directed(slice(None)), self.h, self.reference_logits)
+        return Sites(
+            self.graph,
+            self.support.values().to(x),
+            self._directed(slice(None)),
+            self.h,
+            self.reference_logits,
+        )
 
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(logits)
 
     def settings(self) -> dict[str, Any]:
-        return {"visible": self.support.width, "states": self.states, "edges": edge_list(self.graph)}
+        return {
+            "visible": self.support.width,
+            "states": self.states,
+            "edges": edge_list(self.graph),
+        }
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width, self.states)
 
     def _directed(self, bonds: slice) -> Tensor:
         """Couplings as a site feels them, first index the neighbor's state, ``(bonds, K, K)``."""
-        J, backwards = self.J[self.graph.bonds[bonds]], self.graph.backwards[bonds].to(self.J.device)
+        J, backwards = (
+            self.J[self.graph.bonds[bonds]],
+            self.graph.backwards[bonds].to(self.J.device),
+        )
         return torch.where(backwards[:, None, None], J, J.mT)
 
 
@@ -108,7 +146,8 @@ def _look_up(table: Tensor, index: Tensor) -> Tensor:
 
 
 def zero_sum(J: Tensor) -> Tensor:
-    r"""Couplings in the gauge whose rows and columns sum to zero, which makes them smallest, ``(*, K, K)`` (eq. 12.8).
+    r"""Couplings in the gauge whose rows and columns sum to zero, which makes them smallest, ``(*,
+    K, K)`` (eq. 12.8).
 
     .. math:: J'(a, b) = J(a, b) - J(\cdot, b) - J(a, \cdot) + J(\cdot, \cdot)
     """
@@ -116,7 +155,8 @@ def zero_sum(J: Tensor) -> Tensor:
 
 
 def contact_scores(model: Potts, skip: Sequence[int] = ()) -> Tensor:
-    r"""How strongly each pair of sites is coupled, corrected for sites that couple to all, ``(D, D)`` (Ekeberg et al. 2013; eq. 12.9).
+    r"""How strongly each pair of sites is coupled, corrected for sites that couple to all, ``(D,
+    D)`` (Ekeberg et al. 2013; eq. 12.9).
 
     .. math:: S_{ij} = \|J'_{ij}\| - \frac{\|J'_{i \cdot}\|\, \|J'_{\cdot j}\|}{\|J'_{\cdot\cdot}\|}
 

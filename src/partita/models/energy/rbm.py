@@ -1,10 +1,12 @@
 r"""The restricted Boltzmann machine, with Bernoulli, Gaussian or categorical visible units.
 
 .. math:: E(x, h) = -\eta \cdot t(x) - c^\top h - x^\top W h, \qquad
-          F(x) = -\eta \cdot t(x) - \textstyle\sum_j \mathrm{softplus}(c_j + x^\top W_{:,j})          (theory/energy.md, eq. 2.2)
+          F(x) = -\eta \cdot t(x) - \textstyle\sum_j \mathrm{softplus}(c_j + x^\top W_{:,j})
+          (theory/energy.md, eq. 2.2)
 
-For Bernoulli units the first term is b'x; for Gaussian ones b and sigma are the mean and deviation of x where no hidden unit
-is on. Along the path W and c are scaled by beta and eta is interpolated from the reference (the joint is annealed).
+For Bernoulli units the first term is b'x; for Gaussian ones b and sigma are the mean and deviation
+of x where no hidden unit is on. Along the path W and c are scaled by beta and eta is interpolated
+from the reference (the joint is annealed).
 
 Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
@@ -36,10 +38,12 @@ def hidden_input(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
 
 
 class HiddenSum(torch.autograd.Function):
-    r"""log of the sum over h of exp((c + W'x)'h), with its closed-form gradient V'H (theory/energy.md, eq. 2.6).
+    r"""log of the sum over h of exp((c + W'x)'h), with its closed-form gradient V'H
+    (theory/energy.md, eq. 2.6).
 
     .. math:: S(x) = \sum_j \mathrm{softplus}(a_j), \quad a = c + W^\top x, \qquad
-              \partial_W \sum_i g_i S(x_i) = V^\top \mathrm{diag}(g)\, \sigma(A), \quad \partial_c = g^\top \sigma(A)
+              \partial_W \sum_i g_i S(x_i) = V^\top \mathrm{diag}(g)\, \sigma(A), \quad \partial_c =
+              g^\top \sigma(A)
     """
 
     @staticmethod
@@ -57,15 +61,24 @@ class HiddenSum(torch.autograd.Function):
 
 
 def hidden_sum(x: Tensor, W: Tensor, c: Tensor, a: Tensor | None = None) -> Tensor:
-    """Sum of softplus(c + W'x) over hidden units, from its input ``a`` if somebody has it; by autograd where x wants gradients."""
+    """Sum of softplus(c + W'x) over hidden units, from its input ``a`` if somebody has it; by
+    autograd where x wants gradients.
+    """
     if x.requires_grad:
         return functional.softplus(hidden_input(x, W, c)).sum(-1)
     return HiddenSum.apply(x, W, c, a)  # type: ignore[return-value]
 
 
 def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:
-    r"""Means of x h', x and h over rows: :math:`V^\top H / N` and its margins (theory/energy.md, eq. 2.6)."""
-    weight = torch.full(x.shape[:1], 1 / len(x), dtype=x.dtype, device=x.device) if weight is None else weight / weight.sum()
+    r"""Means of x h', x and h over rows: :math:`V^\top H / N` and its margins (theory/energy.md,
+    eq.
+    2.6).
+    """
+    weight = (
+        torch.full(x.shape[:1], 1 / len(x), dtype=x.dtype, device=x.device)
+        if weight is None
+        else weight / weight.sum()
+    )
     weighted = x * weight[:, None]
     return {"W": weighted.mT @ h, "b": weighted.sum(0), "c": weight @ h}
 
@@ -73,13 +86,16 @@ def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) ->
 def centered_gradient(
     gW: Tensor, gb: Tensor, gc: Tensor, mu: Tensor, lam: Tensor, s: Tensor | float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""The gradient in coordinates centered at (mu, lambda), brought back to W, b, c (theory/learning.md, eq. 6.4).
+    r"""The gradient in coordinates centered at (mu, lambda), brought back to W, b, c
+    (theory/learning.md, eq. 6.4).
 
-    .. math:: g_W' = g_W - \mu g_c^\top - (s g_b) \lambda^\top, \quad g_b' = g_b - s\, g_W' \lambda, \quad g_c' = g_c - g_W'^\top \mu
+    .. math:: g_W' = g_W - \mu g_c^\top - (s g_b) \lambda^\top, \quad g_b' = g_b - s\, g_W' \lambda,
+    \quad g_c' = g_c - g_W'^\top \mu
 
-    with s = 1 for Bernoulli units and s = sigma^2 for Gaussian ones, whose mean at h = lambda is b + sigma^2 W lambda.
-    A positive-definite linear map of the plain gradient, so its stationary points are the same; ``gW`` is changed in place.
-    Melchior, Fischer and Wiskott (2016), How to center deep Boltzmann machines.
+    with s = 1 for Bernoulli units and s = sigma^2 for Gaussian ones, whose mean at h = lambda is b
+    + sigma^2 W lambda. A positive-definite linear map of the plain gradient, so its stationary
+    points are the same; ``gW`` is changed in place. Melchior, Fischer and Wiskott (2016), How to
+    center deep Boltzmann machines.
     """
     gW.addr_(mu, gc, alpha=-1).addr_(s * gb, lam, alpha=-1)
     return gW, gb - s * (gW @ lam), gc - mu @ gW
@@ -89,18 +105,25 @@ def check_varying(mean: Tensor, variance: Tensor) -> None:
     """Refuse constant columns, on which a density is infinite."""
     constant = (variance <= 1e-20 * mean.square()).nonzero().flatten().tolist()
     if constant:
-        raise invalid("RBM", "x", "vary in every column when visible_units='gaussian'", f"the same value throughout column {constant[0]}",
-                      "Remove constant columns.")  # fmt: skip
+        raise invalid(
+            "RBM",
+            "x",
+            "vary in every column when visible_units='gaussian'",
+            f"the same value throughout column {constant[0]}",
+            "Remove constant columns.",
+        )
 
 
 class RBM(EnergyModel):
-    """Visible and hidden layers with weights ``W`` (D x H) between them and biases ``b`` (D) and ``c`` (H).
+    """Visible and hidden layers with weights ``W`` (D x H) between them and biases ``b`` (D) and
+    ``c`` (H).
 
     Arguments:
         visible: Number of visible units D.
         hidden: Number of binary hidden units H.
-        visible_units: ``"bernoulli"``, ``"gaussian"`` (then ``log_sigma`` (D) is a parameter too) or ``"categorical"`` (then W is
-            D K x H and b is D K: one row for every state of every unit).
+        visible_units: ``"bernoulli"``, ``"gaussian"`` (then ``log_sigma`` (D) is a parameter too)
+            or ``"categorical"`` (then W is D K x H and b is D K: one row for every state of every
+            unit).
         states: Number of states K of a categorical unit.
         scale: Standard deviation of the initial weights.
         generator: Source of the initial weights.
@@ -132,12 +155,21 @@ class RBM(EnergyModel):
         scale = check_real("RBM", "scale", scale, 0.0)
         self.units = units_named(visible_units, states)
         self.support = self.units.support(visible)
-        self.W = nn.Parameter(scale * torch.randn(visible * self.units.states, hidden, generator=generator, device=generator.device))
+        self.W = nn.Parameter(
+            scale
+            * torch.randn(
+                visible * self.units.states, hidden, generator=generator, device=generator.device
+            )
+        )
         self.b = nn.Parameter(self.W.new_zeros(len(self.W)))
         self.c = nn.Parameter(self.W.new_zeros(hidden))
-        self.log_sigma = nn.Parameter(self.W.new_zeros(visible)) if visible_units == "gaussian" else None
+        self.log_sigma = (
+            nn.Parameter(self.W.new_zeros(visible)) if visible_units == "gaussian" else None
+        )
         self.keep_anchors(visible, self.W)
-        self.register_buffer("reference_natural", torch.stack(list(self.natural())).detach().clone())
+        self.register_buffer(
+            "reference_natural", torch.stack(list(self.natural())).detach().clone()
+        )
 
     @property
     def visible(self) -> int:
@@ -150,11 +182,16 @@ class RBM(EnergyModel):
         return self.W.shape[1]
 
     def natural(self, beta: Tensor | None = None) -> Natural:
-        """Natural parameters of the visible units at ``beta`` (None: of the model itself), R times ``(*, D)``."""
+        """Natural parameters of the visible units at ``beta`` (None: of the model itself), R times
+        ``(*, D)``.
+        """
         eta = self.units.natural(self.b, self.log_sigma)
         if beta is None:
             return eta
-        return [torch.lerp(start, end, beta[..., None]) for start, end in zip(self.reference_natural, eta, strict=True)]
+        return [
+            torch.lerp(start, end, beta[..., None])
+            for start, end in zip(self.reference_natural, eta, strict=True)
+        ]
 
     def energy(self, x: Tensor, h: Tensor) -> Tensor:
         """E(x, h), ``(*, D), (*, H) -> (*)``."""
@@ -164,12 +201,18 @@ class RBM(EnergyModel):
         """F(x), ``(*, D) -> (*)``; ``field`` saves the product where it is known."""
         check_width("RBM.free_energy", "x", x, self.visible, self.title())
         t = self.units.statistic(x)
-        return -self.units.pairing(x, self.natural()) - hidden_sum(t, self.W, self.c, None if field is None else field.input)
+        return -self.units.pairing(x, self.natural()) - hidden_sum(
+            t, self.W, self.c, None if field is None else field.input
+        )
 
     def hidden_free_energy(self, h: Tensor, beta: Tensor | None = None) -> Tensor:
-        """-log of the sum (or integral) over x of exp(-E(x, h)), ``(*, H) -> (*)``: the same Z, written over h."""
+        """-log of the sum (or integral) over x of exp(-E(x, h)), ``(*, H) -> (*)``: the same Z,
+        written over h.
+        """
         bias = h @ self.c
-        return -(bias if beta is None else beta * bias) - self.units.log_normalizer(self._visible_natural(h, beta))
+        return -(bias if beta is None else beta * bias) - self.units.log_normalizer(
+            self._visible_natural(h, beta)
+        )
 
     def sides(self) -> list[Side]:
         return [*super().sides(), Side("hidden", Binary(self.hidden), self.hidden_free_energy)]
@@ -179,8 +222,13 @@ class RBM(EnergyModel):
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         assert field.input is not None
-        start, end = (self.units.pairing(field.x, eta) for eta in (tuple(self.reference_natural), self.natural()))
-        return -torch.lerp(start, end, beta.to(end)) - functional.softplus(beta[..., None] * field.input).sum(-1)
+        start, end = (
+            self.units.pairing(field.x, eta)
+            for eta in (tuple(self.reference_natural), self.natural())
+        )
+        return -torch.lerp(start, end, beta.to(end)) - functional.softplus(
+            beta[..., None] * field.input
+        ).sum(-1)
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
         if self.units.name != "bernoulli" or beta is not None:
@@ -188,13 +236,20 @@ class RBM(EnergyModel):
         on = self.b + flip_sums(x, self.W, self.c)
         return torch.stack([torch.zeros_like(on), on], -1)
 
-    def hidden_given_visible(self, x: Tensor, beta: Tensor | None = None, field: Field | None = None) -> Bernoulli:
+    def hidden_given_visible(
+        self, x: Tensor, beta: Tensor | None = None, field: Field | None = None
+    ) -> Bernoulli:
         """p(h | x) = product of sigmoid(c + W'x); ``field`` if somebody already has it."""
         inputs = self._hidden_input(x) if field is None or field.input is None else field.input
-        return Bernoulli(probs=torch.sigmoid(inputs if beta is None else beta[..., None] * inputs), validate_args=False)
+        return Bernoulli(
+            probs=torch.sigmoid(inputs if beta is None else beta[..., None] * inputs),
+            validate_args=False,
+        )
 
     def visible_given_hidden(self, h: Tensor, beta: Tensor | None = None) -> Distribution:
-        """p(x | h): sigmoid(b + W h), a normal with mean b + sigma^2 W h, or softmax(b + W h) over the states of each unit."""
+        """p(x | h): sigmoid(b + W h), a normal with mean b + sigma^2 W h, or softmax(b + W h) over
+        the states of each unit.
+        """
         return self.units.distribution(self._visible_natural(h, beta))
 
     def reference(self) -> Reference:
@@ -205,9 +260,17 @@ class RBM(EnergyModel):
 
     @torch.no_grad()
     def landmarks(self, n: int) -> Tensor:
-        """The likeliest x given no hidden unit, all of them, or one alone, those with the longest weights first."""
+        """The likeliest x given no hidden unit, all of them, or one alone, those with the longest
+        weights first.
+        """
         strongest = self.W.norm(dim=0).argsort(descending=True)[: max(0, n - 2)]
-        h = torch.cat([self.W.new_zeros(1, self.hidden), self.W.new_ones(1, self.hidden), torch.eye(self.hidden).to(self.W)[strongest]])
+        h = torch.cat(
+            [
+                self.W.new_zeros(1, self.hidden),
+                self.W.new_ones(1, self.hidden),
+                torch.eye(self.hidden).to(self.W)[strongest],
+            ]
+        )
         return self.units.mode(self._visible_natural(h, None))
 
     @torch.no_grad()
@@ -215,10 +278,15 @@ class RBM(EnergyModel):
         self.set_anchors(data, generator=generator)
         mean, n = data.mean(), len(data)
         if self.units.name == "categorical":
-            mean = variance = smoothed_logits(frequencies(data, self.support.values(), generator), n).exp().flatten()
+            mean = variance = (
+                smoothed_logits(frequencies(data, self.support.values(), generator), n)
+                .exp()
+                .flatten()
+            )
             self.b.copy_(mean.log())
         elif self.log_sigma is None:
-            mean = variance = (mean * n + 0.5) / (n + 1)  # half a count, so that no pixel is impossible
+            # half a count, so that no pixel is impossible
+            mean = variance = (mean * n + 0.5) / (n + 1)
             self.b.copy_(torch.logit(mean))
         else:
             variance = data.variance()
@@ -231,12 +299,19 @@ class RBM(EnergyModel):
         if self.log_sigma is None:
             return []
         far = (data.mean().abs() > FAR * data.variance().sqrt()).nonzero().flatten().tolist()
-        return [f"column {far[0]} is more than {FAR:g} deviations away from zero; standardize the columns, for a quadratic energy loses "
-                "such differences to rounding."] if far else []  # fmt: skip
+        return (
+            [
+                f"column {far[0]} is more than {FAR:g} deviations away from zero; standardize the "
+                "columns, for a quadratic energy loses such differences to rounding."
+            ]
+            if far
+            else []
+        )
 
     @torch.no_grad()
     def center(self, mu: Tensor) -> None:
-        """Replace the gradients of W, b and c by their centered form, at ``mu`` and the hidden units' response to it.
+        """Replace the gradients of W, b and c by their centered form, at ``mu`` and the hidden
+        units' response to it.
 
         Categories have no mean; their base rates, which the reference has, take its place.
         """
@@ -244,11 +319,18 @@ class RBM(EnergyModel):
         mu = self.reference_natural[0].exp() if self.units.name == "categorical" else mu
         lam = torch.sigmoid(self.c + mu @ self.W)
         s = 1.0 if self.log_sigma is None else torch.exp(2 * self.log_sigma)
-        self.W.grad, self.b.grad, self.c.grad = centered_gradient(self.W.grad, self.b.grad, self.c.grad, mu, lam, s)
+        self.W.grad, self.b.grad, self.c.grad = centered_gradient(
+            self.W.grad, self.b.grad, self.c.grad, mu, lam, s
+        )
 
     def settings(self) -> dict[str, Any]:
         states = {"states": self.units.states} if self.units.name == "categorical" else {}
-        return {"visible": self.visible, "hidden": self.hidden, "visible_units": self.units.name, **states}
+        return {
+            "visible": self.visible,
+            "hidden": self.hidden,
+            "visible_units": self.units.name,
+            **states,
+        }
 
     def title(self) -> str:
         return f"RBM({self.visible}, {self.hidden})"

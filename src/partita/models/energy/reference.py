@@ -1,4 +1,6 @@
-"""Reference distributions: known log Z and exact draws, fitted to base rates, where annealing starts."""
+"""Reference distributions: known log Z and exact draws, fitted to base rates, where annealing
+starts.
+"""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +19,9 @@ MOMENT_ROWS = 10_000  # rows drawn to estimate base rates
 
 @dataclass(frozen=True)
 class UnitsReference:
-    """Independent visible units, with ``offset`` nats of hidden states that see no input (log 2 for each)."""
+    """Independent visible units, with ``offset`` nats of hidden states that see no input (log 2 for
+    each).
+    """
 
     units: Units
     eta: Natural  # R times (D,)
@@ -36,7 +40,9 @@ class UnitsReference:
 
 @dataclass(frozen=True)
 class FactorisedReference:
-    """Independent coordinates over a finite list of values, with ``offset`` nats of hidden states that see no input."""
+    """Independent coordinates over a finite list of values, with ``offset`` nats of hidden states
+    that see no input.
+    """
 
     values: Tensor  # (K,)
     logits: Tensor  # (D, K), or (C, D, K) where each chain has its own
@@ -50,7 +56,11 @@ class FactorisedReference:
         if len(self.values) == 2:  # linear in x, so that it has a slope
             low, high = self.values
             first, second = self.logits.unbind(-1)
-            return -weighted_sum(x - low, (second - first) / (high - low)) - first.sum(-1) - self.offset
+            return (
+                -weighted_sum(x - low, (second - first) / (high - low))
+                - first.sum(-1)
+                - self.offset
+            )
         return -(self._one_hot(x) * self.logits).sum((-2, -1)) - self.offset
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
@@ -64,9 +74,11 @@ class FactorisedReference:
 
 @dataclass(frozen=True)
 class GaussianReference:
-    r"""A normal distribution, with ``offset`` nats of hidden states that see no input (theory/latent.md, eq. 30.6).
+    r"""A normal distribution, with ``offset`` nats of hidden states that see no input
+    (theory/latent.md, eq. 30.6).
 
-    .. math:: F_0(x) = \tfrac12 \| R (x - m) \|^2 - o, \qquad \log Z_0 = \tfrac D2 \log 2\pi - \log |\det R| + o
+    .. math:: F_0(x) = \tfrac12 \| R (x - m) \|^2 - o, \qquad \log Z_0 = \tfrac D2 \log 2\pi - \log
+    |\det R| + o
     """
 
     mean: Tensor  # m, (D,)
@@ -75,11 +87,16 @@ class GaussianReference:
 
     @property
     def log_z(self) -> Tensor:
-        return 0.5 * len(self.mean) * math.log(2 * math.pi) - self.whitening.diagonal().log().sum() + self.offset
+        return (
+            0.5 * len(self.mean) * math.log(2 * math.pi)
+            - self.whitening.diagonal().log().sum()
+            + self.offset
+        )
 
     def free_energy(self, x: Tensor) -> Tensor:
         u = self.whiten(x)
-        energy = 0.5 * torch.linalg.vecdot(u, u)  # few operations, for gradient samplers come here at every step
+        # few operations, for gradient samplers come here at every step
+        energy = 0.5 * torch.linalg.vecdot(u, u)
         return energy - self.offset if self.offset else energy
 
     def slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,12 +116,22 @@ class GaussianReference:
         return self.mean + torch.linalg.solve_triangular(self.whitening, u.mT, upper=False).mT
 
 
-def fitted_normal(owner: str, data: Data, covariance: str, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Mean ``(D,)`` and whitening matrix ``(D, D)`` of the normal distribution nearest to the data, float64."""
+def fitted_normal(
+    owner: str, data: Data, covariance: str, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Mean ``(D,)`` and whitening matrix ``(D, D)`` of the normal distribution nearest to the data,
+    float64.
+    """
     mean, variance = data.mean().double(), data.variance().double()
     constant = (variance <= 1e-20 * mean.square()).nonzero().flatten().tolist()
     if constant:
-        raise invalid(owner, "x", "vary in every column", f"the same value throughout column {constant[0]}", "Remove constant columns.")
+        raise invalid(
+            owner,
+            "x",
+            "vary in every column",
+            f"the same value throughout column {constant[0]}",
+            "Remove constant columns.",
+        )
     if covariance == "diagonal":
         return mean, torch.diag(variance.rsqrt())
     return mean, whitening_of(_covariance(data, mean, variance, generator))
@@ -113,12 +140,18 @@ def fitted_normal(owner: str, data: Data, covariance: str, generator: torch.Gene
 def whitening_of(covariance: Tensor) -> Tensor:
     """The lower triangular R with R covariance R' = I."""
     lower = torch.linalg.cholesky(covariance)
-    return torch.linalg.solve_triangular(lower, torch.eye(len(lower), dtype=lower.dtype, device=lower.device), upper=False)
+    return torch.linalg.solve_triangular(
+        lower, torch.eye(len(lower), dtype=lower.dtype, device=lower.device), upper=False
+    )
 
 
 def _covariance(data: Data, mean: Tensor, variance: Tensor, generator: torch.Generator) -> Tensor:
-    """Of at most 10,000 random rows, drawn towards its diagonal where rows are few, so that it can be inverted."""
-    batch = data.batch(rng.permutation(len(data), generator)[:MOMENT_ROWS].cpu(), generator=generator)
+    """Of at most 10,000 random rows, drawn towards its diagonal where rows are few, so that it can
+    be inverted.
+    """
+    batch = data.batch(
+        rng.permutation(len(data), generator)[:MOMENT_ROWS].cpu(), generator=generator
+    )
     x, n = batch.x.double() - mean, len(batch.x)
     w = torch.ones(n, dtype=x.dtype) if batch.weight is None else batch.weight.double()
     share = len(mean) / (n + len(mean))
@@ -126,7 +159,9 @@ def _covariance(data: Data, mean: Tensor, variance: Tensor, generator: torch.Gen
 
 
 def smoothed_logits(frequencies: Tensor, n: float) -> Tensor:
-    """Log of frequencies ``(*, K)`` with half a count added to each value, so that none is impossible."""
+    """Log of frequencies ``(*, K)`` with half a count added to each value, so that none is
+    impossible.
+    """
     k = frequencies.shape[-1]
     return torch.log((frequencies * n + 0.5) / (n + 0.5 * k))
 

@@ -1,10 +1,11 @@
 r"""Pairwise models of sites with two values, in matrix form.
 
 .. math:: F(x) = -h^\top x - \tfrac12 x^\top J x, \qquad a = h + J x, \qquad
-          \log \frac{p(x_i = v' \mid x_{\setminus i})}{p(x_i = v \mid x_{\setminus i})} = (v' - v)\, a_i
-          (theory/discrete.md, eq. 12.4, 12.5)
+          \log \frac{p(x_i = v' \mid x_{\setminus i})}{p(x_i = v \mid x_{\setminus i})} = (v' - v)\,
+          a_i (theory/discrete.md, eq. 12.4, 12.5)
 
-J is symmetric with an empty diagonal; its parameters are those of the edges, so that sparse couplings stay cheap.
+J is symmetric with an empty diagonal; its parameters are those of the edges, so that sparse
+couplings stay cheap.
 
 Letters: D visible, E edges, G largest number of neighbors.
 """
@@ -32,7 +33,9 @@ class TwoValuedPairs(PairwiseModel):
         return x @ self.bias + self.pair_sum(x)
 
     def pair_sum(self, x: Tensor) -> Tensor:
-        """Sum over edges of J_ij x_i x_j, ``(*, D) -> (*)``: one product with the upper triangle, or one term for each edge."""
+        """Sum over edges of J_ij x_i x_j, ``(*, D) -> (*)``: one product with the upper triangle,
+        or one term for each edge.
+        """
         if self.graph.dense:
             return (x * (x @ self._upper().mT)).sum(-1)
         i, j = self.graph.edges.unbind(1)
@@ -41,7 +44,9 @@ class TwoValuedPairs(PairwiseModel):
     def local_input(self, x: Tensor) -> Tensor:
         """a = h + J x, ``(*, D) -> (*, D)``: what every site feels."""
         if self.graph.dense:
-            return torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.couplings()).view(x.shape)
+            return torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.couplings()).view(
+                x.shape
+            )
         near, bond = self.graph.padded
         return self.bias + (functional.pad(self.J, (0, 1))[bond] * x[..., near]).sum(-1)
 
@@ -53,12 +58,20 @@ class TwoValuedPairs(PairwiseModel):
     def own_logits(self, x: Tensor) -> Tensor:
         return self.local_input(x)[..., None] * self.support.values().to(x)
 
-    def site_energies(self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None) -> Tensor:
+    def site_energies(
+        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
+    ) -> Tensor:
         a, b = self.graph.starts[i : i + 2].tolist()
         own = self.bias[i] + x[..., self.graph.neighbors[a:b]] @ self.J[self.graph.bonds[a:b]]
         columns = values.view(-1, *[1] * own.dim())
         logits = columns * own
-        return -(logits if beta is None else torch.lerp(self._reference_column(i, values, columns).expand_as(logits), logits, beta))
+        return -(
+            logits
+            if beta is None
+            else torch.lerp(
+                self._reference_column(i, values, columns).expand_as(logits), logits, beta
+            )
+        )
 
     def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
         values = self.support.values().to(x)
@@ -68,18 +81,28 @@ class TwoValuedPairs(PairwiseModel):
 
     @torch.no_grad()
     def landmarks(self, n: int) -> Tensor:
-        """All sites alike, and the signs of the couplings' leading eigenvectors, both ways: the patterns that a memory stores."""
+        """All sites alike, and the signs of the couplings' leading eigenvectors, both ways: the
+        patterns that a memory stores.
+        """
         values, even = self.support.values().to(self.J), super().landmarks(n)
         assert even is not None
         if self.support.width > MOST_FOR_EIGENVECTORS:
             return even
-        leading = torch.linalg.eigh(self.couplings().double()).eigenvectors.flip(-1).mT[: max(0, (n - len(even)) // 2)]
+        leading = (
+            torch.linalg.eigh(self.couplings().double())
+            .eigenvectors.flip(-1)
+            .mT[: max(0, (n - len(even)) // 2)]
+        )
         return torch.cat([even, values[(torch.cat([leading, -leading]) > 0).long()]])
 
     def _upper(self) -> Tensor:
-        return self.J.new_zeros(self.support.width, self.support.width).index_put(tuple(self.graph.edges.unbind(1)), self.J)
+        return self.J.new_zeros(self.support.width, self.support.width).index_put(
+            tuple(self.graph.edges.unbind(1)), self.J
+        )
 
     def _reference_column(self, i: int, values: Tensor, columns: Tensor) -> Tensor:
         """The reference's logits of the values asked for, which broadcast with ``columns``."""
-        logits = self.reference_logits[..., i, :][..., torch.bucketize(values, self.support.values().to(values))].movedim(-1, 0)
+        logits = self.reference_logits[..., i, :][
+            ..., torch.bucketize(values, self.support.values().to(values))
+        ].movedim(-1, 0)
         return logits.view(columns.shape) if logits.dim() == 1 else logits

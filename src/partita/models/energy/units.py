@@ -1,9 +1,12 @@
-r"""Visible units as exponential families: what an RBM needs to know about the kind of its visible side.
+r"""Visible units as exponential families: what an RBM needs to know about the kind of its visible
+side.
 
-.. math:: p(x \mid \eta) = \exp\big(\eta \cdot t(x) - A(\eta)\big)          (theory/energy.md, eq. 2.1)
+.. math:: p(x \mid \eta) = \exp\big(\eta \cdot t(x) - A(\eta)\big)          (theory/energy.md, eq.
+2.1)
 
-The hidden units add W h to the first natural parameter, and annealing interpolates all of them linearly from the reference,
-so the same lines serve every kind. Categories enter as one-hot rows, one after the other.
+The hidden units add W h to the first natural parameter, and annealing interpolates all of them
+linearly from the reference, so the same lines serve every kind. Categories enter as one-hot rows,
+one after the other.
 
 Letters: D visible, R rows of natural parameters (2 for Gaussian, else 1), K states of a category.
 """
@@ -31,7 +34,9 @@ def weighted_sum(x: Tensor, weights: Tensor) -> Tensor:
 
 
 class Units(Protocol):
-    """One kind of visible unit; natural parameters are R tensors that broadcast to ``(*, P)`` with P = D, or D K for categories."""
+    """One kind of visible unit; natural parameters are R tensors that broadcast to ``(*, P)`` with
+    P = D, or D K for categories.
+    """
 
     name: str
     rows: int
@@ -45,7 +50,8 @@ class Units(Protocol):
 
     def from_moments(self, mean: Tensor, variance: Tensor) -> Natural: ...
 
-    def from_product(self, table: Tensor) -> Natural: ...  # log-probabilities of the values, or mean and variance, (*, D, 2 or K)
+    # log-probabilities of the values, or mean and variance, (*, D, 2 or K)
+    def from_product(self, table: Tensor) -> Natural: ...
 
     def pairing(self, x: Tensor, eta: Natural) -> Tensor: ...
 
@@ -91,7 +97,9 @@ class BernoulliUnits:
 
 
 class GaussianUnits:
-    r"""x real: t(x) = (x, x^2), eta = (b, -1/2) / sigma^2, so that x given h has mean b + sigma^2 W h and deviation sigma."""
+    r"""x real: t(x) = (x, x^2), eta = (b, -1/2) / sigma^2, so that x given h has mean b + sigma^2 W
+    h and deviation sigma.
+    """
 
     name = "gaussian"
     rows, states = 2, 1
@@ -117,7 +125,11 @@ class GaussianUnits:
         return weighted_sum(x, eta[0]) + weighted_sum(x.square(), eta[1])
 
     def log_normalizer(self, eta: Natural) -> Tensor:
-        return (0.5 * math.log(2 * math.pi) - 0.5 * torch.log(-2 * eta[1]) - eta[0].square() / (4 * eta[1])).sum(-1)
+        return (
+            0.5 * math.log(2 * math.pi)
+            - 0.5 * torch.log(-2 * eta[1])
+            - eta[0].square() / (4 * eta[1])
+        ).sum(-1)
 
     def distribution(self, eta: Natural) -> Distribution:
         variance = -0.5 / eta[1]
@@ -174,5 +186,16 @@ def units_named(name: str, states: int | None) -> Units:
     """Visible units by name; only categories have a number of states."""
     check_choice("RBM", "visible_units", name, UNITS)
     if (states is not None) != (name == "categorical"):
-        raise invalid("RBM", "states", "be given for categorical visible units, and only for them", f"{states} for {name} ones")
-    return CategoricalUnits(states) if states is not None else BernoulliUnits() if name == "bernoulli" else GaussianUnits()
+        raise invalid(
+            "RBM",
+            "states",
+            "be given for categorical visible units, and only for them",
+            f"{states} for {name} ones",
+        )
+    return (
+        CategoricalUnits(states)
+        if states is not None
+        else BernoulliUnits()
+        if name == "bernoulli"
+        else GaussianUnits()
+    )

@@ -1,9 +1,10 @@
 r"""A recurrence distilled from filters: few poles and residues in place of a past that grows.
 
-.. math:: h_t \approx d\, \delta_t + \mathrm{Re} \sum_{k=1}^{K} r_k \lambda_k^t, \qquad |\lambda_k| \le 1   (theory/sequences.md, eq. 23.7)
+.. math:: h_t \approx d\, \delta_t + \mathrm{Re} \sum_{k=1}^{K} r_k \lambda_k^t, \qquad |\lambda_k|
+\le 1   (theory/sequences.md, eq. 23.7)
 
-The poles come from the shift invariance of the leading singular vectors of the Hankel matrix of h (Kung 1978), the residues from
-least squares; what is lost is measured on all of h and reported.
+The poles come from the shift invariance of the leading singular vectors of the Hankel matrix of h
+(Kung 1978), the residues from least squares; what is lost is measured on all of h and reported.
 
 Letters: D channels, L length, K poles, lambda pole, r residue, d direct term.
 """
@@ -39,27 +40,37 @@ class Poles(NamedTuple):
 
 @torch.no_grad()
 def poles_of(h: Tensor, K: int) -> Poles:
-    """Poles and residues of filters, ``(*, L)``, in float64; exact where h is a sum of at most K powers."""
+    """Poles and residues of filters, ``(*, L)``, in float64; exact where h is a sum of at most K
+    powers.
+    """
     L = h.shape[-1]
     if check_count("distil", "K", K) > (L - 1) // 2:
-        raise invalid("distil", "K", f"be at most half the length of the filters less one, {(L - 1) // 2}", K)
+        raise invalid(
+            "distil", "K", f"be at most half the length of the filters less one, {(L - 1) // 2}", K
+        )
     h = h.double()
     tail = h[..., 1:]  # the present is left to the direct term
     pole = _poles(tail, K)
     powers = pole.unsqueeze(-2) ** torch.arange(1, L, device=h.device)[:, None]
-    residue = torch.linalg.lstsq(powers, tail.to(pole.dtype).unsqueeze(-1), driver="gelsd").solution.squeeze(-1)
+    residue = torch.linalg.lstsq(
+        powers, tail.to(pole.dtype).unsqueeze(-1), driver="gelsd"
+    ).solution.squeeze(-1)
     found = Poles(pole, residue, h[..., 0] - residue.sum(-1).real, h.new_zeros(h.shape[:-1]))
     error = (found.filter(L) - h).norm(dim=-1) / h.norm(dim=-1).clamp_min(1e-300)
     return found._replace(error=error)
 
 
 def _poles(h: Tensor, K: int) -> Tensor:
-    """Eigenvalues of the shift of the K leading left singular vectors, pulled onto the unit disc where they lie outside."""
+    """Eigenvalues of the shift of the K leading left singular vectors, pulled onto the unit disc
+    where they lie outside.
+    """
     size = min((h.shape[-1] + 1) // 2, HANKEL)
     index = torch.arange(size, device=h.device)
     columns = h.shape[-1] - size + 1
     hankel = h[..., index[:, None] + torch.arange(columns, device=h.device)]
-    U = torch.linalg.svd(hankel @ hankel.mT if columns > 2 * size else hankel, full_matrices=False).U[..., :K]
+    U = torch.linalg.svd(
+        hankel @ hankel.mT if columns > 2 * size else hankel, full_matrices=False
+    ).U[..., :K]
     shift = torch.linalg.lstsq(U[..., :-1, :], U[..., 1:, :], driver="gelsd").solution
     pole = torch.linalg.eigvals(shift)
     return torch.where(pole == 0, TINY, pole / pole.abs().clamp_min(1.0))
@@ -92,7 +103,9 @@ class Distilled:
     def start(self, batch: int) -> DistilledState:
         hyena, like = self.hyena, self.hyena.short
         recent = like.new_zeros(batch, (hyena.order + 1) * hyena.width, hyena.kernel - 1)
-        return DistilledState(recent, self.poles.pole.new_zeros(hyena.order, batch, *self.poles.pole.shape[1:]))
+        return DistilledState(
+            recent, self.poles.pole.new_zeros(hyena.order, batch, *self.poles.pole.shape[1:])
+        )
 
     @torch.no_grad()
     def step(self, u: Tensor, state: DistilledState) -> tuple[Tensor, DistilledState]:
@@ -107,7 +120,8 @@ class Distilled:
 
 
 def distil(hyena: Hyena, length: int, K: int) -> Distilled:
-    """The recurrence with K poles per filter that is closest to the first ``length`` values of a Hyena's filters.
+    """The recurrence with K poles per filter that is closest to the first ``length`` values of a
+    Hyena's filters.
 
     >>> op = Hyena(2, 1, generator=torch.Generator().manual_seed(0))
     >>> distil(op, 200, 60).error < distil(op, 200, 6).error < 1

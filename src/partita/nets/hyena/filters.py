@@ -1,9 +1,11 @@
 r"""Implicit long filters: a small network of the place t, under a window that fades.
 
 .. math:: h_t = \mathrm{Window}(t) \cdot \mathrm{FFN}(\mathrm{PositionalEncoding}(t)), \qquad
-    \mathrm{Window}(t) = e^{-t / \tau_d} + b                                                 (theory/sequences.md, eq. 23.5)
+    \mathrm{Window}(t) = e^{-t / \tau_d} + b
+    (theory/sequences.md, eq. 23.5)
 
-Nothing in it depends on the length asked for: a longer filter begins with the values of a shorter one.
+Nothing in it depends on the length asked for: a longer filter begins with the values of a shorter
+one.
 
 Letters: N order, D width, L length, E size of the encoding, tau_d the time constant of a channel.
 """
@@ -27,7 +29,9 @@ BLOCK = 128  # steps of a window that share a factor
 
 
 class Sine(nn.Module):
-    """sin(w x) with a frequency of each unit that is learned: smooth filters with fine structure (Sitzmann et al. 2020)."""
+    """sin(w x) with a frequency of each unit that is learned: smooth filters with fine structure
+    (Sitzmann et al. 2020).
+    """
 
     def __init__(self, units: int, frequency: float, *, device: torch.device) -> None:
         super().__init__()
@@ -44,7 +48,8 @@ class ImplicitFilter(Net):
         width: D.
         order: N.
         hidden: Units of each hidden layer.
-        encoding: E, odd: a logarithm of the place and (E - 1) / 2 waves, with periods from 2 steps to 4096.
+        encoding: E, odd: a logarithm of the place and (E - 1) / 2 waves, with periods from 2 steps
+            to 4096.
         frequency: Of the sine units at first.
         shortest, longest: Time constants of the windows at first, spaced over the channels.
 
@@ -54,21 +59,44 @@ class ImplicitFilter(Net):
     """
 
     def __init__(
-        self, width: int, order: int, *, hidden: int = 32, encoding: int = 17, frequency: float = 4.0, shortest: float = 4.0,
-        longest: float = 512.0, generator: torch.Generator,
-    ) -> None:  # fmt: skip
+        self,
+        width: int,
+        order: int,
+        *,
+        hidden: int = 32,
+        encoding: int = 17,
+        frequency: float = 4.0,
+        shortest: float = 4.0,
+        longest: float = 512.0,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
-        self.width, self.order = check_count("ImplicitFilter", "width", width), check_layers("ImplicitFilter", "order", order)
-        self.hidden, self.encoding = check_count("ImplicitFilter", "hidden", hidden), check_count("ImplicitFilter", "encoding", encoding, 3)
+        self.width, self.order = (
+            check_count("ImplicitFilter", "width", width),
+            check_layers("ImplicitFilter", "order", order),
+        )
+        self.hidden, self.encoding = (
+            check_count("ImplicitFilter", "hidden", hidden),
+            check_count("ImplicitFilter", "encoding", encoding, 3),
+        )
         if encoding % 2 == 0:
-            raise invalid("ImplicitFilter", "encoding", "be odd: a logarithm, and pairs of waves", encoding)
+            raise invalid(
+                "ImplicitFilter", "encoding", "be odd: a logarithm, and pairs of waves", encoding
+            )
         self.frequency = check_real("ImplicitFilter", "frequency", frequency, -LARGEST, LARGEST)
         self.shortest, self.longest = shortest, longest
         device, sizes = generator.device, (encoding, hidden, hidden)
-        layers = [part for a, b in pairwise(sizes)
-                  for part in (linear(a, b, generator=generator), Sine(b, self.frequency, device=device))]  # fmt: skip
+        layers = [
+            part
+            for a, b in pairwise(sizes)
+            for part in (linear(a, b, generator=generator), Sine(b, self.frequency, device=device))
+        ]
         self.network = nn.Sequential(*layers, linear(hidden, order * width, generator=generator))
-        self.log_decay = nn.Parameter(-log_spaced("ImplicitFilter", shortest, longest, torch.zeros(width, device=device)).repeat(order))
+        self.log_decay = nn.Parameter(
+            -log_spaced(
+                "ImplicitFilter", shortest, longest, torch.zeros(width, device=device)
+            ).repeat(order)
+        )
         self.floor = nn.Parameter(torch.full((order * width,), 0.01, device=device))
         self.scale = nn.Parameter(self._unit_scale())
         self.direct = nn.Parameter(torch.ones(order * width, device=device))
@@ -78,26 +106,42 @@ class ImplicitFilter(Net):
         check_count("ImplicitFilter", "length", length)
         scale, last = self.scale[:, None], cast(nn.Linear, self.network[-1])
         places = self.network[:-1](encode(length, self.encoding, scale.device, scale.dtype))
-        values = torch.addmm(scale * last.bias[:, None], scale * last.weight, places.T)  # time is last
+        # time is last
+        values = torch.addmm(scale * last.bias[:, None], scale * last.weight, places.T)
         now = functional.pad(self.direct[:, None], (0, length - 1))
         return torch.addcmul(now, values, self.window(length)).view(self.order, self.width, length)
 
     def window(self, length: int) -> Tensor:
-        """Window(t), ``(N D, L)``: the exponential as a product over blocks and over places within them, one of each pair per channel."""
+        """Window(t), ``(N D, L)``: the exponential as a product over blocks and over places within
+        them, one of each pair per channel.
+        """
         dtype = torch.float64 if self.scale.dtype == torch.float64 else torch.float32
-        rate, t = self.log_decay.to(dtype).exp()[:, None], torch.arange(BLOCK, device=self.scale.device, dtype=dtype)
+        rate, t = (
+            self.log_decay.to(dtype).exp()[:, None],
+            torch.arange(BLOCK, device=self.scale.device, dtype=dtype),
+        )
         blocks = BLOCK * torch.arange(-(-length // BLOCK), device=t.device, dtype=dtype)
-        faded = 0.25 * math.log(torch.finfo(dtype).tiny)  # past all digits, and products stay normal numbers: others are slow
+        # past all digits, and products stay normal numbers: others are slow
+        faded = 0.25 * math.log(torch.finfo(dtype).tiny)
         far, near = ((-rate * place).clamp_min(faded).exp() for place in (blocks, t))
         window = torch.baddbmm(self.floor.to(dtype)[:, None, None], far[:, :, None], near[:, None])
         return window.flatten(1)[:, :length].to(self.scale.dtype)
 
     def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "order": self.order, "hidden": self.hidden, "encoding": self.encoding, "frequency": self.frequency,
-                "shortest": self.shortest, "longest": self.longest}  # fmt: skip
+        return {
+            "width": self.width,
+            "order": self.order,
+            "hidden": self.hidden,
+            "encoding": self.encoding,
+            "frequency": self.frequency,
+            "shortest": self.shortest,
+            "longest": self.longest,
+        }
 
     def _unit_scale(self) -> Tensor:
-        """Factors that give each filter about unit energy under its window, so that a deep stack neither fades nor explodes at first."""
+        """Factors that give each filter about unit energy under its window, so that a deep stack
+        neither fades nor explodes at first.
+        """
         return (2 * self.log_decay.detach().exp()).sqrt()
 
 
@@ -105,6 +149,11 @@ class ImplicitFilter(Net):
 def encode(length: int, size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """log(1 + t), and waves with periods on a logarithmic scale, from float64 and kept, (L, E)."""
     t = torch.arange(length, device=device, dtype=torch.float64)
-    period = torch.logspace(math.log10(2.0), math.log10(LONGEST_PERIOD), (size - 1) // 2, device=device, dtype=t.dtype)
-    angle = 2 * math.pi * (t[:, None] % period) / period  # the remainder first: no large angles to round
-    return torch.cat([0.25 * torch.log1p(t)[:, None], angle.cos(), angle.sin()], -1)[:, :size].to(dtype)
+    period = torch.logspace(
+        math.log10(2.0), math.log10(LONGEST_PERIOD), (size - 1) // 2, device=device, dtype=t.dtype
+    )
+    # the remainder first: no large angles to round
+    angle = 2 * math.pi * (t[:, None] % period) / period
+    return torch.cat([0.25 * torch.log1p(t)[:, None], angle.cos(), angle.sin()], -1)[:, :size].to(
+        dtype
+    )

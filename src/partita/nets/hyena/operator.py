@@ -1,9 +1,11 @@
 r"""The Hyena operator of order N: N long convolutions, N gates.
 
 .. math:: z^1 = v, \quad z^{n+1}_t = x^n_t \, (h^n * z^n)_t, \quad y = z^{N+1}
-    \quad\Longleftrightarrow\quad y = D_x^N S_h^N \cdots D_x^1 S_h^1 \, v                    (theory/sequences.md, eq. 23.4)
+    \quad\Longleftrightarrow\quad y = D_x^N S_h^N \cdots D_x^1 S_h^1 \, v
+    (theory/sequences.md, eq. 23.4)
 
-Letters: B batch, L length, D width, N order; v, x^1 ... x^N projections of u; h^1 ... h^N filters; D_x diagonal, S_h Toeplitz.
+Letters: B batch, L length, D width, N order; v, x^1 ... x^N projections of u; h^1 ... h^N filters;
+D_x diagonal, S_h Toeplitz.
 """
 
 from typing import Any, NamedTuple
@@ -36,7 +38,8 @@ class Hyena(MatrixMixer):
         width: D.
         order: N, at least 1.
         kernel: K, length of the short filter of each projection.
-        max_length: The longest sequence to accept, if it is to be declared; no value of a filter depends on it.
+        max_length: The longest sequence to accept, if it is to be declared; no value of a filter
+            depends on it.
         filter: Settings of :class:`ImplicitFilter`, as a dict.
         generator: Source of the first weights.
 
@@ -46,36 +49,66 @@ class Hyena(MatrixMixer):
     """
 
     def __init__(
-        self, width: int, order: int = 2, *, kernel: int = 3, max_length: int | None = None, filter: dict[str, Any] | None = None,
+        self,
+        width: int,
+        order: int = 2,
+        *,
+        kernel: int = 3,
+        max_length: int | None = None,
+        filter: dict[str, Any] | None = None,
         generator: torch.Generator,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
-        self.width, self.order = check_count("Hyena", "width", width), check_layers("Hyena", "order", order)
+        self.width, self.order = (
+            check_count("Hyena", "width", width),
+            check_layers("Hyena", "order", order),
+        )
         self.kernel = check_count("Hyena", "kernel", kernel)
-        self.max_length = max_length if max_length is None else check_count("Hyena", "max_length", max_length)
+        self.max_length = (
+            max_length if max_length is None else check_count("Hyena", "max_length", max_length)
+        )
         self.into = linear(width, (order + 1) * width, generator=generator)
         self.short = nn.Parameter(short_filters((order + 1) * width, kernel, generator))
         try:
-            self.filters = ImplicitFilter(width, order, **check_options("Hyena", "filter", filter), generator=generator)
+            self.filters = ImplicitFilter(
+                width, order, **check_options("Hyena", "filter", filter), generator=generator
+            )
         except TypeError as error:
-            raise invalid("Hyena", "filter", "be settings of ImplicitFilter", filter, f"({error})") from None
+            raise invalid(
+                "Hyena", "filter", "be settings of ImplicitFilter", filter, f"({error})"
+            ) from None
         self.out = linear(width, width, generator=generator)
-        self._kept: tuple[list[Tensor], Tensor, Tensor] | None = None  # parameters of the filters, and what they made
+        # parameters of the filters, and what they made
+        self._kept: tuple[list[Tensor], Tensor, Tensor] | None = None
 
     def project(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """v, then the gates x^1 ... x^N, then all filters and their transforms: Algorithms 1 and 2 of the notes."""
+        """v, then the gates x^1 ... x^N, then all filters and their transforms: Algorithms 1 and 2
+        of the notes.
+        """
         self.check_length(u.shape[1])
-        parts = zip(*(x.chunk(self.order + 1) for x in (self.into.weight, self.into.bias, self.short)), strict=True)
-        v, *gates = (depthwise_causal(channels_first(weight, bias, u), short) for weight, bias, short in parts)
+        parts = zip(
+            *(x.chunk(self.order + 1) for x in (self.into.weight, self.into.bias, self.short)),
+            strict=True,
+        )
+        v, *gates = (
+            depthwise_causal(channels_first(weight, bias, u), short)
+            for weight, bias, short in parts
+        )
         return v, (*gates, *self.filters_and_spectra(u.shape[1]))
 
     def filters_and_spectra(self, length: int) -> tuple[Tensor, Tensor]:
-        """h and its transforms, ``(N, D, L), (N, D, F)``; without gradients both are kept until another length or parameter is met."""
+        """h and its transforms, ``(N, D, L), (N, D, F)``; without gradients both are kept until
+        another length or parameter is met.
+        """
         if torch.is_grad_enabled():
             h = self.filters(length)
             return h, spectrum(h, length)
         made_of = [*self.filters.parameters(), *self.filters.buffers()]
-        if self._kept is None or self._kept[1].shape[-1] != length or not _same(made_of, self._kept[0]):
+        if (
+            self._kept is None
+            or self._kept[1].shape[-1] != length
+            or not _same(made_of, self._kept[0])
+        ):
             h = self.filters(length)
             self._kept = ([x.detach().clone() for x in made_of], h, spectrum(h, length))
         return self._kept[1:]
@@ -98,7 +131,12 @@ class Hyena(MatrixMixer):
         self.check_length(check_count("Hyena", "capacity", capacity))
         filters = self.filters(capacity)
         recent = filters.new_zeros(batch, (self.order + 1) * self.width, self.kernel - 1)
-        return HyenaState(recent, filters.new_zeros(self.order, batch, self.width, capacity), filters.flip(-1).contiguous(), 0)
+        return HyenaState(
+            recent,
+            filters.new_zeros(self.order, batch, self.width, capacity),
+            filters.flip(-1).contiguous(),
+            0,
+        )
 
     def step(self, u: Tensor, state: HyenaState) -> tuple[Tensor, HyenaState]:
         """O(N D t): one scalar product with the past per channel and order."""
@@ -108,21 +146,39 @@ class Hyena(MatrixMixer):
         v, *gates = (near * self.short).sum(-1).chunk(self.order + 1, 1)
         for n, x in enumerate(gates):
             state.past[n, :, :, t] = v
-            v = x * torch.einsum("bdl,dl->bd", state.past[n, :, :, : t + 1], state.reversed[n, :, capacity - t - 1 :])
+            v = x * torch.einsum(
+                "bdl,dl->bd", state.past[n, :, :, : t + 1], state.reversed[n, :, capacity - t - 1 :]
+            )
         return self.out(v), state._replace(recent=near[..., 1:], steps=t + 1)
 
     def check_length(self, length: int) -> None:
         """Refuse what is longer than declared; nothing is cut."""
         if self.max_length is not None and length > self.max_length:
             remedy = "Give a larger max_length: it changes no value of the filters."
-            raise invalid("Hyena", "u", f"have at most max_length = {self.max_length} steps", length, remedy)
+            raise invalid(
+                "Hyena", "u", f"have at most max_length = {self.max_length} steps", length, remedy
+            )
 
     def settings(self) -> dict[str, Any]:
-        filters = {key: value for key, value in self.filters.settings().items() if key not in ("width", "order")}
-        return {"width": self.width, "order": self.order, "kernel": self.kernel, "max_length": self.max_length, "filter": filters}
+        filters = {
+            key: value
+            for key, value in self.filters.settings().items()
+            if key not in ("width", "order")
+        }
+        return {
+            "width": self.width,
+            "order": self.order,
+            "kernel": self.kernel,
+            "max_length": self.max_length,
+            "filter": filters,
+        }
 
 
 def _same(now: list[Tensor], before: list[Tensor]) -> bool:
-    """Whether tensors, at least one, hold the same numbers in the same dtype and place as before; nan is never the same."""
-    alike = len(now) == len(before) > 0 and all(a.dtype == b.dtype and a.device == b.device for a, b in zip(now, before, strict=True))
+    """Whether tensors, at least one, hold the same numbers in the same dtype and place as before;
+    nan is never the same.
+    """
+    alike = len(now) == len(before) > 0 and all(
+        a.dtype == b.dtype and a.device == b.device for a, b in zip(now, before, strict=True)
+    )
     return alike and all(map(torch.equal, now, before))

@@ -1,6 +1,7 @@
 r"""Fisher matrices of distributions in their own parameters, where they are formulas.
 
-.. math:: I_{\mathrm{logits}} = \mathrm{diag}(p) - p p^\top, \qquad I_{(\mu, \log\sigma)} = \mathrm{diag}(\sigma^{-2}, 2), \qquad
+.. math:: I_{\mathrm{logits}} = \mathrm{diag}(p) - p p^\top, \qquad I_{(\mu, \log\sigma)} =
+\mathrm{diag}(\sigma^{-2}, 2), \qquad
           I_{\mu} = \Sigma^{-1}          (theory/optimization.md, eq. 50.10)
 
 Letters: * batch, K categories, D coordinates, p probabilities, mu mean, sigma deviation.
@@ -8,7 +9,14 @@ Letters: * batch, K categories, D coordinates, p probabilities, mu mean, sigma d
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Categorical, Distribution, Independent, MultivariateNormal, Normal
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    Independent,
+    MultivariateNormal,
+    Normal,
+)
 
 from partita.errors import Unsupported
 
@@ -30,12 +38,16 @@ def bernoulli_fisher(logits: Tensor) -> Tensor:
 
 
 def gaussian_fisher(scale: Tensor) -> Tensor:
-    """In (mu, log sigma) of independent coordinates with deviations ``scale``, ``(*, D) -> (*, 2D, 2D)``."""
+    """In (mu, log sigma) of independent coordinates with deviations ``scale``, ``(*, D) -> (*, 2D,
+    2D)``.
+    """
     return torch.diag_embed(torch.cat([scale**-2, torch.full_like(scale, 2.0)], -1))
 
 
 def fisher_of(distribution: Distribution) -> Tensor:
-    """The Fisher matrix of one predictive distribution in what a network puts out: logits, or means at a fixed scale."""
+    """The Fisher matrix of one predictive distribution in what a network puts out: logits, or means
+    at a fixed scale.
+    """
     if isinstance(distribution, Independent):
         return fisher_of(distribution.base_dist)
     if isinstance(distribution, Categorical):
@@ -47,5 +59,6 @@ def fisher_of(distribution: Distribution) -> Tensor:
     if isinstance(distribution, MultivariateNormal):
         return distribution.precision_matrix
     raise Unsupported(
-        f"fisher_of: {type(distribution).__name__} has no closed form here. Use PredictiveMetric, which needs only its divergence."
+        f"fisher_of: {type(distribution).__name__} has no closed form here. Use PredictiveMetric, "
+        "which needs only its divergence."
     )

@@ -1,15 +1,22 @@
-r"""Kronecker-factored Fisher matrices of linear and convolutional layers, grouped and depthwise ones too.
+r"""Kronecker-factored Fisher matrices of linear and convolutional layers, grouped and depthwise
+ones
+too.
 
-.. math:: F_\ell \approx G \otimes A, \qquad A = E[\bar a \bar a^\top], \quad G = E[\delta \delta^\top], \qquad
-          \text{conv.: } A = E\big[\textstyle\sum_t \bar a_t \bar a_t^\top\big], \;
-          G = E\big[\tfrac1T \sum_t \delta_t \delta_t^\top\big]          (theory/optimization.md, eq. 50.13)
+.. math:: F_\ell \approx G \otimes A, \qquad A = E[\bar a \bar a^\top], \quad G = E[\delta
+\delta^\top], \qquad
+          \text{conv.: } A = E\big[\textstyle\sum_t \bar a_t \bar a_t^\top\big], \; G =
+          E\big[\tfrac1T \sum_t \delta_t \delta_t^\top\big]          (theory/optimization.md, eq.
+          50.13)
 
-a are the inputs of the layer with a one for its bias, delta the gradients at its output when the target is drawn from the prediction;
-that expectation is taken exactly, column by column of the root of the output's Fisher matrix, which is (50.10), whatever the network's
-output is a parameter of, as the curvature (50.11) of the divergence. Every group of a convolution has its own factors. Exact for one layer
-with Gaussian output of fixed variance. Martens and Grosse (2015); Grosse and Martens (2016).
+a are the inputs of the layer with a one for its bias, delta the gradients at its output when the
+target is drawn from the prediction; that expectation is taken exactly, column by column of the root
+of the output's Fisher matrix, which is (50.10), whatever the network's output is a parameter of, as
+the curvature (50.11) of the divergence. Every group of a convolution has its own factors. Exact for
+one layer with Gaussian output of fixed variance. Martens and Grosse (2015); Grosse and Martens
+(2016).
 
-Letters: B rows, T positions, c groups, A input factor, G output factor, K outputs of the network, lambda damping.
+Letters: B rows, T positions, c groups, A input factor, G output factor, K outputs of the network,
+lambda damping.
 """
 
 from collections.abc import Callable
@@ -29,7 +36,9 @@ LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 
 @dataclass(frozen=True)
 class Factors:
-    """A (c, a, a) and G (c, o, o) of one layer with c groups; the weight is (c o, a) with its bias as the last column."""
+    """A (c, a, a) and G (c, o, o) of one layer with c groups; the weight is (c o, a) with its bias
+    as the last column.
+    """
 
     A: Tensor
     G: Tensor
@@ -42,11 +51,13 @@ class KroneckerMetric:
     Arguments:
         network: Its parameters all belong to linear and convolutional layers.
         x: Inputs (B, ...).
-        predict: The distributions, row by row, that an output stands for, for example ``lambda out: Categorical(logits=out)``; their
-            divergence must be known to torch.
+        predict: The distributions, row by row, that an output stands for, for example ``lambda out:
+            Categorical(logits=out)``; their divergence must be known to torch.
     """
 
-    def __init__(self, network: nn.Module, x: Tensor, predict: Callable[[Tensor], Distribution]) -> None:
+    def __init__(
+        self, network: nn.Module, x: Tensor, predict: Callable[[Tensor], Distribution]
+    ) -> None:
         self.layers = _layers(network)
         self.factors = _factors(network, self.layers, x, predict)
 
@@ -54,14 +65,18 @@ class KroneckerMetric:
         return self._by_layer(v, lambda f, W: f.G @ W @ f.A)
 
     def solve(self, g: Tensor, damping: float) -> Tensor:
-        """Each factor gets its share of the damping: A + pi sqrt(lambda) I and G + sqrt(lambda) / pi I."""
+        """Each factor gets its share of the damping: A + pi sqrt(lambda) I and G + sqrt(lambda) /
+        pi I.
+        """
         return self._by_layer(g, lambda f, W: _solve(f, W, damping))
 
     def matrix(self) -> Tensor:
         """F written out, (P, P), in the order of the parameters: for small networks."""
         size = sum(p.numel() for layer in self.layers for p in layer.parameters())
         like = self.factors[0].A
-        return torch.stack([self.product(row) for row in torch.eye(size, dtype=like.dtype, device=like.device)], 1)
+        return torch.stack(
+            [self.product(row) for row in torch.eye(size, dtype=like.dtype, device=like.device)], 1
+        )
 
     def _by_layer(self, v: Tensor, change: Callable[[Factors, Tensor], Tensor]) -> Tensor:
         sizes = [sum(p.numel() for p in layer.parameters()) for layer in self.layers]
@@ -80,7 +95,9 @@ class KFAC(NaturalGradient):
     Before each step hand over the inputs: ``optimizer.see(x)``.
     """
 
-    def __init__(self, network: nn.Module, predict: Callable[[Tensor], Distribution], **options: Any) -> None:
+    def __init__(
+        self, network: nn.Module, predict: Callable[[Tensor], Distribution], **options: Any
+    ) -> None:
         super().__init__([p for layer in _layers(network) for p in layer.parameters()], **options)
         self._network, self._predict = network, predict
 
@@ -91,29 +108,46 @@ class KFAC(NaturalGradient):
 
 def _layers(network: nn.Module) -> list[Any]:
     """The layers that learn, in the order of their parameters."""
-    layers = [m for m in network.modules() if isinstance(m, LAYERS) and any(p.requires_grad for p in m.parameters())]
+    layers = [
+        m
+        for m in network.modules()
+        if isinstance(m, LAYERS) and any(p.requires_grad for p in m.parameters())
+    ]
     own = [p for layer in layers for p in layer.parameters()]
     held = {id(p) for p in own}
-    other = [name for name, p in network.named_parameters() if p.requires_grad and id(p) not in held]
+    other = [
+        name for name, p in network.named_parameters() if p.requires_grad and id(p) not in held
+    ]
     if len(held) < len(own) or not all(p.requires_grad for p in own):
-        raise Unsupported("K-FAC: a layer must have weights of its own, which learn with its bias or not at all. Use PredictiveMetric.")
+        raise Unsupported(
+            "K-FAC: a layer must have weights of its own, which learn with its bias or not at all. "
+            "Use PredictiveMetric."
+        )
     if other or not layers:
         raise Unsupported(
-            f"K-FAC: every parameter must belong to a linear or convolutional layer; got {other[:3] or 'none'}. Use PredictiveMetric."
+            "K-FAC: every parameter must belong to a linear or convolutional layer; got "
+            f"{other[:3] or 'none'}. Use PredictiveMetric."
         )
-    if any(isinstance(layer, nn.Conv1d | nn.Conv2d) and layer.padding_mode != "zeros" for layer in layers):
+    if any(
+        isinstance(layer, nn.Conv1d | nn.Conv2d) and layer.padding_mode != "zeros"
+        for layer in layers
+    ):
         raise Unsupported("K-FAC: convolutions must pad with zeros. Use PredictiveMetric.")
     return layers
 
 
-def _factors(network: nn.Module, layers: list[Any], x: Tensor, predict: Callable[[Tensor], Distribution]) -> list[Factors]:
+def _factors(
+    network: nn.Module, layers: list[Any], x: Tensor, predict: Callable[[Tensor], Distribution]
+) -> list[Factors]:
     """One forward pass, and K backward passes for the columns of the output's root."""
     inputs: dict[int, Tensor] = {}
     outputs: dict[int, Tensor] = {}
 
     def keep(layer: nn.Module, arguments: tuple[Tensor, ...], out: Tensor) -> None:
         if id(layer) in outputs:
-            raise Unsupported("K-FAC: a layer must be used once in a forward pass. Use PredictiveMetric.")
+            raise Unsupported(
+                "K-FAC: a layer must be used once in a forward pass. Use PredictiveMetric."
+            )
         inputs[id(layer)], outputs[id(layer)] = arguments[0].detach(), out
 
     hooks = [layer.register_forward_hook(keep) for layer in layers]
@@ -124,27 +158,42 @@ def _factors(network: nn.Module, layers: list[Any], x: Tensor, predict: Callable
         for hook in hooks:
             hook.remove()
     if len(outputs) < len(layers):
-        raise Unsupported("K-FAC: every layer must be used in a forward pass. Use PredictiveMetric.")
+        raise Unsupported(
+            "K-FAC: every layer must be used in a forward pass. Use PredictiveMetric."
+        )
     root = _root(_output_fisher(out, predict))
     kept = [outputs[id(layer)] for layer in layers]
     G: list[Tensor | None] = [None] * len(layers)
     for column in root.unbind(-1):
         slopes = torch.autograd.grad(out, kept, column.view_as(out), retain_graph=True)
-        G = [_output_factor(layer, s, len(x), before) for layer, s, before in zip(layers, slopes, G, strict=True)]
+        G = [
+            _output_factor(layer, s, len(x), before)
+            for layer, s, before in zip(layers, slopes, G, strict=True)
+        ]
     factors = zip(layers, G, strict=True)
-    return [Factors(_input_factor(layer, inputs[id(layer)]), found, layer.bias is not None) for layer, found in factors]  # type: ignore[arg-type]
+    return [
+        Factors(_input_factor(layer, inputs[id(layer)]), found, layer.bias is not None)  # type: ignore[arg-type]
+        for layer, found in factors
+    ]
 
 
 def _output_fisher(out: Tensor, predict: Callable[[Tensor], Distribution]) -> Tensor:
-    """The Fisher matrix of every row's prediction in the K numbers that the network put out, (B, K, K): eq. 50.11 with those for theta."""
+    """The Fisher matrix of every row's prediction in the K numbers that the network put out, (B, K,
+    K): eq. 50.11 with those for theta.
+    """
     at = out.detach().requires_grad_()
     with torch.enable_grad():
         try:
             divergence = kl_divergence(predict(at.detach()), predict(at))
         except NotImplementedError as error:
-            raise Unsupported(f"K-FAC: torch must know the divergence of the prediction; got {error}.") from None
+            raise Unsupported(
+                f"K-FAC: torch must know the divergence of the prediction; got {error}."
+            ) from None
         (slope,) = torch.autograd.grad(divergence.sum(), at, create_graph=True)
-        columns = [torch.autograd.grad(s.sum(), at, retain_graph=True)[0].flatten(1) for s in slope.flatten(1).unbind(1)]
+        columns = [
+            torch.autograd.grad(s.sum(), at, retain_graph=True)[0].flatten(1)
+            for s in slope.flatten(1).unbind(1)
+        ]
     return torch.stack(columns, -1)
 
 
@@ -155,15 +204,20 @@ def _root(F: Tensor) -> Tensor:
 
 
 def _patches(layer: Any, a: Tensor) -> Tensor:
-    """Inputs as (c, B, T, a): what each group of the layer sees at each position, with a one for the bias."""
+    """Inputs as (c, B, T, a): what each group of the layer sees at each position, with a one for
+    the bias.
+    """
     if isinstance(layer, nn.Linear):
         seen = a.reshape(len(a), 1, -1, layer.in_features)
     else:
         flat = isinstance(layer, nn.Conv1d)  # a sequence is an image of height one
         a = a[:, :, None] if flat else a
-        kernel, stride, dilation = (((1, *s) if flat else s) for s in (layer.kernel_size, layer.stride, layer.dilation))
+        kernel, stride, dilation = (
+            ((1, *s) if flat else s) for s in (layer.kernel_size, layer.stride, layer.dilation)
+        )
         left = layer._reversed_padding_repeated_twice
-        seen = functional.unfold(functional.pad(a, left), kernel, dilation, stride=stride).mT  # (B, T, channels x kernel)
+        # (B, T, channels x kernel)
+        seen = functional.unfold(functional.pad(a, left), kernel, dilation, stride=stride).mT
         seen = seen.unflatten(-1, (layer.groups, -1)).movedim(2, 1)
     seen = seen.movedim(1, 0)
     return functional.pad(seen, (0, 1), value=1.0) if layer.bias is not None else seen
@@ -186,7 +240,11 @@ def _output_factor(layer: Any, slope: Tensor, rows: int, before: Tensor | None) 
 def _matrix(part: Tensor, layer: Any, f: Factors) -> Tensor:
     """A layer's parameters as (c, o, a): weight rows with their bias at the end."""
     weight = part[: layer.weight.numel()].view(f.A.shape[0], f.G.shape[1], -1)
-    return torch.cat([weight, part[layer.weight.numel() :].view(*weight.shape[:2], 1)], -1) if f.bias else weight
+    return (
+        torch.cat([weight, part[layer.weight.numel() :].view(*weight.shape[:2], 1)], -1)
+        if f.bias
+        else weight
+    )
 
 
 def _flat(W: Tensor, f: Factors) -> Tensor:
@@ -195,9 +253,13 @@ def _flat(W: Tensor, f: Factors) -> Tensor:
 
 def _solve(f: Factors, W: Tensor, damping: float) -> Tensor:
     mean_a, mean_g = (M.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-30) for M in (f.A, f.G))
-    share = (mean_a / mean_g).sqrt()[:, None, None]  # pi: so that both factors are damped in proportion to their size
+    # pi: so that both factors are damped in proportion to their size
+    share = (mean_a / mean_g).sqrt()[:, None, None]
     eye_a, eye_g = (torch.eye(M.shape[-1], dtype=W.dtype, device=W.device) for M in (f.A, f.G))
-    A, G = (_cholesky(M, damping) for M in (f.A + share * damping**0.5 * eye_a, f.G + damping**0.5 / share * eye_g))
+    A, G = (
+        _cholesky(M, damping)
+        for M in (f.A + share * damping**0.5 * eye_a, f.G + damping**0.5 / share * eye_g)
+    )
     return torch.cholesky_solve(torch.cholesky_solve(W, G).mT, A).mT
 
 
@@ -206,5 +268,11 @@ def _cholesky(M: Tensor, damping: float) -> Tensor:
     factor, failed = torch.linalg.cholesky_ex(M)
     least, most = factor.diagonal(dim1=1, dim2=2).amin(1) ** 2, M.diagonal(dim1=1, dim2=2).amax(1)
     if failed.any() or not (least > M.shape[-1] * torch.finfo(M.dtype).eps * most).all():
-        raise invalid("K-FAC", "damping", "be above zero, and larger, where a factor is singular", f"{damping:g}", "Use 1e-3.")
+        raise invalid(
+            "K-FAC",
+            "damping",
+            "be above zero, and larger, where a factor is singular",
+            f"{damping:g}",
+            "Use 1e-3.",
+        )
     return factor

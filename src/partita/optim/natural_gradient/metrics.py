@@ -1,11 +1,15 @@
-r"""Metrics on the parameters: each can multiply a vector by the Fisher matrix, and solve for the damped natural gradient.
+r"""Metrics on the parameters: each can multiply a vector by the Fisher matrix, and solve for the
+damped natural gradient.
 
-.. math:: \tilde g = (F + \lambda I)^{-1} g, \qquad F = E_{p_\theta}[\nabla \log p\, \nabla \log p^\top]
+.. math:: \tilde g = (F + \lambda I)^{-1} g, \qquad F = E_{p_\theta}[\nabla \log p\, \nabla \log
+p^\top]
             = \mathrm{Cov}_x\big(E[s \mid x]\big)          (theory/optimization.md, eq. 50.8, 50.9)
 
-The last form is that of p = exp(-F) / Z with any hidden units summed out: s(x) = -grad F(x), whose mean is subtracted.
+The last form is that of p = exp(-F) / Z with any hidden units summed out: s(x) = -grad F(x), whose
+mean is subtracted.
 
-Letters: P parameters, n draws or states, F Fisher matrix, lambda damping, g gradient, s scores (n, P), w weights (n).
+Letters: P parameters, n draws or states, F Fisher matrix, lambda damping, g gradient, s scores (n,
+P), w weights (n).
 """
 
 from collections.abc import Callable, Sequence
@@ -42,12 +46,21 @@ class _ByConjugateGradients:
         raise NotImplementedError
 
     def solve(self, g: Tensor, damping: float) -> Tensor:
-        """As near as ``MOST_STEPS`` products bring it; a singular or indefinite system is refused."""
-        found = solve(lambda p: self.product(p) + damping * p, g, tolerance=TOLERANCE, iterations=MOST_STEPS, check=False)
+        """As near as ``MOST_STEPS`` products bring it; a singular or indefinite system is
+        refused.
+        """
+        found = solve(
+            lambda p: self.product(p) + damping * p,
+            g,
+            tolerance=TOLERANCE,
+            iterations=MOST_STEPS,
+            check=False,
+        )
         if found.reason in ("breakdown", "indefinite") and found.residual > float(g.norm()) * 0.1:
             remedy = "Raise damping, for example to 1e-3."
             raise Diverged(
-                f"natural gradient: F + damping I must be positive definite; got {found.explain()} at damping {damping:g}. {remedy}"
+                f"natural gradient: F + damping I must be positive definite; got {found.explain()} "
+                f"at damping {damping:g}. {remedy}"
             )
         return found.x
 
@@ -66,8 +79,13 @@ class MatrixMetric:
         damped = self.F + damping * torch.eye(len(g), dtype=self.F.dtype, device=g.device)
         factor, failed = torch.linalg.cholesky_ex(damped)
         if int(failed) or float(factor.diagonal().min()) ** 2 <= len(g) * size:
-            raise invalid("natural gradient", "damping", "be large enough to make F + damping I positive definite", f"{damping:g} on a "
-                          "singular Fisher matrix", f"Use at least {max(1e-8, 10 * len(g) * size):.1g}.")  # fmt: skip
+            raise invalid(
+                "natural gradient",
+                "damping",
+                "be large enough to make F + damping I positive definite",
+                f"{damping:g} on a singular Fisher matrix",
+                f"Use at least {max(1e-8, 10 * len(g) * size):.1g}.",
+            )
         return torch.cholesky_solve(g[:, None].to(factor), factor)[:, 0].to(g)
 
 
@@ -85,7 +103,9 @@ class Scores(Protocol):
 
 @dataclass(frozen=True)
 class ScoreMetric(_ByConjugateGradients):
-    """The covariance of scores under weights w that sum to one; ``centered`` subtracts their mean, which is zero for a normalized model."""
+    """The covariance of scores under weights w that sum to one; ``centered`` subtracts their mean,
+    which is zero for a normalized model.
+    """
 
     scores: Scores
     w: Tensor
@@ -98,10 +118,12 @@ class ScoreMetric(_ByConjugateGradients):
 
 @dataclass(frozen=True)
 class PredictiveMetric(_ByConjugateGradients):
-    """F of any network with a predictive distribution, by differentiating its divergence from itself twice (eq. 50.11).
+    """F of any network with a predictive distribution, by differentiating its divergence from
+    itself twice (eq. 50.11).
 
     Arguments:
-        predict: The distributions at some inputs, as functions of the parameters; their divergence must be known to torch.
+        predict: The distributions at some inputs, as functions of the parameters; their divergence
+            must be known to torch.
         parameters: What F is about.
     """
 
@@ -115,10 +137,24 @@ class PredictiveMetric(_ByConjugateGradients):
                 fixed = self.predict()
             divergence = kl_divergence(fixed, now)
             rows = max(1, now.batch_shape[0] if now.batch_shape else 1)
-            slope = torch.autograd.grad(divergence.sum() / rows, self.parameters, create_graph=True, allow_unused=True)
-            along = sum((s.flatten() @ part for s, part in zip(slope, self._split(v), strict=True) if s is not None), v.new_zeros(()))
+            slope = torch.autograd.grad(
+                divergence.sum() / rows, self.parameters, create_graph=True, allow_unused=True
+            )
+            along = sum(
+                (
+                    s.flatten() @ part
+                    for s, part in zip(slope, self._split(v), strict=True)
+                    if s is not None
+                ),
+                v.new_zeros(()),
+            )
             again = torch.autograd.grad(along, self.parameters, allow_unused=True)
-        return torch.cat([torch.zeros_like(p).flatten() if a is None else a.flatten() for a, p in zip(again, self.parameters, strict=True)])
+        return torch.cat(
+            [
+                torch.zeros_like(p).flatten() if a is None else a.flatten()
+                for a, p in zip(again, self.parameters, strict=True)
+            ]
+        )
 
     def _split(self, v: Tensor) -> tuple[Tensor, ...]:
         return v.split([p.numel() for p in self.parameters])

@@ -1,12 +1,15 @@
-r"""A torch optimizer that steps along the damped natural gradient, no farther than a trust region allows.
+r"""A torch optimizer that steps along the damped natural gradient, no farther than a trust region
+allows.
 
 .. math:: \theta \leftarrow \theta - \eta\, \tau\, (F + \lambda I)^{-1} g, \qquad
-          \tau = \min\Big(1, \sqrt{2 r \big/ \eta^2 g^\top (F + \lambda I)^{-1} g}\Big)          (theory/optimization.md, eq. 50.12)
+          \tau = \min\Big(1, \sqrt{2 r \big/ \eta^2 g^\top (F + \lambda I)^{-1} g}\Big)
+          (theory/optimization.md, eq. 50.12)
 
-The region is a ball of radius r, in nats of KL as F + lambda I measures it. Where the loss is a function of the parameters alone
-(``adapt``), the damping is that of Levenberg and Marquardt: a step that lowers the loss by less than its quadratic model promised raises
-lambda, one that raises the loss is undone.
-Amari (1998), Natural gradient works efficiently in learning; Martens (2020), New insights and perspectives on the natural gradient method.
+The region is a ball of radius r, in nats of KL as F + lambda I measures it. Where the loss is a
+function of the parameters alone (``adapt``), the damping is that of Levenberg and Marquardt: a step
+that lowers the loss by less than its quadratic model promised raises lambda, one that raises the
+loss is undone. Amari (1998), Natural gradient works efficiently in learning; Martens (2020), New
+insights and perspectives on the natural gradient method.
 
 Letters: theta parameters, eta learning rate, lambda damping, r radius, g gradient, F Fisher matrix.
 """
@@ -32,15 +35,19 @@ class NaturalGradient(torch.optim.Optimizer):
 
     Arguments:
         params: All parameters, one group.
-        metric: Called at each step for the metric at the current parameters; or set later by :meth:`observe`.
+        metric: Called at each step for the metric at the current parameters; or set later by
+            :meth:`observe`.
         lr: eta.
         damping: lambda, where it starts.
         radius: r in nats; None does not limit the step.
-        adapt: Whether the loss is a function of the parameters alone, so that lambda can follow its decrease.
+        adapt: Whether the loss is a function of the parameters alone, so that lambda can follow its
+            decrease.
 
     >>> mean = nn.Parameter(torch.zeros(2))
     >>> from partita.optim.natural_gradient import MatrixMetric
-    >>> optimizer = NaturalGradient([mean], lambda: MatrixMetric(torch.eye(2) / 4), damping=0.0)  # of N(mean, 4)
+    >>> optimizer = NaturalGradient(
+    ...     [mean], lambda: MatrixMetric(torch.eye(2) / 4), damping=0.0
+    ... )  # of N(mean, 4)
     >>> def closure():
     ...     optimizer.zero_grad()
     ...     loss = ((torch.tensor([3.0, -1.0]) - mean) ** 2).sum() / 8
@@ -67,7 +74,12 @@ class NaturalGradient(torch.optim.Optimizer):
             check_real("NaturalGradient", "radius", radius, 0.0, open_low=True)
         super().__init__(params, {"lr": lr, "damping": damping, "radius": radius, "adapt": adapt})
         if len(self.param_groups) > 1:
-            raise invalid("NaturalGradient", "params", "be one group, for one metric is about all of them", len(self.param_groups))
+            raise invalid(
+                "NaturalGradient",
+                "params",
+                "be one group, for one metric is about all of them",
+                len(self.param_groups),
+            )
         self._metric = metric
 
     def observe(self, metric: Callable[[], Metric]) -> None:
@@ -81,14 +93,23 @@ class NaturalGradient(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if self._metric is None:
-            raise invalid("NaturalGradient", "metric", "be given, or set by observe() before a step", None)
+            raise invalid(
+                "NaturalGradient", "metric", "be given, or set by observe() before a step", None
+            )
         metric, g = self._metric(), self._gradient()
         if closure is None or not group["adapt"]:
             self._move(self._direction(metric, g, group), group)
             return loss
         return self._adapted_step(closure, loss, metric, g, group)
 
-    def _adapted_step(self, closure: Callable[[], Any], loss: Any, metric: Metric, g: Tensor, group: dict[str, Any]) -> Any:
+    def _adapted_step(
+        self,
+        closure: Callable[[], Any],
+        loss: Any,
+        metric: Metric,
+        g: Tensor,
+        group: dict[str, Any],
+    ) -> Any:
         """Steps from the same place with more and more damping, until one lowers the loss."""
         start, before = [p.detach().clone() for p in group["params"]], float(loss.detach())
         for _ in range(TRIES):
@@ -116,16 +137,21 @@ class NaturalGradient(torch.optim.Optimizer):
         direction = metric.solve(g, group["damping"])
         if group["radius"] is None:
             return direction
-        nats = 0.5 * group["lr"] ** 2 * float(direction @ g)  # of F + damping I: a sampled F does not see every direction
+        # of F + damping I: a sampled F does not see every direction
+        nats = 0.5 * group["lr"] ** 2 * float(direction @ g)
         return direction * min(1.0, (group["radius"] / max(nats, 1e-30)) ** 0.5)
 
     def _gradient(self) -> Tensor:
         parameters = self.param_groups[0]["params"]
-        return parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]).detach()
+        return parameters_to_vector(
+            [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        ).detach()
 
     @torch.no_grad()
     def _move(self, direction: Tensor, group: dict[str, Any]) -> None:
-        for p, part in zip(group["params"], direction.split([p.numel() for p in group["params"]]), strict=True):
+        for p, part in zip(
+            group["params"], direction.split([p.numel() for p in group["params"]]), strict=True
+        ):
             p.add_(part.view(p.shape), alpha=-group["lr"])
 
     @torch.no_grad()

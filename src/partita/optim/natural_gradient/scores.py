@@ -1,9 +1,11 @@
 r"""Scores of models: the gradient of log p, or of its unnormalized part, at every row by itself.
 
-.. math:: s(x) = \nabla_\theta \log \phi(x), \qquad \text{RBM: } s(x) = \big(t(x)\, h(x)^\top,\; t(x),\; h(x)\big), \quad
+.. math:: s(x) = \nabla_\theta \log \phi(x), \qquad \text{RBM: } s(x) = \big(t(x)\, h(x)^\top,\;
+t(x),\; h(x)\big), \quad
           h = \sigma(c + W^\top t)          (theory/optimization.md, eq. 50.9)
 
-Hidden units enter by their expectation given x, so that F = Cov_x(E[s | x]), which is less than the covariance of s(x, h).
+Hidden units enter by their expectation given x, so that F = Cov_x(E[s | x]), which is less than the
+covariance of s(x, h).
 
 Letters: n rows, P parameters, D visible, H hidden, t statistic of x, s scores.
 """
@@ -61,7 +63,9 @@ class RBMScores:
 
 @torch.no_grad()
 def scores_of(model: nn.Module, x: Tensor) -> Scores:
-    """The scores of a model's parameters, in their order, at rows ``x`` (n, D): of -F for an energy model, of log p for others."""
+    """The scores of a model's parameters, in their order, at rows ``x`` (n, D): of -F for an energy
+    model, of log p for others.
+    """
     if isinstance(model, RBM) and model.log_sigma is None:
         t = model.units.statistic(x)
         return RBMScores(t, torch.sigmoid(model.c + t @ model.W))
@@ -71,26 +75,37 @@ def scores_of(model: nn.Module, x: Tensor) -> Scores:
 
 
 def score_metric(model: nn.Module, x: Tensor) -> ScoreMetric | MatrixMetric:
-    """F from draws ``x`` of the model, its chains for example, or independent draws of a directed model."""
+    """F from draws ``x`` of the model, its chains for example, or independent draws of a directed
+    model.
+    """
     w = torch.full((len(x),), 1 / len(x), dtype=x.dtype, device=x.device)
     return _metric(scores_of(model, x), w, isinstance(model, EnergyModel))
 
 
 @torch.no_grad()
 def fisher_matrix(model: EnergyModel) -> Tensor:
-    """F of an energy model exactly, (P, P) in float64: the covariance of its scores over all states of x."""
+    """F of an energy model exactly, (P, P) in float64: the covariance of its scores over all states
+    of x.
+    """
     bits = model.support.bits
     if bits > MOST_BITS:
         remedy = "Use score_metric(model, draws) with draws of the model."
         raise invalid(
-            "fisher_matrix", "model", f"have at most 2^{MOST_BITS} states to sum over", f"{model.title()} with 2^{bits:g}", remedy
+            "fisher_matrix",
+            "model",
+            f"have at most 2^{MOST_BITS} states to sum over",
+            f"{model.title()} with 2^{bits:g}",
+            remedy,
         )
     side = model.sides()[0]
     log_z = log_partition(side, model.device_like)
     total = mean = second = torch.zeros((), dtype=torch.float64, device=log_z.device)
     for states in chunks(side, model.device_like):
         for x in states.split(max(1, CELLS // sum(p.numel() for p in model.parameters()))):
-            w, s = torch.exp(-side.free_energy(x) - log_z).double(), _written_out(scores_of(model, x)).double()
+            w, s = (
+                torch.exp(-side.free_energy(x) - log_z).double(),
+                _written_out(scores_of(model, x)).double(),
+            )
             total, mean, second = total + w.sum(), mean + w @ s, second + s.mT @ (w[:, None] * s)
     mean = mean / total  # the sum of float32 probabilities is not quite one
     return second / total - mean[:, None] * mean
@@ -111,15 +126,21 @@ def _written_out(scores: Scores) -> Tensor:
 
 
 def _row_gradients(model: nn.Module, x: Tensor) -> Tensor:
-    """One gradient for each row, (n, P), all rows at once where torch can, else one after the other."""
+    """One gradient for each row, (n, P), all rows at once where torch can, else one after the
+    other.
+    """
     named = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     sign = -1.0 if isinstance(model, EnergyModel) else 1.0
 
     def log_phi(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
         return sign * torch.func.functional_call(model, parameters, (row[None],))[0]
 
-    try:  # differentiating x too keeps to plain autograd where a model has a formula of its own, which cannot be batched
-        gradients, _ = torch.func.vmap(torch.func.grad(log_phi, (0, 1)), (None, 0), randomness="error")(named, x)
+    # Differentiating x too keeps to plain autograd where a model has a formula of its own, which
+    # cannot be batched.
+    try:
+        gradients, _ = torch.func.vmap(
+            torch.func.grad(log_phi, (0, 1)), (None, 0), randomness="error"
+        )(named, x)
         return torch.cat([gradient.flatten(1) for gradient in gradients.values()], 1)
     except RuntimeError:
         return torch.stack([_gradient(model, row, sign) for row in x])
@@ -129,4 +150,9 @@ def _row_gradients(model: nn.Module, x: Tensor) -> Tensor:
 def _gradient(model: Any, row: Tensor, sign: float) -> Tensor:
     parameters = [p for p in model.parameters() if p.requires_grad]
     found = torch.autograd.grad(sign * model(row[None])[0], parameters, allow_unused=True)
-    return torch.cat([torch.zeros_like(p).flatten() if g is None else g.flatten() for g, p in zip(found, parameters, strict=True)])
+    return torch.cat(
+        [
+            torch.zeros_like(p).flatten() if g is None else g.flatten()
+            for g, p in zip(found, parameters, strict=True)
+        ]
+    )

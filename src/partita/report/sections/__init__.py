@@ -1,1 +1,3 @@
-"""The sections of a page about a run, one file each: functions that yield blocks, or none where they have nothing to say."""
+"""The sections of a page about a run, one file each: functions that yield blocks, or none where
+they have nothing to say.
+"""

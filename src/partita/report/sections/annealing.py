@@ -1,6 +1,8 @@
-r"""The way from the reference to the model: log weights along beta, and how many chains still carry them.
+r"""The way from the reference to the model: log weights along beta, and how many chains still carry
+them.
 
-.. math:: \log \hat Z(\beta) = \log Z_0 + \log \frac1C \sum_c w_c(\beta)          (theory/scoring.md, eq. 5.4)
+.. math:: \log \hat Z(\beta) = \log Z_0 + \log \frac1C \sum_c w_c(\beta)
+(theory/scoring.md, eq. 5.4)
 
 Letters: C chains, T temperatures.
 """
@@ -15,7 +17,12 @@ from torch import Tensor
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import summarize_weights
-from partita.evaluators.partition.annealing import anneal, from_reference, resolve_kernel, temperatures_for
+from partita.evaluators.partition.annealing import (
+    anneal,
+    from_reference,
+    resolve_kernel,
+    temperatures_for,
+)
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Text
 from partita.report.subject import Subject
@@ -35,14 +42,25 @@ def path(subject: Subject) -> Iterator[Block]:
     betas, log_w = weights_along(subject.model, subject.generator(3))
     start = float(subject.model.reference().log_z)
     reports = [summarize_weights(weights) for weights in log_w]
-    yield Text(f"log Z was not summed but estimated: {CHAINS} chains walk from a distribution whose log Z is known (beta = 0) to the "
-               f"model (beta = 1), and their weights add up to log Z. This picture is a shorter walk of {TEMPERATURES} temperatures, made "
-               f"for it; log Z of the score comes from {log_z.method}.")  # fmt: skip
-    yield Beside([_weights(betas, log_w.numpy(), start, log_z), _ess(betas, [report.ess for report in reports])], least=340)
+    yield Text(
+        f"log Z was not summed but estimated: {CHAINS} chains walk from a distribution whose log Z "
+        "is known (beta = 0) to the model (beta = 1), and their weights add up to log Z. This "
+        f"picture is a shorter walk of {TEMPERATURES} temperatures, made for it; log Z of the "
+        f"score comes from {log_z.method}."
+    )
+    yield Beside(
+        [
+            _weights(betas, log_w.numpy(), start, log_z),
+            _ess(betas, [report.ess for report in reports]),
+        ],
+        least=340,
+    )
 
 
 def weights_along(model: EnergyModel, generator: torch.Generator) -> tuple[np.ndarray, Tensor]:
-    """beta at the stops ``(S,)`` and the log weights there ``(S, C)``, from one annealing done in stretches."""
+    """beta at the stops ``(S,)`` and the log weights there ``(S, C)``, from one annealing done in
+    stretches.
+    """
     kernel = resolve_kernel("AIS", None, model, generator=generator)
     betas = temperatures_for(model, kernel, TEMPERATURES, generator=generator)
     x = from_reference(model, CHAINS, generator)
@@ -56,20 +74,49 @@ def weights_along(model: EnergyModel, generator: torch.Generator) -> tuple[np.nd
 
 
 def _weights(betas: np.ndarray, log_w: np.ndarray, start: float, log_z: Quantity) -> Figure:
-    """What log Z is at every beta, with the middle nine tenths of the chains, and where the score says it ends."""
+    """What log Z is at every beta, with the middle nine tenths of the chains, and where the score
+    says it ends.
+    """
     low, high = np.quantile(log_w, (0.05, 0.95), axis=1) + start
     mean = start + np.log(np.exp(log_w - log_w.max(1, keepdims=True)).mean(1)) + log_w.max(1)
-    bars = {"type": "data", "array": [log_z.high - log_z.value], "arrayminus": [log_z.value - log_z.low], "symmetric": False}
-    end = {"type": "scatter", "mode": "markers", "x": [1.0], "y": [log_z.value], "error_y": bars, "name": "log Z of the score",
-           "marker": {"size": 9, "color": plots.MODEL, "symbol": "diamond"}}  # fmt: skip
-    traces = [*plots.band(betas, low, high, "90 % of the chains"), plots.line(betas, mean, "their log mean", mode="lines"), end]
-    alt = f"log Z along beta, from {start:.1f} at the reference to {mean[-1]:.1f} at the model; the score's log Z is {log_z.value:.1f}."
+    bars = {
+        "type": "data",
+        "array": [log_z.high - log_z.value],
+        "arrayminus": [log_z.value - log_z.low],
+        "symmetric": False,
+    }
+    end = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [1.0],
+        "y": [log_z.value],
+        "error_y": bars,
+        "name": "log Z of the score",
+        "marker": {"size": 9, "color": plots.MODEL, "symbol": "diamond"},
+    }
+    traces = [
+        *plots.band(betas, low, high, "90 % of the chains"),
+        plots.line(betas, mean, "their log mean", mode="lines"),
+        end,
+    ]
+    alt = (
+        f"log Z along beta, from {start:.1f} at the reference to {mean[-1]:.1f} at the model; "
+        f"the score's log Z is {log_z.value:.1f}."
+    )
     layout = {"xaxis": plots.axis("beta"), "yaxis": plots.axis("nats")}
     return Figure(traces, alt, layout, "Log weights along the way, plus log Z of the reference.")
 
 
 def _ess(betas: np.ndarray, ess: list[float]) -> Figure:
-    alt = f"Effective number of chains along beta: {ess[0]:.0f} at the reference, {ess[-1]:.1f} of {CHAINS} at the model."
-    layout = {"xaxis": plots.axis("beta"), "yaxis": plots.axis("effective chains", rangemode="tozero")}
-    caption = f"How many of {CHAINS} chains carry the weight; near one the estimate hangs on one chain."
+    alt = (
+        f"Effective number of chains along beta: {ess[0]:.0f} at the reference, {ess[-1]:.1f} of "
+        f"{CHAINS} at the model."
+    )
+    layout = {
+        "xaxis": plots.axis("beta"),
+        "yaxis": plots.axis("effective chains", rangemode="tozero"),
+    }
+    caption = (
+        f"How many of {CHAINS} chains carry the weight; near one the estimate hangs on one chain."
+    )
     return Figure([plots.line(betas, ess, mode="lines")], alt, layout, caption)

@@ -26,9 +26,19 @@ def of_pairs(model: Any, subject: Subject) -> Iterator[Block]:
     signed, names = not isinstance(model, Potts), subject.columns
     what = SIGNED if signed else "the norm of each pair's couplings, in the zero-sum gauge"
     if len(matrix) <= WIDEST:
-        alt = f"Couplings of {len(names)} columns as a matrix; the largest is {np.abs(matrix).max():.2f}."
+        alt = (
+            f"Couplings of {len(names)} columns as a matrix; the largest is "
+            f"{np.abs(matrix).max():.2f}."
+        )
         shown = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix)
-        yield plots.heat(shown, names, names, signed=signed, alt=alt, caption=f"Couplings between columns: {what}.")
+        yield plots.heat(
+            shown,
+            names,
+            names,
+            signed=signed,
+            alt=alt,
+            caption=f"Couplings between columns: {what}.",
+        )
     else:
         yield Text(f"{len(matrix)} columns are too many to draw as a matrix; {what}.")
     i, j = np.triu_indices(len(matrix), 1)
@@ -47,7 +57,9 @@ def coupling_matrix(model: Any) -> np.ndarray | None:
 @coupling_matrix.register
 @torch.no_grad()
 def _(model: Potts) -> np.ndarray:
-    return _symmetric(zero_sum(model.J).flatten(1).norm(dim=1), model.graph.edges, model.support.width)
+    return _symmetric(
+        zero_sum(model.J).flatten(1).norm(dim=1), model.graph.edges, model.support.width
+    )
 
 
 @coupling_matrix.register

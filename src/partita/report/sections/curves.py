@@ -11,9 +11,16 @@ from partita.report.subject import Subject
 from partita.training import Run
 
 NOT_CURVES = ("step", "epoch", "seconds", "validation", "best", "event", "done")
-IN_WORDS = {"model": "loss", "energy_gap": "energy gap: data minus chains", "critic": "loss of the critic"}
+IN_WORDS = {
+    "model": "loss",
+    "energy_gap": "energy gap: data minus chains",
+    "critic": "loss of the critic",
+}
 SHOWN = 4  # the others are folded away
-CLAIM = {"dual_over_lipschitz": "what the critic claims, over its certified slope", "wasserstein": "exact Wasserstein-1 of the same batch"}
+CLAIM = {
+    "dual_over_lipschitz": "what the critic claims, over its certified slope",
+    "wasserstein": "exact Wasserstein-1 of the same batch",
+}
 BESIDE_CLAIM = ("coverage", "mmd2", "lipschitz", "dual")
 
 
@@ -28,44 +35,83 @@ def learning(subject: Subject) -> Iterator[Block]:
         yield claim
         yield Beside([curve for name in BESIDE_CLAIM if (curve := recorded(run, name))], least=340)
         drawn = (*NOT_CURVES, *CLAIM, *BESIDE_CLAIM)
-    names = [name for name in dict.fromkeys(key for record in run.history for key in record) if name not in drawn]
-    different = {tuple(run.series(name)): name for name in reversed(names)}  # two names of one number are one curve
-    curves = [curve for name in names if name in different.values() and (curve := recorded(run, name))]
+    names = [
+        name
+        for name in dict.fromkeys(key for record in run.history for key in record)
+        if name not in drawn
+    ]
+    # two names of one number are one curve
+    different = {tuple(run.series(name)): name for name in reversed(names)}
+    curves = [
+        curve for name in names if name in different.values() and (curve := recorded(run, name))
+    ]
     if curves:
         yield Beside(curves[:SHOWN], least=340)
     if len(curves) > SHOWN:
-        yield Folded(f"{len(curves) - SHOWN} more numbers that the fit recorded", [Beside(curves[SHOWN:], least=340)])
+        yield Folded(
+            f"{len(curves) - SHOWN} more numbers that the fit recorded",
+            [Beside(curves[SHOWN:], least=340)],
+        )
     if not validation and not curves:
         yield Text("The fit was done in one step: there is nothing to draw.")
 
 
 def validation_curve(run: Run, distance: bool = False) -> Figure | None:
-    """Scores of rows that the fit did not learn from, by a quicker evaluator than the final one; None where there are none."""
+    """Scores of rows that the fit did not learn from, by a quicker evaluator than the final one;
+    None where there are none.
+    """
     found = numbers(run, "validation")
     if len(found) < 2:
         return None
     steps, values = zip(*found, strict=True)
     name = "minus the distance" if distance else "log-likelihood, nats per row"
     best = int(np.argmax(values))
-    traces = [plots.line(steps, values, color=plots.COLORS[2]), {
-        "type": "scatter", "mode": "markers", "x": [steps[best]], "y": [values[best]], "name": "best",
-        "marker": {"size": 11, "symbol": "star", "color": plots.MODEL}, "showlegend": False}]  # fmt: skip
+    traces = [
+        plots.line(steps, values, color=plots.COLORS[2]),
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [steps[best]],
+            "y": [values[best]],
+            "name": "best",
+            "marker": {"size": 11, "symbol": "star", "color": plots.MODEL},
+            "showlegend": False,
+        },
+    ]
     ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
     alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
-    layout = {"xaxis": plots.axis("step"), "yaxis": plots.axis(name, range=visible(values)), "shapes": event_lines(run)}
-    coarser = "" if "log_prob" in run.model.offers else " A quicker, coarser computation than the final score."
-    return Figure(traces, alt, layout, f"Validation rows along the fit; the star is the highest.{coarser}")
+    layout = {
+        "xaxis": plots.axis("step"),
+        "yaxis": plots.axis(name, range=visible(values)),
+        "shapes": event_lines(run),
+    }
+    coarser = (
+        ""
+        if "log_prob" in run.model.offers
+        else " A quicker, coarser computation than the final score."
+    )
+    return Figure(
+        traces, alt, layout, f"Validation rows along the fit; the star is the highest.{coarser}"
+    )
 
 
 def event_lines(run: Run) -> list[dict[str, Any]]:
     """A dotted line at each step at which the guard met something."""
     steps = dict.fromkeys(record["step"] for record in run.history if "event" in record)
-    line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": plots.MODEL, "width": 1, "dash": "dot"}}
+    line = {
+        "type": "line",
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "line": {"color": plots.MODEL, "width": 1, "dash": "dot"},
+    }
     return [{**line, "x0": step, "x1": step} for step in steps]
 
 
 def critic_curve(run: Run) -> Figure | None:
-    """A critic beside the truth: no claim of a certified slope of one is above the exact distance; None where none was audited."""
+    """A critic beside the truth: no claim of a certified slope of one is above the exact distance;
+    None where none was audited.
+    """
     found = {name: numbers(run, name) for name in CLAIM}
     if any(len(series) < 2 for series in found.values()):
         return None
@@ -73,14 +119,29 @@ def critic_curve(run: Run) -> Figure | None:
     for name, series in found.items():
         steps, values = zip(*series, strict=True)
         traces.append(plots.line(steps, values, CLAIM[name], plots.color(len(traces))))
-    ends = [f"{CLAIM[name]} from {series[0][1]:.3g} to {series[-1][1]:.3g}" for name, series in found.items()]
-    caption = "The audit of the critic: its dual value, divided by its certified Lipschitz constant, is at most the exact distance."
-    return Figure(traces, "; ".join(ends) + ".", {"xaxis": plots.axis("step"), "yaxis": plots.axis("distance")}, caption)
+    ends = [
+        f"{CLAIM[name]} from {series[0][1]:.3g} to {series[-1][1]:.3g}"
+        for name, series in found.items()
+    ]
+    caption = (
+        "The audit of the critic: its dual value, divided by its certified Lipschitz constant, is "
+        "at most the exact distance."
+    )
+    return Figure(
+        traces,
+        "; ".join(ends) + ".",
+        {"xaxis": plots.axis("step"), "yaxis": plots.axis("distance")},
+        caption,
+    )
 
 
 def numbers(run: Run, name: str) -> list[tuple[int, float]]:
     """What was recorded under a name, where it is a finite number."""
-    return [(step, value) for step, value in run.series(name) if isinstance(value, int | float) and np.isfinite(value)]
+    return [
+        (step, value)
+        for step, value in run.series(name)
+        if isinstance(value, int | float) and np.isfinite(value)
+    ]
 
 
 def recorded(run: Run, name: str) -> Figure | None:
@@ -95,7 +156,12 @@ def recorded(run: Run, name: str) -> Figure | None:
         traces[0]["opacity"] = 0.35
         traces.append(plots.line(steps, smoothed(np.array(values)), color=plots.COLORS[0]))
     alt = f"{title} along the steps, from {values[0]:.3g} to {values[-1]:.3g}."
-    return Figure(traces, alt, {"xaxis": plots.axis("step"), "yaxis": plots.axis(title), "shapes": event_lines(run)}, height=240)
+    return Figure(
+        traces,
+        alt,
+        {"xaxis": plots.axis("step"), "yaxis": plots.axis(title), "shapes": event_lines(run)},
+        height=240,
+    )
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:
@@ -106,7 +172,10 @@ def smoothed(values: np.ndarray) -> np.ndarray:
     """
     half = max(1, len(values) // 40)
     total = np.concatenate([[0.0], np.cumsum(values)])
-    low, high = np.clip(np.arange(len(values)) - half, 0, None), np.clip(np.arange(len(values)) + half + 1, None, len(values))
+    low, high = (
+        np.clip(np.arange(len(values)) - half, 0, None),
+        np.clip(np.arange(len(values)) + half + 1, None, len(values)),
+    )
     return (total[high] - total[low]) / (high - low)
 
 

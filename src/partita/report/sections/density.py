@@ -22,7 +22,14 @@ def density(subject: Subject) -> Iterator[Block]:
     x = subject.some_raw_rows(POINTS)
     model = subject.model
     known = isinstance(model, EnergyModel) or "log_prob" in model.offers
-    if x is None or not known or subject.discrete or subject.mixed or model.support.width != 2 or subject.sequential:
+    if (
+        x is None
+        or not known
+        or subject.discrete
+        or subject.mixed
+        or model.support.width != 2
+        or subject.sequential
+    ):
         return
     low, high = np.nanmin(x, 0), np.nanmax(x, 0)
     edge = 0.12 * (high - low)
@@ -30,18 +37,35 @@ def density(subject: Subject) -> Iterator[Block]:
     grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
     log_p = log_density(subject, grid).reshape(CELLS, CELLS)
     bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "nats", "side": "right"}}
-    heat = {"type": "heatmap", "x": sides[0], "y": sides[1], "z": np.maximum(log_p, log_p.max() - DEPTH), "colorscale": "sequential",
-            "colorbar": bar, "hoverinfo": "z"}  # fmt: skip
+    heat = {
+        "type": "heatmap",
+        "x": sides[0],
+        "y": sides[1],
+        "z": np.maximum(log_p, log_p.max() - DEPTH),
+        "colorscale": "sequential",
+        "colorbar": bar,
+        "hoverinfo": "z",
+    }
     mark = {"size": 3.5, "color": plots.MODEL, "opacity": 0.8}
-    over = plots.points(x[:, 0], x[:, 1], "rows of the data", plots.MODEL, marker=mark, showlegend=False)
+    over = plots.points(
+        x[:, 0], x[:, 1], "rows of the data", plots.MODEL, marker=mark, showlegend=False
+    )
     layout = plots.plane(subject.columns, low - edge, high + edge)
-    alt = f"Log-density of the model over the plane, at most {log_p.max():.2f} nats, with {len(x)} rows of the data as points."
-    caption = f"Log-density of the model, cut {DEPTH:g} nats below its highest; points are rows of the {subject.split} part."
+    alt = (
+        f"Log-density of the model over the plane, at most {log_p.max():.2f} nats, with {len(x)} "
+        "rows of the data as points."
+    )
+    caption = (
+        f"Log-density of the model, cut {DEPTH:g} nats below its highest; points are rows of the "
+        f"{subject.split} part."
+    )
     yield Figure([heat, over], alt, layout, caption, plots.plane_height(low, high, 520))
 
 
 def log_density(subject: Subject, x: np.ndarray) -> np.ndarray:
-    """log p of points in the units of the table; of an energy model where log Z is known, else up to a constant."""
+    """log p of points in the units of the table; of an energy model where log Z is known, else up
+    to a constant.
+    """
     model = subject.model
     z = torch.from_numpy(subject.encoding.encode(x)).to(model.device_like)
     if not isinstance(model, EnergyModel):

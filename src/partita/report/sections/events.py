@@ -1,4 +1,6 @@
-"""What the guard met along the fit: divergences, dead units, stuck chains, collapsed posteriors, and what was done about each."""
+"""What the guard met along the fit: divergences, dead units, stuck chains, collapsed posteriors,
+and what was done about each.
+"""
 
 from collections.abc import Iterator
 
@@ -16,12 +18,24 @@ def events(subject: Subject) -> Iterator[Block]:
         return
     back = sum(done.startswith("went back") for _, _, done in rows)
     times = "once" if back == 1 else f"{back} times"
-    yield Text(f"The guard took the fit back {times} to where it was well, to go on with half the learning rate." if back else
-               "The guard met something that a reader should know.")  # fmt: skip
-    caption = "Dotted lines in the learning curves are at these steps." if len(rows) <= SHOWN else f"The first {SHOWN} of {len(rows)}."
+    yield Text(
+        f"The guard took the fit back {times} to where it was well, to go on with half the "
+        "learning rate."
+        if back
+        else "The guard met something that a reader should know."
+    )
+    caption = (
+        "Dotted lines in the learning curves are at these steps."
+        if len(rows) <= SHOWN
+        else f"The first {SHOWN} of {len(rows)}."
+    )
     yield Table(rows[:SHOWN], ("step", "what was found", "what was done"), caption)
 
 
 def event_rows(run: Run) -> list[tuple[str, str, str]]:
     """Step, what was found and what was done, of each event in the records."""
-    return [(f"{record['step']:,}", str(record["event"]), str(record.get("done", ""))) for record in run.history if "event" in record]
+    return [
+        (f"{record['step']:,}", str(record["event"]), str(record.get("done", "")))
+        for record in run.history
+        if "event" in record
+    ]

@@ -1,4 +1,6 @@
-"""Missing values: cells of held-out rows are hidden, filled in from the others, and compared with what they were."""
+"""Missing values: cells of held-out rows are hidden, filled in from the others, and compared with
+what they were.
+"""
 
 from collections.abc import Iterator
 
@@ -28,10 +30,16 @@ def imputation(subject: Subject) -> Iterator[Block]:
     hidden = _lower_half(x, subject.shape) if subject.shape else _one_in_each_row(x, subject)
     try:
         shown = np.where(hidden, np.nan, x)
-        filled = impute_encoded(subject.model, subject.encoding, shown, "auto", "report", generator=subject.generator(4))
+        filled = impute_encoded(
+            subject.model, subject.encoding, shown, "auto", "report", generator=subject.generator(4)
+        )
     except (Unsupported, InputError):  # a model that cannot
         return
-    yield from _as_images(subject, x, hidden, filled) if subject.shape else _as_table(subject, x, hidden, filled)
+    yield from (
+        _as_images(subject, x, hidden, filled)
+        if subject.shape
+        else _as_table(subject, x, hidden, filled)
+    )
 
 
 def _lower_half(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -47,62 +55,110 @@ def _one_in_each_row(x: np.ndarray, subject: Subject) -> np.ndarray:
     return (np.arange(x.shape[1]) == place[:, None]) & ~np.isnan(x)
 
 
-def _as_images(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.ndarray) -> Iterator[Block]:
+def _as_images(
+    subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.ndarray
+) -> Iterator[Block]:
     assert subject.shape is not None
     filled = np.clip(filled, np.nanmin(x), np.nanmax(x))
-    strips = [("Rows of the data", x), ("The same with the lower half hidden", np.where(hidden, np.nan, x)),
-              ("The hidden half filled in by the model", filled)]  # fmt: skip
+    strips = [
+        ("Rows of the data", x),
+        ("The same with the lower half hidden", np.where(hidden, np.nan, x)),
+        ("The hidden half filled in by the model", filled),
+    ]
     for name, rows in strips:
-        yield Picture(images.png(images.sheet(rows, subject.shape, across=len(rows))), f"{len(rows)} images. {name}.", name, SIDE)
+        yield Picture(
+            images.png(images.sheet(rows, subject.shape, across=len(rows))),
+            f"{len(rows)} images. {name}.",
+            name,
+            SIDE,
+        )
 
 
-def _as_table(subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.ndarray) -> Iterator[Block]:
+def _as_table(
+    subject: Subject, x: np.ndarray, hidden: np.ndarray, filled: np.ndarray
+) -> Iterator[Block]:
     truth, guess = x[hidden], filled[hidden]
     columns = np.argwhere(hidden)[:, 1]
-    yield Text(f"One cell of each of {len(truth)} rows was hidden, and filled in from the others of its row.")
+    yield Text(
+        f"One cell of each of {len(truth)} rows was hidden, and filled in from the others of its "
+        "row."
+    )
     if subject.mixed:
         yield from _by_kind(subject, x, truth, guess, columns)
     elif subject.discrete:
         usual = np.array([_mode(x[:, i]) for i in columns])
         right, base = float((truth == guess).mean()), float((truth == usual).mean())
-        yield Text(f"The model finds the true value in {100 * right:.0f} % of them; the most frequent value of each column would be "
-                   f"right in {100 * base:.0f} %.")  # fmt: skip
+        yield Text(
+            f"The model finds the true value in {100 * right:.0f} % of them; the most frequent "
+            f"value of each column would be right in {100 * base:.0f} %."
+        )
     else:
         yield from _scatter(x, truth, guess, columns)
-    yield Table(_examples(subject, truth, guess, columns), ("column", "true value", "filled in"), "Some of the hidden cells")
+    yield Table(
+        _examples(subject, truth, guess, columns),
+        ("column", "true value", "filled in"),
+        "Some of the hidden cells",
+    )
 
 
-def _by_kind(subject: Subject, x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> Iterator[Block]:
+def _by_kind(
+    subject: Subject, x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray
+) -> Iterator[Block]:
     """Real columns by how far guesses are off, the others by how many are right."""
     real = np.array([subject.mixed[i].kind == "real" for i in columns])
     if (~real).any():
         usual = np.array([_mode(x[:, i]) for i in columns])
         right, base = (100 * float((truth == other)[~real].mean()) for other in (guess, usual))
-        yield Text(f"In columns that are not real ({(~real).sum()} cells) the model finds the true value in {right:.0f} %; the most "
-                   f"frequent value of each column would be right in {base:.0f} %.")  # fmt: skip
+        yield Text(
+            f"In columns that are not real ({(~real).sum()} cells) the model finds the true value "
+            f"in {right:.0f} %; the most frequent value of each column would be right in "
+            f"{base:.0f} %."
+        )
     if real.any():
         yield from _scatter(x, truth[real], guess[real], columns[real])
 
 
-def _scatter(x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> Iterator[Block]:
+def _scatter(
+    x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray
+) -> Iterator[Block]:
     """Truth against guess, every column in its own standard deviations."""
     mean, deviation = np.nanmean(x, 0)[columns], np.nanstd(x, 0)[columns]
     deviation = np.where(deviation > 0, deviation, 1.0)
     t, g = (truth - mean) / deviation, (guess - mean) / deviation
     error = float(np.sqrt(np.mean((t - g) ** 2)))
-    yield Text(f"In real columns ({len(t)} cells) the model is off by {error:.2f} standard deviations of the column, whose mean would "
-               "be off by about 1.")  # fmt: skip
+    yield Text(
+        f"In real columns ({len(t)} cells) the model is off by {error:.2f} standard deviations of "
+        "the column, whose mean would be off by about 1."
+    )
     low, high = float(min(t.min(), g.min())), float(max(t.max(), g.max()))
-    traces = [plots.diagonal(low, high), plots.points(t, g, "hidden cells", plots.MODEL, showlegend=False)]
-    layout = {"xaxis": plots.axis("true value, in standard deviations"), "yaxis": plots.axis("filled in")}
-    yield Figure(traces, f"True against filled-in values of {len(t)} hidden cells; root mean square error {error:.2f}.", layout,
-                 "Each point is a hidden cell; on the dotted line the guess is right.")  # fmt: skip
+    traces = [
+        plots.diagonal(low, high),
+        plots.points(t, g, "hidden cells", plots.MODEL, showlegend=False),
+    ]
+    layout = {
+        "xaxis": plots.axis("true value, in standard deviations"),
+        "yaxis": plots.axis("filled in"),
+    }
+    yield Figure(
+        traces,
+        f"True against filled-in values of {len(t)} hidden cells; root mean square error "
+        f"{error:.2f}.",
+        layout,
+        "Each point is a hidden cell; on the dotted line the guess is right.",
+    )
 
 
-def _examples(subject: Subject, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray) -> list[list[str]]:
+def _examples(
+    subject: Subject, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray
+) -> list[list[str]]:
     pairs = zip(columns[:EXAMPLES], truth[:EXAMPLES], guess[:EXAMPLES], strict=True)
-    words = [column.labels for column in subject.mixed] or [subject.encoding.labels] * len(subject.columns)
-    return [[subject.columns[i], *(words[i].get(float(value), number(value)) for value in pair)] for i, *pair in pairs]
+    words = [column.labels for column in subject.mixed] or [subject.encoding.labels] * len(
+        subject.columns
+    )
+    return [
+        [subject.columns[i], *(words[i].get(float(value), number(value)) for value in pair)]
+        for i, *pair in pairs
+    ]
 
 
 def _mode(column: np.ndarray) -> float:

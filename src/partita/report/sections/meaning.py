@@ -1,4 +1,6 @@
-"""What the score means, in plain words: how likely a row is, what was gained on knowing nothing, and which error is which."""
+"""What the score means, in plain words: how likely a row is, what was gained on knowing nothing,
+and which error is which.
+"""
 
 import math
 from collections.abc import Iterator
@@ -27,8 +29,16 @@ def meaning(subject: Subject) -> Iterator[Block]:
         yield Text(words.meaning(q))
     yield Text(f"Verdict {words.verdict(q)}.")
     if q.se_data:
-        both = "" if q.kind == "exact" else "Two errors are kept apart. The interval is about computing this number on these rows. "
-        yield Text(f"{both}The ± is about the rows: another set of as many would move the number by about that much.")
+        both = (
+            ""
+            if q.kind == "exact"
+            else "Two errors are kept apart. The interval is about computing this number on these "
+            "rows. "
+        )
+        yield Text(
+            f"{both}The ± is about the rows: another set of as many would move the number by about "
+            "that much."
+        )
 
 
 def in_words(q: Quantity, subject: Subject) -> Iterator[Block]:
@@ -39,35 +49,59 @@ def in_words(q: Quantity, subject: Subject) -> Iterator[Block]:
 
 def _mass(q: Quantity, subject: Subject) -> str:
     if subject.sequential:
-        return f"On average the model gives a {subject.split} sequence a log-probability of {q.value:.2f} nats.{_each_step(q)}"
+        return (
+            f"On average the model gives a {subject.split} sequence a log-probability of "
+            f"{q.value:.2f} nats.{_each_step(q)}"
+        )
     bits = subject.model.support.bits
-    among = f" among {words.power(2, bits)} possible rows" if math.isfinite(bits) and bits > 12 else ""
+    among = (
+        f" among {words.power(2, bits)} possible rows" if math.isfinite(bits) and bits > 12 else ""
+    )
     chance = f"a typical row has a chance of {words.one_in(min(q.value, 0.0))}{among}"
-    return f"On average the model gives a {subject.split} row a log-probability of {q.value:.2f} nats: {chance}."
+    return (
+        f"On average the model gives a {subject.split} row a log-probability of {q.value:.2f} "
+        f"nats: {chance}."
+    )
 
 
 def _each_step(q: Quantity) -> str:
     step = q.details.get("per_step")
     if step is None:
         return ""
-    choice = f"as if it chose, at every step, among {math.exp(min(-step, FARTHEST)):.2f} continuations that are equally likely"
+    choice = (
+        f"as if it chose, at every step, among {math.exp(min(-step, FARTHEST)):.2f} continuations "
+        "that are equally likely"
+    )
     return f" That is {step:.3f} nats for each step: {choice}."
 
 
 def _density(q: Quantity, subject: Subject) -> str:
-    return (f"On average the model gives a {subject.split} row a log-density of {q.value:.2f} nats in the units of the table. A density is "
-            "no probability and may be above zero; what counts is the difference between models on the same table.")  # fmt: skip
+    return (
+        f"On average the model gives a {subject.split} row a log-density of {q.value:.2f} nats in "
+        "the units of the table. A density is no probability and may be above zero; what counts "
+        "is the difference between models on the same table."
+    )
 
 
 def _distance(q: Quantity, subject: Subject) -> str:
     p = q.details.get("p_value")
-    tail = "" if p is None else f" Were draws and rows alike, a value this large would come up with probability {p:.3g}."
-    return (f"This model has no likelihood: it can only draw. The number, {q.value:.4f}, compares its draws with {subject.split} rows; it "
-            f"is zero on average where the two are alike, and says nothing about the probability of a row.{tail}")  # fmt: skip
+    tail = (
+        ""
+        if p is None
+        else " Were draws and rows alike, a value this large would come up with probability "
+        f"{p:.3g}."
+    )
+    return (
+        f"This model has no likelihood: it can only draw. The number, {q.value:.4f}, compares its "
+        f"draws with {subject.split} rows; it is zero on average where the two are alike, and says "
+        f"nothing about the probability of a row.{tail}"
+    )
 
 
 def _gain(q: Quantity, subject: Subject) -> Iterator[Block]:
-    """What the model gains over columns that know nothing of one another, and how far it could go where that is known."""
+    """What the model gains over columns that know nothing of one another, and how far it could go
+    where that is known.
+    """
     base = independent_columns(subject)
     if base is not None:
         gain, alone = q.value - base, STEPS_ALONE if subject.sequential else COLUMNS_ALONE
@@ -75,7 +109,13 @@ def _gain(q: Quantity, subject: Subject) -> Iterator[Block]:
         count = f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
         likely = f": it finds a typical row {count} times {'more' if gain > 0 else 'less'} likely"
         so = f"The model {'gains' if gain > 0 else 'loses'} {abs(gain):.2f} nats per row on that"
-        yield Text(f"For comparison, {alone} would score {base:.2f} nats. {so}{likely if abs(gain) < MOST_TO_COUNT else ''}.")
+        yield Text(
+            f"For comparison, {alone} would score {base:.2f} nats. "
+            f"{so}{likely if abs(gain) < MOST_TO_COUNT else ''}."
+        )
     entropy = None if subject.dataset is None else subject.dataset.entropy
     if entropy is not None:
-        yield Text(f"No model scores above {-entropy:.3f} nats on average: the negative entropy of the distribution behind these data.")
+        yield Text(
+            f"No model scores above {-entropy:.3f} nats on average: the negative entropy of the "
+            "distribution behind these data."
+        )

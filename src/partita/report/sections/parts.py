@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from partita.models import PPCA, RBM, Boltzmann, DPMixture, Ising, MaxEnt, Mixture, MixturePPCA, Potts
+from partita.models import (
+    PPCA,
+    RBM,
+    Boltzmann,
+    DPMixture,
+    Ising,
+    MaxEnt,
+    Mixture,
+    MixturePPCA,
+    Potts,
+)
 from partita.models.directed.components.product import ProductComponent
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
@@ -42,8 +52,13 @@ def _(model: RBM, subject: Subject) -> Iterator[Block]:
         W = np.linalg.norm(W.reshape(subject.model.support.width, -1, W.shape[1]), axis=1)
     order = np.argsort(-np.linalg.norm(W, axis=0))[:SHOWN]
     what = "hidden units" if W.shape[1] <= SHOWN else f"of {W.shape[1]} hidden units, the strongest"
-    yield _rows_as_pictures(W.T[order], subject, f"Weights of {len(order)} {what}: red pushes a column up, blue down.", signed=True,
-                            labels=[f"unit {i + 1}" for i in order])  # fmt: skip
+    yield _rows_as_pictures(
+        W.T[order],
+        subject,
+        f"Weights of {len(order)} {what}: red pushes a column up, blue down.",
+        signed=True,
+        labels=[f"unit {i + 1}" for i in order],
+    )
 
 
 @of_model.register(PPCA)
@@ -56,11 +71,20 @@ def _(model: Any, subject: Subject) -> Iterator[Block]:
     for k, weight in list(enumerate(torch.exp(model.log_weights()).tolist()))[:4]:
         order = np.argsort(-lengths[k])[:SHOWN]
         of = "" if len(loadings) == 1 else f" of component {k + 1}, weight {weight:.2f}"
-        yield _rows_as_pictures(loadings[k].T[order], subject, f"Loadings{of}: directions in which rows vary, longest first.", signed=True,
-                                labels=[f"{i + 1}, length {lengths[k][j]:.2f}" for i, j in enumerate(order)])  # fmt: skip
+        yield _rows_as_pictures(
+            loadings[k].T[order],
+            subject,
+            f"Loadings{of}: directions in which rows vary, longest first.",
+            signed=True,
+            labels=[f"{i + 1}, length {lengths[k][j]:.2f}" for i, j in enumerate(order)],
+        )
     noise = np.sqrt(component.noise().double().numpy())
-    yield Text(f"What is left over: a standard deviation of {noise.min():.3g}{'' if np.ptp(noise) < 1e-12 else f' to {noise.max():.3g}'} "
-               "in units of the standardized columns.", "small")  # fmt: skip
+    yield Text(
+        "What is left over: a standard deviation of "
+        f"{noise.min():.3g}{'' if np.ptp(noise) < 1e-12 else f' to {noise.max():.3g}'} in units of "
+        "the standardized columns.",
+        "small",
+    )
 
 
 @of_model.register
@@ -69,7 +93,9 @@ def _(model: Mixture, subject: Subject) -> Iterator[Block]:
     component, weights = model.component, torch.exp(model.log_weights()).numpy()
     order = np.argsort(-weights)[:SHOWN]
     places = [f"{i + 1}" for i in range(len(order))]
-    yield _bars(weights[order], places, "component", "weight", "Weights of the components, heaviest first.")
+    yield _bars(
+        weights[order], places, "component", "weight", "Weights of the components, heaviest first."
+    )
     if isinstance(component, ProductComponent):
         yield _typical(component, subject, order, weights)
         return
@@ -89,13 +115,20 @@ def _(model: DPMixture, subject: Subject) -> Iterator[Block]:
     """How many clusters the posterior draws have, and those of the last of them."""
     sizes = torch.bincount(torch.bincount(model.owner, minlength=model.draws)).numpy()
     first = int(np.flatnonzero(sizes)[0])
-    yield _bars(sizes[first:] / sizes.sum(), [str(first + i) for i in range(len(sizes) - first)], "clusters", "share of the draws",
-                "How many clusters the posterior draws have.")  # fmt: skip
+    yield _bars(
+        sizes[first:] / sizes.sum(),
+        [str(first + i) for i in range(len(sizes) - first)],
+        "clusters",
+        "share of the draws",
+        "How many clusters the posterior draws have.",
+    )
     last = model.clusters(torch.nonzero(model.owner == model.draws - 1).flatten())
     order = last.count.argsort(descending=True)[:SHOWN]
     x, count = subject.shown(last.mean[order]), last.count[order].numpy()
     labels = [f"{i + 1}, {n:.0f} rows" for i, n in enumerate(count)]
-    yield _rows_as_pictures(x, subject, "Means of the clusters of the last draw, largest first.", labels)
+    yield _rows_as_pictures(
+        x, subject, "Means of the clusters of the last draw, largest first.", labels
+    )
 
 
 @of_model.register(Ising)
@@ -106,32 +139,53 @@ def _(model: Any, subject: Subject) -> Iterator[Block]:
     yield from couplings.of_pairs(model, subject)
 
 
-def _typical(component: ProductComponent, subject: Subject, order: np.ndarray, weights: np.ndarray) -> Block:
+def _typical(
+    component: ProductComponent, subject: Subject, order: np.ndarray, weights: np.ndarray
+) -> Block:
     """A typical row of each component of a mixed table, in words."""
     nothing = torch.full((component.count, component.support.width), torch.nan, dtype=torch.float64)
-    x = subject.shown(component.fill_likely(nothing, torch.eye(component.count, dtype=torch.float64)))[order[:TYPICAL]]
+    x = subject.shown(
+        component.fill_likely(nothing, torch.eye(component.count, dtype=torch.float64))
+    )[order[:TYPICAL]]
     names = subject.columns
     labels = [column.labels for column in subject.mixed] or [{}] * len(names)
-    lines = [[name, *(words.get(float(value), number(value)) for value in x[:, i])]
-             for i, (name, words) in enumerate(zip(names, labels, strict=True))]  # fmt: skip
+    lines = [
+        [name, *(words.get(float(value), number(value)) for value in x[:, i])]
+        for i, (name, words) in enumerate(zip(names, labels, strict=True))
+    ]
     head = ("column", *(f"{i + 1}, weight {weights[k]:.2f}" for i, k in enumerate(order[:TYPICAL])))
-    return Table(lines, head, "A typical row of each component: means of real columns, the most probable value of others.")
+    return Table(
+        lines,
+        head,
+        "A typical row of each component: means of real columns, the most probable value of "
+        "others.",
+    )
 
 
-def _rows_as_pictures(x: np.ndarray, subject: Subject, caption: str, labels: list[str], *, signed: bool = False) -> Block:
-    """Vectors over the columns: as images where rows are images, else as the rows of a matrix, each on the scale of its column."""
+def _rows_as_pictures(
+    x: np.ndarray, subject: Subject, caption: str, labels: list[str], *, signed: bool = False
+) -> Block:
+    """Vectors over the columns: as images where rows are images, else as the rows of a matrix, each
+    on the scale of its column.
+    """
     if subject.shape is not None:
         drawn = images.signed_sheet(x, subject.shape) if signed else images.sheet(x, subject.shape)
         return Picture(images.png(drawn), caption, caption, SIDE)
     scale = None if signed or subject.discrete else np.ptp(x, axis=0)
     z = x if scale is None else (x - x.min(0)) / np.where(scale > 0, scale, 1.0)
     unit = "" if scale is None else "from lowest to highest"
-    return plots.heat(z.T, labels, subject.columns, signed=signed, alt=caption, caption=caption, unit=unit)
+    return plots.heat(
+        z.T, labels, subject.columns, signed=signed, alt=caption, caption=caption, unit=unit
+    )
 
 
 def _bars(y: np.ndarray, x: list[str], across: str, up: str, caption: str) -> Figure:
     bars = {"type": "bar", "x": x, "y": y, "marker": {"color": plots.COLORS[0]}}
-    layout = {"xaxis": plots.axis(across, type="category"), "yaxis": plots.axis(up, rangemode="tozero"), "bargap": 0.3}
+    layout = {
+        "xaxis": plots.axis(across, type="category"),
+        "yaxis": plots.axis(up, rangemode="tozero"),
+        "bargap": 0.3,
+    }
     return Figure([bars], caption, layout, caption, 200)
 
 
@@ -154,15 +208,28 @@ def _covariances(component: Any) -> np.ndarray:
     return variance[:, :, None] * np.eye(width)
 
 
-def _ellipses(subject: Subject, means: np.ndarray, covariances: np.ndarray, weights: np.ndarray) -> Figure:
+def _ellipses(
+    subject: Subject, means: np.ndarray, covariances: np.ndarray, weights: np.ndarray
+) -> Figure:
     """Each component as the curve of two standard deviations, over rows of the data."""
     x = subject.some_raw_rows(DRAWS)
-    traces = [] if x is None else [plots.points(x[:, 0], x[:, 1], "rows of the data", plots.DATA, showlegend=False)]
+    traces = (
+        []
+        if x is None
+        else [plots.points(x[:, 0], x[:, 1], "rows of the data", plots.DATA, showlegend=False)]
+    )
     for k, (mean, covariance, weight) in enumerate(zip(means, covariances, weights, strict=True)):
         values, vectors = np.linalg.eigh(covariance)
-        curve = subject.encoding.scale[:, None] * (vectors * np.sqrt(np.maximum(values, 0)) @ CIRCLE) * 2 + mean[:, None]
+        curve = (
+            subject.encoding.scale[:, None]
+            * (vectors * np.sqrt(np.maximum(values, 0)) @ CIRCLE)
+            * 2
+            + mean[:, None]
+        )
         name = f"component {k + 1}, weight {weight:.3f}"
-        traces.append(plots.line(*curve, color=plots.color(k), mode="lines", hoverinfo="text", text=name))
+        traces.append(
+            plots.line(*curve, color=plots.color(k), mode="lines", hoverinfo="text", text=name)
+        )
     low, high = (means.min(0), means.max(0)) if x is None else (np.nanmin(x, 0), np.nanmax(x, 0))
     caption = "Components as curves of two standard deviations, over rows of the data."
     layout, height = plots.plane(subject.columns, low, high), plots.plane_height(low, high, 520)

@@ -1,4 +1,6 @@
-"""Draws of the model beside rows of the data: images, text, sequences, points in the plane, or columns of a table."""
+"""Draws of the model beside rows of the data: images, text, sequences, points in the plane, or
+columns of a table.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +18,15 @@ SIDE = 420  # pixels of a sheet of images
 
 def samples(subject: Subject) -> Iterator[Block]:
     """The sort of picture that suits the data."""
-    how = "exact and independent" if subject.drawn.chains is None else "from chains, whose diagnostics are below"
-    yield Text(f"New rows drawn from the model beside rows of the {subject.split} part. The draws are {how}.")
+    how = (
+        "exact and independent"
+        if subject.drawn.chains is None
+        else "from chains, whose diagnostics are below"
+    )
+    yield Text(
+        f"New rows drawn from the model beside rows of the {subject.split} part. The draws are "
+        f"{how}."
+    )
     if pictured(subject):
         data = data_picture(subject)
         yield Beside([*([] if data is None else [data]), draws_picture(subject)])
@@ -50,12 +59,20 @@ def picture(subject: Subject, x: np.ndarray, name: str, shade: str) -> Block:
     """Rows as what they are."""
     if subject.alphabet is not None:
         alphabet = subject.alphabet
-        return Code("\n\n".join(alphabet.decode(row[~np.isnan(row)])[:CHARACTERS] for row in x[:2]), name.capitalize())
+        return Code(
+            "\n\n".join(alphabet.decode(row[~np.isnan(row)])[:CHARACTERS] for row in x[:2]),
+            name.capitalize(),
+        )
     if subject.sequential and subject.shape is None:
         steps = x.reshape(len(x), -1, subject.model.support.element.width)  # type: ignore[attr-defined]
         return _roll(steps[0], name) if steps.shape[2] > 1 else _lines(steps[..., 0], name)
     if subject.shape is not None:
-        return Picture(images.png(images.sheet(x, subject.shape)), f"{len(x)} {name} as images.", name.capitalize(), SIDE)
+        return Picture(
+            images.png(images.sheet(x, subject.shape)),
+            f"{len(x)} {name} as images.",
+            name.capitalize(),
+            SIDE,
+        )
     return _plane(subject, x, name, shade)
 
 
@@ -66,12 +83,23 @@ def _count(subject: Subject) -> int:
 def _roll(x: np.ndarray, name: str) -> Figure:
     x = x[~np.isnan(x).any(1)]
     trace = {"type": "heatmap", "z": x.T, "colorscale": "sequential", "showscale": False}
-    return Figure([trace], f"One sequence, {name}: steps from left to right.", {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)})
+    return Figure(
+        [trace],
+        f"One sequence, {name}: steps from left to right.",
+        {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)},
+    )
 
 
 def _lines(x: np.ndarray, name: str) -> Figure:
-    traces = [plots.line(np.arange(len(row)), row, color=plots.color(i), mode="lines") for i, row in enumerate(x[:SEQUENCES])]
-    return Figure(traces, f"{len(traces)} sequences, {name}.", {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)})
+    traces = [
+        plots.line(np.arange(len(row)), row, color=plots.color(i), mode="lines")
+        for i, row in enumerate(x[:SEQUENCES])
+    ]
+    return Figure(
+        traces,
+        f"{len(traces)} sequences, {name}.",
+        {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)},
+    )
 
 
 def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
@@ -81,12 +109,19 @@ def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
     low, high = np.nanmin(frame, 0), np.nanmax(frame, 0)
     edge = 0.08 * (high - low)
     traces = [plots.points(x[:, 0], x[:, 1], name, shade, showlegend=False)]
-    layout, height = plots.plane(subject.columns, low - edge, high + edge), plots.plane_height(low, high, 400)
-    return Figure(traces, f"{len(x)} {name} as points in the plane.", layout, name.capitalize(), height)
+    layout, height = (
+        plots.plane(subject.columns, low - edge, high + edge),
+        plots.plane_height(low, high, 400),
+    )
+    return Figure(
+        traces, f"{len(x)} {name} as points in the plane.", layout, name.capitalize(), height
+    )
 
 
 def _table(subject: Subject) -> Iterator[Block]:
-    """Values of single columns, then the correlations of all pairs: what a model of separate columns would miss."""
+    """Values of single columns, then the correlations of all pairs: what a model of separate
+    columns would miss.
+    """
     data, draws = subject.some_rows(DRAWS), subject.drawn.x
     if data is None:
         yield Text("The data are not there to compare with.")
@@ -98,7 +133,10 @@ def _table(subject: Subject) -> Iterator[Block]:
     yield Text(f"How often each value occurs: gray in the data, red in draws{which}.", "small")
     sorts: list[Any] = [(column.labels, column.kind != "real") for column in subject.mixed]
     sorts = sorts or [(words, subject.discrete)] * data.shape[1]
-    yield Beside([plots.marginals(data[:, i], draws[:, i], subject.columns[i], *sorts[i]) for i in shown], least=160)
+    yield Beside(
+        [plots.marginals(data[:, i], draws[:, i], subject.columns[i], *sorts[i]) for i in shown],
+        least=160,
+    )
     if data.shape[1] > 2 and not words and not any(column.levels for column in subject.mixed):
         yield correlations(data, draws)
 
@@ -108,16 +146,27 @@ def _most_varied(data: np.ndarray, n: int) -> list[int]:
 
 
 def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int = 60) -> Figure:
-    """Correlations of all pairs of columns, data against draws: on the diagonal where the model has learnt them."""
+    """Correlations of all pairs of columns, data against draws: on the diagonal where the model has
+    learnt them.
+    """
     chosen = _most_varied(data, most)
     i, j = np.triu_indices(len(chosen), 1)
     there, here = (_correlation(x[:, chosen])[i, j] for x in (data, draws))
     low, high = float(np.nanmin([there, here])), float(np.nanmax([there, here]))
-    traces = [plots.diagonal(low, high), plots.points(there, here, "pairs of columns", plots.COLORS[0], showlegend=False)]
+    traces = [
+        plots.diagonal(low, high),
+        plots.points(there, here, "pairs of columns", plots.COLORS[0], showlegend=False),
+    ]
     off = float(np.sqrt(np.nanmean((there - here) ** 2)))
-    alt = f"Correlations of {len(i)} pairs of columns, in the data and in draws; root mean square difference {off:.3f}."
+    alt = (
+        f"Correlations of {len(i)} pairs of columns, in the data and in draws; root mean square "
+        f"difference {off:.3f}."
+    )
     layout = {"xaxis": plots.axis("correlation in the data"), "yaxis": plots.axis("in draws")}
-    caption = f"Each point is a pair of columns; on the dotted line the model has learnt it. Root mean square difference {off:.3f}."
+    caption = (
+        "Each point is a pair of columns; on the dotted line the model has learnt it. "
+        f"Root mean square difference {off:.3f}."
+    )
     return Figure(traces, alt, layout, f"{name.capitalize()}. {caption}" if name else caption)
 
 

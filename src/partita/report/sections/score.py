@@ -11,14 +11,25 @@ from partita.report.subject import Subject
 
 TONES = {"tight": "good", "loose": "fair", "do not publish": "bad"}
 DIAGNOSTICS = {
-    "ess": "effective sample size", "ess_reverse": "effective sample size, reverse", "khat": "Pareto k-hat",
-    "khat_reverse": "Pareto k-hat, reverse", "gap": "gap, upper minus lower side",
-    "gap_of_search": "gap on rows whose posterior was sought", "overlap": "overlap", "rhat": "R-hat",
-    "round_trips": "round trips of the ladders", "chains": "chains", "temperatures": "temperatures",
-    "reference": "annealed from", "beyond": "witnesses beyond the forward side", "added": "nats that they may add",
-    "per_step": "log-likelihood per step", "steps": "steps", "p_value": "p-value by permutation",
+    "ess": "effective sample size",
+    "ess_reverse": "effective sample size, reverse",
+    "khat": "Pareto k-hat",
+    "khat_reverse": "Pareto k-hat, reverse",
+    "gap": "gap, upper minus lower side",
+    "gap_of_search": "gap on rows whose posterior was sought",
+    "overlap": "overlap",
+    "rhat": "R-hat",
+    "round_trips": "round trips of the ladders",
+    "chains": "chains",
+    "temperatures": "temperatures",
+    "reference": "annealed from",
+    "beyond": "witnesses beyond the forward side",
+    "added": "nats that they may add",
+    "per_step": "log-likelihood per step",
+    "steps": "steps",
+    "p_value": "p-value by permutation",
     "coverage": "coverage of these rows by draws",
-}  # fmt: skip
+}
 
 
 def likelihood(subject: Subject) -> Iterator[Block]:
@@ -50,29 +61,78 @@ def facts(q: Quantity, subject: Subject) -> list[list[str]]:
     log_z = q.details.get("log_z")
     rows = [["kind", _kind(q)], ["by", q.method], ["verdict", words.verdict(q)]]
     if q.kind != "none":
-        rows.append(["measure", "mass: a probability of each row" if subject.discrete else "density, in the units of the table"])
+        rows.append(
+            [
+                "measure",
+                "mass: a probability of each row"
+                if subject.discrete
+                else "density, in the units of the table",
+            ]
+        )
         if not subject.sequential:
-            bits = bits_per_dimension(q, subject.model.support.width if subject.rows is None else subject.rows.numbers_per_row())
-            rows.append(["bits per dimension", f"{bits.value:.4f} {words.interval(bits, 4)}".rstrip()])
+            bits = bits_per_dimension(
+                q,
+                subject.model.support.width
+                if subject.rows is None
+                else subject.rows.numbers_per_row(),
+            )
+            rows.append(
+                ["bits per dimension", f"{bits.value:.4f} {words.interval(bits, 4)}".rstrip()]
+            )
     if isinstance(log_z, Quantity):
         rows.append(["log Z", f"{log_z.value:.3f} {words.interval(log_z)}".rstrip()])
     if use := words.latent_use(q):
         rows.append(["latent dimensions", use])
     rows += [["chains are", q.details["mixing"]]] if "mixing" in q.details else []
-    return rows + [[label, f"{q.details[name]:.4g}"] for name, label in DIAGNOSTICS.items() if isinstance(q.details.get(name), int | float)]
+    return rows + [
+        [label, f"{q.details[name]:.4g}"]
+        for name, label in DIAGNOSTICS.items()
+        if isinstance(q.details.get(name), int | float)
+    ]
 
 
 def over_rows(q: Quantity, split: str) -> Figure:
     """How the log-likelihood spreads over the rows."""
     rows = np.asarray(q.details["rows"], dtype=float)
-    counts, edges = np.histogram(np.maximum(rows, np.quantile(rows, 0.005)), 40)  # the lowest share the first bar
-    bars = {"type": "bar", "x": (edges[1:] + edges[:-1]) / 2, "y": counts, "marker": {"color": plots.COLORS[0]}, "name": "rows"}
-    mean = {"type": "line", "x0": q.value, "x1": q.value, "yref": "paper", "y0": 0, "y1": 1, "line": {"color": plots.MODEL, "dash": "dash"}}
-    layout = {"xaxis": plots.axis("log-likelihood of a row, nats"), "yaxis": plots.axis("rows"), "bargap": 0.03, "shapes": [mean]}
+    # the lowest share the first bar
+    counts, edges = np.histogram(np.maximum(rows, np.quantile(rows, 0.005)), 40)
+    bars = {
+        "type": "bar",
+        "x": (edges[1:] + edges[:-1]) / 2,
+        "y": counts,
+        "marker": {"color": plots.COLORS[0]},
+        "name": "rows",
+    }
+    mean = {
+        "type": "line",
+        "x0": q.value,
+        "x1": q.value,
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "line": {"color": plots.MODEL, "dash": "dash"},
+    }
+    layout = {
+        "xaxis": plots.axis("log-likelihood of a row, nats"),
+        "yaxis": plots.axis("rows"),
+        "bargap": 0.03,
+        "shapes": [mean],
+    }
     reach = f"from {rows.min():.1f} to {rows.max():.1f} nats, mean {q.value:.2f}"
-    caption = "Each bar counts rows, the first also those below; the dashed line is the mean. Rows on the left surprised the model."
-    return Figure([bars], f"Histogram of the log-likelihood of {len(rows)} {split} rows, {reach}.", layout, caption, 240)
+    caption = (
+        "Each bar counts rows, the first also those below; the dashed line is the mean. "
+        "Rows on the left surprised the model."
+    )
+    return Figure(
+        [bars],
+        f"Histogram of the log-likelihood of {len(rows)} {split} rows, {reach}.",
+        layout,
+        caption,
+        240,
+    )
 
 
 def _kind(q: Quantity) -> str:
-    return {"lower": "lower bound", "upper": "upper bound", "none": "no likelihood"}.get(q.kind, q.kind)
+    return {"lower": "lower bound", "upper": "upper bound", "none": "no likelihood"}.get(
+        q.kind, q.kind
+    )

@@ -1,4 +1,6 @@
-"""Named families of models: the one table from which the command line and the estimators build a model and its objective."""
+"""Named families of models: the one table from which the command line and the estimators build a
+model and its objective.
+"""
 
 from difflib import get_close_matches
 from typing import Any
@@ -29,12 +31,39 @@ from partita.training.families import (
 )
 from partita.training.families.base import Family, Setting, unknown_setting
 
-__all__ = ["EVALUATORS", "FAMILIES", "Family", "Setting", "family_named", "named_evaluator", "representatives", "unknown_setting"]
+__all__ = [
+    "EVALUATORS",
+    "FAMILIES",
+    "Family",
+    "Setting",
+    "family_named",
+    "named_evaluator",
+    "representatives",
+    "unknown_setting",
+]
 
-MODULES = (rbm, maxent, ising, boltzmann, potts, latent_energy, neural_energy, mixture, ppca, autoregressive, dpmm, flow, gan, vae, vrnn,
-           belief)  # fmt: skip
+MODULES = (
+    rbm,
+    maxent,
+    ising,
+    boltzmann,
+    potts,
+    latent_energy,
+    neural_energy,
+    mixture,
+    ppca,
+    autoregressive,
+    dpmm,
+    flow,
+    gan,
+    vae,
+    vrnn,
+    belief,
+)
 VARIANTS = (ppca.MIXED, *autoregressive.BY_BACKBONE)
-FAMILIES: dict[str, Family] = {family.name: family for family in (*(module.FAMILY for module in MODULES), *VARIANTS)}
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (*(module.FAMILY for module in MODULES), *VARIANTS)
+}
 EVALUATORS = {
     "enumeration": "Enumeration",
     "quadrature": "Quadrature",
@@ -44,7 +73,8 @@ EVALUATORS = {
     "smc": "SMC",
     "reverse-ais": "ReverseAIS",
 }
-BOUNDS = {"iwae": "IWAE", "latent-ais": "LatentAIS", "filter": "ParticleFilter"}  # of log p(x), for latent variables
+# of log p(x), for latent variables
+BOUNDS = {"iwae": "IWAE", "latent-ais": "LatentAIS", "filter": "ParticleFilter"}
 
 
 def family_named(name: str) -> Family:
@@ -59,7 +89,8 @@ def family_named(name: str) -> Family:
 def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False) -> Any:
     """An evaluator of log Z by name; None for ``"auto"``; any other object as it is.
 
-    With ``bounds`` also those of latent-variable models, with a number of draws or temperatures if one is said:
+    With ``bounds`` also those of latent-variable models, with a number of draws or temperatures if
+    one is said:
 
     >>> named_evaluator("iwae-5000", bounds=True).k
     5000
@@ -75,6 +106,10 @@ def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False)
 
 
 def representatives() -> dict[str, Model]:
-    """One model of each sort, for the capability grid: what enumerates and what does not, discrete and real."""
+    """One model of each sort, for the capability grid: what enumerates and what does not, discrete
+    and real.
+    """
     g = torch.Generator().manual_seed(0)
-    return {label: model for family in FAMILIES.values() for label, model in family.examples(g).items()}
+    return {
+        label: model for family in FAMILIES.values() for label, model in family.examples(g).items()
+    }

@@ -1,4 +1,5 @@
-"""What a family of models is: a name, its settings, and how a model and its objective are built from them.
+"""What a family of models is: a name, its settings, and how a model and its objective are built
+from them.
 
 Letters: N rows, D columns.
 """
@@ -41,20 +42,27 @@ class Family:
     settings: dict[str, Setting]
     make: Callable[[Rows, dict[str, Any], torch.Generator], tuple[Model, Objective | Update]]
     kind: Callable[[Rows, dict[str, Any]], Kind]
-    examples: Callable[[torch.Generator], dict[str, Model]]  # one model of each sort, for the capability grid
+    # one model of each sort, for the capability grid
+    examples: Callable[[torch.Generator], dict[str, Model]]
     words: bool = False  # whether columns of a file may hold words
-    missing: bool | Literal["mixed"] = False  # whether values may be missing; "mixed" only where each column has its own law
+    # whether values may be missing; "mixed" only where each column has its own law
+    missing: bool | Literal["mixed"] = False
     mixed: bool = False  # whether columns may be of different sorts
-    reads: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # for models of sequences: how its settings say that streams are read
+    # for models of sequences: how its settings say that streams are read
+    reads: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
     def resolve(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """What was said over the defaults; an unknown name is refused with the closest known one."""
+        """What was said over the defaults; an unknown name is refused with the closest known
+        one.
+        """
         for name in settings:
             if name not in self.settings:
                 raise unknown_setting(f"family {self.name}", name, self.settings)
         return {**{name: setting.default for name, setting in self.settings.items()}, **settings}
 
-    def build(self, rows: Rows, settings: dict[str, Any], *, generator: torch.Generator) -> tuple[Model, Objective | Update]:
+    def build(
+        self, rows: Rows, settings: dict[str, Any], *, generator: torch.Generator
+    ) -> tuple[Model, Objective | Update]:
         """A model for encoded rows, with fresh parameters, and the objective to fit it by."""
         return self.make(rows, self.resolve(settings), generator)
 
@@ -68,16 +76,32 @@ class Family:
         return None if self.reads is None else self.reads(self.resolve(settings))
 
     def encoding_kind(self, rows: Rows, settings: dict[str, Any]) -> Kind:
-        """How rows are to be encoded for this family: by what they hold, or as the settings say; columns it cannot take are named."""
+        """How rows are to be encoded for this family: by what they hold, or as the settings say;
+        columns it cannot take are named.
+        """
         if getattr(rows, "labels", None) and not self.takes_words(settings):
             raise no_words(rows, self.name)
         kind = self.kind(rows, self.resolve(settings))
         error = refusal(rows, kind, self.name)
         if error is not None:
             raise error
-        if self.missing == "mixed" and kind != "mixed" and isinstance(rows, Rows) and not rows.complete():
-            remedy = "Give a .csv or .parquet file, each of whose columns then has a law of its own, or impute first."
-            raise invalid(f"family {self.name}", "X", f"be complete where all columns are {kind}", "missing values", remedy)
+        if (
+            self.missing == "mixed"
+            and kind != "mixed"
+            and isinstance(rows, Rows)
+            and not rows.complete()
+        ):
+            remedy = (
+                "Give a .csv or .parquet file, each of whose columns then has a law of its own, "
+                "or impute first."
+            )
+            raise invalid(
+                f"family {self.name}",
+                "X",
+                f"be complete where all columns are {kind}",
+                "missing values",
+                remedy,
+            )
         return kind
 
 
@@ -89,4 +113,10 @@ def unknown_setting(owner: str, name: str, known: Iterable[str]) -> InputError:
     """
     known = list(known)
     close = get_close_matches(name, known, 1, 0.5)
-    return invalid(owner, "a setting", f"be one of {', '.join(known)}", repr(name), f"Did you mean {close[0]!r}?" if close else "")
+    return invalid(
+        owner,
+        "a setting",
+        f"be one of {', '.join(known)}",
+        repr(name),
+        f"Did you mean {close[0]!r}?" if close else "",
+    )

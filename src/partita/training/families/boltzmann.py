@@ -12,7 +12,9 @@ from partita.training.families.base import Family, Setting
 from partita.training.families.pairs import SETTINGS, pair_objective
 
 
-def _boltzmann(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+def _boltzmann(
+    rows: Rows, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Objective]:
     model = Boltzmann(rows.width, settings["hidden"], edges=settings["edges"], generator=generator)
     return model, pair_objective("boltzmann", model, settings)
 
@@ -23,7 +25,10 @@ def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
 
 
 def _examples(g: torch.Generator) -> dict[str, Model]:
-    return {"Boltzmann, few units": Boltzmann(10, generator=g), "Boltzmann, hidden units": Boltzmann(22, 2, generator=g)}
+    return {
+        "Boltzmann, few units": Boltzmann(10, generator=g),
+        "Boltzmann, hidden units": Boltzmann(22, 2, generator=g),
+    }
 
 
 FAMILY = Family(

@@ -13,11 +13,21 @@ from partita.training.families.base import Family, Setting
 from partita.training.families.width import check_correlated
 
 
-def _flow(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+def _flow(
+    rows: Rows, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Objective]:
     if settings["mixing"] == "lu":
         check_correlated("flow", "mixing", "lu", rows.width, ("permutation", "reverse", "none"))
-    hidden, chosen = settings["hidden"], {name: settings[name] for name in ("layers", "coupling", "activation", "mixing", "bins", "bound")}
-    return Flow(rows.width, widths=(hidden, hidden), **chosen, generator=generator), ExactLikelihood()
+    hidden, chosen = (
+        settings["hidden"],
+        {
+            name: settings[name]
+            for name in ("layers", "coupling", "activation", "mixing", "bins", "bound")
+        },
+    )
+    return Flow(
+        rows.width, widths=(hidden, hidden), **chosen, generator=generator
+    ), ExactLikelihood()
 
 
 def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
@@ -33,10 +43,14 @@ FAMILY = Family(
     "normalizing flow: an exact density of real columns from invertible networks",
     {
         "layers": Setting(8, "number of coupling layers"),
-        "coupling": Setting("affine", "affine (RealNVP) or spline (rational-quadratic, stronger and slower)"),
+        "coupling": Setting(
+            "affine", "affine (RealNVP) or spline (rational-quadratic, stronger and slower)"
+        ),
         "hidden": Setting(64, "units of each of the two hidden layers of a coupling's network"),
         "activation": Setting("relu", "of those networks: relu, silu, tanh, gelu or softplus"),
-        "mixing": Setting("lu", "of columns between couplings: lu (learned), permutation, reverse or none"),
+        "mixing": Setting(
+            "lu", "of columns between couplings: lu (learned), permutation, reverse or none"
+        ),
         "bins": Setting(8, "of splines"),
         "bound": Setting(5.0, "where splines become the identity, in standard deviations"),
     },

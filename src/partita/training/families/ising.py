@@ -12,7 +12,9 @@ from partita.training.families.base import Family
 from partita.training.families.pairs import SETTINGS, pair_objective
 
 
-def _ising(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+def _ising(
+    rows: Rows, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Objective]:
     model = Ising(rows.width, edges=settings["edges"], generator=generator)
     return model, pair_objective("ising", model, settings)
 
@@ -23,7 +25,10 @@ def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
 
 
 def _examples(g: torch.Generator) -> dict[str, Model]:
-    return {"Ising, few spins": Ising(10, generator=g), "Ising, a torus": Ising(64, edges=torus(8, 8), generator=g)}
+    return {
+        "Ising, few spins": Ising(10, generator=g),
+        "Ising, a torus": Ising(64, edges=torus(8, 8), generator=g),
+    }
 
 
 FAMILY = Family(

@@ -16,7 +16,9 @@ from partita.training.families.neural_energy import OBJECTIVE, chosen_objective
 from partita.training.families.width import check_correlated
 
 
-def _latent_energy(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+def _latent_energy(
+    rows: Rows, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Objective]:
     if settings["covariance"] == "full":
         check_correlated("latent-energy", "covariance", "full", rows.width, ("diagonal",))
     f = network(settings, rows.width, settings["features"], generator)

@@ -17,7 +17,9 @@ from partita.training.families.by_gradient import CHAINS, OBJECTIVES, named_obje
 AUTO_EXACT_BITS = 16  # a support of at most 2^16 states is summed at every step of a fit by default
 
 
-def _maxent(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+def _maxent(
+    rows: Rows, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Objective]:
     check_choice("maxent", "objective", settings["objective"], ("auto", *OBJECTIVES))
     model = MaxEnt(settings["features"], Binary(rows.width), generator=generator)
     if settings["objective"] == "auto":
@@ -44,7 +46,9 @@ FAMILY = Family(
     {
         "features": Setting("pairwise", "independent, pairwise or k-pairwise"),
         "objective": Setting(
-            "auto", "exact, pcd, cd, tempered, replay, nce, pseudo-likelihood, ratio-matching, or auto: exact up to 16 columns, else pcd"
+            "auto",
+            "exact, pcd, cd, tempered, replay, nce, pseudo-likelihood, ratio-matching, or auto: "
+            "exact up to 16 columns, else pcd",
         ),
         **CHAINS,
     },

@@ -19,19 +19,29 @@ from partita.training.ladder import best, ladder
 
 RESTARTS = 4
 MOST_COMPONENTS = 20
-SEARCH_SHARE = 0.6  # of the time that is left, where there is a limit; the rest is for the fit of the number that was found
+# of the time that is left, where there is a limit; the rest is for the fit of the number that was
+# found
+SEARCH_SHARE = 0.6
 
 
-def chosen_count(components: Any, make: Any, rows: Rows, most: int, restarts: int, generator: torch.Generator) -> int:
-    """The number of components: as given, or for ``"auto"`` that of the smallest BIC on a ladder."""
+def chosen_count(
+    components: Any, make: Any, rows: Rows, most: int, restarts: int, generator: torch.Generator
+) -> int:
+    """The number of components: as given, or for ``"auto"`` that of the smallest BIC on a
+    ladder.
+    """
     if components != "auto":
         return check_count("mixture", "components", components)
     counts = range(1, check_count("mixture", "max_components", most) + 1)
     with deadline.ending_within(SEARCH_SHARE * deadline.left()):
-        return best(ladder(make, rows, counts, objective=EM(restarts), tolerance=1e-4, generator=generator)).components
+        return best(
+            ladder(make, rows, counts, objective=EM(restarts), tolerance=1e-4, generator=generator)
+        ).components
 
 
-def _mixture(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
+def _mixture(
+    rows: Rows, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Update]:
     check_choice("mixture", "covariance", settings["covariance"], COVARIANCES)
     component, states = component_of(settings["component"], rows), settings["states"]
     if component == "categorical" and states == "auto":
@@ -40,16 +50,26 @@ def _mixture(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -
 
     def make(components: int) -> Mixture:
         return Mixture(
-            components, rows.width, component, settings["covariance"], floor=settings["floor"], generator=generator,
-            states=states if component == "categorical" else None, laws=rows.laws if component == "mixed" else None,
-        )  # fmt: skip
+            components,
+            rows.width,
+            component,
+            settings["covariance"],
+            floor=settings["floor"],
+            generator=generator,
+            states=states if component == "categorical" else None,
+            laws=rows.laws if component == "mixed" else None,
+        )
 
     most, restarts = settings["max_components"], settings["restarts"]
-    return make(chosen_count(settings["components"], make, rows, most, restarts, generator)), EM(restarts)
+    return make(chosen_count(settings["components"], make, rows, most, restarts, generator)), EM(
+        restarts
+    )
 
 
 def component_of(component: str, rows: Rows) -> str:
-    """The sort of component that is said; ``"auto"`` is by what the table holds: different sorts of columns, words, else numbers."""
+    """The sort of component that is said; ``"auto"`` is by what the table holds: different sorts of
+    columns, words, else numbers.
+    """
     check_choice("mixture", "component", component, ("auto", *COMPONENTS))
     if component != "auto":
         return component
@@ -75,7 +95,9 @@ def _mixture_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
 
 
 def component_kind(component: str, covariance: str, rows: Rows) -> Kind:
-    """How columns are encoded for a sort of component; one common scale where the model is not the same under others."""
+    """How columns are encoded for a sort of component; one common scale where the model is not the
+    same under others.
+    """
     if component == "bernoulli":
         return "spin" if infer_kind(rows) == "spin" else "binary"
     if component == "mixed":
@@ -95,15 +117,23 @@ def _examples(g: torch.Generator) -> dict[str, Model]:
 
 FAMILY = Family(
     "mixture",
-    "finite mixture of Gaussian, Bernoulli, categorical or Poisson components, or mixed columns, by EM; missing values allowed",
+    "finite mixture of Gaussian, Bernoulli, categorical or Poisson components, or mixed columns, "
+    "by EM; missing values allowed",
     {
         "components": Setting("auto", "number of components; auto compares fits by their BIC"),
-        "component": Setting("auto", "gaussian, bernoulli, categorical, poisson, mixed, or auto: by what a table holds"),
+        "component": Setting(
+            "auto",
+            "gaussian, bernoulli, categorical, poisson, mixed, or auto: by what a table holds",
+        ),
         "covariance": Setting("full", "of Gaussian components: full, tied, diagonal or spherical"),
-        "states": Setting("auto", "number of states of categorical columns; auto looks at the data"),
+        "states": Setting(
+            "auto", "number of states of categorical columns; auto looks at the data"
+        ),
         "max_components": Setting(MOST_COMPONENTS, "the largest number that auto tries"),
         "restarts": Setting(RESTARTS, "k-means++ starts of which the best goes on"),
-        "floor": Setting(1e-6, "smallest eigenvalue of a covariance, in the units of the encoded columns"),
+        "floor": Setting(
+            1e-6, "smallest eigenvalue of a covariance, in the units of the encoded columns"
+        ),
     },
     _mixture,
     _mixture_kind,

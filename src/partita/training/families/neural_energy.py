@@ -19,7 +19,11 @@ from partita.training.families.width import check_correlated
 
 SUPPORTS = ("auto", "real", "binary")
 ALL = ", ".join(OBJECTIVES)
-OBJECTIVE = Setting("auto", f"{ALL}, or auto: exact where Z is a small sum or an integral over one or two columns, else pcd")
+OBJECTIVE = Setting(
+    "auto",
+    f"{ALL}, or auto: exact where Z is a small sum or an integral over one or two columns, else "
+    "pcd",
+)
 
 
 def chosen_objective(owner: str, model: Model, settings: dict[str, Any]) -> Objective:
@@ -27,15 +31,29 @@ def chosen_objective(owner: str, model: Model, settings: dict[str, Any]) -> Obje
     check_choice(owner, "objective", settings["objective"], ("auto", *OBJECTIVES))
     if settings["objective"] != "auto":
         return named_objective(settings, model)
-    return named_objective({**settings, "objective": "exact" if capability.NEEDS["cheap_exact"].holds(model) else "pcd"}, model)
+    return named_objective(
+        {
+            **settings,
+            "objective": "exact" if capability.NEEDS["cheap_exact"].holds(model) else "pcd",
+        },
+        model,
+    )
 
 
-def _neural_energy(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
-    real = infer_kind(rows) == "real" if settings["support"] == "auto" else settings["support"] == "real"
+def _neural_energy(
+    rows: Rows, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Objective]:
+    real = (
+        infer_kind(rows) == "real"
+        if settings["support"] == "auto"
+        else settings["support"] == "real"
+    )
     if real and settings["covariance"] == "full":
         check_correlated("neural-energy", "covariance", "full", rows.width, ("diagonal",))
     support: Support = Real(rows.width) if real else Binary(rows.width)
-    model = NeuralEnergy(network(settings, rows.width, 1, generator), support, covariance=settings["covariance"])
+    model = NeuralEnergy(
+        network(settings, rows.width, 1, generator), support, covariance=settings["covariance"]
+    )
     return model, chosen_objective("neural-energy", model, settings)
 
 

@@ -1,4 +1,6 @@
-"""What the families of pairwise models share: the objective that is chosen where none is named, and the settings."""
+"""What the families of pairwise models share: the objective that is chosen where none is named, and
+the settings.
+"""
 
 from typing import Any
 
@@ -10,8 +12,14 @@ from partita.training.families.by_gradient import CHAINS, OBJECTIVES, named_obje
 
 AUTO_EXACT_BITS = 16  # a support of at most 2^16 states is summed at every step of a fit by default
 
-OBJECTIVE = Setting("auto", "exact, pcd, cd, tempered, pseudo-likelihood, ratio-matching, nce, or auto: exact up to 2^16 states, else pcd")
-EDGES = Setting(None, "pairs of columns that are coupled, as [[0, 1], [1, 2]]; none couples all pairs")
+OBJECTIVE = Setting(
+    "auto",
+    "exact, pcd, cd, tempered, pseudo-likelihood, ratio-matching, nce, or auto: exact up to 2^16 "
+    "states, else pcd",
+)
+EDGES = Setting(
+    None, "pairs of columns that are coupled, as [[0, 1], [1, 2]]; none couples all pairs"
+)
 SETTINGS = {"edges": EDGES, "objective": OBJECTIVE, **CHAINS}
 
 

@@ -19,7 +19,9 @@ def states_of(rows: Rows) -> int:
     return rows.states or max(2, *(int(part.max()) + 1 for part in rows.parts()))
 
 
-def _potts(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+def _potts(
+    rows: Rows, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Objective]:
     model = Potts(rows.width, states_of(rows), edges=settings["edges"], generator=generator)
     return model, pair_objective("potts", model, settings)
 
@@ -27,18 +29,31 @@ def _potts(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> 
 def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
     """Words and whole numbers are categories; real columns must be cut first."""
     if not looks_categorical(rows):
-        remedy = "Cut real columns into parts first, or use PottsDensity, which cuts them at their quantiles."
-        raise invalid("potts", "DATA", "hold categories: words, or whole numbers of at most 64 values a column", "other numbers", remedy)
+        remedy = (
+            "Cut real columns into parts first, or use PottsDensity, which cuts them at their "
+            "quantiles."
+        )
+        raise invalid(
+            "potts",
+            "DATA",
+            "hold categories: words, or whole numbers of at most 64 values a column",
+            "other numbers",
+            remedy,
+        )
     return "category"
 
 
 def _examples(g: torch.Generator) -> dict[str, Model]:
-    return {"Potts, few columns": Potts(4, 3, generator=g), "Potts, many columns": Potts(12, 4, generator=g)}
+    return {
+        "Potts, few columns": Potts(4, 3, generator=g),
+        "Potts, many columns": Potts(12, 4, generator=g),
+    }
 
 
 FAMILY = Family(
     "potts",
-    "Potts model: categories, such as the letters of aligned sequences, with a field for each and a coupling for each pair",
+    "Potts model: categories, such as the letters of aligned sequences, with a field for each and "
+    "a coupling for each pair",
     SETTINGS,
     _potts,
     _kind,

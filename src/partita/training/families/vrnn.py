@@ -1,4 +1,6 @@
-"""The variational recurrent network as a family: sequences as they are, tables one column after the other."""
+"""The variational recurrent network as a family: sequences as they are, tables one column after the
+other.
+"""
 
 from typing import Any
 
@@ -24,21 +26,32 @@ def named_bound(settings: dict[str, Any]) -> Objective:
     check_choice("vrnn", "objective", settings["objective"], OBJECTIVES)
     if settings["objective"] == "elbo":
         return ELBO(settings["beta"], settings["beta_warm_up"])
-    return IWAEBound(settings["k"]) if settings["objective"] == "iwae" else FIVO(settings["k"], every=settings["every"])
+    return (
+        IWAEBound(settings["k"])
+        if settings["objective"] == "iwae"
+        else FIVO(settings["k"], every=settings["every"])
+    )
 
 
-def _vrnn(rows: Any, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Objective]:
+def _vrnn(
+    rows: Any, settings: dict[str, Any], generator: torch.Generator
+) -> tuple[Model, Objective]:
     element, streams = _element(rows), isinstance(rows, Sequences)
     size = rows.size if streams else check_count("vrnn", "step", settings["step"])
     if not streams and rows.width % size:
         raise invalid("vrnn", "step", f"divide the {rows.width} columns", size)
     length = rows.longest if streams else rows.width // size
-    made = {name: settings[name] for name in ("latent", "hidden", "features", "cell", "variance", "activation")}
+    made = {
+        name: settings[name]
+        for name in ("latent", "hidden", "features", "cell", "variance", "activation")
+    }
     return VRNN(length, element, size=size, **made, generator=generator), named_bound(settings)
 
 
 def _kind(rows: Any, settings: dict[str, Any]) -> Kind:
-    """Sequences as they are: what scales real ones is part of the model. Tables by what they hold."""
+    """Sequences as they are: what scales real ones is part of the model. Tables by what they
+    hold.
+    """
     if not isinstance(rows, Sequences):
         return infer_kind(rows)
     _element(rows)  # tokens are refused before anything is built
@@ -50,7 +63,9 @@ def _element(rows: Any) -> str:
     element = element_of(rows)
     if element == "categorical":
         remedy = "Use `partita fit autoregressive`, which has tokens."
-        raise invalid("vrnn", "DATA", "be sequences of bits or numbers", "text or other tokens", remedy)
+        raise invalid(
+            "vrnn", "DATA", "be sequences of bits or numbers", "text or other tokens", remedy
+        )
     return element
 
 
@@ -59,19 +74,25 @@ def _examples(g: torch.Generator) -> dict[str, Model]:
 
 
 def _reads(settings: dict[str, Any]) -> dict[str, Any]:
-    """Sequences whole; tokens of text, which it has no likelihood for, by bytes, so that they are named as such."""
+    """Sequences whole; tokens of text, which it has no likelihood for, by bytes, so that they are
+    named as such.
+    """
     return Reading(settings["length"]).as_json()
 
 
 FAMILY = Family(
     "vrnn",
-    "variational recurrent network: sequences of bits or numbers with latent variables at every step, scored from below",
+    "variational recurrent network: sequences of bits or numbers with latent variables at every "
+    "step, scored from below",
     {
         "latent": Setting(16, "latent dimensions of a step"),
         "hidden": Setting(128, "hidden units of the recurrence"),
         "features": Setting(128, "units of the networks around it"),
         "cell": Setting("gru", "gru or lstm"),
-        "variance": Setting("row", "learned deviation of real steps: by the decoder (row), one for each column, or shared"),
+        "variance": Setting(
+            "row",
+            "learned deviation of real steps: by the decoder (row), one for each column, or shared",
+        ),
         "activation": Setting("relu", "of the networks: relu, tanh, silu, gelu or softplus"),
         "step": Setting(1, "columns of a table that make one step"),
         "length": Setting(256, "steps of a window of a stream"),

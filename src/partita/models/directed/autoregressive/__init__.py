@@ -1,4 +1,6 @@
-"""Density models that multiply exact conditionals: along sequences, and along the columns of a row."""
+"""Density models that multiply exact conditionals: along sequences, and along the columns of
+a row.
+"""
 
 from partita.models.directed.autoregressive.masked import MaskedAutoregressive
 from partita.models.directed.autoregressive.mixed import MixedAutoregressive

@@ -1,6 +1,8 @@
-r"""Rows of fixed length, one column after the other, all conditionals from one pass of a masked network.
+r"""Rows of fixed length, one column after the other, all conditionals from one pass of a masked
+network.
 
-.. math:: p(x) = \prod_{i=1}^{D} p(x_i \mid x_{<i})                                          (theory/sequences.md, eq. 24.1)
+.. math:: p(x) = \prod_{i=1}^{D} p(x_i \mid x_{<i})
+(theory/sequences.md, eq. 24.1)
 
 Letters: B batch, D columns, K states of a column or components of a mixture.
 """
@@ -26,7 +28,8 @@ class MaskedAutoregressive(DirectedModel):
 
     Arguments:
         visible: D.
-        element: ``"binary"``, ``"categorical"`` (``states`` of them) or ``"real"`` (a mixture of ``components`` normals per column).
+        element: ``"binary"``, ``"categorical"`` (``states`` of them) or ``"real"`` (a mixture of
+            ``components`` normals per column).
         widths: Hidden units of each layer.
         generator: Source of the first weights.
 
@@ -39,15 +42,28 @@ class MaskedAutoregressive(DirectedModel):
     offers = frozenset({"log_prob"})
 
     def __init__(
-        self, visible: int, element: str = "binary", *, states: int = 2, components: int = 8, widths: Sequence[int] = (512,),
+        self,
+        visible: int,
+        element: str = "binary",
+        *,
+        states: int = 2,
+        components: int = 8,
+        widths: Sequence[int] = (512,),
         generator: torch.Generator,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         check_choice("MaskedAutoregressive", "element", element, ELEMENTS)
-        self.element, self.states = element, check_count("MaskedAutoregressive", "states", states, 2)
+        self.element, self.states = (
+            element,
+            check_count("MaskedAutoregressive", "states", states, 2),
+        )
         self.components = check_count("MaskedAutoregressive", "components", components)
         self.widths = check_counts("MaskedAutoregressive", "widths", widths)
-        self.support = Categorical(visible, states) if element == "categorical" else {"binary": Binary, "real": Real}[element](visible)
+        self.support = (
+            Categorical(visible, states)
+            if element == "categorical"
+            else {"binary": Binary, "real": Real}[element](visible)
+        )
         outputs = {"binary": 1, "categorical": states, "real": 3 * components}[element]
         self.net = MaskedMLP(visible, outputs, widths=widths, generator=generator)
 
@@ -58,10 +74,14 @@ class MaskedAutoregressive(DirectedModel):
             return self._terms(self.net(self._inputs(x)), x).sum(-1)
         size = max(1, CELLS // (max(self.widths) + self.net.outputs * x.shape[-1]))
         rows = x.reshape(-1, x.shape[-1])
-        return torch.cat([self._terms(self.net(self._inputs(part)), part).sum(-1) for part in rows.split(size)]).view(x.shape[:-1])
+        return torch.cat(
+            [self._terms(self.net(self._inputs(part)), part).sum(-1) for part in rows.split(size)]
+        ).view(x.shape[:-1])
 
     @torch.no_grad()
-    def draw(self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator) -> Tensor:
+    def draw(
+        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
+    ) -> Tensor:
         emissions.check_draws("draw", temperature, top_p, self.support.discrete)
         x = self.device_like.new_zeros(n, self.support.width)
         for i in range(self.support.width):
@@ -69,13 +89,19 @@ class MaskedAutoregressive(DirectedModel):
             if self.element == "real":
                 x[:, i] = emissions.draw_mixture(numbers, temperature, generator)
             else:
-                logits = torch.cat([torch.zeros_like(numbers), numbers], -1) if self.element == "binary" else numbers
+                logits = (
+                    torch.cat([torch.zeros_like(numbers), numbers], -1)
+                    if self.element == "binary"
+                    else numbers
+                )
                 x[:, i] = emissions.draw_categorical(logits, temperature, top_p, generator)
         return x
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        """Biases of binary columns at their base rates; means of mixtures spread over what columns hold, and hardly moved yet."""
+        """Biases of binary columns at their base rates; means of mixtures spread over what columns
+        hold, and hardly moved yet.
+        """
         bias = self.net.last.layer.bias.view(self.support.width, -1)
         if self.element == "binary":
             p = (data.mean() * len(data) + 0.5) / (len(data) + 1)
@@ -83,18 +109,29 @@ class MaskedAutoregressive(DirectedModel):
         if self.element == "real":
             self.net.last.soften()
             self.net.direct.soften()
-            spread = torch.linspace(-1.5, 1.5, self.components).to(bias) if self.components > 1 else bias.new_zeros(1)
+            spread = (
+                torch.linspace(-1.5, 1.5, self.components).to(bias)
+                if self.components > 1
+                else bias.new_zeros(1)
+            )
             mean, deviation = data.mean().to(bias), data.variance().sqrt().to(bias)
             bias[:, : self.components] = 0
-            bias[:, self.components : 2 * self.components] = mean[:, None] + deviation[:, None] * spread
+            bias[:, self.components : 2 * self.components] = (
+                mean[:, None] + deviation[:, None] * spread
+            )
             bias[:, 2 * self.components :] = deviation.log()[:, None] - 0.7
 
     def title(self) -> str:
         return f"MaskedAutoregressive({self.support.width}, {self.element})"
 
     def settings(self) -> dict[str, Any]:
-        return {"visible": self.support.width, "element": self.element, "states": self.states, "components": self.components,
-                "widths": list(self.widths)}  # fmt: skip
+        return {
+            "visible": self.support.width,
+            "element": self.element,
+            "states": self.states,
+            "components": self.components,
+            "widths": list(self.widths),
+        }
 
     def _inputs(self, x: Tensor) -> Tensor:
         """Columns about their middle."""

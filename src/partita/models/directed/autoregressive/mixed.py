@@ -1,9 +1,11 @@
-r"""Tables of different sorts of columns, one column after the other: each by its own law, given the columns before it.
+r"""Tables of different sorts of columns, one column after the other: each by its own law, given the
+columns before it.
 
 .. math:: p(x) = \prod_{i=1}^{D} p_i(x_i \mid x_{<i})          (theory/mixed_tables.md, eq. 45.6)
 
-A real column is a mixture of normals, a count one of Poissons, zeros and ones a Bernoulli, a category a softmax, with numbers from one
-masked network, which sees categories one by one, counts by their logarithm, and real columns as they are.
+A real column is a mixture of normals, a count one of Poissons, zeros and ones a Bernoulli, a
+category a softmax, with numbers from one masked network, which sees categories one by one, counts
+by their logarithm, and real columns as they are.
 
 Letters: B batch, D columns, K states of a column or components of a mixture.
 """
@@ -34,7 +36,9 @@ class MixedAutoregressive(DirectedModel):
         widths: Hidden units of each layer.
         generator: Source of the first weights.
 
-    >>> model = MixedAutoregressive(("binary", 3), widths=(8,), generator=torch.Generator().manual_seed(0))
+    >>> model = MixedAutoregressive(
+    ...     ("binary", 3), widths=(8,), generator=torch.Generator().manual_seed(0)
+    ... )
     >>> states = model.support.states(0, 6, torch.zeros(()))
     >>> round(model.log_prob(states).exp().sum().item(), 5)
     1.0
@@ -42,7 +46,14 @@ class MixedAutoregressive(DirectedModel):
 
     offers = frozenset({"log_prob"})
 
-    def __init__(self, laws: Sequence[Law], *, components: int = 8, widths: Sequence[int] = (512,), generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        laws: Sequence[Law],
+        *,
+        components: int = 8,
+        widths: Sequence[int] = (512,),
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         self.laws = check_laws("MixedAutoregressive", laws)
         self.components = check_count("MixedAutoregressive", "components", components)
@@ -56,7 +67,10 @@ class MixedAutoregressive(DirectedModel):
     def log_prob(self, x: Tensor) -> Tensor:
         """log p(x), exact, ``(*, D) -> (*)``."""
         self.support.check(x, "MixedAutoregressive")
-        terms = (column_log_prob(law, own, x[..., i]) for i, (law, own) in enumerate(zip(self.laws, self.net(self.seen(x)), strict=True)))
+        terms = (
+            column_log_prob(law, own, x[..., i])
+            for i, (law, own) in enumerate(zip(self.laws, self.net(self.seen(x)), strict=True))
+        )
         return torch.stack(list(terms), -1).sum(-1)
 
     @torch.no_grad()
@@ -67,7 +81,9 @@ class MixedAutoregressive(DirectedModel):
         return x
 
     def seen(self, x: Tensor) -> Tensor:
-        """What the network sees of x: a number for each column, or one for each state of a category."""
+        """What the network sees of x: a number for each column, or one for each state of a
+        category.
+        """
         return torch.cat([_seen(law, x[..., i]) for i, law in enumerate(self.laws)], -1)
 
     @torch.no_grad()
@@ -81,9 +97,19 @@ class MixedAutoregressive(DirectedModel):
             if law == "binary":
                 bias.fill_(torch.logit((mean[i] * n + 0.5) / (n + 1)))
             elif law == "count":
-                bias.copy_(torch.cat([torch.zeros(K), mean[i].clamp_min(LEAST_MEAN).log() + 0.5 * spread]))
+                bias.copy_(
+                    torch.cat([torch.zeros(K), mean[i].clamp_min(LEAST_MEAN).log() + 0.5 * spread])
+                )
             elif law == "real":
-                bias.copy_(torch.cat([torch.zeros(K), mean[i] + deviation[i] * spread, (deviation[i].log() - 0.7).expand(K)]))
+                bias.copy_(
+                    torch.cat(
+                        [
+                            torch.zeros(K),
+                            mean[i] + deviation[i] * spread,
+                            (deviation[i].log() - 0.7).expand(K),
+                        ]
+                    )
+                )
 
     def title(self) -> str:
         return f"MixedAutoregressive({in_words(self.laws)})"

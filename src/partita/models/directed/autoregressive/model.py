@@ -1,11 +1,14 @@
 r"""Sequences, one step after the other: exact likelihoods from a causal network.
 
-.. math:: \log p(x) = \sum_{t=1}^{l} \log p(x_t \mid c_t), \qquad c_t = \mathrm{net}(x_0, \ldots, x_{t-1})_t
+.. math:: \log p(x) = \sum_{t=1}^{l} \log p(x_t \mid c_t), \qquad c_t = \mathrm{net}(x_0, \ldots,
+x_{t-1})_t
     (theory/sequences.md, eq. 24.1)
 
-A row that ends early has NaN from there on: what follows is summed out, and its likelihood is that of what is there.
+A row that ends early has NaN from there on: what follows is summed out, and its likelihood is that
+of what is there.
 
-Letters: B batch, L length, l length of one row, E numbers in a step, K states, W width of the network.
+Letters: B batch, L length, l length of one row, E numbers in a step, K states, W width of the
+network.
 """
 
 from typing import Any
@@ -29,18 +32,23 @@ FIRST_ROWS = 512  # of the data, from which biases start
 
 
 class Autoregressive(DirectedModel):
-    """A density of sequences with backbone ``"hyena"``, ``"h3"``, ``"ssm"``, ``"attention"``, ``"conv"`` or ``"lstm"``.
+    """A density of sequences with backbone ``"hyena"``, ``"h3"``, ``"ssm"``, ``"attention"``,
+    ``"conv"`` or ``"lstm"``.
 
     Arguments:
         length: L, the longest row.
-        element: Of one step: ``"categorical"`` (``states`` tokens), ``"binary"`` (``size`` bits) or ``"real"`` (``size`` numbers).
+        element: Of one step: ``"categorical"`` (``states`` tokens), ``"binary"`` (``size`` bits) or
+            ``"real"`` (``size`` numbers).
         backbone: What mixes along the sequence.
         width, layers, expand, dropout, options: Of the :class:`partita.nets.SequenceNet`.
         hidden, components: Units, and normals of a mixture, that predict a step of bits or numbers.
-        positions: Learn a vector for each place, for rows whose places mean something, as pixels do.
+        positions: Learn a vector for each place, for rows whose places mean something, as pixels
+            do.
         generator: Source of the first weights.
 
-    >>> model = Autoregressive(3, states=2, width=8, layers=1, generator=torch.Generator().manual_seed(0))
+    >>> model = Autoregressive(
+    ...     3, states=2, width=8, layers=1, generator=torch.Generator().manual_seed(0)
+    ... )
     >>> states = model.support.states(0, 8, torch.zeros(()))
     >>> round(model.log_prob(states).exp().sum().item(), 5)
     1.0
@@ -50,21 +58,58 @@ class Autoregressive(DirectedModel):
     offers = frozenset({"log_prob", "ends"})
 
     def __init__(
-        self, length: int, element: str = "categorical", *, states: int = 2, size: int = 1, backbone: str = "hyena", width: int = 128,
-        layers: int = 4, expand: int = 4, dropout: float = 0.0, options: dict[str, Any] | None = None, hidden: int = 128,
-        components: int = 8, positions: bool = False, generator: torch.Generator,
-    ) -> None:  # fmt: skip
+        self,
+        length: int,
+        element: str = "categorical",
+        *,
+        states: int = 2,
+        size: int = 1,
+        backbone: str = "hyena",
+        width: int = 128,
+        layers: int = 4,
+        expand: int = 4,
+        dropout: float = 0.0,
+        options: dict[str, Any] | None = None,
+        hidden: int = 128,
+        components: int = 8,
+        positions: bool = False,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         check_choice("Autoregressive", "element", element, ELEMENTS)
-        for name, value in (("length", length), ("size", size), ("hidden", hidden), ("components", components)):
+        for name, value in (
+            ("length", length),
+            ("size", size),
+            ("hidden", hidden),
+            ("components", components),
+        ):
             check_count("Autoregressive", name, value)
         check_count("Autoregressive", "states", states, 2)
         check_flag("Autoregressive", "positions", positions)
-        self._settings = {"length": length, "element": element, "states": states, "size": size, "backbone": backbone, "width": width,
-                          "layers": layers, "expand": expand, "dropout": dropout,
-                          "options": check_options("Autoregressive", "options", options), "hidden": hidden, "components": components,
-                          "positions": positions}  # fmt: skip
-        self.net = SequenceNet(width, layers, backbone, options=options, expand=expand, dropout=dropout, generator=generator)
+        self._settings = {
+            "length": length,
+            "element": element,
+            "states": states,
+            "size": size,
+            "backbone": backbone,
+            "width": width,
+            "layers": layers,
+            "expand": expand,
+            "dropout": dropout,
+            "options": check_options("Autoregressive", "options", options),
+            "hidden": hidden,
+            "components": components,
+            "positions": positions,
+        }
+        self.net = SequenceNet(
+            width,
+            layers,
+            backbone,
+            options=options,
+            expand=expand,
+            dropout=dropout,
+            generator=generator,
+        )
         self.offers = self.offers | {"drops"} if dropout else self.offers
         self.one: Step = {
             "categorical": lambda: Token(width, states, generator=generator),
@@ -74,13 +119,17 @@ class Autoregressive(DirectedModel):
         self.support = Sequence(self.one.element, length)
         like = torch.empty(0, device=generator.device)
         self.first = nn.Parameter(0.5 * rng.normal((width,), like, generator))
-        self.places = nn.Parameter(0.1 * rng.normal((length, width), like, generator)) if positions else None
+        self.places = (
+            nn.Parameter(0.1 * rng.normal((length, width), like, generator)) if positions else None
+        )
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         return self.log_prob(x, lengths)
 
     def log_prob(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """log p(x), exact, ``(*, l E) -> (*)``; rows end where ``lengths``, or trailing NaN, say."""
+        """log p(x), exact, ``(*, l E) -> (*)``; rows end where ``lengths``, or trailing NaN,
+        say.
+        """
         return self.log_prob_steps(x, lengths).sum(-1)
 
     def log_prob_steps(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -89,23 +138,43 @@ class Autoregressive(DirectedModel):
         flat = steps.flatten(0, -3)
         if not len(flat):
             return x.new_zeros(*x.shape[:-1], steps.shape[-2])
-        ends = row_ends(flat) if lengths is None else check_ends(lengths.to(flat.device).flatten(), flat)
+        ends = (
+            row_ends(flat)
+            if lengths is None
+            else check_ends(lengths.to(flat.device).flatten(), flat)
+        )
         longest = max(1, int(ends.max()))
         size = len(flat) if torch.is_grad_enabled() else max(1, CELLS // (longest * self.net.width))
-        parts = [self._terms(*part) for part in zip(flat[:, :longest].split(size), ends.split(size), strict=True)]
+        parts = [
+            self._terms(*part)
+            for part in zip(flat[:, :longest].split(size), ends.split(size), strict=True)
+        ]
         terms = nn.functional.pad(torch.cat(parts), (0, steps.shape[-2] - longest))
         return terms.view(*x.shape[:-1], -1)
 
-    def draw(self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator) -> Tensor:
-        """``n`` independent rows of full length, exact at temperature 1 and top_p 1, ``(n, L E)``."""
+    def draw(
+        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
+    ) -> Tensor:
+        """``n`` independent rows of full length, exact at temperature 1 and top_p 1, ``(n, L
+        E)``.
+        """
         start = self.first.new_zeros(check_count("draw", "n", n), 0)
-        return self.extend(start, self.support.L, temperature=temperature, top_p=top_p, generator=generator)
+        return self.extend(
+            start, self.support.L, temperature=temperature, top_p=top_p, generator=generator
+        )
 
     @torch.no_grad()
     def extend(
-        self, prefix: Tensor, steps: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
+        self,
+        prefix: Tensor,
+        steps: int,
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        generator: torch.Generator,
     ) -> Tensor:
-        """The prefix and ``steps`` more, ``(n, l E) -> (n, (l + steps) E)``, each from its conditional given all before it.
+        """The prefix and ``steps`` more, ``(n, l E) -> (n, (l + steps) E)``, each from its
+        conditional given all before it.
 
         Arguments:
             temperature: Draw from p^(1/T), renormalized at every step.
@@ -119,7 +188,11 @@ class Autoregressive(DirectedModel):
         rows: list[Tensor] = []
         for t in range(known + steps):
             context, state = self.net.step(u if self.places is None else u + self.places[t], state)
-            drawn = None if x is not None and t < known else self.one.draw(context, temperature, top_p, generator=generator)
+            drawn = (
+                None
+                if x is not None and t < known
+                else self.one.draw(context, temperature, top_p, generator=generator)
+            )
             rows.append(x[:, t] if drawn is None and x is not None else drawn)  # type: ignore[arg-type]
             u = self.one.embed(rows[-1])
         return torch.stack(rows, 1).flatten(1)
@@ -136,7 +209,10 @@ class Autoregressive(DirectedModel):
 
     def title(self) -> str:
         made = self._settings
-        return f"Autoregressive({made['backbone']}, {made['layers']} x {made['width']}, {self.support.L} steps of {self.one.element})"
+        return (
+            f"Autoregressive({made['backbone']}, {made['layers']} x {made['width']}, "
+            f"{self.support.L} steps of {self.one.element})"
+        )
 
     def settings(self) -> dict[str, Any]:
         return dict(self._settings)
@@ -157,7 +233,13 @@ class Autoregressive(DirectedModel):
         size, L = self.one.element.width, self.support.L
         if x.dim() == 0 or x.shape[-1] == 0 or x.shape[-1] % size or x.shape[-1] > L * size:
             remedy = "Cut it into windows, or build the model with a larger length."
-            raise invalid("Autoregressive", "x", f"have from 1 to {L} steps of {size}", f"shape {tuple(x.shape)}", remedy)
+            raise invalid(
+                "Autoregressive",
+                "x",
+                f"have from 1 to {L} steps of {size}",
+                f"shape {tuple(x.shape)}",
+                remedy,
+            )
         steps = x.unflatten(-1, (-1, size))
         return steps.unsqueeze(0) if steps.dim() == 2 else steps
 
@@ -165,32 +247,62 @@ class Autoregressive(DirectedModel):
         """``(n, l E) -> (n, l, E)``, each step in the support; None where it is empty."""
         size = self.one.element.width
         if prefix.dim() != 2 or prefix.shape[1] % size:
-            raise invalid("extend", "prefix", f"have shape (n, l) with l a multiple of {size}", tuple(prefix.shape))
-        return self.one.check(prefix.to(self.first).unflatten(-1, (-1, size)), "extend", "prefix") if prefix.shape[1] else None
+            raise invalid(
+                "extend",
+                "prefix",
+                f"have shape (n, l) with l a multiple of {size}",
+                tuple(prefix.shape),
+            )
+        return (
+            self.one.check(prefix.to(self.first).unflatten(-1, (-1, size)), "extend", "prefix")
+            if prefix.shape[1]
+            else None
+        )
 
     def _check_places(self, length: int) -> None:
         if self.places is not None and length > len(self.places):
-            raise invalid("extend", "steps", f"stay within the {len(self.places)} places that were learned", length)
+            raise invalid(
+                "extend",
+                "steps",
+                f"stay within the {len(self.places)} places that were learned",
+                length,
+            )
 
 
 def check_ends(lengths: Tensor, steps: Tensor) -> Tensor:
-    """Return ``lengths`` if they are one number from 1 to L for each row of steps, ``(B, L, E)``."""
+    """Return ``lengths`` if they are one number from 1 to L for each row of steps, ``(B, L,
+    E)``.
+    """
     allowed = f"be {len(steps)} whole numbers from 1 to {steps.shape[1]}, one for each row"
     if lengths.shape != steps.shape[:1]:
         raise invalid("Autoregressive", "lengths", allowed, f"shape {tuple(lengths.shape)}")
     wrong = (lengths < 1) | (lengths > steps.shape[1])
     if wrong.any():
-        raise invalid("Autoregressive", "lengths", allowed, int(lengths[wrong][0]), "Leave empty rows out.")
+        raise invalid(
+            "Autoregressive", "lengths", allowed, int(lengths[wrong][0]), "Leave empty rows out."
+        )
     return lengths
 
 
 def row_ends(steps: Tensor, owner: str = "Autoregressive") -> Tensor:
-    """The number of steps before trailing NaN, ``(B, L, E) -> (B,)``; NaN anywhere else is refused."""
+    """The number of steps before trailing NaN, ``(B, L, E) -> (B,)``; NaN anywhere else is
+    refused.
+    """
     missing = steps.isnan()
     gone = missing.any(-1)
     ends = steps.shape[1] - gone.sum(1)
     late = torch.arange(steps.shape[1], device=steps.device) >= ends[:, None]
-    if not torch.equal(gone, late) or not torch.equal(missing.all(-1), gone) or bool((ends == 0).any()):
+    if (
+        not torch.equal(gone, late)
+        or not torch.equal(missing.all(-1), gone)
+        or bool((ends == 0).any())
+    ):
         remedy = "Only the end of a row can be left out of a sequence."
-        raise invalid(owner, "x", "be finite up to the end of each row", "nan before it, or an empty row", remedy)
+        raise invalid(
+            owner,
+            "x",
+            "be finite up to the end of each row",
+            "nan before it, or an empty row",
+            remedy,
+        )
     return ends

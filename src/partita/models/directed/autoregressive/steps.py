@@ -1,6 +1,8 @@
-r"""What a step of a sequence is: how the network takes it in, and how it is predicted from a context.
+r"""What a step of a sequence is: how the network takes it in, and how it is predicted from a
+context.
 
-.. math:: p(x_t \mid c_t) = \prod_{i=1}^{E} p(x_{ti} \mid x_{t,<i},\, c_t)                    (theory/sequences.md, eq. 24.3)
+.. math:: p(x_t \mid c_t) = \prod_{i=1}^{E} p(x_{ti} \mid x_{t,<i},\, c_t)
+(theory/sequences.md, eq. 24.3)
 
 Letters: B batch, L length, E numbers in a step, K states, W width of the network, c context.
 """
@@ -25,7 +27,9 @@ class Step(nn.Module, ABC):
     element: Support
 
     def check(self, x: Tensor, owner: str = "Autoregressive", parameter: str = "x") -> Tensor:
-        """Return steps, ``(*, l, E)``, if all lie in the support; the first that does not is named."""
+        """Return steps, ``(*, l, E)``, if all lie in the support; the first that does not is
+        named.
+        """
         outside = self.element.outside(x)
         if outside.any():
             at = outside.nonzero()[0].tolist()
@@ -46,7 +50,9 @@ class Step(nn.Module, ABC):
         """``(*, W), (*, E) -> (*)``."""
 
     @abstractmethod
-    def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
+    def draw(
+        self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator
+    ) -> Tensor:
         """``(*, W) -> (*, E)``."""
 
     def initialize(self, batch: Batch, x: Tensor) -> None:
@@ -59,7 +65,9 @@ class Token(Step):
     def __init__(self, width: int, states: int, *, generator: torch.Generator) -> None:
         super().__init__()
         self.element = Categorical(1, states)
-        self.table = nn.Parameter(rng.normal((states, width), torch.empty(0, device=generator.device), generator) * 0.5)
+        self.table = nn.Parameter(
+            rng.normal((states, width), torch.empty(0, device=generator.device), generator) * 0.5
+        )
         self.out = linear(width, states, generator=generator)
 
     def remedy(self) -> str:
@@ -71,8 +79,12 @@ class Token(Step):
     def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
         return emissions.categorical_log_prob(self.out(context), x.squeeze(-1))
 
-    def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
-        return emissions.draw_categorical(self.out(context), temperature, top_p, generator).unsqueeze(-1)
+    def draw(
+        self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator
+    ) -> Tensor:
+        return emissions.draw_categorical(
+            self.out(context), temperature, top_p, generator
+        ).unsqueeze(-1)
 
     @torch.no_grad()
     def initialize(self, batch: Batch, x: Tensor) -> None:
@@ -81,7 +93,9 @@ class Token(Step):
 
 
 class Bits(Step):
-    """E zeros and ones, each given those before it by a masked network, so that notes of a chord need not be independent."""
+    """E zeros and ones, each given those before it by a masked network, so that notes of a chord
+    need not be independent.
+    """
 
     def __init__(self, width: int, size: int, hidden: int, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -95,10 +109,14 @@ class Bits(Step):
     def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
         return emissions.bernoulli_log_prob(self.net(x, context).squeeze(-1), x).sum(-1)
 
-    def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
+    def draw(
+        self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator
+    ) -> Tensor:
         x = context.new_zeros(*context.shape[:-1], self.element.width)
         for i in range(self.element.width):
-            x[..., i] = emissions.draw_bernoulli(self.net(x, context)[..., i, 0], temperature, top_p, generator)
+            x[..., i] = emissions.draw_bernoulli(
+                self.net(x, context)[..., i, 0], temperature, top_p, generator
+            )
         return x
 
     @torch.no_grad()
@@ -108,16 +126,22 @@ class Bits(Step):
 
 
 class Values(Step):
-    """E real numbers, each a mixture of normals given the ones before it in the step; standardized by training data inside the model."""
+    """E real numbers, each a mixture of normals given the ones before it in the step; standardized
+    by training data inside the model.
+    """
 
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, width: int, size: int, hidden: int, components: int, *, generator: torch.Generator) -> None:
+    def __init__(
+        self, width: int, size: int, hidden: int, components: int, *, generator: torch.Generator
+    ) -> None:
         super().__init__()
         self.element, self.components = Real(size), components
         self.into = linear(size, width, generator=generator)
-        self.net = MaskedMLP(size, 3 * components, widths=(hidden,), context=width, generator=generator)
+        self.net = MaskedMLP(
+            size, 3 * components, widths=(hidden,), context=width, generator=generator
+        )
         self.register_buffer("shift", torch.zeros(size, device=generator.device))
         self.register_buffer("scale", torch.ones(size, device=generator.device))
         with torch.no_grad():
@@ -126,13 +150,20 @@ class Values(Step):
             bias[:, 2] = -0.7
 
     def check(self, x: Tensor, owner: str = "Autoregressive", parameter: str = "x") -> Tensor:
-        """Finite numbers, and none so far out that squares of what the network makes of it overflow."""
+        """Finite numbers, and none so far out that squares of what the network makes of it
+        overflow.
+        """
         most = torch.finfo(self.scale.dtype).max ** 0.25
         far = ((super().check(x, owner, parameter) - self.shift) / self.scale).abs() > most
         if far.any():
             at = far.nonzero()[0].tolist()
-            raise invalid(owner, parameter, f"lie within {most:.0e} deviations of the data that the model was fitted to",
-                          f"{x[tuple(at)].item():g} in step {at[-2]}", "Scale the data, or use float64.")  # fmt: skip
+            raise invalid(
+                owner,
+                parameter,
+                f"lie within {most:.0e} deviations of the data that the model was fitted to",
+                f"{x[tuple(at)].item():g} in step {at[-2]}",
+                "Scale the data, or use float64.",
+            )
         return x
 
     def embed(self, x: Tensor) -> Tensor:
@@ -142,10 +173,14 @@ class Values(Step):
         z = (x - self.shift) / self.scale
         return (emissions.mixture_log_prob(self.net(z, context), z) - self.scale.log()).sum(-1)
 
-    def draw(self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator) -> Tensor:
+    def draw(
+        self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator
+    ) -> Tensor:
         z = context.new_zeros(*context.shape[:-1], self.element.width)
         for i in range(self.element.width):
-            z[..., i] = emissions.draw_mixture(self.net(z, context)[..., i, :], temperature, generator)
+            z[..., i] = emissions.draw_mixture(
+                self.net(z, context)[..., i, :], temperature, generator
+            )
         return z * self.scale + self.shift
 
     @torch.no_grad()
@@ -153,6 +188,11 @@ class Values(Step):
         deviation = x.double().std(0, correction=0)
         if not (deviation > 0).all():
             column = int((deviation <= 0).nonzero()[0])
-            raise invalid("Autoregressive", "x", "vary in every column to have a density", f"one value throughout column {column}")
+            raise invalid(
+                "Autoregressive",
+                "x",
+                "vary in every column to have a density",
+                f"one value throughout column {column}",
+            )
         self.shift.copy_(x.double().mean(0))
         self.scale.copy_(deviation)

@@ -1,8 +1,10 @@
-r"""What a mixture asks of its components: K distributions of one family on the same columns, fitted together.
+r"""What a mixture asks of its components: K distributions of one family on the same columns, fitted
+together.
 
 In an exponential family all of it is two products with the features t(x):
 
-.. math:: \log p_k(x) = b(x) + \eta_k^\top t(x), \qquad T_k = \sum_n r_{nk}\, t(x_n)          (theory/mixtures.md, eq. 10.4)
+.. math:: \log p_k(x) = b(x) + \eta_k^\top t(x), \qquad T_k = \sum_n r_{nk}\, t(x_n)
+(theory/mixtures.md, eq. 10.4)
 
 Rows may have missing values (NaN); their scores are those of what was observed.
 
@@ -17,7 +19,8 @@ from torch import Tensor, nn
 
 from partita.core.support import Support
 
-Statistics = dict[str, Tensor]  # expected sufficient statistics; sums over rows, so that chunks add up
+# expected sufficient statistics; sums over rows, so that chunks add up
+Statistics = dict[str, Tensor]
 
 
 class Component(nn.Module, ABC):
@@ -32,7 +35,9 @@ class Component(nn.Module, ABC):
         return 1
 
     def make_room(self, weights: dict[str, Tensor]) -> None:
-        """Before saved weights are taken in: resize what the data decided the size of; nothing by default."""
+        """Before saved weights are taken in: resize what the data decided the size of; nothing by
+        default.
+        """
 
     def ready(self) -> Any:
         """What all blocks of rows share at these parameters, computed once for them."""
@@ -40,15 +45,21 @@ class Component(nn.Module, ABC):
 
     @abstractmethod
     def scores(self, x: Tensor, ready: Any) -> tuple[Tensor, Any]:
-        """log p_k(x) of what was observed, ``(B, D) -> (K, B)``, and the work that :meth:`statistics` can use again."""
+        """log p_k(x) of what was observed, ``(B, D) -> (K, B)``, and the work that
+        :meth:`statistics` can use again.
+        """
 
     def expected_scores(self, x: Tensor, ready: Any) -> tuple[Tensor, Any]:
-        """The scores of an E-step: averaged over what else is latent, where parameters have a posterior."""
+        """The scores of an E-step: averaged over what else is latent, where parameters have a
+        posterior.
+        """
         return self.scores(x, ready)
 
     @abstractmethod
     def statistics(self, r: Tensor, kept: Any) -> Statistics:
-        """Expected sufficient statistics under responsibilities r, ``(K, B)``, of the rows that ``kept`` comes from."""
+        """Expected sufficient statistics under responsibilities r, ``(K, B)``, of the rows that
+        ``kept`` comes from.
+        """
 
     @abstractmethod
     def maximize(self, statistics: Statistics) -> None:
@@ -56,7 +67,9 @@ class Component(nn.Module, ABC):
 
     @abstractmethod
     def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
-        """Set all components to the whole data's column means and variances, ``(D,)``: where a start begins."""
+        """Set all components to the whole data's column means and variances, ``(D,)``: where a
+        start begins.
+        """
 
     @abstractmethod
     def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
@@ -64,11 +77,15 @@ class Component(nn.Module, ABC):
 
     @abstractmethod
     def fill_mean(self, x: Tensor) -> Tensor:
-        """Expectation of every value given the observed ones, by component, ``(B, D) -> (K, B, D)``."""
+        """Expectation of every value given the observed ones, by component, ``(B, D) -> (K, B,
+        D)``.
+        """
 
     @abstractmethod
     def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
-        """The rows with missing values drawn given the observed ones, from the components ``index``, ``(B, D)``."""
+        """The rows with missing values drawn given the observed ones, from the components
+        ``index``, ``(B, D)``.
+        """
 
     def cells(self, missing: bool) -> int:
         """Numbers that the work on one row takes, so that blocks of rows fit a cache."""
@@ -87,7 +104,9 @@ class Component(nn.Module, ABC):
         return x
 
     def prior(self) -> Tensor | float:
-        """The log prior of the parameters, where there is one; it is maximized with the likelihood."""
+        """The log prior of the parameters, where there is one; it is maximized with the
+        likelihood.
+        """
         return 0.0
 
     def ailments(self) -> list[str]:
@@ -96,14 +115,17 @@ class Component(nn.Module, ABC):
 
 
 class Factorized(Component):
-    """Columns that are independent within a component, each in an exponential family: features of a column ``(F, D, B)``.
+    """Columns that are independent within a component, each in an exponential family: features of a
+    column ``(F, D, B)``.
 
     Missing values simply drop out of the sums: the mask of observed values is the first feature.
     """
 
     @abstractmethod
     def features(self, x: Tensor) -> Tensor:
-        """Mask and sufficient statistics of each column, zero where missing, ``(B, D) -> (F, D, B)``."""
+        """Mask and sufficient statistics of each column, zero where missing, ``(B, D) -> (F, D,
+        B)``.
+        """
 
     @abstractmethod
     def natural(self) -> Tensor:
@@ -135,7 +157,9 @@ class Factorized(Component):
 
 
 def observed(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The mask of observed values as numbers, and the rows with zeros where they are missing, both ``(D, B)``."""
+    """The mask of observed values as numbers, and the rows with zeros where they are missing, both
+    ``(D, B)``.
+    """
     x = x.mT.contiguous()
     mask = ~x.isnan()
     return mask.to(x), torch.where(mask, x, 0.0)
@@ -153,4 +177,7 @@ def names_of(flags: Tensor) -> str:
     ('components 0, 2', 'component 1')
     """
     found = flags.nonzero().flatten().tolist()
-    return f"component{'s' * (len(found) > 1)} {', '.join(map(str, found[:8]))}{', ...' * (len(found) > 8)}"
+    return (
+        f"component{'s' * (len(found) > 1)} "
+        f"{', '.join(map(str, found[:8]))}{', ...' * (len(found) > 8)}"
+    )

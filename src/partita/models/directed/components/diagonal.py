@@ -1,9 +1,11 @@
-r"""Gaussian components without covariances: one variance for each column (diagonal), or one for all (spherical).
+r"""Gaussian components without covariances: one variance for each column (diagonal), or one for all
+(spherical).
 
-.. math:: \sigma_{ki}^2 = \frac{\sum_n r_{nk} m_{ni} (x_{ni} - \mu_{ki})^2}{\sum_n r_{nk} m_{ni}}          (theory/mixtures.md, eq. 10.6)
+.. math:: \sigma_{ki}^2 = \frac{\sum_n r_{nk} m_{ni} (x_{ni} - \mu_{ki})^2}{\sum_n r_{nk} m_{ni}}
+(theory/mixtures.md, eq. 10.6)
 
-and for the spherical ones numerator and denominator are summed over columns. A variance below ``floor`` is held there, which is the
-maximizer under that constraint, and is reported.
+and for the spherical ones numerator and denominator are summed over columns. A variance below
+``floor`` is held there, which is the maximizer under that constraint, and is reported.
 
 Letters: B rows, D columns, K components, m observed.
 """
@@ -16,21 +18,45 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.support import Real
-from partita.models.directed.components.base import Factorized, Statistics, means_of, names_of, observed
+from partita.models.directed.components.base import (
+    Factorized,
+    Statistics,
+    means_of,
+    names_of,
+    observed,
+)
 
 
 class DiagonalGaussian(Factorized):
-    """Means ``location`` (K, D) and standard deviations exp(``log_scale``), (K, D) or (K, 1) if ``spherical``."""
+    """Means ``location`` (K, D) and standard deviations exp(``log_scale``), (K, D) or (K, 1) if
+    ``spherical``.
+    """
 
     origin: Tensor
     held: Tensor
 
-    def __init__(self, count: int, visible: int, *, spherical: bool = False, floor: float, device: torch.device) -> None:
+    def __init__(
+        self,
+        count: int,
+        visible: int,
+        *,
+        spherical: bool = False,
+        floor: float,
+        device: torch.device,
+    ) -> None:
         super().__init__()
-        self.count, self.support, self.spherical, self.floor = count, Real(visible), spherical, floor
-        self.location = nn.Parameter(torch.zeros(count, visible, dtype=torch.float64, device=device))
+        self.count, self.support, self.spherical, self.floor = (
+            count,
+            Real(visible),
+            spherical,
+            floor,
+        )
+        self.location = nn.Parameter(
+            torch.zeros(count, visible, dtype=torch.float64, device=device)
+        )
         self.log_scale = nn.Parameter(self.location.new_zeros(count, 1 if spherical else visible))
-        self.register_buffer("origin", self.location.new_zeros(visible))  # squares are taken about it
+        # squares are taken about it
+        self.register_buffer("origin", self.location.new_zeros(visible))
         self.register_buffer("held", torch.zeros(count, dtype=torch.bool, device=device))
 
     def features(self, x: Tensor) -> Tensor:
@@ -38,7 +64,10 @@ class DiagonalGaussian(Factorized):
         return torch.stack([mask, x, x * x])
 
     def natural(self) -> Tensor:
-        m, precision = self.location - self.origin, torch.exp(-2 * self.log_scale).expand_as(self.location)
+        m, precision = (
+            self.location - self.origin,
+            torch.exp(-2 * self.log_scale).expand_as(self.location),
+        )
         constant = -0.5 * (m * m * precision + math.log(2 * math.pi)) - self.log_scale
         return torch.stack([constant, m * precision, -0.5 * precision], 1)
 
@@ -66,15 +95,24 @@ class DiagonalGaussian(Factorized):
 
     def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
         location = self.location[index]
-        return location + rng.normal(location.shape, location, generator) * self.log_scale.exp()[index]
+        return (
+            location + rng.normal(location.shape, location, generator) * self.log_scale.exp()[index]
+        )
 
     def freedom(self) -> int:
         return self.location.numel() + self.log_scale.numel()
 
     def settings(self) -> dict[str, Any]:
-        return {"component": "gaussian", "covariance": "spherical" if self.spherical else "diagonal", "floor": self.floor}
+        return {
+            "component": "gaussian",
+            "covariance": "spherical" if self.spherical else "diagonal",
+            "floor": self.floor,
+        }
 
     def ailments(self) -> list[str]:
         if not self.held.any():
             return []
-        return [f"a variance of {names_of(self.held)} fell below {self.floor:g} and is held there; use fewer components or a larger floor."]
+        return [
+            f"a variance of {names_of(self.held)} fell below {self.floor:g} and is held there; use "
+            "fewer components or a larger floor."
+        ]

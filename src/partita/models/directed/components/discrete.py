@@ -1,10 +1,11 @@
 r"""Bernoulli, categorical and Poisson components: columns independent given the component.
 
 .. math:: p_k(x) = \prod_i p(x_i \mid \theta_{ki}), \qquad
-          \theta_{ki} = \frac{\sum_n r_{nk} m_{ni} t(x_{ni})}{\sum_n r_{nk} m_{ni}}          (theory/mixtures.md, eq. 10.7)
+          \theta_{ki} = \frac{\sum_n r_{nk} m_{ni} t(x_{ni})}{\sum_n r_{nk} m_{ni}}
+          (theory/mixtures.md, eq. 10.7)
 
-Probabilities and rates are kept above ``FLOOR``: the maximizer under that constraint is the clamped mean, so the likelihood
-still never falls, and no row is impossible.
+Probabilities and rates are kept above ``FLOOR``: the maximizer under that constraint is the clamped
+mean, so the likelihood still never falls, and no row is impossible.
 
 Letters: B rows, D columns, K components, S states, m observed.
 """
@@ -25,7 +26,9 @@ FLOOR = 1e-6
 
 
 class Discrete(Factorized):
-    """A factorized component whose columns have listed values, so that the most probable one can be found."""
+    """A factorized component whose columns have listed values, so that the most probable one can be
+    found.
+    """
 
     @abstractmethod
     def values(self) -> Tensor:
@@ -91,10 +94,14 @@ class CategoricalComponent(Discrete):
         super().__init__()
         check_count("Mixture", "states", states)
         self.count, self.support = count, Categorical(visible, states)
-        self.logits = nn.Parameter(torch.zeros(count, visible, states, dtype=torch.float64, device=device))
+        self.logits = nn.Parameter(
+            torch.zeros(count, visible, states, dtype=torch.float64, device=device)
+        )
 
     def features(self, x: Tensor) -> Tensor:
-        """One indicator per state, zero where missing, ``(S, D, B)``: they sum to the mask, so the mask itself is left out."""
+        """One indicator per state, zero where missing, ``(S, D, B)``: they sum to the mask, so the
+        mask itself is left out.
+        """
         return torch.stack([(x.mT == state).to(self.logits) for state in range(self.support.K)])  # type: ignore[attr-defined]
 
     def natural(self) -> Tensor:
@@ -108,7 +115,9 @@ class CategoricalComponent(Discrete):
         counts = statistics["t"].movedim(1, -1)
         p = means_of(counts, counts.sum(-1, keepdim=True), torch.softmax(self.logits, -1))
         low = p < FLOOR
-        share = (1 - FLOOR * low.sum(-1, keepdim=True)) / torch.where(low, 0.0, p).sum(-1, keepdim=True)
+        share = (1 - FLOOR * low.sum(-1, keepdim=True)) / torch.where(low, 0.0, p).sum(
+            -1, keepdim=True
+        )
         self.logits.copy_(torch.where(low, FLOOR, p * share).log())
 
     @torch.no_grad()
@@ -142,7 +151,9 @@ class PoissonComponent(Discrete):
     def __init__(self, count: int, visible: int, *, device: torch.device) -> None:
         super().__init__()
         self.count, self.support = count, Count(visible)
-        self.log_rate = nn.Parameter(torch.zeros(count, visible, dtype=torch.float64, device=device))
+        self.log_rate = nn.Parameter(
+            torch.zeros(count, visible, dtype=torch.float64, device=device)
+        )
 
     def features(self, x: Tensor) -> Tensor:
         return torch.stack(observed(x))
@@ -166,11 +177,17 @@ class PoissonComponent(Discrete):
         self.log_rate.copy_(mean.clamp_min(FLOOR).log().expand_as(self.log_rate))
 
     def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
-        return rng.draw(torch.distributions.Poisson(self.mean()[index], validate_args=False), generator)
+        return rng.draw(
+            torch.distributions.Poisson(self.mean()[index], validate_args=False), generator
+        )
 
     def values(self) -> Tensor:
-        """Up to the largest rate: beyond the largest mode of its parts the mass of a mixture only falls."""
-        return torch.arange(int(self.mean().max()) + 1, device=self.log_rate.device).to(self.log_rate)
+        """Up to the largest rate: beyond the largest mode of its parts the mass of a mixture only
+        falls.
+        """
+        return torch.arange(int(self.mean().max()) + 1, device=self.log_rate.device).to(
+            self.log_rate
+        )
 
     def log_mass(self, values: Tensor) -> Tensor:
         rate = self.log_rate[..., None]

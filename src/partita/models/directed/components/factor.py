@@ -1,12 +1,15 @@
-r"""Linear-Gaussian components: probabilistic PCA (one noise variance) and factor analysis (one for each column).
+r"""Linear-Gaussian components: probabilistic PCA (one noise variance) and factor analysis (one for
+each column).
 
-.. math:: x = V z + \mu + \varepsilon, \quad z \sim N(0, I_d), \; \varepsilon \sim N(0, \Psi), \qquad
-          p(z \mid x) = N\bigl(G^{-1} V_o^\top \Psi_o^{-1} (x_o - \mu_o),\, G^{-1}\bigr), \; G = I + V_o^\top \Psi_o^{-1} V_o
-          (theory/mixtures.md, eq. 10.10)
+.. math:: x = V z + \mu + \varepsilon, \quad z \sim N(0, I_d), \; \varepsilon \sim N(0, \Psi),
+\qquad
+          p(z \mid x) = N\bigl(G^{-1} V_o^\top \Psi_o^{-1} (x_o - \mu_o),\, G^{-1}\bigr), \; G = I +
+          V_o^\top \Psi_o^{-1} V_o (theory/mixtures.md, eq. 10.10)
 
-Only the observed rows o of V take part, so missing values cost no more than a matrix G of their own. Nothing of size D x D is formed.
-With the ``"ard"`` prior the loadings w_j = (V_j, mu_j) of a column have the posterior N(w_j, S_j): directions that the data do not
-need get a precision alpha that grows without bound, and vanish.
+Only the observed rows o of V take part, so missing values cost no more than a matrix G of their
+own. Nothing of size D x D is formed. With the ``"ard"`` prior the loadings w_j = (V_j, mu_j) of a
+column have the posterior N(w_j, S_j): directions that the data do not need get a precision alpha
+that grows without bound, and vanish.
 
 Letters: B rows, D columns, d latent dimensions, q = d + 1, K components, m observed.
 """
@@ -20,8 +23,21 @@ from torch import Tensor, nn
 from partita.core import rng
 from partita.core.support import Real
 from partita.errors import Diverged
-from partita.models.directed.components.base import Component, Statistics, means_of, names_of, observed
-from partita.models.directed.components.linear import canonical, over, over_columns, solve, times, weighted
+from partita.models.directed.components.base import (
+    Component,
+    Statistics,
+    means_of,
+    names_of,
+    observed,
+)
+from partita.models.directed.components.linear import (
+    canonical,
+    over,
+    over_columns,
+    solve,
+    times,
+    weighted,
+)
 
 LOCATION_PRECISION = 1e-6  # of the prior on mu where there is one: all but flat
 RELEVANT = 1e-2  # a direction counts if the variance along it exceeds this share of the noise's
@@ -48,28 +64,44 @@ class Latent(NamedTuple):
 
 
 class Factors(Component):
-    """Loadings ``loadings`` (K, D, d), means ``location`` (K, D), noise variances exp(``log_noise``), (K, 1) or (K, D)."""
+    """Loadings ``loadings`` (K, D, d), means ``location`` (K, D), noise variances
+    exp(``log_noise``), (K, 1) or (K, D).
+    """
 
     origin: Tensor
     held: Tensor
 
     def __init__(
-        self, count: int, visible: int, latent: int, *, diagonal: bool = False, ard: bool = False, floor: float, generator: torch.Generator
+        self,
+        count: int,
+        visible: int,
+        latent: int,
+        *,
+        diagonal: bool = False,
+        ard: bool = False,
+        floor: float,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.count, self.latent, self.support = count, latent, Real(visible)
         self.diagonal, self.ard, self.floor = diagonal, ard, floor
         device = generator.device
-        start = torch.randn(count, visible, latent, generator=generator, device=device, dtype=torch.float64)
+        start = torch.randn(
+            count, visible, latent, generator=generator, device=device, dtype=torch.float64
+        )
         self.loadings = nn.Parameter(start / max(1, latent) ** 0.5)
         self.location = nn.Parameter(start.new_zeros(count, visible))
         self.log_noise = nn.Parameter(start.new_zeros(count, visible if diagonal else 1))
         self.register_buffer("origin", start.new_zeros(visible))
         self.register_buffer("held", torch.zeros(count, dtype=torch.bool, device=device))
         if ard:
-            self.precision = nn.Parameter(start.new_ones(count, latent), requires_grad=False)  # alpha
-            # S, one for all columns until the data tell them apart: by a noise of each, or by what was observed
-            self.uncertainty = nn.Parameter(start.new_zeros(count, 1, latent + 1, latent + 1), requires_grad=False)
+            # alpha
+            self.precision = nn.Parameter(start.new_ones(count, latent), requires_grad=False)
+            # S, one for all columns until the data tell them apart: by a noise of each, or by what
+            # was observed
+            self.uncertainty = nn.Parameter(
+                start.new_zeros(count, 1, latent + 1, latent + 1), requires_grad=False
+            )
 
     def noise(self) -> Tensor:
         """Psi, ``(K, D)``."""
@@ -81,7 +113,9 @@ class Factors(Component):
 
     @property
     def together(self) -> int:
-        """K q: as many rows as make their block as large as the loadings, which are read for each block."""
+        """K q: as many rows as make their block as large as the loadings, which are read for each
+        block.
+        """
         return self.count * (self.latent + 1)
 
     def make_room(self, weights: dict[str, Tensor]) -> None:
@@ -108,25 +142,38 @@ class Factors(Component):
         mask, x = observed(x) if x.isnan().any() else (None, x.mT.contiguous())
         if mask is None and exact not in ready:
             ready[exact] = self._common(None, exact)
-        inverse, scaled, factor, cross, square, log_det = ready[exact] if mask is None else self._common(mask, exact)
+        inverse, scaled, factor, cross, square, log_det = (
+            ready[exact] if mask is None else self._common(mask, exact)
+        )
         drive = scaled[:, :-1] @ x - cross.mT  # (K, d, B): V' Psi^-1 (x - mu)
         half = solve(factor, drive)
         quadratic = inverse @ (x * x) - 2 * (scaled[:, -1] @ x) + square - half.square().sum(1)
-        return -0.5 * (log_det + quadratic), Latent(solve(factor, half, transpose=True), factor, mask, x)
+        return -0.5 * (log_det + quadratic), Latent(
+            solve(factor, half, transpose=True), factor, mask, x
+        )
 
     def _common(self, mask: Tensor | None, exact: bool) -> Common:
         noise, (G, cross, square) = self.noise(), self._gram(mask, exact)
         factor, wrong = torch.linalg.cholesky_ex(G)
         if wrong.any():  # G is at least the identity
-            raise Diverged("PPCA: loadings and noise must be finite; got others. Fit it again, or restore the file it was saved in.")
-        log_det = (factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) * 2) + over(mask, (2 * math.pi * noise).log())
+            raise Diverged(
+                "PPCA: loadings and noise must be finite; got others. Fit it again, or restore the "
+                "file it was saved in."
+            )
+        log_det = (factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) * 2) + over(
+            mask, (2 * math.pi * noise).log()
+        )
         return Common(1 / noise, self.weights().mT / noise[:, None], factor, cross, square, log_det)
 
     def statistics(self, r: Tensor, kept: Any) -> Statistics:
         return self.sums(r, kept.mean, torch.cholesky_inverse(kept.factor), kept.mask, kept.x)
 
-    def sums(self, r: Tensor, z: Tensor, covariance: Tensor, mask: Tensor | None, x: Tensor) -> Statistics:
-        """Expected sums of what the loadings need, from the mean and covariance of z given each row."""
+    def sums(
+        self, r: Tensor, z: Tensor, covariance: Tensor, mask: Tensor | None, x: Tensor
+    ) -> Statistics:
+        """Expected sums of what the loadings need, from the mean and covariance of z given each
+        row.
+        """
         augmented = torch.cat([z, torch.ones_like(z[:, :1])], 1)  # (K, q, B)
         weighted = augmented * r[:, None]
         found = {"b": x @ weighted.mT, "c": r @ (x * x).mT}
@@ -144,10 +191,14 @@ class Factors(Component):
     def maximize(self, statistics: Statistics) -> None:
         A, b, n, noise = statistics["A"], statistics["b"], statistics["n"], self.log_noise.exp()
         seen = n > torch.finfo(n.dtype).eps
-        A = torch.where(seen[..., None, None], A, torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))
+        A = torch.where(
+            seen[..., None, None], A, torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        )
         S = None
         if self.ard:
-            S = torch.linalg.inv(torch.diag_embed(self._prior_precision())[:, None] + A / noise[..., None, None])
+            S = torch.linalg.inv(
+                torch.diag_embed(self._prior_precision())[:, None] + A / noise[..., None, None]
+            )
             w = times(S, b) / noise[..., None]
         else:
             w = times(torch.cholesky_inverse(torch.linalg.cholesky(A)), b)
@@ -176,11 +227,16 @@ class Factors(Component):
         if S is not None:
             self.make_room({"uncertainty": S})
             self.uncertainty.copy_(S)
-            spread = self.loadings.square().sum(1) + over_columns(S.diagonal(dim1=-2, dim2=-1), w.shape[1])[..., :-1]
+            spread = (
+                self.loadings.square().sum(1)
+                + over_columns(S.diagonal(dim1=-2, dim2=-1), w.shape[1])[..., :-1]
+            )
             self.precision.copy_(w.shape[1] / spread)
 
     def prior(self) -> Tensor | float:
-        """Minus the divergence of the loadings' posterior from their prior, which completes the bound."""
+        """Minus the divergence of the loadings' posterior from their prior, which completes the
+        bound.
+        """
         if not self.ard:
             return 0.0
         w, S, precision = self.weights(), self.uncertainty, self._prior_precision()
@@ -190,28 +246,40 @@ class Factors(Component):
         return -0.5 * ((precision * size - columns * (1 + precision.log())).sum() - log_det.sum())
 
     def _prior_precision(self) -> Tensor:
-        return torch.cat([self.precision, torch.full_like(self.precision[:, :1], LOCATION_PRECISION)], 1)
+        return torch.cat(
+            [self.precision, torch.full_like(self.precision[:, :1], LOCATION_PRECISION)], 1
+        )
 
     @torch.no_grad()
     def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
         self.origin.copy_(mean)
         self.location.copy_(mean.expand_as(self.location))
-        start = rng.normal(self.loadings.shape, self.loadings, generator) * (variance.clamp_min(self.floor) / self.latent).sqrt()[:, None]
+        start = (
+            rng.normal(self.loadings.shape, self.loadings, generator)
+            * (variance.clamp_min(self.floor) / self.latent).sqrt()[:, None]
+        )
         self.loadings.copy_(start)
         noise = variance if self.diagonal else variance.mean(-1, keepdim=True)
         self.log_noise.copy_(noise.clamp_min(self.floor).log().expand_as(self.log_noise))
         if self.ard:
             self.precision.fill_(1.0)
-            self.uncertainty.copy_(1e-3 * torch.eye(self.latent + 1, dtype=mean.dtype, device=mean.device).expand_as(self.uncertainty))
+            self.uncertainty.copy_(
+                1e-3
+                * torch.eye(self.latent + 1, dtype=mean.dtype, device=mean.device).expand_as(
+                    self.uncertainty
+                )
+            )
 
     def relevant(self) -> Tensor:
         """Directions along which the data vary by more than a trace of the noise, ``(K, d)``."""
         return self.loadings.square().sum(1) > RELEVANT * self.noise().mean(-1, keepdim=True)
 
     def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean ``(K, B, d)`` and Cholesky factor of the precision ``(K, B or 1, d, d)`` of z given the observed values.
+        """Mean ``(K, B, d)`` and Cholesky factor of the precision ``(K, B or 1, d, d)`` of z given
+        the observed values.
 
-        With the prior, z is as uncertain as the loadings make it, which is what fills missing values best.
+        With the prior, z is as uncertain as the loadings make it, which is what fills missing
+        values best.
         """
         latent = self.expected_scores(x)[1]
         return latent.mean.mT, latent.factor
@@ -235,7 +303,11 @@ class Factors(Component):
     def _emit(self, z: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
         """x given z, ``(n, d) -> (n, D)``."""
         location, deviation = self.location[index], self.noise().sqrt()[index]
-        return location + (self.loadings[index] @ z[..., None])[..., 0] + rng.normal(location.shape, location, generator) * deviation
+        return (
+            location
+            + (self.loadings[index] @ z[..., None])[..., 0]
+            + rng.normal(location.shape, location, generator) * deviation
+        )
 
     def cells(self, missing: bool) -> int:
         per_component = 4 * (self.latent + 1) ** 2 if missing else 4 * (self.latent + 1)
@@ -244,20 +316,33 @@ class Factors(Component):
     def freedom(self) -> int:
         """Means, noise, and the loadings of the directions that count, up to a rotation."""
         d = self.relevant().sum(1) if self.ard else torch.full((self.count,), self.latent)
-        return self.location.numel() + self.log_noise.numel() + int((d * self.support.width - d * (d - 1) // 2).sum())
+        return (
+            self.location.numel()
+            + self.log_noise.numel()
+            + int((d * self.support.width - d * (d - 1) // 2).sum())
+        )
 
     def settings(self) -> dict[str, Any]:
         prior = {"prior": "ard"} if self.ard else {}
-        return {"latent": self.latent, "noise": "diagonal" if self.diagonal else "isotropic", **prior, "floor": self.floor}
+        return {
+            "latent": self.latent,
+            "noise": "diagonal" if self.diagonal else "isotropic",
+            **prior,
+            "floor": self.floor,
+        }
 
     def ailments(self) -> list[str]:
         if not self.held.any():
             return []
-        return [f"a noise variance of {names_of(self.held)} fell below {self.floor:g} and is held there; use fewer dimensions or "
-                "components."]  # fmt: skip
+        return [
+            f"a noise variance of {names_of(self.held)} fell below {self.floor:g} and is held "
+            "there; use fewer dimensions or components."
+        ]
 
     def _gram(self, mask: Tensor | None, exact: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """G, ``(K, B or 1, d, d)``, and the sums over observed columns of V mu / Psi and mu^2 / Psi."""
+        """G, ``(K, B or 1, d, d)``, and the sums over observed columns of V mu / Psi and mu^2 /
+        Psi.
+        """
         w, noise = self.weights(), self.noise()
         if mask is None:
             total = ((w / noise[..., None]).mT @ w)[:, None]

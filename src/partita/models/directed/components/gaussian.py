@@ -1,11 +1,13 @@
 r"""Gaussian components with full covariances, one for each component or one tied for all.
 
 .. math:: \mu_k = \frac{\sum_n r_{nk} x_n}{\sum_n r_{nk}}, \qquad
-          \Sigma_k = \frac{\sum_n r_{nk} (x_n - \mu_k)(x_n - \mu_k)^\top}{\sum_n r_{nk}}          (theory/mixtures.md, eq. 10.5)
+          \Sigma_k = \frac{\sum_n r_{nk} (x_n - \mu_k)(x_n - \mu_k)^\top}{\sum_n r_{nk}}
+          (theory/mixtures.md, eq. 10.5)
 
-For narrow tables all densities come from one product with the monomials 1, x_i, x_i x_j, and all moments from another; for wide or
-badly scaled ones from triangular factors. An eigenvalue below ``floor`` is held there, which is the maximizer under that
-constraint, and is reported. Missing values: :mod:`partita.models.directed.components.missing`.
+For narrow tables all densities come from one product with the monomials 1, x_i, x_i x_j, and all
+moments from another; for wide or badly scaled ones from triangular factors. An eigenvalue below
+``floor`` is held there, which is the maximizer under that constraint, and is reported. Missing
+values: :mod:`partita.models.directed.components.missing`.
 
 Letters: B rows, D columns, K components, L lower Cholesky factors.
 """
@@ -21,8 +23,10 @@ from partita.core.support import Real
 from partita.models.directed.components.base import Component, Statistics, means_of, names_of
 from partita.models.directed.components.missing import Conditionals, conditional_draw, conditionals
 
-MONOMIAL_WIDTH = 40  # columns up to which one product with D^2 / 2 monomials beats K products with D x D factors
-MONOMIAL_REACH = 1e9  # squared distance in deviations up to which float64 keeps seven digits of a difference of monomials
+# columns up to which one product with D^2 / 2 monomials beats K products with D x D factors
+MONOMIAL_WIDTH = 40
+# squared distance in deviations up to which float64 keeps seven digits of a difference of monomials
+MONOMIAL_REACH = 1e9
 
 
 def monomials(x: Tensor) -> Tensor:
@@ -41,19 +45,28 @@ def monomials(x: Tensor) -> Tensor:
 
 
 class FullGaussian(Component):
-    """Means ``location`` (K, D) and Cholesky factors ``scale_tril`` of the covariances, (K, D, D), or (1, D, D) if ``tied``."""
+    """Means ``location`` (K, D) and Cholesky factors ``scale_tril`` of the covariances, (K, D, D),
+    or (1, D, D) if ``tied``.
+    """
 
     origin: Tensor
     held: Tensor
 
-    def __init__(self, count: int, visible: int, *, tied: bool = False, floor: float, device: torch.device) -> None:
+    def __init__(
+        self, count: int, visible: int, *, tied: bool = False, floor: float, device: torch.device
+    ) -> None:
         super().__init__()
         self.count, self.support, self.tied, self.floor = count, Real(visible), tied, floor
-        self.location = nn.Parameter(torch.zeros(count, visible, dtype=torch.float64, device=device))
+        self.location = nn.Parameter(
+            torch.zeros(count, visible, dtype=torch.float64, device=device)
+        )
         eye = torch.eye(visible, dtype=torch.float64, device=device)
         self.scale_tril = nn.Parameter(eye.repeat(1 if tied else count, 1, 1))
-        self.register_buffer("origin", self.location.new_zeros(visible))  # moments are taken about it
-        self.register_buffer("held", torch.zeros(len(self.scale_tril), dtype=torch.bool, device=device))
+        # moments are taken about it
+        self.register_buffer("origin", self.location.new_zeros(visible))
+        self.register_buffer(
+            "held", torch.zeros(len(self.scale_tril), dtype=torch.bool, device=device)
+        )
 
     def covariance(self) -> Tensor:
         """The covariances, ``(K, D, D)``, or one of them if tied."""
@@ -88,18 +101,33 @@ class FullGaussian(Component):
         linear = (precision @ m[..., None])[..., 0]
         constant = self._log_normalizer() - 0.5 * (linear * m).sum(-1)
         i, j = torch.triu_indices(*precision.shape[1:], device=m.device)
-        return torch.cat([constant[:, None], linear, torch.where(i == j, -0.5, -1.0).to(m) * precision[:, i, j]], 1)
+        return torch.cat(
+            [constant[:, None], linear, torch.where(i == j, -0.5, -1.0).to(m) * precision[:, i, j]],
+            1,
+        )
 
     def statistics(self, r: Tensor, kept: Any) -> Statistics:
         if isinstance(kept, Tensor) and len(kept) > self.support.width:  # monomials
             return {"t": (kept @ r.mT).mT}  # faster than r @ kept.mT
         one = self.tied and not self.narrow
-        n, s, S = kept.moments(r, self.origin, one) if isinstance(kept, Conditionals) else moments(r, kept, one)
-        return {"t": torch.cat([n[:, None], s, packed(S)], 1)} if self.narrow else {"n": n, "s": s, "S": S}
+        n, s, S = (
+            kept.moments(r, self.origin, one)
+            if isinstance(kept, Conditionals)
+            else moments(r, kept, one)
+        )
+        return (
+            {"t": torch.cat([n[:, None], s, packed(S)], 1)}
+            if self.narrow
+            else {"n": n, "s": s, "S": S}
+        )
 
     @torch.no_grad()
     def maximize(self, statistics: Statistics) -> None:
-        n, s, S = unpacked(statistics["t"], self.support.width) if self.narrow else (statistics[name] for name in "nsS")
+        n, s, S = (
+            unpacked(statistics["t"], self.support.width)
+            if self.narrow
+            else (statistics[name] for name in "nsS")
+        )
         m = means_of(s, n[:, None], self.location - self.origin)
         spread = S - s[:, :, None] * m[:, None] if len(S) > 1 else S - s.mT @ m
         if self.tied:
@@ -114,7 +142,9 @@ class FullGaussian(Component):
     def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
         self.origin.copy_(mean)
         self.location.copy_(mean.expand_as(self.location))
-        self.scale_tril.copy_(torch.diag(variance.clamp_min(self.floor).sqrt()).expand_as(self.scale_tril))
+        self.scale_tril.copy_(
+            torch.diag(variance.clamp_min(self.floor).sqrt()).expand_as(self.scale_tril)
+        )
 
     def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
         noise = rng.normal((len(index), self.support.width), self.location, generator)
@@ -129,24 +159,36 @@ class FullGaussian(Component):
 
     def cells(self, missing: bool) -> int:
         D, K = self.support.width, self.count
-        return 4 * K * D * D if missing else 2 * K + (D * (D + 3) // 2 if D <= MONOMIAL_WIDTH else K * D)
+        return (
+            4 * K * D * D
+            if missing
+            else 2 * K + (D * (D + 3) // 2 if D <= MONOMIAL_WIDTH else K * D)
+        )
 
     def freedom(self) -> int:
         D = self.support.width
         return self.location.numel() + len(self.scale_tril) * D * (D + 1) // 2
 
     def settings(self) -> dict[str, Any]:
-        return {"component": "gaussian", "covariance": "tied" if self.tied else "full", "floor": self.floor}
+        return {
+            "component": "gaussian",
+            "covariance": "tied" if self.tied else "full",
+            "floor": self.floor,
+        }
 
     def ailments(self) -> list[str]:
         if not self.held.any():
             return []
         whose = "all components" if self.tied else names_of(self.held)
-        return [f"the covariance of {whose} is singular: its eigenvalues are held at {self.floor:g} or above; use fewer components, "
-                "covariance='diagonal', or a larger floor."]  # fmt: skip
+        return [
+            f"the covariance of {whose} is singular: its eigenvalues are held at {self.floor:g} or "
+            "above; use fewer components, covariance='diagonal', or a larger floor."
+        ]
 
     def _by_factors(self, x: Tensor) -> Tensor:
-        """log N(x; mu_k, L_k L_k') from one product with all inverse factors, ``(D, B) -> (K, B)``."""
+        """log N(x; mu_k, L_k L_k') from one product with all inverse factors, ``(D, B) -> (K,
+        B)``.
+        """
         D = len(x)
         inverse = self._inverse_factors().expand(self.count, -1, -1)
         center = (inverse @ (self.location - self.origin)[..., None]).view(-1, 1)
@@ -155,7 +197,9 @@ class FullGaussian(Component):
 
     def _inverse_factors(self) -> Tensor:
         L = self.scale_tril.tril()
-        return torch.linalg.solve_triangular(L, torch.eye(L.shape[-1], dtype=L.dtype, device=L.device), upper=False)
+        return torch.linalg.solve_triangular(
+            L, torch.eye(L.shape[-1], dtype=L.dtype, device=L.device), upper=False
+        )
 
     def _log_normalizer(self) -> Tensor:
         log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
@@ -163,9 +207,11 @@ class FullGaussian(Component):
 
 
 def floored_cholesky(covariance: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-    """Cholesky factors after raising eigenvalues to ``floor``, and which matrices needed it, ``(*, D, D) -> (*, D, D), (*)``.
+    """Cholesky factors after raising eigenvalues to ``floor``, and which matrices needed it, ``(*,
+    D, D) -> (*, D, D), (*)``.
 
-    Under the constraint that no eigenvalue is smaller, the raised matrix is the maximum-likelihood covariance.
+    Under the constraint that no eigenvalue is smaller, the raised matrix is the maximum-likelihood
+    covariance.
     """
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
     held = torch.linalg.cholesky_ex(covariance - floor * (1 - 1e-6) * eye)[1] > 0
@@ -177,13 +223,21 @@ def floored_cholesky(covariance: Tensor, floor: float) -> tuple[Tensor, Tensor]:
 
 
 def moments(r: Tensor, x: Tensor, one: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums of 1, x and x x' under responsibilities, ``(K, B), (D, B) -> (K,), (K, D), (K, D, D)``; the last over components as ``one``."""
-    S = ((x * r.sum(0)) @ x.mT)[None] if one else ((r[:, None] * x).flatten(0, 1) @ x.mT).view(len(r), len(x), len(x))
+    """Sums of 1, x and x x' under responsibilities, ``(K, B), (D, B) -> (K,), (K, D), (K, D, D)``;
+    the last over components as ``one``.
+    """
+    S = (
+        ((x * r.sum(0)) @ x.mT)[None]
+        if one
+        else ((r[:, None] * x).flatten(0, 1) @ x.mT).view(len(r), len(x), len(x))
+    )
     return r.sum(1), r @ x.mT, S
 
 
 def packed(S: Tensor) -> Tensor:
-    """The upper triangles of symmetric matrices, row by row, as monomials have them, ``(K, D, D) -> (K, D(D+1)/2)``."""
+    """The upper triangles of symmetric matrices, row by row, as monomials have them, ``(K, D, D) ->
+    (K, D(D+1)/2)``.
+    """
     i, j = torch.triu_indices(*S.shape[1:], device=S.device)
     return S[:, i, j]
 

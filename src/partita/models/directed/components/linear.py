@@ -18,7 +18,11 @@ def solve(factor: Tensor, drive: Tensor, transpose: bool = False) -> Tensor:
 
 def times(matrices: Tensor, vectors: Tensor) -> Tensor:
     """Products ``(K, D or 1, q, q), (K, D, q) -> (K, D, q)`` with symmetric matrices."""
-    return vectors @ matrices[:, 0] if matrices.shape[1] == 1 else (matrices @ vectors[..., None])[..., 0]
+    return (
+        vectors @ matrices[:, 0]
+        if matrices.shape[1] == 1
+        else (matrices @ vectors[..., None])[..., 0]
+    )
 
 
 def over(mask: Tensor | None, values: Tensor) -> Tensor:
@@ -32,13 +36,17 @@ def over_columns(values: Tensor, columns: int) -> Tensor:
 
 
 def weighted(S: Tensor, weight: Tensor) -> Tensor:
-    """The sum over columns of weights times matrices, ``(K, D or 1, q, q), (K, D) -> (K, q, q)``."""
+    """The sum over columns of weights times matrices, ``(K, D or 1, q, q), (K, D) -> (K, q,
+    q)``.
+    """
     weight = weight if S.shape[1] > 1 else weight.sum(1, keepdim=True)
     return (S * weight[..., None, None]).sum(1)
 
 
 def whitener(zz: Tensor) -> Tensor:
-    """Q with (z, 1) = Q (z', 1) for a z' of mean 0 and covariance I, from sums of E[(z, 1)(z, 1)'], ``(K, q, q)``."""
+    """Q with (z, 1) = Q (z', 1) for a z' of mean 0 and covariance I, from sums of E[(z, 1)(z, 1)'],
+    ``(K, q, q)``.
+    """
     eye = torch.eye(zz.shape[-1], dtype=zz.dtype, device=zz.device)
     n = zz[:, -1:, -1:]
     moments = torch.where(n > 0, zz / n.clamp_min(torch.finfo(n.dtype).tiny), eye)
@@ -49,10 +57,11 @@ def whitener(zz: Tensor) -> Tensor:
 
 
 def canonical(w: Tensor, S: Tensor | None, zz: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Loadings and their covariances where z has mean 0 and covariance I over the data, and the columns of V are orthogonal.
+    """Loadings and their covariances where z has mean 0 and covariance I over the data, and the
+    columns of V are orthogonal.
 
-    The first change is parameter expansion (Liu, Rubin and Wu 1998), which makes EM faster and never lowers the likelihood; the
-    second is a rotation, which the likelihood does not see.
+    The first change is parameter expansion (Liu, Rubin and Wu 1998), which makes EM faster and
+    never lowers the likelihood; the second is a rotation, which the likelihood does not see.
     """
     Q = whitener(zz)
     w = w @ Q

@@ -1,8 +1,11 @@
-r"""Components of mixed columns: blocks of columns with components of their own, independent given which component it is.
+r"""Components of mixed columns: blocks of columns with components of their own, independent given
+which component it is.
 
-.. math:: p_k(x) = \prod_g p_k^{(g)}(x_g), \qquad T_k = \big(T_k^{(g)}\big)_g          (theory/mixed_tables.md, eq. 45.2)
+.. math:: p_k(x) = \prod_g p_k^{(g)}(x_g), \qquad T_k = \big(T_k^{(g)}\big)_g
+(theory/mixed_tables.md, eq. 45.2)
 
-With real columns in one Gaussian block and all others apart this is the latent class model with mixed indicators.
+With real columns in one Gaussian block and all others apart this is the latent class model with
+mixed indicators.
 
 Letters: B rows, D columns, K components, g blocks of columns, S states.
 """
@@ -36,18 +39,33 @@ class ProductComponent(Component):
         return [block.ready() for block, _ in self._each()]
 
     def scores(self, x: Tensor, ready: list[Any]) -> tuple[Tensor, Any]:
-        found = [block.scores(x[:, at], its) for (block, at), its in zip(self._each(), ready, strict=True)]
+        found = [
+            block.scores(x[:, at], its)
+            for (block, at), its in zip(self._each(), ready, strict=True)
+        ]
         return torch.stack([scores for scores, _ in found]).sum(0), [kept for _, kept in found]
 
     def statistics(self, r: Tensor, kept: list[Any]) -> Statistics:
         """Those of each block, under names that begin with its number."""
-        found = (block.statistics(r, its) for (block, _), its in zip(self._each(), kept, strict=True))
-        return {f"{g}.{name}": value for g, statistics in enumerate(found) for name, value in statistics.items()}
+        found = (
+            block.statistics(r, its) for (block, _), its in zip(self._each(), kept, strict=True)
+        )
+        return {
+            f"{g}.{name}": value
+            for g, statistics in enumerate(found)
+            for name, value in statistics.items()
+        }
 
     def maximize(self, statistics: Statistics) -> None:
         for g, (block, _) in enumerate(self._each()):
             own = f"{g}."
-            block.maximize({name.removeprefix(own): value for name, value in statistics.items() if name.startswith(own)})
+            block.maximize(
+                {
+                    name.removeprefix(own): value
+                    for name, value in statistics.items()
+                    if name.startswith(own)
+                }
+            )
 
     def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
         for block, at in self._each():
@@ -60,12 +78,22 @@ class ProductComponent(Component):
         return self._joined([block.fill_mean(x[:, at]) for block, at in self._each()])
 
     def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
-        return self._joined([block.fill_draw(x[:, at], index, generator=generator) for block, at in self._each()])
+        return self._joined(
+            [block.fill_draw(x[:, at], index, generator=generator) for block, at in self._each()]
+        )
 
     def fill_likely(self, x: Tensor, r: Tensor) -> Tensor:
-        """The posterior mean of real columns and the most probable value of the others, ``(B, D), (K, B) -> (B, D)``."""
-        return self._joined([torch.where(x[:, at].isnan(), block.mode(r), x[:, at]) if isinstance(block, Discrete) else
-                             torch.einsum("kb,kbd->bd", r, block.fill_mean(x[:, at])) for block, at in self._each()])  # fmt: skip
+        """The posterior mean of real columns and the most probable value of the others, ``(B, D),
+        (K, B) -> (B, D)``.
+        """
+        return self._joined(
+            [
+                torch.where(x[:, at].isnan(), block.mode(r), x[:, at])
+                if isinstance(block, Discrete)
+                else torch.einsum("kb,kbd->bd", r, block.fill_mean(x[:, at]))
+                for block, at in self._each()
+            ]
+        )
 
     def cells(self, missing: bool) -> int:
         return sum(block.cells(missing) for block, _ in self._each())
@@ -80,7 +108,12 @@ class ProductComponent(Component):
         return sum(block.prior() for block, _ in self._each())
 
     def settings(self) -> dict[str, Any]:
-        gaussian = {name: value for block, _ in self._each() for name, value in block.settings().items() if name in ("covariance", "floor")}
+        gaussian = {
+            name: value
+            for block, _ in self._each()
+            for name, value in block.settings().items()
+            if name in ("covariance", "floor")
+        }
         return {"component": "mixed", "laws": list(self.laws), **gaussian}
 
     def ailments(self) -> list[str]:
@@ -92,5 +125,7 @@ class ProductComponent(Component):
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
         """Blocks of columns, ``(*, D_g)``, in the order of the table."""
-        order = torch.tensor([place for at in self.places for place in at], device=parts[0].device).argsort()
+        order = torch.tensor(
+            [place for at in self.places for place in at], device=parts[0].device
+        ).argsort()
         return torch.cat(parts, -1)[..., order]

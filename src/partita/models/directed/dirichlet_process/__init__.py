@@ -1,4 +1,6 @@
-"""Dirichlet processes and their mixtures: sticks and urns, conjugate kernels, samplers of partitions in numba, posterior draws."""
+"""Dirichlet processes and their mixtures: sticks and urns, conjugate kernels, samplers of
+partitions in numba, posterior draws.
+"""
 
 from partita.models.directed.dirichlet_process.mixture import DPMixture
 from partita.models.directed.dirichlet_process.process import (
@@ -9,4 +11,11 @@ from partita.models.directed.dirichlet_process.process import (
     stick_breaking,
 )
 
-__all__ = ["DPMixture", "draw_concentration", "expected_clusters", "log_partition_prior", "polya_urn", "stick_breaking"]
+__all__ = [
+    "DPMixture",
+    "draw_concentration",
+    "expected_clusters",
+    "log_partition_prior",
+    "polya_urn",
+    "stick_breaking",
+]

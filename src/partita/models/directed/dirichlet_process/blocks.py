@@ -1,4 +1,5 @@
-"""Scores and exponentials of blocks of rows in numba: the loops over rows are innermost and become vector instructions.
+"""Scores and exponentials of blocks of rows in numba: the loops over rows are innermost and become
+vector instructions.
 
 Letters: D columns, B rows of a block; a block is ``(D, B)``.
 """
@@ -15,8 +16,17 @@ LOOSE = {"contract", "reassoc", "nsz", "arcp"}  # freedoms in rounding that vect
 
 
 @njit(cache=True, nogil=True, fastmath=LOOSE)
-def parameter_scores(block: np.ndarray, constant: float, center: np.ndarray, matrix: np.ndarray, score: np.ndarray, y: np.ndarray) -> None:
-    """log pi_k + log K(x | theta_k) - log h(x) of the columns of ``block``, ``(B,)``; ``matrix`` is upper triangular, or empty."""
+def parameter_scores(
+    block: np.ndarray,
+    constant: float,
+    center: np.ndarray,
+    matrix: np.ndarray,
+    score: np.ndarray,
+    y: np.ndarray,
+) -> None:
+    """log pi_k + log K(x | theta_k) - log h(x) of the columns of ``block``, ``(B,)``; ``matrix`` is
+    upper triangular, or empty.
+    """
     D, B = block.shape
     score[:] = constant
     if matrix.shape[0] == 0:
@@ -36,9 +46,17 @@ def parameter_scores(block: np.ndarray, constant: float, center: np.ndarray, mat
 
 @njit(cache=True, nogil=True, fastmath=LOOSE)
 def cluster_scores(
-    kind: int, prior: np.ndarray, count: int, stat: np.ndarray, block: np.ndarray, score: np.ndarray, work: np.ndarray
+    kind: int,
+    prior: np.ndarray,
+    count: int,
+    stat: np.ndarray,
+    block: np.ndarray,
+    score: np.ndarray,
+    work: np.ndarray,
 ) -> None:
-    """log count + log K(x | theta) - log h(x) at the posterior's plug-in parameter of a cluster (``stat`` as in ``incremental``)."""
+    """log count + log K(x | theta) - log h(x) at the posterior's plug-in parameter of a cluster
+    (``stat`` as in ``incremental``).
+    """
     D, B = block.shape
     score[:] = math.log(count) + (stat[2 * D] if kind == BERNOULLI else 0.0)
     if kind == GAUSSIAN:
@@ -55,7 +73,9 @@ def cluster_scores(
 
 
 @njit(cache=True, nogil=True, fastmath=LOOSE)
-def _gaussian_scores(nu: float, stat: np.ndarray, block: np.ndarray, score: np.ndarray, work: np.ndarray) -> None:
+def _gaussian_scores(
+    nu: float, stat: np.ndarray, block: np.ndarray, score: np.ndarray, work: np.ndarray
+) -> None:
     """score += log N(x; m, S / nu) without its constant, by forward substitution in U."""
     D, B = block.shape
     at = D + D * D
@@ -76,15 +96,28 @@ def _gaussian_scores(nu: float, stat: np.ndarray, block: np.ndarray, score: np.n
 
 @njit(cache=True, nogil=True, fastmath=LOOSE)
 def exponentials(score: np.ndarray, top: np.ndarray, power: np.ndarray) -> None:
-    """score <- exp(score - top), for score <= top, at least exp(-700). Cody and Waite's reduction, Taylor's series to r^11."""
+    """score <- exp(score - top), for score <= top, at least exp(-700). Cody and Waite's reduction,
+    Taylor's series to r^11.
+    """
     two = power.view(np.float64)
     for r in range(len(score)):
         v = max(score[r] - top[r], -700.0)
         whole = math.floor(v * 1.4426950408889634 + 0.5)
         v = (v - whole * 0.693145751953125) - whole * 1.4286068203094172e-06
         p = 2.505210838544172e-08
-        for c in (2.755731922398589e-07, 2.7557319223985893e-06, 2.48015873015873e-05, 1.984126984126984e-04, 1.388888888888889e-03,
-                  8.333333333333333e-03, 4.1666666666666664e-02, 1.6666666666666666e-01, 0.5, 1.0, 1.0):  # fmt: skip
+        for c in (
+            2.755731922398589e-07,
+            2.7557319223985893e-06,
+            2.48015873015873e-05,
+            1.984126984126984e-04,
+            1.388888888888889e-03,
+            8.333333333333333e-03,
+            4.1666666666666664e-02,
+            1.6666666666666666e-01,
+            0.5,
+            1.0,
+            1.0,
+        ):
             p = p * v + c
         power[r] = (np.int64(whole) + 1023) << 52
         score[r] = p

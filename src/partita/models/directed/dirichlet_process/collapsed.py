@@ -1,6 +1,8 @@
-r"""Collapsed Gibbs sampling of a partition: every row in turn leaves its cluster and chooses one, parameters integrated out.
+r"""Collapsed Gibbs sampling of a partition: every row in turn leaves its cluster and chooses one,
+parameters integrated out.
 
-.. math:: p(z_i = k \mid z_{\setminus i}, x) \propto n_k^{(-i)}\, p(x_i \mid x_{k \setminus i}), \qquad
+.. math:: p(z_i = k \mid z_{\setminus i}, x) \propto n_k^{(-i)}\, p(x_i \mid x_{k \setminus i}),
+\qquad
           p(z_i = \text{new}) \propto \alpha\, p(x_i)          (theory/dirichlet.md, eq. 20.10)
 
 Letters: n rows, D columns, K clusters, G numbers in a cluster's row.
@@ -10,15 +12,26 @@ import math
 
 import numpy as np
 
-from partita.models.directed.dirichlet_process.incremental import GAUSSIAN, log_marginal, log_predictive, move_row, settle, stat_size
+from partita.models.directed.dirichlet_process.incremental import (
+    GAUSSIAN,
+    log_marginal,
+    log_predictive,
+    move_row,
+    settle,
+    stat_size,
+)
 from partita.runtime.numba_cache import njit
 
 ROOM = 16  # clusters that fit before the arrays grow
 
 
 @njit(cache=True, nogil=True)
-def accumulate(x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count ``(K,)``, mean ``(K, D)`` and scatter about the mean ``(K, D, D)`` of every cluster, by Welford's recursion."""
+def accumulate(
+    x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count ``(K,)``, mean ``(K, D)`` and scatter about the mean ``(K, D, D)`` of every cluster, by
+    Welford's recursion.
+    """
     n, D = x.shape
     count, mean = np.zeros(clusters, np.int64), np.zeros((clusters, D))
     scatter, old = np.zeros((clusters, D if scatters else 0, D if scatters else 0)), np.empty(D)
@@ -36,7 +49,14 @@ def accumulate(x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool) -> t
 
 
 @njit(cache=True)
-def settle_all(kind: int, prior: np.ndarray, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray, room: int) -> np.ndarray:
+def settle_all(
+    kind: int,
+    prior: np.ndarray,
+    count: np.ndarray,
+    mean: np.ndarray,
+    scatter: np.ndarray,
+    room: int,
+) -> np.ndarray:
     """The rows of all clusters and, last, that of an empty one, ``(room + 1, G)``."""
     D = mean.shape[1]
     stats, nothing = np.empty((room + 1, stat_size(kind, D))), np.zeros((D, D))
@@ -47,7 +67,15 @@ def settle_all(kind: int, prior: np.ndarray, count: np.ndarray, mean: np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def sweep(kind: int, prior: np.ndarray, table: np.ndarray, x: np.ndarray, z: np.ndarray, alpha: float, seed: int) -> None:
+def sweep(
+    kind: int,
+    prior: np.ndarray,
+    table: np.ndarray,
+    x: np.ndarray,
+    z: np.ndarray,
+    alpha: float,
+    seed: int,
+) -> None:
     """Move every row once; ``z`` (labels 0 to K - 1, all in use) changes in place."""
     np.random.seed(seed)
     n, D = x.shape
@@ -59,7 +87,9 @@ def sweep(kind: int, prior: np.ndarray, table: np.ndarray, x: np.ndarray, z: np.
     for i in range(n):  # names[:K] are the labels in use, names[K:] those that are free
         K = _leave(kind, prior, x, z, i, count, stats, names, K, work)
         for k in range(K):
-            weight[k] = log_predictive(kind, prior, table, x, i, int(count[names[k]]), stats, int(names[k]), work)
+            weight[k] = log_predictive(
+                kind, prior, table, x, i, int(count[names[k]]), stats, int(names[k]), work
+            )
         weight[K] = log_alpha + log_predictive(kind, prior, table, x, i, 0, stats, len(count), work)
         k = choose(weight, K + 1)
         if k == K:
@@ -75,9 +105,17 @@ def sweep(kind: int, prior: np.ndarray, table: np.ndarray, x: np.ndarray, z: np.
 
 @njit(cache=True)
 def _leave(
-    kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, i: int, count: np.ndarray, stats: np.ndarray, names: np.ndarray, K: int,
+    kind: int,
+    prior: np.ndarray,
+    x: np.ndarray,
+    z: np.ndarray,
+    i: int,
+    count: np.ndarray,
+    stats: np.ndarray,
+    names: np.ndarray,
+    K: int,
     work: np.ndarray,
-) -> int:  # fmt: skip
+) -> int:
     """Row i leaves its cluster; the label of one left empty becomes free. Returns K."""
     k = z[i]
     z[i] = -1
@@ -104,20 +142,33 @@ def _renumber(z: np.ndarray, names: np.ndarray, room: int) -> None:
 
 
 @njit(cache=True)
-def _rebuild(kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, k: int, stat: np.ndarray) -> None:
-    """A cluster's row from its members, where taking one out by a downdate would lose too many digits."""
+def _rebuild(
+    kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, k: int, stat: np.ndarray
+) -> None:
+    """A cluster's row from its members, where taking one out by a downdate would lose too many
+    digits.
+    """
     members = np.flatnonzero(z == k)
-    count, mean, scatter = accumulate(x[members], np.zeros(len(members), np.int64), 1, kind == GAUSSIAN)
+    count, mean, scatter = accumulate(
+        x[members], np.zeros(len(members), np.int64), 1, kind == GAUSSIAN
+    )
     settle(kind, prior, count[0], mean[0], scatter[0], stat)
 
 
 @njit(cache=True)
-def _grow(count: np.ndarray, stats: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _grow(
+    count: np.ndarray, stats: np.ndarray, names: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Twice the room."""
     K = len(count)
     wider = np.empty((2 * K + 1, stats.shape[1]))
     wider[:K], wider[2 * K] = stats[:K], stats[K]
-    return np.append(count, np.zeros(K, np.int64)), wider, np.append(names, np.arange(K, 2 * K)), np.empty(2 * K + 1)
+    return (
+        np.append(count, np.zeros(K, np.int64)),
+        wider,
+        np.append(names, np.arange(K, 2 * K)),
+        np.empty(2 * K + 1),
+    )
 
 
 @njit(cache=True)
@@ -138,7 +189,9 @@ def choose(weight: np.ndarray, size: int) -> int:
 
 
 @njit(cache=True)
-def log_evidence(kind: int, prior: np.ndarray, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> float:
+def log_evidence(
+    kind: int, prior: np.ndarray, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray
+) -> float:
     """log p(x | partition), base terms left out: the sum of the clusters' log marginals."""
     K, D = mean.shape
     stats, total = settle_all(kind, prior, count, mean, scatter, K), 0.0

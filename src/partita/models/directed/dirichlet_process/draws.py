@@ -1,4 +1,5 @@
-"""Draws of partitions that come from a file: labels are numbers of clusters, by which machine code reads and writes.
+"""Draws of partitions that come from a file: labels are numbers of clusters, by which machine code
+reads and writes.
 
 Letters: n rows, R draws, P clusters of all of them together.
 """
@@ -20,8 +21,16 @@ def check_draws(z: Tensor, alphas: Tensor, owner: Tensor, clusters: Clusters) ->
         clusters: What each of them holds.
     """
     sizes = {len(owner), *map(len, clusters)}
-    if len(z) != len(alphas) or len(sizes) > 1 or not _concentrations(alphas) or not _numbered(z, owner, clusters.count):
-        raise RunError("load: the draws of a DPMixture must be of the clusters saved with them; got others. Restore the file.")
+    if (
+        len(z) != len(alphas)
+        or len(sizes) > 1
+        or not _concentrations(alphas)
+        or not _numbered(z, owner, clusters.count)
+    ):
+        raise RunError(
+            "load: the draws of a DPMixture must be of the clusters saved with them; got others. "
+            "Restore the file."
+        )
 
 
 def _concentrations(alphas: Tensor) -> bool:
@@ -29,11 +38,17 @@ def _concentrations(alphas: Tensor) -> bool:
 
 
 def _numbered(z: Tensor, owner: Tensor, count: Tensor) -> bool:
-    """Whether labels are 0, 1, ... in every draw, none without rows, and clusters are counted as they are."""
+    """Whether labels are 0, 1, ... in every draw, none without rows, and clusters are counted as
+    they are.
+    """
     if not z.numel():
         return not len(z) and not len(owner)
     if bool((z < 0).any() or (z >= z.shape[1]).any()):
         return False
     members = [torch.bincount(labels) for labels in z]
     owners = torch.cat([torch.full_like(found, draw) for draw, found in enumerate(members)])
-    return torch.equal(owners, owner) and torch.equal(torch.cat(members).to(count), count) and bool((count > 0).all())
+    return (
+        torch.equal(owners, owner)
+        and torch.equal(torch.cat(members).to(count), count)
+        and bool((count > 0).all())
+    )

@@ -1,16 +1,19 @@
 r"""One cluster's collapsed predictive, kept up to date row by row in numba.
 
-.. math:: p(x \mid \text{cluster}) = \int \mathcal K(x \mid \theta)\, p(\theta \mid x_1, \ldots, x_n)\, d\theta
+.. math:: p(x \mid \text{cluster}) = \int \mathcal K(x \mid \theta)\, p(\theta \mid x_1, \ldots,
+x_n)\, d\theta
           (theory/dirichlet.md, eq. 20.9)
 
 A cluster is a count and one row ``stat`` of numbers, laid out by its kernel:
 
-* Gaussian: posterior mean m, U with S = U'U (rank-one updated), the inverse of U's diagonal, log det U;
+* Gaussian: posterior mean m, U with S = U'U (rank-one updated), the inverse of U's diagonal, log
+  det U;
 * known scale: sums, posterior mean, inverse predictive variance, constant;
 * Bernoulli: sums, log odds, constant;
 * multinomial: posterior counts, their total.
 
-Terms of x alone (``log_base`` of the kernel) are the same in all clusters and left out. Letters: n count, D columns.
+Terms of x alone (``log_base`` of the kernel) are the same in all clusters and left out. Letters: n
+count, D columns.
 """
 
 import math
@@ -29,12 +32,18 @@ def stat_size(kind: int, width: int) -> int:
     """Numbers in a cluster's row."""
     if kind == GAUSSIAN:
         return width * width + 2 * width + 1
-    return 3 * width + 1 if kind == KNOWN_SCALE else (2 * width + 1 if kind == BERNOULLI else width + 1)
+    return (
+        3 * width + 1
+        if kind == KNOWN_SCALE
+        else (2 * width + 1 if kind == BERNOULLI else width + 1)
+    )
 
 
 @njit(cache=True)
 def constants(kind: int, prior: np.ndarray, width: int, n: int) -> np.ndarray:
-    """log n plus the predictive's constant, and the factor of its quadratic form, for every count from 0 to n, ``(n + 1, 2)``."""
+    """log n plus the predictive's constant, and the factor of its quadratic form, for every count
+    from 0 to n, ``(n + 1, 2)``.
+    """
     table = np.zeros((n + 1, 2))
     for count in range(n + 1):
         log_count = math.log(count) if count else 0.0
@@ -48,8 +57,17 @@ def constants(kind: int, prior: np.ndarray, width: int, n: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def settle(kind: int, prior: np.ndarray, count: float, mean: np.ndarray, scatter: np.ndarray, stat: np.ndarray) -> None:
-    """Fill ``stat`` from a cluster's count, mean ``(D,)`` and scatter ``(D, D)`` about its mean (Gaussian only)."""
+def settle(
+    kind: int,
+    prior: np.ndarray,
+    count: float,
+    mean: np.ndarray,
+    scatter: np.ndarray,
+    stat: np.ndarray,
+) -> None:
+    """Fill ``stat`` from a cluster's count, mean ``(D,)`` and scatter ``(D, D)`` about its mean
+    (Gaussian only).
+    """
     D = mean.shape[0]
     if kind != GAUSSIAN:
         stat[:D] = count * mean
@@ -110,9 +128,19 @@ def _refresh(kind: int, prior: np.ndarray, count: float, stat: np.ndarray, D: in
 
 @njit(cache=True)
 def log_predictive(
-    kind: int, prior: np.ndarray, table: np.ndarray, x: np.ndarray, i: int, count: int, stats: np.ndarray, k: int, work: np.ndarray
+    kind: int,
+    prior: np.ndarray,
+    table: np.ndarray,
+    x: np.ndarray,
+    i: int,
+    count: int,
+    stats: np.ndarray,
+    k: int,
+    work: np.ndarray,
 ) -> float:
-    """log count + log p(x_i | cluster k) - log_base(x_i); without log count for an empty one. Numbers, not slices: those cost more."""
+    """log count + log p(x_i | cluster k) - log_base(x_i); without log count for an empty one.
+    Numbers, not slices: those cost more.
+    """
     D = x.shape[1]
     if kind == GAUSSIAN:
         for a in range(D):
@@ -124,11 +152,18 @@ def log_predictive(
             row = D + a * D
             for b in range(a + 1, D):
                 work[b] -= stats[k, row + b] * y
-        return table[count, 0] - stats[k, inverse + D] - 0.5 * (prior[1] + count + 1) * math.log(1.0 + table[count, 1] * q)
+        return (
+            table[count, 0]
+            - stats[k, inverse + D]
+            - 0.5 * (prior[1] + count + 1) * math.log(1.0 + table[count, 1] * q)
+        )
     total = table[count, 0]
     if kind == KNOWN_SCALE:
         for a in range(D):
-            total -= 0.5 * ((x[i, a] - stats[k, D + a]) ** 2 * stats[k, 2 * D + a] - x[i, a] * x[i, a] / prior[a])
+            total -= 0.5 * (
+                (x[i, a] - stats[k, D + a]) ** 2 * stats[k, 2 * D + a]
+                - x[i, a] * x[i, a] / prior[a]
+            )
         return total + stats[k, 3 * D]
     if kind == BERNOULLI:
         for a in range(D):
@@ -155,9 +190,19 @@ def log_rising(a: float, m: float) -> float:
 
 @njit(cache=True)
 def move_row(
-    kind: int, prior: np.ndarray, x: np.ndarray, i: int, count: int, sign: int, stats: np.ndarray, k: int, work: np.ndarray
+    kind: int,
+    prior: np.ndarray,
+    x: np.ndarray,
+    i: int,
+    count: int,
+    sign: int,
+    stats: np.ndarray,
+    k: int,
+    work: np.ndarray,
 ) -> bool:
-    """Take row i into (sign 1) or out of (sign -1) cluster k of ``count`` rows; False where its digits were lost on the way."""
+    """Take row i into (sign 1) or out of (sign -1) cluster k of ``count`` rows; False where its
+    digits were lost on the way.
+    """
     D, stat = x.shape[1], stats[k]
     if kind == GAUSSIAN:
         kappa = prior[0] + count
@@ -196,24 +241,39 @@ def _rank_one(stat: np.ndarray, v: np.ndarray, sign: int, D: int) -> bool:
 
 
 @njit(cache=True)
-def log_marginal(kind: int, prior: np.ndarray, count: int, stat: np.ndarray, empty: np.ndarray, D: int) -> float:
-    """log of the integral of the cluster's likelihood over the prior, base terms left out; ``empty`` is the stat of no rows."""
+def log_marginal(
+    kind: int, prior: np.ndarray, count: int, stat: np.ndarray, empty: np.ndarray, D: int
+) -> float:
+    """log of the integral of the cluster's likelihood over the prior, base terms left out;
+    ``empty`` is the stat of no rows.
+    """
     total = 0.0
     if kind == GAUSSIAN:
         nu, last = prior[1], D * D + 2 * D
         for i in range(D):
             total += math.lgamma(0.5 * (nu + count - i)) - math.lgamma(0.5 * (nu - i))
         total += nu * empty[last] - (nu + count) * stat[last]
-        return total + 0.5 * D * (math.log(prior[0] / (prior[0] + count)) - count * math.log(math.pi))
+        return total + 0.5 * D * (
+            math.log(prior[0] / (prior[0] + count)) - count * math.log(math.pi)
+        )
     for i in range(D):
         if kind == KNOWN_SCALE:
             noise, spread, center = prior[i], prior[D + i], prior[2 * D + i]
             ratio, off = 1.0 + count * spread / noise, stat[i] - count * center
-            total += (off * off * spread / (noise * ratio) + 2 * center * stat[i] - count * center * center) / (2 * noise)
+            total += (
+                off * off * spread / (noise * ratio)
+                + 2 * center * stat[i]
+                - count * center * center
+            ) / (2 * noise)
             total -= 0.5 * math.log(ratio)
         elif kind == BERNOULLI:
             a, b, ones = prior[i], prior[D + i], stat[i]
-            total += math.lgamma(a + ones) - math.lgamma(a) + math.lgamma(b + count - ones) - math.lgamma(b)
+            total += (
+                math.lgamma(a + ones)
+                - math.lgamma(a)
+                + math.lgamma(b + count - ones)
+                - math.lgamma(b)
+            )
             total -= math.lgamma(a + b + count) - math.lgamma(a + b)
         else:
             total += math.lgamma(stat[i]) - math.lgamma(prior[i])

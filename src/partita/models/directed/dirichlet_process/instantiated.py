@@ -1,10 +1,13 @@
-r"""One pass over the data with weights and parameters drawn: every row chooses a cluster by itself, so rows can go in parallel.
+r"""One pass over the data with weights and parameters drawn: every row chooses a cluster by itself,
+so rows can go in parallel.
 
-.. math:: p(z_i = k \mid \pi, \theta) \propto \pi_k\, \mathcal K(x_i \mid \theta_k)\, 1[a_k < i], \qquad z_{a_k} = k
+.. math:: p(z_i = k \mid \pi, \theta) \propto \pi_k\, \mathcal K(x_i \mid \theta_k)\, 1[a_k < i],
+\qquad z_{a_k} = k
           (theory/dirichlet.md, eq. 20.13)
 
-No cluster may empty, for no single row could found it again: its first row a_k, in an order drawn anew for each sweep (a rotation of the
-data's), stays, and earlier rows cannot join. Given those first rows the choices are independent, and the posterior is left invariant.
+No cluster may empty, for no single row could found it again: its first row a_k, in an order drawn
+anew for each sweep (a rotation of the data's), stays, and earlier rows cannot join. Given those
+first rows the choices are independent, and the posterior is left invariant.
 
 Letters: n rows, D columns, K clusters.
 """
@@ -20,7 +23,9 @@ CHUNK = 1 << 15  # rows of one task; sums do not depend on the number of threads
 
 @njit(cache=True, nogil=True)
 def first_rows(z: np.ndarray, clusters: int, offset: int) -> np.ndarray:
-    """Place of the first row of every cluster when the rows are read from ``offset`` on and around, ``(K,)``."""
+    """Place of the first row of every cluster when the rows are read from ``offset`` on and around,
+    ``(K,)``.
+    """
     first, found, n = np.full(clusters, -1, np.int64), 0, len(z)
     for place in range(n):
         k = z[(place + offset) % n]
@@ -34,7 +39,9 @@ def first_rows(z: np.ndarray, clusters: int, offset: int) -> np.ndarray:
 
 @njit(inline="always")
 def _uniform(key: int, i: int) -> float:
-    """Number i of a stream: a finalizer of splitmix64 on a Weyl sequence, so that rows need no common state."""
+    """Number i of a stream: a finalizer of splitmix64 on a Weyl sequence, so that rows need no
+    common state.
+    """
     bits = uint64(key) + uint64(i) * uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> uint64(27))) * uint64(0x94D049BB133111EB)
@@ -43,12 +50,24 @@ def _uniform(key: int, i: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _pick(
-    block: np.ndarray, places: np.ndarray, first: np.ndarray, constant: np.ndarray, center: np.ndarray, matrix: np.ndarray,
-    u: np.ndarray, chosen: np.ndarray,
-) -> None:  # fmt: skip
+    block: np.ndarray,
+    places: np.ndarray,
+    first: np.ndarray,
+    constant: np.ndarray,
+    center: np.ndarray,
+    matrix: np.ndarray,
+    u: np.ndarray,
+    chosen: np.ndarray,
+) -> None:
     """A cluster whose first row came before, for every column of ``block``, by inversion."""
     B, K, last = block.shape[1], len(constant), first.max()
-    scores, top, total, work, power = np.empty((K, B)), np.full(B, -np.inf), np.zeros(B), np.empty(B), np.empty(B, np.int64)
+    scores, top, total, work, power = (
+        np.empty((K, B)),
+        np.full(B, -np.inf),
+        np.zeros(B),
+        np.empty(B),
+        np.empty(B, np.int64),
+    )
     for k in range(K):
         parameter_scores(block, constant[k], center[k], matrix[k], scores[k], work)
         if places.min() <= last:
@@ -70,16 +89,31 @@ def _pick(
 
 @njit(cache=True, nogil=True)
 def reassign(
-    x: np.ndarray, z: np.ndarray, start: int, stop: int, offset: int, first: np.ndarray, constant: np.ndarray, center: np.ndarray,
-    matrix: np.ndarray, key: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """Redraw ``z[start:stop]``; returns count, sum and sum of squares of each cluster there, about ``center`` if there is a matrix."""
+    x: np.ndarray,
+    z: np.ndarray,
+    start: int,
+    stop: int,
+    offset: int,
+    first: np.ndarray,
+    constant: np.ndarray,
+    center: np.ndarray,
+    matrix: np.ndarray,
+    key: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Redraw ``z[start:stop]``; returns count, sum and sum of squares of each cluster there, about
+    ``center`` if there is a matrix.
+    """
     n, D = x.shape
     K, W = len(constant), matrix.shape[1]
     count, total, square = np.zeros(K, np.int64), np.zeros((K, D)), np.zeros((K, W, W))
     for at in range(start, stop, BLOCK):
         B = min(BLOCK, stop - at)
-        block, places, u, chosen = np.empty((D, B)), np.empty(B, np.int64), np.empty(B), np.empty(B, np.int64)
+        block, places, u, chosen = (
+            np.empty((D, B)),
+            np.empty(B, np.int64),
+            np.empty(B),
+            np.empty(B, np.int64),
+        )
         for r in range(B):
             i = at + r
             places[r], u[r] = i - offset if i >= offset else i - offset + n, _uniform(key, i)

@@ -1,9 +1,11 @@
-r"""The kernels of a mixture and their conjugate priors: what a cluster predicts, draws and is worth.
+r"""The kernels of a mixture and their conjugate priors: what a cluster predicts, draws and is
+worth.
 
-.. math:: \mathcal K(x \mid \theta) = h(x)\, e^{\langle \eta(\theta), \phi(x) \rangle - A(\theta)}          (theory/dirichlet.md, eq. 20.6)
+.. math:: \mathcal K(x \mid \theta) = h(x)\, e^{\langle \eta(\theta), \phi(x) \rangle - A(\theta)}
+(theory/dirichlet.md, eq. 20.6)
 
-A cluster is its count, mean and scatter; a kernel turns those and its prior, one row of numbers, into densities. Code that moves rows
-one by one lives in ``incremental``.
+A cluster is its count, mean and scatter; a kernel turns those and its prior, one row of numbers,
+into densities. Code that moves rows one by one lives in ``incremental``.
 
 Letters: N rows, D columns, P clusters.
 """
@@ -20,7 +22,10 @@ from partita.core import rng
 from partita.core.support import Binary, Count, Real, Support
 from partita.errors import Diverged
 
-INDEFINITE = "DPMixture: the scatter of every cluster must be positive definite; one is not. Give a larger prior scale."
+INDEFINITE = (
+    "DPMixture: the scatter of every cluster must be positive definite; one is not. "
+    "Give a larger prior scale."
+)
 
 
 class Clusters(NamedTuple):
@@ -32,7 +37,9 @@ class Clusters(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """log K(x | theta) - log h(x) of P clusters: constant - |matrix (x - center)|^2 / 2, or constant + center'x without a matrix."""
+    """log K(x | theta) - log h(x) of P clusters: constant - |matrix (x - center)|^2 / 2, or
+    constant + center'x without a matrix.
+    """
 
     constant: Tensor  # (P,)
     center: Tensor  # (P, D)
@@ -76,7 +83,11 @@ class Kernel(ABC):
 
     def nothing(self) -> Clusters:
         """A cluster without rows, whose predictive is that of the prior."""
-        scatter = self.prior.new_zeros(1, self.width, self.width) if self.scatters else self.prior.new_zeros(1, 0, 0)
+        scatter = (
+            self.prior.new_zeros(1, self.width, self.width)
+            if self.scatters
+            else self.prior.new_zeros(1, 0, 0)
+        )
         return Clusters(self.prior.new_zeros(1), self.prior.new_zeros(1, self.width), scatter)
 
     def parts(self, size: int, start: int = 0) -> list[Tensor]:
@@ -85,7 +96,9 @@ class Kernel(ABC):
 
 
 class Gaussian(Kernel):
-    """N(mu, Sigma) under the normal-inverse-Wishart prior; the prior's row is kappa, nu, m, S (eq. 20.7)."""
+    """N(mu, Sigma) under the normal-inverse-Wishart prior; the prior's row is kappa, nu, m, S (eq.
+    20.7).
+    """
 
     code, scatters = 0, True
 
@@ -98,12 +111,18 @@ class Gaussian(Kernel):
         return Real(width)
 
     def posterior(self, clusters: Clusters) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """kappa, nu ``(P,)``, mean ``(P, D)`` and the Cholesky factor of S ``(P, D, D)`` given each cluster."""
+        """kappa, nu ``(P,)``, mean ``(P, D)`` and the Cholesky factor of S ``(P, D, D)`` given each
+        cluster.
+        """
         n, D = clusters.count, self.width
         kappa0, m0, S0 = self.prior[0], self.prior[2 : 2 + D], self.prior[2 + D :].view(D, D)
         kappa, off = kappa0 + n, clusters.mean - m0
         m = m0 + (n / kappa)[:, None] * off
-        S = S0 + clusters.scatter + (kappa0 * n / kappa)[:, None, None] * off[:, :, None] * off[:, None, :]
+        S = (
+            S0
+            + clusters.scatter
+            + (kappa0 * n / kappa)[:, None, None] * off[:, :, None] * off[:, None, :]
+        )
         factor, wrong = torch.linalg.cholesky_ex(S)
         if wrong.any():
             raise Diverged(INDEFINITE)
@@ -115,11 +134,23 @@ class Gaussian(Kernel):
     def log_predictive(self, x: Tensor, clusters: Clusters) -> Tensor:
         kappa, nu, m, L = self.posterior(clusters)
         P, D = m.shape
-        whiten = torch.linalg.solve_triangular(L, torch.eye(D, dtype=L.dtype, device=L.device).expand(P, D, D), upper=False)
-        y = (x @ whiten.reshape(P * D, D).T).view(len(x), P, D) - (whiten @ m[:, :, None]).squeeze(-1)
+        whiten = torch.linalg.solve_triangular(
+            L, torch.eye(D, dtype=L.dtype, device=L.device).expand(P, D, D), upper=False
+        )
+        y = (x @ whiten.reshape(P * D, D).T).view(len(x), P, D) - (whiten @ m[:, :, None]).squeeze(
+            -1
+        )
         shrink = kappa / (kappa + 1)
-        constant = torch.lgamma((nu + 1) / 2) - torch.lgamma((nu + 1 - D) / 2) + D / 2 * (shrink / math.pi).log()
-        return constant - L.diagonal(dim1=1, dim2=2).log().sum(-1) - (nu + 1) / 2 * torch.log1p(shrink * y.square().sum(-1))
+        constant = (
+            torch.lgamma((nu + 1) / 2)
+            - torch.lgamma((nu + 1 - D) / 2)
+            + D / 2 * (shrink / math.pi).log()
+        )
+        return (
+            constant
+            - L.diagonal(dim1=1, dim2=2).log().sum(-1)
+            - (nu + 1) / 2 * torch.log1p(shrink * y.square().sum(-1))
+        )
 
     def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
         kappa, nu, m, L = self.posterior(clusters)
@@ -127,9 +158,12 @@ class Gaussian(Kernel):
         bartlett = rng.normal((P, D, D), m, generator).tril(-1)
         degrees = nu[:, None] - torch.arange(D, dtype=m.dtype, device=m.device)
         bartlett += torch.diag_embed(rng.draw(Chi2(degrees), generator).sqrt())
-        root = torch.linalg.cholesky(torch.cholesky_inverse(L)) @ bartlett  # root root' is Wishart(nu, S^-1)
+        # root root' is Wishart(nu, S^-1)
+        root = torch.linalg.cholesky(torch.cholesky_inverse(L)) @ bartlett
         matrix = root.mT.contiguous()
-        step = torch.linalg.solve_triangular(matrix, rng.normal((P, D, 1), m, generator), upper=True).squeeze(-1)
+        step = torch.linalg.solve_triangular(
+            matrix, rng.normal((P, D, 1), m, generator), upper=True
+        ).squeeze(-1)
         constant = root.diagonal(dim1=1, dim2=2).log().sum(-1) - D / 2 * math.log(2 * math.pi)
         return Parameters(constant, m + step / kappa[:, None].sqrt(), matrix)
 
@@ -166,17 +200,28 @@ class KnownScale(Kernel):
     def log_predictive(self, x: Tensor, clusters: Clusters) -> Tensor:
         mean, variance = self.posterior(clusters)
         precision = 1 / (variance + self.parts(self.width)[0])
-        quadratic = x.square() @ precision.T - 2 * x @ (precision * mean).T + (precision * mean.square()).sum(-1)
+        quadratic = (
+            x.square() @ precision.T
+            - 2 * x @ (precision * mean).T
+            + (precision * mean.square()).sum(-1)
+        )
         return -0.5 * (quadratic + (2 * math.pi / precision).log().sum(-1))
 
     def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
         mean, variance = self.posterior(clusters)
-        mu, noise = mean + variance.sqrt() * rng.normal(mean.shape, mean, generator), self.parts(self.width)[0]
-        return Parameters(-0.5 * (mu.square() / noise).sum(-1), mu / noise, mu.new_zeros(len(mu), 0, 0))
+        mu, noise = (
+            mean + variance.sqrt() * rng.normal(mean.shape, mean, generator),
+            self.parts(self.width)[0],
+        )
+        return Parameters(
+            -0.5 * (mu.square() / noise).sum(-1), mu / noise, mu.new_zeros(len(mu), 0, 0)
+        )
 
     def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
         mean, variance = self.posterior(clusters)
-        return mean + (variance + self.parts(self.width)[0]).sqrt() * rng.normal(mean.shape, mean, generator)
+        return mean + (variance + self.parts(self.width)[0]).sqrt() * rng.normal(
+            mean.shape, mean, generator
+        )
 
 
 class Bernoulli(Kernel):
@@ -207,7 +252,9 @@ class Bernoulli(Kernel):
 
     def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
         p = rng.draw(Beta(*self.posterior(clusters)), generator)
-        return Parameters(torch.log1p(-p).sum(-1), p.log() - torch.log1p(-p), p.new_zeros(len(p), 0, 0))
+        return Parameters(
+            torch.log1p(-p).sum(-1), p.log() - torch.log1p(-p), p.new_zeros(len(p), 0, 0)
+        )
 
     def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
         a, b = self.posterior(clusters)
@@ -215,7 +262,9 @@ class Bernoulli(Kernel):
 
 
 class Multinomial(Kernel):
-    """Counts of D outcomes, given a row's total, under Dirichlet(b); the prior's row is b, then totals to draw new rows with."""
+    """Counts of D outcomes, given a row's total, under Dirichlet(b); the prior's row is b, then
+    totals to draw new rows with.
+    """
 
     code = 3
 
@@ -237,7 +286,12 @@ class Multinomial(Kernel):
     def log_predictive(self, x: Tensor, clusters: Clusters) -> Tensor:
         b, total = self.posterior(clusters), x.sum(-1, keepdim=True)
         rising = torch.stack([(torch.lgamma(x + row) - torch.lgamma(row)).sum(-1) for row in b], -1)
-        return self.log_base(x)[:, None] + rising + torch.lgamma(b.sum(-1)) - torch.lgamma(b.sum(-1) + total)
+        return (
+            self.log_base(x)[:, None]
+            + rising
+            + torch.lgamma(b.sum(-1))
+            - torch.lgamma(b.sum(-1) + total)
+        )
 
     def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
         p = rng.draw(Dirichlet(self.posterior(clusters)), generator)
@@ -249,7 +303,11 @@ class Multinomial(Kernel):
         left, x = self.prior[self.width :][pick].clone(), torch.zeros_like(p)
         rest = p.flip(-1).cumsum(-1).flip(-1)
         for i in range(self.width):  # a multinomial is a chain of binomials
-            share = (p[:, i] / rest[:, i]).nan_to_num(1.0).clamp(0, 1) if i + 1 < self.width else torch.ones_like(left)
+            share = (
+                (p[:, i] / rest[:, i]).nan_to_num(1.0).clamp(0, 1)
+                if i + 1 < self.width
+                else torch.ones_like(left)
+            )
             x[:, i] = torch.binomial(left, share, generator=generator)
             left = left - x[:, i]
         return x
@@ -257,5 +315,8 @@ class Multinomial(Kernel):
 
 TOTALS = 128  # row totals that a multinomial mixture remembers
 KERNELS: dict[str, type[Kernel]] = {
-    "gaussian": Gaussian, "known_scale": KnownScale, "bernoulli": Bernoulli, "multinomial": Multinomial
-}  # fmt: skip
+    "gaussian": Gaussian,
+    "known_scale": KnownScale,
+    "bernoulli": Bernoulli,
+    "multinomial": Multinomial,
+}

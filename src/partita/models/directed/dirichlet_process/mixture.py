@@ -1,8 +1,10 @@
 r"""The Dirichlet process mixture, as draws from its posterior.
 
-.. math:: x_i \sim \mathcal K(\theta_i), \quad \theta_i \sim G, \quad G \sim \mathrm{DP}(\alpha, H), \qquad
-          p(x \mid \text{data}) \approx \frac1S \sum_s \Big[ \sum_k \frac{n_{sk}}{n + \alpha_s} p(x \mid \text{cluster } sk)
-          + \frac{\alpha_s}{n + \alpha_s} p(x) \Big]          (theory/dirichlet.md, eq. 20.15)
+.. math:: x_i \sim \mathcal K(\theta_i), \quad \theta_i \sim G, \quad G \sim \mathrm{DP}(\alpha, H),
+\qquad
+          p(x \mid \text{data}) \approx \frac1S \sum_s \Big[ \sum_k \frac{n_{sk}}{n + \alpha_s} p(x
+          \mid \text{cluster } sk) + \frac{\alpha_s}{n + \alpha_s} p(x) \Big]
+          (theory/dirichlet.md, eq. 20.15)
 
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
@@ -33,17 +35,21 @@ GROWING = ("sweeps", "alphas", "partitions", "owner", "count", "mean", "scatter"
 class DPMixture(DirectedModel):
     """A mixture with as many clusters as the data ask for.
 
-    A fit by :class:`partita.objectives.CollapsedGibbs` or :class:`partita.objectives.InstantiatedGibbs` leaves draws of its posterior
-    in it: partitions of the training rows, alpha, and what each cluster holds.
+    A fit by :class:`partita.objectives.CollapsedGibbs` or
+    :class:`partita.objectives.InstantiatedGibbs` leaves draws of its posterior in it: partitions of
+    the training rows, alpha, and what each cluster holds.
 
     Arguments:
         visible: Number of columns D.
-        kernel: ``"gaussian"``, ``"bernoulli"`` or ``"multinomial"`` (counts, given each row's total).
+        kernel: ``"gaussian"``, ``"bernoulli"`` or ``"multinomial"`` (counts, given each row's
+            total).
         alpha: The concentration; None gives it a Gamma prior and draws it along.
-        known_scale: Standard deviation within clusters, of all or of each column, where it is known; else Gaussian clusters have
-            covariances of their own under a normal-inverse-Wishart prior.
+        known_scale: Standard deviation within clusters, of all or of each column, where it is
+            known; else Gaussian clusters have covariances of their own under a
+            normal-inverse-Wishart prior.
         prior_mean: Mean of the clusters' means; None takes the data's.
-        prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the data's.
+        prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the
+            data's.
         alpha_shape, alpha_rate: Of the Gamma prior.
         generator: Its device is the model's.
 
@@ -77,12 +83,20 @@ class DPMixture(DirectedModel):
         super().__init__()
         check_count("DPMixture", "visible", visible)
         check_choice("DPMixture", "kernel", kernel, ("gaussian", "bernoulli", "multinomial"))
-        for name, value in (("alpha", alpha), ("alpha_shape", alpha_shape), ("alpha_rate", alpha_rate)):
+        for name, value in (
+            ("alpha", alpha),
+            ("alpha_shape", alpha_shape),
+            ("alpha_rate", alpha_rate),
+        ):
             if value is not None:
                 priors.check_size(name, check_real("DPMixture", name, value, 0, open_low=True))
         _check_prior(kernel, known_scale, prior_mean, prior_scale, visible)
         self.visible, self.kernel_name, self.alpha = visible, kernel, alpha
-        self.given = {"known_scale": known_scale, "prior_mean": prior_mean, "prior_scale": prior_scale}
+        self.given = {
+            "known_scale": known_scale,
+            "prior_mean": prior_mean,
+            "prior_scale": prior_scale,
+        }
         self.alpha_shape, self.alpha_rate = alpha_shape, alpha_rate
         self.law = KERNELS["known_scale" if known_scale is not None else kernel]
         self.support = self.law.support(visible)
@@ -91,9 +105,15 @@ class DPMixture(DirectedModel):
         self.register_buffer("prior", torch.zeros(self.law.prior_size(visible), **zeros))
         self.register_buffer("sweeps", torch.zeros(0, dtype=torch.int64, device=generator.device))
         self.register_buffer("alphas", torch.zeros(0, 1, **zeros))
-        self.register_buffer("partitions", torch.zeros(0, 1, 0, dtype=torch.int32, device=generator.device))
+        self.register_buffer(
+            "partitions", torch.zeros(0, 1, 0, dtype=torch.int32, device=generator.device)
+        )
         self.register_buffer("owner", torch.zeros(0, dtype=torch.int64, device=generator.device))
-        for name, shape in (("count", (0,)), ("mean", (0, visible)), ("scatter", (0, square, square))):
+        for name, shape in (
+            ("count", (0,)),
+            ("mean", (0, visible)),
+            ("scatter", (0, square, square)),
+        ):
             self.register_buffer(name, torch.zeros(shape, **zeros))
         self.register_load_state_dict_post_hook(_check_loaded)
 
@@ -115,14 +135,25 @@ class DPMixture(DirectedModel):
         return f"DPMixture({self.kernel_name}, {self.visible})"
 
     def settings(self) -> dict[str, Any]:
-        given = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in self.given.items()}
+        given = {
+            name: value.tolist() if hasattr(value, "tolist") else value
+            for name, value in self.given.items()
+        }
         gamma = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate}
-        return {"visible": self.visible, "kernel": self.kernel_name, "alpha": self.alpha, **given, **gamma}
+        return {
+            "visible": self.visible,
+            "kernel": self.kernel_name,
+            "alpha": self.alpha,
+            **given,
+            **gamma,
+        }
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Set the prior from the data's scale, where it is not given, and forget earlier draws."""
-        memory_limit.check_room("DPMixture", f"its {len(data)} rows", HELD * 8 * len(data) * self.visible, STREAMS)
+        memory_limit.check_room(
+            "DPMixture", f"its {len(data)} rows", HELD * 8 * len(data) * self.visible, STREAMS
+        )
         x = data.batch(torch.arange(len(data)), generator=generator).x.double().cpu()
         if self.kernel_name == "bernoulli":
             prior = torch.full_like(self.prior, priors.PSEUDO_COUNT)
@@ -140,12 +171,18 @@ class DPMixture(DirectedModel):
         """Give the buffers that grow with the draws the shapes of ``weights``."""
         for name in GROWING:
             own, new = getattr(self, name), weights.get(name)
-            if new is not None and new.dim() == own.dim() and (name in ("alphas", "partitions") or new.shape[1:] == own.shape[1:]):
+            if (
+                new is not None
+                and new.dim() == own.dim()
+                and (name in ("alphas", "partitions") or new.shape[1:] == own.shape[1:])
+            ):
                 setattr(self, name, own.new_zeros(new.shape))
 
     def clusters(self, chosen: Tensor | None = None) -> Clusters:
         """The clusters of all draws, or the chosen ones."""
-        chosen = torch.arange(len(self.owner), device=self.owner.device) if chosen is None else chosen
+        chosen = (
+            torch.arange(len(self.owner), device=self.owner.device) if chosen is None else chosen
+        )
         return Clusters(self.count[chosen], self.mean[chosen], self.scatter[chosen])
 
     def log_predictive(self, x: Tensor) -> Tensor:
@@ -154,9 +191,16 @@ class DPMixture(DirectedModel):
         return torch.cat([self._log_predictive(part) for part in self._parts(x)], -1)
 
     def responsibilities(self, x: Tensor) -> Tensor:
-        """Probability of each cluster of each draw, given that x joins one of that draw's clusters, ``(N, D) -> (N, P)``."""
+        """Probability of each cluster of each draw, given that x joins one of that draw's clusters,
+        ``(N, D) -> (N, P)``.
+        """
         self._check_draws("responsibilities")
-        return torch.cat([torch.cat([own.softmax(-1) for own in self._joint(part)], -1) for part in self._parts(x)])
+        return torch.cat(
+            [
+                torch.cat([own.softmax(-1) for own in self._joint(part)], -1)
+                for part in self._parts(x)
+            ]
+        )
 
     def _log_predictive(self, x: Tensor) -> Tensor:
         alpha = self.alphas.flatten()
@@ -171,24 +215,41 @@ class DPMixture(DirectedModel):
 
     def _parts(self, x: Tensor) -> list[Tensor]:
         """Rows, as many at a time as memory allows."""
-        return [part.to(self.prior) for part in x.split(max(1, NUMBERS // max(1, len(self.owner) * self.visible)))]
+        return [
+            part.to(self.prior)
+            for part in x.split(max(1, NUMBERS // max(1, len(self.owner) * self.visible)))
+        ]
 
     @torch.no_grad()
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
-        """``n`` new rows: a posterior draw each, then a cluster of it or a new one, then a row of its predictive."""
+        """``n`` new rows: a posterior draw each, then a cluster of it or a new one, then a row of
+        its predictive.
+        """
         self._check_draws("draw")
-        n_rows, pools = self.partitions.shape[-1], [torch.cat(pair) for pair in zip(self.clusters(), self.kernel.nothing(), strict=True)]
+        n_rows, pools = (
+            self.partitions.shape[-1],
+            [torch.cat(pair) for pair in zip(self.clusters(), self.kernel.nothing(), strict=True)],
+        )
         pick = torch.randint(self.draws, (n,), generator=generator, device=self.prior.device)
         u = rng.uniform((n,), self.prior, generator) * (n_rows + self.alphas.flatten()[pick])
-        old = torch.searchsorted(self.count.cumsum(0), n_rows * pick + u, right=True)  # every draw's counts add up to all rows
+        # every draw's counts add up to all rows
+        old = torch.searchsorted(self.count.cumsum(0), n_rows * pick + u, right=True)
         chosen = torch.where(u < n_rows, old, len(self.owner))
         return self.kernel.draw(Clusters(*(pool[chosen] for pool in pools)), generator=generator)
 
     @torch.no_grad()
     def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
-        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (zeros and ones) or one ``"draw"``, ``(N, D)``."""
+        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (zeros and ones) or
+        one ``"draw"``, ``(N, D)``.
+        """
         self._check_draws("fill")
-        mixed = taking_part(self.clusters(), self.owner, self.alphas.flatten(), self.partitions.shape[-1], self.kernel)
+        mixed = taking_part(
+            self.clusters(),
+            self.owner,
+            self.alphas.flatten(),
+            self.partitions.shape[-1],
+            self.kernel,
+        )
         return filled(self.kernel, mixed, x.to(self.prior), how, generator=generator)
 
     def mixing(self) -> ChainReport:
@@ -196,32 +257,55 @@ class DPMixture(DirectedModel):
         return summarize_partitions(self.partitions.cpu().numpy())
 
     def ailments(self) -> list[str]:
-        """Why averages over the chains cannot be trusted, in one sentence, as :meth:`mixing` has it."""
+        """Why averages over the chains cannot be trusted, in one sentence, as :meth:`mixing` has
+        it.
+        """
         report = self.mixing()
         if report.mixed or not self.draws:
             return []
-        return [f"the chains are {report.finding}: averages over the clusters are not yet averages over the posterior; "
-                "run more sweeps or chains, or give a prior that says more."]  # fmt: skip
+        return [
+            f"the chains are {report.finding}: averages over the clusters are not yet averages "
+            "over the posterior; "
+            "run more sweeps or chains, or give a prior that says more."
+        ]
 
     def _check_draws(self, owner: str) -> None:
         if not self.draws:
-            raise Unsupported(f"{self.title()}.{owner} cannot run: no posterior draw is kept yet. Fit it by CollapsedGibbs first.")
+            raise Unsupported(
+                f"{self.title()}.{owner} cannot run: no posterior draw is kept yet. Fit it by "
+                "CollapsedGibbs first."
+            )
 
 
 def _check_loaded(model: DPMixture, _: Any) -> None:
     """What does not belong together is found here, not when rows are put into it."""
     if model.partitions.shape[:2] != model.alphas.shape or len(model.sweeps) != len(model.alphas):
-        raise RunError("load: a DPMixture must hold one alpha for each of its draws; got others. Restore the file.")
+        raise RunError(
+            "load: a DPMixture must hold one alpha for each of its draws; got others. Restore the "
+            "file."
+        )
     held = Clusters(model.count, model.mean, model.scatter)
     check_draws(model.partitions.flatten(0, 1), model.alphas.flatten(), model.owner, held)
 
 
-def _check_prior(kernel: str, known_scale: Any, prior_mean: Any, prior_scale: Any, width: int) -> None:
+def _check_prior(
+    kernel: str, known_scale: Any, prior_mean: Any, prior_scale: Any, width: int
+) -> None:
     """Prior settings go with Gaussian kernels, and the spread of the means with a known scale."""
-    for name, value in (("known_scale", known_scale), ("prior_mean", prior_mean), ("prior_scale", prior_scale)):
+    for name, value in (
+        ("known_scale", known_scale),
+        ("prior_mean", prior_mean),
+        ("prior_scale", prior_scale),
+    ):
         if value is not None and kernel != "gaussian":
             raise invalid("DPMixture", name, "be None unless kernel='gaussian'", repr(value))
         if value is not None:
             priors.per_column(name, value, width, positive=name != "prior_mean")
     if prior_scale is not None and known_scale is None:
-        raise invalid("DPMixture", "prior_scale", "go with known_scale", repr(prior_scale), "Give known_scale too.")
+        raise invalid(
+            "DPMixture",
+            "prior_scale",
+            "go with known_scale",
+            repr(prior_scale),
+            "Give known_scale too.",
+        )

@@ -1,7 +1,8 @@
 r"""Priors by default: what a cluster may look like, from the data's own scale.
 
 .. math:: \kappa = 0.01, \qquad \nu = 2 D + 1, \qquad m = \bar x, \qquad
-          E[\Sigma] = \frac{S}{\nu - D - 1} = \frac{\mathrm{Cov}(x)}{(1 + \alpha)^{2/D}}          (theory/dirichlet.md, eq. 20.14)
+          E[\Sigma] = \frac{S}{\nu - D - 1} = \frac{\mathrm{Cov}(x)}{(1 + \alpha)^{2/D}}
+          (theory/dirichlet.md, eq. 20.14)
 
 Letters: n rows, D columns, alpha the concentration.
 """
@@ -16,14 +17,19 @@ from partita.errors import invalid
 from partita.models.directed.dirichlet_process.kernels import TOTALS
 
 KAPPA = 0.01  # rows that the prior's mean is worth
-FARTHEST = 1e6  # deviations between the rows and the prior's mean, whose square leaves digits for the rows' own scatter
+# deviations between the rows and the prior's mean, whose square leaves digits for the rows' own
+# scatter
+FARTHEST = 1e6
 LARGEST = 1e100  # whose square is a number too
 PSEUDO_COUNT = 1.0  # of Beta and Dirichlet priors: uniform
-RIDGE = 1e-6  # of the mean variance, in every direction, so that columns that repeat one another still have a density
+# of the mean variance, in every direction, so that columns that repeat one another still have a
+# density
+RIDGE = 1e-6
 
 
 def gaussian_prior(x: Tensor, prior_mean: Any = None, *, alpha: float) -> Tensor:
-    """kappa, nu, m and S: a cluster has the data's shape and the share 1 / (1 + alpha) of their volume, as a row's own has of the rows.
+    """kappa, nu, m and S: a cluster has the data's shape and the share 1 / (1 + alpha) of their
+    volume, as a row's own has of the rows.
 
     The shape is worth D rows, the fewest that make a covariance of full rank.
     """
@@ -35,18 +41,37 @@ def gaussian_prior(x: Tensor, prior_mean: Any = None, *, alpha: float) -> Tensor
         raise invalid("DPMixture", "x", "vary to have a density", "one value throughout")
     m = x.mean(0) if prior_mean is None else per_column("prior_mean", prior_mean, D)
     if ((m - x.mean(0)).abs() > FARTHEST * covariance.diagonal().sqrt()).any():
-        raise invalid("DPMixture", "prior_mean", f"lie within {FARTHEST:g} standard deviations of the rows", repr(prior_mean))
-    return torch.cat([x.new_tensor([KAPPA, nu]), m, (D * covariance / (1 + alpha) ** (2 / D)).flatten()])
+        raise invalid(
+            "DPMixture",
+            "prior_mean",
+            f"lie within {FARTHEST:g} standard deviations of the rows",
+            repr(prior_mean),
+        )
+    return torch.cat(
+        [x.new_tensor([KAPPA, nu]), m, (D * covariance / (1 + alpha) ** (2 / D)).flatten()]
+    )
 
 
 def known_scale_prior(x: Tensor, known_scale: Any, prior_mean: Any, prior_scale: Any) -> Tensor:
-    """s^2, t^2 and m of every column; by default m is the mean and t the standard deviation of the column."""
+    """s^2, t^2 and m of every column; by default m is the mean and t the standard deviation of the
+    column.
+    """
     D = x.shape[1]
     noise = per_column("known_scale", known_scale, D, positive=True)
-    spread = x.std(0) if prior_scale is None else per_column("prior_scale", prior_scale, D, positive=True)
+    spread = (
+        x.std(0)
+        if prior_scale is None
+        else per_column("prior_scale", prior_scale, D, positive=True)
+    )
     if not (spread > 0).all():
         raise invalid("DPMixture", "prior_scale", "be given where a column does not vary", "None")
-    return torch.cat([noise.square(), spread.square(), x.mean(0) if prior_mean is None else per_column("prior_mean", prior_mean, D)])
+    return torch.cat(
+        [
+            noise.square(),
+            spread.square(),
+            x.mean(0) if prior_mean is None else per_column("prior_mean", prior_mean, D),
+        ]
+    )
 
 
 def multinomial_prior(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -62,8 +87,16 @@ def per_column(name: str, value: Any, width: int, *, positive: bool = False) -> 
         given = given.expand(width) if given.dim() == 0 else given
     except (TypeError, ValueError, RuntimeError, OverflowError):
         given = torch.empty(0)
-    if given.shape != (width,) or not torch.isfinite(given).all() or (positive and not (given > 0).all()):
-        what = "a finite number" + (" above 0" if positive else "") + f", or {width} of them, one per column"
+    if (
+        given.shape != (width,)
+        or not torch.isfinite(given).all()
+        or (positive and not (given > 0).all())
+    ):
+        what = (
+            "a finite number"
+            + (" above 0" if positive else "")
+            + f", or {width} of them, one per column"
+        )
         raise invalid("DPMixture", name, f"be {what}", repr(value))
     check_size(name, float(given.abs().max()))
     return given

@@ -1,12 +1,16 @@
-r"""Split and merge moves that redraw whole clusters: sequentially allocated proposals (Dahl 2005), parameters integrated out.
+r"""Split and merge moves that redraw whole clusters: sequentially allocated proposals (Dahl 2005),
+parameters integrated out.
 
-.. math:: \frac{p(z^{\text{split}})\, p(x \mid z^{\text{split}})}{p(z)\, p(x \mid z)}\, \frac{1}{q(z^{\text{split}})}, \qquad
-          q = \prod_t \frac{n_{s_t}\, p(x_t \mid s_t)}{\sum_s n_s\, p(x_t \mid s)}          (theory/dirichlet.md, eq. 20.12)
+.. math:: \frac{p(z^{\text{split}})\, p(x \mid z^{\text{split}})}{p(z)\, p(x \mid z)}\,
+\frac{1}{q(z^{\text{split}})}, \qquad
+          q = \prod_t \frac{n_{s_t}\, p(x_t \mid s_t)}{\sum_s n_s\, p(x_t \mid s)}
+          (theory/dirichlet.md, eq. 20.12)
 
-Two rows i, j drawn at random found two sides. The other rows of their cluster, or clusters, join one after the other in proportion to
-size times predictive; after ``learn`` of them the two sides stand still, at plug-in parameters, so that a proposal costs a pass over its
-rows in vector instructions and no more.
-A merge is one way only; a hopeless one is seen from its evidence alone, for q is at most one.
+Two rows i, j drawn at random found two sides. The other rows of their cluster, or clusters, join
+one after the other in proportion to size times predictive; after ``learn`` of them the two sides
+stand still, at plug-in parameters, so that a proposal costs a pass over its rows in vector
+instructions and no more. A merge is one way only; a hopeless one is seen from its evidence alone,
+for q is at most one.
 
 Letters: n rows, D columns, K clusters.
 """
@@ -17,12 +21,20 @@ import numpy as np
 
 from partita.models.directed.dirichlet_process.blocks import BLOCK, cluster_scores, exponentials
 from partita.models.directed.dirichlet_process.collapsed import settle_all
-from partita.models.directed.dirichlet_process.incremental import GAUSSIAN, log_marginal, log_predictive, move_row, settle
+from partita.models.directed.dirichlet_process.incremental import (
+    GAUSSIAN,
+    log_marginal,
+    log_predictive,
+    move_row,
+    settle,
+)
 from partita.runtime.numba_cache import njit
 
 
 @njit(cache=True)
-def pooled(count: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pooled(
+    count: np.ndarray, mean: np.ndarray, scatter: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Two clusters as one."""
     D, total = mean.shape[1], count[0] + count[1]
     apart = mean[1] - mean[0]
@@ -38,13 +50,23 @@ def pooled(count: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> tuple[np
 
 @njit(cache=True)
 def log_weight(
-    kind: int, prior: np.ndarray, alpha: float, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray, empty: np.ndarray
+    kind: int,
+    prior: np.ndarray,
+    alpha: float,
+    count: np.ndarray,
+    mean: np.ndarray,
+    scatter: np.ndarray,
+    empty: np.ndarray,
 ) -> float:
     """What these clusters add to log p(z) + log p(x | z)."""
     total, stat, D = 0.0, np.empty_like(empty), mean.shape[1]
     for k in range(len(count)):
         settle(kind, prior, count[k], mean[k], scatter[k], stat)
-        total += math.log(alpha) + math.lgamma(count[k]) + log_marginal(kind, prior, count[k], stat, empty, D)
+        total += (
+            math.log(alpha)
+            + math.lgamma(count[k])
+            + log_marginal(kind, prior, count[k], stat, empty, D)
+        )
     return total
 
 
@@ -55,17 +77,28 @@ def log_sigmoid(t: float) -> float:
 
 @njit(cache=True)
 def allocate(
-    kind: int, prior: np.ndarray, table: np.ndarray, x: np.ndarray, rows: np.ndarray, seeds: tuple[int, int], side: np.ndarray,
-    forced: bool, empty: np.ndarray, learn: int,
-) -> float:  # fmt: skip
-    """Send ``rows`` to the two sides, or follow ``side`` where it is ``forced``; returns log q. ``rows`` is shuffled at its head."""
+    kind: int,
+    prior: np.ndarray,
+    table: np.ndarray,
+    x: np.ndarray,
+    rows: np.ndarray,
+    seeds: tuple[int, int],
+    side: np.ndarray,
+    forced: bool,
+    empty: np.ndarray,
+    learn: int,
+) -> float:
+    """Send ``rows`` to the two sides, or follow ``side`` where it is ``forced``; returns log q.
+    ``rows`` is shuffled at its head.
+    """
     size, D = len(rows), x.shape[1]
     stats, count, work, log_q = np.empty((2, len(empty))), np.ones(2, np.int64), np.empty(D), 0.0
     for s in range(2):
         stats[s] = empty
         move_row(kind, prior, x, seeds[s], 0, 1, stats, s, work)
     for t in range(min(learn, size)):
-        other = t + int(np.random.random() * (size - t))  # drawn at random, whichever way the move goes
+        # drawn at random, whichever way the move goes
+        other = t + int(np.random.random() * (size - t))
         rows[t], rows[other] = rows[other], rows[t]
         side[t], side[other] = side[other], side[t]
         i = rows[t]
@@ -78,17 +111,31 @@ def allocate(
         move_row(kind, prior, x, i, int(count[s]), 1, stats, s, work)
         count[s] += 1
     for at in range(min(learn, size), size, BLOCK):
-        log_q += _allocate_block(kind, prior, x, rows[at : at + BLOCK], side[at : at + BLOCK], forced, count, stats)
+        log_q += _allocate_block(
+            kind, prior, x, rows[at : at + BLOCK], side[at : at + BLOCK], forced, count, stats
+        )
     return log_q
 
 
 @njit(cache=True)
 def _allocate_block(
-    kind: int, prior: np.ndarray, x: np.ndarray, rows: np.ndarray, side: np.ndarray, forced: bool, count: np.ndarray, stats: np.ndarray
+    kind: int,
+    prior: np.ndarray,
+    x: np.ndarray,
+    rows: np.ndarray,
+    side: np.ndarray,
+    forced: bool,
+    count: np.ndarray,
+    stats: np.ndarray,
 ) -> float:
     """Send rows to two sides that no longer learn; returns log q."""
     B, D = len(rows), x.shape[1]
-    block, work, scores, power = np.empty((D, B)), np.empty((D, B)), np.empty((2, B)), np.empty(B, np.int64)
+    block, work, scores, power = (
+        np.empty((D, B)),
+        np.empty((D, B)),
+        np.empty((2, B)),
+        np.empty(B, np.int64),
+    )
     for r in range(B):
         for a in range(D):
             block[a, r] = x[rows[r], a]
@@ -135,7 +182,9 @@ def two_sides(
 
 
 @njit(cache=True)
-def _members(z: np.ndarray, a: int, b: int, i: int, j: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _members(
+    z: np.ndarray, a: int, b: int, i: int, j: int, size: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of clusters a and b other than i and j, and whether each is b's."""
     rows, side, at = np.empty(size, np.int64), np.empty(size, np.int8), 0
     for row in range(len(z)):
@@ -147,10 +196,22 @@ def _members(z: np.ndarray, a: int, b: int, i: int, j: int, size: int) -> tuple[
 
 @njit(cache=True, nogil=True)
 def split_or_merge(
-    kind: int, prior: np.ndarray, table: np.ndarray, x: np.ndarray, z: np.ndarray, count: np.ndarray, mean: np.ndarray,
-    scatter: np.ndarray, alpha: float, moves: int, learn: int, seed: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:  # fmt: skip
-    """Propose ``moves`` times; ``z`` changes in place. Returns count, mean and scatter of all clusters and the number accepted."""
+    kind: int,
+    prior: np.ndarray,
+    table: np.ndarray,
+    x: np.ndarray,
+    z: np.ndarray,
+    count: np.ndarray,
+    mean: np.ndarray,
+    scatter: np.ndarray,
+    alpha: float,
+    moves: int,
+    learn: int,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Propose ``moves`` times; ``z`` changes in place. Returns count, mean and scatter of all
+    clusters and the number accepted.
+    """
     np.random.seed(seed)
     n, accepted = len(z), 0
     empty = settle_all(kind, prior, count[:0], mean[:0], scatter[:0], 0)[0]
@@ -164,11 +225,17 @@ def split_or_merge(
             log_q = allocate(kind, prior, table, x, rows, (i, j), side, False, empty, learn)
             c, m, s = two_sides(x, rows, side, (i, j), kind == GAUSSIAN)
             gain = log_weight(kind, prior, alpha, c, m, s, empty) - log_q
-            if log_u < gain - log_weight(kind, prior, alpha, count[pair], mean[pair], scatter[pair], empty):
+            if log_u < gain - log_weight(
+                kind, prior, alpha, count[pair], mean[pair], scatter[pair], empty
+            ):
                 z[rows[side == 1]] = len(count)
                 z[j] = len(count)
                 count[a], mean[a], scatter[a] = c[0], m[0], s[0]
-                count, mean, scatter = np.append(count, c[1:]), np.concatenate((mean, m[1:])), np.concatenate((scatter, s[1:]))
+                count, mean, scatter = (
+                    np.append(count, c[1:]),
+                    np.concatenate((mean, m[1:])),
+                    np.concatenate((scatter, s[1:])),
+                )
                 accepted += 1
             continue
         pair = np.array([a, b])
@@ -177,7 +244,9 @@ def split_or_merge(
         gain -= log_weight(kind, prior, alpha, count[pair], mean[pair], scatter[pair], empty)
         if log_u < gain:
             rows, side = _members(z, a, b, i, j, int(count[a] + count[b]) - 2)
-            if log_u < gain + allocate(kind, prior, table, x, rows, (i, j), side, True, empty, learn):
+            if log_u < gain + allocate(
+                kind, prior, table, x, rows, (i, j), side, True, empty, learn
+            ):
                 count[a], mean[a], scatter[a] = c[0], m[0], s[0]
                 count, mean, scatter = drop_cluster(z, a, b, count, mean, scatter)
                 accepted += 1

@@ -1,10 +1,13 @@
-r"""Where chains of partitions begin: many small pieces of the data, joined while that raises the joint probability.
+r"""Where chains of partitions begin: many small pieces of the data, joined while that raises the
+joint probability.
 
-.. math:: \log \frac{\Gamma(n_a + n_b)\, p(x_a \cup x_b)}{\alpha\, \Gamma(n_a)\, p(x_a)\, \Gamma(n_b)\, p(x_b)} > 0
+.. math:: \log \frac{\Gamma(n_a + n_b)\, p(x_a \cup x_b)}{\alpha\, \Gamma(n_a)\, p(x_a)\,
+\Gamma(n_b)\, p(x_b)} > 0
           (theory/dirichlet.md, eq. 20.20)
 
-Split and merge moves are exact but cannot undo, on many rows, a bad first partition: a pass through the labels of all rows in one step
-has next to no probability. Joining pieces looks at their statistics alone.
+Split and merge moves are exact but cannot undo, on many rows, a bad first partition: a pass through
+the labels of all rows in one step has next to no probability. Joining pieces looks at their
+statistics alone.
 
 Letters: n rows, D columns, K pieces.
 """
@@ -27,21 +30,29 @@ AT_ONCE = 1 << 20  # rows x clusters
 
 
 def first_partition(kernel: Kernel, x: np.ndarray, alpha: float, seed: int) -> np.ndarray:
-    """Labels of all rows: some rows in pieces, joined; the others where they are most probable, ``(n,)``."""
+    """Labels of all rows: some rows in pieces, joined; the others where they are most probable,
+    ``(n,)``.
+    """
     rng = np.random.default_rng(seed)
     some = x if len(x) <= ROWS else x[np.sort(rng.choice(len(x), ROWS, replace=False))]
     z = pieces(some, rng)
     join(kernel.code, kernel.prior.numpy(), some, z, alpha)
     if len(x) > ROWS:
-        count, mean, scatter = map(torch.from_numpy, accumulate(some, z, int(z.max()) + 1, kernel.scatters))
+        count, mean, scatter = map(
+            torch.from_numpy, accumulate(some, z, int(z.max()) + 1, kernel.scatters)
+        )
         clusters = Clusters(count.double(), mean, scatter)
         parts = torch.from_numpy(x).split(max(1, AT_ONCE // len(count)))
-        z = torch.cat([(kernel.log_predictive(part, clusters) + count.log()).argmax(-1) for part in parts]).numpy()
+        z = torch.cat(
+            [(kernel.log_predictive(part, clusters) + count.log()).argmax(-1) for part in parts]
+        ).numpy()
     return np.unique(z, return_inverse=True)[1].astype(np.int32)
 
 
 def pieces(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Labels of about sqrt(n) pieces, at most ``PIECES``, by a few rounds of k-means from rows drawn at random, ``(n,)``."""
+    """Labels of about sqrt(n) pieces, at most ``PIECES``, by a few rounds of k-means from rows
+    drawn at random, ``(n,)``.
+    """
     from sklearn.cluster import KMeans
 
     distinct = np.unique(x, axis=0)
@@ -53,7 +64,9 @@ def pieces(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 @njit(cache=True)
 def join(kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, alpha: float) -> None:
-    """Join the pair of clusters that gains most, again and again, while any gains; ``z`` changes in place."""
+    """Join the pair of clusters that gains most, again and again, while any gains; ``z`` changes in
+    place.
+    """
     count, mean, scatter = accumulate(x, z, z.max() + 1, kind == GAUSSIAN)
     empty = settle_all(kind, prior, count[:0], mean[:0], scatter[:0], 0)[0]
     gain = np.full((len(count), len(count)), -np.inf)
@@ -75,9 +88,16 @@ def join(kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, alpha: floa
 
 @njit(cache=True)
 def _gains_with(
-    kind: int, prior: np.ndarray, alpha: float, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray, empty: np.ndarray, a: int,
+    kind: int,
+    prior: np.ndarray,
+    alpha: float,
+    count: np.ndarray,
+    mean: np.ndarray,
+    scatter: np.ndarray,
+    empty: np.ndarray,
+    a: int,
     gain: np.ndarray,
-) -> None:  # fmt: skip
+) -> None:
     """What joining cluster a with each other one would gain, into ``gain``'s row and column a."""
     for b in range(len(count)):
         if b != a:

@@ -1,6 +1,7 @@
 """What makes a density of these columns infinite: copies of other columns, and values that repeat.
 
-A flow can squeeze all mass onto a line, or onto single values, and its likelihood then grows without end.
+A flow can squeeze all mass onto a line, or onto single values, and its likelihood then grows
+without end.
 """
 
 import math
@@ -15,15 +16,19 @@ ROWS = 4096  # rows that are looked at
 ATOM = 0.05  # share of the rows that one value may take up in a column of real numbers
 FEW = 0.1  # different values in a column of real numbers, at least, as a share of the rows
 LEAST_ROWS = 40  # with fewer a share says nothing
-DEPENDENT = 1e-9  # share of a standardized column's variance that is left given the others, below which it is a copy
+# share of a standardized column's variance that is left given the others, below which it is a copy
+DEPENDENT = 1e-9
 DISCRETE = (
-    "so it is discrete: the density grows without end; dequantize it (partita.models.directed.flow.Dequantized), or use a model of masses."
+    "so it is discrete: the density grows without end; dequantize it "
+    "(partita.models.directed.flow.Dequantized), or use a model of masses."
 )
 COPY = "so the density is degenerate and its likelihood grows without end; leave the column out."
 
 
 def flow_cautions(data: Data, width: int, *, generator: torch.Generator) -> list[str]:
-    """What is wrong with the columns of x, each in one sentence; columns past ``width`` are their context."""
+    """What is wrong with the columns of x, each in one sentence; columns past ``width`` are their
+    context.
+    """
     index = rng.permutation(len(data), generator)[:ROWS].cpu()
     rows = data.batch(index, generator=generator).x.double()
     found = {DISCRETE: repeating(rows[:, :width]), COPY: copying(rows[:, :width], rows[:, width:])}
@@ -31,7 +36,8 @@ def flow_cautions(data: Data, width: int, *, generator: torch.Generator) -> list
 
 
 def repeating(x: Tensor) -> tuple[int, str] | None:
-    """The first column with a value that takes up many rows, or with few different values, and which of the two; NaN is no value.
+    """The first column with a value that takes up many rows, or with few different values, and
+    which of the two; NaN is no value.
 
     >>> repeating(torch.arange(100.0)[:, None].clamp(max=80))
     (0, 'takes one value in 20 % of the rows')
@@ -50,7 +56,9 @@ def repeating(x: Tensor) -> tuple[int, str] | None:
 
 
 def copying(x: Tensor, context: Tensor) -> tuple[int, str] | None:
-    """The first column that the context and the columns before it determine, and how: the diagonal of a QR factorization that vanishes."""
+    """The first column that the context and the columns before it determine, and how: the diagonal
+    of a QR factorization that vanishes.
+    """
     table, C = torch.cat([context, x], 1), context.shape[1]
     if len(table) < 3:
         return None
@@ -63,5 +71,10 @@ def copying(x: Tensor, context: Tensor) -> tuple[int, str] | None:
         name = f"column {twin - C}" if twin >= C else f"column {twin} of the context"
         copied = float(alike[twin, column]) > 1 - DEPENDENT
         if copied or float(left[column]) < DEPENDENT:
-            return column - C, f"is a copy of {name}" if copied else "is a linear function of the columns before it"
+            return (
+                column - C,
+                f"is a copy of {name}"
+                if copied
+                else "is a linear function of the columns before it",
+            )
     return None

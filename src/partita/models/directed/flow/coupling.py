@@ -1,9 +1,12 @@
-r"""Coupling layers: some columns stay and say how the others are moved (Dinh et al. 2017; Durkan et al. 2019).
+r"""Coupling layers: some columns stay and say how the others are moved (Dinh et al. 2017; Durkan et
+al. 2019).
 
-.. math:: z_A = x_A, \quad z_B = x_B \odot e^{s(x_A)} + t(x_A), \qquad \log|\det| = \textstyle\sum_j s_j(x_A)
+.. math:: z_A = x_A, \quad z_B = x_B \odot e^{s(x_A)} + t(x_A), \qquad \log|\det| = \textstyle\sum_j
+s_j(x_A)
           (theory/flows.md, eq. 14.2 to 14.4)
 
-Letters: A columns that are kept, B columns that are moved, D width, C context, n batch, P numbers for each moved column.
+Letters: A columns that are kept, B columns that are moved, D width, C context, n batch, P numbers
+for each moved column.
 """
 
 from abc import ABC, abstractmethod
@@ -14,14 +17,24 @@ import torch
 from torch import Tensor, nn
 
 from partita.models.directed.flow.layers import Layer, Mapped, Ordered
-from partita.models.directed.flow.splines import Knots, inverse_spline, knots, parameters_per_coordinate, spline
+from partita.models.directed.flow.splines import (
+    Knots,
+    inverse_spline,
+    knots,
+    parameters_per_coordinate,
+    spline,
+)
 from partita.nets.base import activation
 from partita.nets.conv import convolution
 from partita.nets.mlp import MLP
 
-STEEPEST = 3.0  # log scales are kept below this in absolute value; e^3 in one layer is steep, and steeper ones make single rows explode
+# log scales are kept below this in absolute value; e^3 in one layer is steep, and steeper ones make
+# single rows explode
+STEEPEST = 3.0
 
-FARTHEST = 5.0  # as far out as a kept column is told to the network: what that makes of outliers would grow with them, layer upon layer
+# as far out as a kept column is told to the network: what that makes of outliers would grow with
+# them, layer upon layer
+FARTHEST = 5.0
 
 
 class Constant(nn.Module):
@@ -40,18 +53,32 @@ class ColumnMLP(MLP):
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
-            x = torch.addmm(layer.bias[:, None], layer.weight, x) if isinstance(layer, nn.Linear) else layer(x)
+            x = (
+                torch.addmm(layer.bias[:, None], layer.weight, x)
+                if isinstance(layer, nn.Linear)
+                else layer(x)
+            )
         return x
 
 
 class ImageConditioner(nn.Module):
-    """Convolutions over the kept pixels, the others blank, ``(|A| + C, n) -> (|B| P, n)``; context is spread over all pixels."""
+    """Convolutions over the kept pixels, the others blank, ``(|A| + C, n) -> (|B| P, n)``; context
+    is spread over all pixels.
+    """
 
     kept: Tensor
     moved: Tensor
 
     def __init__(
-        self, shape: Sequence[int], mask: Tensor, context: int, per: int, widths: Sequence[int], name: str, *, generator: torch.Generator
+        self,
+        shape: Sequence[int],
+        mask: Tensor,
+        context: int,
+        per: int,
+        widths: Sequence[int],
+        name: str,
+        *,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.shape, self.per, self.context = tuple(shape), per, context
@@ -59,22 +86,36 @@ class ImageConditioner(nn.Module):
         self.register_buffer("moved", (~mask).nonzero().flatten(), persistent=False)
         sizes, layers = [shape[0] + 1 + context, *widths, shape[0] * per], []
         for before, after in pairwise(sizes):
-            layers += [convolution(before, after, 3, 2, generator=generator), activation("Flow", name)]
+            layers += [
+                convolution(before, after, 3, 2, generator=generator),
+                activation("Flow", name),
+            ]
         self.layers = start_at_identity(nn.Sequential(*layers[:-1]))
 
     def forward(self, given: Tensor) -> Tensor:
         x, context = given.mT.split([len(self.kept), self.context], -1)
         blank = x.new_zeros(len(x), self.kept.numel() + self.moved.numel())
         picture = blank.index_copy(1, self.kept, x).view(-1, *self.shape)
-        known = blank[:1].index_fill(1, self.kept, 1.0).view(1, *self.shape)[:, :1].expand(len(x), -1, -1, -1)
+        known = (
+            blank[:1]
+            .index_fill(1, self.kept, 1.0)
+            .view(1, *self.shape)[:, :1]
+            .expand(len(x), -1, -1, -1)
+        )
         spread = context[..., None, None].expand(-1, -1, *self.shape[1:])
         out = self.layers(torch.cat([picture, known, spread], 1))
-        out = out.view(len(x), self.shape[0], self.per, -1).movedim(2, -1).reshape(len(x), -1, self.per)  # pixel by pixel
+        # pixel by pixel
+        out = (
+            out.view(len(x), self.shape[0], self.per, -1)
+            .movedim(2, -1)
+            .reshape(len(x), -1, self.per)
+        )
         return out.index_select(1, self.moved).flatten(1).mT
 
 
 class Coupling(Ordered, ABC):
-    """What couplings share: the split into A and B, in this order, and a network from A to the parameters of B's map.
+    """What couplings share: the split into A and B, in this order, and a network from A to the
+    parameters of B's map.
 
     Arguments:
         mask: True for the columns A that are kept, ``(D,)``.
@@ -97,7 +138,9 @@ class Coupling(Ordered, ABC):
 
     @abstractmethod
     def move(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """B towards the latent by its numbers, ``(|B|, n), (|B|, P, n)``: values and log slopes, elementwise."""
+        """B towards the latent by its numbers, ``(|B|, n), (|B|, P, n)``: values and log slopes,
+        elementwise.
+        """
 
     @abstractmethod
     def move_back(self, z: Tensor, raw: Tensor) -> Tensor:
@@ -157,7 +200,14 @@ class SplineCoupling(Coupling):
 
 
 def make_conditioner(
-    mask: Tensor, context: int, per: int, widths: Sequence[int], name: str, image: Sequence[int] | None, *, generator: torch.Generator
+    mask: Tensor,
+    context: int,
+    per: int,
+    widths: Sequence[int],
+    name: str,
+    image: Sequence[int] | None,
+    *,
+    generator: torch.Generator,
 ) -> nn.Module:
     """Convolutions for images, a perceptron otherwise, numbers alone where nothing is given."""
     kept, moved = int(mask.sum()), int((~mask).sum())
@@ -165,7 +215,9 @@ def make_conditioner(
         return ImageConditioner(image, mask, context, per, widths, name, generator=generator)
     if kept + context == 0:
         return Constant(moved * per, generator=generator)
-    return ColumnMLP(kept + context, moved * per, widths=widths, activation=name, generator=generator)
+    return ColumnMLP(
+        kept + context, moved * per, widths=widths, activation=name, generator=generator
+    )
 
 
 def _work_in_place(conditioner: nn.Module) -> None:
@@ -177,7 +229,9 @@ def _work_in_place(conditioner: nn.Module) -> None:
 
 @torch.no_grad()
 def start_at_identity(conditioner: nn.Module) -> nn.Module:
-    """Zero the last layer, so that a coupling starts as the identity; affine ones of columns learn faster from random weights."""
+    """Zero the last layer, so that a coupling starts as the identity; affine ones of columns learn
+    faster from random weights.
+    """
     layers = [layer for layer in conditioner.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     for parameter in layers[-1].parameters() if layers else ():
         parameter.zero_()
@@ -185,12 +239,16 @@ def start_at_identity(conditioner: nn.Module) -> nn.Module:
 
 
 class Marginals(Layer):
-    """A spline for each column by itself: the columns that a coupling keeps are bent too, at no cost of a network."""
+    """A spline for each column by itself: the columns that a coupling keeps are bent too, at no
+    cost of a network.
+    """
 
     def __init__(self, width: int, bins: int, bound: float, *, generator: torch.Generator) -> None:
         super().__init__()
         self.bins, self.bound = bins, bound
-        self.raw = nn.Parameter(torch.zeros(width, parameters_per_coordinate(bins), device=generator.device))
+        self.raw = nn.Parameter(
+            torch.zeros(width, parameters_per_coordinate(bins), device=generator.device)
+        )
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         z, slope = spline(x, self._knots())

@@ -16,20 +16,43 @@ from torch import Tensor, nn
 from torch.distributions import Independent, Normal, TransformedDistribution
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_counts, check_layers, check_real, check_width
+from partita.core.checks import (
+    check_choice,
+    check_count,
+    check_counts,
+    check_layers,
+    check_real,
+    check_width,
+)
 from partita.core.protocols import Data, DirectedModel
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.models.directed.flow import masks
 from partita.models.directed.flow.columns import flow_cautions
-from partita.models.directed.flow.coupling import AffineCoupling, Marginals, SplineCoupling, make_conditioner
-from partita.models.directed.flow.layers import ActNorm, Layer, Logit, Mapped, Mixing, Permutation, columns, rows, scale_of
+from partita.models.directed.flow.coupling import (
+    AffineCoupling,
+    Marginals,
+    SplineCoupling,
+    make_conditioner,
+)
+from partita.models.directed.flow.layers import (
+    ActNorm,
+    Layer,
+    Logit,
+    Mapped,
+    Mixing,
+    Permutation,
+    columns,
+    rows,
+    scale_of,
+)
 from partita.models.directed.flow.splines import MOST_BINS, parameters_per_coordinate
 
 COUPLINGS = ("affine", "spline")
 MIXINGS = ("none", "reverse", "permutation", "lu")
 INITIAL_ROWS = 4096  # rows of data that the scales are first taken from
-FOLLOW = ("kept", "moved", "back", "inverse")  # names of indices that follow from an order or a mask
+# names of indices that follow from an order or a mask
+FOLLOW = ("kept", "moved", "back", "inverse")
 
 
 class Flow(DirectedModel):
@@ -41,12 +64,16 @@ class Flow(DirectedModel):
         coupling: ``"affine"`` (RealNVP) or ``"spline"`` (rational-quadratic, stronger).
         widths: Units of each conditioner's layers; channels for images.
         activation: Of the conditioners.
-        context: C, columns that the density is conditioned on, standardized like the first data. Rows are then x followed by its context,
-            D + C columns, and ``log_prob`` is log p(x | context).
-        mixing: Between couplings: ``"lu"`` (learned), ``"permutation"`` (random, fixed), ``"reverse"`` or ``"none"``.
+        context: C, columns that the density is conditioned on, standardized like the first data.
+            Rows are then x followed by its context, D + C columns, and ``log_prob`` is log p(x |
+            context).
+        mixing: Between couplings: ``"lu"`` (learned), ``"permutation"`` (random, fixed),
+            ``"reverse"`` or ``"none"``.
         bins, bound: Of splines: K, and b where they become the identity.
-        image: (channels, height, width) with C I J = D: checkerboard and channel masks, convolutions, no mixing.
-        levels, alpha: For columns between 0 and ``levels``: first their logit, the ends kept ``alpha`` away. None for real columns.
+        image: (channels, height, width) with C I J = D: checkerboard and channel masks,
+            convolutions, no mixing.
+        levels, alpha: For columns between 0 and ``levels``: first their logit, the ends kept
+            ``alpha`` away. None for real columns.
         generator: Source of the first weights.
 
     >>> g = torch.Generator().manual_seed(0)
@@ -81,11 +108,19 @@ class Flow(DirectedModel):
         self.visible, self.context = visible, context
         self.support = Real(visible + context)
         self._settings = {
-            "visible": visible, "layers": layers, "coupling": coupling, "activation": activation,
-            "widths": list(check_counts("Flow", "widths", widths)), "context": context,
-            "mixing": mixing, "bins": bins, "bound": bound, "image": None if image is None else list(image), "levels": levels,
+            "visible": visible,
+            "layers": layers,
+            "coupling": coupling,
+            "activation": activation,
+            "widths": list(check_counts("Flow", "widths", widths)),
+            "context": context,
+            "mixing": mixing,
+            "bins": bins,
+            "bound": bound,
+            "image": None if image is None else list(image),
+            "levels": levels,
             "alpha": alpha,
-        }  # fmt: skip
+        }
         self.chain = nn.ModuleList(_layers(self._settings, generator))
         self.register_buffer("zero", torch.zeros(visible, device=generator.device))
         if context:
@@ -113,16 +148,27 @@ class Flow(DirectedModel):
 
     @torch.no_grad()
     def draw(self, n: int, *, context: Tensor | None = None, generator: torch.Generator) -> Tensor:
-        """``n`` exact draws, ``(n, D)``; of a conditional flow one for each row of ``context``, ``(n, C)``."""
+        """``n`` exact draws, ``(n, D)``; of a conditional flow one for each row of ``context``,
+        ``(n, C)``.
+        """
         if self.context and (context is None or context.shape != (n, self.context)):
-            raise invalid("Flow.draw", "context", f"have shape ({n}, {self.context})", None if context is None else tuple(context.shape))
+            raise invalid(
+                "Flow.draw",
+                "context",
+                f"have shape ({n}, {self.context})",
+                None if context is None else tuple(context.shape),
+            )
         return self.to_data(rng.normal((n, self.visible), self.device_like, generator), context)
 
     def distribution(self, context: Tensor | None = None) -> TransformedDistribution:
-        """The flow as a ``torch.distributions`` object; its ``log_prob`` and ``rsample`` carry gradients."""
+        """The flow as a ``torch.distributions`` object; its ``log_prob`` and ``rsample`` carry
+        gradients.
+        """
         self._check_context("Flow.distribution", context)
         zero: Any = self.zero if context is None else self.zero.expand(*context.shape[:-1], -1)  # type: ignore[operator]
-        base = Independent(Normal(zero, torch.ones_like(zero), validate_args=False), 1, validate_args=False)
+        base = Independent(
+            Normal(zero, torch.ones_like(zero), validate_args=False), 1, validate_args=False
+        )
         transforms = [layer.transform(self._given(context)) for layer in reversed(self.chain)]  # type: ignore[operator]
         return TransformedDistribution(base, transforms, validate_args=False)
 
@@ -130,7 +176,9 @@ class Flow(DirectedModel):
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Send some rows through the layers, each of which standardizes what reaches it."""
         index = rng.permutation(len(data), generator)[:INITIAL_ROWS].cpu()
-        x, context = self._split(data.batch(index, generator=generator).x.to(self.device_like), None)
+        x, context = self._split(
+            data.batch(index, generator=generator).x.to(self.device_like), None
+        )
         if context is not None:
             self.context_mean.copy_(context.mean(0))
             self.context_scale.copy_(scale_of(context, 0)[0])
@@ -140,7 +188,9 @@ class Flow(DirectedModel):
             x, _ = layer.to_latent(x, context)  # type: ignore[operator]
 
     def make_room(self, weights: dict[str, Tensor]) -> None:
-        """Nothing grows; indices that follow from others, which earlier saves hold, are left out."""
+        """Nothing grows; indices that follow from others, which earlier saves hold, are left
+        out.
+        """
         for name in [name for name in weights if name.rpartition(".")[2] in FOLLOW]:
             del weights[name]
 
@@ -148,7 +198,9 @@ class Flow(DirectedModel):
         return flow_cautions(data, self.visible, generator=generator)
 
     def verify(self, x: Tensor | None = None, *, generator: torch.Generator) -> Any:
-        """Check the flow against itself: round trip, autograd Jacobian, mass over a grid, masks; see :func:`verify_flow`."""
+        """Check the flow against itself: round trip, autograd Jacobian, mass over a grid, masks;
+        see :func:`verify_flow`.
+        """
         from partita.models.directed.flow.verify import verify_flow
 
         return verify_flow(self, x, generator=generator)
@@ -158,7 +210,10 @@ class Flow(DirectedModel):
 
     def title(self) -> str:
         given = f" given {self.context}" if self.context else ""
-        return f"Flow({self.visible}{given}, {self._settings['layers']} {self._settings['coupling']} couplings)"
+        return (
+            f"Flow({self.visible}{given}, {self._settings['layers']} {self._settings['coupling']} "
+            "couplings)"
+        )
 
     def _to_latent(self, x: Tensor, context: Tensor | None) -> Mapped:
         """The chain, ``(D, B) -> (D, B), (B)``."""
@@ -183,21 +238,35 @@ class Flow(DirectedModel):
 
     def _check_context(self, owner: str, context: Tensor | None) -> None:
         """C columns for a conditional flow, none for another."""
-        if (context is None) != (self.context == 0) or (context is not None and context.shape[-1] != self.context):
-            needed = f"have shape (*, {self.context})" if self.context else "be None, for the flow is not conditional"
-            raise invalid(owner, "context", needed, None if context is None else tuple(context.shape))
+        if (context is None) != (self.context == 0) or (
+            context is not None and context.shape[-1] != self.context
+        ):
+            needed = (
+                f"have shape (*, {self.context})"
+                if self.context
+                else "be None, for the flow is not conditional"
+            )
+            raise invalid(
+                owner, "context", needed, None if context is None else tuple(context.shape)
+            )
 
 
 def _layers(settings: dict[str, Any], generator: torch.Generator) -> list[Layer]:
-    """The chain from data to latent: logit if asked for, then for each coupling a normalization, the coupling, a mix."""
+    """The chain from data to latent: logit if asked for, then for each coupling a normalization,
+    the coupling, a mix.
+    """
     D, made = settings["visible"], []
     if settings["levels"] is not None:
         made.append(Logit(settings["levels"], settings["alpha"]))
-    origin, kept = torch.arange(D), torch.zeros(D, dtype=torch.bool)  # which column each place holds; which ones were kept last
+    # which column each place holds; which ones were kept last
+    origin, kept = torch.arange(D), torch.zeros(D, dtype=torch.bool)
     for i in range(settings["layers"]):
         mask = _mask(settings, i, origin, kept)
         kept = torch.zeros_like(kept).index_copy(0, origin, mask)
-        made += [ActNorm(D, generator=generator), *_coupling(settings, mask.to(generator.device), generator)]
+        made += [
+            ActNorm(D, generator=generator),
+            *_coupling(settings, mask.to(generator.device), generator),
+        ]
         if i < settings["layers"] - 1 and settings["image"] is None and D > 1:
             for mix in _mixing(settings["mixing"], D, generator):
                 made, origin = [*made, mix], origin[mix.order.cpu()]
@@ -205,7 +274,9 @@ def _layers(settings: dict[str, Any], generator: torch.Generator) -> list[Layer]
 
 
 def _mask(settings: dict[str, Any], i: int, origin: Tensor, kept: Tensor) -> Tensor:
-    """Every second layer keeps what the one before it moved, wherever the mix has put it, so that any two cover all columns."""
+    """Every second layer keeps what the one before it moved, wherever the mix has put it, so that
+    any two cover all columns.
+    """
     if settings["image"] is not None:
         return masks.image_mask(settings["image"], i)
     return ~kept[origin] if i % 2 and len(origin) > 1 else masks.alternating(len(origin), i)
@@ -214,7 +285,15 @@ def _mask(settings: dict[str, Any], i: int, origin: Tensor, kept: Tensor) -> Ten
 def _coupling(settings: dict[str, Any], mask: Tensor, generator: torch.Generator) -> list[Layer]:
     bins, image = settings["bins"], settings["image"]
     per = 2 if settings["coupling"] == "affine" else parameters_per_coordinate(bins)
-    net = make_conditioner(mask, settings["context"], per, settings["widths"], settings["activation"], image, generator=generator)
+    net = make_conditioner(
+        mask,
+        settings["context"],
+        per,
+        settings["widths"],
+        settings["activation"],
+        image,
+        generator=generator,
+    )
     if settings["coupling"] == "affine":
         return [AffineCoupling(mask, net, per)]
     marginals = Marginals(settings["visible"], bins, settings["bound"], generator=generator)
@@ -226,13 +305,25 @@ def _mixing(name: str, width: int, generator: torch.Generator) -> list[Mixing | 
         return [Mixing(width, generator=generator)]
     if name == "permutation":
         return [Permutation(rng.permutation(width, generator))]
-    return [Permutation(torch.arange(width - 1, -1, -1, device=generator.device))] if name == "reverse" else []
+    return (
+        [Permutation(torch.arange(width - 1, -1, -1, device=generator.device))]
+        if name == "reverse"
+        else []
+    )
 
 
 def _check(
-    visible: int, layers: int, coupling: str, context: int, mixing: str, bins: int, bound: float, image: Sequence[int] | None,
-    levels: float | None, alpha: float,
-) -> None:  # fmt: skip
+    visible: int,
+    layers: int,
+    coupling: str,
+    context: int,
+    mixing: str,
+    bins: int,
+    bound: float,
+    image: Sequence[int] | None,
+    levels: float | None,
+    alpha: float,
+) -> None:
     check_count("Flow", "visible", visible)
     check_layers("Flow", "layers", layers)
     check_count("Flow", "context", context, 0)

@@ -1,6 +1,8 @@
-r"""Gray levels as real numbers: uniform noise fills the steps between them, and the density bounds the mass.
+r"""Gray levels as real numbers: uniform noise fills the steps between them, and the density bounds
+the mass.
 
-.. math:: \log P(x) = \log \int_{[0,1)^D} p(x + u)\, du \;\ge\; E_u[\log p(x + u)]          (theory/flows.md, eq. 14.10)
+.. math:: \log P(x) = \log \int_{[0,1)^D} p(x + u)\, du \;\ge\; E_u[\log p(x + u)]
+(theory/flows.md, eq. 14.10)
 
 Letters: N rows, D columns, K levels, R draws of the noise.
 """
@@ -24,12 +26,15 @@ ROWS_AT_ONCE = 2048
 
 
 class Dequantized(Rows):
-    """Whole numbers 0 to K - 1 with uniform noise on [0, 1) drawn anew in every batch: real rows between 0 and K.
+    """Whole numbers 0 to K - 1 with uniform noise on [0, 1) drawn anew in every batch: real rows
+    between 0 and K.
 
-    ``partita.evaluate`` scores one such draw; the mass of the levels themselves is what :func:`evaluate_levels` bounds.
+    ``partita.evaluate`` scores one such draw; the mass of the levels themselves is what
+    :func:`evaluate_levels` bounds.
 
     Arguments:
-        x: Gray levels, (N, D), of any dtype, followed by the C columns of their context if there is one.
+        x: Gray levels, (N, D), of any dtype, followed by the C columns of their context if there is
+            one.
         levels: K.
         weight: One nonnegative number per row.
         context: C, columns at the end that stay as they are.
@@ -41,10 +46,22 @@ class Dequantized(Rows):
 
     def __init__(self, x: Any, levels: int, weight: Any = None, *, context: int = 0) -> None:
         super().__init__(x, weight, owner="Dequantized")
-        self.levels, self.context = check_count("Dequantized", "levels", levels, 2), check_count("Dequantized", "context", context, 0)
+        self.levels, self.context = (
+            check_count("Dequantized", "levels", levels, 2),
+            check_count("Dequantized", "context", context, 0),
+        )
         if context >= self.width:
-            raise invalid("Dequantized", "context", f"leave some of the {self.width} columns for gray levels", context)
-        check_levels("Dequantized", torch.from_numpy(np.asarray(self.array))[:, : self.width - context], levels)
+            raise invalid(
+                "Dequantized",
+                "context",
+                f"leave some of the {self.width} columns for gray levels",
+                context,
+            )
+        check_levels(
+            "Dequantized",
+            torch.from_numpy(np.asarray(self.array))[:, : self.width - context],
+            levels,
+        )
         self._noisy = (torch.arange(self.width) < self.width - context).double()
 
     def _draw(self, index: np.ndarray, generator: torch.Generator) -> Tensor:
@@ -61,9 +78,13 @@ class Dequantized(Rows):
 
 
 def dequantized(x: Tensor, generator: torch.Generator, context: int = 0) -> Tensor:
-    """x + u with u uniform on [0, 1), kept inside its step against rounding; columns of context stay."""
+    """x + u with u uniform on [0, 1), kept inside its step against rounding; columns of context
+    stay.
+    """
     levels, given = x.tensor_split([x.shape[-1] - context], -1)
-    noisy = torch.minimum(levels + rng.uniform(levels.shape, x, generator), torch.nextafter(levels + 1, levels))
+    noisy = torch.minimum(
+        levels + rng.uniform(levels.shape, x, generator), torch.nextafter(levels + 1, levels)
+    )
     return torch.cat([noisy, given], -1)
 
 
@@ -73,34 +94,67 @@ def check_levels(owner: str, x: Tensor, levels: int) -> None:
     outside = (x < 0) | (x > levels - 1) | (x != x.round())
     if bool(outside.any()):
         at = outside.nonzero()[0].tolist()
-        raise invalid(owner, "x", f"hold whole numbers from 0 to {levels - 1}", f"{x[tuple(at)].item():g} at row {at[0]}, column {at[-1]}")
+        raise invalid(
+            owner,
+            "x",
+            f"hold whole numbers from 0 to {levels - 1}",
+            f"{x[tuple(at)].item():g} at row {at[0]}, column {at[-1]}",
+        )
 
 
 @torch.no_grad()
-def evaluate_levels(flow: Any, x: Tensor, levels: int, *, draws: int = 16, level: float = 0.95, generator: torch.Generator) -> Quantity:
-    """A lower bound on the mean log-mass of gray levels, in nats: the mean over R draws of the noise inside the logarithm.
+def evaluate_levels(
+    flow: Any,
+    x: Tensor,
+    levels: int,
+    *,
+    draws: int = 16,
+    level: float = 0.95,
+    generator: torch.Generator,
+) -> Quantity:
+    """A lower bound on the mean log-mass of gray levels, in nats: the mean over R draws of the
+    noise inside the logarithm.
 
-    ``bits_per_dimension(q, D)`` makes bits of it; they are of the data, for every step of the preprocessing counts. Rows of a conditional
-    flow are gray levels followed by their context.
+    ``bits_per_dimension(q, D)`` makes bits of it; they are of the data, for every step of the
+    preprocessing counts. Rows of a conditional flow are gray levels followed by their context.
     """
     check_rows("evaluate_levels", "x", x)
     check_count("evaluate_levels", "draws", draws, 2)
     check_levels("evaluate_levels", x[:, : x.shape[1] - flow.context], levels)
     flow = in_double(flow)
-    parts = [_of_rows(flow, part.to(flow.device_like), draws, generator) for part in x.split(ROWS_AT_ONCE)]
+    parts = [
+        _of_rows(flow, part.to(flow.device_like), draws, generator)
+        for part in x.split(ROWS_AT_ONCE)
+    ]
     rows, noise = (torch.cat(both) for both in zip(*parts, strict=True))
     value, se = float(rows.mean()), math.sqrt(float(noise.sum())) / len(x)
     spread = float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0
-    half, short = half_width(se, level), float(noise.mean())  # a logarithm of a mean errs low by half of its variance
+    # a logarithm of a mean errs low by half of its variance
+    half, short = half_width(se, level), float(noise.mean())
     ess = float((draws / (1 + draws * noise)).mean())
     verdict = verdict_on_reach(half + short, verdict_on_ess(ess, draws))
-    return Quantity(value, value - half, value + half + short, level, "lower", method=f"dequantization, {draws} draws", n=len(rows),
-                    se_data=spread, verdict=verdict, direction="low", details={"rows": rows, "draws": draws, "ess": ess})  # fmt: skip
+    return Quantity(
+        value,
+        value - half,
+        value + half + short,
+        level,
+        "lower",
+        method=f"dequantization, {draws} draws",
+        n=len(rows),
+        se_data=spread,
+        verdict=verdict,
+        direction="low",
+        details={"rows": rows, "draws": draws, "ess": ess},
+    )
 
 
 def _of_rows(flow: Any, x: Tensor, draws: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """log of the mean density over the noise for each row, and the variance of that from the noise (by the delta method)."""
-    log_p = torch.stack([flow.log_prob(dequantized(x, generator, flow.context)) for _ in range(draws)])
+    """log of the mean density over the noise for each row, and the variance of that from the noise
+    (by the delta method).
+    """
+    log_p = torch.stack(
+        [flow.log_prob(dequantized(x, generator, flow.context)) for _ in range(draws)]
+    )
     log_mean = torch.logsumexp(log_p, 0) - math.log(draws)
     relative = (log_p - log_mean).exp().var(0) / draws
     return log_mean, relative

@@ -1,10 +1,13 @@
-r"""Invertible layers whose log-determinant is cheap, and how each becomes a ``torch.distributions`` transform.
+r"""Invertible layers whose log-determinant is cheap, and how each becomes a ``torch.distributions``
+transform.
 
-.. math:: \log p(x) = \log p_z\big(f(x)\big) + \log\left|\det \frac{\partial f}{\partial x}\right|          (theory/flows.md, eq. 14.1)
+.. math:: \log p(x) = \log p_z\big(f(x)\big) + \log\left|\det \frac{\partial f}{\partial x}\right|
+(theory/flows.md, eq. 14.1)
 
-A layer f goes from data to latent (``to_latent``, the direction of the density), with the log-determinant in the same pass, and back
-(``to_data``, the direction of draws, which need none). Inside the chain the batch is last, ``(D, B)``: a column is then one piece of
-memory, and taking, mixing and summing columns all run along it.
+A layer f goes from data to latent (``to_latent``, the direction of the density), with the
+log-determinant in the same pass, and back (``to_data``, the direction of draws, which need none).
+Inside the chain the batch is last, ``(D, B)``: a column is then one piece of memory, and taking,
+mixing and summing columns all run along it.
 
 Letters: B batch, D width, C context.
 """
@@ -19,11 +22,14 @@ from torch.distributions import Transform, constraints
 from partita.core import rng
 from partita.errors import RunError, invalid
 
-Mapped = tuple[Tensor, Tensor]  # values (D, B), and log |det| of the map that made them, (B) or a number for all
+# values (D, B), and log |det| of the map that made them, (B) or a number for all
+Mapped = tuple[Tensor, Tensor]
 
 
 def columns(x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Rows with the batch last, ``(*, D) -> (D, B)``, and their context, repeated along leading dimensions that it lacks."""
+    """Rows with the batch last, ``(*, D) -> (D, B)``, and their context, repeated along leading
+    dimensions that it lacks.
+    """
     if context is not None:
         context = context.expand(*x.shape[:-1], -1).reshape(-1, context.shape[-1]).mT.contiguous()
     return x.reshape(-1, x.shape[-1]).mT.contiguous(), context
@@ -35,7 +41,9 @@ def rows(x: Tensor, shape: torch.Size) -> Tensor:
 
 
 def scale_of(x: Tensor, rows: int) -> Tensor:
-    """Standard deviations over the dimension of the rows, which stays; a constant column has no scale, and gets one."""
+    """Standard deviations over the dimension of the rows, which stays; a constant column has no
+    scale, and gets one.
+    """
     deviation = x.std(rows, keepdim=True)
     return torch.where(deviation > torch.finfo(x.dtype).tiny, deviation, 1.0)
 
@@ -63,7 +71,8 @@ class Layer(nn.Module, ABC):
 class LayerTransform(Transform):
     """A layer bound to a context, of rows.
 
-    ``log_prob`` asks for the log-determinant right after the inverse: it is kept for that, and for once, as weights may change meanwhile.
+    ``log_prob`` asks for the log-determinant right after the inverse: it is kept for that, and for
+    once, as weights may change meanwhile.
     """
 
     domain = constraints.real_vector
@@ -73,7 +82,8 @@ class LayerTransform(Transform):
     def __init__(self, layer: Layer, context: Tensor | None = None) -> None:
         super().__init__()
         self.layer, self.context = layer, context
-        self._last: tuple[Tensor, Tensor] | None = None  # the data's side and log |det d data / d latent|
+        # the data's side and log |det d data / d latent|
+        self._last: tuple[Tensor, Tensor] | None = None
 
     def _call(self, z: Tensor) -> Tensor:
         return rows(self.layer.to_data(*columns(z, self.context)), z.shape)
@@ -94,7 +104,9 @@ class LayerTransform(Transform):
 
 
 class Ordered(Layer):
-    """A layer that takes the columns in an order of its own, which is saved; the way back follows from it."""
+    """A layer that takes the columns in an order of its own, which is saved; the way back follows
+    from it.
+    """
 
     order: Tensor
     back: Tensor
@@ -110,8 +122,11 @@ def _find_the_way_back(layer: Ordered, _: Any) -> None:
     """From an order that was loaded; by what is none, columns would be taken that are not there."""
     columns, layer.back = layer.order.sort()
     if not torch.equal(columns, torch.arange(len(columns), device=columns.device)):
-        raise RunError(f"load: the order of {len(columns)} columns must hold each of 0 to {len(columns) - 1} once; got another. "
-                       "Restore the file as partita wrote it.")  # fmt: skip
+        raise RunError(
+            f"load: the order of {len(columns)} columns must hold each of 0 to {len(columns) - 1} "
+            "once; got another. "
+            "Restore the file as partita wrote it."
+        )
 
 
 class Permutation(Ordered):
@@ -135,12 +150,15 @@ class Mixing(Ordered):
     def __init__(self, width: int, *, generator: torch.Generator) -> None:
         super().__init__(rng.permutation(width, generator))
         empty = torch.zeros(width, width, device=generator.device)
-        self.lower, self.upper = nn.Parameter(empty.clone()), nn.Parameter(empty.clone())  # only the parts off the diagonal count
+        # only the parts off the diagonal count
+        self.lower, self.upper = nn.Parameter(empty.clone()), nn.Parameter(empty.clone())
         self.log_diagonal = nn.Parameter(empty.new_zeros(width))
 
     def factors(self) -> tuple[Tensor, Tensor]:
         """L without the ones on its diagonal, and U with exponentials there."""
-        return self.lower.tril(-1), torch.diagonal_scatter(self.upper.triu(1), self.log_diagonal.exp())
+        return self.lower.tril(-1), torch.diagonal_scatter(
+            self.upper.triu(1), self.log_diagonal.exp()
+        )
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         lower, upper = self.factors()
@@ -155,11 +173,14 @@ class Mixing(Ordered):
 
 
 class ActNorm(Layer):
-    r"""A shift and a scale for each column, set so that the first data come out standardized, then learned.
+    r"""A shift and a scale for each column, set so that the first data come out standardized, then
+    learned.
 
-    .. math:: z = (x - c)\, e^{-s} + m, \qquad \log|\det| = -\textstyle\sum_i s_i          (theory/flows.md, eq. 14.7)
+    .. math:: z = (x - c)\, e^{-s} + m, \qquad \log|\det| = -\textstyle\sum_i s_i
+    (theory/flows.md, eq. 14.7)
 
-    The middle c of the first data stays; m is learned in units of z, so that a step of it is as large whatever the units of x.
+    The middle c of the first data stays; m is learned in units of z, so that a step of it is as
+    large whatever the units of x.
     """
 
     c: Tensor
@@ -187,13 +208,16 @@ class Logit(Layer):
     r"""From bounded to unbounded columns, the determinant counted.
 
     .. math:: z = \mathrm{logit}(\alpha + (1 - 2\alpha)\, x / K), \qquad
-              \log|\det| = \textstyle\sum_i \log \frac{1 - 2\alpha}{K} - \log u_i - \log(1 - u_i)          (theory/flows.md, eq. 14.9)
+              \log|\det| = \textstyle\sum_i \log \frac{1 - 2\alpha}{K} - \log u_i - \log(1 - u_i)
+              (theory/flows.md, eq. 14.9)
 
     Arguments:
         levels: K, the upper end; x lies between 0 and K.
-        alpha: How far the ends are kept from zero and one; with 0 data on the boundary have no image, and are refused.
+        alpha: How far the ends are kept from zero and one; with 0 data on the boundary have no
+            image, and are refused.
 
-    What lies past the ends, by the little that alpha leaves there, comes back to data as the ends themselves.
+    What lies past the ends, by the little that alpha leaves there, comes back to data as the ends
+    themselves.
     """
 
     def __init__(self, levels: float = 1.0, alpha: float = 1e-6) -> None:
@@ -203,7 +227,8 @@ class Logit(Layer):
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         self.check(x)
         share = (1 - 2 * self.alpha) / self.levels
-        log_u, log_rest = ((self.alpha + share * room).log() for room in (x, self.levels - x))  # u and 1 - u, both precise near zero
+        # u and 1 - u, both precise near zero
+        log_u, log_rest = ((self.alpha + share * room).log() for room in (x, self.levels - x))
         slope = torch.log(torch.as_tensor(share, dtype=x.dtype, device=x.device)) - log_u - log_rest
         return log_u - log_rest, slope.sum(0)
 
@@ -218,8 +243,13 @@ class Logit(Layer):
         if bool(outside.any()):
             at = outside.nonzero()[0].tolist()
             between = "lie between" if self.alpha > 0 else "lie strictly between"
-            raise invalid("Flow", "x", f"{between} 0 and {self.levels:g} for its logit", f"{x[tuple(at)].item():g} in column {at[0]}",
-                          "Dequantize gray levels, or give alpha above 0.")  # fmt: skip
+            raise invalid(
+                "Flow",
+                "x",
+                f"{between} 0 and {self.levels:g} for its logit",
+                f"{x[tuple(at)].item():g} in column {at[0]}",
+                "Dequantize gray levels, or give alpha above 0.",
+            )
 
     def ends(self, like: Tensor) -> tuple[float, float]:
         """The smallest and largest values with a logit, in the precision of ``like``."""

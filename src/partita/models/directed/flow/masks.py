@@ -1,4 +1,5 @@
-r"""Which columns a coupling conditions on; the others it moves. Layers in turn leave no column unmoved and none unheard.
+r"""Which columns a coupling conditions on; the others it moves. Layers in turn leave no column
+unmoved and none unheard.
 
 Letters: D width; for images C channels, I x J pixels.
 """
@@ -13,7 +14,8 @@ from partita.errors import invalid
 
 
 def alternating(width: int, layer: int) -> Tensor:
-    """Every second column, starting at the parity of the layer, ``(D,)``; one column alone is always moved.
+    """Every second column, starting at the parity of the layer, ``(D,)``; one column alone is
+    always moved.
 
     >>> alternating(4, 0).tolist()
     [True, False, True, False]
@@ -29,9 +31,15 @@ def checkerboard(shape: Sequence[int], layer: int) -> Tensor:
 
 
 def channelwise(shape: Sequence[int], layer: int) -> Tensor:
-    """Half of the four channels that squeezing makes of each: the pixels of every second row, ``(C I J,)``."""
+    """Half of the four channels that squeezing makes of each: the pixels of every second row, ``(C
+    I J,)``.
+    """
     channels, height, width = check_image(shape)
-    return ((torch.arange(height) + layer) % 2 == 0)[None, :, None].expand(channels, height, width).flatten()
+    return (
+        ((torch.arange(height) + layer) % 2 == 0)[None, :, None]
+        .expand(channels, height, width)
+        .flatten()
+    )
 
 
 def image_mask(shape: Sequence[int], layer: int) -> Tensor:

@@ -1,6 +1,8 @@
-r"""Monotone rational-quadratic splines, the identity outside [-b, b] (Gregory and Delbourgo 1982; Durkan et al. 2019).
+r"""Monotone rational-quadratic splines, the identity outside [-b, b] (Gregory and Delbourgo 1982;
+Durkan et al. 2019).
 
-.. math:: y(\xi) = y_k + \frac{h_k\, [s_k \xi^2 + d_k\, \xi (1 - \xi)]}{s_k + (d_{k+1} + d_k - 2 s_k)\, \xi (1 - \xi)}, \qquad
+.. math:: y(\xi) = y_k + \frac{h_k\, [s_k \xi^2 + d_k\, \xi (1 - \xi)]}{s_k + (d_{k+1} + d_k - 2
+s_k)\, \xi (1 - \xi)}, \qquad
           s_k = h_k / w_k          (theory/flows.md, eq. 14.8)
 
 Letters: K bins, b bound, w widths, h heights, d slopes at the knots, xi place within a bin.
@@ -20,7 +22,9 @@ UNIT_SLOPE = math.log(math.expm1(1 - LEAST_SLOPE))  # where softplus makes a slo
 
 
 class Knots(NamedTuple):
-    """Splines, ``(*, K + 1, n)`` knots and slopes for n values, ``(*, n)``; a last size of one is a spline that all values share."""
+    """Splines, ``(*, K + 1, n)`` knots and slopes for n values, ``(*, n)``; a last size of one is a
+    spline that all values share.
+    """
 
     x: Tensor
     y: Tensor
@@ -35,21 +39,33 @@ def parameters_per_coordinate(bins: int) -> int:
 def knots(raw: Tensor, bins: int, bound: float) -> Knots:
     """Knots from unconstrained numbers, ``(*, 3 K - 1, n)``; all zeros give the identity."""
     sizes, slopes = raw.split([2 * bins, bins - 1], -2)
-    slope = functional.pad(LEAST_SLOPE + functional.softplus(slopes + UNIT_SLOPE), (0, 0, 1, 1), value=1.0)
+    slope = functional.pad(
+        LEAST_SLOPE + functional.softplus(slopes + UNIT_SLOPE), (0, 0, 1, 1), value=1.0
+    )
     x, y = _ends(sizes.unflatten(-2, (2, bins)), bound).unbind(-3)
     return Knots(x, y, slope)
 
 
 def _ends(raw: Tensor, bound: float) -> Tensor:
-    """Ends of bins that fill [-b, b], from unconstrained sizes: a softmax and its running sum in one, ``(*, K, n) -> (*, K + 1, n)``."""
+    """Ends of bins that fill [-b, b], from unconstrained sizes: a softmax and its running sum in
+    one, ``(*, K, n) -> (*, K + 1, n)``.
+    """
     bins = raw.shape[-2]
-    upto = functional.pad((raw - raw.detach().amax(-2, keepdim=True)).exp().cumsum(-2), (0, 0, 1, 0))
-    least = torch.arange(bins + 1, dtype=raw.dtype, device=raw.device)[:, None] * (2 * bound * LEAST_BIN) - bound
+    upto = functional.pad(
+        (raw - raw.detach().amax(-2, keepdim=True)).exp().cumsum(-2), (0, 0, 1, 0)
+    )
+    least = (
+        torch.arange(bins + 1, dtype=raw.dtype, device=raw.device)[:, None]
+        * (2 * bound * LEAST_BIN)
+        - bound
+    )
     return torch.addcmul(least, upto, 2 * bound * (1 - LEAST_BIN * bins) / upto[..., -1:, :])
 
 
 def spline(x: Tensor, at: Knots) -> tuple[Tensor, Tensor]:
-    """y(x) and log dy/dx, ``(*, n)``; every sum in them is one of positive terms but that for the curve."""
+    """y(x) and log dy/dx, ``(*, n)``; every sum in them is one of positive terms but that for the
+    curve.
+    """
     inside, x0, w, y0, h, d0, d1 = _bin(x, at.x, at)
     s, xi = h / w, torch.where(inside, (x - x0) / w, 0.5)
     room = xi * (1 - xi)
@@ -70,9 +86,13 @@ def inverse_spline(y: Tensor, at: Knots) -> Tensor:
 
 
 def _bin(value: Tensor, ends: Tensor, at: Knots) -> tuple[Tensor, ...]:
-    """Whether each value is inside, and the start and size of its bin in x and y with the slopes at its ends."""
+    """Whether each value is inside, and the start and size of its bin in x and y with the slopes at
+    its ends.
+    """
     inside = (value > ends[..., 0, :]) & (value < ends[..., -1, :])
     index = (value.unsqueeze(-2) >= ends[..., 1:-1, :]).sum(-2, keepdim=True)
     both = torch.cat([index, index + 1], -2)
-    (x0, x1), (y0, y1), (d0, d1) = (knot.expand(*knot.shape[:-1], value.shape[-1]).gather(-2, both).unbind(-2) for knot in at)
+    (x0, x1), (y0, y1), (d0, d1) = (
+        knot.expand(*knot.shape[:-1], value.shape[-1]).gather(-2, both).unbind(-2) for knot in at
+    )
     return inside, x0, x1 - x0, y0, y1 - y0, d0, d1

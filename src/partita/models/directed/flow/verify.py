@@ -1,4 +1,5 @@
-r"""A flow against itself: does it invert, is its log-determinant that of its Jacobian, does its density integrate to one?
+r"""A flow against itself: does it invert, is its log-determinant that of its Jacobian, does its
+density integrate to one?
 
 .. math:: \int e^{\log p(x)}\, dx = 1, \qquad f^{-1}(f(x)) = x, \qquad
           \log|\det| = \log\left|\det \frac{\partial f}{\partial x}\right|_{\text{autograd}}
@@ -18,7 +19,8 @@ from partita.models.directed.flow.coupling import Coupling
 from partita.models.directed.flow.layers import Logit, Mixing, Permutation, columns, rows
 
 ROUND_TRIP, LOG_DET, MASS = 1e-8, 1e-8, 1e-3  # what passes, in float64
-POINTS = {1: (20_000,), 2: (1000, 2000)}  # of the grid, along each axis; the finer one where the first is too coarse
+# of the grid, along each axis; the finer one where the first is too coarse
+POINTS = {1: (20_000,), 2: (1000, 2000)}
 ROWS = 32
 
 
@@ -27,8 +29,10 @@ class Verdict(NamedTuple):
 
     Arguments:
         round_trip: Largest |x - inverse(f(x))|, relative to 1 + |x|.
-        log_det: Largest difference from the log-determinant of the autograd Jacobian, relative to 1 + its size.
-        mass: Integral of the density over a grid; nan above two columns, and for conditional flows that at the first context.
+        log_det: Largest difference from the log-determinant of the autograd Jacobian, relative to 1
+            + its size.
+        mass: Integral of the density over a grid; nan above two columns, and for conditional flows
+            that at the first context.
         moved, heard: Whether every column is moved by some coupling, and conditions some other.
         passed: All of it within the tolerances.
     """
@@ -49,7 +53,9 @@ def verify_flow(flow: Any, x: Tensor | None = None, *, generator: torch.Generato
         z, log_det = flow.to_latent(x, context)
         back = flow.to_data(z, context)
     round_trip = float(((back - x).abs() / (1 + x.abs())).max())
-    difference = float(((log_det - _autograd_log_det(flow, x, context)).abs() / (1 + log_det.abs())).max())
+    difference = float(
+        ((log_det - _autograd_log_det(flow, x, context)).abs() / (1 + log_det.abs())).max()
+    )
     sound = round_trip <= ROUND_TRIP and difference <= LOG_DET
     mass = _mass(flow, None if context is None else context[:1], finer=sound)
     moved, heard = coverage_of_masks(flow)
@@ -59,7 +65,9 @@ def verify_flow(flow: Any, x: Tensor | None = None, *, generator: torch.Generato
 
 
 def coverage_of_masks(flow: Any) -> tuple[bool, bool]:
-    """Whether every column of the data is moved by a coupling, and reaches a coupling as one that conditions."""
+    """Whether every column of the data is moved by a coupling, and reaches a coupling as one that
+    conditions.
+    """
     D = flow.visible
     came_from = torch.eye(D, dtype=torch.bool)  # which columns of the data each place may hold
     moved, heard = torch.zeros(D, dtype=torch.bool), torch.zeros(D, dtype=torch.bool)
@@ -67,7 +75,8 @@ def coverage_of_masks(flow: Any) -> tuple[bool, bool]:
         if isinstance(layer, Permutation):
             came_from = came_from[layer.order.cpu()]
         elif isinstance(layer, Mixing):
-            came_from = came_from[layer.order.cpu()]  # where a mix starts; it may spread them further
+            # where a mix starts; it may spread them further
+            came_from = came_from[layer.order.cpu()]
         elif isinstance(layer, Coupling):
             kept, changed = layer.sides
             moved |= came_from[changed.cpu()].any(0)
@@ -79,12 +88,18 @@ def _rows(flow: Any, x: Tensor | None, generator: torch.Generator) -> tuple[Tens
     like = flow.device_like
     if x is not None:
         return flow._split(x[:ROWS].to(like), None)
-    context = flow.context_mean + flow.context_scale * rng.normal((ROWS, flow.context), like, generator) if flow.context else None
+    context = (
+        flow.context_mean + flow.context_scale * rng.normal((ROWS, flow.context), like, generator)
+        if flow.context
+        else None
+    )
     return flow.draw(ROWS, context=context, generator=generator), context
 
 
 def _autograd_log_det(flow: Any, x: Tensor, context: Tensor | None) -> Tensor:
-    """log |det| of every row's Jacobian; rows do not meet, so that the gradient of a sum over them is that of each."""
+    """log |det| of every row's Jacobian; rows do not meet, so that the gradient of a sum over them
+    is that of each.
+    """
     x = x.detach().requires_grad_()
     z, _ = flow.to_latent(x, context)
     slopes = [torch.autograd.grad(column.sum(), x, retain_graph=True)[0] for column in z.unbind(-1)]
@@ -92,7 +107,9 @@ def _autograd_log_det(flow: Any, x: Tensor, context: Tensor | None) -> Tensor:
 
 
 def _mass(flow: Any, context: Tensor | None, finer: bool) -> float:
-    """The integral of the density of one or two columns, nan for more; on a finer grid where the first finds too much or too little."""
+    """The integral of the density of one or two columns, nan for more; on a finer grid where the
+    first finds too much or too little.
+    """
     mass = math.nan
     for points in POINTS.get(flow.visible, ())[: None if finer else 1]:
         mass = _mass_on_grid(flow, context, points)
@@ -103,18 +120,28 @@ def _mass(flow: Any, context: Tensor | None, finer: bool) -> float:
 
 @torch.no_grad()
 def _mass_on_grid(flow: Any, context: Tensor | None, points: int) -> float:
-    """The density over a grid, by the trapezoidal rule, in the coordinates behind a logit if there is one."""
+    """The density over a grid, by the trapezoidal rule, in the coordinates behind a logit if there
+    is one.
+    """
     axes = _axes(flow, context, points)
     grid = torch.cartesian_prod(*axes) if flow.visible > 1 else axes[0][:, None]
-    weight = torch.cartesian_prod(*map(_trapezoid, axes)).prod(-1) if flow.visible > 1 else _trapezoid(axes[0])
+    weight = (
+        torch.cartesian_prod(*map(_trapezoid, axes)).prod(-1)
+        if flow.visible > 1
+        else _trapezoid(axes[0])
+    )
     total = 0.0
     for x, w in zip(grid.split(1 << 15), weight.split(1 << 15), strict=True):
-        total += float(_log_density(flow, x, None if context is None else context.expand(len(x), -1)).exp() @ w)
+        total += float(
+            _log_density(flow, x, None if context is None else context.expand(len(x), -1)).exp() @ w
+        )
     return total
 
 
 def _log_density(flow: Any, x: Tensor, context: Tensor | None) -> Tensor:
-    """log p of unbounded coordinates: those behind the logit where there is one; what it maps past the ends of the data counts nothing."""
+    """log p of unbounded coordinates: those behind the logit where there is one; what it maps past
+    the ends of the data counts nothing.
+    """
     if not isinstance(flow.chain[0], Logit):
         return flow.log_prob(x, context)
     data = rows(flow.chain[0].to_data(columns(x, None)[0]), x.shape)
@@ -125,9 +152,17 @@ def _log_density(flow: Any, x: Tensor, context: Tensor | None) -> Tensor:
 
 
 def _axes(flow: Any, context: Tensor | None, points: int) -> list[Tensor]:
-    """Points along each axis, half of them even and half where the flow's own draws are, far enough out to miss all but nothing."""
-    n, generator, count = 1 << 16, torch.Generator(flow.device_like.device).manual_seed(0), points // 2
-    draws = flow.draw(n, context=None if context is None else context.expand(n, -1), generator=generator)
+    """Points along each axis, half of them even and half where the flow's own draws are, far enough
+    out to miss all but nothing.
+    """
+    n, generator, count = (
+        1 << 16,
+        torch.Generator(flow.device_like.device).manual_seed(0),
+        points // 2,
+    )
+    draws = flow.draw(
+        n, context=None if context is None else context.expand(n, -1), generator=generator
+    )
     each, _ = columns(draws, None)
     if isinstance(flow.chain[0], Logit):
         each, _ = flow.chain[0].to_latent(each)

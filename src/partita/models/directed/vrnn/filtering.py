@@ -1,11 +1,16 @@
-r"""A particle filter along a sequence: k draws of the latent variables, resampled where most of them have become unlikely.
+r"""A particle filter along a sequence: k draws of the latent variables, resampled where most of
+them
+have become unlikely.
 
-.. math:: \hat p(x) = \prod_{r} \frac1k \sum_{i=1}^k \prod_{t \in r} w_t^{(i)}, \qquad E[\hat p(x)] = p(x)
+.. math:: \hat p(x) = \prod_{r} \frac1k \sum_{i=1}^k \prod_{t \in r} w_t^{(i)}, \qquad E[\hat p(x)]
+= p(x)
           (theory/latent_variables.md, eq. 41.14)
 
-r are the stretches between resamplings; with none there is one stretch, and the estimate is that of importance sampling.
+r are the stretches between resamplings; with none there is one stretch, and the estimate is that of
+importance sampling.
 
-Letters: B rows, T steps, E numbers in a step, k particles for each row, n = k B, M latent dimensions.
+Letters: B rows, T steps, E numbers in a step, k particles for each row, n = k B, M latent
+dimensions.
 """
 
 import math
@@ -26,20 +31,37 @@ class Filtered(NamedTuple):
 
 
 def filtered(
-    model: Any, steps: Tensor, there: Tensor, k: int, threshold: float, every: int = 1, kept: Tensor | None = None, *,
+    model: Any,
+    steps: Tensor,
+    there: Tensor,
+    k: int,
+    threshold: float,
+    every: int = 1,
+    kept: Tensor | None = None,
+    *,
     generator: torch.Generator,
-) -> Filtered:  # fmt: skip
-    """Follow the rows with k particles each; those of a row are resampled where their effective number falls below threshold k.
+) -> Filtered:
+    """Follow the rows with k particles each; those of a row are resampled where their effective
+    number falls below threshold k.
 
-    Rows are looked at before every step, or every few: what lies between is computed at once, which is faster. The first particle
-    holds to ``kept`` latent values (B, T, M), if given; where they are a draw of the posterior, E[1 / estimate] = 1 / p(x).
+    Rows are looked at before every step, or every few: what lies between is computed at once, which
+    is faster. The first particle holds to ``kept`` latent values (B, T, M), if given; where they
+    are a draw of the posterior, E[1 / estimate] = 1 / p(x).
     """
     state, log_w, log_p = None, steps.new_zeros(k, len(steps)), steps.new_zeros(len(steps))
     for t in range(0, steps.shape[1], every):
         if state is not None:
-            state, log_w, log_p = _resampled(state, log_w, log_p, there[:, t], threshold, kept is not None, generator)
+            state, log_w, log_p = _resampled(
+                state, log_w, log_p, there[:, t], threshold, kept is not None, generator
+            )
         now, real = steps[:, t : t + every], there[:, t : t + every]
-        path = model.follow(now, k, state=state, first=None if kept is None else kept[:, t : t + every], generator=generator)
+        path = model.follow(
+            now,
+            k,
+            state=state,
+            first=None if kept is None else kept[:, t : t + every],
+            generator=generator,
+        )
         terms, state = model.terms_along(path, now, real), path.state
         log_w = log_w + terms.log_weights()
     assert state is not None  # there is at least one step
@@ -47,11 +69,19 @@ def filtered(
 
 
 def _resampled(
-    state: Tensor, log_w: Tensor, log_p: Tensor, there: Tensor, threshold: float, first_stays: bool, generator: torch.Generator
+    state: Tensor,
+    log_w: Tensor,
+    log_p: Tensor,
+    there: Tensor,
+    threshold: float,
+    first_stays: bool,
+    generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows with few effective particles draw them anew in proportion to their weights, whose mean moves into the estimate.
+    """Rows with few effective particles draw them anew in proportion to their weights, whose mean
+    moves into the estimate.
 
-    Beside a particle that stays, the others are drawn one by one: at even distances they would have to make room for it.
+    Beside a particle that stays, the others are drawn one by one: at even distances they would have
+    to make room for it.
     """
     if not threshold:
         return state, log_w, log_p
@@ -74,21 +104,33 @@ def effective(log_w: Tensor) -> Tensor:
 
 
 def systematic(log_w: Tensor, generator: torch.Generator) -> Tensor:
-    """k particles of each row at even distances along their weights, ``(k, B) -> (k, B)``: each k w times on average, with less noise."""
+    """k particles of each row at even distances along their weights, ``(k, B) -> (k, B)``: each k w
+    times on average, with less noise.
+    """
     k, B = log_w.shape
-    places = torch.arange(k, device=log_w.device, dtype=log_w.dtype) + rng.uniform((B, 1), log_w, generator)
+    places = torch.arange(k, device=log_w.device, dtype=log_w.dtype) + rng.uniform(
+        (B, 1), log_w, generator
+    )
     return at_places(log_w, places / k)
 
 
 def independent(log_w: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """``n`` particles of each row, drawn one by one in proportion to their weights, ``(k, B) -> (n, B)``."""
+    """``n`` particles of each row, drawn one by one in proportion to their weights, ``(k, B) -> (n,
+    B)``.
+    """
     return at_places(log_w, rng.uniform((log_w.shape[1], n), log_w, generator))
 
 
 def at_places(log_w: Tensor, places: Tensor) -> Tensor:
-    """The particles at these shares, from 0 to 1, of the weights laid end to end, ``(k, B), (B, n) -> (n, B)``."""
+    """The particles at these shares, from 0 to 1, of the weights laid end to end, ``(k, B), (B, n)
+    -> (n, B)``.
+    """
     ends = torch.softmax(log_w.mT.double(), -1).cumsum(-1)
-    return torch.searchsorted(ends, places.double() * ends[:, -1:], right=True).clamp_max(len(log_w) - 1).mT
+    return (
+        torch.searchsorted(ends, places.double() * ends[:, -1:], right=True)
+        .clamp_max(len(log_w) - 1)
+        .mT
+    )
 
 
 def pick(state: Tensor, parent: Tensor) -> Tensor:
@@ -103,9 +145,16 @@ def choose(found: Filtered, generator: torch.Generator) -> Tensor:
     return pick(found.state, independent(found.log_w, 1, generator))
 
 
-def go_on(model: Any, state: Tensor, steps: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw what follows, ``(n, steps, E)`` and the latent values behind it ``(n, steps, M)``, from memories ``(n, ...)``."""
-    xs, zs = [state.new_zeros(len(state), 0, model.output.support.width)], [state.new_zeros(len(state), 0, model.latent)]
+def go_on(
+    model: Any, state: Tensor, steps: int, *, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Draw what follows, ``(n, steps, E)`` and the latent values behind it ``(n, steps, M)``, from
+    memories ``(n, ...)``.
+    """
+    xs, zs = (
+        [state.new_zeros(len(state), 0, model.output.support.width)],
+        [state.new_zeros(len(state), 0, model.latent)],
+    )
     for _ in range(steps):
         x, z, state = one_step(model, state, generator)
         xs.append(x[:, None])
@@ -113,7 +162,9 @@ def go_on(model: Any, state: Tensor, steps: int, *, generator: torch.Generator) 
     return torch.cat(xs, 1), torch.cat(zs, 1)
 
 
-def one_step(model: Any, state: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def one_step(
+    model: Any, state: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
     """x_t and z_t drawn from the model, and the memory after them."""
     parts = model.parts
     h = parts.h(state)

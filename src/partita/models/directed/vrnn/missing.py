@@ -1,12 +1,14 @@
 r"""Missing numbers of a sequence by particle Gibbs (Andrieu, Doucet and Holenstein 2010).
 
-.. math:: (z, x_{\mathrm{mis}}) \sim \text{a path of a filter that keeps the last one among its particles}
+.. math:: (z, x_{\mathrm{mis}}) \sim \text{a path of a filter that keeps the last one among its
+particles}
           (theory/latent_variables.md, eq. 41.15)
 
-Where a step is whole, particles are drawn from the encoder; where some of it is missing, the latent variables come from the prior and
-the missing numbers from the decoder, weighed by what was observed. One of the particles is the path of the sweep before, and the next
-path is chosen by weight: the law of the paths stays p(z, missing | observed), whatever the number of particles. Means are over all paths
-of a sweep by their weights, which has less noise than the chosen one.
+Where a step is whole, particles are drawn from the encoder; where some of it is missing, the latent
+variables come from the prior and the missing numbers from the decoder, weighed by what was
+observed. One of the particles is the path of the sweep before, and the next path is chosen by
+weight: the law of the paths stays p(z, missing | observed), whatever the number of particles. Means
+are over all paths of a sweep by their weights, which has less noise than the chosen one.
 
 Letters: B rows, T steps, E numbers in a step, k particles for each row, M latent dimensions.
 """
@@ -21,7 +23,8 @@ from partita.errors import invalid
 from partita.models.directed.gaussian_latents import normal_log_prob
 from partita.models.directed.vrnn.filtering import effective, independent, pick
 
-PARTICLES = (24, 256)  # at least and at most; between them twice the steps, for paths of fewer are all alike far back
+# at least and at most; between them twice the steps, for paths of fewer are all alike far back
+PARTICLES = (24, 256)
 THRESHOLD = 0.5  # share of the particles below which their effective number has them drawn anew
 BURN_IN, KEPT = 10, 20  # sweeps
 CELLS = 1 << 23  # rows x particles x steps x numbers at once
@@ -44,12 +47,16 @@ def fill(model: Any, x: Tensor, how: str, *, generator: torch.Generator) -> Tens
     rows = max(1, CELLS // (k * (width + model.support.L * model.latent)))
     for index in x.isnan().any(-1).nonzero()[:, 0].split(rows):
         steps = out[index].unflatten(-1, (-1, size))
-        out[index] = torch.where(steps.isnan(), _filled(model, steps, how, k, generator), steps).flatten(1)
+        out[index] = torch.where(
+            steps.isnan(), _filled(model, steps, how, k, generator), steps
+        ).flatten(1)
     return out
 
 
 def smoothed(model: Any, steps: Tensor, generator: torch.Generator) -> Tensor:
-    """Latent values of each row after some sweeps, ``(B, T, E) -> (B, T, M)``; steps beyond the end of a row are NaN."""
+    """Latent values of each row after some sweeps, ``(B, T, E) -> (B, T, M)``; steps beyond the end
+    of a row are NaN.
+    """
     kept, k = None, particles(steps.shape[1])
     for _ in range(BURN_IN):
         kept, _ = conditional_sweep(model, steps, kept, generator, k)
@@ -78,15 +85,26 @@ def _filled(model: Any, steps: Tensor, how: str, k: int, generator: torch.Genera
     return kept.x if how == "draw" else mean if how == "mean" else (mean > 0.5).to(mean)
 
 
-def conditional_sweep(model: Any, steps: Tensor, kept: Kept | None, generator: torch.Generator, k: int) -> tuple[Kept, Tensor]:
-    """One pass of the filter, with ``kept`` as its first particle: a path of it chosen by weight, and the mean of x over all paths."""
+def conditional_sweep(
+    model: Any, steps: Tensor, kept: Kept | None, generator: torch.Generator, k: int
+) -> tuple[Kept, Tensor]:
+    """One pass of the filter, with ``kept`` as its first particle: a path of it chosen by weight,
+    and the mean of x over all paths.
+    """
     parts, (B, T, _) = model.parts, steps.shape
     state, log_w = parts.start(k * B, steps), steps.new_zeros(k, B)
     places, parents = [], []
     for t in range(T):
         parent, log_w = _parents(log_w, kept is not None, generator)
         state = pick(state, parent)
-        z, x, now = _proposed(model, steps[:, t], state, k, generator, None if kept is None else (kept.z[:, t], kept.x[:, t]))
+        z, x, now = _proposed(
+            model,
+            steps[:, t],
+            state,
+            k,
+            generator,
+            None if kept is None else (kept.z[:, t], kept.x[:, t]),
+        )
         places.append((z, x))
         parents.append(parent)
         log_w = log_w + now
@@ -98,7 +116,9 @@ def conditional_sweep(model: Any, steps: Tensor, kept: Kept | None, generator: t
 
 
 def _parents(log_w: Tensor, first_stays: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Whom each particle follows, ``(k, B)``, and the weights after that: drawn anew in the rows where few particles count."""
+    """Whom each particle follows, ``(k, B)``, and the weights after that: drawn anew in the rows
+    where few particles count.
+    """
     k = len(log_w)
     poor = effective(log_w) < THRESHOLD * k
     drawn = independent(log_w, k, generator)
@@ -109,9 +129,16 @@ def _parents(log_w: Tensor, first_stays: bool, generator: torch.Generator) -> tu
 
 
 def _proposed(
-    model: Any, seen: Tensor, state: Tensor, k: int, generator: torch.Generator, first: tuple[Tensor, Tensor] | None
+    model: Any,
+    seen: Tensor,
+    state: Tensor,
+    k: int,
+    generator: torch.Generator,
+    first: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """z and x of every particle at one step, ``(k B, .)``, and the log weights ``(k, B)``; ``first`` is what particle 0 holds to."""
+    """z and x of every particle at one step, ``(k B, .)``, and the log weights ``(k, B)``;
+    ``first`` is what particle 0 holds to.
+    """
     parts, B, h = model.parts, len(seen), model.parts.h(state)
     missing = seen.isnan().expand(k, -1, -1).flatten(0, 1)
     partly = missing.any(-1, keepdim=True)
@@ -130,7 +157,9 @@ def _proposed(
 
 
 def _traced(places: list[tuple[Tensor, Tensor]], parents: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The paths that end in each particle, back through its parents: z ``(k, B, T, M)`` and x ``(k, B, T, E)``."""
+    """The paths that end in each particle, back through its parents: z ``(k, B, T, M)`` and x ``(k,
+    B, T, E)``.
+    """
     k, B = parents[0].shape
     zs, xs, at = [], [], torch.arange(k, device=parents[0].device)[:, None].expand(k, B)
     for (z, x), parent in zip(reversed(places), reversed(parents), strict=True):

@@ -18,7 +18,9 @@ CELLS = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
 
 
 class Recurrence(nn.Module):
-    """f: a GRU or LSTM cell whose memory is one tensor, ``(n, H)`` or ``(n, 2 H)``; its first H numbers are h."""
+    """f: a GRU or LSTM cell whose memory is one tensor, ``(n, H)`` or ``(n, 2 H)``; its first H
+    numbers are h.
+    """
 
     def __init__(self, inputs: int, hidden: int, kind: str, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -29,7 +31,8 @@ class Recurrence(nn.Module):
             for parameter in self.cell.parameters():
                 nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5, generator=generator)
             if kind == "lstm":
-                dict(self.cell.named_parameters())["bias_hh"][hidden : 2 * hidden] += 1.0  # remember at first
+                # remember at first
+                dict(self.cell.named_parameters())["bias_hh"][hidden : 2 * hidden] += 1.0
 
     def forward(self, u: Tensor, state: Tensor) -> Tensor:
         """The next memory."""
@@ -40,10 +43,20 @@ class Recurrence(nn.Module):
 
 
 class Parts(nn.Module):
-    """phi_x, phi_z, prior, encoder, decoder and recurrence; any of them may be replaced by a module that maps the same shapes."""
+    """phi_x, phi_z, prior, encoder, decoder and recurrence; any of them may be replaced by a module
+    that maps the same shapes.
+    """
 
     def __init__(
-        self, output: Output, latent: int, hidden: int, features: int, cell: str, activation: str, *, generator: torch.Generator
+        self,
+        output: Output,
+        latent: int,
+        hidden: int,
+        features: int,
+        cell: str,
+        activation: str,
+        *,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         more = {"widths": (features,), "activation": activation, "generator": generator}
