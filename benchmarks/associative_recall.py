@@ -52,11 +52,9 @@ def train(
         options=options,
         generator=generator,
     )
-    optimizer, started, limit = (
-        torch.optim.Adam(model.parameters(), lr=RATE),
-        time.perf_counter(),
-        LIMIT * max(1.0, L / USUAL),
-    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    started = time.perf_counter()
+    limit = LIMIT * max(1.0, L / USUAL)
     for step in range(1, steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, step / 100) * (1 - 0.9 * step / steps)

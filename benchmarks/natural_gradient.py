@@ -106,10 +106,8 @@ def gap(net: nn.Module, x: Tensor, predict: Callable[[Tensor], Distribution]) ->
 def kronecker_gaps() -> None:
     """Where K-FAC is exact and how far it is off elsewhere."""
     g = torch.Generator().manual_seed(0)
-    x, images = (
-        torch.randn(64, 6, generator=g).double(),
-        torch.randn(32, 2, 6, 6, generator=g).double(),
-    )
+    x = torch.randn(64, 6, generator=g).double()
+    images = torch.randn(32, 2, 6, 6, generator=g).double()
 
     def normal(out: Tensor) -> Distribution:
         return Independent(Normal(out.flatten(1), 1.0), 1)

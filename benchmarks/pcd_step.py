@@ -28,11 +28,9 @@ def six_products(generator: torch.Generator) -> Callable[[], None]:
     W = torch.randn(VISIBLE, HIDDEN, generator=generator)
     data, chains, moved = (mnist_like(BATCH, generator) for _ in range(3))
     h_data, h_chains, h_moved = (torch.rand(BATCH, HIDDEN, generator=generator) for _ in range(3))
-    visible, up, down = (
-        torch.empty(BATCH, VISIBLE),
-        torch.empty(VISIBLE, HIDDEN),
-        torch.empty(VISIBLE, HIDDEN),
-    )
+    visible = torch.empty(BATCH, VISIBLE)
+    up = torch.empty(VISIBLE, HIDDEN)
+    down = torch.empty(VISIBLE, HIDDEN)
 
     def run() -> None:
         torch.mm(data, W, out=h_data)  # hidden given data

@@ -66,10 +66,8 @@ def one_pass(x: torch.Tensor) -> None:
     without.
     """
     model = Potts(x.shape[1], 21, generator=torch.Generator())
-    hot, matrix = (
-        torch.nn.functional.one_hot(x.long(), 21).float().flatten(1),
-        torch.randn(1113, 1113),
-    )
+    hot = torch.nn.functional.one_hot(x.long(), 21).float().flatten(1)
+    matrix = torch.randn(1113, 1113)
     own, other, ratio = side_by_side(
         lambda: (-pseudo_log_likelihood(model, x).mean()).backward(),
         lambda: hot.mT @ (hot @ matrix),

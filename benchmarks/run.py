@@ -115,11 +115,9 @@ def _run(name: str, quick: bool) -> Record | None:
         return None
     print(f"\n== {name} ==")
     kept = (harness.LINES, harness.CURVES, harness.NOTES)
-    before, threads, started = (
-        [len(part) for part in kept],
-        torch.get_num_threads(),
-        time.perf_counter(),
-    )
+    before = [len(part) for part in kept]
+    threads = torch.get_num_threads()
+    started = time.perf_counter()
     about: dict[str, Any] = {
         "title": (module.__doc__ or "").split("\n")[0],
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",

@@ -32,10 +32,8 @@ def moons_log_prob(x: Tensor, points: int = 4000) -> Tensor:
     circles, ``(*, 2) -> (*)``.
     """
     angle = torch.linspace(0, math.pi, points, dtype=torch.float64)
-    upper, lower = (
-        torch.stack([angle.cos(), angle.sin()], -1),
-        torch.stack([1 - angle.cos(), 0.5 - angle.sin()], -1),
-    )
+    upper = torch.stack([angle.cos(), angle.sin()], -1)
+    lower = torch.stack([1 - angle.cos(), 0.5 - angle.sin()], -1)
     arcs, parts = torch.cat([upper, lower]), x.double().reshape(-1, 2).split(2048)
     total = torch.cat(
         [

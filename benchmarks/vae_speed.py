@@ -37,11 +37,9 @@ def bare_epoch(gray: Tensor, generator: torch.Generator) -> Callable[[], None]:
         nn.Linear(50, 200), nn.Tanh(), nn.Linear(200, 200), nn.Tanh(), nn.Linear(200, 784)
     )
     parameters = [*encoder.parameters(), *decoder.parameters()]
-    optimizer, average, done = (
-        torch.optim.Adam(parameters, lr=2e-3),
-        [p.detach().clone() for p in parameters],
-        0,
-    )
+    optimizer = torch.optim.Adam(parameters, lr=2e-3)
+    average = [p.detach().clone() for p in parameters]
+    done = 0
     mean = gray.float().mean(0) / 255
     base = ((mean * ROWS + 0.5) / (ROWS + 1)).logit()
 

@@ -103,10 +103,8 @@ def test_multivariate_t_draws_are_differentiable() -> None:
 
 def test_joint_densities_integrate_their_conditionals() -> None:
     """NormalGamma is the one-dimensional NormalWishart, up to the stated change of letters."""
-    gamma, value = (
-        NormalGamma(double(0.2), double(0.6), double(3.0), double(1.3)),
-        torch.tensor([0.7, 1.9], dtype=torch.float64),
-    )
+    gamma = NormalGamma(double(0.2), double(0.6), double(3.0), double(1.3))
+    value = torch.tensor([0.7, 1.9], dtype=torch.float64)
     wishart = NormalWishart(
         double(0.2)[None], double(0.6), double(6.0), double(math.sqrt(2.6))[None, None]
     )

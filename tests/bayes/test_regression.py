@@ -73,10 +73,8 @@ def test_linear_posterior_is_joint_over_evidence() -> None:
 def test_linear_streams_weights_and_gradients() -> None:
     whole, pieces = PRIOR.update(X, Y), PRIOR.update(X[:3], Y[:3]).update(X[3:], Y[3:])
     weight = np.array([0, 1, 2, 1, 0, 3, 1])
-    weighted, repeated = (
-        PRIOR.update(X, Y, weight),
-        PRIOR.update(X.repeat(weight, 0), Y.repeat(weight)),
-    )
+    weighted = PRIOR.update(X, Y, weight)
+    repeated = PRIOR.update(X.repeat(weight, 0), Y.repeat(weight))
     for name in ("m", "K", "a", "b", "log_evidence"):
         torch.testing.assert_close(
             getattr(pieces, name), getattr(whole, name), rtol=1e-12, atol=1e-12
@@ -131,10 +129,8 @@ def assert_draws_are_the_posteriors(draws: Draws, p: np.ndarray, mass: np.ndarra
     number of draws: a false alarm in 1e6.
     """
     truth = np.einsum("g,gnk->nk", mass, p)
-    found, medians = (
-        draws.average(torch.from_numpy(NEW)).numpy(),
-        draws.quantiles(torch.from_numpy(NEW), torch.tensor([0.5]))[..., 0],
-    )
+    found = draws.average(torch.from_numpy(NEW)).numpy()
+    medians = draws.quantiles(torch.from_numpy(NEW), torch.tensor([0.5]))[..., 0]
     assert (
         np.abs(found - truth)
         < 5 * np.sqrt(np.einsum("g,gnk->nk", mass, (p - truth) ** 2) / draws.ess)
@@ -225,10 +221,8 @@ def test_several_classes_cover_at_their_level() -> None:
 def test_several_classes_have_the_mode_and_curvature_of_their_density() -> None:
     posterior = logistic_regression(X, THREE, PRECISION)
     joint = lambda w: log_joint(w, posterior.X, posterior.y, posterior.weight, posterior.A)  # noqa: E731
-    slope, hessian = (
-        torch.autograd.functional.jacobian(joint, posterior.map),
-        torch.autograd.functional.hessian(joint, posterior.map),
-    )
+    slope = torch.autograd.functional.jacobian(joint, posterior.map)
+    hessian = torch.autograd.functional.hessian(joint, posterior.map)
     assert slope.abs().max() < 1e-8
     torch.testing.assert_close(posterior.hessian, -hessian, rtol=1e-9, atol=1e-9)
     w = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

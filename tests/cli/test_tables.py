@@ -42,10 +42,8 @@ def people(n: int, seed: int = 0) -> pd.DataFrame:
 
 
 def with_gaps(frame: pd.DataFrame, seed: int = 1) -> pd.DataFrame:
-    out, gaps = (
-        frame.convert_dtypes(dtype_backend="numpy_nullable"),
-        np.random.default_rng(seed).random(frame.shape) < GAPS,
-    )
+    out = frame.convert_dtypes(dtype_backend="numpy_nullable")
+    gaps = np.random.default_rng(seed).random(frame.shape) < GAPS
     out["town"] = frame["town"]
     return out.mask(gaps)
 
@@ -128,10 +126,8 @@ def test_both_files_give_the_same_model_and_every_verb_takes_them(
 def test_round_trip_leaves_what_was_observed_bit_for_bit(
     call: Any, fitted: dict[str, Path]
 ) -> None:
-    before, count = (
-        pd.read_parquet("people.parquet"),
-        int(pd.read_parquet("people.parquet").isna().sum().sum()),
-    )
+    before = pd.read_parquet("people.parquet")
+    count = int(pd.read_parquet("people.parquet").isna().sum().sum())
     assert told(call("impute", "run-parquet", "people.parquet", "--json"))["filled"] == count
     after = pd.read_parquet("people-imputed.parquet")
     assert (after.dtypes == before.dtypes).all() and not after.isna().any().any()

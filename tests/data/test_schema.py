@@ -223,10 +223,8 @@ def test_tables_are_written_as_their_columns_say(frame: pd.DataFrame, tmp_path: 
         "2.25,,0,,1",
     ]
     assert text(1 / 3) == repr(1 / 3)
-    codes, grades = (
-        Column("code", "category", "category", (1.0, 2.0)),
-        Column("grade", "category", "category", (1.0, 1.5)),
-    )
+    codes = Column("code", "category", "category", (1.0, 2.0))
+    grades = Column("grade", "category", "category", (1.0, 1.5))
     assert (
         codes.words([2.0]) == [2]
         and grades.words([1.0]) == [1.0]

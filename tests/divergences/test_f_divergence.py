@@ -222,10 +222,8 @@ def test_supports_that_differ(generator: torch.Generator) -> None:
 
 def test_a_flow_against_a_normal(generator: torch.Generator) -> None:
     """A flow has no mean to ask for. False alarm 2 in 1,000."""
-    flow, normal = (
-        Flow(2, 2, "spline", widths=(4,), generator=generator).double(),
-        MultivariateNormal(*gaussian(0.5)),
-    )
+    flow = Flow(2, 2, "spline", widths=(4,), generator=generator).double()
+    normal = MultivariateNormal(*gaussian(0.5))
     # a new flow of splines is normal
     truth = f_divergence(
         "kl", MultivariateNormal(*gaussian(0.0)), normal, generator=generator
@@ -275,10 +273,8 @@ def test_members_of_the_alpha_family() -> None:
 
 @everyone
 def test_disjoint_supports_give_the_largest_value(f: FDivergence) -> None:
-    log_p, log_q = (
-        torch.tensor([0.5, 0.5, 0.0, 0.0]).log(),
-        torch.tensor([0.0, 0.0, 0.3, 0.7]).log(),
-    )
+    log_p = torch.tensor([0.5, 0.5, 0.0, 0.0]).log()
+    log_q = torch.tensor([0.0, 0.0, 0.3, 0.7]).log()
     assert float(finite_divergence(f, log_p, log_q)) == pytest.approx(f.largest)
     assert {"jensen-shannon": math.log(2), "total-variation": 1.0, "hellinger": 1.0}.get(
         f.name, f.largest
@@ -319,11 +315,9 @@ def test_what_is_beyond_float64_is_infinite_and_not_nan(name: str) -> None:
 
 
 def test_infinite_for_sure_or_only_beyond_float64(generator: torch.Generator) -> None:
-    inside, narrow, part = (
-        Uniform(*double(0.0, 1.0)),
-        Normal(*double(0.0, 0.02)),
-        Uniform(*double(0.0, 0.5)),
-    )
+    inside = Uniform(*double(0.0, 1.0))
+    narrow = Normal(*double(0.0, 0.02))
+    part = Uniform(*double(0.0, 0.5))
     beyond = estimate_f_divergence("pearson", inside, narrow, generator=generator)  # near e^1250
     assert (beyond.value, beyond.kind, beyond.verdict) == (math.inf, "estimate", "do not publish")
     outside = estimate_f_divergence("pearson", inside, part, generator=generator)

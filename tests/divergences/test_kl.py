@@ -50,10 +50,8 @@ def test_gaussian_kl(generator: torch.Generator) -> None:
 
 
 def test_bernoulli_kl() -> None:
-    p, q = (
-        torch.tensor([0.2, 1.0, 0.5], dtype=torch.float64),
-        torch.tensor([0.7, 0.5, 0.0], dtype=torch.float64),
-    )
+    p = torch.tensor([0.2, 1.0, 0.5], dtype=torch.float64)
+    q = torch.tensor([0.7, 0.5, 0.0], dtype=torch.float64)
     got = bernoulli_kl(p, q)
     assert got[0].item() == pytest.approx(
         0.2 * math.log(0.2 / 0.7) + 0.8 * math.log(0.8 / 0.3), abs=1e-12
@@ -76,10 +74,8 @@ def mixture() -> MixtureSameFamily:
 
 def test_an_estimate_covers_the_integral(generator: torch.Generator) -> None:
     """A 99.9 % interval at a fixed seed: false alarm 1 in 1,000."""
-    p, q = (
-        mixture(),
-        Laplace(torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)),
-    )
+    p = mixture()
+    q = Laplace(torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64))
 
     def integrand(x: float) -> float:
         at = torch.tensor(x, dtype=torch.float64)

@@ -210,10 +210,8 @@ def test_the_average_is_less_sure_than_the_map_and_scores_better() -> None:
         if y[:12].all() or not y[:12].any():
             continue
         average = BayesianLogisticRegression(0.4, draws=2000, random_state=seed).fit(X[:12], y[:12])
-        p, p_map = (
-            average.predict_proba(X[12:])[:, 1],
-            average.set_params(prediction="map").predict_proba(X[12:])[:, 1],
-        )
+        p = average.predict_proba(X[12:])[:, 1]
+        p_map = average.set_params(prediction="map").predict_proba(X[12:])[:, 1]
         loss, loss_map = (-np.log(np.where(y[12:], q, 1 - q)).mean() for q in (p, p_map))
         gains.append(loss_map - loss)
         assert np.abs(p - 0.5).mean() < np.abs(p_map - 0.5).mean()

@@ -90,10 +90,8 @@ def test_ising_on_bits_and_on_spins_is_one_model_and_agrees_with_the_data() -> N
     rng = np.random.default_rng(1)
     common = rng.integers(0, 2, (500, 1))
     bits = ((common + (rng.random((500, 4)) < 0.25)) % 2).astype(float)
-    on_bits, on_spins = (
-        IsingDensity(random_state=0).fit(bits),
-        IsingDensity(random_state=0).fit(2 * bits - 1),
-    )
+    on_bits = IsingDensity(random_state=0).fit(bits)
+    on_spins = IsingDensity(random_state=0).fit(2 * bits - 1)
     np.testing.assert_allclose(
         on_bits.score_samples(bits), on_spins.score_samples(2 * bits - 1), atol=1e-6
     )

@@ -29,10 +29,8 @@ MODELS: dict[str, Any] = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_density_learns_by_natural_gradient(name: str) -> None:
     """Better than where it starts, in a few updates (fixed seed)."""
-    X, model = (
-        table(name == "flow"),
-        clone(MODELS[name]).set_params(optimizer="natural", random_state=0),
-    )
+    X = table(name == "flow")
+    model = clone(MODELS[name]).set_params(optimizer="natural", random_state=0)
     model.fit(X)
     start = clone(model).set_params(optimizer="sgd", learning_rate=1e-12, epochs=1).fit(X)
     assert model.run_.config["fit"]["optimizer"] == "natural"

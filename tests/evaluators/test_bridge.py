@@ -83,10 +83,8 @@ def test_replicas_are_followed_through_the_exchanges_of_a_ladder(
     """In a flat model every exchange is accepted, and every replica goes round in 2 T steps; in a
     cold one none is accepted.
     """
-    flat, cold = (
-        RBM(3, 1, scale=0.0, generator=generator),
-        RBM(40, 1, scale=0.0, generator=generator),
-    )
+    flat = RBM(3, 1, scale=0.0, generator=generator)
+    cold = RBM(40, 1, scale=0.0, generator=generator)
     with torch.no_grad():
         flat.W.zero_()
         cold.W.zero_()

@@ -93,11 +93,9 @@ def by_grid(model: Any, x: Tensor, values: int, points: int, reach: float = 6.5)
 @torch.no_grad()
 def rows_by_grid(model: Any, x: Tensor, values: int, points: int, reach: float = 6.5) -> Tensor:
     """log p(x) of each row by the trapezoid rule over all latent values of a row."""
-    model, x, axis = (
-        copy.deepcopy(model).double(),
-        x.double(),
-        torch.linspace(-reach, reach, points, dtype=torch.float64),
-    )
+    model = copy.deepcopy(model).double()
+    x = x.double()
+    axis = torch.linspace(-reach, reach, points, dtype=torch.float64)
     total = torch.full((len(x),), -math.inf, dtype=torch.float64)
     for z in torch.cartesian_prod(*[axis] * values).view(-1, values).split(4000):
         terms = model.log_terms(x, z[:, None].expand(-1, len(x), -1))
@@ -142,10 +140,8 @@ def of_vrnn(element: str, steps: int, seed: int) -> Case:
     fit_encoder(model, model.parts.encoder.parameters(), steps, g)
     x = model.draw(30, generator=g)
     x[::3, 3:] = torch.nan
-    short, long = (
-        by_grid(model, x[::3, :3], 1, 1001, 8.0),
-        by_grid(model, x[~x.isnan().any(1)], 2, 81, 8.0),
-    )
+    short = by_grid(model, x[::3, :3], 1, 1001, 8.0)
+    long = by_grid(model, x[~x.isnan().any(1)], 2, 81, 8.0)
     return model, x, (10 * short + 20 * long) / 30
 
 

@@ -74,10 +74,8 @@ def test_intervals_cover_the_enumerated_predictive() -> None:
     ]
     assert all(q.kind == "estimate" and q.direction == "low" and q.level == 0.95 for q in found)
     assert sum(not q.low <= exact <= q.high for q in found) <= 5
-    mean, se = (
-        np.mean([q.value for q in found]),
-        np.std([q.value for q in found], ddof=1) / np.sqrt(20),
-    )
+    mean = np.mean([q.value for q in found])
+    se = np.std([q.value for q in found], ddof=1) / np.sqrt(20)
     # the bias of a logarithm of an average of 240 draws
     assert abs(mean - exact) < norm.isf(1e-3 / 2) * se + 0.002
     assert np.allclose(found[0].details["rows"].mean(), found[0].value)
@@ -164,11 +162,9 @@ def test_the_warning_of_fit_mixing_and_the_verdict_cannot_disagree(chains: str) 
     tighter than the chains.
     """
     model = held(CHAINS[chains])
-    report, q, warned = (
-        model.mixing(),
-        PosteriorAverage()(model, ROWS, generator=torch.Generator()),
-        model.ailments(),
-    )
+    report = model.mixing()
+    q = PosteriorAverage()(model, ROWS, generator=torch.Generator())
+    warned = model.ailments()
     assert (
         bool(warned) == (not report.mixed) == (chains in ("slower", "stuck", "one", "three draws"))
     )

@@ -24,11 +24,9 @@ class Energy(EnergyModel):
 
     def __init__(self, width: int, f: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.support, self.f, self.zero = (
-            Real(width),
-            f,
-            nn.Parameter(torch.zeros(1, dtype=torch.float64)),
-        )
+        self.support = Real(width)
+        self.f = f
+        self.zero = nn.Parameter(torch.zeros(1, dtype=torch.float64))
         self.keep_anchors(width, self.zero)
 
     def free_energy(self, x: Tensor) -> Tensor:
@@ -75,10 +73,8 @@ def banana(w: float) -> tuple[Callable[[Tensor], Tensor], float]:
 
 
 def tilted(condition: float) -> tuple[Callable[[Tensor], Tensor], float]:
-    turn, s = (
-        torch.tensor([[0.8, -0.6], [0.6, 0.8]], dtype=torch.float64),
-        torch.tensor([1.0, condition**-0.5], dtype=torch.float64),
-    )
+    turn = torch.tensor([[0.8, -0.6], [0.6, 0.8]], dtype=torch.float64)
+    s = torch.tensor([1.0, condition**-0.5], dtype=torch.float64)
     return lambda x: (((x - 1) @ turn) / s).square().sum(-1) / 2, LOG_2PI + float(s.log().sum())
 
 

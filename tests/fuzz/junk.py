@@ -166,10 +166,8 @@ def changed_bytes(draw: st.DrawFn, raw: bytes) -> bytes:
     """
     raw = bytes(raw)
     for _ in range(draw(st.integers(1, 4))):
-        at, what = (
-            draw(st.integers(0, max(0, len(raw) - 1))),
-            draw(st.sampled_from(["flip", "flip", "cut", "insert", "double", "number"])),
-        )
+        at = draw(st.integers(0, max(0, len(raw) - 1)))
+        what = draw(st.sampled_from(["flip", "flip", "cut", "insert", "double", "number"]))
         if what == "flip" and raw:
             raw = raw[:at] + bytes([raw[at] ^ draw(st.integers(1, 255))]) + raw[at + 1 :]
         elif what == "cut":

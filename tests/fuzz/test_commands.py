@@ -57,10 +57,8 @@ def uses(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
     """A run whose config or records have odd places, or whose data are others, and a command that
     opens it.
     """
-    run, what = (
-        draw(st.sampled_from(sorted(FITTED))),
-        draw(st.sampled_from(["config", "config", "data", "records"])),
-    )
+    run = draw(st.sampled_from(sorted(FITTED)))
+    what = draw(st.sampled_from(["config", "config", "data", "records"]))
     if what == "records":
         return {
             f"{run}/metrics.jsonl": "\n".join(
@@ -72,10 +70,8 @@ def uses(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
         config["data"]["source"] = draw(st.sampled_from(DATA))
     else:
         config = draw(junk.changed_config(config))
-    verb, table = (
-        draw(st.sampled_from((*USES, "cluster", "impute", "anomalies"))),
-        "gaps.csv" if run == "one" else FITTED[run][1],
-    )
+    verb = draw(st.sampled_from((*USES, "cluster", "impute", "anomalies")))
+    table = "gaps.csv" if run == "one" else FITTED[run][1]
     more = (
         draw(st.sampled_from(USES[verb])).split()
         if verb in USES

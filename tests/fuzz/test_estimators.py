@@ -128,13 +128,11 @@ def test_what_was_fitted(case: tuple[str, Any], method: str, data: st.DataObject
 @st.composite
 def arguments(draw: st.DrawFn, name: str, method: str, X: Any) -> dict[str, Any]:
     """What a method takes: rows of any sort, and whatever goes with them."""
-    odd, path = (
-        junk.values(),
-        st.one_of(
-            junk.values().filter(lambda value: value is not junk.OUTSIDE),
-            st.just("run"),
-            st.just("no/run"),
-        ),
+    odd = junk.values()
+    path = st.one_of(
+        junk.values().filter(lambda value: value is not junk.OUTSIDE),
+        st.just("run"),
+        st.just("no/run"),
     )
     if method == "sample":
         return {"n_samples": draw(odd), "random_state": draw(odd)}

@@ -64,14 +64,10 @@ def changed(draw: st.DrawFn) -> Any:
     """
     frame: Any = usual()
     for _ in range(draw(st.integers(1, 2))):
-        what, place = (
-            draw(
-                st.sampled_from(
-                    ["sort", "sort", "gap", "leave out", "rename", "order", "add", "rows"]
-                )
-            ),
-            draw(st.integers(0, 3)),
+        what = draw(
+            st.sampled_from(["sort", "sort", "gap", "leave out", "rename", "order", "add", "rows"])
         )
+        place = draw(st.integers(0, 3))
         column = frame.columns[min(place, frame.shape[1] - 1)] if frame.shape[1] else "a"
         if what in ("sort", "add"):
             values = sorts_of_columns()[draw(st.sampled_from(sorted(sorts_of_columns())))]

@@ -45,10 +45,8 @@ SHAPES = (
 )
 DTYPES = ("<f8", "|O", "<U999999999", "|V99999999999", "<M8[ns]", "<c16", "|S0", "bogus", "<f99")
 # of columns
-NAMES, SORTS = (
-    st.sampled_from(["a", "b", "", "age", "é", "id", "Unnamed: 0"]),
-    st.sampled_from(sorted(files.columns())),
-)
+NAMES = st.sampled_from(["a", "b", "", "age", "é", "id", "Unnamed: 0"])
+SORTS = st.sampled_from(sorted(files.columns()))
 ARRAYS = (
     "x",
     "train",

@@ -270,10 +270,8 @@ def said(families: Iterable[Family], key: str) -> st.SearchStrategy[str]:
     defaults = {json.dumps(setting.default).strip('"') for setting in settings} | {
         OF_FITS.get(key, "2")
     }
-    odd, usual = (
-        st.sampled_from(SMALL if key in LONG else VALUES),
-        st.sampled_from(sorted(defaults | {"1", "2"})),
-    )
+    odd = st.sampled_from(SMALL if key in LONG else VALUES)
+    usual = st.sampled_from(sorted(defaults | {"1", "2"}))
     return st.one_of(odd, usual, st.sampled_from(sorted(words))) if words else st.one_of(odd, usual)
 
 
@@ -301,10 +299,8 @@ def fits(draw: st.DrawFn) -> list[str]:
 @st.composite
 def commands(draw: st.DrawFn) -> list[str]:
     """Words of one command, of which most make sense."""
-    verb, run = (
-        draw(st.sampled_from([*COMMANDS, "fit", "evaluate", "sample"])),
-        draw(st.sampled_from(sorted(FITTED))),
-    )
+    verb = draw(st.sampled_from([*COMMANDS, "fit", "evaluate", "sample"]))
+    run = draw(st.sampled_from(sorted(FITTED)))
     words, options = [verb], options_of(verb)
     for parameter in COMMANDS[verb].params:
         if parameter.param_type_name == "argument" and draw(st.integers(0, 19)):

@@ -105,10 +105,8 @@ def test_log_probabilities_agree_with_torch(generator: torch.Generator) -> None:
 
 
 def test_the_table_of_reparameterizations(generator: torch.Generator) -> None:
-    epsilon, u = (
-        torch.randn(N, generator=generator).double(),
-        torch.rand(N, generator=generator).double(),
-    )
+    epsilon = torch.randn(N, generator=generator).double()
+    u = torch.rand(N, generator=generator).double()
     drawn = {
         "norm": (normal(double(0.5), double(2.0), epsilon), stats.norm(0.5, 2.0)),
         "gamma": (

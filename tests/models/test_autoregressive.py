@@ -80,10 +80,8 @@ def test_real_densities_integrate_to_one(generator: torch.Generator) -> None:
 @torch.no_grad()
 def test_a_mask_lets_each_output_see_only_what_is_before_it(generator: torch.Generator) -> None:
     net = MaskedMLP(5, 2, widths=(11, 7), context=3, generator=generator).double()
-    x, c = (
-        torch.randn(5, dtype=torch.float64, generator=generator),
-        torch.randn(3, dtype=torch.float64, generator=generator),
-    )
+    x = torch.randn(5, dtype=torch.float64, generator=generator)
+    c = torch.randn(3, dtype=torch.float64, generator=generator)
     jacobian: Any = torch.autograd.functional.jacobian(lambda x: net(x, c), x)  # (5, 2, 5)
     seen = jacobian.abs().amax(1) > 0
     assert torch.equal(seen, torch.ones(5, 5, dtype=torch.bool).tril(-1))

@@ -108,10 +108,8 @@ def test_both_sides_enclose_the_truth_on_the_model_s_own_rows(
 
 
 def test_few_bits_are_scored_exactly(generator: torch.Generator) -> None:
-    few, many = (
-        SigmoidBelief(5, (4, 3), generator=generator),
-        SigmoidBelief(5, (11,), generator=generator),
-    )
+    few = SigmoidBelief(5, (4, 3), generator=generator)
+    many = SigmoidBelief(5, (11,), generator=generator)
     x = few.draw(20, generator=generator)
     assert (
         partita.evaluate(few, x, generator=generator).kind,

@@ -116,10 +116,8 @@ def test_copies_are_named_in_small_tables_and_of_the_context(generator: torch.Ge
     wide = torch.randn(20, 15, generator=generator).repeat(1, 2)
     assert "column 15 is a copy of column 0" in cautions(wide, generator)[0]
     x = torch.randn(100, 2, generator=generator)
-    rows, flow = (
-        as_rows(torch.cat([x, -x[:, 1:]], 1)),
-        Flow(2, 2, widths=(4,), context=1, generator=generator),
-    )
+    rows = as_rows(torch.cat([x, -x[:, 1:]], 1))
+    flow = Flow(2, 2, widths=(4,), context=1, generator=generator)
     assert (
         "column 1 is a copy of column 0 of the context"
         in flow.cautions(rows, generator=generator)[0]

@@ -213,10 +213,8 @@ def test_the_path_anneals_the_joint() -> None:
     reference, whose log Z is known.
     """
     model, x = latent(), rows(6)
-    mean, covariance = (
-        torch.tensor([0.3, -0.2], dtype=torch.float64),
-        torch.tensor([[1.0, 0.4], [0.4, 0.7]], dtype=torch.float64),
-    )
+    mean = torch.tensor([0.3, -0.2], dtype=torch.float64)
+    covariance = torch.tensor([[1.0, 0.4], [0.4, 0.7]], dtype=torch.float64)
     model.reference_mean.copy_(mean)
     model.reference_whitening.copy_(whitening_of(covariance))
     h = torch.tensor(list(product([0.0, 1.0], repeat=4)), dtype=torch.float64)
@@ -254,10 +252,8 @@ def test_the_normal_reference_has_the_right_draws_and_normalizer(
     """Sample moments of 40,000 draws within five standard errors: false-alarm rate about 3e-6 for
     five numbers.
     """
-    mean, covariance = (
-        torch.tensor([1.0, -2.0], dtype=torch.float64),
-        torch.tensor([[2.0, -0.9], [-0.9, 1.5]], dtype=torch.float64),
-    )
+    mean = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    covariance = torch.tensor([[2.0, -0.9], [-0.9, 1.5]], dtype=torch.float64)
     reference = GaussianReference(mean, whitening_of(covariance), offset=0.7)
     x = rows(5)
     torch.testing.assert_close(

@@ -135,10 +135,8 @@ def test_the_gradient_is_a_difference_of_moments(
     p = np.exp(phi @ model.theta.detach().numpy())
     p /= p.sum()
     data = np.random.default_rng(1).integers(0, len(x), 11)
-    positive, negative = (
-        positive_phase(model, torch.tensor(x[data])),
-        negative_phase(model, exact=True),
-    )
+    positive = positive_phase(model, torch.tensor(x[data]))
+    negative = negative_phase(model, exact=True)
     np.testing.assert_allclose(positive["theta"].numpy(), phi[data].mean(0), atol=1e-12)
     np.testing.assert_allclose(negative["theta"].numpy(), p @ phi, atol=1e-12)
 
@@ -345,10 +343,8 @@ def test_energies_of_one_site_give_its_conditional(
     theta, logits = model.theta.detach().numpy(), model.reference_logits.numpy()
 
     def log_phi(row: np.ndarray) -> float:
-        own, start = (
-            np.dot(by_hand(row), theta),
-            sum(logits[i, values.index(v)] for i, v in enumerate(row)),
-        )
+        own = np.dot(by_hand(row), theta)
+        start = sum(logits[i, values.index(v)] for i, v in enumerate(row))
         return own if beta is None else beta * own + (1 - beta) * start
 
     at = model if beta is None else model.annealed(beta)

@@ -25,10 +25,8 @@ def seeded(seed: int = 0) -> torch.Generator:
 @pytest.fixture
 def mixture() -> Mixture:
     """Three components with parameters that differ in every column."""
-    model, g = (
-        Mixture(3, 5, "mixed", laws=LAWS, generator=seeded()),
-        torch.Generator().manual_seed(1),
-    )
+    model = Mixture(3, 5, "mixed", laws=LAWS, generator=seeded())
+    g = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
             # Cholesky factors

@@ -197,10 +197,8 @@ def test_statistics_add_up_over_chunks_and_weights_count_rows(
     parts = [model.e_step(part) for part in x.split(17)]
     monkeypatch.setattr(mixing, "CELLS", 100)
     weight = torch.randint(0, 3, (50,), generator=torch.Generator().manual_seed(0))
-    weighted, repeated = (
-        model.e_step(x, weight.double()),
-        model.e_step(x.repeat_interleave(weight, 0)),
-    )
+    weighted = model.e_step(x, weight.double())
+    repeated = model.e_step(x.repeat_interleave(weight, 0))
     for name, value in whole.items():
         torch.testing.assert_close(sum(part[name] for part in parts), value)
         torch.testing.assert_close(weighted[name], repeated[name])

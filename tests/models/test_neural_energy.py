@@ -228,10 +228,8 @@ def test_networks_that_cannot_take_the_rows_are_named(generator: torch.Generator
 def test_categories_out_of_range_are_named(value: float, generator: torch.Generator) -> None:
     """In a Potts model the wrong entry would be another site's."""
     x = torch.tensor([[0.0, 1.0], [value, 1.0]])
-    neural, potts = (
-        NeuralEnergy(MLP(6, 1, generator=generator), Categorical(2, 3)),
-        Potts(2, 3, generator=generator),
-    )
+    neural = NeuralEnergy(MLP(6, 1, generator=generator), Categorical(2, 3))
+    potts = Potts(2, 3, generator=generator)
     for call in (neural.free_energy, potts.free_energy, potts.conditional_logits):
         with pytest.raises(
             InputError,

@@ -171,11 +171,9 @@ def test_with_values_missing_the_density_is_the_marginal_by_hand(
 ) -> None:
     x = with_gaps(IRIS)
     model = fitted(MixturePPCA(2, 4, 2, noise=noise, prior=prior, generator=generator), x, 10)
-    weights, means, covariance = (
-        model.log_weights().exp().numpy(),
-        model.component.location.numpy(),
-        covariances(model).numpy(),
-    )
+    weights = model.log_weights().exp().numpy()
+    means = model.component.location.numpy()
+    covariance = covariances(model).numpy()
     for row, found in zip(x.numpy(), model.log_prob(x).tolist(), strict=True):
         o = ~np.isnan(row)
         parts = [

@@ -162,10 +162,8 @@ def test_with_the_exact_posterior_both_sides_are_the_likelihood_itself(ppca: PPC
     """Every weight is p(x), the known draw's too: any other count of them than k and k + 1 would
     show.
     """
-    model, rows = (
-        as_vae(ppca),
-        as_vae(ppca).draw_joint(20, generator=torch.Generator().manual_seed(5))[0],
-    )
+    model = as_vae(ppca)
+    rows = as_vae(ppca).draw_joint(20, generator=torch.Generator().manual_seed(5))[0]
     for side in simulated_bounds(model, 20, k, generator=torch.Generator().manual_seed(5)):
         torch.testing.assert_close(
             side.details["rows"], ppca.log_prob(rows).detach(), atol=1e-9, rtol=0

@@ -55,11 +55,9 @@ def walk_of(length: int) -> VRNN:
     model = VRNN(
         length, "real", size=2, latent=2, hidden=2, features=2, variance="shared", generator=g
     ).double()
-    parts, zero, eye = (
-        model.parts,
-        torch.zeros(2, 2, dtype=torch.float64),
-        torch.eye(2, dtype=torch.float64),
-    )
+    parts = model.parts
+    zero = torch.zeros(2, 2, dtype=torch.float64)
+    eye = torch.eye(2, dtype=torch.float64)
     parts.phi_x, parts.phi_z, parts.recurrence = nn.Identity(), nn.Identity(), Remembers()  # type: ignore[assignment]
     parts.prior = affine(torch.cat([A, zero]), [0, 0, math.log(S), math.log(S)])  # type: ignore[assignment]
     parts.decoder = affine(torch.cat([C, zero], 1), [0, 0])  # type: ignore[assignment]
@@ -76,11 +74,9 @@ def walk_of(length: int) -> VRNN:
 def kalman(x: Tensor) -> Tensor:
     """log p of rows (B, 2 t) of the walk, one step after the other."""
     steps = x.unflatten(-1, (-1, 2))
-    mean, cover, total = (
-        steps.new_zeros(len(x), 2),
-        torch.zeros(2, 2, dtype=torch.float64),
-        steps.new_zeros(len(x)),
-    )
+    mean = steps.new_zeros(len(x), 2)
+    cover = torch.zeros(2, 2, dtype=torch.float64)
+    total = steps.new_zeros(len(x))
     for t in range(steps.shape[1]):
         mean, cover = mean @ A.T, A @ cover @ A.T + S**2 * torch.eye(2, dtype=torch.float64)
         seen = C @ cover @ C.T + R**2 * torch.eye(2, dtype=torch.float64)
@@ -138,10 +134,8 @@ def test_bounds_approach_the_kalman_filter_from_below(
         ]
         by_filter = [walk.filtered(many, k, generator=generator).mean().item() for k in (4, 16, 64)]
     log_w = draws[1][0]
-    gap, error = (
-        (fit - kl.sum(-1)).mean() - log_w.mean(),
-        torch.hypot(log_w.std(), (fit - kl.sum(-1)).std()) / math.sqrt(len(many)),
-    )
+    gap = (fit - kl.sum(-1)).mean() - log_w.mean()
+    error = torch.hypot(log_w.std(), (fit - kl.sum(-1)).std()) / math.sqrt(len(many))
     assert (gap / error).abs() < 4.5  # the two forms of the ELBO
     for bounds in (weighted, by_filter):
         assert bounds == sorted(bounds) and bounds[-1] < truth + 0.03
@@ -164,10 +158,8 @@ def test_a_filter_that_never_resamples_is_importance_sampling(
 @pytest.mark.parametrize("what", ["log_weights", "filtered", "elbo_terms"])
 def test_padding_changes_nothing(what: str, generator: torch.Generator) -> None:
     model = VRNN(9, "real", size=2, latent=2, hidden=6, features=5, generator=generator).double()
-    x, lengths = (
-        torch.randn(3, 10, generator=generator, dtype=torch.float64),
-        torch.tensor([5, 2, 3]),
-    )
+    x = torch.randn(3, 10, generator=generator, dtype=torch.float64)
+    lengths = torch.tensor([5, 2, 3])
     draws = () if what == "elbo_terms" else (4,)
 
     def value(rows: Tensor, *ends: Tensor) -> Tensor:
@@ -262,10 +254,8 @@ def test_a_continuation_follows_from_its_prefix(walk: VRNN, generator: torch.Gen
 
 def given_the_rest(x: Tensor, lost: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Where x is known, and mean and deviation of what is lost of it, by the joint normal."""
-    cover, known = (
-        torch.from_numpy(joint_covariance(len(x) // 2)),
-        torch.tensor([i for i in range(len(x)) if i not in lost.tolist()]),
-    )
+    cover = torch.from_numpy(joint_covariance(len(x) // 2))
+    known = torch.tensor([i for i in range(len(x)) if i not in lost.tolist()])
     gain = cover[lost][:, known] @ torch.linalg.inv(cover[known][:, known])
     return (
         known,

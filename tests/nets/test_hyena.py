@@ -109,10 +109,8 @@ class Given(nn.Module):
 def test_a_distilled_recurrence_decodes_the_operator_with_its_filters(
     generator: torch.Generator,
 ) -> None:
-    op, u = (
-        Hyena(4, 2, generator=generator).double(),
-        torch.randn(2, 120, 4, dtype=torch.float64, generator=generator),
-    )
+    op = Hyena(4, 2, generator=generator).double()
+    u = torch.randn(2, 120, 4, dtype=torch.float64, generator=generator)
     distilled = distil(op, 120, 10)
     approximate = decode(distilled, u)
     op.filters = Given(distilled.poles)  # type: ignore[assignment]

@@ -33,10 +33,8 @@ LOSSES = ["wasserstein", "minimax", "non-saturating", *BY_DIVERGENCE]
 def start(
     objective: Adversarial, generator: torch.Generator, n: int = 64
 ) -> tuple[GAN, Any, Batch]:
-    model, x = (
-        GAN(2, 3, widths=(16,), generator=generator),
-        torch.randn(n, 2, generator=generator) * 0.5 + 1,
-    )
+    model = GAN(2, 3, widths=(16,), generator=generator)
+    x = torch.randn(n, 2, generator=generator) * 0.5 + 1
     return model, objective.init(model, as_rows(x), generator=generator), Batch(x)
 
 

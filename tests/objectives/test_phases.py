@@ -157,10 +157,8 @@ def test_the_gradient_of_the_log_likelihood_is_positive_minus_negative_phase(
         else torch.ones(len(x)).double()
     )
     expected = gradient_of(model, (w * log_phi(x)).sum() / w.sum() - log_z())
-    positive, negative = (
-        positive_phase(model, x, w if weighted else None),
-        negative_phase(model, exact=True),
-    )
+    positive = positive_phase(model, x, w if weighted else None)
+    negative = negative_phase(model, exact=True)
     assert positive.keys() == negative.keys() == expected.keys()
     for name, want in expected.items():
         torch.testing.assert_close(positive[name] - negative[name], want, atol=TOLERANCE, rtol=0)
@@ -253,10 +251,8 @@ def test_at_the_data_of_the_model_itself_the_phases_agree() -> None:
         (*bernoulli_rbm(4, 3)[:2], binary(4)),
         (*hidden_maxent()[:2], binary(3)),
     ):
-        positive, negative = (
-            positive_phase(model, states, torch.softmax(log_phi(states), 0).detach()),
-            negative_phase(model, exact=True),
-        )
+        positive = positive_phase(model, states, torch.softmax(log_phi(states), 0).detach())
+        negative = negative_phase(model, exact=True)
         for name in positive:
             torch.testing.assert_close(positive[name], negative[name], atol=TOLERANCE, rtol=0)
 

@@ -123,11 +123,9 @@ def test_sites_in_blocks_give_the_same_sums_and_gradients(
     cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     g = torch.Generator().manual_seed(0)
-    x, W, c = (
-        torch.rand(5, 7, generator=g).round().double(),
-        torch.randn(7, 4, generator=g).double(),
-        torch.randn(4, generator=g).double(),
-    )
+    x = torch.rand(5, 7, generator=g).round().double()
+    W = torch.randn(7, 4, generator=g).double()
+    c = torch.randn(4, generator=g).double()
     W.requires_grad_()
     monkeypatch.setattr(flips, "CELLS", cells)
     total = flips.flip_sums(x, W, c)

@@ -97,10 +97,8 @@ def test_the_gradient_is_as_precise_as_the_solution_and_no_coarser() -> None:
 
 
 def test_what_was_not_solved_has_no_gradient() -> None:
-    A, b = (
-        spread(np.geomspace(1e-4, 1, 30), 0),
-        torch.ones(30, dtype=torch.float64, requires_grad=True),
-    )
+    A = spread(np.geomspace(1e-4, 1, 30), 0)
+    b = torch.ones(30, dtype=torch.float64, requires_grad=True)
     found = solve(A, b, iterations=3)
     # one step solves for it, so the backward solve alone would be content
     axis = torch.from_numpy(np.linalg.eigh(A)[1][:, 0])
@@ -187,10 +185,8 @@ def test_blocked_sparse_tensors_are_named() -> None:
 
 
 def test_machine_code_and_torch_take_the_same_steps(generator: torch.Generator) -> None:
-    A, b = (
-        spread(np.geomspace(1e-3, 1, 60), 3),
-        torch.randn(60, 5, generator=generator, dtype=torch.float64),
-    )
+    A = spread(np.geomspace(1e-3, 1, 60), 3)
+    b = torch.randn(60, 5, generator=generator, dtype=torch.float64)
     code, plain = solve(scipy.sparse.csr_array(A), b, iterations=9), solve(A, b, iterations=9)
 
     def energy(x: Tensor) -> Tensor:

@@ -82,11 +82,9 @@ def test_no_damping_on_a_singular_factor_is_named_and_some_is_a_solution(
     """Two rows of six inputs: the input factor has rank two, and rounding alone would make it
     invertible.
     """
-    net, x, g = (
-        linear(6, 3, generator),
-        rows(2, 6, generator=generator),
-        rows(21, generator=generator),
-    )
+    net = linear(6, 3, generator)
+    x = rows(2, 6, generator=generator)
+    g = rows(21, generator=generator)
     metric = KroneckerMetric(net, x, unit_normal)
     with pytest.raises(
         InputError, match="damping must be above zero, and larger, where a factor is singular"

@@ -88,10 +88,8 @@ def test_fisher_is_the_expected_outer_product_of_scores(
     torch.testing.assert_close(
         fisher_matrix(model), scores.mT @ (p[:, None] * scores), atol=1e-12, rtol=1e-10
     )
-    found, v = (
-        scores_of(model, x),
-        torch.randn(s.shape[1], generator=generator, dtype=torch.float64),
-    )
+    found = scores_of(model, x)
+    v = torch.randn(s.shape[1], generator=generator, dtype=torch.float64)
     torch.testing.assert_close(found.dot(v), s @ v)
     torch.testing.assert_close(found.weighted(p), p @ s)
     torch.testing.assert_close(ScoreMetric(found, p).product(v), fisher_matrix(model) @ v)
@@ -227,10 +225,8 @@ def test_products_are_those_of_the_jacobian(
     predict: Callable[[Tensor], Distribution], generator: torch.Generator
 ) -> None:
     net = drawn(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)), generator)
-    x, parameters = (
-        torch.randn(5, 3, generator=generator, dtype=torch.float64),
-        list(net.parameters()),
-    )
+    x = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    parameters = list(net.parameters())
     J = torch.stack(
         [
             torch.cat(
@@ -241,10 +237,8 @@ def test_products_are_those_of_the_jacobian(
     )
     J = J.view(5, 3, -1)
     F = torch.einsum("bip,bij,bjq->pq", J, fisher_of(predict(net(x).detach())), J) / 5
-    metric, v = (
-        PredictiveMetric(lambda: predict(net(x)), parameters),
-        torch.randn(F.shape[0], generator=generator, dtype=torch.float64),
-    )
+    metric = PredictiveMetric(lambda: predict(net(x)), parameters)
+    v = torch.randn(F.shape[0], generator=generator, dtype=torch.float64)
     torch.testing.assert_close(metric.product(v), F @ v)
     torch.testing.assert_close(
         metric.solve(v, 0.1),

@@ -80,10 +80,8 @@ class Truth:
         """Chi-squared of the bins, those of little mass pooled."""
         observed = torch.bincount(self.bins(x), minlength=EDGES**2).double()
         full = self.expected * len(x) >= 5
-        counts, wanted = (
-            torch.cat([observed[full], observed[~full].sum()[None]]),
-            torch.cat([self.expected[full], self.expected[~full].sum()[None]]) * len(x),
-        )
+        counts = torch.cat([observed[full], observed[~full].sum()[None]])
+        wanted = torch.cat([self.expected[full], self.expected[~full].sum()[None]]) * len(x)
         return float(((counts - wanted).square() / wanted.clamp_min(1e-9))[wanted > 1].sum())
 
     def limit(self, rate: float, n: int) -> float:

@@ -231,10 +231,8 @@ def test_a_search_that_was_cut_is_not_made_again(
     )
     (told,) = [caution for caution in resumed.run.cautions if "cut short by the clock" in caution]
     contender = Contender("mixture", FAMILIES["mixture"], {})
-    board, saved = (
-        Board("", timed=True),
-        Contest(clouds(), limit=1.0, out=tmp_path / "killed").enter(contender),
-    )
+    board = Board("", timed=True)
+    saved = Contest(clouds(), limit=1.0, out=tmp_path / "killed").enter(contender)
     assert (
         saved.run is not None
         and told in saved.run.cautions

@@ -31,10 +31,8 @@ def test_intervals_cover_the_true_difference_at_their_level() -> None:
     1e-3, and all 400 below 1e-8.
     """
     g = torch.Generator().manual_seed(1)
-    a, b = (
-        torch.randn(40, generator=g, dtype=torch.float64),
-        torch.randn(40, generator=g, dtype=torch.float64),
-    )
+    a = torch.randn(40, generator=g, dtype=torch.float64)
+    b = torch.randn(40, generator=g, dtype=torch.float64)
     states = torch.stack([a - 3, a - 3.2 + 0.3 * b], 1)  # hard states are hard for both
     truth = float((states[:, 0] - states[:, 1]).mean())
     hits = 0
@@ -60,10 +58,8 @@ def test_intervals_to_the_best_of_many_cover_at_their_level() -> None:
             50, 16, generator=g, dtype=torch.float64
         )
         places = ranking([Entry(str(k), scored(rows[:, k]), 0.0) for k in range(16)])
-        first, best = (
-            next(place for place in places if place.entry.name == "0"),
-            places[0].entry.score,
-        )
+        first = next(place for place in places if place.entry.name == "0")
+        best = places[0].entry.score
         assert first.entry.score is not None and best is not None
         assert first.difference is None or first.difference.level == 0.95
         missed += first.tied is False
@@ -94,10 +90,8 @@ def test_a_single_row_tells_nothing() -> None:
 def test_ranking_puts_trust_first_and_calls_ties() -> None:
     g = torch.Generator().manual_seed(0)
     hard = torch.randn(200, generator=g, dtype=torch.float64)
-    good, close = (
-        scored(hard),
-        scored(hard - 0.001 + 0.1 * torch.randn(200, generator=g, dtype=torch.float64)),
-    )
+    good = scored(hard)
+    close = scored(hard - 0.001 + 0.1 * torch.randn(200, generator=g, dtype=torch.float64))
     flattering = replace(scored(hard + 9, 1.0), verdict="do not publish")
     draws = Quantity(0.01, 0.0, 0.02, 0.95, "none", "MMD^2")
     scores = {

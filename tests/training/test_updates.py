@@ -131,10 +131,8 @@ def test_minutes_become_updates_and_leave_the_start_as_it_was() -> None:
 
 
 def test_weights_count_rows() -> None:
-    x, weight = (
-        table(60, gaps=0.0),
-        torch.randint(1, 4, (60,), generator=torch.Generator().manual_seed(0)),
-    )
+    x = table(60, gaps=0.0)
+    weight = torch.randint(1, 4, (60,), generator=torch.Generator().manual_seed(0))
     models = []
     for rows, given in ((x, weight), (x.repeat_interleave(weight, 0), None)):
         g = torch.Generator().manual_seed(1)

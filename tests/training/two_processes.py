@@ -299,9 +299,9 @@ def where_one_diverges(fabric: Any, **options: Any) -> Any:
 
 
 def where_one_cannot_anneal(fabric: Any) -> str:
-    anneal, annealing.anneal_here = (
-        annealing.anneal_here,
-        lambda *_, **__: (_ for _ in ()).throw(Diverged("a log weight is not finite.")),
+    anneal = annealing.anneal_here
+    annealing.anneal_here = lambda *_, **__: (_ for _ in ()).throw(
+        Diverged("a log weight is not finite.")
     )
     if fabric.is_global_zero:
         annealing.anneal_here = anneal

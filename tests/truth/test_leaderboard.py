@@ -208,10 +208,8 @@ def test_intervals_to_the_best_cover_whoever_is_best(fitted: Fitted) -> None:
 
         def covers(table: Scored, name: str = name) -> bool:
             places = ranking([Entry(other, q, 0.0) for other, q in table.scores.items()])
-            best, d = (
-                places[0].entry.name,
-                next(place.difference for place in places if place.entry.name == name),
-            )
+            best = places[0].entry.name
+            d = next(place.difference for place in places if place.entry.name == name)
             expected = float(LAW @ (fitted.masses[name] - fitted.masses[best]))
             below, above = (table.scores[other].kind == "lower" for other in (best, name))
             return d is None or ((d.low <= expected or below) and (expected <= d.high or above))

@@ -241,12 +241,10 @@ def rows_given(
         mine = labels == k
         size = (mine.sum(), width)
         if kernel == "gaussian":
-            kappa, nu, m, S = (
-                prior[0],
-                int(prior[1]),
-                prior[2 : 2 + width],
-                prior[2 + width :].reshape(width, width),
-            )
+            kappa = prior[0]
+            nu = int(prior[1])
+            m = prior[2 : 2 + width]
+            S = prior[2 + width :].reshape(width, width)
             roots = rng.normal(size=(nu, width)) @ np.linalg.cholesky(np.linalg.inv(S)).T
             root = np.linalg.cholesky(np.linalg.inv(roots.T @ roots))
             x[mine] = m + (rng.normal(size=width) / np.sqrt(kappa) + rng.normal(size=size)) @ root.T

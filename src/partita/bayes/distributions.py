@@ -23,11 +23,10 @@ from partita.errors import invalid
 
 class MultivariateStudentT(Distribution):
     r"""The multivariate t with ``df`` degrees of freedom, location ``loc`` and scale matrix
-    :math:`L
-    L^\top`.
+    :math:`L L^\top`.
 
     .. math:: p(x) \propto \big(1 + \tfrac1\nu (x - \mu)^\top (L L^\top)^{-1} (x - \mu)\big)^{-(\nu
-    + D)/2}
+              + D)/2}
 
     Arguments:
         df: :math:`\nu`, ``(*)``.
@@ -73,11 +72,9 @@ class MultivariateStudentT(Distribution):
         assert tril is not None
         df = torch.as_tensor(df, dtype=tril.dtype, device=tril.device)
         batch = torch.broadcast_shapes(df.shape, loc.shape[:-1], tril.shape[:-2])
-        self.df, self.loc, self.scale_tril = (
-            df.expand(batch),
-            loc.expand(*batch, -1),
-            tril.expand(*batch, -1, -1),
-        )
+        self.df = df.expand(batch)
+        self.loc = loc.expand(*batch, -1)
+        self.scale_tril = tril.expand(*batch, -1, -1)
         super().__init__(Size(batch), loc.shape[-1:], validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -141,7 +138,7 @@ class DirichletMultinomial(Distribution):
     distribution.
 
     .. math:: p(x) = \frac{n!\; \Gamma(A)}{\Gamma(n + A)} \prod_k \frac{\Gamma(x_k +
-    \alpha_k)}{x_k!\; \Gamma(\alpha_k)},
+              \alpha_k)}{x_k!\; \Gamma(\alpha_k)},
               \qquad A = \sum_k \alpha_k
 
     Two categories give the beta-binomial.
@@ -204,8 +201,7 @@ class DirichletMultinomial(Distribution):
 
 class ParetoUniform(Distribution):
     r"""A uniform on [0, theta] whose end theta is Pareto: flat up to ``scale``, a Pareto tail
-    beyond
-    it.
+    beyond it.
 
     .. math:: p(x) = \frac{k}{(k + 1)\, m} \, \big(\max(1, x / m)\big)^{-(k + 1)}, \qquad x \ge 0
 

@@ -1,7 +1,7 @@
 r"""Priors of a Gaussian's mean and precision together, as one distribution of both.
 
 .. math:: p(\mu, \Lambda) = \mathcal N\big(\mu \mid m, (k \Lambda)^{-1}\big)\; \mathcal
-W\big(\Lambda \mid \nu, S^{-1}\big)
+          W\big(\Lambda \mid \nu, S^{-1}\big)
           (theory/bayes.md, eq. 8.6)
 
 In one dimension the Wishart is a gamma with shape nu/2 and rate S/2. A value is a tensor that holds
@@ -106,10 +106,8 @@ class NormalWishart(Distribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        batch, D = (
-            torch.broadcast_shapes(m.shape[:-1], k.shape, df.shape, scatter_tril.shape[:-2]),
-            m.shape[-1],
-        )
+        batch = torch.broadcast_shapes(m.shape[:-1], k.shape, df.shape, scatter_tril.shape[:-2])
+        D = m.shape[-1]
         self.m, self.k, self.df = m.expand(*batch, D), k.expand(batch), df.expand(batch)
         self.scatter_tril = scatter_tril.expand(*batch, D, D)
         super().__init__(Size(batch), Size([D, D + 1]), validate_args=validate_args)

@@ -2,7 +2,8 @@ r"""Expectations and integrals by sampling, each as a Quantity that knows how fa
 
 .. math:: \hat I = \frac1n \sum_i w_i f(x_i), \qquad
           \hat I_{\mathrm{sn}} = \frac{\sum_i w_i f(x_i)}{\sum_i w_i}, \qquad w = p / q, \quad x_i
-          \sim q (theory/bayes.md, eqs. 7.1 to 7.4)
+          \sim q
+          (theory/bayes.md, eqs. 7.1 to 7.4)
 
 The verdict is about the function, not the weights alone: what is averaged is judged, for weights
 that are fine for one function may be hopeless for another. :mod:`partita.diagnostics.means` does
@@ -126,7 +127,7 @@ def draws_needed(q: Quantity, error: float) -> float:
     7.6).
 
     .. math:: n' = n \left(\mathrm{se} / \mathrm{error}\right)^{1 / (1 - \max(k, 1/2))}, \qquad n'
-    \ge 10^{1 / (1 - \max(k, 0))}
+              \ge 10^{1 / (1 - \max(k, 0))}
 
     The second is where k-hat's own theory begins to hold (Vehtari et al. 2024); from k = 1 on the
     mean is infinite and so is the answer.
@@ -153,7 +154,7 @@ def control_variates(
     r"""E_p[f] with the help of functions whose mean is known (eq. 7.7).
 
     .. math:: \hat I = \frac1n \sum_i f(x_i) - \beta^\top (g(x_i) - E[g]), \qquad \beta^* =
-    \mathrm{Cov}(g)^{-1} \mathrm{Cov}(g, f), \qquad
+              \mathrm{Cov}(g)^{-1} \mathrm{Cov}(g, f), \qquad
               \mathrm{Var}^* = \mathrm{Var} f - \mathrm{Cov}(f, g)^2 / \mathrm{Var}\, g
 
     Each fifth of the draws takes its beta from the other four, so that the estimate is unbiased.

@@ -1,7 +1,7 @@
 r"""``partita anomalies``: how strange each row is, and how seldom normal rows are as strange.
 
 .. math:: s(x) = -\log p(x), \qquad p(x_o) = \frac{1 + \#\{j : s(x_{jo}) \ge s(x_o)\}}{n + 1}
-(theory/mixed_tables.md, eq. 45.4)
+          (theory/mixed_tables.md, eq. 45.4)
 
 Over n calibration rows, normal ones that the fit has not seen, in the columns o that the row holds:
 a normal row is then as likely to rank in any place among them, so that p is at most a with
@@ -126,11 +126,9 @@ def ranked(
     groups = np.split(
         np.argsort(which.ravel(), kind="stable"), np.cumsum(np.bincount(which.ravel()))[:-1]
     )
-    strange, tail, count = (
-        np.concatenate(own),
-        np.empty(len(tabled)),
-        np.empty(len(tabled), dtype=int),
-    )
+    strange = np.concatenate(own)
+    tail = np.empty(len(tabled))
+    count = np.empty(len(tabled), dtype=int)
     for pattern, rows in zip(patterns, groups, strict=True):
         known = np.concatenate([scores(x) for x in others.seen_in(pattern, len(patterns))])
         tail[rows], count[rows] = tail_probabilities(strange[rows], known), len(known)
@@ -149,10 +147,8 @@ def check_gaps(opened: Opened, tabled: Tabled, part: slice, x: np.ndarray) -> No
         return
     row, column = np.argwhere(gaps)[0]
     name = repr(tabled.names[tabled.order[column]]) if tabled.names else str(column)
-    allowed, got = (
-        f"hold no gaps for {opened.run.model.title()}",
-        f"one at row {part.start + row}, column {name}",
-    )
+    allowed = f"hold no gaps for {opened.run.model.title()}"
+    got = f"one at row {part.start + row}, column {name}"
     raise invalid(
         "anomalies",
         "DATA",

@@ -166,10 +166,8 @@ def resumed(folder: Path) -> Plan:
     }
     dataset = open_dataset(data["source"], binarize=data.get("binarize") or "none", **how)
     if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
-        now, then = (
-            f"{len(dataset.train)} x {dataset.train.width}",
-            " x ".join(map(str, data["rows"])),
-        )
+        now = f"{len(dataset.train)} x {dataset.train.width}"
+        then = " x ".join(map(str, data["rows"]))
         raise RunError(
             f"fit: {data['source']!r} must be the data that {folder} was fitted to, {then}; got "
             f"{now}. Restore the file."

@@ -141,10 +141,8 @@ def figure(lunch: Lunch) -> Any:
 
 
 def _table(lunch: Lunch) -> list[list[str]]:
-    totals, errors = (
-        lunch.totals(),
-        [lunch.errors(_prior(prior, lunch)) for prior in PRIORS.values()],
-    )
+    totals = lunch.totals()
+    errors = [lunch.errors(_prior(prior, lunch)) for prior in PRIORS.values()]
     return [
         [name, str(totals[name]), *(f"{float(e[name]):.4f}" for e in errors)] for name in totals
     ]

@@ -70,11 +70,9 @@ class Normal:
     @cached_property
     def _whole(self) -> Any:
         """The rows with a draw in the place of every gap."""
-        model, encoding, generator = (
-            self.opened.run.model,
-            self.opened.encoding,
-            rng.keyed(self.seed, 6),
-        )
+        model = self.opened.run.model
+        encoding = self.opened.encoding
+        generator = rng.keyed(self.seed, 6)
         filled = (
             impute_encoded(model, encoding, x, "draw", "anomalies", generator=generator)
             for x in self._parts()

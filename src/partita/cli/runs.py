@@ -54,10 +54,10 @@ class Opened:
             **how,
         )
         if name is None and found.train.width != len(self.encoding.shift):
-            then, now = (
-                f"the data that the run was fitted to, {len(self.encoding.shift)} values in a row",
-                f"{found.train.width}",
+            then = (
+                f"the data that the run was fitted to, {len(self.encoding.shift)} values in a row"
             )
+            now = f"{found.train.width}"
             raise DataError(f"load: {source} must be {then}; got {now}. Restore the file.")
         return found
 

@@ -87,10 +87,8 @@ def column_order(opened: Opened, found: Splits, width: int, owner: str) -> list[
         return list(range(width))
     if sorted(wanted) != sorted(found.columns):
         run, file = set(wanted), set(found.columns)
-        lost, more = (
-            [name for name in wanted if name not in file],
-            [name for name in found.columns if name not in run],
-        )
+        lost = [name for name in wanted if name not in file]
+        more = [name for name in found.columns if name not in run]
         got = (
             f"none called {lost[0]!r}"
             if lost

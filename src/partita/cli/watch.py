@@ -29,11 +29,9 @@ class Watch:
     ) -> None:
         from rich.live import Live
 
-        self.names, self.board, self.talk = (
-            [contender.name for contender in contenders],
-            board,
-            talk,
-        )
+        self.names = [contender.name for contender in contenders]
+        self.board = board
+        self.talk = talk
         self.entries: list[Entry] = []
         self.running, self.since = "", 0.0
         screen = leaderboard.console()

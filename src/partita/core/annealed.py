@@ -2,7 +2,7 @@ r"""A model part of the way from its reference to itself.
 
 .. math:: F_\beta(x) = -\big((1-\beta)\,\eta_0 + \beta\,\eta\big) \cdot t(x)
           - \sum_j \mathrm{softplus}\big(\beta\,(c_j + x^\top W_{:,j})\big)
-            (theory/energy.md, eq. 2.7)
+          (theory/energy.md, eq. 2.7)
 
 for an RBM; every model has such a path (``EnergyModel.energy_along``), and here it is stopped on
 the way.

@@ -2,7 +2,7 @@ r"""Integrals that look closer where it matters: boxes are halved until each agr
 its parts.
 
 .. math:: I(B) = \sum_j w_j\, e^{-F(x_j)}, \qquad \textstyle\sum_B \max\Big( \Big| I(B) - \sum_{b
-\subset B} I(b) \Big|,
+          \subset B} I(b) \Big|,
           \sum_{b \subset B} N(b) \Big) \le \tau Z          (theory/scoring.md, eq. 5.12)
 
 x_j and w_j are Lobatto's, a tensor product in each box, corners and all; N(b) is what null rules

@@ -1,7 +1,7 @@
 r"""Sums over all states, in chunks of bounded memory.
 
 .. math:: \log Z = \log \sum_x e^{-F(x)}, \qquad \nabla \log Z = \sum_x p(x)\, \nabla(-F)(x)
-(theory/energy.md, eq. 1.3)
+          (theory/energy.md, eq. 1.3)
 
 A model with hidden units has two sides to sum over; the smaller is taken.
 """

@@ -5,7 +5,7 @@ A law is ``"real"``, ``"binary"``, ``"count"``, or the number K of states of a c
 to K - 1.
 
 .. math:: X = X_1 \times \dots \times X_D, \qquad X_i \in \{\mathbb{R},\, \{0, 1\},\,
-\mathbb{N}_0,\, \{0, \dots, K_i - 1\}\}
+          \mathbb{N}_0,\, \{0, \dots, K_i - 1\}\}
           (theory/mixed_tables.md, eq. 45.1)
 
 Letters: D columns, K states.

@@ -1,7 +1,7 @@
 r"""Integrals over a few real coordinates, by the midpoint rule on a box that holds all of the mass.
 
 .. math:: Z = \int e^{-F(x)}\, dx \approx \Delta \sum_{j} e^{-F(x_j)}, \qquad x_j = l + (j + s)
-\odot \delta, \quad
+          \odot \delta, \quad
           \Delta = \textstyle\prod_i \delta_i          (theory/scoring.md, eq. 5.10)
 
 For a smooth density that has fallen off at the edges the error falls faster than any power of the
@@ -141,10 +141,8 @@ def turned(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -> I
         known = -energy(rows)
         if bool((torch.isnan(known) | (known == math.inf)).any()):
             raise Diverged(NOT_A_NUMBER)
-        box, left = (
-            mass_box(energy, around(rows, MARGIN), COARSE[rows.shape[1]], rows, known),
-            [-math.inf],
-        )
+        box = mass_box(energy, around(rows, MARGIN), COARSE[rows.shape[1]], rows, known)
+        left = [-math.inf]
         found = adaptive(
             energy,
             *box,
@@ -223,11 +221,9 @@ def descend(energy: Energy, x: Tensor, size: Tensor) -> Tensor:
         trial = x - step * slope / slope.norm(dim=-1, keepdim=True).clamp_min(1e-30)
         there, onwards = _with_slope(energy, trial)
         better = (there < value)[:, None]
-        value, x, slope = (
-            torch.where(better[:, 0], there, value),
-            torch.where(better, trial, x),
-            torch.where(better, onwards, slope),
-        )
+        value = torch.where(better[:, 0], there, value)
+        x = torch.where(better, trial, x)
+        slope = torch.where(better, onwards, slope)
         step = torch.where(better, 1.5 * step, 0.3 * step)
     return x
 

@@ -4,7 +4,7 @@ The interval is about computing the number on these data (Monte Carlo, log Z); `
 spread over test points. The two errors are kept apart.
 
 .. math:: -[l, u] = [-u, -l], \qquad [l_1, u_1] + [l_2, u_2] = [l_1 + l_2,\; u_1 + u_2]
-(theory/scoring.md, eq. 5.1)
+          (theory/scoring.md, eq. 5.1)
 
 Sums of intervals cover with probability at least 1 - alpha_1 - alpha_2 whatever the dependence
 (Bonferroni), and say so.

@@ -3,7 +3,8 @@ until it does not, or a peak is found.
 
 .. math:: \max_{x \in b} e^{-F(x)} \le e^{-\underline F(b)}, \qquad
           b \text{ is clear if } -\underline F(b) \le t \;\text{or}\; |b|\, e^{-\underline F(b)} \le
-          \varepsilon (theory/scoring.md, eq. 5.15)
+          \varepsilon
+          (theory/scoring.md, eq. 5.15)
 
 t is the highest that was seen in the box, with some slack; epsilon a mass that does not matter.
 What is not clear when boxes run out could hold a mass that is known too, from above.
@@ -47,10 +48,8 @@ def search(
         floor: log of the mass below which nothing matters.
         most_boxes: That are bounded in all.
     """
-    hides, home = (
-        torch.zeros_like(seen, dtype=torch.bool),
-        torch.arange(len(seen), device=seen.device),
-    )
+    hides = torch.zeros_like(seen, dtype=torch.bool)
+    home = torch.arange(len(seen), device=seen.device)
     left, points, spent = [low.new_full((1,), -math.inf)], [low[:0]], 0
     for _ in range(HALVINGS):
         bounds = [

@@ -114,10 +114,8 @@ class Column:
                 f"load: config.json: schema: kind must be one of {', '.join(KINDS)}; got "
                 f"{value['kind']!r}. Restore the file."
             )
-        levels, labels = (
-            tuple(value.get("levels") or ()),
-            labels_from_json(value.get("labels") or {}),
-        )
+        levels = tuple(value.get("levels") or ())
+        labels = labels_from_json(value.get("labels") or {})
         return cls(
             value["name"],
             value["kind"],

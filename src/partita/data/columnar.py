@@ -108,10 +108,8 @@ def open_columnar(path: Path) -> Columnar:
         with _arrow_reader(path) as reader:
             rows, nulls = 0, False
             for batch in _record_batches(reader):
-                rows, nulls = (
-                    rows + len(batch),
-                    nulls or any(column.null_count for column in batch.columns),
-                )
+                rows = rows + len(batch)
+                nulls = nulls or any(column.null_count for column in batch.columns)
             return Columnar(path, reader.schema, rows, nulls)
 
 

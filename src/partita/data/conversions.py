@@ -180,10 +180,8 @@ def _holds(kind: str, fields: Sequence[str]) -> bool:
         return exact and all(
             float(field) == int(field) for field in fields if WHOLE.fullmatch(field)
         )
-    limits, values = (
-        np.iinfo(kind),
-        [int(field) if WHOLE.fullmatch(field) else float(field) for field in fields],
-    )
+    limits = np.iinfo(kind)
+    values = [int(field) if WHOLE.fullmatch(field) else float(field) for field in fields]
     return all(
         abs(value) < LARGEST and value == int(value) and limits.min <= value <= limits.max
         for value in values

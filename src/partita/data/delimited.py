@@ -156,10 +156,8 @@ def _series(name: str, fields: Sequence[str], told: Worded) -> Series:
     if not as_words and all(map(is_number, fields)):
         values = np.array([to_number(field) for field in fields])
         return Series(name, values, number_type(values))
-    there, values = (
-        np.array([not is_missing(field) for field in fields]),
-        np.full(len(fields), np.nan),
-    )
+    there = np.array([not is_missing(field) for field in fields])
+    values = np.full(len(fields), np.nan)
     if not as_words and {word.lower() for word in words} <= TRUTH.keys():
         values[there] = [TRUTH[word.lower()] for word in words]
         return Series(name, values, "bool")

@@ -120,10 +120,8 @@ def _text(path: Path) -> Iterator[None]:
     except InputError as error:
         raise DataError(str(error)) from error
     except UnicodeDecodeError as error:
-        whole, remedy = (
-            f"a whole {path.suffix} file, in UTF-8",
-            "Save it as UTF-8, or copy or download it again.",
-        )
+        whole = f"a whole {path.suffix} file, in UTF-8"
+        remedy = "Save it as UTF-8, or copy or download it again."
         raise DataError(
             f"load: {path} must be {whole}; got bytes that are no such text. {remedy}"
         ) from error

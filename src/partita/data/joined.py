@@ -28,10 +28,8 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def _rows(parts: Sequence[Rows]) -> Rows:
-    first, values = (
-        parts[0],
-        np.concatenate([part.binarized(None).tensor().numpy() for part in parts]),
-    )
+    first = parts[0]
+    values = np.concatenate([part.binarized(None).tensor().numpy() for part in parts])
     rows = Rows(
         values,
         None,

@@ -111,10 +111,8 @@ class LargeText:
 
     def gaps(self, names: Collection[str]) -> dict[str, int]:
         """How many values of some columns are missing."""
-        count, at = (
-            dict.fromkeys(names, 0),
-            {name: i for i, name in enumerate(self.names) if name in names},
-        )
+        count = dict.fromkeys(names, 0)
+        at = {name: i for i, name in enumerate(self.names) if name in names}
         for record in (
             islice(stream_records(self.path), int(self.columns is not None), None) if names else ()
         ):
@@ -189,10 +187,8 @@ def _series(name: str, sort: str, fields: Sequence[str]) -> Series:
             values,
             "int64" if np.isfinite(there).all() and (there == np.round(there)).all() else "float64",
         )
-    there, values = (
-        np.array([not is_missing(field) for field in fields]),
-        np.full(len(fields), np.nan),
-    )
+    there = np.array([not is_missing(field) for field in fields])
+    values = np.full(len(fields), np.nan)
     words = [field for field in fields if not is_missing(field)]
     labels: dict[Any, Any] = {}
     if sort == "bool":

@@ -44,10 +44,8 @@ def read_table(
         asked: Kinds by name; or the schema of another table, whose columns are looked for by name
             and whose categories are the only ones.
     """
-    owner, source = (
-        Voice(f"load: {path}"),
-        open_columnar(path) if path.suffix.lower() in COLUMNAR else None,
-    )
+    owner = Voice(f"load: {path}")
+    source = open_columnar(path) if path.suffix.lower() in COLUMNAR else None
     if source is None and path.stat().st_size > on_disk.most_held():
         text = open_text(path)
         return _read_large(text.worded(_worded(asked, text.names, owner)), words, asked, owner)
@@ -103,10 +101,8 @@ def impose(series: Sequence[Series], schema: Schema, owner: Voice) -> list[Serie
     """
     names = [one.name for one in series]
     check_names(names, owner)
-    wanted, known = (
-        [column.name for column in schema.used],
-        {column.name for column in schema.columns},
-    )
+    wanted = [column.name for column in schema.used]
+    known = {column.name for column in schema.columns}
     there = dict(zip(names, series, strict=True))
     lost = [name for name in wanted if name not in there]
     # an index is no column
@@ -114,10 +110,8 @@ def impose(series: Sequence[Series], schema: Schema, owner: Voice) -> list[Serie
     if lost or more:
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
-        wanted_of, remedy = (
-            f"{owner.data} must have the columns of the {owner.fitted}, {shown}",
-            "" if lost else " Take it out.",
-        )
+        wanted_of = f"{owner.data} must have the columns of the {owner.fitted}, {shown}"
+        remedy = "" if lost else " Take it out."
         raise DataError(f"{owner}: {wanted_of}; got {got}.{remedy}")
     found = [there[name] for name in wanted]
     for one, column in zip(found, schema.used, strict=True):
@@ -149,10 +143,8 @@ def _check_known(series: Series, column: Column, owner: Voice) -> None:
     """No category that the schema does not know."""
     there = series.values[~np.isnan(series.values)]
     if column.kind == "category" and len(unknown := there[~np.isin(there, column.levels)]):
-        allowed, value = (
-            f"categories of the {owner.fitted}, {column.in_words()}",
-            series.labels.get(unknown[0], f"{unknown[0]:g}"),
-        )
+        allowed = f"categories of the {owner.fitted}, {column.in_words()}"
+        value = series.labels.get(unknown[0], f"{unknown[0]:g}")
         raise DataError(
             f"{owner}: column {series.name!r} must hold {allowed}; got {value!r}. {RARE}"
         )

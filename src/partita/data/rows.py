@@ -4,7 +4,7 @@ binary on the way.
 Dynamic binarization reads gray levels as probabilities and draws anew in every batch, so that
 
 .. math:: E[x_i] = \overline{g}_i, \qquad \mathrm{Var}[x_i] = \overline{g}_i (1 - \overline{g}_i),
-\qquad g = \text{gray} / \text{scale}
+          \qquad g = \text{gray} / \text{scale}
 
 Letters: N rows, B batch, D columns.
 """

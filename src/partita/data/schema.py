@@ -271,10 +271,8 @@ def _check_words(series: Series, leave: str, owner: Voice) -> None:
     with words among them.
     """
     words, rows, name = series.labels.values(), series.counts()[0], series.name
-    others, use = (
-        [word for word in words if not is_number(word)],
-        f"use {owner.reading(name, 'category')}, {leave}",
-    )
+    others = [word for word in words if not is_number(word)]
+    use = f"use {owner.reading(name, 'category')}, {leave}"
     if others and all(map(MARKED.fullmatch, others)):
         got = f"numbers with marks in them, such as {others[0]!r}. Write them like 1234.5; or {use}"
         raise DataError(f"{owner}: column {name!r} must hold plain numbers or words; got {got}")

@@ -64,10 +64,8 @@ class Sequences:
         self.stream = _check_stream(stream, owner)
         self.starts, self.lengths = starts, lengths
         if not isinstance(starts, Spaced):
-            self.starts, self.lengths = (
-                np.asarray(starts, dtype=np.int64),
-                np.asarray(lengths, dtype=np.int64),
-            )
+            self.starts = np.asarray(starts, dtype=np.int64)
+            self.lengths = np.asarray(lengths, dtype=np.int64)
             longest = _check_parts(self.starts, self.lengths, len(self.stream), longest, owner)
         self.longest: int = longest  # type: ignore[assignment]
         self.weight: Tensor | None = (
@@ -235,10 +233,8 @@ def _check_stream(stream: Any, owner: str) -> np.ndarray:
         )
         array = array[:, None] if array.ndim == 1 else array
     if array.dtype.kind not in NUMERIC or array.ndim != 2 or 0 in array.shape:
-        got, remedy = (
-            f"{array.dtype} of shape {array.shape}",
-            "Give one number, or one row of numbers, for each step.",
-        )
+        got = f"{array.dtype} of shape {array.shape}"
+        remedy = "Give one number, or one row of numbers, for each step."
         raise invalid(
             owner,
             "stream",

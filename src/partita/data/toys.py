@@ -34,8 +34,7 @@ def bars_and_stripes(side: int = 4) -> Tensor:
 
 def bars_and_stripes_entropy(side: int = 4) -> float:
     r"""Entropy of the patterns in nats, :math:`\log N - (4 / N) \log 2` with N = 2 * 2**side: two
-    of
-    them have twice the weight.
+    of them have twice the weight.
 
     >>> round(bars_and_stripes_entropy(4), 4)
     3.3791

@@ -194,10 +194,8 @@ def _array(column: Column, values: np.ndarray) -> Any:
         return pa.array(words, type=_own_type(column))
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         reason = str(error).splitlines()[0]
-        allowed, remedy = (
-            f"hold values of its type, {column.dtype}",
-            "A .csv file has no types." if "int" in column.dtype else "",
-        )
+        allowed = f"hold values of its type, {column.dtype}"
+        remedy = "A .csv file has no types." if "int" in column.dtype else ""
         raise invalid("write", f"column {column.name!r}", allowed, reason, remedy) from None
 
 

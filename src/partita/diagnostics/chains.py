@@ -1,9 +1,8 @@
 r"""Have the chains mixed? R-hat and effective sample sizes from arviz-stats, and the one place
-where
-verdicts on chains are made.
+where verdicts on chains are made.
 
 .. math:: \bar g \pm t_{\mathrm{ESS} / 10}\, \frac{\mathrm{sd}(g)}{\sqrt{\mathrm{ESS}}}
-(theory/scoring.md, eq. 5.20)
+          (theory/scoring.md, eq. 5.20)
 
 R-hat is rank-normalized and split (Vehtari et al. 2021). Chains that are many are short: from eight
 on, they are read as four families, or the short average of each would pass for disagreement
@@ -101,10 +100,8 @@ class ChainReport(NamedTuple):
         return "the chains agree" if self.verdict == "tight" else self._not_tight()
 
     def __str__(self) -> str:
-        ess, remedy = (
-            f"ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail)",
-            "" if self.mixed else ": run longer, or temper",
-        )
+        ess = f"ESS {self.ess_bulk:.0f} (bulk) {self.ess_tail:.0f} (tail)"
+        remedy = "" if self.mixed else ": run longer, or temper"
         return (
             f"R-hat {self.rhat:.3f}, {ess}, {self.chains} chains x {self.draws} draws: "
             f"{self.finding}{remedy}"

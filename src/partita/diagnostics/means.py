@@ -133,10 +133,8 @@ def pooled_terms(*groups: tuple[float, Tensor]) -> Tensor:
     tensor([-1.,  3.,  1.,  1.], dtype=torch.float64)
     """
     means = [part.double().mean() for _, part in groups]
-    total, n = (
-        sum(c * m for (c, _), m in zip(groups, means, strict=True)),
-        sum(len(part) for _, part in groups),
-    )
+    total = sum(c * m for (c, _), m in zip(groups, means, strict=True))
+    n = sum(len(part) for _, part in groups)
     return torch.cat(
         [
             total + n * c / len(part) * (part.double() - m)
@@ -207,11 +205,9 @@ def _general(t: np.ndarray, level: float) -> Judged:
 
 def _of_size_one(t: np.ndarray, level: float) -> Judged:
     n, mean, d = len(t), float(t.mean()), t - t.mean()
-    square, se, z = (
-        float(np.square(d).mean()),
-        float(t.std(ddof=1)) / math.sqrt(n),
-        float(special.stdtrit(n - 1, 0.5 + level / 2)),
-    )
+    square = float(np.square(d).mean())
+    se = float(t.std(ddof=1)) / math.sqrt(n)
+    z = float(special.stdtrit(n - 1, 0.5 + level / 2))
     relative = d / math.sqrt(square)
     carriers, skew = n / float((relative**4).mean()), float((relative**3).mean()) / math.sqrt(n)
     below, above = tail_of(-t), tail_of(t)

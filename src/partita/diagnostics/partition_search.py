@@ -3,7 +3,7 @@ r"""Distances between partitions, and the search for the one of least expected d
 Moving row i into cluster k of a changes the expected distance to draws b by
 
 .. math:: \Delta_k = f'(a_k) - \frac2S \sum_s f'\big(n^s_{k\, b_s(i)}\big), \qquad f'(m) = f(m + 1)
-- f(m)
+          - f(m)
           (theory/dirichlet.md, eq. 20.18)
 
 Letters: n rows, K clusters, S draws.

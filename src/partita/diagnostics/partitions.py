@@ -3,7 +3,8 @@ all, and how sure that is.
 
 .. math:: d(a, b) = \sum_k f(a_k) + \sum_j f(b_j) - 2 \sum_{kj} f(n_{kj}), \qquad
           f(m) = \tfrac{m}{n} \log m \;\text{(variation of information)} \quad\text{or}\quad
-          \tfrac{m^2}{n^2} \;\text{(Binder)} (theory/dirichlet.md, eq. 20.17)
+          \tfrac{m^2}{n^2} \;\text{(Binder)}
+          (theory/dirichlet.md, eq. 20.17)
 
 with a_k, b_j the sizes of the clusters of two partitions and n_kj of their intersections. None of
 it depends on labels.

@@ -95,7 +95,7 @@ def unseen(forward: Tensor, witnesses: Tensor) -> float:
     (theory/scoring.md, eq. 5.23).
 
     .. math:: Z_A = f_A \, \Big( E_{A}\big[ 1 / w \big] \Big)^{-1} \le \tfrac3C \, \max_{j \in A}
-    w_j
+              w_j
 
     f_A is the share of forward annealings that end in A with such a weight; none of C did, so it is
     at most 3 / C with 95 % confidence. Both are log weights in the forward sense, ``(C,)`` and

@@ -1,11 +1,10 @@
 r"""D_f between two ``torch.distributions`` objects, by the best way there is: a finite sum, a
-closed
-form, quadrature, or draws.
+closed form, quadrature, or draws.
 
 Draws come half from p and half from q, so that no weight is above two:
 
 .. math:: D_f(p \,\|\, q) = E_{m}\Big[\frac{2 f(t)}{1 + t}\Big], \qquad m = \tfrac12 (p + q),\; t =
-p/q
+          p/q
           (theory/divergences.md, eq. 15.8)
 
 Letters: D width, t ratio p/q, v its log.

@@ -2,7 +2,7 @@ r"""f-divergences and their variational bounds, all written in the log ratio v =
 q(x).
 
 .. math:: D_f(p \,\|\, q) = E_q\big[f(p/q)\big] \ge E_p[T] - E_q[f^*(T)], \qquad f^*(u) = \sup_t\,
-(u t - f(t))
+          (u t - f(t))
           (theory/divergences.md, eq. 15.4 to 15.6)
 
 The bound is tight at T = f'(p/q). A critic that outputs v, whatever the divergence, gives T =

@@ -2,7 +2,7 @@ r"""The Kullback-Leibler divergence: closed forms, and an estimate with an inter
 none.
 
 .. math:: \mathrm{KL}(p \,\|\, q) = E_p[\log p(x) - \log q(x)] \ge 0
-(theory/divergences.md, eq. 15.1)
+          (theory/divergences.md, eq. 15.1)
 
 Letters: D width, n draws.
 """
@@ -40,7 +40,7 @@ def gaussian_kl(
     (theory/divergences.md, eq. 15.3).
 
     .. math:: \tfrac12 \big( \mathrm{tr}(S_q^{-1} S_p) + (m_q - m_p)^\top S_q^{-1} (m_q - m_p) - D +
-    \log\det S_q - \log\det S_p \big)
+              \log\det S_q - \log\det S_p \big)
     """
     p, q = torch.linalg.cholesky(covariance_p), torch.linalg.cholesky(covariance_q)
     ratio = torch.linalg.solve_triangular(q, p, upper=False)

@@ -2,7 +2,7 @@ r"""Statistics of two samples: the kernel distance between them, and how much of
 covers.
 
 .. math:: \mathrm{MMD}^2 = E[k(x, x')] - 2 E[k(x, y)] + E[k(y, y')], \qquad k(x, y) = e^{-|x - y|^2
-/ 2 h^2}
+          / 2 h^2}
           (theory/divergences.md, eq. 15.9)
 
 Letters: n rows of x, m rows of y, D width, h bandwidth.

@@ -2,7 +2,7 @@ r"""Observed coordinates are held, missing ones drawn from p(missing | observed)
 sampling,
 
 .. math:: x_M \sim p(x_M \mid h),\; h \sim p(h \mid x_M, x_O) \qquad\text{or}\qquad p(x_i \mid
-x_{\setminus i}), \; i \in M
+          x_{\setminus i}), \; i \in M
 
 or exactly where what is missing from a row has few states, whatever holds them together: there
 chains may not mix.

@@ -74,11 +74,9 @@ class MixedTables:
         if len(table) < least:
             raise invalid(owner, "X", f"have at least {least} rows", len(table))
         if reset:
-            self.schema_, self.n_features_in_, self._polars = (
-                with_declared(schema, X),
-                table.shape[1],
-                hasattr(X, "get_columns"),
-            )
+            self.schema_ = with_declared(schema, X)
+            self.n_features_in_ = table.shape[1]
+            self._polars = hasattr(X, "get_columns")
             self.feature_names_in_ = np.array([column.name for column in schema.used], dtype=object)
         return table
 

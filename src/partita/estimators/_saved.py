@@ -117,10 +117,8 @@ def _restored(estimator: Any, about: dict[str, Any], path: Path) -> Any:
             checkpoint.load(path / "checkpoints" / "model.safetensors").get("kept") or {}
         )
         if about.get("schema") is not None:
-            estimator.schema_, estimator._polars = (
-                Schema.from_json(about["schema"]),
-                about.get("polars") is True,
-            )
+            estimator.schema_ = Schema.from_json(about["schema"])
+            estimator._polars = about.get("polars") is True
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PartitaError):
             raise

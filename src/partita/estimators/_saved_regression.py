@@ -34,10 +34,8 @@ class SavedRegression(BaseEstimator):
         folder, parameters = check_path("save", "path", path), self.get_params(deep=False)
         check_new(folder)
         about = {"name": type(self).__name__, "parameters": to_json(parameters)}
-        model, versions = (
-            {"name": type(self).__name__},
-            {"partita": version("partita"), "torch": torch.__version__},
-        )
+        model = {"name": type(self).__name__}
+        versions = {"partita": version("partita"), "torch": torch.__version__}
         fitted = {
             name: as_tree(value) for name, value in vars(self).items() if name not in parameters
         }

@@ -75,11 +75,9 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
         weight = checked_weight(self, sample_weight, X)
         self.classes_, labels = classes_of(type(self).__name__, y, weight)
         self.shift_, self.scale_ = location_and_scale(X, weight)
-        Z, t, w = (
-            with_ones((X - self.shift_) / self.scale_),
-            torch.from_numpy(labels),
-            torch.from_numpy(weight),
-        )
+        Z = with_ones((X - self.shift_) / self.scale_)
+        t = torch.from_numpy(labels)
+        w = torch.from_numpy(weight)
         self.prior_precision_ = self._precision(Z, t, w)
         self.posterior_ = posterior_at(self.prior_precision_, Z, t, w)
         self.draws_ = self.posterior_.draw(self.draws, generator=as_generator(self.random_state))

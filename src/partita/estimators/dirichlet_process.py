@@ -201,10 +201,8 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         who else is there (eq. 20.19).
         """
         z, labels = self._encoded(X, "predict_proba"), self._posterior().labels
-        owner, partitions = (
-            self.model_.owner.numpy(),
-            self._posterior().partitions.reshape(-1, len(labels)),
-        )
+        owner = self.model_.owner.numpy()
+        partitions = self._posterior().partitions.reshape(-1, len(labels))
         starts = np.searchsorted(owner, np.arange(len(partitions)))
         shared = np.zeros((len(owner), labels.max() + 1))
         for start, draw in zip(starts, partitions, strict=True):

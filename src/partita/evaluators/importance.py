@@ -166,10 +166,8 @@ class IWAE:
 
         Much is more than loose; where few rows are to be searched, more than tight.
         """
-        gap, much = (
-            min(gap, tried[0], key=self._reach),
-            REACH_TIGHT if n <= FEW and not self.by_row else REACH_LOOSE,
-        )
+        gap = min(gap, tried[0], key=self._reach)
+        much = REACH_TIGHT if n <= FEW and not self.by_row else REACH_LOOSE
         if not fixed and self._reach(gap) > much and self._reach(tried[1]) < self._reach(gap) / 2:
             return Mixture, tried[1]
         return Encoder, gap
@@ -291,10 +289,8 @@ def one_side(rows: Tensor, kind: Any, k: int, level: float) -> Quantity:
     """The mean over rows; its interval covers the draws of rows too, for they are the model's
     own.
     """
-    value, se = (
-        float(rows.mean()),
-        float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else math.inf,
-    )
+    value = float(rows.mean())
+    se = float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else math.inf
     half = half_width(se, level)
     return Quantity(
         value,

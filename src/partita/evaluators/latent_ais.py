@@ -1,9 +1,8 @@
 r"""log p(x) of a latent-variable model by annealing its latent variables, one set of chains for
-each
-row (Wu et al. 2017).
+each row (Wu et al. 2017).
 
 .. math:: F_\beta(z) = -(1 - \beta) \log r(z) - \beta \log p(x, z), \qquad \log \hat p(x) = \log
-\frac1C \sum_c w_c
+          \frac1C \sum_c w_c
           (theory/latent_variables.md, eq. 41.9)
 
 With x held, -log p(x, z) is an energy of z whose Z is p(x); r is the prior, the encoder's q(z | x)

@@ -2,7 +2,7 @@ r"""How far below log p(x) a bound with latent variables lies: gaps between its 
 interval and verdict they allow.
 
 .. math:: E[\log \hat p(x)] \le \log p(x) \le E[\log \hat p(x) \text{ with a posterior draw among
-its own}]
+          its own}]
           (theory/latent_variables.md, eq. 41.10)
 
 The upper side needs a draw z of p(z | x). Rows that the model draws come with one: their gap is
@@ -177,11 +177,9 @@ def conclude(
     the bound's own, and not trusted.
     """
     rows, n = bound.rows, len(bound.rows)
-    value, spread, half = (
-        float(rows.mean()),
-        float(rows.std()) / math.sqrt(n) if n > 1 else 0.0,
-        half_width(bound.se, level),
-    )
+    value = float(rows.mean())
+    spread = float(rows.std()) / math.sqrt(n) if n > 1 else 0.0
+    half = half_width(bound.se, level)
     high = max([half, *(gap.reach(bound.se, level) for gap in gaps.values())])
     verdict = verdict_on_reach(high, bound.cap) if gaps else "do not publish"
     said = {

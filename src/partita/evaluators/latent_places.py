@@ -2,7 +2,7 @@ r"""Places of the posterior of each row, sought by restarts: where log p(x, z) i
 fast it falls from there.
 
 .. math:: r(z) = \sum_s \pi_s\, N(z; m_s, \Lambda_s^{-1}), \qquad \Lambda_s = -\nabla^2 \log p(x,
-m_s), \quad
+          m_s), \quad
           \pi_s \propto \big( p(x, m_s)\, |\Lambda_s|^{-1/2} \big)^{1/2}
           (theory/latent_variables.md, eq. 41.17)
 
@@ -45,10 +45,8 @@ class Normals(NamedTuple):
     live: Tensor  # (B, M)
 
     def draw(self, k: int, generator: torch.Generator) -> Tensor:
-        s, rows = (
-            rng.categories(self.log_share.mT.expand(k, -1, -1), generator),
-            torch.arange(len(self.live), device=self.live.device),
-        )
+        s = rng.categories(self.log_share.mT.expand(k, -1, -1), generator)
+        rows = torch.arange(len(self.live), device=self.live.device)
         noise = rng.normal((k, *self.live.shape), self.place, generator) * self.live
         return self.place[s, rows] + (self.root[s, rows] @ noise[..., None])[..., 0]
 
@@ -74,10 +72,8 @@ class Products(NamedTuple):
     log_share: Tensor  # (S, B)
 
     def draw(self, k: int, generator: torch.Generator) -> Tensor:
-        s, rows = (
-            rng.categories(self.log_share.mT.expand(k, -1, -1), generator),
-            torch.arange(self.logits.shape[1]),
-        )
+        s = rng.categories(self.log_share.mT.expand(k, -1, -1), generator)
+        rows = torch.arange(self.logits.shape[1])
         return rng.bernoulli(torch.sigmoid(self.logits[s, rows.to(s.device)]), generator)
 
     def log_prob(self, z: Tensor) -> Tensor:
@@ -143,10 +139,8 @@ def _around_values(joint: Joint, z: Tensor, live: Tensor) -> Normals:
     found = found.abs().clamp_min(LEAST_PRECISION)
     newton = z + ((axes / found[..., None, :]) @ axes.mT @ (gradient * live)[..., None])[..., 0]
     higher = joint(newton)
-    z, value = (
-        torch.where((higher > value)[..., None], newton, z),
-        torch.maximum(value, higher.nan_to_num(-math.inf)),
-    )
+    z = torch.where((higher > value)[..., None], newton, z)
+    value = torch.maximum(value, higher.nan_to_num(-math.inf))
     root = torch.linalg.cholesky((axes * (WIDER**2 / found)[..., None, :]) @ axes.mT)
     eye = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device).expand_as(root)
     mass = value + root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -192,10 +186,8 @@ def _around_bits(joint: Joint, z: Tensor, generator: torch.Generator) -> Product
     for _ in range(CLIMB):
         z = flipped(joint, z, generator)
         value = joint(z)
-        best, highest = (
-            torch.where((value > highest)[..., None], z, best),
-            torch.maximum(value, highest),
-        )
+        best = torch.where((value > highest)[..., None], z, best)
+        highest = torch.maximum(value, highest)
     signs, width = 2 * best - 1, z.shape[-1]
     if width <= MOST_DENSE:
         flips = [

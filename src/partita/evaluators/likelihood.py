@@ -1,7 +1,7 @@
 r"""The log-likelihood of rows, and the one function that picks how to compute it.
 
-.. math:: \frac1N \sum_i \log p(x_i) = -\frac1N \sum_i F(x_i) - \log Z          (theory/scoring.md,
-eq. 5.8)
+.. math:: \frac1N \sum_i \log p(x_i) = -\frac1N \sum_i F(x_i) - \log Z
+          (theory/scoring.md, eq. 5.8)
 """
 
 import math

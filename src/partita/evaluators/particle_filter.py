@@ -2,7 +2,7 @@ r"""log p(x) of sequences with latent variables by a particle filter: a lower bo
 that stays tight along long rows.
 
 .. math:: E[\hat p(x)] = p(x), \qquad E[\log \hat p(x)] \le \log p(x)
-(theory/latent_variables.md, eq. 41.14)
+          (theory/latent_variables.md, eq. 41.14)
 
 The filter runs several times; the value is the mean of the logarithms, still a bound, and their
 spread gives its error. With a draw of the posterior kept among the particles the same filter errs

@@ -1,8 +1,8 @@
 r"""The posterior predictive density of rows, averaged over kept draws of the posterior.
 
 .. math:: \log p(x) \approx \log \frac1S \sum_s p(x \mid \text{draw } s), \qquad
-          g_s = \frac1N \sum_i \frac{p(x_i \mid s)}{\bar p(x_i)}          (theory/dirichlet.md, eq.
-          20.16)
+          g_s = \frac1N \sum_i \frac{p(x_i \mid s)}{\bar p(x_i)}
+          (theory/dirichlet.md, eq. 20.16)
 
 g is how the mean log density of the N rows moves with the weight of draw s: the interval of its
 mean (theory/scoring.md, eq. 5.20) is that of the score. It reaches over what each chain says alone
@@ -50,10 +50,8 @@ class PosteriorAverage:
                 f"evaluate: the predictive density of {model.title()} must be finite; it is not "
                 "for some rows."
             )
-        value, spread = (
-            float(rows.mean()),
-            float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0,
-        )
+        value = float(rows.mean())
+        spread = float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0
         S, C = model.alphas.shape
         g = (each - rows).exp().mean(-1).view(S, C).T
         clusters, own = model.mixing(), summarize_chains(g[..., None], redrawn=True)

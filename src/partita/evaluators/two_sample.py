@@ -2,7 +2,7 @@ r"""Two-sample tests: are these rows and the model's draws from one distribution
 without a likelihood is judged by.
 
 .. math:: \widehat{\mathrm{MMD}}{}^2 \pm t_{\min(n, m) - 1}\, \hat\sigma, \qquad \text{accuracy of a
-classifier on held-out rows} - \tfrac12
+          classifier on held-out rows} - \tfrac12
           (theory/divergences.md, eq. 15.9 and 15.10)
 
 Both come with an interval and a permutation or binomial p-value. Their kind is ``none`` where they

@@ -1,7 +1,7 @@
 r"""The one interface of all estimators of a gradient of an expectation.
 
 .. math:: \nabla_\varphi E_{q_\varphi(z)}[f(z)] = E_q\big[f(z) \nabla_\varphi \log q_\varphi(z)\big]
-+ E_q\big[\nabla_\varphi f(z)\big]
+          + E_q\big[\nabla_\varphi f(z)\big]
           (theory/gradients.md, eq. 40.2)
 
 An estimator draws z and returns a surrogate for each row: a number whose value is f at the draws

@@ -1,7 +1,7 @@
 r"""Control variates: subtract what is known to have mean zero and moves along.
 
 .. math:: Z = V - \alpha (W - \mu), \qquad \alpha^* = \frac{\mathrm{Cov}(V, W)}{\mathrm{Var}(W)},
-\qquad
+          \qquad
           \mathrm{Var}_{\min}(Z) = \mathrm{Var}(V) - \frac{\mathrm{Cov}^2(V, W)}{\mathrm{Var}(W)}
           (theory/gradients.md, eq. 40.6)
 

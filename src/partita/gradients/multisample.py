@@ -1,7 +1,7 @@
 r"""Several draws for each row, each the others' baseline; and two draws from one noise.
 
 .. math:: g = \frac1K \sum_k \Big(f(z_k) - \frac{1}{K-1} \sum_{j \ne k} f(z_j)\Big) s(z_k)
-(theory/gradients.md, eq. 40.9)
+          (theory/gradients.md, eq. 40.9)
 
 VIMCO (Mnih and Rezende 2016) does the same to the bound log (1/K) sum exp f(z_k); DisARM (Dong,
 Mnih and Tucker 2020) averages what can be averaged over pairs drawn from u and 1 - u.

@@ -1,9 +1,8 @@
 r"""REBAR and RELAX: the score function with a relaxed f as control variate, whose own gradient
-comes
-back through the draws.
+comes back through the draws.
 
 .. math:: g = \big(f(z) - c(\tilde s)\big)\, \nabla_\varphi \log q(z) + \nabla_\varphi c(s) -
-\nabla_\varphi c(\tilde s), \qquad
+          \nabla_\varphi c(\tilde s), \qquad
           z = H(s), \quad \tilde s \sim p(s \mid z)          (theory/gradients.md, eq. 40.16)
 
 REBAR (Tucker et al. 2017) has c(s) = eta f(soften(s, tau)), RELAX (Grathwohl et al. 2018) adds a

@@ -2,7 +2,8 @@ r"""Relaxed draws: the Gumbel-max trick with a softmax in place of the maximum.
 
 .. math:: \arg\max_k\, (\log \pi_k + \gamma_k) \sim \pi, \qquad
           \tilde z = \mathrm{softmax}\big((\log \pi + \gamma) / \tau\big), \quad \gamma_k =
-          -\log(-\log u_k) (theory/gradients.md, eq. 40.12, 40.13)
+          -\log(-\log u_k)
+          (theory/gradients.md, eq. 40.12, 40.13)
 
 Maddison, Mnih and Teh (2017); Jang, Gu and Poole (2017). Neither estimator is unbiased: f is asked,
 or its slope taken, between the values that z can take. As tau falls the first one's bias falls and

@@ -1,7 +1,7 @@
 r"""Reparameterization: draws as functions of noise that knows nothing of the parameters.
 
 .. math:: \nabla_\varphi E_{q_\varphi(y)}[f(y)] = E_{r(\epsilon)}\big[\nabla_\varphi
-f(g_\varphi(\epsilon))\big], \qquad
+          f(g_\varphi(\epsilon))\big], \qquad
           y = g_\varphi(\epsilon)          (theory/gradients.md, eq. 40.4)
 
 The four functions are the table of the theory page; :class:`Reparameterization` takes any

@@ -2,13 +2,13 @@ r"""The score function, and gradients from it: REINFORCE with no baseline, a con
 average of earlier values.
 
 .. math:: \nabla_\varphi E_q[f(z)] = E_q\big[(f(z) - c)\, s(z)\big], \qquad s(z) = \nabla_\varphi
-\log q_\varphi(z), \quad E_q[s] = 0, \quad
+          \log q_\varphi(z), \quad E_q[s] = 0, \quad
           \mathrm{Var}[s] = I(\varphi)          (theory/gradients.md, eq. 40.2, 40.3)
 
 A constant c costs no bias; the best one is known in closed form,
 
 .. math:: c^* = \frac{\mathrm{Cov}(f s, s)}{\mathrm{Var}(s)} = \frac{E[f s^2]}{E[s^2]}
-(theory/gradients.md, eq. 40.8)
+          (theory/gradients.md, eq. 40.8)
 """
 
 from abc import abstractmethod

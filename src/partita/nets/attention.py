@@ -1,7 +1,7 @@
 r"""Causal self-attention on torch's own kernels, with places as rotations.
 
 .. math:: y = \mathrm{softmax}\big(\tfrac{1}{\sqrt{d}}\, R q\, (R k)^\top + \text{mask}\big)\, v
-(theory/sequences.md, eq. 23.2)
+          (theory/sequences.md, eq. 23.2)
 
 R_t turns pairs of coordinates by angles proportional to t (Su et al. 2021), so that logits depend
 on the distance of two places.
@@ -45,10 +45,8 @@ class Attention(MatrixMixer):
 
     def __init__(self, width: int, heads: int = 4, *, generator: torch.Generator) -> None:
         super().__init__()
-        self.width, self.heads = (
-            check_count("Attention", "width", width),
-            check_count("Attention", "heads", heads),
-        )
+        self.width = check_count("Attention", "width", width)
+        self.heads = check_count("Attention", "heads", heads)
         if width % (2 * heads):
             raise invalid("Attention", "width", f"be a multiple of 2 heads = {2 * heads}", width)
         self.into = linear(width, 3 * width, generator=generator)

@@ -2,7 +2,7 @@ r"""A short causal convolution with gaps as a mixer of sequences: a stack of the
 far.
 
 .. math:: y_t = \sum_{k=0}^{K-1} W_k\, u_{t - g k} \qquad (g \text{ the gap})
-(theory/sequences.md, eq. 21.4)
+          (theory/sequences.md, eq. 21.4)
 
 Letters: B batch, L length, D width, K kernel, g gap.
 """

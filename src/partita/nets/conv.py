@@ -1,7 +1,7 @@
 r"""Convolution networks on sequences and images: encoders, decoders and energies.
 
 .. math:: Y_{o, l} = \sum_c \sum_{k=0}^{K-1} X_{c,\, l + k}\, W_{o, c, k}
-(theory/sequences.md, eq. 21.1)
+          (theory/sequences.md, eq. 21.1)
 
 which is a cross-correlation: the filter is not turned around. Depthwise separable convolution
 applies one filter per channel and then mixes channels at every place, (21.3): K C + C O weights in
@@ -58,20 +58,16 @@ class ConvNet(Net):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.shape, self.depth = (
-            _check_shape("ConvNet", shape),
-            check_count("ConvNet", "depth", depth),
-        )
+        self.shape = _check_shape("ConvNet", shape)
+        self.depth = check_count("ConvNet", "depth", depth)
         _check_sizes("ConvNet", channels, kernel, separable)
         check_count("ConvNet", "outputs", outputs)
         check_choice("ConvNet", "pool", pool, (*POOLS, "none"))
-        self.channels, self.kernel, self.pool, self.separable, self.activation = (
-            tuple(channels),
-            kernel,
-            pool,
-            separable,
-            activation,
-        )
+        self.channels = tuple(channels)
+        self.kernel = kernel
+        self.pool = pool
+        self.separable = separable
+        self.activation = activation
         self.inputs, self.outputs = depth * prod(self.shape), outputs
         blocks, size, before = [], self.shape, depth
         for after in self.channels:
@@ -136,18 +132,14 @@ class ConvDecoder(Net):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.shape, self.depth = (
-            _check_shape("ConvDecoder", shape),
-            check_count("ConvDecoder", "depth", depth),
-        )
+        self.shape = _check_shape("ConvDecoder", shape)
+        self.depth = check_count("ConvDecoder", "depth", depth)
         _check_sizes("ConvDecoder", channels, kernel, separable)
         check_count("ConvDecoder", "inputs", inputs)
-        self.channels, self.kernel, self.separable, self.activation = (
-            tuple(channels),
-            kernel,
-            separable,
-            activation,
-        )
+        self.channels = tuple(channels)
+        self.kernel = kernel
+        self.separable = separable
+        self.activation = activation
         self.inputs, self.outputs = inputs, depth * prod(self.shape)
         sizes = [self.shape]
         for _ in self.channels:

@@ -2,7 +2,7 @@ r"""Dropout (Srivastava et al. 2014): numbers are left out at random while a mod
 then.
 
 .. math:: u \leftarrow u \, m / (1 - p), \qquad m \sim \mathrm{Bernoulli}(1 - p)
-(theory/sequences.md, eq. 24.5)
+          (theory/sequences.md, eq. 24.5)
 
 Nothing is dropped but inside :func:`dropping`, which hands in the randomness: a model is the same
 however it is looked at, and no switch can be left in the wrong place.

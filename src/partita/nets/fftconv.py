@@ -1,14 +1,14 @@
 r"""The discrete Fourier transform, circulant and Toeplitz operators, and long convolutions by FFT.
 
 .. math:: y_t = \sum_{n=0}^{t} h_{t-n} u_n, \qquad y = W^{-1}\big((W h) \odot (W u)\big)
-(theory/sequences.md, eq. 21.7)
+          (theory/sequences.md, eq. 21.7)
 
 A convolution of the padded sequences is causal; without the zeros the end of u would wrap around to
 its beginning. No length needs to be a power of two. In floating point with unit roundoff e, for a
 transform of length n (Higham 2002, theorem 24.2),
 
 .. math:: |\hat y - y|_\infty \le 8 e \log_2 n \, (2 |h|_2 + |W h|_\infty) |u|_2
-(theory/sequences.md, eq. 21.8)
+          (theory/sequences.md, eq. 21.8)
 
 Letters: h filter, u input, y output, L length, M filter length, W the matrix of the transform.
 """

@@ -1,7 +1,7 @@
 r"""H3: two gates around two state-space models.
 
 .. math:: y = D_q\, S_\varepsilon\, D_k\, S_\varphi\, v
-(theory/sequences.md, eq. 23.3)
+          (theory/sequences.md, eq. 23.3)
 
 S_phi is a shift model, whose state holds the last values (its filter is C itself); S_epsilon a
 diagonal one with a long memory.
@@ -41,11 +41,9 @@ class H3(MatrixMixer):
         self, width: int, state: int = 16, *, longest: float = 1000.0, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.width, self.state, self.longest = (
-            check_count("H3", "width", width),
-            check_count("H3", "state", state, 2),
-            longest,
-        )
+        self.width = check_count("H3", "width", width)
+        self.state = check_count("H3", "state", state, 2)
+        self.longest = longest
         self.into = linear(width, 3 * width, generator=generator)
         self.shift = nn.Parameter(short_filters(width, state, generator))
         self.long = DiagonalSSM(width, state, longest=longest, generator=generator)

@@ -1,7 +1,7 @@
 r"""How steep a network can be at most: a bound from above, layer by layer.
 
 .. math:: \sigma(A) \le \|G_k\|_F^{2^{1-k}}, \qquad G_1 = A, \; G_{k+1} = G_k^* G_k
-(theory/divergences.md, eq. 16.14)
+          (theory/divergences.md, eq. 16.14)
 
 Gram iteration (Delattre et al. 2023) bounds sigma from above at every k, and quickly meets it. A
 convolution with zero padding is part of the circular one on an image larger by the kernel, which
@@ -42,10 +42,8 @@ def gram_bound(A: Tensor, iterations: int = ITERATIONS) -> Tensor:
     # squares of very large or small entries leave float64
     unit = A.abs().amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
     A = A / unit[..., None, None]
-    G, log_scale = (
-        (A if A.shape[-1] <= A.shape[-2] else A.mH),
-        A.new_zeros(A.shape[:-2], dtype=torch.float64),
-    )
+    G = A if A.shape[-1] <= A.shape[-2] else A.mH
+    log_scale = A.new_zeros(A.shape[:-2], dtype=torch.float64)
     power = 1.0
     for _ in range(iterations):
         size = torch.linalg.matrix_norm(G).clamp_min(1e-300)

@@ -1,9 +1,9 @@
 r"""A perceptron with masks: output i sees only inputs before i.
 
 .. math:: o_i = d_i + \textstyle\sum_k V_{ik} a_k, \quad a = \phi\big((M \odot W) x + U c + e\big),
-\qquad
+          \qquad
     M_{kj} = 1 \text{ if } m_k \ge j, \quad V_{ik} = 0 \text{ unless } m_k < i
-    (theory/sequences.md, eq. 24.4)
+          (theory/sequences.md, eq. 24.4)
 
 Letters: D inputs, numbered from 1; K numbers for each output; H hidden units, unit k with degree
 m_k; c context.

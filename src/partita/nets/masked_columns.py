@@ -41,12 +41,10 @@ class MaskedColumns(Net):
         super().__init__()
         for name, values in (("inputs", inputs), ("outputs", outputs), ("widths", widths)):
             check_count("MaskedColumns", name, len(check_counts("MaskedColumns", name, values)))
-        self.inputs, self.outputs, self.widths, self.activation = (
-            list(inputs),
-            list(outputs),
-            tuple(widths),
-            activation,
-        )
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self.widths = tuple(widths)
+        self.activation = activation
         before, after = (
             torch.repeat_interleave(torch.arange(1, len(sizes) + 1), torch.tensor(sizes))
             for sizes in (inputs, outputs)

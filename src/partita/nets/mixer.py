@@ -2,7 +2,7 @@ r"""What every layer that mixes along a sequence offers: all steps at once, and 
 other.
 
 .. math:: y = A(u)\, v(u), \qquad A(u) \text{ lower triangular}
-(theory/sequences.md, eq. 23.1)
+          (theory/sequences.md, eq. 23.1)
 
 State-space models, Hyena, H3 and attention are one family: v is linear in u, and the matrix A, with
 whatever depends on u inside it held, acts on each channel of v.

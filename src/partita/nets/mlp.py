@@ -56,10 +56,8 @@ class MLP(Net):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.inputs, self.outputs = (
-            check_count("MLP", "inputs", inputs),
-            check_count("MLP", "outputs", outputs),
-        )
+        self.inputs = check_count("MLP", "inputs", inputs)
+        self.outputs = check_count("MLP", "outputs", outputs)
         self.widths, self.activation = check_counts("MLP", "widths", widths), activation
         check_real("MLP", "gain", gain, 0, LARGEST, open_low=True)
         self.layers = _layers((inputs, *self.widths, outputs), activation, gain, generator)
@@ -73,11 +71,9 @@ class MLP(Net):
         """f(x), and d -> d' df/dx row by row: the chain rule written out, for samplers, which need
         it often and no more of autograd.
         """
-        inputs, value, linears = (
-            [],
-            x,
-            [layer for layer in self.layers if isinstance(layer, nn.Linear)],
-        )
+        inputs = []
+        value = x
+        linears = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
         for layer in linears[:-1]:
             inputs.append(functional.linear(value, layer.weight, layer.bias))
             value = self.layers[1](inputs[-1])

@@ -1,7 +1,7 @@
 r"""The LSTM as a mixer of sequences, on torch's own kernel.
 
 .. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad y_t = o_t \odot \tanh c_t, \qquad i, f, g,
-o \text{ from } (u_t, y_{t-1})
+          o \text{ from } (u_t, y_{t-1})
 
 Letters: B batch, L length, D width.
 """

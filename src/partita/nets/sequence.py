@@ -2,7 +2,7 @@ r"""A deep causal network: mixers along the sequence and perceptrons across chan
 what came before.
 
 .. math:: u \leftarrow u + \mathrm{mixer}(\mathrm{norm}(u)), \qquad u \leftarrow u +
-\mathrm{MLP}(\mathrm{norm}(u))
+          \mathrm{MLP}(\mathrm{norm}(u))
     (theory/sequences.md, eq. 24.2)
 
 Letters: B batch, L length, D width.
@@ -120,10 +120,8 @@ class SequenceNet(Net):
     ) -> None:
         super().__init__()
         check_choice("SequenceNet", "mixer", mixer, tuple(MIXERS))
-        self.width, self.layers = (
-            check_count("SequenceNet", "width", width),
-            check_layers("SequenceNet", "layers", layers),
-        )
+        self.width = check_count("SequenceNet", "width", width)
+        self.layers = check_layers("SequenceNet", "layers", layers)
         self.mixer, self.options = mixer, check_options("SequenceNet", "options", options)
         self.expand = check_count("SequenceNet", "expand", expand, 0)
         try:

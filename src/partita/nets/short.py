@@ -2,7 +2,7 @@ r"""Short causal filters of each channel, in place: the memory is touched as few
 arithmetic allows.
 
 .. math:: y_t = \sum_{k=0}^{K-1} s_k\, z_{t-k}
-(theory/sequences.md, eq. 21.4)
+          (theory/sequences.md, eq. 21.4)
 
 Letters: B batch, C channels, L length, K filter length; the last entry of a filter stands on the
 present.

@@ -1,7 +1,7 @@
 r"""Lipschitz networks: spectral norms by power iteration, and upper bounds that certify.
 
 .. math:: \sigma(A) = \max_x |A x| / |x|, \qquad v \leftarrow A^\top A v / |A^\top A v|, \quad
-\sigma \leftarrow |A v|
+          \sigma \leftarrow |A v|
           (theory/divergences.md, eq. 16.13)
 
 Power iteration approaches sigma from below and certifies nothing; it makes networks nearly

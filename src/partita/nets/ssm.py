@@ -3,7 +3,7 @@ matrix.
 
 .. math:: x_t = \bar A x_{t-1} + \bar B u_t, \quad y_t = C x_t + D u_t
     \quad\Longleftrightarrow\quad y = h * u, \;\; h_t = C \bar A^t \bar B + D \delta_t
-    (theory/sequences.md, eq. 22.2)
+          (theory/sequences.md, eq. 22.2)
 
 The continuous model x'(s) = A x(s) + B u(s) becomes the discrete one over steps of size dt by the
 bilinear rule or by holding u constant.
@@ -160,11 +160,9 @@ class DenseSSM(SSM):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.width, self.state, self.rule = (
-            check_count("DenseSSM", "width", width),
-            check_count("DenseSSM", "state", state),
-            rule,
-        )
+        self.width = check_count("DenseSSM", "width", width)
+        self.state = check_count("DenseSSM", "state", state)
+        self.rule = rule
         check_choice("DenseSSM", "rule", rule, RULES)
         self.shortest, self.longest = shortest, longest
         A, B = (x.to(torch.get_default_dtype()).to(generator.device) for x in hippo(state))
@@ -179,10 +177,8 @@ class DenseSSM(SSM):
         """A and B of the recurrence, ``(D, N, N), (D, N)``; an A that lets a mode grow is
         refused.
         """
-        rule, A = (
-            zero_order_hold if self.rule == "zoh" else bilinear,
-            check_stable("DenseSSM", self.A, discrete=False),
-        )
+        rule = zero_order_hold if self.rule == "zoh" else bilinear
+        A = check_stable("DenseSSM", self.A, discrete=False)
         return rule(*map(at_least_single, (A, self.B, self.log_dt.exp())))
 
     def filter(self, length: int) -> Tensor:
@@ -234,11 +230,9 @@ class DiagonalSSM(SSM):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.width, self.state, self.rule = (
-            check_count("DiagonalSSM", "width", width),
-            check_count("DiagonalSSM", "state", state, 2),
-            rule,
-        )
+        self.width = check_count("DiagonalSSM", "width", width)
+        self.state = check_count("DiagonalSSM", "state", state, 2)
+        self.rule = rule
         check_choice("DiagonalSSM", "rule", rule, RULES)
         if state % 2:
             raise invalid(
@@ -260,11 +254,9 @@ class DiagonalSSM(SSM):
         log_dt, log_decay, frequency, C = map(
             at_least_single, (self.log_dt, self.log_decay, self.frequency, self.C)
         )
-        dt, A, C = (
-            log_dt.exp().unsqueeze(-1),
-            torch.complex(-log_decay.exp(), frequency),
-            torch.view_as_complex(C),
-        )
+        dt = log_dt.exp().unsqueeze(-1)
+        A = torch.complex(-log_decay.exp(), frequency)
+        C = torch.view_as_complex(C)
         if self.rule == "zoh":
             return dt * A, C * ((dt * A).exp() - 1) / A
         return torch.log((1 + 0.5 * dt * A) / (1 - 0.5 * dt * A)), C * dt / (1 - 0.5 * dt * A)

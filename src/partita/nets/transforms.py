@@ -2,7 +2,7 @@ r"""Products of transforms: the arithmetic under every convolution by FFT, with 
 own.
 
 .. math:: y = W^{-1}\big((W h) \odot (W u)\big)
-(theory/sequences.md, eq. 21.7)
+          (theory/sequences.md, eq. 21.7)
 
 Letters: h filter, u input, y output, n length of the transforms, L values of y that are kept, W the
 matrix of the transform.

@@ -2,10 +2,10 @@ r"""Adversarial learning: a critic measures how far draws are from data, the gen
 measure small.
 
 .. math:: \min_\theta \max_\varphi\; E_{\mathrm{data}}[T_\varphi(x)] -
-E_z\big[f^*(T_\varphi(G_\theta(z)))\big]
+          E_z\big[f^*(T_\varphi(G_\theta(z)))\big]
           \qquad\text{or}\qquad \min_\theta \max_{\mathrm{Lip}(c_\varphi) \le 1}\;
-          E_{\mathrm{data}}[c_\varphi(x)] - E_z[c_\varphi(G_\theta(z))] (theory/divergences.md, eq.
-          16.18 and 16.20)
+          E_{\mathrm{data}}[c_\varphi(x)] - E_z[c_\varphi(G_\theta(z))]
+          (theory/divergences.md, eq. 16.18 and 16.20)
 
 The critic is trained beside the model (``state.module``), in turns: some updates of the critic
 alone, then one of both. The model's loss is computed with the critic's weights held, the critic's

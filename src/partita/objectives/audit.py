@@ -1,7 +1,7 @@
 r"""What a critic claims beside what is true of the same batch.
 
 .. math:: \frac{1}{L} \big( E_x[c(x)] - E_y[c(y)] \big) \;\le\; W_1(x, y), \qquad \mathrm{Lip}(c)
-\le L
+          \le L
           (theory/divergences.md, eq. 16.21)
 
 Letters: B batch, c critic, L its certified Lipschitz constant.

@@ -151,7 +151,8 @@ def doubly_reparameterized(
 
     .. math:: \nabla_\theta = \sum_i \tilde w_i\, \nabla_\theta \log w_i, \qquad
               \nabla_\phi = \sum_i \tilde w_i^2\, \frac{\partial \log w_i}{\partial z_i}
-              \frac{\partial z_i}{\partial \phi} (theory/latent_variables.md, eq. 41.8)
+              \frac{\partial z_i}{\partial \phi}
+              (theory/latent_variables.md, eq. 41.8)
     """
     log_w = model.doubly_weighted(batch.x, k, generator=generator)
     share = torch.softmax(log_w.detach(), 0)

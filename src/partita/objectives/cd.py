@@ -2,7 +2,7 @@ r"""Contrastive divergence: the negative phase from chains that start at the dat
 (Hinton 2002).
 
 .. math:: \ell = E_{\mathrm{data}}[F(x)] - E_{x_k}[F(x)], \qquad x_0 = \text{data},\; x_{k} \sim
-T^k(\cdot \mid x_0)
+          T^k(\cdot \mid x_0)
           (theory/learning.md, eq. 6.2)
 """
 

@@ -2,7 +2,7 @@ r"""Collapsed Gibbs sampling of a Dirichlet process mixture (Neal 2000, algorith
 merge moves (Dahl 2005).
 
 .. math:: p(z_i = k \mid z_{\setminus i}, x) \propto n_k^{(-i)}\, p(x_i \mid x_{k \setminus i}),
-\qquad
+          \qquad
           p(z_i = \text{new}) \propto \alpha\, p(x_i)          (theory/dirichlet.md, eq. 20.10)
 
 Letters: n rows, C chains.

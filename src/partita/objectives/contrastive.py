@@ -2,9 +2,10 @@ r"""Prototypical contrastive learning: two views of a row belong together, and s
 prototypes of its clusters.
 
 .. math:: \ell = -\log \frac{e^{q \cdot k / \tau}}{e^{q \cdot k / \tau} + \sum_{i} e^{q \cdot k_i /
-\tau}}
+          \tau}}
           - \frac1M \sum_{m=1}^{M} \log \frac{e^{q \cdot c^m_s / \phi^m_s}}{\sum_j e^{q \cdot c^m_j
-            / \phi^m_j}} (theory/contrastive.md, eq. 51.2, 51.3)
+          / \phi^m_j}}
+          (theory/contrastive.md, eq. 51.2, 51.3)
 
 The first term is InfoNCE against a queue of keys from a slowly moving copy of the encoder; the
 second needs clusters, which an E-step finds between epochs. Without prototypes, or during the
@@ -105,10 +106,8 @@ class PCL(GradientObjective):
             warnings.warn(said, PartitaWarning, stacklevel=2)
         slow = {name: value.detach().clone() for name, value in model.state_dict().items()}
         size, like = min(self.queue, len(data)), model.device_like
-        queue, rows = (
-            like.new_zeros(size, model.embedding),
-            torch.full((size,), -1, dtype=torch.long, device=like.device),
-        )
+        queue = like.new_zeros(size, model.embedding)
+        rows = torch.full((size,), -1, dtype=torch.long, device=like.device)
         blank = tuple(no_prototypes(k, len(data), queue) for k in self.clusters)
         return Contrast(slow, queue, rows, blank, torch.zeros((), dtype=torch.long))
 

@@ -1,7 +1,7 @@
 r"""The evidence bound of models with discrete latent variables, by any estimator of its gradient.
 
 .. math:: \ell = -E_{q(z \mid x)}\big[\log p(x, z) - \log q(z \mid x)\big] \ge -\log p(x)
-(theory/gradients.md, eq. 40.23)
+          (theory/gradients.md, eq. 40.23)
 
 The loss is minus the bound at the draws, in nats for each row; for VIMCO it is the bound of several
 draws, for Gumbel-softmax that of relaxed draws, which bounds nothing and is recorded under another

@@ -2,7 +2,8 @@ r"""Expectation maximization, in one engine for all models that name their E and
 
 .. math:: \log p(x) \ge E_q[\log p(x, z)] + H[q], \qquad
           \text{E: } q = p(z \mid x, \theta), \qquad \text{M: } \theta \leftarrow \arg\max_\theta
-          E_q[\log p(x, z \mid \theta)] (theory/mixtures.md, eq. 10.1)
+          E_q[\log p(x, z \mid \theta)]
+          (theory/mixtures.md, eq. 10.1)
 
 A model gives ``e_step(x, weight)``, its expected sufficient statistics, and ``m_step(statistics)``,
 which sets its parameters from them. Statistics are sums over rows: data larger than memory are read
@@ -145,7 +146,7 @@ class OnlineEM:
     mini-batches with falling steps.
 
     .. math:: s_t = (1 - \gamma_t) s_{t-1} + \gamma_t\, s(x_t), \qquad \gamma_t = (t +
-    t_0)^{-\kappa}, \; \kappa \in (1/2, 1]
+              t_0)^{-\kappa}, \; \kappa \in (1/2, 1]
               (theory/mixtures.md, eq. 10.9)
 
     Arguments:

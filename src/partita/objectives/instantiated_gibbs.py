@@ -2,9 +2,9 @@ r"""Gibbs sampling with weights and parameters drawn, then all rows at once; clu
 split and merge moves.
 
 .. math:: \pi \sim \mathrm{Dir}(n_1, \ldots, n_K, \alpha), \qquad \theta_k \sim p(\theta \mid x_k),
-\qquad
-          p(z_i = k) \propto \pi_k\, \mathcal K(x_i \mid \theta_k)          (theory/dirichlet.md,
-          eq. 20.11 and 20.13)
+          \qquad
+          p(z_i = k) \propto \pi_k\, \mathcal K(x_i \mid \theta_k)
+          (theory/dirichlet.md, eq. 20.11 and 20.13)
 
 Letters: n rows, C chains, K clusters.
 """
@@ -76,12 +76,10 @@ def _weighted_parameters(
     drawn = problem.kernel.parameters(Clusters(count.double(), mean, scatter), generator=generator)
     # the share of clusters yet unseen is not needed
     weight = rng.draw(Gamma(count.double(), torch.ones_like(mean[:, 0])), generator)
-    constant, center, matrix, at = (
-        (drawn.constant + weight.log()).numpy(),
-        drawn.center.numpy(),
-        drawn.matrix.numpy(),
-        0,
-    )
+    constant = (drawn.constant + weight.log()).numpy()
+    center = drawn.center.numpy()
+    matrix = drawn.matrix.numpy()
+    at = 0
     for one, *_ in clusters:
         mine = slice(at, at + len(one))
         yield constant[mine], center[mine], matrix[mine]

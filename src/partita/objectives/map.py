@@ -2,7 +2,7 @@ r"""Maximum a posteriori: any objective that stands for the likelihood, with pri
 parameters.
 
 .. math:: \theta_{\mathrm{MAP}} = \arg\max_\theta \sum_i \log p(x_i \mid \theta) + \log p(\theta),
-\qquad
+          \qquad
           \ell = -\frac1N \sum_i \log p(x_i \mid \theta) - \frac1N \log p(\theta)
           (theory/bayes.md, eq. 8.20)
 

@@ -1,6 +1,5 @@
 r"""Noise-contrastive estimation: tell data from noise, with the log normalizer as one more
-parameter
-(Gutmann and Hyvärinen 2010, 2012).
+parameter (Gutmann and Hyvärinen 2010, 2012).
 
 .. math:: \ell = -E_{\mathrm{data}}[\log h(x)] - \nu\, E_{\mathrm{noise}}[\log(1 - h(y))], \qquad
           h(u) = \sigma\big({-F(u)} - c - \log p_n(u) - \log \nu\big)

@@ -2,7 +2,7 @@ r"""Noise to contrast data with: anything with exact log-probabilities and draws
 alike.
 
 .. math:: \log p_n(u), \qquad y \sim p_n, \qquad p_n(x) > 0 \text{ wherever there are data}
-(theory/objectives.md, section 6.1)
+          (theory/objectives.md, section 6.1)
 
 Letters: n draws, D visible.
 """

@@ -2,7 +2,7 @@ r"""What the samplers of a Dirichlet process mixture share: chains of partitions
 draws that are kept.
 
 .. math:: -\frac1n \big[ \log p(z \mid \alpha) + \log p(x \mid z) \big]
-(theory/dirichlet.md, eq. 20.5)
+          (theory/dirichlet.md, eq. 20.5)
 
 is the ``loss`` they record: a trace, not something that falls to a limit.
 

@@ -2,7 +2,7 @@ r"""Persistent contrastive divergence: chains that go on from update to update (
 tempered if the sampler is.
 
 .. math:: \ell = E_{\mathrm{data}}[F(x)] - E_{\mathrm{chains}}[F(x)], \qquad x^{(t+1)} \sim
-T_{\theta_t}^k(\cdot \mid x^{(t)})
+          T_{\theta_t}^k(\cdot \mid x^{(t)})
           (theory/learning.md, eq. 6.3)
 
 ``PCD(Tempering(Gibbs(), betas=...))`` keeps a ladder and learns from its rung at beta = 1. With

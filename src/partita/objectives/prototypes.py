@@ -1,6 +1,5 @@
 r"""The E-step of prototypical contrastive learning: clusters of embeddings at several
-granularities,
-and how dense each is.
+granularities, and how dense each is.
 
 .. math:: \phi_c = \frac{\sum_{z=1}^{Z} \|v_z - c\|_2}{Z \log(Z + \alpha)}, \qquad
           \text{rescaled so that the } \phi \text{ of one granularity have mean } \tau

@@ -2,7 +2,7 @@ r"""Pseudo-likelihood: every coordinate given all others, each normalized over i
 (Besag 1975).
 
 .. math:: \ell = -E_{\mathrm{data}} \sum_i \log p(x_i \mid x_{\setminus i})
-(theory/objectives.md, eq. 6.12)
+          (theory/objectives.md, eq. 6.12)
 
 Letters: B batch, D visible, K values of a coordinate.
 """

@@ -1,9 +1,10 @@
 r"""Ratio matching: score matching for discrete supports (Hyvärinen 2007).
 
 .. math:: \ell = \tfrac12 E_{\mathrm{data}} \sum_i \sum_v \big(p(v \mid x_{\setminus i}) - 1[x_i =
-v]\big)^2
+          v]\big)^2
           \;=\; E_{\mathrm{data}} \sum_i \Big(\frac{1}{1 + p(x) / p(\bar x_i)}\Big)^2 \text{ for two
-          values} (theory/objectives.md, eq. 6.14)
+          values}
+          (theory/objectives.md, eq. 6.14)
 
 where x-bar_i is x with coordinate i flipped: ratios of probabilities, in which Z cancels. For more
 values it is half the Brier score of the conditionals, a proper score.

@@ -1,7 +1,7 @@
 r"""Score matching: fit the slope of log p, in which Z does not occur (Hyvärinen 2005).
 
 .. math:: \ell = E_{\mathrm{data}}\big[\tfrac12 \lVert s(x) \rVert^2 + \nabla \cdot s(x)\big],
-\qquad s(x) = -\nabla_x F(x)
+          \qquad s(x) = -\nabla_x F(x)
           (theory/objectives.md, eq. 6.9)
 
 The divergence is the trace of a matrix of second derivatives. ``"exact"`` takes it column by

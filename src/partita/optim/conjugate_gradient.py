@@ -1,7 +1,7 @@
 r"""Linear systems with a symmetric positive definite matrix, by conjugate gradients.
 
 .. math:: x_{k+1} = x_k + \alpha_k p_k, \quad \alpha_k = \frac{r_k^\top z_k}{p_k^\top A p_k}, \quad
-r_{k+1} = r_k - \alpha_k A p_k, \quad
+          r_{k+1} = r_k - \alpha_k A p_k, \quad
           p_{k+1} = z_{k+1} + \beta_k p_k, \quad \beta_k = \frac{r_{k+1}^\top z_{k+1}}{r_k^\top z_k}
           (theory/optimization.md, eq. 50.2)
 

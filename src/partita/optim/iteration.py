@@ -222,11 +222,9 @@ def _in_machine_code(rows: Rows, reach: np.ndarray) -> Stepper:
         start = _dots(r, r)
         blocks = (x.numpy(), torch.zeros_like(r).numpy(), r.numpy(), torch.empty_like(r).numpy())
         alpha, beta, rr, numbers = np.zeros_like(start), np.zeros_like(start), start.copy(), []
-        codes, size, steepest = (
-            np.where(running, RUNNING, CONVERGED),
-            np.zeros_like(start),
-            np.zeros_like(start),
-        )
+        codes = np.where(running, RUNNING, CONVERGED)
+        size = np.zeros_like(start)
+        steepest = np.zeros_like(start)
         while (codes == RUNNING).any():
             alphas, betas = np.zeros((2, BURST, len(rr)))
             taken = burst(

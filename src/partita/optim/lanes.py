@@ -114,10 +114,8 @@ def retreat(_: Any, r: Any, q: Any, alpha: Any, i: Any, sums: Any) -> Any:
     def write(builder: Any, arguments: list[Any], rows: Callable[[int], Rows]) -> None:
         i, zero = arguments[3], ir.Constant(ir.IntType(64), 0)
         step = builder.fmul(rows(2).load(zero), rows(1).load(i), flags=FUSED)
-        new, lane = (
-            builder.fsub(rows(0).load(i), step, flags=FUSED),
-            builder.and_(i, ir.Constant(i.type, LANES - 1)),
-        )
+        new = builder.fsub(rows(0).load(i), step, flags=FUSED)
+        lane = builder.and_(i, ir.Constant(i.type, LANES - 1))
         rows(0).store(i, new)
         rows(4).store(lane, _fused(builder, rows(4).load(lane), new, new))
 

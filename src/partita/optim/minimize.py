@@ -1,7 +1,7 @@
 r"""The minimum of a smooth function by nonlinear conjugate gradients.
 
 .. math:: p_{k+1} = -g_{k+1} + \beta_k p_k, \qquad \beta_k = \max\Big(0, \frac{g_{k+1}^\top (g_{k+1}
-- g_k)}{g_k^\top g_k}\Big)
+          - g_k)}{g_k^\top g_k}\Big)
           (theory/optimization.md, eq. 50.7)
 
 with SciPy's line search for the strong Wolfe conditions, fed by autograd. On a quadratic function

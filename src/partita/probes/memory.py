@@ -1,9 +1,9 @@
 r"""How far back a sequence model remembers.
 
 .. math:: J_n = \max \Big| \frac{\partial y(t)}{\partial u(t - n)} \Big|, \qquad n = 0, \ldots, t;
-\qquad
+          \qquad
     \text{for a state-space model } J_n = |C A^n B + D\, \delta_n|
-    (theory/sequences.md, eq. 25.1)
+          (theory/sequences.md, eq. 25.1)
 
 What rounding alone can make is not counted as memory: the tolerance is a multiple of the dtype's
 precision and of the largest J.

@@ -2,7 +2,7 @@ r"""No learner is better than another on what it has not seen, when every target
 every other.
 
 .. math:: \sum_f E_{\mathrm{off}}(a \mid f, D) = \sum_f \sum_{x \notin D} P(x)\, [\,h_{a, f|_D}(x)
-\ne f(x)\,]
+          \ne f(x)\,]
           = 2^{n-1} \sum_{x \notin D} P(x) \quad\text{for every learner } a
           (theory/optimization.md, eq. 50.20)
 

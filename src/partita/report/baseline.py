@@ -2,7 +2,7 @@ r"""The score of columns that know nothing of one another: what a model must bea
 anything.
 
 .. math:: \frac1N \sum_n \sum_i \log \hat p_i(x_{ni}), \qquad \hat p_i \text{ frequencies, or a
-normal density}
+          normal density}
 
 Letters: N rows, D columns.
 """

@@ -197,10 +197,8 @@ def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
     gap = (
         "best" if first else "" if behind is None else f"{number(behind['value'])} ({ends(behind)})"
     )
-    spread, per_column = (
-        f"{q['se_data']:.3f}" if q.get("se_data") else "",
-        "" if bits is None else number(bits["value"], 4),
-    )
+    spread = f"{q['se_data']:.3f}" if q.get("se_data") else ""
+    per_column = "" if bits is None else number(bits["value"], 4)
     return [
         mark,
         name,

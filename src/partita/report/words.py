@@ -118,10 +118,8 @@ def _cut(line: Mapping[str, Any]) -> str:
     """What the clock left of a fit: its steps, or those of the planned ones that it came to, or its
     search.
     """
-    steps, stopped = (
-        f"{line['steps']:,} step{'s' * (line['steps'] != 1)}",
-        line.get("stopped", "finished"),
-    )
+    steps = f"{line['steps']:,} step{'s' * (line['steps'] != 1)}"
+    stopped = line.get("stopped", "finished")
     if stopped == OUT_OF_TIME:
         return (
             f"{line['steps']:,} of {line.get('planned_steps', 0):,} steps, which took longer than "

@@ -84,14 +84,10 @@ def _deeper(value: Any, most: int) -> bool:
     """Whether lists and objects lie in one another more often than so many times."""
     level, depth = [value], 0
     while (level := [one for one in level if isinstance(one, dict | list)]) and depth <= most:
-        level, depth = (
-            [
-                one
-                for outer in level
-                for one in (outer.values() if isinstance(outer, dict) else outer)
-            ],
-            depth + 1,
-        )
+        level = [
+            one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        depth = depth + 1
     return depth > most
 
 

@@ -2,8 +2,8 @@ r"""Gibbs sampling: both layers in turn where they factorize, else one coordinat
 for all chains at once.
 
 .. math:: h \sim p(h \mid x),\; x \sim p(x \mid h) \qquad\text{or}\qquad
-          p(x_i = v \mid x_{\setminus i}) \propto e^{-F(x_{i \to v})}          (theory/sampling.md,
-          eq. 4.1, 4.2)
+          p(x_i = v \mid x_{\setminus i}) \propto e^{-F(x_{i \to v})}
+          (theory/sampling.md, eq. 4.1, 4.2)
 """
 
 from dataclasses import dataclass

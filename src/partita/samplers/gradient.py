@@ -2,7 +2,7 @@ r"""What the gradient samplers share: the energy with its slope, the leapfrog, a
 step that makes it exact.
 
 .. math:: p_{1/2} = p - \tfrac\epsilon2 \nabla F(x), \quad x' = x + \epsilon\, p_{1/2}, \quad p' =
-p_{1/2} - \tfrac\epsilon2 \nabla F(x'),
+          p_{1/2} - \tfrac\epsilon2 \nabla F(x'),
           \qquad \log a = F(x) + \tfrac12 \|p\|^2 - F(x') - \tfrac12 \|p'\|^2
           (theory/gradient_samplers.md, eq. 31.3, 31.4)
 

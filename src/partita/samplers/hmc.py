@@ -1,6 +1,5 @@
 r"""Hamiltonian Monte Carlo: a trajectory of L leapfrog steps, accepted by how well it kept the
-total
-energy (Duane et al. 1987).
+total energy (Duane et al. 1987).
 
 .. math:: H(x, p) = F(x) + \tfrac12 \|p\|^2, \qquad a = \min\big(1, e^{H(x, p) - H(x', p')}\big)
           (theory/gradient_samplers.md, eq. 31.4)

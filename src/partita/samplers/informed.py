@@ -2,7 +2,7 @@ r"""Locally informed proposals on discrete supports: the likelier changes are pr
 and Metropolis keeps the balance.
 
 .. math:: q(x_{i \to v} \mid x) \propto e^{d_{iv}(x) / 2}, \quad d_{iv}(x) = F(x) - F(x_{i \to v}),
-\qquad
+          \qquad
           a = \min\Big(1, \frac{e^{-F(x')}\, q(x \mid x')}{e^{-F(x)}\, q(x' \mid x)}\Big)
           (theory/discrete.md, eq. 12.12)
 

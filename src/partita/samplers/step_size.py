@@ -2,8 +2,9 @@ r"""Step sizes that are learned in a warm-up and then fixed: dual averaging of t
 (Nesterov 2009, Hoffman and Gelman 2014).
 
 .. math:: \bar e_t = \bar e_{t-1} + \frac{\delta - a_t - \bar e_{t-1}}{t + t_0}, \quad
-          \log \epsilon_t = \mu - \frac{\sqrt t}{\gamma} \bar e_t, \quad \overline{\log \epsilon}_t
-          = t^{-\kappa} \log \epsilon_t + (1 - t^{-\kappa}) \overline{\log \epsilon}_{t-1}
+          \log \epsilon_t = \mu - \frac{\sqrt t}{\gamma} \bar e_t, \quad
+          \overline{\log \epsilon}_t = t^{-\kappa} \log \epsilon_t + (1 - t^{-\kappa})
+          \overline{\log \epsilon}_{t-1}
           (theory/gradient_samplers.md, eq. 31.5)
 
 All chains of a rung share one step size, so a is their mean acceptance.

@@ -1,7 +1,7 @@
 r"""Sweeps over the sites of a pairwise model: in machine code on a CPU, color by color elsewhere.
 
 .. math:: x_i \sim p(x_i \mid x_{\setminus i}) \text{ for } i = \pi(1), \dots, \pi(D)
-(theory/discrete.md, eq. 12.11)
+          (theory/discrete.md, eq. 12.11)
 
 Sites of one color do not see one another, so drawing them together is drawing them in any order: a
 checkerboard sweep has the law of a sequential one that visits the black squares before the white.

@@ -179,10 +179,8 @@ def _measured(
     model: Model, objective: Any, rows: Rows, validation: Rows | None, settings: Settings, seed: int
 ) -> tuple[Cost, int]:
     """What a fit costs and how many steps its recipe has, by a copy that is thrown away."""
-    alone, started = (
-        objective.within(0) if hasattr(objective, "within") else objective,
-        deadline.now(),
-    )
+    alone = objective.within(0) if hasattr(objective, "within") else objective
+    started = deadline.now()
     session = start_session(
         copy.deepcopy(model), rows, alone, settings, generator=rng.keyed(seed, TIMING)
     )

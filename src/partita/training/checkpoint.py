@@ -186,10 +186,8 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
         if name not in weights or own[name].shape != getattr(weights[name], "shape", None)
     ]
     if wrong := {*wrong, *(str(name) for name in weights if name not in own)}:
-        title, names = (
-            model.title() if isinstance(model, Model) else type(model).__name__,
-            ", ".join(sorted(wrong)),
-        )
+        title = model.title() if isinstance(model, Model) else type(model).__name__
+        names = ", ".join(sorted(wrong))
         raise RunError(
             f"load: the checkpoint must hold the weights of {title}; got other names or shapes for "
             f"{names}. "

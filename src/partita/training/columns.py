@@ -127,10 +127,8 @@ def check_known(
             f"hold categories seen in training, in column {column}: "
             f"{', '.join(known)}{', ...' if len(lists[column]) > 8 else ''}"
         )
-        got, remedy = (
-            f"{labels.get(value, f'{value:g}')} at row {first + row}",
-            "Map rare values to a category of their own",
-        )
+        got = f"{labels.get(value, f'{value:g}')} at row {first + row}"
+        remedy = "Map rare values to a category of their own"
         raise invalid(owner, "X", allowed, got, f"{remedy}{'' if labels else NUMBERS}.")
 
 

@@ -264,10 +264,8 @@ class Contest:
             "steps": config["steps"],
             "resume": True,
         }
-        model, objective = (
-            build_model(config, numbers(folder)),
-            descriptions.build(config["objective"]),
-        )
+        model = build_model(config, numbers(folder))
+        objective = descriptions.build(config["objective"])
         told = (config.get(name) or [] for name in ("remarks", "cuts"))
         return Plan(
             model, objective, options, *told, validated=config.get("validated", True) is True

@@ -34,10 +34,8 @@ def evaluate_encoded(
             owner, "X", f"have shape (*, {len(encoding.shift)}) to match {model.title()}", x.shape
         )
     z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
-    q, shifts = (
-        evaluate(model, z, evaluator=evaluator, generator=generator),
-        encoding.log_jacobians(x),
-    )
+    q = evaluate(model, z, evaluator=evaluator, generator=generator)
+    shifts = encoding.log_jacobians(x)
     if q.kind == "none":  # no likelihood: a statistic of the encoded rows
         return q
     shift, alike = (

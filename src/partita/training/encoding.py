@@ -1,7 +1,7 @@
 r"""From a table in its own units to the columns a model lives on, and back.
 
 .. math:: z = (x - m) / s, \qquad \log p(x) = \log p(z) - \textstyle\sum_i \log s_i
-(theory/scoring.md, eq. 5.9)
+          (theory/scoring.md, eq. 5.9)
 
 Zeros and ones, counts and ``raw`` real columns stay as they are, spins are relabeled (no mass
 changes), real columns are standardized, and the Jacobian is counted so that scores are densities in
@@ -298,10 +298,8 @@ class Encoding:
         if value is None or kind in PLAIN:
             return cls.constant(kind, width)
         check_like(value, SHAPE, "config.json: encoding")
-        lists, columns = (
-            tuple(map(tuple, value.get("lists") or ())),
-            tuple(value.get("columns") or ()),
-        )
+        lists = tuple(map(tuple, value.get("lists") or ()))
+        columns = tuple(value.get("columns") or ())
         shift, scale = (
             np.array(value.get(name, [fill] * width), dtype=float)
             for name, fill in (("shift", 0.0), ("scale", 1.0))

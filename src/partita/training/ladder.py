@@ -80,11 +80,9 @@ def ladder(
     >>> best(table).components
     2
     """
-    rows, objective, whole = (
-        as_rows(data, missing=True),
-        objective or EM(restarts=4),
-        deadline.left(),
-    )
+    rows = as_rows(data, missing=True)
+    objective = objective or EM(restarts=4)
+    whole = deadline.left()
     table: list[Rung] = []
     waiting, skipped = [count for count in counts if count <= len(rows)], []
 

@@ -1,6 +1,5 @@
 r"""When a fit is scored on held-out rows: closely at first, where a small set may soon be learned
-by
-heart, then less often.
+by heart, then less often.
 
 .. math:: t_i = \lfloor T \, (i / V)^2 \rfloor, \qquad i = 1, \dots, V
 

@@ -2,7 +2,8 @@ r"""Who stands where: scores of the same rows compared row by row, and ties call
 
 .. math:: \hat\delta = \frac1N \sum_i \bigl(\log p_a(x_i) - \log p_b(x_i)\bigr), \qquad
           [\, l_a - u_b - t s, \; u_a - l_b + t s \,], \quad s^2 = \frac{1}{N(N-1)} \sum_i (d_i -
-          \hat\delta)^2 (theory/scoring.md, eq. 5.13)
+          \hat\delta)^2
+          (theory/scoring.md, eq. 5.13)
 
 Rows that are hard for one model are hard for the other: their difference varies less than either
 score. The intervals of both computations, log Z above all, are the same for all rows and are added
@@ -45,10 +46,8 @@ def paired_difference(a: Quantity, b: Quantity, level: float = LEVEL, choices: i
         - torch.as_tensor(b.details["rows"]).double().cpu()
     )
     se = float(d.std()) / math.sqrt(len(d)) if len(d) > 1 else math.inf
-    computed, half = (
-        a - b,
-        _quantile(len(d), 1 - (1 - level) / choices) * se if len(d) > 1 else math.inf,
-    )
+    computed = a - b
+    half = _quantile(len(d), 1 - (1 - level) / choices) * se if len(d) > 1 else math.inf
     kind = "estimate" if computed.kind == "exact" else computed.kind
     covers = max(0.0, round(computed.level + level - 1.0, 12))
     return Quantity(

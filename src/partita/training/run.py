@@ -198,10 +198,8 @@ def build_model(config: dict[str, Any], saved: int = 0) -> Model:
     settings = {
         key: value for key, value in config["model"].items() if key not in ("name", "dtype")
     }
-    kind, dtype = (
-        capability.load_model(config["model"]["name"]),
-        DTYPES.get(str(config["model"].get("dtype"))),
-    )
+    kind = capability.load_model(config["model"]["name"])
+    dtype = DTYPES.get(str(config["model"].get("dtype")))
     if dtype is None:
         raise RunError(
             f"load: the model's dtype must be one of {', '.join(DTYPES)}; got "

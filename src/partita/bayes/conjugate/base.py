@@ -1,8 +1,8 @@
 r"""One interface for every conjugate pair: a prior that becomes its posterior as data come in.
 
 .. math:: p(\theta \mid X, x) = \frac{p(x \mid \theta)\, p(\theta \mid X)}{p(x \mid X)}, \qquad
-          \log p(X) = A(\eta_n) - A(\eta_0) + \sum_i \log h(x_i)          (theory/bayes.md, eqs. 8.1
-          and 8.2)
+          \log p(X) = A(\eta_n) - A(\eta_0) + \sum_i \log h(x_i)
+          (theory/bayes.md, eqs. 8.1 and 8.2)
 
 A pair holds its hyper-parameters eta as tensors. ``update`` returns a new pair, with the evidence
 of everything seen so far, so that a stream in pieces gives what the whole gives at once. Everything

@@ -2,7 +2,8 @@ r"""Events and counts: Bernoulli with beta, multinomial with Dirichlet, Poisson 
 
 .. math:: \alpha_n = \alpha + \sum_i x_i, \qquad
           \log p(X) = \log B(\alpha_n) - \log B(\alpha) + \sum_i \log \binom{|x_i|}{x_i}, \qquad
-          \log B(\alpha) = \sum_k \log \Gamma(\alpha_k) - \log \Gamma(\textstyle\sum_k \alpha_k)
+          \log B(\alpha) =
+          \sum_k \log \Gamma(\alpha_k) - \log \Gamma(\textstyle\sum_k \alpha_k)
           (theory/bayes.md, eqs. 8.9 to 8.11)
 
 Letters: n data, K categories, alpha concentration, a and b counts of ones and zeros (or shape and

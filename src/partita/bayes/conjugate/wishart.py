@@ -2,7 +2,8 @@ r"""Gaussian vectors: unknown precision matrix, with the mean known or not.
 
 .. math:: \nu_n = \nu + n, \qquad S_n = S + \sum_i (x_i - \mu)(x_i - \mu)^\top, \qquad
           \log p(X) = -\tfrac{nD}2 \log \pi + \log\frac{\Gamma_D(\nu_n/2)}{\Gamma_D(\nu/2)} +
-          \tfrac\nu2 \log|S| - \tfrac{\nu_n}2 \log|S_n| (theory/bayes.md, eq. 8.7)
+          \tfrac\nu2 \log|S| - \tfrac{\nu_n}2 \log|S_n|
+          (theory/bayes.md, eq. 8.7)
 
 S is the inverse of the Wishart's scale matrix, so that data simply add their scatter.
 

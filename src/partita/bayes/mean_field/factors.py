@@ -2,7 +2,7 @@ r"""Exponential families as factors of a mean field: natural parameters in, expe
 entropy out.
 
 .. math:: q(\theta) = h\, e^{\eta \cdot t(\theta) - A(\eta)}, \qquad E_q[t] = \nabla A(\eta)
-(theory/bayes.md, eq. 9.3)
+          (theory/bayes.md, eq. 9.3)
 
 A factor is a value. Statistics and natural parameters are dicts with the same names, so that a
 gradient with respect to the one is the other.

@@ -1,7 +1,7 @@
 r"""A Gaussian with unknown mean and precision, factorized: q(mu, lambda) = q(mu) q(lambda).
 
 .. math:: \log p(X, \mu, \lambda) = \sum_i \log \mathcal N(x_i \mid \mu, 1/\lambda) + \log \mathcal
-N(\mu \mid m, 1/t) +
+          N(\mu \mid m, 1/t) +
           \log \mathrm{Gamma}(\lambda \mid a, b)          (theory/bayes.md, eq. 9.4)
 
 The priors are independent, so that no conjugate pair exists for both, though one does for each.

@@ -1,7 +1,7 @@
 r"""The Bayesian Gaussian mixture: q(z) q(pi) prod_k q(mu_k, Lambda_k).
 
 .. math:: \log p(X, z, \pi, \mu, \Lambda) = \sum_{ik} z_{ik} \big( \log \pi_k + \log \mathcal N(x_i
-\mid \mu_k, \Lambda_k^{-1}) \big)
+          \mid \mu_k, \Lambda_k^{-1}) \big)
           + \log \mathrm{Dir}(\pi \mid \alpha) + \sum_k \log \mathcal{NW}(\mu_k, \Lambda_k)
           (theory/bayes.md, eq. 9.6)
 

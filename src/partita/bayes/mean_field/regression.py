@@ -2,7 +2,7 @@ r"""Bayesian linear regression with unknown noise and unknown prior precision: q
 q(alpha).
 
 .. math:: y_i = x_i^\top w + \epsilon_i, \quad \epsilon_i \sim \mathcal N(0, 1/\lambda), \quad w
-\sim \mathcal N(0, I/\alpha), \quad
+          \sim \mathcal N(0, I/\alpha), \quad
           \lambda \sim \mathrm{Gamma}(a, b), \quad \alpha \sim \mathrm{Gamma}(c, d)
           (theory/bayes.md, eq. 9.5)
 

@@ -2,7 +2,7 @@ r"""Hamiltonian chains for a posterior with a known mode, in a metric that follo
 covariance while they warm up.
 
 .. math:: \dot w = B^\top p, \qquad \dot p = B\, \nabla \log p(w \mid \mathcal D)
-(theory/bayes.md, eq. 8.21)
+          (theory/bayes.md, eq. 8.21)
 
 In coordinates where the posterior is round a path of length T carries a correlation of cos T:
 lengths spread evenly over [0, pi] leave none on average, which is what the number of leapfrog steps

@@ -1,9 +1,10 @@
 r"""Bayesian linear regression with its conjugate prior: exact posterior, predictive and evidence.
 
 .. math:: y = X w + \epsilon, \quad w \mid \lambda \sim \mathcal N\big(m, (\lambda K)^{-1}\big),
-\quad \lambda \sim \mathrm{Gamma}(a, b),
+          \quad \lambda \sim \mathrm{Gamma}(a, b),
           \qquad K_n = K + X^\top X, \quad m_n = K_n^{-1} (K m + X^\top y), \quad a_n = a + \tfrac
-          n2, \quad b_n = b + \tfrac12 \big( |y - X m_n|^2 + |m_n - m|_K^2 \big)
+          n2, \quad
+          b_n = b + \tfrac12 \big( |y - X m_n|^2 + |m_n - m|_K^2 \big)
           (theory/bayes.md, eqs. 8.14 and 8.15)
 
 Letters: n rows, P columns, w weights, lambda noise precision, m mean and K precision of the
@@ -181,7 +182,7 @@ def best_ridge(X: Tensor, y: Tensor, weight: Tensor, a: float, b: float) -> floa
     eigendecomposition (eq. 8.16).
 
     .. math:: \log p(y \mid k) = \tfrac12 \sum_j \log \frac{k}{k + s_j} - a_n \log b_n +
-    \text{const}, \qquad
+              \text{const}, \qquad
               b_n = b + \tfrac12 \Big( y^\top y - \sum_j \frac{(u_j^\top X^\top y)^2}{k + s_j} \Big)
     """
     gram, cross = X.mT @ (weight[:, None] * X), X.mT @ (weight * y)

@@ -2,7 +2,7 @@ r"""Bayesian logistic regression: MAP, Laplace's approximation, and the average 
 posterior.
 
 .. math:: p(y = c \mid x, w) \propto \exp\Big( \sum_j q_{cj}\, x^\top w_j \Big), \quad w_j \sim
-\mathcal N(0, A^{-1}), \qquad
+          \mathcal N(0, A^{-1}), \qquad
           p(y \mid x, \mathcal D) = \int p(y \mid x, w)\, p(w \mid \mathcal D)\, dw
           (theory/bayes.md, eqs. 8.17 to 8.19)
 
@@ -253,11 +253,9 @@ def logistic_regression(
     >>> posterior.at_mode(posterior.X).argmax(1).tolist()
     [0, 1, 2]
     """
-    owner, X, y = (
-        "logistic_regression",
-        torch.as_tensor(X, dtype=torch.float64),
-        torch.as_tensor(y, dtype=torch.float64),
-    )
+    owner = "logistic_regression"
+    X = torch.as_tensor(X, dtype=torch.float64)
+    y = torch.as_tensor(y, dtype=torch.float64)
     check_rows(owner, "X", X)
     check_finite(owner, "X", X)
     if y.shape != X.shape[:1] or bool(((y < 0) | (y != y.round())).any()):

@@ -2,7 +2,7 @@ r"""What a function can be at most over a whole box: linear forms with a remaind
 every operation of the function.
 
 .. math:: f(x) \in c + \textstyle\sum_i g_i e_i + [-r, r] \quad \text{for all } e \in [-1, 1]^D,
-\qquad x = m + h \odot e
+          \qquad x = m + h \odot e
           (theory/scoring.md, eq. 5.14)
 
 Linear operations are exact, bent ones keep their slope at c and add what they bend to r. So nothing

@@ -2,7 +2,7 @@ r"""Operations that bend: the slope at the middle is kept, and what the function
 is added to the remainder.
 
 .. math:: f(c + \delta) = f(c) + f'(c)\, \delta + [0, \max_{\pm} f(c \pm R) - f(c) \mp f'(c) R]
-\quad \text{for convex } f
+          \quad \text{for convex } f
           (theory/scoring.md, eq. 5.14)
 """
 

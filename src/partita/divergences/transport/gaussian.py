@@ -31,9 +31,9 @@ def gaussian_entropic_transport(
     (theory/divergences.md, eq. 16.12).
 
     .. math:: |m_0 - m_1|^2 + \mathrm{tr}(S_0 + S_1 - D_\varepsilon) + \tfrac{\varepsilon}{2} \big(
-    d (1 - \log\varepsilon)
-              + \log\det(D_\varepsilon + \tfrac\varepsilon2 I) \big), \quad D_\varepsilon = \big(4
-              S_0^{1/2} S_1 S_0^{1/2} + \tfrac{\varepsilon^2}{4} I\big)^{1/2}
+              d (1 - \log\varepsilon)
+              + \log\det(D_\varepsilon + \tfrac\varepsilon2 I) \big), \quad
+              D_\varepsilon = \big(4 S_0^{1/2} S_1 S_0^{1/2} + \tfrac{\varepsilon^2}{4} I\big)^{1/2}
     """
     check_real("gaussian_entropic_transport", "epsilon", epsilon, 0.0, open_low=True)
     d, root = len(mean_x), _root(covariance_x)

@@ -2,11 +2,12 @@ r"""Entropic transport in the log domain: batched, differentiable, stopped by a 
 it reports.
 
 .. math:: \mathrm{OT}_\varepsilon = \min_{\Gamma \in \Pi(a, b)} \langle \Gamma, c \rangle
-          + \varepsilon\, \mathrm{KL}(\Gamma \,\|\, a b^\top), \qquad \Gamma_{ij} = a_i b_j\,
-          e^{(\varphi_i + \psi_j - c_{ij}) / \varepsilon}          (theory/divergences.md, eq. 16.4)
+          + \varepsilon\, \mathrm{KL}(\Gamma \,\|\, a b^\top), \qquad
+          \Gamma_{ij} = a_i b_j\, e^{(\varphi_i + \psi_j - c_{ij}) / \varepsilon}
+          (theory/divergences.md, eq. 16.4)
 
 .. math:: \varphi_i \leftarrow -\varepsilon \log \textstyle\sum_j b_j e^{(\psi_j - c_{ij}) /
-\varepsilon}, \qquad
+          \varepsilon}, \qquad
           \psi_j \leftarrow -\varepsilon \log \textstyle\sum_i a_i e^{(\varphi_i - c_{ij}) /
           \varepsilon}          (eq. 16.5)
 
@@ -192,11 +193,9 @@ def _solve(
     The last update is always made at that one: potentials of a larger epsilon bound nothing.
     """
     psi, current, made = torch.zeros_like(log_b), max(epsilon, largest), 0
-    K, buffer = (
-        torch.empty_like(cost),
-        torch.empty(
-            max(BLOCK, cost.shape[-1], cost.shape[-2]), dtype=cost.dtype, device=cost.device
-        ),
+    K = torch.empty_like(cost)
+    buffer = torch.empty(
+        max(BLOCK, cost.shape[-1], cost.shape[-2]), dtype=cost.dtype, device=cost.device
     )
     while True:
         left = iterations - made

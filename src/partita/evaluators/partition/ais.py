@@ -1,7 +1,8 @@
 r"""Annealed importance sampling: log Z from the reference upwards (Neal 2001).
 
 .. math:: \hat Z = Z_0 \cdot \frac1C \sum_c w_c, \qquad E[\hat Z] = Z, \quad E[\log \hat Z] \le \log
-Z          (theory/scoring.md, eq. 5.4)
+          Z
+          (theory/scoring.md, eq. 5.4)
 
 It errs low on log Z, which flatters the likelihood of an energy model.
 """

@@ -2,7 +2,7 @@ r"""Annealing between the reference and the model: the engine behind AIS, revers
 sandwich.
 
 .. math:: \log w = \sum_t F_{\beta_t}(x_t) - F_{\beta_{t+1}}(x_t), \qquad x_{t+1} \sim
-T_{\beta_{t+1}}(\cdot \mid x_t)
+          T_{\beta_{t+1}}(\cdot \mid x_t)
           (theory/scoring.md, eq. 5.2)
 
 Each step computes the model's field at x once; the weight and the next conditional both come from
@@ -174,10 +174,8 @@ def anneal_here(
     it and go on with equal weights.
     """
     state: Any = kernel.init(model, x, generator=generator)
-    log_w, founders = (
-        torch.zeros(len(x), dtype=torch.float64, device=x.device),
-        torch.arange(len(x), device=x.device),
-    )
+    log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    founders = torch.arange(len(x), device=x.device)
     spreads = []
     for pair in torch.stack([betas[:-1], betas[1:]], 1).to(x):
         x, field = state.x, model.field(state.x)

@@ -2,7 +2,7 @@ r"""Bennett's acceptance ratio: the best combination of draws from both ends of 
 1976).
 
 .. math:: \sum_i \frac{1}{1 + \frac{n_f}{n_r} e^{\Delta - w_i}} = \sum_j \frac{1}{1 +
-\frac{n_r}{n_f} e^{-\Delta - w'_j}},
+          \frac{n_r}{n_f} e^{-\Delta - w'_j}},
           \qquad \Delta = \log (Z_1 / Z_0)          (theory/scoring.md, eq. 5.6)
 
 Between two annealings (the sandwich) w and w' are their log weights; between neighboring rungs of a
@@ -223,10 +223,8 @@ def drift_between_halves(up: Tensor, down: Tensor) -> float:
     errors: near one in equilibrium.
     """
     half = up.shape[-1] // 2
-    first, second = (
-        ladder_ratio(up[..., :half], down[..., :half]),
-        ladder_ratio(up[..., half:], down[..., half:]),
-    )
+    first = ladder_ratio(up[..., :half], down[..., :half])
+    second = ladder_ratio(up[..., half:], down[..., half:])
     return _apart(first, second)
 
 

@@ -1,7 +1,7 @@
 r"""log Z by summing over all states of the smaller side: exact.
 
-.. math:: \log Z = \log \sum_x e^{-F(x)} = \log \sum_h e^{-F_h(h)}          (theory/energy.md, eq.
-1.3, 2.5)
+.. math:: \log Z = \log \sum_x e^{-F(x)} = \log \sum_h e^{-F_h(h)}
+          (theory/energy.md, eq. 1.3, 2.5)
 """
 
 from dataclasses import dataclass

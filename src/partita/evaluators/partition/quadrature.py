@@ -1,8 +1,8 @@
 r"""log Z of a model of at most three real coordinates by quadrature: an estimate whose error is
 deterministic.
 
-.. math:: \log Z \approx \log \textstyle\sum_B \sum_j w_j\, e^{-F(x_j)}          (theory/scoring.md,
-eq. 5.12)
+.. math:: \log Z \approx \log \textstyle\sum_B \sum_j w_j\, e^{-F(x_j)}
+          (theory/scoring.md, eq. 5.12)
 
 Letters: e error as a share of Z, by which rules disagree; u the most that could hide unseen, as a
 share.
@@ -80,10 +80,8 @@ def quantity(found: Integral, fitted: bool) -> Quantity:
     """
     reach = SAFETY * found.error + ROUNDING * (1 + abs(found.value))
     searched = found.unseen <= UNSEEN_TIGHT
-    low, high = (
-        math.log1p(reach),
-        math.log1p(reach + (found.unseen if searched or not fitted else 0.0)),
-    )
+    low = math.log1p(reach)
+    high = math.log1p(reach + (found.unseen if searched or not fitted else 0.0))
     half = (
         "tight"
         if max(low, high) <= HALF_TIGHT

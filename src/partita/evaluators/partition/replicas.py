@@ -59,19 +59,15 @@ def ladders_along(
         placed_by(path.pilot, max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(RUNGS * path.length))))
     )
     modes = x[torch.linspace(0, len(x) - 1, LADDERS).round().long()]  # some of every kind
-    ladders, steps, more = (
-        Ladders(model, kernel, rungs, modes, generator),
-        0,
-        math.ceil(min(STEPS * len(rungs) ** 2, MOST / len(rungs))),
-    )
+    ladders = Ladders(model, kernel, rungs, modes, generator)
+    steps = 0
+    more = math.ceil(min(STEPS * len(rungs) ** 2, MOST / len(rungs)))
     while True:
         ladders.go_on(more, generator)
         steps += more
         seen = ladders.seen(int(BURN_IN * steps))
-        q, more = (
-            ladder_quantity(seen, float(model.reference().log_z), level),
-            math.ceil((LONGER - 1) * steps),
-        )
+        q = ladder_quantity(seen, float(model.reference().log_z), level)
+        more = math.ceil((LONGER - 1) * steps)
         if q.trusted or len(rungs) * (steps + more) > MOST:
             return Witness(
                 q, hardness(model, kernel, betas, seen.reached(REACHED, generator), generator)

@@ -2,7 +2,7 @@ r"""Reverse annealed importance sampling: log Z from the model downwards (Burda,
 Salakhutdinov 2015).
 
 .. math:: \log \hat Z = \log Z_0 - \log \frac1C \sum_c w_c, \qquad E[\log \hat Z] \ge \log Z
-(theory/scoring.md, eq. 5.5)
+          (theory/scoring.md, eq. 5.5)
 
 A bound only if the chains begin at exact draws from the model; the Quantity says where they began.
 """

@@ -1,7 +1,7 @@
 r"""log Z between forward and reverse annealing, with Bennett's ratio of the two as the value.
 
 .. math:: \log \hat Z_{\mathrm{AIS}} \lesssim \log Z \lesssim \log \hat Z_{\mathrm{reverse}}
-(theory/scoring.md, eq. 5.7)
+          (theory/scoring.md, eq. 5.7)
 
 The interval reaches from the lower end of the forward side to the upper end of the reverse side, so
 a gap between them, the mark of annealing that was too fast, widens it. Chains begun at rows, at
@@ -96,18 +96,14 @@ class Sandwich(FromBothEnds):
     ) -> Quantity:
         capability.require("Sandwich", model)
         model = model.remembering(rows, "Sandwich")
-        kernel, known = (
-            resolve_kernel("Sandwich", self.kernel, model, generator=generator),
-            model.anchor_rows(self.chains),
-        )
+        kernel = resolve_kernel("Sandwich", self.kernel, model, generator=generator)
+        known = model.anchor_rows(self.chains)
         if self.start != "annealed":
             return self._from_start(model, kernel, generator)
         starts = {} if known is None else {"rows": settle(model, kernel, known, generator)}
         starts["sought"] = sought(model, kernel, generator)
-        paths, guidable = (
-            [self._path(model, "base rates", generator, kernel)],
-            "joint" not in needs_of(kernel),
-        )
+        paths = [self._path(model, "base rates", generator, kernel)]
+        guidable = "joint" not in needs_of(kernel)
         paths += (
             [self._guided(model, torch.cat(list(starts.values())), 1, generator)]
             if guidable

@@ -3,7 +3,8 @@ Doucet and Jasra 2006).
 
 .. math:: \hat Z = Z_0 \prod_s \frac1C \sum_c w_{s,c}, \qquad
           \widehat{\mathrm{Var}}(\log \hat Z) = \sum_i \Big( \sum_{c:\, i(c) = i} W_c \Big)^2 -
-          \frac1C (theory/scoring.md, eq. 5.24)
+          \frac1C
+          (theory/scoring.md, eq. 5.24)
 
 Its variance comes from one run: i(c) is the start from which chain c descends, and what descends
 from different starts is independent (Chan and Lai 2013; Lee and Whiteley 2018). A run in which all

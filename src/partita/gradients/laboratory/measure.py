@@ -1,7 +1,7 @@
 r"""Estimators against the truth: bias, variance, and variance for the work done.
 
 .. math:: z = \frac{\bar g - \nabla E_q[f]}{\mathrm{sd}(g) / \sqrt n}, \qquad V = \sum_p
-\mathrm{Var}(g_p), \qquad V \times \mathrm{cost}
+          \mathrm{Var}(g_p), \qquad V \times \mathrm{cost}
           (theory/gradients.md, eq. 40.21)
 
 Letters: n estimates, P parameters, K samples of a bound.
@@ -117,11 +117,9 @@ def measure(
     while done < n:
         rows = min(ROWS_AT_ONCE, n - done)
         g, state = gradients(problem, estimator, state, rows, generator)
-        total, squares, done = (
-            total + (g - shift).sum(0),
-            squares + (g - shift).square().sum(0),
-            done + rows,
-        )
+        total = total + (g - shift).sum(0)
+        squares = squares + (g - shift).square().sum(0)
+        done = done + rows
     variance = (squares - total.square() / n) / (n - 1)
     if not torch.isfinite(variance).all():
         name = type(estimator).__name__

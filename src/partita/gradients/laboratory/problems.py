@@ -1,9 +1,8 @@
 r"""Small problems whose exact gradient is known: latents few enough to enumerate, or expectations
-in
-closed form.
+in closed form.
 
 .. math:: \nabla_\varphi \sum_z q_\varphi(z) f(z), \qquad f(z) = w^\top \tanh(A z + a) + f_0
-(theory/gradients.md, eq. 40.20)
+          (theory/gradients.md, eq. 40.20)
 
 Parameters carry rows in front, one for each estimate, so that thousands of estimates are one call.
 

@@ -1,6 +1,5 @@
 r"""Sigmoid belief networks: layers of binary latent variables above the columns, and a proposal
-that
-climbs them.
+that climbs them.
 
 .. math:: p(x, z) = p(x \mid z_1) \prod_{i=1}^{L-1} p(z_i \mid z_{i+1})\; p(z_L), \qquad
           q(z \mid x) = q(z_1 \mid x) \prod_{i=2}^{L} q(z_i \mid z_{i-1})
@@ -98,10 +97,8 @@ class SigmoidBelief(LatentModel):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.hidden, widths = (
-            check_counts("SigmoidBelief", "hidden", hidden),
-            check_counts("SigmoidBelief", "widths", widths),
-        )
+        self.hidden = check_counts("SigmoidBelief", "hidden", hidden)
+        widths = check_counts("SigmoidBelief", "widths", widths)
         check_count("SigmoidBelief", "the number of hidden layers", len(self.hidden))
         self._made = {
             "visible": visible,

@@ -53,10 +53,8 @@ class GAN(DirectedModel):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.visible, self.latent = (
-            check_count("GAN", "visible", visible),
-            check_count("GAN", "latent", latent),
-        )
+        self.visible = check_count("GAN", "visible", visible)
+        self.latent = check_count("GAN", "latent", latent)
         self.support = Real(visible)
         self.net = (
             MLP(latent, visible, widths=widths, activation=activation, generator=generator)

@@ -1,7 +1,7 @@
 r"""Normal latent variables with diagonal covariances: densities and divergences.
 
 .. math:: \mathrm{KL}\big(N(\mu, \sigma^2)\,\|\,N(m, s^2)\big) = \log\frac{s}{\sigma} +
-\frac{\sigma^2 + (\mu - m)^2}{2 s^2} - \frac12
+          \frac{\sigma^2 + (\mu - m)^2}{2 s^2} - \frac12
           (theory/latent_variables.md, eq. 41.5)
 
 Letters: B rows, M latent dimensions, mu and log sigma of the posterior, m and log s of the prior.

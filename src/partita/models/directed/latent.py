@@ -2,7 +2,7 @@ r"""What models with latent variables share: a joint, a proposal for the posteri
 of draws from it.
 
 .. math:: \log w_i = \log p(x, z_i) - \log q(z_i \mid x), \quad z_i \sim q(\cdot \mid x), \qquad
-E[w_i] = p(x)
+          E[w_i] = p(x)
           (theory/latent_variables.md, eq. 41.1)
 
 A latent variable whose posterior is its prior for every row carries nothing. Where that is so for

@@ -2,7 +2,7 @@ r"""What a decoder's numbers mean where columns are of different sorts: a likeli
 independent given the latent variables.
 
 .. math:: \log p(x_o \mid z) = \sum_{i \in o} \log p_i(x_i \mid f(z)_i)
-(theory/mixed_tables.md, eq. 45.5)
+          (theory/mixed_tables.md, eq. 45.5)
 
 Missing columns drop out of the sum over the observed ones o, and an encoder sees zeros in their
 place beside a mark that they are missing: whatever it makes of that, the bound is one on the

@@ -2,7 +2,7 @@ r"""What all mixtures share, whatever their components: densities, responsibilit
 steps, draws, imputation.
 
 .. math:: p(x) = \sum_k \pi_k\, p_k(x), \qquad r_{nk} = \frac{\pi_k\, p_k(x_n)}{\sum_l \pi_l\,
-p_l(x_n)}, \qquad
+          p_l(x_n)}, \qquad
           \pi_k = \frac1N \sum_n r_{nk}          (theory/mixtures.md, eq. 10.3)
 
 Missing values (NaN) are integrated out exactly: every density is that of what was observed.
@@ -191,10 +191,8 @@ class Mixing(DirectedModel):
         which cost more.
         """
         component = self.component
-        size, size_missing = (
-            max(component.together, CELLS // component.cells(False)),
-            max(1, MISSING_CELLS // component.cells(True)),
-        )
+        size = max(component.together, CELLS // component.cells(False))
+        size_missing = max(1, MISSING_CELLS // component.cells(True))
         if not x.sum().isnan():
             return (slice(start, start + size) for start in range(0, max(1, len(x)), size))
         missing = x.isnan().any(1)

@@ -1,6 +1,5 @@
 r"""Finite mixtures with Gaussian, Bernoulli, categorical or Poisson components, or with a law of
-its
-own for each column.
+its own for each column.
 
 .. math:: p(x) = \sum_k \pi_k\, p(x \mid \theta_k)          (theory/mixtures.md, eq. 10.3)
 

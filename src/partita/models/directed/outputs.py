@@ -2,7 +2,7 @@ r"""What a decoder's numbers mean: Bernoulli, Gaussian or categorical columns, i
 latent variables.
 
 .. math:: \log p(x \mid z) = \sum_{i=1}^{D} \log p(x_i \mid f(z)_i)
-(theory/latent_variables.md, eq. 41.3)
+          (theory/latent_variables.md, eq. 41.3)
 
 Numbers come in blocks of D: one block of log-odds, of means (and one of log deviations), or K of
 logits. What the base rates of training data already say is added to them, so that a network starts

@@ -1,7 +1,7 @@
 r"""Probabilistic PCA, factor analysis, and mixtures of them.
 
-.. math:: p(x) = \sum_k \pi_k\, N(x; \mu_k, V_k V_k^\top + \Psi_k)          (theory/mixtures.md, eq.
-10.11)
+.. math:: p(x) = \sum_k \pi_k\, N(x; \mu_k, V_k V_k^\top + \Psi_k)
+          (theory/mixtures.md, eq. 10.11)
 
 Letters: N data, B rows, D columns, d latent dimensions, K components.
 """
@@ -71,7 +71,7 @@ class PPCA(Mixing):
         r"""The E-step where some latent values were observed beside x: z is NaN where it was not.
 
         .. math:: z_u \mid x, z_o \sim N\bigl(G_{uu}^{-1} (V_u^\top \Psi^{-1} (x - \mu) - G_{uo}
-        z_o),\, G_{uu}^{-1}\bigr)
+                  z_o),\, G_{uu}^{-1}\bigr)
                   (theory/mixtures.md, eq. 10.14)
 
         ``m_step`` then keeps the coordinates that the observed values give; with all of z observed
@@ -103,7 +103,7 @@ class PPCA(Mixing):
         rows and isotropic noise.
 
         .. math:: \sigma^2 = \frac{1}{D - d} \sum_{i > d} \lambda_i, \quad V = U_d (\Lambda_d -
-        \sigma^2 I)^{1/2}
+                  \sigma^2 I)^{1/2}
                   (theory/mixtures.md, eq. 10.12)
         """
         capability.require("ClosedForm", self)
@@ -186,7 +186,7 @@ def principal_axes(
     ``(D,), (D, d)``; read in chunks.
 
     .. math:: X X^\top u = N \lambda u \;\Rightarrow\; X^\top X\, (X^\top u) = N \lambda\, (X^\top
-    u)
+              u)
               (theory/mixtures.md, eq. 10.16)
 
     so that of fewer rows than columns only the products with one another are needed, and the other

@@ -2,7 +2,7 @@ r"""The variational autoencoder: a decoder network from normal latent variables 
 encoder that guesses them back.
 
 .. math:: p(x) = \int p(x \mid z)\, N(z; 0, I)\, dz, \qquad q(z \mid x) = N\big(z;\, \mu(x),
-\mathrm{diag}\, \sigma^2(x)\big)
+          \mathrm{diag}\, \sigma^2(x)\big)
           (theory/latent_variables.md, eq. 41.2)
 
 Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
@@ -109,10 +109,8 @@ class VAE(GaussianLatents):
                 if image is None
                 else _convolutions(self.output, latent, image, channels, generator)
             )
-            encoder, decoder = (
-                made[0] if encoder is None else encoder,
-                made[1] if decoder is None else decoder,
-            )
+            encoder = made[0] if encoder is None else encoder
+            decoder = made[1] if decoder is None else decoder
         self.encoder, self.decoder = encoder, decoder
         _check_maps("encoder", encoder, self.output.inputs, 2 * latent, self.device_like)
         _check_maps("decoder", decoder, latent, self.output.outputs, self.device_like)
@@ -241,10 +239,8 @@ def _convolutions(
     channels: Sequence[int],
     generator: torch.Generator,
 ) -> tuple[ConvNet, ConvDecoder]:
-    inwards, depth = (
-        check_counts("VAE", "channels", channels),
-        output.inputs // output.support.width,
-    )
+    inwards = check_counts("VAE", "channels", channels)
+    depth = output.inputs // output.support.width
     encoder = ConvNet(image, 2 * latent, depth=depth, channels=inwards, generator=generator)
     return encoder, ConvDecoder(
         latent, image, depth=output.blocks, channels=inwards[::-1], generator=generator

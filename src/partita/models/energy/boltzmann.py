@@ -1,11 +1,11 @@
 r"""The Boltzmann machine: binary units that all see one another, some of them hidden (Ackley,
-Hinton
-and Sejnowski 1985).
+Hinton and Sejnowski 1985).
 
 .. math:: E(x, h) = -b^\top x - c^\top h - \tfrac12 x^\top J x - x^\top W h - \tfrac12 h^\top L h,
-\qquad
+          \qquad
           F(x) = -b^\top x - \tfrac12 x^\top J x - \log \sum_h \exp\big(h^\top (c + W^\top x) +
-          \tfrac12 h^\top L h\big) (theory/discrete.md, eq. 12.6)
+          \tfrac12 h^\top L h\big)
+          (theory/discrete.md, eq. 12.6)
 
 Hidden units that see one another are summed state by state, so there must be few; those of an RBM,
 which do not, may be many.

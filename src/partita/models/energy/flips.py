@@ -2,7 +2,7 @@ r"""What each visible bit of a restricted Boltzmann machine is worth to the hidd
 bits from one product.
 
 .. math:: r_i(x) = \sum_j \mathrm{softplus}(a_j + (1 - x_i) W_{ij}) - \mathrm{softplus}(a_j - x_i
-W_{ij}), \qquad a = c + W^\top x
+          W_{ij}), \qquad a = c + W^\top x
           (theory/objectives.md, eq. 6.13)
 
 Letters: B batch, D visible, H hidden.

@@ -2,7 +2,7 @@ r"""Which coordinates see which: edges of a graph, the neighbors of every site, 
 classes can move together.
 
 .. math:: E \subseteq \{(i, j): i < j\}, \qquad \text{color}(i) \ne \text{color}(j) \text{ for } (i,
-j) \in E
+          j) \in E
           (theory/discrete.md, eq. 12.2)
 
 Letters: D sites, E edges, G largest number of neighbors.
@@ -174,10 +174,8 @@ class Graph:
         slot = torch.arange(len(self.neighbors)) - self.starts[:-1].repeat_interleave(counts)
         site = torch.arange(self.sites).repeat_interleave(counts)
         width = int(counts.max()) if self.sites else 0
-        near, bond = (
-            torch.zeros(self.sites, width, dtype=torch.long),
-            torch.full((self.sites, width), len(self.edges)),
-        )
+        near = torch.zeros(self.sites, width, dtype=torch.long)
+        bond = torch.full((self.sites, width), len(self.edges))
         near[site, slot], bond[site, slot] = self.neighbors, self.bonds
         return near, bond
 

@@ -2,7 +2,7 @@ r"""Is Z finite? What is added to a quadratic energy Q may rise as it likes; it 
 than Q rises.
 
 .. math:: \frac{\log (-g(r_2 u))_+ - \log (-g(r_1 u))_+}{\log r_2 - \log r_1} < 2
-\quad\text{or}\quad
+          \quad\text{or}\quad
           g(r_2 u) + Q(r_2 u) > g(r_1 u) + Q(r_1 u) \qquad \text{for large } r_1 < r_2
           (theory/latent.md, eq. 30.7)
 

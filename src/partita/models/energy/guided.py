@@ -2,7 +2,7 @@ r"""A path to a model from a mixture that knows its modes, in place of the model
 
 .. math:: F_\beta(x) = \big[F_\beta(x)\big]_{\text{own}} - (1 - \beta)\, F_0(x)
           - \log \sum_z \big(\pi_z\, p_z(x)\big)^{1 - \beta} + \beta \log K
-            (theory/scoring.md, eq. 5.21)
+          (theory/scoring.md, eq. 5.21)
 
 The component z is one more hidden variable: given z the path is the model's own, begun at the
 product p_z, so every kernel of the model serves. At 0 the path is the mixture, whose log Z is 0; at

@@ -2,7 +2,7 @@ r"""Is the optimum finite? The data's feature averages must lie inside the conve
 features.
 
 .. math:: \max_{p, t} t \quad\text{such that}\quad \sum_x p_x \phi(x) = m, \; \sum_x p_x = 1, \; p_x
-\ge t
+          \ge t
           (theory/energy.md, eq. 3.3)
 
 The averages m are in the relative interior exactly if the largest t is positive: then some

@@ -1,7 +1,7 @@
 r"""The Ising model: spins with fields and symmetric couplings, on all pairs or on a given graph.
 
 .. math:: F(x) = -\sum_i h_i x_i - \sum_{(i,j) \in E} J_{ij} x_i x_j, \quad x_i \in \{-1, +1\},
-\qquad
+          \qquad
           p(x_i = 1 \mid x_{\setminus i}) = \sigma\big(2 (h_i + \textstyle\sum_j J_{ij} x_j)\big)
           (theory/discrete.md, eq. 12.4, 12.5)
 

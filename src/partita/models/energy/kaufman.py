@@ -2,9 +2,10 @@ r"""The Ising model on a torus, solved: log Z and the mean energy of every finit
 1949).
 
 .. math:: Z = \tfrac12 (2 \sinh 2K)^{mn/2} \Big[ \prod_{r} 2 \cosh \tfrac{m \gamma_{2r+1}}{2} +
-\prod_{r} 2 \sinh \tfrac{m \gamma_{2r+1}}{2}
+          \prod_{r} 2 \sinh \tfrac{m \gamma_{2r+1}}{2}
           + \prod_{r} 2 \cosh \tfrac{m \gamma_{2r}}{2} + \prod_{r} 2 \sinh \tfrac{m \gamma_{2r}}{2}
-          \Big], \quad \cosh \gamma_q = \cosh 2K \coth 2K - \cos \tfrac{\pi q}{n}
+          \Big],
+          \quad \cosh \gamma_q = \cosh 2K \coth 2K - \cos \tfrac{\pi q}{n}
           (theory/discrete.md, eq. 12.10)
 
 with r = 0 ... n - 1 and gamma_0 = 2 K + log tanh K, which changes sign at the critical coupling.

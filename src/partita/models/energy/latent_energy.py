@@ -2,7 +2,8 @@ r"""An energy of deep features and binary hidden units, which are summed out exa
 
 .. math:: E(x, h) = x^\top x + h^\top W f(x) - c^\top h - b^\top x, \qquad
           F(x) = x^\top x - b^\top x - \textstyle\sum_k \mathrm{softplus}(-\alpha_k), \quad \alpha =
-          W f(x) - c (theory/latent.md, eq. 30.1, 30.4)
+          W f(x) - c
+          (theory/latent.md, eq. 30.1, 30.4)
 
 Z is finite if f lowers the energy slower than x'x raises it. Along the path the joint is annealed:
 W and c are scaled by beta, x'x - b'x is interpolated from the energy of a fitted normal
@@ -158,11 +159,9 @@ class LatentEnergy(EnergyModel):
         f, pull = self.f.pullback(x)
         alpha, b = functional.linear(f, self.W, -self.c), 1.0 if beta is None else beta[..., None]
         along = pull(b * torch.sigmoid(-b * alpha) @ self.W)
-        own, slope, bent = (
-            self._quadratic(x),
-            2 * x - self.b,
-            functional.logsigmoid(b * alpha).sum(-1),
-        )
+        own = self._quadratic(x)
+        slope = 2 * x - self.b
+        bent = functional.logsigmoid(b * alpha).sum(-1)
         if beta is None:
             return bent + own, slope + along
         start, normal = GaussianReference(self.reference_mean, self.reference_whitening).slope(x)
@@ -267,7 +266,7 @@ def energy_gradients(
     minus data (eq. 30.5).
 
     .. math:: \partial_\theta: \nabla_\theta f(x)^\top \textstyle\sum_k w_k\, \sigma(-\alpha_k),
-    \quad
+              \quad
               \partial_W: \sigma(-\alpha) f(x)^\top, \quad \partial_b: -x, \quad \partial_c:
               -\sigma(-\alpha)
 

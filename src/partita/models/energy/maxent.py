@@ -1,8 +1,8 @@
 r"""The maximum-entropy model of given feature averages, with or without hidden variables.
 
 .. math:: p(x) = \frac1Z \exp\big(\theta \cdot \phi(x)\big), \qquad
-          p(x) = \frac1Z \sum_h \exp\big(\theta \cdot \phi(x, h)\big)          (theory/energy.md,
-          eq. 3.1, 3.4)
+          p(x) = \frac1Z \sum_h \exp\big(\theta \cdot \phi(x, h)\big)
+          (theory/energy.md, eq. 3.1, 3.4)
 
 The likelihood gradient is a difference of averages, E_data[phi] - E_model[phi]; at the optimum they
 agree.

@@ -1,7 +1,7 @@
 r"""Any network as an energy.
 
 .. math:: F(x) = g(x) + F_0(x) \;\text{on real supports}, \qquad F(x) = g(x) \;\text{on finite ones}
-(theory/latent.md, eq. 30.8)
+          (theory/latent.md, eq. 30.8)
 
 F_0 is the energy of the reference, a fitted normal distribution, which keeps Z finite where g does
 not fall faster than x'x grows.

@@ -2,7 +2,7 @@ r"""What models of pairs share: a graph of couplings, the straight path to the r
 for fast sweeps.
 
 .. math:: F(x) = -\sum_i h_i(x_i) - \sum_{(i,j) \in E} J_{ij}(x_i, x_j), \qquad F_\beta = (1 -
-\beta) F_0 + \beta F
+          \beta) F_0 + \beta F
           (theory/discrete.md, eq. 12.1, 12.3)
 
 Letters: N data, C chains, D visible, E edges, K states of a site.

@@ -3,7 +3,8 @@ states on every edge.
 
 .. math:: F(x) = -\sum_i h_i(x_i) - \sum_{(i,j) \in E} J_{ij}(x_i, x_j), \qquad
           \log p(x_i = v \mid x_{\setminus i}) = h_i(v) + \textstyle\sum_j J_{ij}(v, x_j) +
-          \text{const} (theory/discrete.md, eq. 12.1, 12.7)
+          \text{const}
+          (theory/discrete.md, eq. 12.1, 12.7)
 
 All site conditionals of a batch come from one product of its one-hot rows with the matrix of
 couplings.

@@ -71,8 +71,7 @@ def hidden_sum(x: Tensor, W: Tensor, c: Tensor, a: Tensor | None = None) -> Tens
 
 def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:
     r"""Means of x h', x and h over rows: :math:`V^\top H / N` and its margins (theory/energy.md,
-    eq.
-    2.6).
+    eq. 2.6).
     """
     weight = (
         torch.full(x.shape[:1], 1 / len(x), dtype=x.dtype, device=x.device)
@@ -90,7 +89,7 @@ def centered_gradient(
     (theory/learning.md, eq. 6.4).
 
     .. math:: g_W' = g_W - \mu g_c^\top - (s g_b) \lambda^\top, \quad g_b' = g_b - s\, g_W' \lambda,
-    \quad g_c' = g_c - g_W'^\top \mu
+              \quad g_c' = g_c - g_W'^\top \mu
 
     with s = 1 for Bernoulli units and s = sigma^2 for Gaussian ones, whose mean at h = lambda is b
     + sigma^2 W lambda. A positive-definite linear map of the plain gradient, so its stationary

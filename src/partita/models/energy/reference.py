@@ -78,7 +78,7 @@ class GaussianReference:
     (theory/latent.md, eq. 30.6).
 
     .. math:: F_0(x) = \tfrac12 \| R (x - m) \|^2 - o, \qquad \log Z_0 = \tfrac D2 \log 2\pi - \log
-    |\det R| + o
+              |\det R| + o
     """
 
     mean: Tensor  # m, (D,)

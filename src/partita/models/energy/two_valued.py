@@ -2,7 +2,8 @@ r"""Pairwise models of sites with two values, in matrix form.
 
 .. math:: F(x) = -h^\top x - \tfrac12 x^\top J x, \qquad a = h + J x, \qquad
           \log \frac{p(x_i = v' \mid x_{\setminus i})}{p(x_i = v \mid x_{\setminus i})} = (v' - v)\,
-          a_i (theory/discrete.md, eq. 12.4, 12.5)
+          a_i
+          (theory/discrete.md, eq. 12.4, 12.5)
 
 J is symmetric with an empty diagonal; its parameters are those of the edges, so that sparse
 couplings stay cheap.

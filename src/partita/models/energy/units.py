@@ -1,8 +1,8 @@
 r"""Visible units as exponential families: what an RBM needs to know about the kind of its visible
 side.
 
-.. math:: p(x \mid \eta) = \exp\big(\eta \cdot t(x) - A(\eta)\big)          (theory/energy.md, eq.
-2.1)
+.. math:: p(x \mid \eta) = \exp\big(\eta \cdot t(x) - A(\eta)\big)
+          (theory/energy.md, eq. 2.1)
 
 The hidden units add W h to the first natural parameter, and annealing interpolates all of them
 linearly from the reference, so the same lines serve every kind. Categories enter as one-hot rows,

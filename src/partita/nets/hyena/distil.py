@@ -1,7 +1,8 @@
 r"""A recurrence distilled from filters: few poles and residues in place of a past that grows.
 
 .. math:: h_t \approx d\, \delta_t + \mathrm{Re} \sum_{k=1}^{K} r_k \lambda_k^t, \qquad |\lambda_k|
-\le 1   (theory/sequences.md, eq. 23.7)
+          \le 1
+          (theory/sequences.md, eq. 23.7)
 
 The poles come from the shift invariance of the leading singular vectors of the Hankel matrix of h
 (Kung 1978), the residues from least squares; what is lost is measured on all of h and reported.

@@ -2,7 +2,7 @@ r"""Implicit long filters: a small network of the place t, under a window that f
 
 .. math:: h_t = \mathrm{Window}(t) \cdot \mathrm{FFN}(\mathrm{PositionalEncoding}(t)), \qquad
     \mathrm{Window}(t) = e^{-t / \tau_d} + b
-    (theory/sequences.md, eq. 23.5)
+          (theory/sequences.md, eq. 23.5)
 
 Nothing in it depends on the length asked for: a longer filter begins with the values of a shorter
 one.
@@ -71,14 +71,10 @@ class ImplicitFilter(Net):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.width, self.order = (
-            check_count("ImplicitFilter", "width", width),
-            check_layers("ImplicitFilter", "order", order),
-        )
-        self.hidden, self.encoding = (
-            check_count("ImplicitFilter", "hidden", hidden),
-            check_count("ImplicitFilter", "encoding", encoding, 3),
-        )
+        self.width = check_count("ImplicitFilter", "width", width)
+        self.order = check_layers("ImplicitFilter", "order", order)
+        self.hidden = check_count("ImplicitFilter", "hidden", hidden)
+        self.encoding = check_count("ImplicitFilter", "encoding", encoding, 3)
         if encoding % 2 == 0:
             raise invalid(
                 "ImplicitFilter", "encoding", "be odd: a logarithm, and pairs of waves", encoding
@@ -116,10 +112,8 @@ class ImplicitFilter(Net):
         them, one of each pair per channel.
         """
         dtype = torch.float64 if self.scale.dtype == torch.float64 else torch.float32
-        rate, t = (
-            self.log_decay.to(dtype).exp()[:, None],
-            torch.arange(BLOCK, device=self.scale.device, dtype=dtype),
-        )
+        rate = self.log_decay.to(dtype).exp()[:, None]
+        t = torch.arange(BLOCK, device=self.scale.device, dtype=dtype)
         blocks = BLOCK * torch.arange(-(-length // BLOCK), device=t.device, dtype=dtype)
         # past all digits, and products stay normal numbers: others are slow
         faded = 0.25 * math.log(torch.finfo(dtype).tiny)

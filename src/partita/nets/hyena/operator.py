@@ -2,7 +2,7 @@ r"""The Hyena operator of order N: N long convolutions, N gates.
 
 .. math:: z^1 = v, \quad z^{n+1}_t = x^n_t \, (h^n * z^n)_t, \quad y = z^{N+1}
     \quad\Longleftrightarrow\quad y = D_x^N S_h^N \cdots D_x^1 S_h^1 \, v
-    (theory/sequences.md, eq. 23.4)
+          (theory/sequences.md, eq. 23.4)
 
 Letters: B batch, L length, D width, N order; v, x^1 ... x^N projections of u; h^1 ... h^N filters;
 D_x diagonal, S_h Toeplitz.
@@ -59,10 +59,8 @@ class Hyena(MatrixMixer):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.width, self.order = (
-            check_count("Hyena", "width", width),
-            check_layers("Hyena", "order", order),
-        )
+        self.width = check_count("Hyena", "width", width)
+        self.order = check_layers("Hyena", "order", order)
         self.kernel = check_count("Hyena", "kernel", kernel)
         self.max_length = (
             max_length if max_length is None else check_count("Hyena", "max_length", max_length)

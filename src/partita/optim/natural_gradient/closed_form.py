@@ -1,7 +1,7 @@
 r"""Fisher matrices of distributions in their own parameters, where they are formulas.
 
 .. math:: I_{\mathrm{logits}} = \mathrm{diag}(p) - p p^\top, \qquad I_{(\mu, \log\sigma)} =
-\mathrm{diag}(\sigma^{-2}, 2), \qquad
+          \mathrm{diag}(\sigma^{-2}, 2), \qquad
           I_{\mu} = \Sigma^{-1}          (theory/optimization.md, eq. 50.10)
 
 Letters: * batch, K categories, D coordinates, p probabilities, mu mean, sigma deviation.

@@ -1,12 +1,11 @@
 r"""Kronecker-factored Fisher matrices of linear and convolutional layers, grouped and depthwise
-ones
-too.
+ones too.
 
 .. math:: F_\ell \approx G \otimes A, \qquad A = E[\bar a \bar a^\top], \quad G = E[\delta
-\delta^\top], \qquad
-          \text{conv.: } A = E\big[\textstyle\sum_t \bar a_t \bar a_t^\top\big], \; G =
-          E\big[\tfrac1T \sum_t \delta_t \delta_t^\top\big]          (theory/optimization.md, eq.
-          50.13)
+          \delta^\top], \qquad
+          \text{conv.: } A = E\big[\textstyle\sum_t \bar a_t \bar a_t^\top\big], \;
+          G = E\big[\tfrac1T \sum_t \delta_t \delta_t^\top\big]
+          (theory/optimization.md, eq. 50.13)
 
 a are the inputs of the layer with a one for its bias, delta the gradients at its output when the
 target is drawn from the prediction; that expectation is taken exactly, column by column of the root

@@ -2,7 +2,7 @@ r"""Metrics on the parameters: each can multiply a vector by the Fisher matrix, 
 damped natural gradient.
 
 .. math:: \tilde g = (F + \lambda I)^{-1} g, \qquad F = E_{p_\theta}[\nabla \log p\, \nabla \log
-p^\top]
+          p^\top]
             = \mathrm{Cov}_x\big(E[s \mid x]\big)          (theory/optimization.md, eq. 50.8, 50.9)
 
 The last form is that of p = exp(-F) / Z with any hidden units summed out: s(x) = -grad F(x), whose

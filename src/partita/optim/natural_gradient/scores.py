@@ -1,7 +1,7 @@
 r"""Scores of models: the gradient of log p, or of its unnormalized part, at every row by itself.
 
 .. math:: s(x) = \nabla_\theta \log \phi(x), \qquad \text{RBM: } s(x) = \big(t(x)\, h(x)^\top,\;
-t(x),\; h(x)\big), \quad
+          t(x),\; h(x)\big), \quad
           h = \sigma(c + W^\top t)          (theory/optimization.md, eq. 50.9)
 
 Hidden units enter by their expectation given x, so that F = Cov_x(E[s | x]), which is less than the
@@ -102,10 +102,8 @@ def fisher_matrix(model: EnergyModel) -> Tensor:
     total = mean = second = torch.zeros((), dtype=torch.float64, device=log_z.device)
     for states in chunks(side, model.device_like):
         for x in states.split(max(1, CELLS // sum(p.numel() for p in model.parameters()))):
-            w, s = (
-                torch.exp(-side.free_energy(x) - log_z).double(),
-                _written_out(scores_of(model, x)).double(),
-            )
+            w = torch.exp(-side.free_energy(x) - log_z).double()
+            s = _written_out(scores_of(model, x)).double()
             total, mean, second = total + w.sum(), mean + w @ s, second + s.mT @ (w[:, None] * s)
     mean = mean / total  # the sum of float32 probabilities is not quite one
     return second / total - mean[:, None] * mean

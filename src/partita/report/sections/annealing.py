@@ -2,7 +2,7 @@ r"""The way from the reference to the model: log weights along beta, and how man
 them.
 
 .. math:: \log \hat Z(\beta) = \log Z_0 + \log \frac1C \sum_c w_c(\beta)
-(theory/scoring.md, eq. 5.4)
+          (theory/scoring.md, eq. 5.4)
 
 Letters: C chains, T temperatures.
 """

@@ -172,10 +172,8 @@ def smoothed(values: np.ndarray) -> np.ndarray:
     """
     half = max(1, len(values) // 40)
     total = np.concatenate([[0.0], np.cumsum(values)])
-    low, high = (
-        np.clip(np.arange(len(values)) - half, 0, None),
-        np.clip(np.arange(len(values)) + half + 1, None, len(values)),
-    )
+    low = np.clip(np.arange(len(values)) - half, 0, None)
+    high = np.clip(np.arange(len(values)) + half + 1, None, len(values))
     return (total[high] - total[low]) / (high - low)
 
 

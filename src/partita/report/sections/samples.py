@@ -109,10 +109,8 @@ def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
     low, high = np.nanmin(frame, 0), np.nanmax(frame, 0)
     edge = 0.08 * (high - low)
     traces = [plots.points(x[:, 0], x[:, 1], name, shade, showlegend=False)]
-    layout, height = (
-        plots.plane(subject.columns, low - edge, high + edge),
-        plots.plane_height(low, high, 400),
-    )
+    layout = plots.plane(subject.columns, low - edge, high + edge)
+    height = plots.plane_height(low, high, 400)
     return Figure(
         traces, f"{len(x)} {name} as points in the plane.", layout, name.capitalize(), height
     )

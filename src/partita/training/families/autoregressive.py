@@ -50,10 +50,8 @@ def _model(
     check_choice("autoregressive", "backbone", settings["backbone"], BACKBONES)
     streams, backbone = isinstance(rows, Sequences), settings["backbone"]
     backbone = ("hyena" if streams else "masked") if backbone == "auto" else backbone
-    element, common = (
-        element_of(rows),
-        {"states": getattr(rows, "states", None) or 2, "components": settings["components"]},
-    )
+    element = element_of(rows)
+    common = {"states": getattr(rows, "states", None) or 2, "components": settings["components"]}
     if backbone == "masked":
         hidden = (
             auto_masked(len(rows), rows.width)

@@ -18,13 +18,11 @@ def _flow(
 ) -> tuple[Model, Objective]:
     if settings["mixing"] == "lu":
         check_correlated("flow", "mixing", "lu", rows.width, ("permutation", "reverse", "none"))
-    hidden, chosen = (
-        settings["hidden"],
-        {
-            name: settings[name]
-            for name in ("layers", "coupling", "activation", "mixing", "bins", "bound")
-        },
-    )
+    hidden = settings["hidden"]
+    chosen = {
+        name: settings[name]
+        for name in ("layers", "coupling", "activation", "mixing", "bins", "bound")
+    }
     return Flow(
         rows.width, widths=(hidden, hidden), **chosen, generator=generator
     ), ExactLikelihood()

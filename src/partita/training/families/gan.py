@@ -15,10 +15,8 @@ from partita.training.families.base import Family, Setting
 def _gan(
     rows: Rows, settings: dict[str, Any], generator: torch.Generator
 ) -> tuple[Model, Objective]:
-    hidden, names = (
-        settings["hidden"],
-        ("loss", "lipschitz", "critic_steps", "strength", "clip", "audit_every"),
-    )
+    hidden = settings["hidden"]
+    names = ("loss", "lipschitz", "critic_steps", "strength", "clip", "audit_every")
     model = GAN(rows.width, settings["latent"], widths=(hidden, hidden), generator=generator)
     return model, Adversarial(critic=(hidden, hidden), **{name: settings[name] for name in names})
 

@@ -1,7 +1,7 @@
 r"""One noise variance for all columns: in common units, or in units of each column's own.
 
 .. math:: -2 \log \hat L = N \Bigl(\sum_{i \le d} \log \lambda_i + (D - d) \log \sigma^2 + D (1 +
-\log 2\pi)\Bigr) + N \sum_j \log s_j^2
+          \log 2\pi)\Bigr) + N \sum_j \log s_j^2
           (theory/mixtures.md, eq. 10.15)
 
 Probabilistic PCA is not the same in other units: a table whose columns are in different ones gets a

@@ -2,7 +2,7 @@ r"""The distribution of one step: log masses or densities from numbers that a ne
 draws from them.
 
 .. math:: p(x) = \sum_k \pi_k\, N(x;\, m_k, s_k^2) \text{ for real values}; \quad \mathrm{softmax},
-\; \sigma \text{ for discrete ones}
+          \; \sigma \text{ for discrete ones}
     (theory/sequences.md, eq. 24.3)
 
 Letters: K states or components, l logits, pi weights, m means, s deviations, T temperature.

@@ -2,7 +2,7 @@ r"""Rows of fixed length, one column after the other, all conditionals from one 
 network.
 
 .. math:: p(x) = \prod_{i=1}^{D} p(x_i \mid x_{<i})
-(theory/sequences.md, eq. 24.1)
+          (theory/sequences.md, eq. 24.1)
 
 Letters: B batch, D columns, K states of a column or components of a mixture.
 """
@@ -53,10 +53,8 @@ class MaskedAutoregressive(DirectedModel):
     ) -> None:
         super().__init__()
         check_choice("MaskedAutoregressive", "element", element, ELEMENTS)
-        self.element, self.states = (
-            element,
-            check_count("MaskedAutoregressive", "states", states, 2),
-        )
+        self.element = element
+        self.states = check_count("MaskedAutoregressive", "states", states, 2)
         self.components = check_count("MaskedAutoregressive", "components", components)
         self.widths = check_counts("MaskedAutoregressive", "widths", widths)
         self.support = (

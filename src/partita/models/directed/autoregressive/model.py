@@ -1,7 +1,7 @@
 r"""Sequences, one step after the other: exact likelihoods from a causal network.
 
 .. math:: \log p(x) = \sum_{t=1}^{l} \log p(x_t \mid c_t), \qquad c_t = \mathrm{net}(x_0, \ldots,
-x_{t-1})_t
+          x_{t-1})_t
     (theory/sequences.md, eq. 24.1)
 
 A row that ends early has NaN from there on: what follows is summed out, and its likelihood is that

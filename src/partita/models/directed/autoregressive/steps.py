@@ -2,7 +2,7 @@ r"""What a step of a sequence is: how the network takes it in, and how it is pre
 context.
 
 .. math:: p(x_t \mid c_t) = \prod_{i=1}^{E} p(x_{ti} \mid x_{t,<i},\, c_t)
-(theory/sequences.md, eq. 24.3)
+          (theory/sequences.md, eq. 24.3)
 
 Letters: B batch, L length, E numbers in a step, K states, W width of the network, c context.
 """

@@ -4,7 +4,7 @@ together.
 In an exponential family all of it is two products with the features t(x):
 
 .. math:: \log p_k(x) = b(x) + \eta_k^\top t(x), \qquad T_k = \sum_n r_{nk}\, t(x_n)
-(theory/mixtures.md, eq. 10.4)
+          (theory/mixtures.md, eq. 10.4)
 
 Rows may have missing values (NaN); their scores are those of what was observed.
 

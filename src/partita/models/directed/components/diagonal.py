@@ -2,7 +2,7 @@ r"""Gaussian components without covariances: one variance for each column (diago
 (spherical).
 
 .. math:: \sigma_{ki}^2 = \frac{\sum_n r_{nk} m_{ni} (x_{ni} - \mu_{ki})^2}{\sum_n r_{nk} m_{ni}}
-(theory/mixtures.md, eq. 10.6)
+          (theory/mixtures.md, eq. 10.6)
 
 and for the spherical ones numerator and denominator are summed over columns. A variance below
 ``floor`` is held there, which is the maximizer under that constraint, and is reported.
@@ -45,12 +45,10 @@ class DiagonalGaussian(Factorized):
         device: torch.device,
     ) -> None:
         super().__init__()
-        self.count, self.support, self.spherical, self.floor = (
-            count,
-            Real(visible),
-            spherical,
-            floor,
-        )
+        self.count = count
+        self.support = Real(visible)
+        self.spherical = spherical
+        self.floor = floor
         self.location = nn.Parameter(
             torch.zeros(count, visible, dtype=torch.float64, device=device)
         )
@@ -64,10 +62,8 @@ class DiagonalGaussian(Factorized):
         return torch.stack([mask, x, x * x])
 
     def natural(self) -> Tensor:
-        m, precision = (
-            self.location - self.origin,
-            torch.exp(-2 * self.log_scale).expand_as(self.location),
-        )
+        m = self.location - self.origin
+        precision = torch.exp(-2 * self.log_scale).expand_as(self.location)
         constant = -0.5 * (m * m * precision + math.log(2 * math.pi)) - self.log_scale
         return torch.stack([constant, m * precision, -0.5 * precision], 1)
 

@@ -2,9 +2,10 @@ r"""Linear-Gaussian components: probabilistic PCA (one noise variance) and facto
 each column).
 
 .. math:: x = V z + \mu + \varepsilon, \quad z \sim N(0, I_d), \; \varepsilon \sim N(0, \Psi),
-\qquad
+          \qquad
           p(z \mid x) = N\bigl(G^{-1} V_o^\top \Psi_o^{-1} (x_o - \mu_o),\, G^{-1}\bigr), \; G = I +
-          V_o^\top \Psi_o^{-1} V_o (theory/mixtures.md, eq. 10.10)
+          V_o^\top \Psi_o^{-1} V_o
+          (theory/mixtures.md, eq. 10.10)
 
 Only the observed rows o of V take part, so missing values cost no more than a matrix G of their
 own. Nothing of size D x D is formed. With the ``"ard"`` prior the loadings w_j = (V_j, mu_j) of a

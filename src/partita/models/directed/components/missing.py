@@ -2,7 +2,7 @@ r"""Gaussian rows with missing values: the likelihood of what was observed, and 
 was not.
 
 .. math:: \log N(x_o; \mu_o, \Sigma_{oo}), \qquad E[x_m \mid x_o] = \mu_m + \Sigma_{mo}
-\Sigma_{oo}^{-1} (x_o - \mu_o), \qquad
+          \Sigma_{oo}^{-1} (x_o - \mu_o), \qquad
           \mathrm{Cov}[x_m \mid x_o] = \Sigma_{mm} - \Sigma_{mo} \Sigma_{oo}^{-1} \Sigma_{om}
           (theory/mixtures.md, eq. 10.8)
 

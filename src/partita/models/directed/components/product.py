@@ -2,7 +2,7 @@ r"""Components of mixed columns: blocks of columns with components of their own,
 which component it is.
 
 .. math:: p_k(x) = \prod_g p_k^{(g)}(x_g), \qquad T_k = \big(T_k^{(g)}\big)_g
-(theory/mixed_tables.md, eq. 45.2)
+          (theory/mixed_tables.md, eq. 45.2)
 
 With real columns in one Gaussian block and all others apart this is the latent class model with
 mixed indicators.

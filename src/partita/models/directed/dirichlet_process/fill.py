@@ -1,7 +1,7 @@
 r"""Missing values of a row given the observed ones, averaged over the posterior of the partition.
 
 .. math:: p(x_m \mid x_o, \text{data}) = \sum_{sk} r_{sk}(x_o)\, p(x_m \mid x_o, \text{cluster }
-sk), \qquad
+          sk), \qquad
           r_{sk} \propto \frac{n_{sk}}{n + \alpha_s}\, p(x_o \mid \text{cluster } sk)
           (theory/dirichlet.md, eq. 20.21)
 
@@ -114,11 +114,9 @@ def _t_filled(
     scale = L @ L.mT * ((kappa + 1) / (kappa * df))[:, None, None]
     found, seen = patterns(x, scale), ~x.isnan()
     off = torch.where(seen[:, None], x[:, None] - m, 0.0)  # (N, P, D)
-    factor, gain, d = (
-        found.factor[found.of_row],
-        found.gain[found.of_row],
-        seen.sum(-1, keepdim=True).to(x),
-    )
+    factor = found.factor[found.of_row]
+    gain = found.gain[found.of_row]
+    d = seen.sum(-1, keepdim=True).to(x)
     # (N, P)
     square = (
         torch.linalg.solve_triangular(factor, off[..., None], upper=False).square().sum((-2, -1))

@@ -1,7 +1,7 @@
 r"""One cluster's collapsed predictive, kept up to date row by row in numba.
 
 .. math:: p(x \mid \text{cluster}) = \int \mathcal K(x \mid \theta)\, p(\theta \mid x_1, \ldots,
-x_n)\, d\theta
+          x_n)\, d\theta
           (theory/dirichlet.md, eq. 20.9)
 
 A cluster is a count and one row ``stat`` of numbers, laid out by its kernel:

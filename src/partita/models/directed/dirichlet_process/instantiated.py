@@ -2,7 +2,7 @@ r"""One pass over the data with weights and parameters drawn: every row chooses 
 so rows can go in parallel.
 
 .. math:: p(z_i = k \mid \pi, \theta) \propto \pi_k\, \mathcal K(x_i \mid \theta_k)\, 1[a_k < i],
-\qquad z_{a_k} = k
+          \qquad z_{a_k} = k
           (theory/dirichlet.md, eq. 20.13)
 
 No cluster may empty, for no single row could found it again: its first row a_k, in an order drawn
@@ -61,13 +61,11 @@ def _pick(
 ) -> None:
     """A cluster whose first row came before, for every column of ``block``, by inversion."""
     B, K, last = block.shape[1], len(constant), first.max()
-    scores, top, total, work, power = (
-        np.empty((K, B)),
-        np.full(B, -np.inf),
-        np.zeros(B),
-        np.empty(B),
-        np.empty(B, np.int64),
-    )
+    scores = np.empty((K, B))
+    top = np.full(B, -np.inf)
+    total = np.zeros(B)
+    work = np.empty(B)
+    power = np.empty(B, np.int64)
     for k in range(K):
         parameter_scores(block, constant[k], center[k], matrix[k], scores[k], work)
         if places.min() <= last:
@@ -108,12 +106,10 @@ def reassign(
     count, total, square = np.zeros(K, np.int64), np.zeros((K, D)), np.zeros((K, W, W))
     for at in range(start, stop, BLOCK):
         B = min(BLOCK, stop - at)
-        block, places, u, chosen = (
-            np.empty((D, B)),
-            np.empty(B, np.int64),
-            np.empty(B),
-            np.empty(B, np.int64),
-        )
+        block = np.empty((D, B))
+        places = np.empty(B, np.int64)
+        u = np.empty(B)
+        chosen = np.empty(B, np.int64)
         for r in range(B):
             i = at + r
             places[r], u[r] = i - offset if i >= offset else i - offset + n, _uniform(key, i)

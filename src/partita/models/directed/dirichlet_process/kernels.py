@@ -2,7 +2,7 @@ r"""The kernels of a mixture and their conjugate priors: what a cluster predicts
 worth.
 
 .. math:: \mathcal K(x \mid \theta) = h(x)\, e^{\langle \eta(\theta), \phi(x) \rangle - A(\theta)}
-(theory/dirichlet.md, eq. 20.6)
+          (theory/dirichlet.md, eq. 20.6)
 
 A cluster is its count, mean and scatter; a kernel turns those and its prior, one row of numbers,
 into densities. Code that moves rows one by one lives in ``incremental``.
@@ -209,10 +209,8 @@ class KnownScale(Kernel):
 
     def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
         mean, variance = self.posterior(clusters)
-        mu, noise = (
-            mean + variance.sqrt() * rng.normal(mean.shape, mean, generator),
-            self.parts(self.width)[0],
-        )
+        mu = mean + variance.sqrt() * rng.normal(mean.shape, mean, generator)
+        noise = self.parts(self.width)[0]
         return Parameters(
             -0.5 * (mu.square() / noise).sum(-1), mu / noise, mu.new_zeros(len(mu), 0, 0)
         )

@@ -1,10 +1,10 @@
 r"""The Dirichlet process mixture, as draws from its posterior.
 
 .. math:: x_i \sim \mathcal K(\theta_i), \quad \theta_i \sim G, \quad G \sim \mathrm{DP}(\alpha, H),
-\qquad
+          \qquad
           p(x \mid \text{data}) \approx \frac1S \sum_s \Big[ \sum_k \frac{n_{sk}}{n + \alpha_s} p(x
-          \mid \text{cluster } sk) + \frac{\alpha_s}{n + \alpha_s} p(x) \Big]
-          (theory/dirichlet.md, eq. 20.15)
+          \mid \text{cluster } sk)
+          + \frac{\alpha_s}{n + \alpha_s} p(x) \Big]          (theory/dirichlet.md, eq. 20.15)
 
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
@@ -226,10 +226,10 @@ class DPMixture(DirectedModel):
         its predictive.
         """
         self._check_draws("draw")
-        n_rows, pools = (
-            self.partitions.shape[-1],
-            [torch.cat(pair) for pair in zip(self.clusters(), self.kernel.nothing(), strict=True)],
-        )
+        n_rows = self.partitions.shape[-1]
+        pools = [
+            torch.cat(pair) for pair in zip(self.clusters(), self.kernel.nothing(), strict=True)
+        ]
         pick = torch.randint(self.draws, (n,), generator=generator, device=self.prior.device)
         u = rng.uniform((n,), self.prior, generator) * (n_rows + self.alphas.flatten()[pick])
         # every draw's counts add up to all rows

@@ -2,7 +2,7 @@ r"""The Dirichlet process itself: sticks, the urn, the law of its partitions, an
 its concentration.
 
 .. math:: \pi_k = V_k \prod_{j<k} (1 - V_j), \quad V_k \sim \mathrm{Beta}(1, \alpha), \quad G =
-\sum_k \pi_k \delta_{\theta_k}
+          \sum_k \pi_k \delta_{\theta_k}
           (theory/dirichlet.md, eq. 20.1)
 
 Letters: n draws or rows, K clusters, alpha the concentration, H the base measure.
@@ -32,10 +32,8 @@ def stick_breaking(alpha: float, *, tail: float = 1e-10, generator: torch.Genera
     check_real("stick_breaking", "alpha", alpha, 0, open_low=True)
     check_real("stick_breaking", "tail", tail, 0, 1, open_low=True)
     expected = math.ceil(alpha * -math.log(tail)) + 32  # -log(1 - V) is exponential with rate alpha
-    law, kept = (
-        Beta(torch.ones((), dtype=torch.float64), torch.tensor(alpha, dtype=torch.float64)),
-        torch.empty(0, dtype=torch.float64),
-    )
+    law = Beta(torch.ones((), dtype=torch.float64), torch.tensor(alpha, dtype=torch.float64))
+    kept = torch.empty(0, dtype=torch.float64)
     while not len(kept) or float(torch.log1p(-kept).sum()) > math.log(tail):
         kept = torch.cat([kept, rng.draw(law, generator, (expected,))])
     left = torch.cat([kept.new_ones(1), (1 - kept).cumprod(0)])

@@ -2,7 +2,7 @@ r"""Split and merge moves that redraw whole clusters: sequentially allocated pro
 parameters integrated out.
 
 .. math:: \frac{p(z^{\text{split}})\, p(x \mid z^{\text{split}})}{p(z)\, p(x \mid z)}\,
-\frac{1}{q(z^{\text{split}})}, \qquad
+          \frac{1}{q(z^{\text{split}})}, \qquad
           q = \prod_t \frac{n_{s_t}\, p(x_t \mid s_t)}{\sum_s n_s\, p(x_t \mid s)}
           (theory/dirichlet.md, eq. 20.12)
 
@@ -130,12 +130,10 @@ def _allocate_block(
 ) -> float:
     """Send rows to two sides that no longer learn; returns log q."""
     B, D = len(rows), x.shape[1]
-    block, work, scores, power = (
-        np.empty((D, B)),
-        np.empty((D, B)),
-        np.empty((2, B)),
-        np.empty(B, np.int64),
-    )
+    block = np.empty((D, B))
+    work = np.empty((D, B))
+    scores = np.empty((2, B))
+    power = np.empty(B, np.int64)
     for r in range(B):
         for a in range(D):
             block[a, r] = x[rows[r], a]
@@ -231,11 +229,9 @@ def split_or_merge(
                 z[rows[side == 1]] = len(count)
                 z[j] = len(count)
                 count[a], mean[a], scatter[a] = c[0], m[0], s[0]
-                count, mean, scatter = (
-                    np.append(count, c[1:]),
-                    np.concatenate((mean, m[1:])),
-                    np.concatenate((scatter, s[1:])),
-                )
+                count = np.append(count, c[1:])
+                mean = np.concatenate((mean, m[1:]))
+                scatter = np.concatenate((scatter, s[1:]))
                 accepted += 1
             continue
         pair = np.array([a, b])

@@ -2,7 +2,7 @@ r"""Where chains of partitions begin: many small pieces of the data, joined whil
 joint probability.
 
 .. math:: \log \frac{\Gamma(n_a + n_b)\, p(x_a \cup x_b)}{\alpha\, \Gamma(n_a)\, p(x_a)\,
-\Gamma(n_b)\, p(x_b)} > 0
+          \Gamma(n_b)\, p(x_b)} > 0
           (theory/dirichlet.md, eq. 20.20)
 
 Split and merge moves are exact but cannot undo, on many rows, a bad first partition: a pass through

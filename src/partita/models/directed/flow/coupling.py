@@ -2,7 +2,7 @@ r"""Coupling layers: some columns stay and say how the others are moved (Dinh et
 al. 2019).
 
 .. math:: z_A = x_A, \quad z_B = x_B \odot e^{s(x_A)} + t(x_A), \qquad \log|\det| = \textstyle\sum_j
-s_j(x_A)
+          s_j(x_A)
           (theory/flows.md, eq. 14.2 to 14.4)
 
 Letters: A columns that are kept, B columns that are moved, D width, C context, n batch, P numbers

@@ -2,7 +2,7 @@ r"""Gray levels as real numbers: uniform noise fills the steps between them, and
 the mass.
 
 .. math:: \log P(x) = \log \int_{[0,1)^D} p(x + u)\, du \;\ge\; E_u[\log p(x + u)]
-(theory/flows.md, eq. 14.10)
+          (theory/flows.md, eq. 14.10)
 
 Letters: N rows, D columns, K levels, R draws of the noise.
 """
@@ -46,10 +46,8 @@ class Dequantized(Rows):
 
     def __init__(self, x: Any, levels: int, weight: Any = None, *, context: int = 0) -> None:
         super().__init__(x, weight, owner="Dequantized")
-        self.levels, self.context = (
-            check_count("Dequantized", "levels", levels, 2),
-            check_count("Dequantized", "context", context, 0),
-        )
+        self.levels = check_count("Dequantized", "levels", levels, 2)
+        self.context = check_count("Dequantized", "context", context, 0)
         if context >= self.width:
             raise invalid(
                 "Dequantized",

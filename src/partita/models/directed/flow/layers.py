@@ -2,7 +2,7 @@ r"""Invertible layers whose log-determinant is cheap, and how each becomes a ``t
 transform.
 
 .. math:: \log p(x) = \log p_z\big(f(x)\big) + \log\left|\det \frac{\partial f}{\partial x}\right|
-(theory/flows.md, eq. 14.1)
+          (theory/flows.md, eq. 14.1)
 
 A layer f goes from data to latent (``to_latent``, the direction of the density), with the
 log-determinant in the same pass, and back (``to_data``, the direction of draws, which need none).
@@ -177,7 +177,7 @@ class ActNorm(Layer):
     learned.
 
     .. math:: z = (x - c)\, e^{-s} + m, \qquad \log|\det| = -\textstyle\sum_i s_i
-    (theory/flows.md, eq. 14.7)
+              (theory/flows.md, eq. 14.7)
 
     The middle c of the first data stays; m is learned in units of z, so that a step of it is as
     large whatever the units of x.

@@ -2,7 +2,7 @@ r"""Monotone rational-quadratic splines, the identity outside [-b, b] (Gregory a
 Durkan et al. 2019).
 
 .. math:: y(\xi) = y_k + \frac{h_k\, [s_k \xi^2 + d_k\, \xi (1 - \xi)]}{s_k + (d_{k+1} + d_k - 2
-s_k)\, \xi (1 - \xi)}, \qquad
+          s_k)\, \xi (1 - \xi)}, \qquad
           s_k = h_k / w_k          (theory/flows.md, eq. 14.8)
 
 Letters: K bins, b bound, w widths, h heights, d slopes at the knots, xi place within a bin.

@@ -155,11 +155,9 @@ def _axes(flow: Any, context: Tensor | None, points: int) -> list[Tensor]:
     """Points along each axis, half of them even and half where the flow's own draws are, far enough
     out to miss all but nothing.
     """
-    n, generator, count = (
-        1 << 16,
-        torch.Generator(flow.device_like.device).manual_seed(0),
-        points // 2,
-    )
+    n = 1 << 16
+    generator = torch.Generator(flow.device_like.device).manual_seed(0)
+    count = points // 2
     draws = flow.draw(
         n, context=None if context is None else context.expand(n, -1), generator=generator
     )

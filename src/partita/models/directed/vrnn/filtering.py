@@ -1,9 +1,8 @@
 r"""A particle filter along a sequence: k draws of the latent variables, resampled where most of
-them
-have become unlikely.
+them have become unlikely.
 
 .. math:: \hat p(x) = \prod_{r} \frac1k \sum_{i=1}^k \prod_{t \in r} w_t^{(i)}, \qquad E[\hat p(x)]
-= p(x)
+          = p(x)
           (theory/latent_variables.md, eq. 41.14)
 
 r are the stretches between resamplings; with none there is one stretch, and the estimate is that of
@@ -151,10 +150,8 @@ def go_on(
     """Draw what follows, ``(n, steps, E)`` and the latent values behind it ``(n, steps, M)``, from
     memories ``(n, ...)``.
     """
-    xs, zs = (
-        [state.new_zeros(len(state), 0, model.output.support.width)],
-        [state.new_zeros(len(state), 0, model.latent)],
-    )
+    xs = [state.new_zeros(len(state), 0, model.output.support.width)]
+    zs = [state.new_zeros(len(state), 0, model.latent)]
     for _ in range(steps):
         x, z, state = one_step(model, state, generator)
         xs.append(x[:, None])

@@ -1,7 +1,7 @@
 r"""Missing numbers of a sequence by particle Gibbs (Andrieu, Doucet and Holenstein 2010).
 
 .. math:: (z, x_{\mathrm{mis}}) \sim \text{a path of a filter that keeps the last one among its
-particles}
+          particles}
           (theory/latent_variables.md, eq. 41.15)
 
 Where a step is whole, particles are drawn from the encoder; where some of it is missing, the latent

@@ -2,7 +2,7 @@ r"""The variational recurrent network (Chung et al. 2015): a normal latent varia
 a recurrent network.
 
 .. math:: p(x, z) = \prod_{t=1}^{T} p(x_t \mid z_{\le t}, x_{<t})\, p(z_t \mid x_{<t}, z_{<t}),
-\qquad
+          \qquad
           q(z \mid x) = \prod_{t=1}^{T} q(z_t \mid x_{\le t}, z_{<t})
           (theory/latent_variables.md, eq. 41.12)
 
@@ -183,10 +183,8 @@ class VRNN(GaussianLatents):
         mask, prior = there.mT[:, None], self.parts.prior_of(path.h)  # (T, 1, B)
         numbers = self.parts.numbers_of(path.felt, path.h)
         fit = self.output.log_prob(numbers, steps.transpose(0, 1)[:, None]).sum(-1)
-        log_p, log_q = (
-            normal_log_prob(path.z, *prior),
-            normal_log_prob(path.z, path.mean, path.log_scale),
-        )
+        log_p = normal_log_prob(path.z, *prior)
+        log_q = normal_log_prob(path.z, path.mean, path.log_scale)
         kl = kl_between(path.mean, path.log_scale, *prior).where(mask[..., None], 0.0)
         return Terms(fit.where(mask, 0.0), log_p.where(mask, 0.0), log_q.where(mask, 0.0), kl)
 
