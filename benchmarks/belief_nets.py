@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from harness import show
-from partita.data import load
+from partita.datasets import load
 from partita.models import SigmoidBelief
 from partita.objectives import DiscreteELBO
 from partita.training.loop import start_session

@@ -18,7 +18,7 @@ import torch
 import partita
 from harness import show
 from partita.core.quantity import Quantity
-from partita.data import load
+from partita.datasets import load
 from partita.evaluators import Sandwich
 from partita.training.run import Run
 

@@ -17,11 +17,11 @@ from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
 import partita
 from harness import show
-from partita.data import as_rows
 from partita.diagnostics.partitions import point_estimate
 from partita.estimators import DirichletProcessMixture
 from partita.models import DPMixture
 from partita.objectives import CollapsedGibbs
+from partita.tables import as_rows
 
 SEEDS, SWEEPS, HELD_OUT = 3, 100, 180
 

@@ -13,10 +13,10 @@ import torch
 from sklearn.mixture import GaussianMixture
 
 from harness import show
-from partita.data import as_rows
 from partita.models import DPMixture
 from partita.objectives import CollapsedGibbs, InstantiatedGibbs
 from partita.objectives.partition_chain import PartitionChain
+from partita.tables import as_rows
 
 QUICK = True
 K = 6

@@ -15,9 +15,9 @@ from torch import Tensor
 
 import partita
 from harness import leave_out, show
-from partita.data import load
+from partita.datasets import load
 from partita.models import Flow
-from partita.training.encoding import Encoding
+from partita.tables.encoding import Encoding
 
 STEPS, BATCH, RATE, WIDTHS = 2000, 256, 1e-3, (64, 64)
 SETS = {"8gaussians": -2.839, "checkerboard": -3.466}

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 
 from harness import show
-from partita.data import load
+from partita.datasets import load
 from partita.estimators import FlowDensity, MixtureDensity
 
 DATA = "tabular"

@@ -11,12 +11,12 @@ import torch
 
 import partita
 from harness import show
-from partita.data import load
-from partita.data.toys import RADIUS, SPREAD
+from partita.datasets import load
+from partita.datasets.toys import RADIUS, SPREAD
 from partita.divergences.samples import modes_covered
 from partita.models import GAN
 from partita.objectives import Adversarial
-from partita.training.encoding import Encoding
+from partita.tables.encoding import Encoding
 
 STEPS, BATCH = 8000, 250
 LOSSES = {

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from partita.data import Rows, as_rows
 from partita.divergences.transport import cost_matrix, sinkhorn
 from partita.evaluators import AIS
 from partita.models import RBM, Mixture
 from partita.nets import Attention, DiagonalSSM, Hyena
 from partita.objectives import EM, PCD
 from partita.samplers import Gibbs
+from partita.tables import Rows, as_rows
 from partita.training.settings import Settings
 from partita.training.start import start_session
 

@@ -13,13 +13,14 @@ from scipy.stats import t
 from harness import show
 from partita.core.annealed import in_double
 from partita.core.protocols import EnergyModel
-from partita.data import Dataset, Rows
+from partita.datasets import Dataset
 from partita.evaluators import Sandwich
+from partita.experiment.candidates import candidates_by_family
+from partita.experiment.compare import Comparison
+from partita.experiment.leaderboard import Place, ranking
 from partita.models import RBM
-from partita.training.contenders import contenders_by_family
-from partita.training.contest import Contest
-from partita.training.encoding import Encoding
-from partita.training.paired import Place, ranking
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
 
 CONTESTS, TRAIN, TEST, WIDTH = 60, 1500, 200, 8
 STATES = torch.tensor(list(itertools.product([0.0, 1.0], repeat=WIDTH)), dtype=torch.float64)
@@ -33,8 +34,8 @@ SETTINGS: dict[str, dict[str, Any]] = {  # the true family first
 
 @torch.no_grad()
 def run() -> None:
-    """Print, for each family, the share of contests in which its score's interval, its ± rows and
-    its difference to the best cover.
+    """Print, for each family, the share of comparisons in which its score's interval, its ± rows
+    and its difference to the best cover.
     """
     truth = RBM(WIDTH, 2, generator=torch.Generator().manual_seed(3)).double()
     truth.W.copy_(
@@ -45,18 +46,18 @@ def run() -> None:
     beaten = best = 0
     for seed in range(CONTESTS):
         places, masses, index = _contest(law, seed)
-        winner = places[0].entry.name
+        winner = places[0].result.name
         for place in places:
-            counts[place.entry.name] += _covered(
-                place, masses[place.entry.name], masses[winner], law, index
+            counts[place.result.name] += _covered(
+                place, masses[place.result.name], masses[winner], law, index
             )
-        own = next(place for place in places if place.entry.name == "rbm")
+        own = next(place for place in places if place.result.name == "rbm")
         best += own.difference is None
         beaten += own.difference is not None and own.difference.high < 0
     for name, (computed, expected, difference, told) in counts.items():
         show(
             name,
-            contests=CONTESTS,
+            comparisons=CONTESTS,
             score_covered=computed / CONTESTS,
             expected_covered=expected / CONTESTS,
             difference_covered=difference / max(1, told),
@@ -80,26 +81,26 @@ def _contest(
     train, test = (
         Rows(STATES.numpy()[part].astype(np.float32)) for part in (index[:TRAIN], index[TRAIN:])
     )
-    contest = Contest(
+    comparison = Comparison(
         Dataset("known", train, None, test),
         evaluator=Sandwich(100, 64, adaptive=False),
         seed=seed,
         limit=0.05,
     )
-    contenders, _ = contenders_by_family(list(SETTINGS), SETTINGS, contest.dataset)
+    candidates, _ = candidates_by_family(list(SETTINGS), SETTINGS, comparison.dataset)
     with torch.enable_grad():
-        entries = list(contest.run(contenders))
+        results = list(comparison.run(candidates))
     masses = {}
-    for contender, entry in zip(contenders, entries, strict=True):
-        assert entry.run is not None, entry.problem
-        encoding = Encoding.fit(train, contender.family.encoding_kind(train, contender.settings))
-        model, z = in_double(entry.run.model), torch.from_numpy(encoding.encode(STATES.numpy()))
-        masses[entry.name] = (
+    for candidate, result in zip(candidates, results, strict=True):
+        assert result.run is not None, result.problem
+        encoding = Encoding.fit(train, candidate.family.encoding_kind(train, candidate.settings))
+        model, z = in_double(result.run.model), torch.from_numpy(encoding.encode(STATES.numpy()))
+        masses[result.name] = (
             torch.log_softmax(-model.free_energy(z), 0)
             if isinstance(model, EnergyModel)
             else model.log_prob(z)
         )
-    return ranking(entries), masses, index[TRAIN:]
+    return ranking(results), masses, index[TRAIN:]
 
 
 def _covered(
@@ -108,7 +109,7 @@ def _covered(
     """Whether the interval of the score covers, that over rows, that of the difference, and whether
     there is one.
     """
-    q, d = place.entry.score, place.difference
+    q, d = place.result.score, place.difference
     assert q is not None
     here = float(masses[torch.from_numpy(index)].mean())
     half = t.ppf(0.975, q.n - 1) * q.se_data

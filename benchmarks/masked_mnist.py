@@ -9,7 +9,7 @@ import torch
 
 import partita
 from harness import show
-from partita.data import load
+from partita.datasets import load
 from partita.models import MaskedAutoregressive
 
 DATA = "binarized_mnist"

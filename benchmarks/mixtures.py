@@ -15,10 +15,10 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from harness import leave_out, machine, show, side_by_side
-from partita.data import Rows
 from partita.estimators import MixtureDensity, MixturePPCADensity, PPCADensity
 from partita.models import Mixture
 from partita.objectives import EM
+from partita.tables import Rows
 
 SIZES = ((100_000, 2, 6, 3.0), (50_000, 10, 10, 3.0), (100_000, 32, 16, 2.5))
 
@@ -89,7 +89,7 @@ def imputation() -> None:
 
 def old_faithful() -> None:
     """Known maxima of the log-likelihood, where the data are at hand."""
-    from partita.data import load
+    from partita.datasets import load
 
     try:
         x = load("mixtures/mixtures:faithful").train.array

@@ -13,7 +13,7 @@ from torch.distributions import Categorical, Distribution, Independent, Normal
 import partita
 from harness import show
 from partita.core import Binary
-from partita.data import load
+from partita.datasets import load
 from partita.models import RBM, MaxEnt
 from partita.objectives import ExactLikelihood
 from partita.optim.natural_gradient import KroneckerMetric, PredictiveMetric

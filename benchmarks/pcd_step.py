@@ -9,10 +9,10 @@ from sklearn.neural_network import BernoulliRBM
 
 import partita
 from harness import mnist_like, show, side_by_side
-from partita.data import as_rows
 from partita.models import RBM
 from partita.objectives import PCD
 from partita.samplers import Gibbs
+from partita.tables import as_rows
 from partita.training.loop import start_session
 from partita.training.settings import Settings
 

@@ -10,7 +10,7 @@ import torch
 
 import partita
 from harness import show
-from partita.data.corpus import Reading, load_sequences
+from partita.datasets.open import Reading, load_sequences
 from partita.models import Autoregressive
 
 DATA = "polyphonic_music"

@@ -112,7 +112,7 @@ def _vae(fabric: Any, parts: int) -> Callable[[], int]:
 
 
 def _updates(make: Any, objective: Any, fabric: Any, parts: int) -> Callable[[], int]:
-    from partita.data import as_rows
+    from partita.tables import as_rows
     from partita.training import Settings
     from partita.training.start import start_session
 

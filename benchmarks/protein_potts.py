@@ -11,11 +11,11 @@ import torch
 
 import partita
 from harness import show, side_by_side
-from partita.data import Rows
 from partita.models import Potts
 from partita.models.energy.potts import contact_scores
 from partita.objectives import PCD, PseudoLikelihood
 from partita.objectives.pseudo_likelihood import pseudo_log_likelihood
+from partita.tables import Rows
 
 DATA = "protein_msa"
 APART, CONTACT = 5, 8.0  # places along the chain; distance below which two residues touch

@@ -9,7 +9,7 @@ from sklearn.neural_network import BernoulliRBM
 
 import partita
 from harness import show
-from partita.data import load
+from partita.datasets import load
 from partita.models import RBM
 from partita.objectives import PCD
 

@@ -13,7 +13,7 @@ import torch
 
 import partita
 from harness import show
-from partita.data import load
+from partita.datasets import load
 
 DATA = "mnist"
 MINUTES = 10.0

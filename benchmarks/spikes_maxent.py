@@ -12,7 +12,7 @@ import partita
 from harness import show
 from partita.core.enumeration import probabilities
 from partita.core.support import Binary
-from partita.data import load
+from partita.datasets import load
 from partita.models import Boltzmann, MaxEnt
 from partita.objectives import PCD, ExactLikelihood
 

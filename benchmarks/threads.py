@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from harness import show, side_by_side
-from partita.data import as_rows
 from partita.models import RBM, VAE
 from partita.objectives import ELBO, PCD
+from partita.tables import as_rows
 from partita.training import Settings
 from partita.training.start import start_session
 

@@ -11,8 +11,8 @@ import torch
 
 import partita
 from harness import show
-from partita.data import Sequences
-from partita.data.text import Alphabet
+from partita.datasets import Sequences
+from partita.datasets.text import Alphabet
 from partita.models import Autoregressive
 
 DATA = "tiny_shakespeare"

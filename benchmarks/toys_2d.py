@@ -15,11 +15,11 @@ import partita
 from harness import show
 from partita.cli.pictures import write_png
 from partita.core.quadrature import Box, cells
-from partita.data import load
-from partita.data.toys import MOONS_NOISE, eight_gaussians_log_prob
-from partita.training.encoded import evaluate_encoded
-from partita.training.encoding import Encoding
-from partita.training.families import FAMILIES
+from partita.datasets import load
+from partita.datasets.toys import MOONS_NOISE, eight_gaussians_log_prob
+from partita.experiment.encoded import evaluate_encoded
+from partita.families import FAMILIES
+from partita.tables.encoding import Encoding
 
 FAMILY_NAMES = ("latent-energy", "neural-energy")
 PIXELS = 240

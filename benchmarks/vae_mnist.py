@@ -15,7 +15,7 @@ import torch
 
 import partita
 from harness import show
-from partita.data import load
+from partita.datasets import load
 from partita.evaluators import IWAE
 
 DATA = "mnist"

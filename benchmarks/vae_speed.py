@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness import show, side_by_side
-from partita.data import Rows
 from partita.models import VAE
 from partita.objectives import ELBO
+from partita.tables import Rows
 from partita.training.loop import start_session
 from partita.training.settings import Settings
 

@@ -17,8 +17,8 @@ from harness import show
 from partita.core.protocols import Data, DirectedModel
 from partita.core.support import Binary
 from partita.core.support import Sequence as Steps
-from partita.data import Sequences
-from partita.data.corpus import Reading, load_sequences
+from partita.datasets import Sequences
+from partita.datasets.open import Reading, load_sequences
 from partita.evaluators import IWAE, ParticleFilter
 from partita.models import VRNN
 from partita.models.directed.autoregressive.emissions import bernoulli_log_prob

@@ -12,7 +12,7 @@ PACKAGES = {  # title of the page: packages on it
     "samplers": ("partita.samplers",),
     "evaluators": ("partita.evaluators",),
     "estimators": ("partita.estimators",),
-    "data": ("partita.data", "partita.data.toys"),
+    "data": ("partita.data", "partita.datasets.toys"),
     "bayes": ("partita.bayes", "partita.bayes.mean_field"),
     "gradients": ("partita.gradients", "partita.gradients.laboratory"),
     "divergences": ("partita.divergences", "partita.divergences.transport"),

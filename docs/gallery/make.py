@@ -16,8 +16,8 @@ from plotly.subplots import make_subplots
 
 import partita
 from partita.cli import lab_memory, lab_no_free_lunch
-from partita.data import load
-from partita.data.toys import checkerboard, eight_gaussians
+from partita.datasets import load
+from partita.datasets.toys import checkerboard, eight_gaussians
 from partita.estimators import DirichletProcessMixture, FlowDensity, RBMDensity
 from partita.evaluators import AIS, Enumeration, Sandwich
 from partita.gradients.laboratory import all_estimators, bits, measure

@@ -9,7 +9,7 @@ import torch
 
 import partita
 from partita.cli.pictures import sheet, write_png
-from partita.data import load
+from partita.datasets import load
 from partita.models import RBM
 from partita.samplers import Gibbs
 

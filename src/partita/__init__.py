@@ -37,11 +37,13 @@ _LAZY = {
 _SUBPACKAGES = (
     "bayes",
     "core",
-    "data",
+    "datasets",
     "diagnostics",
     "divergences",
     "estimators",
     "evaluators",
+    "experiment",
+    "families",
     "gradients",
     "models",
     "nets",
@@ -49,6 +51,7 @@ _SUBPACKAGES = (
     "optim",
     "probes",
     "samplers",
+    "tables",
     "training",
 )
 

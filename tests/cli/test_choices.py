@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.data import Dataset, Rows, load
+from partita.datasets import Dataset, load
 from partita.estimators import MixtureDensity
-from partita.training.encoding import Encoding
+from partita.families.table_kind import table_kind
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
 from partita.training.run import read_config
-from partita.training.table_kind import table_kind
 
 G = np.random.default_rng(0)
 COINS = G.integers(0, 2, (120, 4))
@@ -49,7 +50,7 @@ def test_a_mixture_has_the_components_that_the_table_asks_for(name: str, call: A
         call(
             "compare", "x.npy", "--models", "mixture", "--set", "mixture.components=2", *MIXTURE
         ).stdout
-    )["entries"]
+    )["results"]
     assert alone["log_likelihood"]["value"] == entry["log_likelihood"]["value"]
     made = read_config("run")
     assert (
@@ -88,7 +89,7 @@ def test_a_word_that_only_test_rows_have_is_an_improbable_category(ending: str, 
         "mixture.components=1",
         *MIXTURE,
     )
-    board = {entry["name"]: entry for entry in json.loads(done.stdout)["entries"]}
+    board = {entry["name"]: entry for entry in json.loads(done.stdout)["results"]}
     assert all(math.isfinite(entry["log_likelihood"]["value"]) for entry in board.values()), (
         done.output
     )

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import partita
-from partita.cli.runs import free_path
-from partita.data import load
+from partita.datasets import load
+from partita.experiment.saved import free_path
 
 COMMANDS = ("fit", "evaluate", "sample", "models", "data")
 

@@ -12,8 +12,8 @@ import pytest
 
 import partita
 from partita.errors import Diverged
-from partita.training import contest
-from partita.training.contenders import reason_left_out
+from partita.experiment import compare
+from partita.experiment.candidates import reason_left_out
 from partita.training.session import Session
 
 DISCRETE = [
@@ -42,7 +42,7 @@ QUICK = (
 
 
 def names_of(result: Any) -> set[str]:
-    return {entry["name"] for entry in json.loads(result.stdout)["entries"]}
+    return {entry["name"] for entry in json.loads(result.stdout)["results"]}
 
 
 def test_all_objectives_of_binary_rows(call: Any, table: Path) -> None:
@@ -51,7 +51,7 @@ def test_all_objectives_of_binary_rows(call: Any, table: Path) -> None:
     assert result.exit_code == 0
     assert names_of(result) == set(DISCRETE)
     assert set(report["left_out"]) == set(REAL)
-    scores = [entry["log_likelihood"] for entry in report["entries"]]
+    scores = [entry["log_likelihood"] for entry in report["results"]]
     assert all(score["kind"] == "exact" and score["n"] == scores[0]["n"] for score in scores)
     assert [score["value"] for score in scores] == sorted(
         (score["value"] for score in scores), reverse=True
@@ -63,7 +63,7 @@ def test_all_objectives_of_binary_rows(call: Any, table: Path) -> None:
     assert folder.name == "compare-rbm-spikes-1" and report["title"].endswith(
         "spikes.csv: 60 test rows, 5 columns"
     )
-    for entry in report["entries"]:  # every contender is a run that scores as the table says
+    for entry in report["results"]:  # every candidate is a run that scores as the table says
         run = json.loads(call("evaluate", entry["run"], "--json").stdout)
         assert run["value"] == pytest.approx(entry["log_likelihood"]["value"], abs=1e-6)
 
@@ -74,7 +74,7 @@ def test_all_objectives_of_real_rows(call: Any, tmp_path: Path) -> None:
     result = call("compare", path, "--model", "rbm", *QUICK, "--json")
     assert names_of(result) == {*set(DISCRETE) - {"pseudo-likelihood", "ratio-matching"}, *REAL}
     assert all(
-        entry["log_likelihood"] is not None for entry in json.loads(result.stdout)["entries"]
+        entry["log_likelihood"] is not None for entry in json.loads(result.stdout)["results"]
     )
 
 
@@ -97,14 +97,14 @@ def test_an_objective_that_fails_is_a_line_and_the_others_finish(call: Any, tabl
 def test_a_fit_that_diverges_is_a_line_too(
     call: Any, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = contest.fit
+    own = compare.fit
 
     def fit(model: Any, rows: Any, objective: Any, **more: Any) -> Any:
         if type(objective).__name__ == "NCE":
             raise Diverged("fit: the loss of 'model' must stay finite.")
         return own(model, rows, objective, **more)
 
-    monkeypatch.setattr(contest, "fit", fit)
+    monkeypatch.setattr(compare, "fit", fit)
     result = call("compare", table, "--objectives", "nce,cd", *QUICK)
     assert "nce: fit: the loss of 'model' must stay finite." in result.output
     assert "cd " in result.output
@@ -114,8 +114,8 @@ def test_where_all_fail_there_is_a_leaderboard_of_failures(call: Any, table: Pat
     result = call("compare", table, "--objectives", "score-matching", *QUICK, "--json")
     report = json.loads(result.stdout)
     assert (
-        report["entries"][0]["log_likelihood"] is None
-        and "cannot run on RBM" in report["entries"][0]["problem"]
+        report["results"][0]["log_likelihood"] is None
+        and "cannot run on RBM" in report["results"][0]["problem"]
     )
 
 
@@ -141,7 +141,7 @@ def test_an_interrupted_comparison_of_objectives_goes_on(
     metrics.write_text("".join(json.dumps(record) + "\n" for record in first))
     assert call("compare", "--resume", "board", "--quiet").exit_code == 0
     board = json.loads(Path("board/leaderboard.json").read_text())
-    seconds = {line["name"]: line["seconds"] for line in board["entries"]}
+    seconds = {line["name"]: line["seconds"] for line in board["results"]}
     assert seconds["cd"] < 60 and 100 < seconds["nce"] < 160
     records = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert all(100 <= record["seconds"] < 160 for record in records if "seconds" in record) and len(
@@ -157,7 +157,7 @@ def test_the_same_seed_gives_the_same_table(call: Any, table: Path) -> None:
                 "compare", table, "--objectives", "nce,pcd", *QUICK, "--seed", seed, "--json"
             ).stdout
         )
-        return [entry["log_likelihood"]["value"] for entry in made["entries"]]
+        return [entry["log_likelihood"]["value"] for entry in made["results"]]
 
     assert scores("1") == scores("1") != scores("2")
 

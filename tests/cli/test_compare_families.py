@@ -15,10 +15,10 @@ from partita.cli.leaderboard import COLUMNS, Board, fitting
 from partita.cli.watch import Watch
 from partita.core.quantity import Quantity
 from partita.errors import Diverged
-from partita.training import contest
+from partita.experiment import compare
+from partita.experiment.results import Candidate, Result
+from partita.families import FAMILIES
 from partita.training.budget import LEAST_STEPS
-from partita.training.entries import Contender, Entry
-from partita.training.families import FAMILIES
 from partita.training.session import Session
 
 SMALL = (
@@ -41,7 +41,7 @@ def scores(board: Any) -> dict[str, Any]:
         board
         if isinstance(board, dict)
         else json.loads(Path(board, "leaderboard.json").read_text())
-    )["entries"]
+    )["results"]
     return {
         line["name"]: (line["log_likelihood"], line["difference"], line["tied"], line["steps"])
         for line in lines
@@ -53,11 +53,11 @@ def test_a_leaderboard_in_the_terminal_as_json_and_as_csv(call: Any, table: Path
         "compare", table, "--models", "mixture,rbm,vae,flow", *SMALL, "--json", "--out", "board"
     )
     board = json.loads(result.stdout)
-    assert result.exit_code == 0 and board["entries"][0]["name"] == "mixture"
-    assert {line["name"] for line in board["entries"]} == {"mixture", "rbm", "vae"} and set(
+    assert result.exit_code == 0 and board["results"][0]["name"] == "mixture"
+    assert {line["name"] for line in board["results"]} == {"mixture", "rbm", "vae"} and set(
         board["left_out"]
     ) == {"flow"}
-    best, *others = board["entries"]
+    best, *others = board["results"]
     assert best["difference"] is None and best["tied"] is None
     for line in others:
         q, d = line["log_likelihood"], line["difference"]
@@ -76,7 +76,7 @@ def test_a_leaderboard_in_the_terminal_as_json_and_as_csv(call: Any, table: Path
     saved = json.loads(Path("board/leaderboard.json").read_text())
     assert saved == {name: value for name, value in board.items() if name != "report"}
     rows = list(csv.DictReader(Path("board/leaderboard.csv").read_text().splitlines()))
-    assert [row["name"] for row in rows] == [line["name"] for line in board["entries"]]
+    assert [row["name"] for row in rows] == [line["name"] for line in board["results"]]
     assert (
         float(rows[1]["difference_low"]) == others[0]["difference"]["low"]
         and rows[0]["difference"] == ""
@@ -111,7 +111,7 @@ def test_numbers_are_those_of_fit(call: Any, table: Path, name: str, more: tuple
 def test_a_family_that_fails_is_a_line_and_the_others_finish(
     call: Any, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = contest.fit
+    own = compare.fit
 
     def fit(model: Any, *more: Any, **options: Any) -> Any:
         if type(model).__name__ == "RBM":
@@ -120,14 +120,14 @@ def test_a_family_that_fails_is_a_line_and_the_others_finish(
             raise RuntimeError("linalg.cholesky: the input is not positive-definite\nmore")
         return own(model, *more, **options)
 
-    monkeypatch.setattr(contest, "fit", fit)
+    monkeypatch.setattr(compare, "fit", fit)
     result = call("compare", table, *QUICK, "--quiet", "--out", "board")
     assert result.exit_code == 0
     assert "rbm: fit: the loss of 'model' must stay finite." in result.output
     assert "vae: RuntimeError: linalg.cholesky: the input is not positive-definite" in result.output
     lines = {
         line["name"]: line
-        for line in json.loads(Path("board/leaderboard.json").read_text())["entries"]
+        for line in json.loads(Path("board/leaderboard.json").read_text())["results"]
     }
     assert (
         lines["mixture"]["log_likelihood"] is not None
@@ -144,7 +144,7 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(
     """Ctrl-C in the middle of the second of three: the first is not fitted again, the second goes
     on, and all ends as if never stopped.
     """
-    advance, own, fitted = Session.advance, contest.fit, []
+    advance, own, fitted = Session.advance, compare.fit, []
 
     def interrupted(self: Session) -> Any:
         if self.step == 4 and type(self.bare).__name__ == "RBM":
@@ -159,7 +159,7 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(
         return own(model, *more, **options)
 
     assert call("compare", table, *QUICK, "--quiet", "--out", "whole").exit_code == 0
-    monkeypatch.setattr(contest, "fit", fit)
+    monkeypatch.setattr(compare, "fit", fit)
     with monkeypatch.context() as patch:
         patch.setattr(Session, "advance", interrupted)
         result = call("compare", table, *QUICK, "--quiet", "--out", "board")
@@ -172,7 +172,7 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(
     )
     assert re.search(r"rbm: interrupted after 5 of \d+ steps, which are saved", result.output)
     stopped = json.loads(Path("board/leaderboard.json").read_text())
-    assert stopped["waiting"] == ["vae"] and stopped["entries"][-1]["stopped"] == "interrupted"
+    assert stopped["waiting"] == ["vae"] and stopped["results"][-1]["stopped"] == "interrupted"
     assert call("report", "board").exit_code == 0
     page = Path("board/report.html").read_text()
     assert (
@@ -198,12 +198,12 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(
 def test_a_fit_that_the_clock_cuts_short_says_so(
     call: Any, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contest, "LEAST_MINUTES", 1e-6)
+    monkeypatch.setattr(compare, "LEAST_MINUTES", 1e-6)
     options = ("--models", "mixture,rbm", "--set", "mixture.components=2", "--no-report", "--quiet")
     text = call("compare", table, *options, "--minutes", "0.0001", "--out", "board").output
     cut = {
         line["name"]: line["cut_short"]
-        for line in json.loads(Path("board/leaderboard.json").read_text())["entries"]
+        for line in json.loads(Path("board/leaderboard.json").read_text())["results"]
     }
     (told,) = [
         line
@@ -242,7 +242,7 @@ def test_what_has_no_likelihood_stands_apart(call: Any, tmp_path: Path) -> None:
     assert "gan" in apart and "gan" not in head and "mixture" in head
     line = next(
         line
-        for line in json.loads(Path("board/leaderboard.json").read_text())["entries"]
+        for line in json.loads(Path("board/leaderboard.json").read_text())["results"]
         if line["name"] == "gan"
     )
     assert (
@@ -302,10 +302,10 @@ def test_options_that_do_not_go_together(call: Any, table: Path) -> None:
 
 
 def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    contenders = [Contender(name, FAMILIES[name]) for name in ("rbm", "vae", "belief")]
-    watch = Watch(contenders, Board("title", width=5), talk=False)
-    watch.done(Entry("rbm", Quantity(-3.0, n=2, details={"rows": np.array([-2.0, -4.0])}), 1.0))
-    watch.begin(contenders[1])
+    candidates = [Candidate(name, FAMILIES[name]) for name in ("rbm", "vae", "belief")]
+    watch = Watch(candidates, Board("title", width=5), talk=False)
+    watch.done(Result("rbm", Quantity(-3.0, n=2, details={"rows": np.array([-2.0, -4.0])}), 1.0))
+    watch.begin(candidates[1])
     monkeypatch.setenv("COLUMNS", "200")
     cells = [[str(cell) for cell in column.cells] for column in watch.table().columns]
     assert cells[1] == ["rbm", "vae", "belief"] and cells[2] == ["-3.000", "fitting", "waiting"]
@@ -379,11 +379,11 @@ def test_text_is_compared_by_the_models_of_sequences(call: Any, text: Path) -> N
         "board",
     )
     board = json.loads(call(*words, "--json").stdout)
-    assert {line["name"] for line in board["entries"]} == {
+    assert {line["name"] for line in board["results"]} == {
         "hyena",
         "lstm",
     } and "test sequences of at most 16 steps" in board["title"]
-    for line in board["entries"]:
+    for line in board["results"]:
         q, name = line["log_likelihood"], line["name"]
         assert q["kind"] == "exact" and line["bits_per_dimension"]["value"] == pytest.approx(
             -q["details"]["per_step"] / np.log(2)
@@ -412,7 +412,7 @@ def test_text_is_compared_by_the_models_of_sequences(call: Any, text: Path) -> N
         and "Draws of lstm" in page
         and "This part could not be made" not in page
     )
-    assert board["entries"][1]["tied"] is not None
+    assert board["results"][1]["tied"] is not None
 
 
 def test_a_table_with_an_ending_of_text_is_a_table(call: Any, tmp_path: Path) -> None:
@@ -472,5 +472,5 @@ def test_a_column_of_numbers_is_a_series_where_models_of_sequences_are_named(
         "length=16",
     )
     board = json.loads(call(*words, "--set", "steps=4", "--json", "--no-report").stdout)
-    assert {line["log_likelihood"]["kind"] for line in board["entries"]} == {"exact", "lower"}
+    assert {line["log_likelihood"]["kind"] for line in board["results"]} == {"exact", "lower"}
     assert "test sequences of at most 16 steps" in board["title"]

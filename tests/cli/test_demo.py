@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from partita.cli import demo
-from partita.cli.asked import sort_pairs
-from partita.data import load
-from partita.training.contenders import contenders_by_family
+from partita.datasets import load
+from partita.experiment.candidates import candidates_by_family
+from partita.experiment.compare_settings import sort_pairs
 
 
 def test_the_demo_compares_at_least_eight_families_and_leaves_none_out() -> None:
     said = sort_pairs(demo.SETTINGS)
-    found, left_out = contenders_by_family(demo.MODELS, said.families, load(demo.DATA))
+    found, left_out = candidates_by_family(demo.MODELS, said.families, load(demo.DATA))
     assert (
         len(found) == len(set(demo.MODELS)) >= 8
         and not left_out

@@ -262,7 +262,7 @@ def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
 ) -> None:
     def scores(folder: str) -> list[Any]:
         board = json.loads(Path(folder, "leaderboard.json").read_text())
-        return [(line["name"], line["log_likelihood"], line["steps"]) for line in board["entries"]]
+        return [(line["name"], line["log_likelihood"], line["steps"]) for line in board["results"]]
 
     save_board, save = leaderboard.save, checkpoint.save
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from partita.cli.app import app
-from partita.data import columnar, on_disk, tables, write
+from partita.tables import arrays, columnar, on_disk, write
 
 ROWS = 400
 
@@ -73,7 +73,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (on_disk, "IN_MEMORY", 100),
         (columnar, "PIECE", 100),
-        (tables, "CHUNK", 150),
+        (arrays, "CHUNK", 150),
         (write, "FIELDS", 70),
     ):
         monkeypatch.setattr(module, name, value)

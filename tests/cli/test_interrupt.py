@@ -160,7 +160,7 @@ def test_a_comparison_makes_damaged_scores_and_weights_again(call: Any) -> None:
     sizes = ("--set", "mixture.components=2", "--set", "rbm.hidden=3", "--epochs", "5")
     words = ("compare", "bars-and-stripes", "--models", "mixture,rbm", *sizes)
     assert call(*words, "--quiet", "--no-report", "--out", "board").exit_code == 0
-    before = json.loads(Path("board/leaderboard.json").read_text())["entries"]
+    before = json.loads(Path("board/leaderboard.json").read_text())["results"]
     damaged(Path("board/rbm/score.safetensors"))
     damaged(Path("board/rbm/checkpoints/model.safetensors"))
     told = partita.errors.PartitaWarning
@@ -169,7 +169,7 @@ def test_a_comparison_makes_damaged_scores_and_weights_again(call: Any) -> None:
         pytest.warns(told, match="It is made again from the last save"),
     ):
         assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
-    after = json.loads(Path("board/leaderboard.json").read_text())["entries"]
+    after = json.loads(Path("board/leaderboard.json").read_text())["results"]
     assert [(line["name"], line["log_likelihood"]) for line in after] == [
         (line["name"], line["log_likelihood"]) for line in before
     ]

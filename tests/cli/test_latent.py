@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from partita.core.quantity import Quantity
-from partita.report.words import latent_use
+from partita.report.format import latent_use
 
 
 @pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")

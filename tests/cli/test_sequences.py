@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import partita
-from partita.data import Rows
+from partita.families import FAMILIES
 from partita.nets import ConvNet
-from partita.training.families import FAMILIES
+from partita.tables import Rows
 from partita.training.session import Session
 
 SMALL = [

@@ -14,8 +14,8 @@ import torch
 from scipy import stats
 
 from partita.cli.anomalies import scorer, tail_probabilities
-from partita.cli.runs import open_run
-from partita.cli.tabled import read_tabled
+from partita.experiment.input_table import read_input
+from partita.experiment.saved import open_run
 
 GAPS = 0.1
 
@@ -371,7 +371,7 @@ def test_rows_rank_among_normal_rows_seen_in_the_same_columns(
     found = told(call("anomalies", "run-csv", "new.csv", "--normal", "normal.csv", "--json"))
     table, score = pd.read_csv("new-anomalies.csv"), scorer(open_run(fitted["csv"]), 0)
     normal.to_csv("whole.csv", index_label="id")
-    whole = next(read_tabled(open_run(fitted["csv"]), Path("whole.csv"), "anomalies").parts())[1]
+    whole = next(read_input(open_run(fitted["csv"]), Path("whole.csv"), "anomalies").parts())[1]
     assert found["calibration_rows"] == among
     whole = whole[lacking if among < 400 else 0 :]
     seen = [np.where(np.isin(np.arange(5), (1, 4)), np.nan, whole), whole]
@@ -575,7 +575,7 @@ def test_families_that_take_mixed_columns_are_compared_and_the_others_say_what_t
             "--json",
         )
     )
-    assert {entry["name"] for entry in found["entries"]} == {"mixture", "vae", "autoregressive"}
+    assert {entry["name"] for entry in found["results"]} == {"mixture", "vae", "autoregressive"}
     assert (
         "no place for 'smokes' (binary), 'visits' (count), 'town' (category) beside real ones"
         in found["left_out"]["flow"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import partita
-from partita.cli import together
+from partita.cli import launch
 from partita.training import checkpoint
 
 pytestmark = pytest.mark.slow
@@ -133,7 +133,7 @@ def test_a_process_that_is_lost_before_they_meet_ends_all(lost: str, tmp_path: P
     os.kill(running.pid if lost == "leader" else follower, signal.SIGKILL)
     said = running.communicate(timeout=60)[1]  # when both have closed what they write to
     assert running.returncode == (-signal.SIGKILL if lost == "leader" else 1)
-    assert said == ("" if lost == "leader" else f"{together.LOST}\n")
+    assert said == ("" if lost == "leader" else f"{launch.LOST}\n")
     assert not (tmp_path / "run").exists()
 
 

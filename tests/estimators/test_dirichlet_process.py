@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from partita.diagnostics.partitions import enumerate_posterior
 from partita.errors import InputError
 from partita.estimators import DirichletProcessMixture, load
+from partita.families import FAMILIES
 from partita.models.directed.dirichlet_process import log_partition_prior
-from partita.training.families import FAMILIES
 
 
 @parametrize_with_checks([DirichletProcessMixture(sweeps=12)])
@@ -234,7 +234,7 @@ def test_wrong_input_is_named(settings: dict[str, Any], X: list[list[float]], me
 def test_the_family_builds(rows: int, settings: dict[str, Any], title: str, objective: str) -> None:
     import torch
 
-    from partita.data import Rows
+    from partita.tables import Rows
 
     g = torch.Generator().manual_seed(0)
     model, built = FAMILIES["dpmm"].build(

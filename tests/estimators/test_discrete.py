@@ -11,15 +11,15 @@ import pytest
 import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.data import Rows
-from partita.data import load as load_data
-from partita.data.labels import label_number
+from partita.datasets import load as load_data
 from partita.errors import DataError, InputError
 from partita.estimators import IsingDensity, PottsDensity, load
 from partita.evaluators import AIS
+from partita.families import FAMILIES
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
+from partita.tables.labels import label_number
 from partita.training import PartitaWarning
-from partita.training.encoding import Encoding
-from partita.training.families import FAMILIES
 
 SHORT = AIS(temperatures=20, chains=30, adaptive=False)
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from partita.core.capability import grid
-from partita.data import Rows
 from partita.errors import InputError
-from partita.training.encoding import Encoding, infer_kind
-from partita.training.families import FAMILIES, family_named, named_evaluator, representatives
+from partita.families import FAMILIES, family_named, named_evaluator, representatives
+from partita.tables import Rows
+from partita.tables.encoding import Encoding, infer_kind
 
 BINARY = Rows(torch.eye(6))
 

@@ -11,10 +11,10 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.data import Rows
 from partita.errors import InputError
 from partita.estimators import FlowDensity, GANSampler, load
-from partita.training.families import FAMILIES
+from partita.families import FAMILIES
+from partita.tables import Rows
 from partita.training.loop import PartitaWarning
 
 QUICK = [

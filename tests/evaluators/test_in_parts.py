@@ -5,9 +5,9 @@ import torch
 
 import partita
 from partita.core.quantity import Quantity, pooled
-from partita.data import Rows
 from partita.evaluators import AIS, Enumeration, likelihood
 from partita.models import PPCA, RBM
+from partita.tables import Rows
 
 
 @pytest.fixture

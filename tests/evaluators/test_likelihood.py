@@ -127,7 +127,7 @@ def test_arrays_frames_and_rows_are_taken(model: RBM, generator: torch.Generator
     for x in (
         states(6).numpy(),
         pandas.DataFrame(states(6).numpy().astype(int)),
-        partita.data.as_rows(states(6)),
+        partita.tables.as_rows(states(6)),
     ):
         assert partita.evaluate(model, x, generator=generator).value == exact
 

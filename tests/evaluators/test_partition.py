@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from partita.core import Binary, Unsupported
-from partita.data import Rows
 from partita.evaluators import AIS, SMC, Bridge, Enumeration, ReverseAIS, Sandwich
 from partita.evaluators.partition.annealing import anneal, temperatures_for
 from partita.evaluators.partition.bridge import acceptance_ratio
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.models import RBM, MaxEnt
 from partita.samplers import Gibbs, Tempering
+from partita.tables import Rows
 
 EVALUATORS = [
     AIS(300, 64),

@@ -10,7 +10,6 @@ from scipy.stats import norm
 
 import partita
 from partita.core.quantity import VERDICTS
-from partita.data import Rows
 from partita.diagnostics.partitions import enumerate_posterior
 from partita.errors import PartitaWarning, Unsupported
 from partita.evaluators import PosteriorAverage
@@ -19,6 +18,7 @@ from partita.models.directed.dirichlet_process import log_partition_prior
 from partita.models.directed.dirichlet_process.kernels import Clusters
 from partita.objectives import CollapsedGibbs
 from partita.objectives.partition_chain import Chains, gather, keep_draw
+from partita.tables import Rows
 
 X = np.array([-2.0, -1.6, 0.2, 0.3, 1.9, 2.4])
 NOISE, SPREAD, ALPHA = 0.4, 4.0, 0.8

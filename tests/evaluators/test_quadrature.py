@@ -15,7 +15,6 @@ from partita.core import capability
 from partita.core.protocols import Batch, EnergyModel
 from partita.core.quadrature import Box, cells, log_integral
 from partita.core.support import Real
-from partita.data import as_rows
 from partita.errors import Diverged, InputError, Unsupported
 from partita.evaluators import AIS, Bridge, Enumeration, Quadrature, ReverseAIS, Sandwich
 from partita.evaluators.partition.bridge import ladder_quantity
@@ -26,6 +25,7 @@ from partita.models.energy.reference import GaussianReference
 from partita.nets import MLP
 from partita.objectives import ExactLikelihood
 from partita.samplers import HMC, MALA, Alternating, Langevin
+from partita.tables import as_rows
 
 
 class Peaks(EnergyModel):

@@ -18,8 +18,8 @@ from tests.fuzz.test_mixed_tables import fitted, usual
 import partita
 from partita.bayes.conjugate import PoissonGamma
 from partita.core import capability, rng
-from partita.data.corpus import Reading
-from partita.data.text import Alphabet
+from partita.datasets.open import Reading
+from partita.datasets.text import Alphabet
 from partita.errors import DataError, Diverged, InputError, RunError, TooLarge
 from partita.estimators import (
     DirichletProcessMixture,
@@ -29,9 +29,9 @@ from partita.estimators import (
 )
 from partita.models import RBM
 from partita.nets import SequenceNet
-from partita.report.standings import Standing, _line
+from partita.report.ranking import Standing, _line
 from partita.samplers import Gibbs, Tempering
-from partita.training.encoding import Encoding
+from partita.tables.encoding import Encoding
 from partita.training.guard import Watch
 
 WATCH = Watch().tree()
@@ -199,12 +199,12 @@ def test_cells_that_hold_lists_are_no_numbers() -> None:
     for row in range(4):
         X[row] = [float(row), [1]]
     with pytest.raises(InputError, match="must be numeric; got text or other values in column 1"):
-        partita.data.as_rows(X)
+        partita.tables.as_rows(X)
 
 
 def test_tensors_that_are_not_dense_are_named() -> None:
     with pytest.raises(InputError, match=r"must be a dense table; .*to_dense"):
-        partita.data.as_rows(torch.ones(2, 2).to_sparse())
+        partita.tables.as_rows(torch.ones(2, 2).to_sparse())
 
 
 @pytest.mark.parametrize("betas", [torch.zeros(2, device="meta"), torch.eye(2).to_sparse()])
@@ -259,7 +259,7 @@ def test_draws_of_other_clusters_are_named(tmp_path: Path) -> None:
 
 def test_names_of_columns_are_a_list(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([-6, 42]), columns=np.array(3))
-    data = partita.data.load(tmp_path / "x.npz")
+    data = partita.datasets.load(tmp_path / "x.npz")
     assert data.train.width == 1 and data.columns is None
 
 

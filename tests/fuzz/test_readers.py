@@ -21,12 +21,13 @@ from tests.fuzz.cases import bounded, cases, only_named_errors
 
 import partita
 from partita import estimators
-from partita.cli.runs import open_run
-from partita.data import load, on_disk, read
-from partita.data.columnar import COLUMNAR
-from partita.data.corpus import open_dataset
-from partita.data.files import ENDINGS
+from partita.datasets import load
+from partita.datasets.open import open_dataset
 from partita.errors import PartitaError
+from partita.experiment.saved import open_run
+from partita.tables import on_disk, read
+from partita.tables.columnar import COLUMNAR
+from partita.tables.files import ENDINGS
 
 SHAPES = (
     "(1000000000, 1000000000)",

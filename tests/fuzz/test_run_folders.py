@@ -20,8 +20,8 @@ from tests.fuzz.tensors import MODEL, joined, other_tensors, parts, signed
 import partita
 from partita import estimators
 from partita.cli.report import write as write_report
-from partita.cli.runs import open_run
 from partita.errors import PartitaError, RunError, TooLarge
+from partita.experiment.saved import open_run
 
 KINDS = ("link", "loop", "pipe", "folder")
 names = st.sampled_from(subjects.NAMES)
@@ -175,7 +175,7 @@ def test_damaged_leaderboards(data: st.DataObject) -> None:
         },
     ]
     board = data.draw(
-        junk.changed_json({"title": "t", "folder": "f", "entries": lines, "left_out": {"x": "y"}})
+        junk.changed_json({"title": "t", "folder": "f", "results": lines, "left_out": {"x": "y"}})
     )
     with scratch() as place:
         folder = Path(place) / "comparison"
@@ -191,7 +191,7 @@ def test_a_name_that_leads_out_is_not_followed(tmp_path: Path) -> None:
     folder.mkdir()
     line = {"name": "../outside", "log_likelihood": None, "seconds": 0.0, "problem": "none"}
     (folder / "leaderboard.json").write_text(
-        json.dumps({"title": "t", "entries": [line], "left_out": {}})
+        json.dumps({"title": "t", "results": [line], "left_out": {}})
     )
     with pytest.raises(PartitaError, match="leads out of it"):
         write_report(folder)

@@ -15,7 +15,7 @@ from tests.fuzz.workshop import carry_out
 
 import partita
 from partita import nets
-from partita.data.corpus import open_dataset
+from partita.datasets.open import open_dataset
 from partita.models import VRNN, Autoregressive
 from partita.nets.sequence import MIXERS
 

@@ -13,7 +13,7 @@ from tests.fuzz import files
 
 from partita.cli.app import app
 from partita.cli.lab import LABS
-from partita.training.families import FAMILIES, Family
+from partita.families import FAMILIES, Family
 
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 FITTED = {

@@ -24,8 +24,8 @@ from partita.core.quantity import Quantity
 from partita.core.support import Count, Product, Real, Support
 from partita.core.support import Sequence as Steps
 from partita.errors import Unsupported
+from partita.families import representatives
 from partita.samplers import Gibbs
-from partita.training.families import representatives
 
 ROWS = 12
 SMALL = {
@@ -129,7 +129,7 @@ def prepared(label: str) -> tuple[Any, Tensor, torch.Generator]:
     g = torch.Generator().manual_seed(1)
     model = copy.deepcopy(models()[label])
     x = rows_in(model.support, g).to(model.device_like)
-    model.initialize(partita.data.as_rows(x), generator=g)
+    model.initialize(partita.tables.as_rows(x), generator=g)
     return model, x, g
 
 

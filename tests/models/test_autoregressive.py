@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 import partita
-from partita.data import Sequences
+from partita.datasets import Sequences
 from partita.errors import InputError
 from partita.models import Autoregressive, MaskedAutoregressive
 from partita.models.directed.autoregressive.emissions import draw_categorical

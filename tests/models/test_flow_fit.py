@@ -11,9 +11,9 @@ from scipy.stats import multivariate_normal
 from torch import Tensor
 
 import partita
-from partita.data import as_rows
 from partita.errors import InputError
 from partita.models import Flow
+from partita.tables import as_rows
 from partita.training.loop import PartitaWarning
 
 

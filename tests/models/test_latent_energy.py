@@ -13,7 +13,6 @@ from torch.distributions import MultivariateNormal
 
 import partita
 from partita.core.quadrature import Box, cells, log_integral
-from partita.data import as_rows
 from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import Quadrature
 from partita.models import LatentEnergy
@@ -21,6 +20,7 @@ from partita.models.energy.latent_energy import energy_gradients
 from partita.models.energy.reference import GaussianReference, whitening_of
 from partita.nets import MLP
 from partita.objectives import ExactLikelihood
+from partita.tables import as_rows
 
 BOX = Box(torch.full((2,), -7.0, dtype=torch.float64), torch.full((2,), 7.0, dtype=torch.float64))
 CELLS = 160

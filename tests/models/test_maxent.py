@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from partita.core.enumeration import log_partition
 from partita.core.support import Binary, Categorical, Count, Product, Real, Spin, Support
-from partita.data import as_rows
 from partita.errors import InputError, RunError, Unsupported
 from partita.models import MaxEnt
 from partita.models.energy import Independent, KPairwise, Pairwise
 from partita.objectives import negative_phase, positive_phase
+from partita.tables import as_rows
 
 FALSE_ALARM = 1e-4  # of the chi-squared test, at its fixed seed
 

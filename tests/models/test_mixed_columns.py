@@ -7,13 +7,13 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import partita
-from partita.core.laws import check_laws, places, support_of
 from partita.core.support import Categorical, Count, Real
-from partita.data import Rows
 from partita.errors import InputError
 from partita.evaluators import IWAE
 from partita.models import VAE, MixedAutoregressive, Mixture
 from partita.objectives import EM, ExactLikelihood
+from partita.tables import Rows
+from partita.tables.column_kinds import check_laws, places, support_of
 
 LAWS = ("real", "count", 3, "binary", "real")
 

@@ -16,7 +16,6 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 import partita
-from partita.data import Rows
 from partita.errors import InputError
 from partita.models import Mixture
 from partita.models.directed import mixing
@@ -24,6 +23,7 @@ from partita.models.directed.components import gaussian
 from partita.models.directed.components.gaussian import floored_cholesky
 from partita.objectives import EM
 from partita.objectives.em import expectation
+from partita.tables import Rows
 
 IRIS = torch.from_numpy(load_iris().data)
 COVARIANCES = {"full": "full", "tied": "tied", "diagonal": "diag", "spherical": "spherical"}
@@ -358,6 +358,6 @@ def test_expectation_reads_a_table_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     x = rows("full", 50)
     model = fitted("full", x)
     whole = expectation(model, Rows(x), generator=torch.Generator())
-    monkeypatch.setattr("partita.data.tables.CHUNK", 21)
+    monkeypatch.setattr("partita.tables.arrays.CHUNK", 21)
     for name, value in expectation(model, Rows(x), generator=torch.Generator()).items():
         torch.testing.assert_close(value, whole[name])

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 import partita
 from partita.core.support import Binary, Categorical, Count, Real, Spin, Support
-from partita.data import as_rows
 from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import Enumeration, Quadrature
 from partita.models import NeuralEnergy, Potts
 from partita.nets import MLP
 from partita.objectives import ExactLikelihood
 from partita.samplers import Gibbs
+from partita.tables import as_rows
 
 FINITE = pytest.mark.parametrize("support", [Binary(3), Spin(3), Categorical(3, 3)], ids=str)
 VALUES = {Binary: (0.0, 1.0), Spin: (-1.0, 1.0), Categorical: (0.0, 1.0, 2.0)}

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from partita.core.capability import load_model
 from partita.core.enumeration import log_partition
-from partita.data import as_rows
 from partita.errors import InputError
 from partita.models import Boltzmann, Ising, Potts, complete, lattice, torus
 from partita.models.energy import graphs
@@ -20,6 +19,7 @@ from partita.models.energy.graphs import Graph
 from partita.models.energy.kaufman import CRITICAL_COUPLING, torus_energy, torus_log_z
 from partita.models.energy.pairwise import PairwiseModel
 from partita.models.energy.potts import contact_scores, zero_sum
+from partita.tables import as_rows
 
 SOME_EDGES = [[0, 2], [3, 1], [0, 1]]
 MAKERS = {

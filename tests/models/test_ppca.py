@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import partita
-from partita.data import Rows
 from partita.errors import InputError, Unsupported
 from partita.models import PPCA, MixturePPCA
 from partita.objectives import EM, ClosedForm
+from partita.tables import Rows
 from partita.training.checkpoint import load_weights
 
 IRIS = torch.from_numpy(load_iris().data)

@@ -9,11 +9,11 @@ from scipy.special import logsumexp
 from scipy.stats import chi2
 
 from partita.core.enumeration import log_partition
-from partita.data import as_rows
 from partita.errors import InputError
 from partita.models import RBM
 from partita.objectives import negative_phase, positive_phase
 from partita.samplers import Gibbs
+from partita.tables import as_rows
 
 FAMILY = 1e-4  # false-alarm rate of the chi-squared tests together, at their fixed seeds
 X = np.array(list(product(range(3), repeat=3)))

@@ -7,9 +7,9 @@ import pytest
 import torch
 from tests.models.rbms import tensor
 
-from partita.data import as_rows
 from partita.errors import InputError
 from partita.models import RBM
+from partita.tables import as_rows
 
 
 def test_bernoulli_units_start_at_the_smoothed_base_rates(generator: torch.Generator) -> None:

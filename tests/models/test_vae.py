@@ -337,7 +337,7 @@ def test_gaussian_columns_are_densities_in_their_own_units(
         2, 1, likelihood="gaussian", variance=variance, widths=(4,), generator=generator
     ).double()
     x = torch.randn(50, 2, generator=generator, dtype=torch.float64) * torch.tensor([10.0, 0.1]) + 5
-    model.initialize(partita.data.as_rows(x), generator=generator)
+    model.initialize(partita.tables.as_rows(x), generator=generator)
     z = torch.randn(1, 1, generator=generator, dtype=torch.float64)
     given: Any = model.output.distribution(model.decoder(z))
     law: Any = stats.norm(given.mean.detach().numpy(), given.stddev.detach().numpy())

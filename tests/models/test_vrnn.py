@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import partita
 from partita.core.protocols import Batch
-from partita.data import Sequences
+from partita.datasets import Sequences
 from partita.errors import InputError, Unsupported
 from partita.evaluators import IWAE, ParticleFilter, simulated_bounds
 from partita.models import VAE, VRNN

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 import partita
 from partita.core.protocols import Batch
-from partita.data import as_rows
 from partita.divergences.transport import wasserstein
 from partita.errors import InputError, Unsupported
 from partita.models import GAN, RBM
 from partita.nets.lipschitz import lipschitz_bound
 from partita.objectives import Adversarial
+from partita.tables import as_rows
 
 BY_DIVERGENCE = [
     "kl",

@@ -15,8 +15,7 @@ from torch import Tensor
 import partita
 from partita.core.protocols import Batch
 from partita.core.support import Binary
-from partita.data import as_rows
-from partita.data.toys import bars_and_stripes, bars_and_stripes_entropy
+from partita.datasets.toys import bars_and_stripes, bars_and_stripes_entropy
 from partita.errors import InputError
 from partita.models import RBM, MaxEnt
 from partita.models.energy.rbm import centered_gradient
@@ -24,6 +23,7 @@ from partita.objectives import CD, PCD, ExactLikelihood
 from partita.samplers import Gibbs, Tempering
 from partita.samplers.gibbs import State
 from partita.samplers.tempering import LadderState
+from partita.tables import as_rows
 
 # false-alarm rate of each statistical test, at its fixed seed; divided among the coordinates of the
 # gradient

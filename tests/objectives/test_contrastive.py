@@ -15,7 +15,6 @@ from torch.nn import functional
 
 import partita
 import partita.objectives.prototypes as prototypes_module
-from partita.data import as_rows
 from partita.errors import InputError, PartitaWarning, Unsupported
 from partita.models import RBM, Encoder
 from partita.objectives import PCL
@@ -27,6 +26,7 @@ from partita.objectives.prototypes import (
     find_prototypes,
     spherical_k_means,
 )
+from partita.tables import as_rows
 from partita.training.loop import start_session
 from partita.training.recipes import resolve_settings
 

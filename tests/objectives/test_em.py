@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 import partita
-from partita.data import Rows
 from partita.errors import InputError, Unsupported
+from partita.families.component_search import best, criterion, ladder
 from partita.models import PPCA, RBM, Mixture, MixturePPCA
 from partita.objectives import EM, OnlineEM
 from partita.objectives.em import expectation, maximization, negative_log_likelihood
-from partita.training.ladder import best, criterion, ladder
+from partita.tables import Rows
 
 
 def clusters(n: int, centers: int = 4, seed: int = 0) -> Tensor:

@@ -18,7 +18,7 @@ import partita
 from partita.core import rng
 from partita.core.protocols import Batch
 from partita.core.support import Binary
-from partita.data import as_rows
+from partita.families.by_gradient import NAMED, OBJECTIVES, named_objective
 from partita.models import RBM, MaxEnt
 from partita.objectives import (
     CD,
@@ -30,8 +30,8 @@ from partita.objectives import (
     ScoreMatching,
 )
 from partita.samplers import Gibbs, Tempering
+from partita.tables import as_rows
 from partita.training import checkpoint, loop
-from partita.training.families.by_gradient import NAMED, OBJECTIVES, named_objective
 from partita.training.session import Session
 
 STATES = torch.tensor(list(product([0.0, 1.0], repeat=5)))

@@ -25,11 +25,11 @@ import partita
 from partita.core import descriptions, rng
 from partita.core.protocols import Batch, DirectedModel
 from partita.core.support import Binary, Real
-from partita.data import as_rows
 from partita.errors import InputError, RunError
 from partita.models import RBM, MaxEnt
 from partita.objectives import NCE
 from partita.objectives.nce import Contrast, LogNormalizer, free_likelihood, importance_log_z
+from partita.tables import as_rows
 
 STATES = torch.tensor(list(product([0.0, 1.0], repeat=4)), dtype=torch.float64)
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import partita
-from partita.data import as_rows
 from partita.diagnostics.partitions import enumerate_posterior
 from partita.errors import InputError, Unsupported
 from partita.models import RBM, DPMixture
 from partita.models.directed.dirichlet_process import log_partition_prior, priors
 from partita.objectives import CollapsedGibbs, InstantiatedGibbs
+from partita.tables import as_rows
 
 SAMPLERS = [CollapsedGibbs, InstantiatedGibbs]
 

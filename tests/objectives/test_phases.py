@@ -14,10 +14,10 @@ from torch import Tensor
 
 from partita.core.protocols import Batch
 from partita.core.support import Binary, Spin
-from partita.data import as_rows
 from partita.errors import InputError, Unsupported
 from partita.models import RBM, MaxEnt
 from partita.objectives import ExactLikelihood, negative_phase, positive_phase
+from partita.tables import as_rows
 
 TOLERANCE = 1e-10
 

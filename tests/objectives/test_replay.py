@@ -8,10 +8,10 @@ from torch import Tensor
 
 import partita
 from partita.core.protocols import Batch
-from partita.data import as_rows
 from partita.models import RBM
 from partita.objectives import CD, PCD
 from partita.samplers import MALA, Tempering
+from partita.tables import as_rows
 
 ROWS = (torch.rand(40, 5, generator=torch.Generator().manual_seed(0)) < 0.4).float()
 

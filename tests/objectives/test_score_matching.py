@@ -11,11 +11,11 @@ from torch import Tensor
 import partita
 from partita.core.protocols import Batch
 from partita.core.support import Binary
-from partita.data import as_rows
 from partita.errors import InputError, Unsupported
 from partita.models import RBM, MaxEnt
 from partita.objectives import ScoreMatching
 from partita.objectives.score_matching import denoising_loss, exact_loss, score, sliced_loss
+from partita.tables import as_rows
 
 
 def table(n: int = 40, d: int = 3, seed: int = 1) -> Tensor:

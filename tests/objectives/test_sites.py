@@ -13,13 +13,13 @@ from torch import Tensor
 import partita
 from partita.core.protocols import Batch, EnergyModel
 from partita.core.support import Binary, Categorical, Spin
-from partita.data import as_rows
 from partita.errors import Unsupported
 from partita.models import RBM, MaxEnt
 from partita.models.energy import flips
 from partita.objectives import PseudoLikelihood, RatioMatching
 from partita.objectives.pseudo_likelihood import pseudo_log_likelihood
 from partita.objectives.ratio_matching import ratio_loss
+from partita.tables import as_rows
 
 Make = Callable[[torch.Generator], EnergyModel]
 

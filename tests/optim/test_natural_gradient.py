@@ -22,7 +22,6 @@ from torch.distributions import (
 
 import partita
 from partita.core import Binary
-from partita.data import as_rows
 from partita.errors import Diverged, InputError, Unsupported
 from partita.models import RBM, VAE, Boltzmann, Flow, MaxEnt
 from partita.objectives import NCE, PCD, ExactLikelihood
@@ -40,6 +39,7 @@ from partita.optim.natural_gradient import (
     score_metric,
     scores_of,
 )
+from partita.tables import as_rows
 from partita.training.loop import start_session
 from partita.training.natural import metric_of
 from partita.training.recipes import resolve_settings

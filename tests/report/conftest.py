@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from partita.cli.report import write
-from partita.data import load
+from partita.datasets import load
 from partita.evaluators import Sandwich
+from partita.experiment.encoded import evaluate_encoded
 from partita.models import RBM
 from partita.objectives import PCD
+from partita.report.context import Subject
 from partita.report.run import write_run
-from partita.report.subject import Subject
 from partita.samplers import Gibbs
+from partita.tables.encoding import Encoding
 from partita.training import fit
-from partita.training.encoded import evaluate_encoded
-from partita.training.encoding import Encoding
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [

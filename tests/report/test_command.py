@@ -112,8 +112,8 @@ def test_failures_and_ties_are_told(tmp_path: Path) -> None:
         "problem": "fit: it diverged & left <nothing>.",
         "tied": None,
     }
-    entries = [line("a", -3, -2, True), line("b", -2.5, -1.5), line("c", -9, -8, False), failed]
-    board = {"title": "four", "entries": entries, "left_out": {"e": "too many"}}
+    results = [line("a", -3, -2, True), line("b", -2.5, -1.5), line("c", -9, -8, False), failed]
+    board = {"title": "four", "results": results, "left_out": {"e": "too many"}}
     (tmp_path / "leaderboard.json").write_text(json.dumps(board))
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
@@ -146,8 +146,8 @@ def test_what_the_terminal_says_of_a_comparison_stands_on_its_page(tmp_path: Pat
         "cut_short": True,
         "model": "RBM(4, 2)",
     }
-    entries = [line("a", -1.0), line("b", -1.2), line("c", -1.3), line("far", -90.0, **late)]
-    board = {"title": "a board", "entries": entries, "cautions": ["column 'x' repeats."]}
+    results = [line("a", -1.0), line("b", -1.2), line("c", -1.3), line("far", -90.0, **late)]
+    board = {"title": "a board", "results": results, "cautions": ["column 'x' repeats."]}
     (tmp_path / "leaderboard.json").write_text(json.dumps(board))
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
@@ -177,7 +177,7 @@ def test_differences_and_ties_of_the_leaderboard_come_first(tmp_path: Path) -> N
         {"name": "a", "log_likelihood": score, "parameters": 1234},
         {"name": "b", "log_likelihood": lower, "difference": behind, "tied": True},
     ]
-    (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "two", "entries": lines}))
+    (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "two", "results": lines}))
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
     assert "Tied with a, for the interval of the paired difference covers zero: b." in text
@@ -207,7 +207,7 @@ def test_doubts_levels_and_want_of_time_are_told(tmp_path: Path) -> None:
     ]
     reasons = {"c": "it takes no words", "d": "it takes no words", "e": "too many"}
     (tmp_path / "leaderboard.json").write_text(
-        json.dumps({"title": "two", "entries": lines, "left_out": reasons})
+        json.dumps({"title": "two", "results": lines, "left_out": reasons})
     )
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
@@ -221,14 +221,14 @@ def test_doubts_levels_and_want_of_time_are_told(tmp_path: Path) -> None:
     assert (
         "Left out c, d, each because it takes no words." in text and "Left out e: too many." in text
     )
-    (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "one", "entries": lines[1:]}))
+    (tmp_path / "leaderboard.json").write_text(json.dumps({"title": "one", "results": lines[1:]}))
     assert (
         call("report", tmp_path).exit_code == 0
         and "★" not in (tmp_path / "report.html").read_text()
     )
 
 
-@pytest.mark.parametrize("content", [None, "{", '{"entries": 3}', "[]"])
+@pytest.mark.parametrize("content", [None, "{", '{"results": 3}', "[]"])
 def test_a_folder_that_is_neither_is_one_sentence(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "leaderboard.json").write_text(content)

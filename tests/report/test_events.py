@@ -12,11 +12,11 @@ import partita
 from partita.models import RBM
 from partita.objectives import PCD
 from partita.report.blocks import Figure, Table
+from partita.report.context import Subject
 from partita.report.page import write
 from partita.report.run import SECTIONS, sections
 from partita.report.sections.events import event_rows, events
-from partita.report.subject import Subject
-from partita.training.encoding import Encoding
+from partita.tables.encoding import Encoding
 from partita.training.session import Session
 
 

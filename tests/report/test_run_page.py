@@ -15,20 +15,21 @@ import torch
 from partita.cli.fit import planned, score, train
 from partita.cli.report import open_subject
 from partita.core.quantity import Quantity
-from partita.data import Dataset, Rows
+from partita.datasets import Dataset
 from partita.diagnostics import summarize_weights
 from partita.evaluators import Enumeration
 from partita.models import RBM, Ising, MaxEnt, Potts
 from partita.report import images
 from partita.report.baseline import independent_columns
 from partita.report.blocks import Beside, Figure
+from partita.report.context import Subject
 from partita.report.page import render
 from partita.report.run import sections, write_run
 from partita.report.sections.annealing import weights_along
 from partita.report.sections.couplings import coupling_matrix
 from partita.report.sections.samples import correlations, samples
-from partita.report.subject import Subject
-from partita.training.encoding import Encoding
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
 from partita.training.run import Run
 
 ALWAYS = {

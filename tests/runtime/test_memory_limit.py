@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import partita
-from partita.data import archives, delimited, files, on_disk
-from partita.data.corpus import open_dataset
+from partita.datasets.open import open_dataset
 from partita.errors import DataError, PartitaWarning, TooLarge
 from partita.estimators import SigmoidBeliefDensity, VAEDensity
 from partita.models import DPMixture
 from partita.runtime import memory_limit
+from partita.tables import csv, files, npy, on_disk
 from partita.training import checkpoint
 
 
@@ -84,7 +84,7 @@ def test_an_archive_that_swells_is_not_read(
     ):
         files.read(tmp_path / "bomb.npz")
     with pytest.raises(TooLarge, match=r"what .*parts\.npz holds must fit into the memory"):
-        archives.read_arrays(tmp_path / "parts.npz", ["train", "train_lengths"])
+        npy.read_arrays(tmp_path / "parts.npz", ["train", "train_lengths"])
 
 
 @pytest.mark.parametrize("name", ["hole.txt", "hole.fasta"])
@@ -99,7 +99,7 @@ def test_text_beyond_memory_is_not_read(name: str, tmp_path: Path) -> None:
 def test_a_line_without_end_is_not_read(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delimited, "LONGEST", 1 << 20)
+    monkeypatch.setattr(csv, "LONGEST", 1 << 20)
     (tmp_path / "a.csv").write_text(text.format(line="1," * (1 << 19)))
     for words in (False, True):
         with pytest.raises(

@@ -13,13 +13,13 @@ from tests.training.two_processes import FITS, fitted, seeded
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from partita.data import as_rows
 from partita.errors import Diverged
 from partita.models.directed.latent import LatentModel
 from partita.objectives import ELBO
 from partita.runtime import processes
+from partita.tables import as_rows
 from partita.training import Settings, loop
-from partita.training.saves import Saves
+from partita.training.run_folder import Saves
 from partita.training.session import Session
 from partita.training.start import start_session
 

@@ -1,4 +1,4 @@
-"""A sampler of partitions in a contest: as many sweeps as an interval takes, or a line that says
+"""A sampler of partitions in a comparison: as many sweeps as an interval takes, or a line that says
 why there are none.
 """
 
@@ -10,13 +10,13 @@ import torch
 from tests.training.test_fair_time import clouds
 
 from partita.evaluators import evaluate
+from partita.experiment.compare import Comparison
+from partita.experiment.results import Candidate
+from partita.families import FAMILIES
 from partita.models import DPMixture
 from partita.objectives import CollapsedGibbs
 from partita.runtime import deadline
 from partita.training import fit
-from partita.training.contest import Contest
-from partita.training.entries import Contender
-from partita.training.families import FAMILIES
 
 
 @pytest.mark.parametrize("each", [0.5, 20.0])
@@ -34,7 +34,7 @@ def test_a_sampler_has_as_many_sweeps_as_an_interval_takes_or_none(
 
     monkeypatch.setattr(CollapsedGibbs, "update", counted)
     monkeypatch.setattr(deadline.time, "monotonic", lambda: seconds[0])
-    entry = Contest(clouds(), limit=0.2).enter(Contender("dpmm", FAMILIES["dpmm"], {"moves": 1}))
+    entry = Comparison(clouds(), limit=0.2).enter(Candidate("dpmm", FAMILIES["dpmm"], {"moves": 1}))
     if each < 1:
         assert (
             entry.score is not None

@@ -12,17 +12,17 @@ from tests.bayes.quadrature import CASES as PAIRS
 
 import partita
 from partita.bayes.conjugate import Conjugate
-from partita.core.laws import Law
 from partita.core.support import Binary
-from partita.data import Rows, on_disk
-from partita.data.mixed import array_table
-from partita.data.on_disk import OnDisk, gathered
-from partita.data.voice import Voice
 from partita.estimators import BayesianLinearRegression, MixtureDensity
+from partita.experiment.splits import encoded_parts
 from partita.models import PPCA, MaxEnt, Mixture, MixturePPCA
 from partita.objectives import EM, ClosedForm, ExactLikelihood, OnlineEM
-from partita.training.encoding import Encoding, Kind
-from partita.training.splits import encoded_parts
+from partita.tables import Rows, on_disk
+from partita.tables.column_kinds import Law
+from partita.tables.encoding import Encoding, Kind
+from partita.tables.frames import array_table
+from partita.tables.on_disk import OnDisk, gathered
+from partita.tables.voice import Voice
 
 ROWS = 400
 LAWS: tuple[Law, ...] = ("real", "binary", "count", 3)
@@ -60,7 +60,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def store(x: np.ndarray) -> OnDisk:
         monkeypatch.setattr(on_disk, "IN_MEMORY", 0)
-        monkeypatch.setattr("partita.data.tables.CHUNK", 4 * 37)
+        monkeypatch.setattr("partita.tables.arrays.CHUNK", 4 * 37)
         table = gathered(iter([x]), (x.shape[0], x.shape[1]), x.dtype)
         assert isinstance(table, OnDisk)
         return table
@@ -249,13 +249,13 @@ def test_rows_are_held_out_alike_in_memory_and_on_disk(
     """Of very many rows without a list of them; else a run would be scored on rows that it learnt
     from.
     """
-    for module in ("partita.data.named", "partita.core.rng") if many else ():
+    for module in ("partita.datasets.named", "partita.core.rng") if many else ():
         monkeypatch.setattr(f"{module}.MOST_LISTED", 100)
     x = columns("real")
     np.save(tmp_path / "x.npy", x)
-    here = partita.data.load(tmp_path / "x.npy")
+    here = partita.datasets.load(tmp_path / "x.npy")
     stored(x)
-    data = partita.data.load(tmp_path / "x.npy")
+    data = partita.datasets.load(tmp_path / "x.npy")
     assert here.test is not None and data.test is not None and isinstance(data.train.array, OnDisk)
     assert isinstance(data.train._selected, np.ndarray) != many
     np.testing.assert_array_equal(data.test.tensor(), here.test.tensor())

@@ -174,7 +174,7 @@ def test_a_table_on_disk_is_read_in_chunks(tmp_path: Path, monkeypatch: pytest.M
     x = table(500, gaps=0.0).numpy().astype(np.float64)
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    monkeypatch.setattr("partita.data.tables.CHUNK", 300)
+    monkeypatch.setattr("partita.tables.arrays.CHUNK", 300)
     g = torch.Generator().manual_seed(0)
     streamed = Mixture(2, 3, generator=g)
     partita.fit(streamed, mapped, EM(), epochs=10, tolerance=0.0, generator=g)

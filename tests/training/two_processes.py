@@ -11,7 +11,7 @@ from torch import Tensor
 
 import partita
 from partita.core.support import Binary, Real
-from partita.data import Rows, Sequences, as_rows
+from partita.datasets import Sequences
 from partita.errors import Diverged
 from partita.evaluators import AIS, Bridge, Sandwich
 from partita.evaluators.partition import annealing
@@ -47,6 +47,7 @@ from partita.objectives import (
 )
 from partita.runtime import processes
 from partita.samplers import Gibbs, Tempering
+from partita.tables import Rows, as_rows
 from partita.training import Settings, checkpoint
 from partita.training.start import start_session
 

@@ -19,7 +19,7 @@ import partita
 from partita.core import rng
 from partita.core.protocols import EnergyModel
 from partita.core.support import Binary, Real
-from partita.data import load
+from partita.datasets import load
 from partita.evaluators import Enumeration
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.models import RBM, Ising, LatentEnergy, MaxEnt, NeuralEnergy, Potts

@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 import partita
 from partita.cli.app import app
 from partita.core.annealed import in_double
-from partita.data import Dataset, Rows, load
+from partita.datasets import Dataset, load
 from partita.estimators import IsingDensity, MaxEntDensity, MixtureDensity, PPCADensity
-from partita.training.encoding import Encoding
-from partita.training.splits import encoded_parts
+from partita.experiment.splits import encoded_parts
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
 
 
 def real(file: str, *names: str) -> list[Any]:
@@ -75,8 +76,8 @@ def compare(source: str, *words: str) -> dict[str, Any]:
     )
     assert result.exit_code == 0, result.output
     board = json.loads(result.stdout)
-    assert not board["left_out"] and not any(line["problem"] for line in board["entries"])
-    return {line["name"]: line["log_likelihood"] for line in board["entries"]}
+    assert not board["left_out"] and not any(line["problem"] for line in board["results"])
+    return {line["name"]: line["log_likelihood"] for line in board["results"]}
 
 
 def learned_and_scored(dataset: Dataset, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -196,7 +197,7 @@ def test_missing_values_are_scored_and_counted_by_what_is_there(
     by_row = np.nansum(norm.logpdf(test, np.nanmean(train, 0), np.nanstd(train, 0)), 1)
     assert said["value"] == pytest.approx(by_row.mean(), abs=1e-4) and said["n"] == len(test)
     assert said["se_data"] == pytest.approx(by_row.std(ddof=1) / np.sqrt(len(test)), rel=1e-3)
-    line = json.loads(Path("board", "leaderboard.json").read_text())["entries"][0]
+    line = json.loads(Path("board", "leaderboard.json").read_text())["results"][0]
     assert line["bits_per_dimension"]["value"] == pytest.approx(
         -said["value"] * len(test) / np.log(2) / (~np.isnan(test)).sum()
     )

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from partita.data import Rows
 from partita.estimators import (
     DirichletProcessMixture,
     IsingDensity,
@@ -30,10 +29,11 @@ from partita.estimators import (
     SigmoidBeliefDensity,
     VAEDensity,
     VRNNDensity,
-    _impute,
 )
+from partita.experiment import imputation
 from partita.models import RBM
 from partita.models.directed.vrnn import missing
+from partita.tables import Rows
 
 DRAWS, ROWS, HIDDEN = 19, 300, 2  # of each hidden value; rows; values hidden in each
 G = np.random.default_rng(0)
@@ -124,7 +124,7 @@ def test_draws_are_calibrated_and_know_what_is_observed(
     # a VRNN's draw is the last of its sweeps: fewer of them ask for more
     monkeypatch.setattr(missing, "KEPT", 1)
     # chains, also where what is missing would be summed
-    monkeypatch.setattr(_impute, "FEW_STATES", 1)
+    monkeypatch.setattr(imputation, "FEW_STATES", 1)
     x, hidden, draws = imputed({**REAL, **DISCRETE, **MIXES}[name]())
     assert (draws == x)[:, ~hidden].all()
     below, ties = (draws < x).sum(0), (draws == x).sum(0)
@@ -152,7 +152,7 @@ def test_what_hangs_together_is_drawn_as_often_as_it_should_be(how: str) -> None
         model.c.fill_(math.log(0.7 / 0.3) - 36)
     z = torch.full((400, 7), math.nan)
     z[:, 6] = 1.0
-    filled = _impute.fill(model, z, how, generator=torch.Generator().manual_seed(1))
+    filled = imputation.fill(model, z, how, generator=torch.Generator().manual_seed(1))
     states = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 7)
     states = states[states[:, 6] == 1]
     truth = torch.softmax(-model(states), 0).detach() @ states

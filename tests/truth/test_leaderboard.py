@@ -20,13 +20,14 @@ from scipy.stats import binom, t
 from partita.core.annealed import in_double
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
-from partita.data import Dataset, Rows
+from partita.datasets import Dataset
 from partita.evaluators import Sandwich
-from partita.training.contenders import contenders_by_family
-from partita.training.contest import Contest
-from partita.training.encoding import Encoding
-from partita.training.entries import Entry
-from partita.training.paired import paired_difference, ranking
+from partita.experiment.candidates import candidates_by_family
+from partita.experiment.compare import Comparison
+from partita.experiment.leaderboard import paired_difference, ranking
+from partita.experiment.results import Result
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
 
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=6)))
 # of a mixture with weights 0.6 and 0.4
@@ -47,19 +48,19 @@ RARE = 5e-4  # false alarm of one count; there are about twenty
 
 
 class Scored(NamedTuple):
-    """One fresh table: which states its rows are, and what every contender scores on them."""
+    """One fresh table: which states its rows are, and what every candidate scores on them."""
 
     index: np.ndarray
     scores: dict[str, Quantity]
 
 
 class Fitted(NamedTuple):
-    """A contest, what its contenders give to every state exactly, and their scores on fresh
+    """A comparison, what its candidates give to every state exactly, and their scores on fresh
     tables.
     """
 
-    contest: Contest
-    entries: dict[str, Entry]
+    comparison: Comparison
+    results: dict[str, Result]
     masses: dict[str, torch.Tensor]  # (64,) log p
     tables: list[Scored]
 
@@ -93,31 +94,31 @@ def log_masses(model: Any, encoding: Encoding) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def fitted() -> Fitted:
     train = rows_of(drawn(2000, 1))
-    contest = Contest(
+    comparison = Comparison(
         Dataset("mine", train, None, rows_of(drawn(ROWS, 2))),
         {"steps": 300},
         evaluator=Sandwich(20, 32, adaptive=False),
     )
-    contenders, left_out = contenders_by_family(list(SETTINGS), SETTINGS, contest.dataset)
+    candidates, left_out = candidates_by_family(list(SETTINGS), SETTINGS, comparison.dataset)
     assert not left_out
-    entries = {entry.name: entry for entry in contest.run(contenders)}
+    results = {result.name: result for result in comparison.run(candidates)}
     encodings = {
-        c.name: Encoding.fit(train, c.family.encoding_kind(train, c.settings)) for c in contenders
+        c.name: Encoding.fit(train, c.family.encoding_kind(train, c.settings)) for c in candidates
     }
-    models = {name: entry.run.model for name, entry in entries.items() if entry.run is not None}
+    models = {name: result.run.model for name, result in results.items() if result.run is not None}
     masses = {name: log_masses(model, encodings[name]) for name, model in models.items()}
     tables = []
     for seed in range(TABLES):
         index = drawn(ROWS, 10 + seed)
         fresh = replace(
-            contest, dataset=Dataset("fresh", train, None, rows_of(index)), seed=1 + seed
+            comparison, dataset=Dataset("fresh", train, None, rows_of(index)), seed=1 + seed
         )
         tables.append(
             Scored(
                 index, {name: fresh.score(model, encodings[name]) for name, model in models.items()}
             )
         )
-    return Fitted(contest, entries, masses, tables)
+    return Fitted(comparison, results, masses, tables)
 
 
 def least(rate: float) -> int:
@@ -138,7 +139,9 @@ def test_intervals_of_scores_cover_what_enumeration_gives_on_the_same_rows(fitte
     One count for each estimate and bound, each with a false-alarm rate of 5e-4.
     """
     kinds = {
-        name: entry.score.kind for name, entry in fitted.entries.items() if entry.score is not None
+        name: result.score.kind
+        for name, result in fitted.results.items()
+        if result.score is not None
     }
     assert kinds == {
         "mixture": "exact",
@@ -207,9 +210,9 @@ def test_intervals_to_the_best_cover_whoever_is_best(fitted: Fitted) -> None:
     for name in fitted.masses:
 
         def covers(table: Scored, name: str = name) -> bool:
-            places = ranking([Entry(other, q, 0.0) for other, q in table.scores.items()])
-            best = places[0].entry.name
-            d = next(place.difference for place in places if place.entry.name == name)
+            places = ranking([Result(other, q, 0.0) for other, q in table.scores.items()])
+            best = places[0].result.name
+            d = next(place.difference for place in places if place.result.name == name)
             expected = float(LAW @ (fitted.masses[name] - fitted.masses[best]))
             below, above = (table.scores[other].kind == "lower" for other in (best, name))
             return d is None or ((d.low <= expected or below) and (expected <= d.high or above))
@@ -227,8 +230,8 @@ def test_the_true_family_is_not_beaten_by_more_than_the_interval(fitted: Fitted)
     beaten, told, law_beaten = 0, 0, 0
     for table in fitted.tables:
         places = {
-            place.entry.name: place
-            for place in ranking([Entry(name, q, 0.0) for name, q in table.scores.items()])
+            place.result.name: place
+            for place in ranking([Result(name, q, 0.0) for name, q in table.scores.items()])
         }
         d = places["mixture"].difference
         beaten += d is not None and d.high < 0

@@ -11,7 +11,6 @@ from scipy.integrate import quad
 from scipy.special import betaln, gammaln, multigammaln
 from scipy.stats import gamma, multivariate_normal, norm, t
 
-from partita.data import as_rows
 from partita.diagnostics.partitions import (
     PartitionPosterior,
     all_partitions,
@@ -27,6 +26,7 @@ from partita.models.directed.dirichlet_process import (
 )
 from partita.models.directed.dirichlet_process.kernels import TOTALS
 from partita.objectives import CollapsedGibbs, InstantiatedGibbs
+from partita.tables import as_rows
 
 ALPHA, CHAINS, BURN_IN, SWEEPS = 1.3, 240, 20, 25
 FALSE_ALARM = 1e-3  # of this whole file's family of comparisons

@@ -16,16 +16,16 @@ import numpy as np
 import typer
 
 from partita.cli import show
-from partita.cli.normal import held_in, normal_rows
-from partita.cli.runs import Opened, open_run
-from partita.cli.tabled import Tabled, destination, read_tabled, write_beside
 from partita.core import capability, rng
 from partita.core.checks import check_real
 from partita.core.protocols import EnergyModel
-from partita.data.schema import Column
-from partita.data.write import check_ending
 from partita.errors import invalid
-from partita.training.encoded import evaluate_encoded
+from partita.experiment.anomalies import held_in, normal_rows
+from partita.experiment.encoded import evaluate_encoded
+from partita.experiment.input_table import InputTable, destination, read_input, write_beside
+from partita.experiment.saved import SavedRun, open_run
+from partita.tables.schema import Column
+from partita.tables.write import check_ending
 
 COLUMNS = (
     Column("anomaly_score", "real"),
@@ -57,7 +57,7 @@ def report(
     check_real("anomalies", "--alpha", alpha, 0, 1, open_low=True)
     opened = open_run(folder)
     path = destination(source, out, "anomalies", "anomalies")
-    tabled = read_tabled(opened, source, "anomalies", closed=False)
+    tabled = read_input(opened, source, "anomalies", closed=False)
     check_ending(path, "anomalies")
     own, tail, others = ranked(opened, tabled, normal, seed)
     found = tail <= alpha
@@ -106,7 +106,7 @@ def report(
 
 
 def ranked(
-    opened: Opened, tabled: Tabled, normal: Path | None, seed: int
+    opened: SavedRun, tabled: InputTable, normal: Path | None, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The score of each row, its tail probability, and among how many normal rows it ranks,
     ``(N,)``.
@@ -135,7 +135,7 @@ def ranked(
     return strange, tail, count
 
 
-def check_gaps(opened: Opened, tabled: Tabled, part: slice, x: np.ndarray) -> None:
+def check_gaps(opened: SavedRun, tabled: InputTable, part: slice, x: np.ndarray) -> None:
     """Refuse rows with gaps where the family takes none; sequences have NaN where they have
     ended.
     """
@@ -171,7 +171,7 @@ def tail_probabilities(scores: np.ndarray, calibration: np.ndarray) -> np.ndarra
     return (1 + len(calibration) - below) / (len(calibration) + 1)
 
 
-def scorer(opened: Opened, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+def scorer(opened: SavedRun, seed: int) -> Callable[[np.ndarray], np.ndarray]:
     """Minus the log-likelihood of rows; all calls share what is estimated of the model itself, its
     log Z.
     """

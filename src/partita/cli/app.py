@@ -1,6 +1,9 @@
 """The commands and their options; each imports what does its work only when it is called."""
 
 import errno
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -8,8 +11,9 @@ import typer
 
 from partita.cli import tables
 from partita.cli.help import Helpful
+from partita.cli.launch import Devices, Nodes, Strategy, launched
 from partita.cli.options import EVALUATORS, SETTING_OF_ONE, Data, Json, Kinds, Run, Seed, Settings
-from partita.cli.together import Devices, Nodes, Strategy, launched
+from partita.errors import PartitaWarning
 
 
 class Commands(Helpful):
@@ -23,7 +27,8 @@ class Commands(Helpful):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with warnings_as_lines():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(130) from None
@@ -47,6 +52,23 @@ class Commands(Helpful):
                 if ran_out(error)
                 else f"{error}. {NO_ROOM}"
             )
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Inside it, each warning of partita's own is one line on stderr."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Any, category: Any, *where: Any, **more: Any) -> None:
+            if issubclass(category, PartitaWarning):
+                typer.echo(f"Caution: {message}", err=True)
+            else:
+                usual(message, category, *where, **more)
+
+        warnings.showwarning = show
+        warnings.simplefilter("always", PartitaWarning)
+        yield
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -150,7 +172,7 @@ def fit(
             "are needed, as in: partita fit rbm digits.", param_hint="MODEL and DATA"
         )
     from partita.cli import fit as command
-    from partita.cli.values import parse_columns
+    from partita.experiment.settings import parse_columns
 
     asked = parse_columns(column or [], "fit")
     budget = {
@@ -348,10 +370,10 @@ def compare(
             param_hint="--column",
         )
     from partita.cli import compare as command
-    from partita.cli.asked import Asked, resumed
+    from partita.experiment.compare_settings import CompareSettings, resumed
 
     within = (model or "rbm", _names(objectives or "all")) if by_objective else ("", [])
-    asked = Asked(
+    asked = CompareSettings(
         str(data),
         _names(models or ""),
         settings or [],

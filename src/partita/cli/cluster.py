@@ -10,12 +10,12 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import Opened, open_run
-from partita.cli.tabled import Tabled, destination, read_tabled, write_beside
-from partita.data.on_disk import gathered
-from partita.data.schema import Column
-from partita.data.write import check_ending
 from partita.errors import invalid
+from partita.experiment.input_table import InputTable, destination, read_input, write_beside
+from partita.experiment.saved import SavedRun, open_run
+from partita.tables.on_disk import gathered
+from partita.tables.schema import Column
+from partita.tables.write import check_ending
 
 
 def report(
@@ -25,7 +25,7 @@ def report(
     opened = open_run(folder)
     _check_mixture(opened)
     path = destination(source, out, "cluster", "clusters")
-    tabled = read_tabled(opened, source, "cluster")
+    tabled = read_input(opened, source, "cluster")
     check_ending(path, "cluster")
     results, sizes, sums = assigned(opened, tabled, probabilities)
     columns = [Column("cluster", "count", "int64"), Column("cluster_probability", "real")]
@@ -50,7 +50,7 @@ def report(
 
 
 def assigned(
-    opened: Opened, tabled: Tabled, probabilities: bool
+    opened: SavedRun, tabled: InputTable, probabilities: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The cluster of each row, its probability and, if asked, those of all, ``(N, 2 or 2 + K)``, in
     memory or on disk; for each cluster how many rows it has and the sum of their probabilities.
@@ -73,7 +73,7 @@ def assigned(
     return table, sizes, sums
 
 
-def membership(opened: Opened, x: np.ndarray) -> np.ndarray:
+def membership(opened: SavedRun, x: np.ndarray) -> np.ndarray:
     """p(cluster | row), (N, K); what is missing from a row is integrated out."""
     model: Any = opened.run.model
     encoding = opened.encoding
@@ -84,7 +84,7 @@ def membership(opened: Opened, x: np.ndarray) -> np.ndarray:
         return model.responsibilities(z).double().numpy()
 
 
-def _check_mixture(opened: Opened) -> None:
+def _check_mixture(opened: SavedRun) -> None:
     if not hasattr(opened.run.model, "responsibilities"):
         raise invalid(
             "cluster",
@@ -94,7 +94,7 @@ def _check_mixture(opened: Opened) -> None:
         )
 
 
-def _of_draws(opened: Opened, x: np.ndarray) -> np.ndarray:
+def _of_draws(opened: SavedRun, x: np.ndarray) -> np.ndarray:
     """Clusters of the partition that is closest to all posterior draws, as the estimator has
     them.
     """

@@ -12,46 +12,51 @@ from typing import Any, NamedTuple
 import typer
 
 from partita.cli import leaderboard, show
-from partita.cli.asked import Asked, keep, sort_pairs
 from partita.cli.fit import describe_data
-from partita.cli.runs import free_path, short_name
-from partita.cli.values import parse_columns, sort_settings
 from partita.cli.watch import Watch
-from partita.data import Dataset, Sequences
-from partita.data.corpus import Reading, holds_sequences, open_dataset
+from partita.datasets import Dataset, Sequences
+from partita.datasets.open import Reading, holds_sequences, open_dataset
 from partita.errors import PartitaError, invalid
-from partita.runtime import deadline
-from partita.training.contenders import (
+from partita.experiment.candidates import (
     BY_NAME,
-    contenders_by_family,
-    contenders_by_objective,
+    candidates_by_family,
+    candidates_by_objective,
     degenerate_columns,
 )
-from partita.training.contest import Contest
-from partita.training.entries import Contender, Entry
-from partita.training.families import FAMILIES, family_named, named_evaluator
-from partita.training.paired import ranking
+from partita.experiment.compare import Comparison
+from partita.experiment.compare_settings import CompareSettings, keep, sort_pairs
+from partita.experiment.leaderboard import ranking
+from partita.experiment.results import Candidate, Result
+from partita.experiment.saved import free_path, short_name
+from partita.experiment.settings import parse_columns, sort_settings
+from partita.families import FAMILIES, family_named, named_evaluator
+from partita.runtime import deadline
 
-MINUTES = 0.5  # for each contender, where nothing is said
+MINUTES = 0.5  # for each candidate, where nothing is said
 
 
 class Field(NamedTuple):
     """Who takes part, on what, and the options of every fit."""
 
     dataset: Dataset
-    contenders: list[Contender]
+    candidates: list[Candidate]
     left_out: dict[str, str]
     options: dict[str, Any]
 
 
 def report(
-    asked: Asked, out: Path | None, *, page: bool = True, as_json: bool = False, quiet: bool = False
-) -> list[Entry]:
+    asked: CompareSettings,
+    out: Path | None,
+    *,
+    page: bool = True,
+    as_json: bool = False,
+    quiet: bool = False,
+) -> list[Result]:
     """Fit all, score all on the same rows, show and save the leaderboard and the page about it."""
     asked.check_time()
     still = deadline.PAUSES.seconds
     evaluator, field = named_evaluator(asked.evaluator, "compare"), opened(asked)
-    if not field.contenders:
+    if not field.candidates:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in field.left_out.items())
         raise invalid(
             "compare",
@@ -68,48 +73,50 @@ def report(
     about = {"data": describe_data(asked.data, field.dataset), "command": asked.command}
     options, total = _time(asked, field)
     keep(folder, replace(asked, data=about["data"]["source"]))
-    contest = Contest(field.dataset, options, None, evaluator, asked.seed, folder, about, total)
+    comparison = Comparison(
+        field.dataset, options, None, evaluator, asked.seed, folder, about, total
+    )
     what = "objective" if asked.model else "family"
     board = leaderboard.Board(
-        _title(asked, contest),
+        _title(asked, comparison),
         what,
-        contest.scored.numbers_per_row(),
+        comparison.scored.numbers_per_row(),
         field.left_out,
         field.dataset.entropy,
         timed=total is not None,
         cautions=degenerate_columns(field.dataset),
-        names=[contender.name for contender in field.contenders],
+        names=[candidate.name for candidate in field.candidates],
     )
-    entries = _carry_out(contest, field.contenders, board, talk=not (as_json or quiet))
-    interrupted = any(entry.interrupted for entry in entries)
+    results = _carry_out(comparison, field.candidates, board, talk=not (as_json or quiet))
+    interrupted = any(result.interrupted for result in results)
     written = _write_page(folder) if page and not interrupted else None
     if as_json:
         show.print_json(
             {
-                **board.as_json(folder, ranking(entries)),
+                **board.as_json(folder, ranking(results)),
                 "report": None if written is None else str(written),
             }
         )
     else:
-        _print(contest, board, entries, written, deadline.PAUSES.seconds - still)
+        _print(comparison, board, results, written, deadline.PAUSES.seconds - still)
     if interrupted:
         typer.echo(
             f"Interrupted; what is done is saved. Go on with: partita compare --resume {folder}",
             err=True,
         )
         raise typer.Exit(130)
-    if all(entry.score is None for entry in entries):
+    if all(result.score is None for result in results):
         typer.echo("Error: compare: nobody came to a score; the leaderboard says why.", err=True)
         raise typer.Exit(1)
-    return entries
+    return results
 
 
-def opened(asked: Asked) -> Field:
+def opened(asked: CompareSettings) -> Field:
     """The data as all take them, and who takes part."""
     return _by_objective(asked) if asked.model else _by_family(asked)
 
 
-def _by_family(asked: Asked) -> Field:
+def _by_family(asked: CompareSettings) -> Field:
     said = sort_pairs(asked.settings)
     for name in asked.models:
         family_named(name)
@@ -137,10 +144,10 @@ def _by_family(asked: Asked) -> Field:
         for name, family in FAMILIES.items()
     }
     settings = {name: {**read[name], **said.families.get(name, {})} for name in FAMILIES}
-    return Field(dataset, *contenders_by_family(asked.models, settings, dataset), said.fit)
+    return Field(dataset, *candidates_by_family(asked.models, settings, dataset), said.fit)
 
 
-def _by_objective(asked: Asked) -> Field:
+def _by_objective(asked: CompareSettings) -> Field:
     family = family_named(asked.model)
     said = sort_settings(family, asked.settings)
     dataset = open_dataset(
@@ -151,7 +158,7 @@ def _by_objective(asked: Asked) -> Field:
     )
     return Field(
         dataset,
-        *contenders_by_objective(family, said.family, asked.objectives, dataset.train),
+        *candidates_by_objective(family, said.family, asked.objectives, dataset.train),
         said.fit,
     )
 
@@ -161,7 +168,7 @@ def _binarize(of_data: dict[str, Any]) -> Any:
     return "none" if said is None else said
 
 
-def _time(asked: Asked, field: Field) -> tuple[dict[str, Any], float | None]:
+def _time(asked: CompareSettings, field: Field) -> tuple[dict[str, Any], float | None]:
     """The options of every fit, and the minutes for all; None where the options say how long each
     is.
     """
@@ -169,42 +176,43 @@ def _time(asked: Asked, field: Field) -> tuple[dict[str, Any], float | None]:
     said = [name for name in ("epochs", "steps", "minutes") if options.get(name) is not None]
     if said and asked.minutes is not None:
         raise invalid("compare", f"one of --minutes and {said[0]}", "be given", "both")
-    return options, None if said else asked.minutes or MINUTES * len(field.contenders)
+    return options, None if said else asked.minutes or MINUTES * len(field.candidates)
 
 
-def _title(asked: Asked, contest: Contest) -> str:
-    rows, part = contest.scored, "training" if contest.dataset.test is None else "test"
+def _title(asked: CompareSettings, comparison: Comparison) -> str:
+    rows, part = comparison.scored, "training" if comparison.dataset.test is None else "test"
     each = (
         f"sequences of at most {rows.longest} steps"
         if isinstance(rows, Sequences)
         else f"rows, {rows.width} columns"
     )
     return (
-        f"{f'{asked.model} on ' if asked.model else ''}{contest.dataset.name}: {len(rows)} {part} "
+        f"{f'{asked.model} on ' if asked.model else ''}{comparison.dataset.name}: {len(rows)} "
+        f"{part} "
         f"{each}"
     )
 
 
 def _carry_out(
-    contest: Contest, contenders: Sequence[Contender], board: leaderboard.Board, talk: bool
-) -> list[Entry]:
-    """Every contender in turn; the leaderboard so far is saved after each."""
+    comparison: Comparison, candidates: Sequence[Candidate], board: leaderboard.Board, talk: bool
+) -> list[Result]:
+    """Every candidate in turn; the leaderboard so far is saved after each."""
     if talk:
-        total = contest.total
+        total = comparison.total
         time = (
             "as long as their steps take"
             if total is None
             else f"about {total:g} minute{'s' * (total != 1)} for all"
         )
         several = "objectives" if board.what == "objective" else "families"
-        typer.echo(f"{board.title}. {len(contenders)} {several}, {time}.")
-    folder = contest.out
+        typer.echo(f"{board.title}. {len(candidates)} {several}, {time}.")
+    folder = comparison.out
     assert folder is not None
     try:
-        with Watch(contenders, board, talk) as watch:
-            for entry in contest.run(contenders, watch.begin):
-                watch.done(entry)
-                leaderboard.save(folder, board.as_json(folder, ranking(watch.entries)))
+        with Watch(candidates, board, talk) as watch:
+            for result in comparison.run(candidates, watch.begin):
+                watch.done(result)
+                leaderboard.save(folder, board.as_json(folder, ranking(watch.results)))
     except KeyboardInterrupt:
         typer.echo(
             "Stopped at once; what is done is saved. Go on with: partita compare --resume "
@@ -215,7 +223,7 @@ def _carry_out(
     except OSError as error:
         error.add_note(f"What is done is saved. Go on with: partita compare --resume {folder}")
         raise
-    return watch.entries
+    return watch.results
 
 
 def _write_page(folder: Path) -> Path | None:
@@ -234,22 +242,22 @@ def _write_page(folder: Path) -> Path | None:
 
 
 def _print(
-    contest: Contest,
+    comparison: Comparison,
     board: leaderboard.Board,
-    entries: Sequence[Entry],
+    results: Sequence[Result],
     page: Path | None,
     compiled: float,
 ) -> None:
-    leaderboard.print_board(board, entries)
-    for entry in entries:
-        for text in [] if entry.run is None else entry.run.cautions:
-            show.caution(f"{entry.name}: {text}")
+    leaderboard.print_board(board, results)
+    for result in results:
+        for text in [] if result.run is None else result.run.cautions:
+            show.caution(f"{result.name}: {text}")
     if compiled >= 1:
         typer.echo(
             f"Beside these seconds, {compiled:.0f} went into compiling machine code, which is kept "
             "for the next time."
         )
     typer.echo(
-        f"Runs and leaderboard.json, leaderboard.csv are in {contest.out}"
+        f"Runs and leaderboard.json, leaderboard.csv are in {comparison.out}"
         + ("" if page is None else f"\nReport: {page}")
     )

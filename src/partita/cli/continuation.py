@@ -10,12 +10,12 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import Opened, free_path, open_run
 from partita.core import rng
 from partita.core.checks import check_count
-from partita.data.corpus import Reading
-from partita.data.text import Alphabet
+from partita.datasets.open import Reading
+from partita.datasets.text import Alphabet
 from partita.errors import invalid
+from partita.experiment.saved import SavedRun, free_path, open_run
 from partita.models import Autoregressive
 from partita.runtime.atomic_files import replacing, write_whole
 from partita.training.run import read_config
@@ -80,7 +80,7 @@ def report(
         )
 
 
-def _model(opened: Opened) -> Any:
+def _model(opened: SavedRun) -> Any:
     model = opened.run.model
     if not hasattr(model, "extend"):
         raise invalid(
@@ -118,7 +118,7 @@ def _changed(model: Any, how: dict[str, float]) -> dict[str, float]:
     return {}
 
 
-def _alphabet(opened: Opened) -> Alphabet | None:
+def _alphabet(opened: SavedRun) -> Alphabet | None:
     """What tokens stand for, where steps are tokens of text."""
     reading = opened.data.get("reading")
     if reading is None or opened.run.config["model"]["element"] != "categorical":

@@ -8,8 +8,8 @@ import torch
 import typer
 
 from partita.cli import compare
-from partita.cli.asked import Asked
-from partita.cli.runs import free_path
+from partita.experiment.compare_settings import CompareSettings
+from partita.experiment.saved import free_path
 
 DATA = "digits"
 MODELS = ["mixture", "dpmm", "ising", "boltzmann", "rbm", "autoregressive", "conv", "vae", "belief"]
@@ -25,7 +25,7 @@ def main() -> None:
         "what is done.\n"
     )
     folder = free_path(Path("runs") / "demo")
-    compare.report(Asked(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
+    compare.report(CompareSettings(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
     typer.echo(
         f"Next: open that page in a browser\n      partita sample {folder / 'rbm'} -n 64\n      "
         "partita compare your.csv"

@@ -6,10 +6,10 @@ from typing import Any
 import typer
 
 from partita.cli import show
-from partita.cli.runs import open_run, pick_split
 from partita.core import rng
 from partita.core.quantity import Quantity, bits_per_dimension
-from partita.training.families import named_evaluator
+from partita.experiment.saved import open_run, pick_split
+from partita.families import named_evaluator
 
 DIAGNOSTICS = {
     "ess": "effective sample size",

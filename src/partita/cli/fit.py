@@ -12,26 +12,27 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import Opened, found_at, free_path, schema_of, short_name
-from partita.cli.values import sort_settings
 from partita.core import descriptions, rng
 from partita.core.checks import check_count
-from partita.core.laws import in_words
 from partita.core.protocols import Model, Objective, Update
 from partita.core.quantity import Quantity
-from partita.data import Dataset, Rows
-from partita.data.corpus import open_dataset
-from partita.data.mixed import TABLES
+from partita.datasets import Dataset
+from partita.datasets.open import open_dataset
 from partita.errors import RunError
+from partita.experiment.saved import SavedRun, found_at, free_path, schema_of, short_name
+from partita.experiment.settings import sort_settings
+from partita.experiment.splits import encoded_parts
+from partita.families import Family, family_named
+from partita.families.table_kind import TOLD, check_held_out, settings_by_table, table_kind
 from partita.runtime import deadline, processes
 from partita.runtime.untrusted import check_like
+from partita.tables import Rows
+from partita.tables.column_kinds import in_words
+from partita.tables.encoding import Encoding
+from partita.tables.frames import TABLES
 from partita.training import PartitaWarning, Run, fit, load
-from partita.training.encoding import Encoding
-from partita.training.families import Family, family_named
 from partita.training.run import build_model, read_config
-from partita.training.saves import begun, numbers
-from partita.training.splits import encoded_parts
-from partita.training.table_kind import TOLD, check_held_out, settings_by_table, table_kind
+from partita.training.run_folder import begun, numbers
 
 KINDS_IN_WORDS = {
     "real": "real, standardized",
@@ -312,7 +313,7 @@ def _finished(plan: Plan) -> Run | None:
 
 def score(plan: Plan, run: Run, split: str, evaluator: Any = None) -> Quantity:
     """Mean log-likelihood of a split of the plan's data."""
-    opened = Opened(run, plan.encoding, plan.about["data"])
+    opened = SavedRun(run, plan.encoding, plan.about["data"])
     try:
         return opened.score(
             getattr(plan.dataset, split), evaluator, rng.keyed(plan.about["seed"], 1)

@@ -10,7 +10,7 @@ import typer
 
 from partita.cli import show
 from partita.core import capability
-from partita.training.families import representatives
+from partita.families import representatives
 
 ROLES = {
     "objective": "Objectives",

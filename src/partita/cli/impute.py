@@ -14,16 +14,16 @@ import numpy as np
 import typer
 
 from partita.cli import show
-from partita.cli.runs import Opened, open_run
-from partita.cli.tabled import Tabled, destination, in_files_order, read_tabled
 from partita.core import rng
-from partita.data.copies import write_filled
-from partita.data.labels import Labels
-from partita.data.on_disk import gathered
-from partita.data.schema import Column
-from partita.data.tables import chunks
-from partita.data.write import TABLES, check_ending, plain_columns, write_columns
-from partita.estimators._impute import impute_encoded
+from partita.experiment.imputation import impute_encoded
+from partita.experiment.input_table import InputTable, destination, in_files_order, read_input
+from partita.experiment.saved import SavedRun, open_run
+from partita.tables.arrays import chunks
+from partita.tables.copies import write_filled
+from partita.tables.labels import Labels
+from partita.tables.on_disk import gathered
+from partita.tables.schema import Column
+from partita.tables.write import TABLES, check_ending, plain_columns, write_columns
 
 
 def report(
@@ -32,7 +32,7 @@ def report(
     """Read, fill, write, say how many values were missing."""
     opened = open_run(folder)
     path = destination(source, out, "impute", "imputed")
-    tabled = read_tabled(opened, source, "impute")
+    tabled = read_input(opened, source, "impute")
     if out is not None and tabled.schema is not None:
         check_ending(path, "impute", tabled.schema.used)
     filled, count = fill_in_parts(opened, tabled, how, seed)
@@ -48,7 +48,9 @@ def report(
     )
 
 
-def fill_in_parts(opened: Opened, tabled: Tabled, how: str, seed: int) -> tuple[np.ndarray, int]:
+def fill_in_parts(
+    opened: SavedRun, tabled: InputTable, how: str, seed: int
+) -> tuple[np.ndarray, int]:
     """The table with its gaps filled, columns in the file's order, in memory or on disk; and how
     many gaps there were.
     """
@@ -87,7 +89,7 @@ def way(model: Any) -> str:
     )
 
 
-def _write(tabled: Tabled, path: Path, filled: np.ndarray, labels: Labels) -> None:
+def _write(tabled: InputTable, path: Path, filled: np.ndarray, labels: Labels) -> None:
     if tabled.schema is not None and path.suffix.lower() in TABLES:
         write_filled(tabled.path, path, tabled.schema, filled)
         return

@@ -11,8 +11,8 @@ from typing import Any
 import typer
 
 from partita.cli import show
-from partita.cli.values import parse_value
 from partita.errors import invalid
+from partita.experiment.settings import parse_value
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import free_path
 from partita.core.checks import check_choice, check_count
 from partita.errors import invalid
+from partita.experiment.saved import free_path
 from partita.gradients import Estimator
 from partita.gradients.laboratory import (
     Measured,

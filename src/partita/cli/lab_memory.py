@@ -9,10 +9,10 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import free_path
 from partita.core import rng
 from partita.core.checks import check_count
 from partita.errors import invalid
+from partita.experiment.saved import free_path
 from partita.models import Autoregressive
 from partita.nets import LSTM, Attention, DiagonalSSM, Hyena
 from partita.probes.memory import LogitsByDistance, Memory, attention_by_distance, memory

@@ -10,10 +10,10 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import free_path
 from partita.core import rng
 from partita.core.checks import check_count
 from partita.errors import invalid
+from partita.experiment.saved import free_path
 from partita.probes.no_free_lunch import (
     MOST_POINTS,
     MOST_TRAINING,

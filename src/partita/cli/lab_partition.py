@@ -10,13 +10,13 @@ import torch
 import typer
 
 from partita.cli import show
-from partita.cli.runs import free_path
 from partita.core import rng
 from partita.core.capability import EXACT_BITS
 from partita.core.checks import check_count, check_real
 from partita.core.quantity import Quantity
 from partita.errors import invalid
 from partita.evaluators import AIS, SMC, Bridge, Enumeration, ReverseAIS, Sandwich
+from partita.experiment.saved import free_path
 from partita.models import RBM
 
 LEAST = {"visible": 1, "hidden": 1, "temperatures": 2, "chains": 4}

@@ -13,11 +13,11 @@ import typer
 
 from partita.cli import show
 from partita.core.quantity import bits_per_dimension
-from partita.report.words import cut_short, left_out, models, percent
+from partita.experiment.leaderboard import Place, ranking
+from partita.experiment.results import Result
+from partita.report.format import cut_short, left_out, models, percent
 from partita.runtime.atomic_files import write_whole
 from partita.training.budget import OUT_OF_TIME
-from partita.training.entries import Entry
-from partita.training.paired import Place, ranking
 
 COLUMNS = [
     "",
@@ -45,7 +45,7 @@ class Board:
 
     Arguments:
         title: The data and how many rows of them are scored.
-        what: What contenders are called: ``family`` or ``objective``.
+        what: What candidates are called: ``family`` or ``objective``.
         width: How many numbers a row has, on average where rows differ: what bits per dimension are
             counted by.
         left_out: Who does not take part, with the reason.
@@ -64,46 +64,46 @@ class Board:
     cautions: Sequence[str] = ()
     names: Sequence[str] = ()
 
-    def cut_short(self, entry: Entry) -> bool:
+    def cut_short(self, result: Result) -> bool:
         """Whether the clock ended a search before the fit, or gave the fit fewer steps than its
         recipe has, and it took them all.
         """
-        if not self.timed or entry.run is None:
+        if not self.timed or result.run is None:
             return False
-        config = entry.run.config
+        config = result.run.config
         fewer = (
-            entry.run.stopped == "finished" and (config.get("fit") or {}).get("steps") is not None
+            result.run.stopped == "finished" and (config.get("fit") or {}).get("steps") is not None
         )
-        return fewer or entry.run.stopped == OUT_OF_TIME or bool(config.get("cuts"))
+        return fewer or result.run.stopped == OUT_OF_TIME or bool(config.get("cuts"))
 
     def as_json(self, folder: Path, places: Sequence[Place]) -> dict[str, Any]:
         """What ``leaderboard.json`` holds; who waits are those of ``names`` who have no place
         yet.
         """
         lines = [
-            {**place_json(place, self.width), "cut_short": self.cut_short(place.entry)}
+            {**place_json(place, self.width), "cut_short": self.cut_short(place.result)}
             for place in places
         ]
         return {
             "title": self.title,
             "folder": str(folder),
-            "entries": lines,
+            "results": lines,
             "left_out": dict(self.left_out),
             "entropy": self.entropy,
             "cautions": list(self.cautions),
-            "waiting": self.waiting([place.entry for place in places]),
+            "waiting": self.waiting([place.result for place in places]),
         }
 
-    def waiting(self, entries: Sequence[Entry]) -> list[str]:
+    def waiting(self, results: Sequence[Result]) -> list[str]:
         """Who has not had a turn."""
-        done = {entry.name for entry in entries}
+        done = {result.name for result in results}
         return [name for name in self.names if name not in done]
 
 
 def place_json(place: Place, width: float) -> dict[str, Any]:
     """One line of ``leaderboard.json``."""
-    entry = place.entry
-    q, run = entry.score, entry.run
+    result = place.result
+    q, run = result.score, result.run
     bits = (
         None if q is None or q.kind == "none" else show.quantity_json(bits_per_dimension(q, width))
     )
@@ -120,16 +120,16 @@ def place_json(place: Place, width: float) -> dict[str, Any]:
         }
     )
     return {
-        "name": entry.name,
+        "name": result.name,
         "log_likelihood": None if q is None else show.quantity_json(q),
         "bits_per_dimension": None
         if bits is None
         else {name: bits[name] for name in ("value", "low", "high")},
         "difference": None if place.difference is None else show.quantity_json(place.difference),
         "tied": place.tied,
-        "seconds": round(entry.seconds, 3),
+        "seconds": round(result.seconds, 3),
         "parameters": None if run is None else _parameters(run.model),
-        "problem": entry.problem or None,
+        "problem": result.problem or None,
         **made,
     }
 
@@ -146,11 +146,11 @@ def _parameters(model: Any) -> int | None:
 def save(folder: Path, board: Mapping[str, Any]) -> None:
     """Write ``leaderboard.json`` and ``leaderboard.csv``, each whole or not at all."""
     write_whole(folder / "leaderboard.json", show.as_json_text(board) + "\n")
-    write_whole(folder / "leaderboard.csv", as_csv(board["entries"]))
+    write_whole(folder / "leaderboard.csv", as_csv(board["results"]))
 
 
 def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
-    """One line for each contender; what is unknown is empty."""
+    """One line for each candidate; what is unknown is empty."""
     out = io.StringIO()
     head = [
         "name",
@@ -193,24 +193,24 @@ def lines_of(places: Sequence[Place], board: Board) -> list[list[str]]:
     """The cells of the table, for those that have a likelihood or failed."""
     shown = [place for place in places if place.group != 2]
     return [
-        _cells(place, place_json(place, board.width), i == 0, board.cut_short(place.entry))
+        _cells(place, place_json(place, board.width), i == 0, board.cut_short(place.result))
         for i, place in enumerate(shown)
     ]
 
 
 def _cells(place: Place, line: Mapping[str, Any], first: bool, cut: bool) -> list[str]:
-    q, seconds = place.entry.score, f"{place.entry.seconds:.1f}{' cut' * cut}"
+    q, seconds = place.result.score, f"{place.result.seconds:.1f}{' cut' * cut}"
     size = "" if line["parameters"] is None else f"{line['parameters']:,}"
     if q is None:
         return [
             "",
-            place.entry.name,
+            place.result.name,
             "",
             "",
             "",
             "",
             "",
-            "interrupted" if place.entry.interrupted else "failed",
+            "interrupted" if place.result.interrupted else "failed",
             "",
             size,
             seconds,
@@ -228,7 +228,7 @@ def _cells(place: Place, line: Mapping[str, Any], first: bool, cut: bool) -> lis
     spread = f"{q.se_data:.3f}" if q.se_data else ""  # of one row there is none
     return [
         mark,
-        place.entry.name,
+        place.result.name,
         f"{q.value:.3f}",
         interval,
         spread,
@@ -248,7 +248,7 @@ def _number(value: float) -> str:
 def fitting(
     lines: Sequence[Sequence[str]], what: str = "family"
 ) -> tuple[list[str], list[list[str]]]:
-    """Columns, of which ``what`` names the contenders, and cells that fit the terminal; all of them
+    """Columns, of which ``what`` names the candidates, and cells that fit the terminal; all of them
     are in the CSV.
     """
     shown, room = list(range(len(COLUMNS))), console().width
@@ -278,28 +278,28 @@ def console() -> Any:
     )
 
 
-def print_board(board: Board, entries: Sequence[Entry]) -> None:
+def print_board(board: Board, results: Sequence[Result]) -> None:
     """The table and what is to be said about it."""
-    places = ranking(entries)
+    places = ranking(results)
     columns, lines = fitting(lines_of(places, board), board.what)
     about = "; ± rows: standard error over them" if "± rows" in columns else ""
     typer.echo(f"\n{board.title}\nMean log-likelihood per row, in nats (higher is better{about}):")
     console().print(show.grid(columns, lines, whole=len(COLUMNS)))
     _print_levels(places, shown=columns)
     _print_verdict(places)
-    if cut := [place_json(place, board.width) for place in places if board.cut_short(place.entry)]:
+    if cut := [place_json(place, board.width) for place in places if board.cut_short(place.result)]:
         typer.echo(cut_short(cut))
     if board.entropy is not None:
         typer.echo(
             f"No model scores above {-board.entropy:.3f} on average: the data's negative entropy."
         )
-    _print_apart([place.entry for place in places if place.group == 2])
+    _print_apart([place.result for place in places if place.group == 2])
     if fitted := models([place_json(place, board.width) for place in places]):
         typer.echo(fitted)
     for place in places:
-        if place.entry.problem:
-            typer.echo(f"{place.entry.name}: {place.entry.problem}")
-    if waiting := board.waiting(entries):
+        if place.result.problem:
+            typer.echo(f"{place.result.name}: {place.result.problem}")
+    if waiting := board.waiting(results):
         typer.echo(f"Not yet fitted: {', '.join(waiting)}.")
     for text in board.cautions:
         show.caution(text)
@@ -310,7 +310,7 @@ def print_board(board: Board, entries: Sequence[Entry]) -> None:
 def _print_levels(places: Sequence[Place], shown: Sequence[str]) -> None:
     """With which probability the intervals of the table cover."""
     scores = [
-        place.entry.score for place in places if place.group < 2 and place.entry.score is not None
+        place.result.score for place in places if place.group < 2 and place.result.score is not None
     ]
     computed = [q.level for q in scores if q.kind != "exact"]
     behind = [place.difference.level for place in places if place.difference is not None]
@@ -329,40 +329,40 @@ def _print_levels(places: Sequence[Place], shown: Sequence[str]) -> None:
 
 def _print_verdict(places: Sequence[Place]) -> None:
     """Who is tied, what is not to be trusted, and which bounds may hide more."""
-    tied = [place.entry.name for place in places if place.tied]
+    tied = [place.result.name for place in places if place.tied]
     if tied:
         typer.echo(
-            f"= tied with {places[0].entry.name}: the interval of the paired difference covers "
+            f"= tied with {places[0].result.name}: the interval of the paired difference covers "
             f"zero ({', '.join(tied)})."
         )
-    doubtful = [place.entry.name for place in places if place.group == 1]
+    doubtful = [place.result.name for place in places if place.group == 1]
     if doubtful:
         typer.echo(f"Not to be published, and so below the others: {', '.join(doubtful)}.")
     bounds = [
-        place.entry.name
+        place.result.name
         for place in places
-        if place.entry.score is not None and place.entry.score.kind == "lower"
+        if place.result.score is not None and place.result.score.kind == "lower"
     ]
     if bounds:
         typer.echo(f"Lower bounds, whose models may be better than shown: {', '.join(bounds)}.")
 
 
-def _print_apart(entries: Sequence[Entry]) -> None:
+def _print_apart(results: Sequence[Result]) -> None:
     """What has no likelihood: how far draws are from the rows."""
-    if not entries:
+    if not results:
         return
     typer.echo(
         "\nWithout a likelihood, and so apart (squared kernel distance of draws from these rows; "
         "zero on average where they agree):"
     )
     lines = []
-    for entry in entries:
-        q = entry.score
+    for result in results:
+        q = result.score
         assert q is not None
         interval = f"{q.low:.5f} to {q.high:.5f}"
         more = [
             f"{q.details[name]:.3f}" if name in q.details else ""
             for name in ("p_value", "coverage")
         ]
-        lines.append([entry.name, f"{q.value:.5f}", interval, *more, f"{entry.seconds:.1f}"])
+        lines.append([result.name, f"{q.value:.5f}", interval, *more, f"{result.seconds:.1f}"])
     show.table(["family", "MMD^2", "interval", "p-value", "coverage", "seconds"], lines, whole=6)

@@ -8,9 +8,9 @@ import typer
 from partita.cli import show
 from partita.cli.grid import print_grid
 from partita.core import capability
-from partita.data import names
+from partita.datasets import names
+from partita.families import FAMILIES, Family, representatives
 from partita.training import Settings
-from partita.training.families import FAMILIES, Family, representatives
 
 
 def models(as_json: bool) -> None:

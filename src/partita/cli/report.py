@@ -10,18 +10,18 @@ from typing import Any
 import typer
 
 from partita.cli import show
-from partita.cli.runs import open_run
 from partita.core import rng
 from partita.core.quantity import Quantity
-from partita.data import Dataset
+from partita.datasets import Dataset
 from partita.errors import DataError, PartitaError, RunError
+from partita.experiment.saved import open_run
 from partita.report.comparison import write_comparison
+from partita.report.context import Subject
+from partita.report.ranking import Standing
 from partita.report.run import write_run
-from partita.report.standings import Standing
-from partita.report.subject import Subject
 from partita.runtime.untrusted import inside, read_json
+from partita.tables.encoding import Encoding
 from partita.training import Run
-from partita.training.encoding import Encoding
 
 NAME = "report.html"
 QUANTITY = {
@@ -50,7 +50,7 @@ LINE = {
 }
 BOARD = {
     "title": str,
-    "entries": [LINE],
+    "results": [LINE],
     "left_out": dict,
     "entropy": float,
     "waiting": [str],
@@ -77,7 +77,7 @@ def write(folder: Path, out: Path | None = None) -> Path:
     board = read_board(folder)
     if board is not None:
         return write_comparison(
-            board, [_standing(line, folder, path) for line in board["entries"]], path
+            board, [_standing(line, folder, path) for line in board["results"]], path
         )
     if not (folder / "config.json").exists():
         made = "a run, as `partita fit` makes, or a comparison, as `partita compare` makes"
@@ -130,7 +130,7 @@ def read_board(folder: Path) -> Mapping[str, Any] | None:
     if not (folder / LEADERBOARD).exists():
         return None
     board = read_json(inside(folder, LEADERBOARD), BOARD)
-    if not all(_whole(line) for line in board.get("entries") or [{}]):
+    if not all(_whole(line) for line in board.get("results") or [{}]):
         raise RunError(
             f"report: {folder / LEADERBOARD} must be a leaderboard, as `partita compare` writes "
             "it; got a damaged file."

@@ -9,17 +9,17 @@ import numpy as np
 import typer
 
 from partita.cli import pictures, show
-from partita.cli.runs import Opened, free_path, open_run, schema_of
 from partita.core import capability, rng
 from partita.core.checks import check_count
 from partita.core.protocols import DirectedModel, Model
-from partita.data.schema import Column
-from partita.data.write import check_ending, plain_columns, write_columns
 from partita.diagnostics import ChainReport
 from partita.errors import invalid
+from partita.experiment.encoded import draw_rows
+from partita.experiment.saved import SavedRun, free_path, open_run, schema_of
 from partita.samplers import run as run_chains
-from partita.training.encoded import draw_rows
-from partita.training.encoding import CUT
+from partita.tables.encoding import CUT
+from partita.tables.schema import Column
+from partita.tables.write import check_ending, plain_columns, write_columns
 
 DIAGNOSED = 64  # chains that are followed further to see whether they mixed
 FOLLOWED = 100  # steps
@@ -104,7 +104,7 @@ def _diagnose(model: Any, z: Any, generator: Any) -> ChainReport:
     ).report
 
 
-def _shape(opened: Opened, owner: str) -> tuple[int, ...]:
+def _shape(opened: SavedRun, owner: str) -> tuple[int, ...]:
     if not opened.data.get("shape"):
         raise invalid(
             owner,
@@ -115,7 +115,7 @@ def _shape(opened: Opened, owner: str) -> tuple[int, ...]:
     return tuple(opened.data["shape"])
 
 
-def _columns(opened: Opened, x: np.ndarray) -> list[Column]:
+def _columns(opened: SavedRun, x: np.ndarray) -> list[Column]:
     """What draws are written as: as the run's table had them, where it is known."""
     schema, labels = schema_of(opened.data), opened.encoding.labels
     if schema is not None and opened.encoding.kind not in CUT:

@@ -6,8 +6,9 @@ import numpy as np
 import typer
 
 from partita.cli import show
-from partita.data import Column, Dataset, load
+from partita.datasets import Dataset, load
 from partita.errors import DataError
+from partita.tables import Column
 
 MOST_SHOWN = 200  # columns
 

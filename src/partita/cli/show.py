@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from partita.core.quantity import Quantity
-from partita.report.words import interval, latent_use, meaning, verdict
+from partita.report.format import interval, latent_use, meaning, verdict
 
 __all__ = [
     "as_json_text",

@@ -22,7 +22,7 @@ def schema(
 ) -> None:
     """What each column of a table is taken for, and how to say otherwise."""
     from partita.cli import schema as command
-    from partita.cli.values import parse_columns
+    from partita.experiment.settings import parse_columns
 
     command.report(data, parse_columns(column or [], "schema"), as_json=as_json)
 

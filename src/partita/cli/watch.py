@@ -1,5 +1,5 @@
 """A comparison while it goes on: in a terminal a leaderboard that grows, elsewhere a line for each
-contender.
+candidate.
 """
 
 import time
@@ -10,29 +10,29 @@ from typing import Any
 import typer
 
 from partita.cli import leaderboard, show
-from partita.training.entries import Contender, Entry
-from partita.training.paired import ranking
+from partita.experiment.leaderboard import ranking
+from partita.experiment.results import Candidate, Result
 
 
 class Watch:
-    """What is shown while contenders are fitted: in a terminal a table that grows, elsewhere a line
+    """What is shown while candidates are fitted: in a terminal a table that grows, elsewhere a line
     for each.
 
     Arguments:
-        contenders: All of them.
+        candidates: All of them.
         board: What the leaderboard is about.
         talk: Whether anything is shown at all.
     """
 
     def __init__(
-        self, contenders: Sequence[Contender], board: leaderboard.Board, talk: bool
+        self, candidates: Sequence[Candidate], board: leaderboard.Board, talk: bool
     ) -> None:
         from rich.live import Live
 
-        self.names = [contender.name for contender in contenders]
+        self.names = [candidate.name for candidate in candidates]
         self.board = board
         self.talk = talk
-        self.entries: list[Entry] = []
+        self.results: list[Result] = []
         self.running, self.since = "", 0.0
         screen = leaderboard.console()
         live = talk and screen.is_terminal
@@ -56,31 +56,31 @@ class Watch:
         if self.live is not None:
             self.live.stop()
 
-    def begin(self, contender: Contender) -> bool:
-        """A contender's turn; whether its fit is to show a bar of its own, which would go over the
+    def begin(self, candidate: Candidate) -> bool:
+        """A candidate's turn; whether its fit is to show a bar of its own, which would go over the
         table.
         """
-        self.running, self.since = contender.name, time.monotonic()
+        self.running, self.since = candidate.name, time.monotonic()
         if self.talk and self.live is None:
             typer.echo(
-                f"{contender.name} ({1 + self.names.index(contender.name)} of {len(self.names)}) "
+                f"{candidate.name} ({1 + self.names.index(candidate.name)} of {len(self.names)}) "
                 "..."
             )
         return False
 
-    def done(self, entry: Entry) -> None:
-        """What a contender came to."""
-        before = "" if self.running == entry.name else f"{entry.name}, as saved:"
-        self.entries, self.running = [*self.entries, entry], ""
+    def done(self, result: Result) -> None:
+        """What a candidate came to."""
+        before = "" if self.running == result.name else f"{result.name}, as saved:"
+        self.results, self.running = [*self.results, result], ""
         if self.talk and self.live is None:
-            cut = ", cut short by the clock" * self.board.cut_short(entry)
-            typer.echo(f"{before}  {entry.problem or entry.score} ({entry.seconds:.0f} s{cut})")
+            cut = ", cut short by the clock" * self.board.cut_short(result)
+            typer.echo(f"{before}  {result.problem or result.score} ({result.seconds:.0f} s{cut})")
 
     def table(self) -> Any:
         """Places so far, whose turn it is, and who waits."""
-        entries, running = self.entries, self.running
-        known = {entry.name for entry in entries}
-        lines = leaderboard.lines_of(ranking(entries), self.board)
+        results, running = self.results, self.running
+        known = {result.name for result in results}
+        lines = leaderboard.lines_of(ranking(results), self.board)
         for name in self.names:
             if name not in known:
                 busy = name == running

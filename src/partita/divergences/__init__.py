@@ -2,7 +2,6 @@
 transport.
 """
 
-from partita.divergences.between import estimate_f_divergence, f_divergence
 from partita.divergences.f_divergence import (
     FDivergence,
     alpha_divergence,
@@ -11,6 +10,7 @@ from partita.divergences.f_divergence import (
     variational_objective,
 )
 from partita.divergences.kl import bernoulli_kl, estimate_kl, gaussian_kl, kl, normal_kl
+from partita.divergences.numeric import estimate_f_divergence, f_divergence
 from partita.divergences.samples import coverage, median_bandwidth, mmd2
 
 __all__ = [

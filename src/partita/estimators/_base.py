@@ -12,10 +12,10 @@ from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.estimators._density import Density, as_generator, canonical_order
-from partita.estimators._impute import impute_encoded
+from partita.experiment.encoded import draw_rows
+from partita.experiment.imputation import impute_encoded
+from partita.families import named_evaluator
 from partita.runtime import memory_limit
-from partita.training.encoded import draw_rows
-from partita.training.families import named_evaluator
 
 __all__ = ["Density", "EnergyDensity", "as_generator", "canonical_order"]
 

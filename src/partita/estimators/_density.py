@@ -13,14 +13,14 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_flag, check_path, check_real
 from partita.core.quantity import Quantity
-from partita.data import Rows
-from partita.estimators._checked import by_scikit_learn, check_plain, checked
 from partita.estimators._saved import save
+from partita.estimators._validation import by_scikit_learn, check_plain, checked
+from partita.experiment.encoded import evaluate_encoded
+from partita.families import FAMILIES
 from partita.runtime import memory_limit
+from partita.tables import Rows
+from partita.tables.encoding import Encoding, Kind, infer_kind
 from partita.training import Run, fit
-from partita.training.encoded import evaluate_encoded
-from partita.training.encoding import Encoding, Kind, infer_kind
-from partita.training.families import FAMILIES
 
 LEAST_VALIDATION = 10  # rows; fewer say nothing about which weights are better
 # rows that whole-number weights may add up to and still be repeated one by one

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from partita.estimators._density import Density, as_generator
-from partita.estimators._impute import impute_encoded
 from partita.evaluators import IWAE
+from partita.experiment.imputation import impute_encoded
 
 
 class LatentDensity(Density):

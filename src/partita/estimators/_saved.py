@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from partita.data import Schema
 from partita.errors import PartitaError, RunError
 from partita.estimators._parameters import from_json, to_json
 from partita.estimators._saved_regression import SavedRegression, load_regression
 from partita.runtime.atomic_files import write_whole
+from partita.tables import Schema
+from partita.tables.encoding import Encoding
 from partita.training import checkpoint
-from partita.training.encoding import Encoding
 from partita.training.run import Run, check_new, read_config, write_config
 from partita.training.run import load as load_run
 

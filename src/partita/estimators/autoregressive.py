@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.estimators._density import Density
-from partita.estimators._mixed import MixedTables
+from partita.estimators._frames import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters
 
 

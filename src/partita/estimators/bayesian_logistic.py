@@ -15,9 +15,9 @@ from torch import Tensor
 from partita.bayes.regression import LogisticPosterior, logistic_regression
 from partita.core.checks import check_choice, check_level, check_real
 from partita.errors import invalid
-from partita.estimators._checked import by_scikit_learn, checked, checked_weight
 from partita.estimators._density import as_generator
 from partita.estimators._saved_regression import SavedRegression
+from partita.estimators._validation import by_scikit_learn, checked, checked_weight
 from partita.estimators.bayesian_linear import location_and_scale, with_ones
 
 INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10

@@ -8,7 +8,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from partita.core.checks import check_choice, check_count
-from partita.data import Rows
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import (
     CredibleBall,
@@ -20,10 +19,11 @@ from partita.diagnostics.partitions import (
 )
 from partita.errors import RunError, invalid
 from partita.estimators._density import Density
-from partita.estimators._mixing import impute_rows
+from partita.estimators._em import impute_rows
+from partita.families import FAMILIES
 from partita.models import DPMixture
-from partita.training.encoding import Kind
-from partita.training.families import FAMILIES
+from partita.tables import Rows
+from partita.tables.encoding import Kind
 
 MOST_PAIRED = 20_000  # rows of which all pairs are listed
 

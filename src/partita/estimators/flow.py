@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from partita.core.annealed import in_double
 from partita.errors import invalid
-from partita.estimators._checked import by_scikit_learn
 from partita.estimators._density import Density
 from partita.estimators._parameters import GradientParameters, parameters
+from partita.estimators._validation import by_scikit_learn
 
 
 @parameters

@@ -4,11 +4,11 @@ import warnings
 from dataclasses import KW_ONLY
 from typing import Any
 
-from partita.data import Rows
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
+from partita.tables import Rows
+from partita.tables.encoding import Kind
 from partita.training import PartitaWarning
-from partita.training.encoding import Kind
 
 AS_SPINS: dict[str, Kind] = {"binary": "signs", "spin": "spins", "real": "median-signs"}
 

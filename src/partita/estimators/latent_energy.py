@@ -3,10 +3,10 @@
 from dataclasses import KW_ONLY
 from typing import Any
 
-from partita.data import Rows
-from partita.estimators._hidden import HiddenUnits
+from partita.estimators._features import HiddenUnits
 from partita.estimators._parameters import ChainParameters, parameters
-from partita.training.encoding import Kind
+from partita.tables import Rows
+from partita.tables.encoding import Kind
 
 
 @parameters

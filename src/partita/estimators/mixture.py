@@ -7,14 +7,15 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.checks import check_choice
-from partita.data import Dataset, Rows
-from partita.estimators._mixed import MixedTables
-from partita.estimators._mixing import MixingDensity
+from partita.datasets import Dataset
+from partita.estimators._em import MixingDensity
+from partita.estimators._frames import MixedTables
 from partita.estimators._parameters import FitParameters, parameters
+from partita.families.mixture import component_kind
+from partita.families.table_kind import settings_by_table, table_kind
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
-from partita.training.encoding import Kind
-from partita.training.families.mixture import component_kind
-from partita.training.table_kind import settings_by_table, table_kind
+from partita.tables import Rows
+from partita.tables.encoding import Kind
 
 # components of columns so encoded
 OF_KIND = {"binary": "bernoulli", "spin": "bernoulli", "category": "categorical"}

@@ -5,12 +5,12 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.core.checks import check_choice
-from partita.data import Rows
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
+from partita.tables import Rows
+from partita.tables.categories import looks_categorical
+from partita.tables.encoding import Kind
 from partita.training import PartitaWarning
-from partita.training.columns import looks_categorical
-from partita.training.encoding import Kind
 
 
 @parameters

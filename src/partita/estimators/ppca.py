@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from partita.data import Rows
-from partita.estimators._mixing import MixingDensity
+from partita.estimators._em import MixingDensity
 from partita.estimators._parameters import FitParameters, parameters
 from partita.estimators.mixture import ClusteringDensity
-from partita.training.encoding import Kind
-from partita.training.families import FAMILIES
-from partita.training.families.ppca import factor_kind
+from partita.families import FAMILIES
+from partita.families.ppca import factor_kind
+from partita.tables import Rows
+from partita.tables.encoding import Kind
 
 
 @parameters

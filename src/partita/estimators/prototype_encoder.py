@@ -14,15 +14,15 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_path
-from partita.data import Rows
 from partita.errors import Diverged, PartitaWarning, invalid
-from partita.estimators._checked import by_scikit_learn, checked
 from partita.estimators._density import as_generator
 from partita.estimators._saved import save
+from partita.estimators._validation import by_scikit_learn, checked
 from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import PCL, embed, uniformity
 from partita.objectives.prototypes import find_prototypes
+from partita.tables import Rows
 from partita.training import Run, fit
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from partita.estimators._hidden import HiddenUnits
+from partita.estimators._features import HiddenUnits
 from partita.estimators._parameters import ChainParameters, parameters
 
 

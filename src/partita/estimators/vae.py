@@ -8,8 +8,8 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.annealed import in_double
+from partita.estimators._frames import MixedTables
 from partita.estimators._latent import LatentDensity
-from partita.estimators._mixed import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters
 
 

@@ -18,9 +18,9 @@ from partita.core.annealed import in_double
 from partita.core.checks import check_generator, check_role, check_rows
 from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator
 from partita.core.quantity import Quantity, pooled
-from partita.data import Rows, as_rows
 from partita.errors import Diverged
 from partita.runtime import memory_limit, processes
+from partita.tables import Rows, as_rows
 
 ROWS_AT_ONCE = 4096
 CELLS_AT_ONCE = 1 << 24  # numbers held in memory of a table that is scored
@@ -95,7 +95,7 @@ def evaluate(
 
     Arguments:
         x: Rows in the model's support, ``(N, D)``: tensor, array, frame, or
-            :class:`partita.data.Rows`.
+            :class:`partita.tables.Rows`.
         evaluator: How to compute it; by default exact where the model has ``log_prob`` or its
             smaller side at most 2^20 states, else a sandwich of annealings. An evaluator of log Z,
             or a log Z computed before, serves too.

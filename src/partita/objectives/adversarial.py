@@ -36,7 +36,7 @@ from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 LIPSCHITZ = ("none", "spectral", "clip", "penalty")
 
 
-class Contest(NamedTuple):
+class CriticState(NamedTuple):
     """The critic, whose turn it is, and what the last audit found."""
 
     module: Any  # the critic
@@ -109,21 +109,21 @@ class Adversarial(GradientObjective):
         """How the slope is bounded."""
         return "penalty" if self.lipschitz is None else self.lipschitz
 
-    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Contest:
+    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> CriticState:
         capability.require("Adversarial", model)
         critic = self._critic(model.support.width, generator)
         if self.bounded_by == "spectral":
             bound_spectral_norms(critic, shape=(model.support.width,), generator=generator)
         like = model.device_like
-        return Contest(
+        return CriticState(
             critic.to(like),
             torch.zeros((), dtype=torch.int64, device=like.device),
             like.new_full((len(AUDITED),), torch.nan),
         )
 
     def losses(
-        self, model: Any, batch: Batch, state: Contest, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Contest, dict[str, Tensor]]:
+        self, model: Any, batch: Batch, state: CriticState, *, generator: torch.Generator
+    ) -> tuple[dict[str, Tensor], CriticState, dict[str, Tensor]]:
         critic, bare, x = state.module, unwrapped(model), batch.x
         if self.bounded_by == "clip":
             clip_weights(unwrapped(critic), self.clip)

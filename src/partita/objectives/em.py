@@ -22,8 +22,8 @@ from torch import Tensor
 from partita.core import capability, rng
 from partita.core.checks import check_count, check_real
 from partita.core.protocols import Batch, Data
-from partita.data.tables import chunks
 from partita.objectives.base import Nothing
+from partita.tables.arrays import chunks
 
 Statistics = dict[str, Tensor]
 

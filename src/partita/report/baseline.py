@@ -10,8 +10,8 @@ Letters: N rows, D columns.
 import numpy as np
 
 from partita.core.support import Count, Product, Real, Sequence, Support
-from partita.data import Rows
-from partita.report.subject import Subject
+from partita.report.context import Subject
+from partita.tables import Rows
 
 ROWS = 20_000  # of each part: enough for frequencies
 

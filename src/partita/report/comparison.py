@@ -11,13 +11,13 @@ import numpy as np
 
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Folded, Link, Section, Table, Text
+from partita.report.context import DRAWS, Subject
 from partita.report.page import write
+from partita.report.ranking import Standing, apart, ends, leaderboard, meaning
 from partita.report.run import Maker, blocks_of, sections
 from partita.report.sections import about, parts
 from partita.report.sections.curves import visible
 from partita.report.sections.samples import correlations, data_picture, draws_picture, pictured
-from partita.report.standings import Standing, apart, ends, leaderboard, meaning
-from partita.report.subject import DRAWS, Subject
 
 # the same for all
 COMMON: dict[str, Maker] = {"Data": about.data_card, "Make it again": about.origin}
@@ -45,7 +45,7 @@ def write_comparison(board: Mapping[str, Any], standings: Sequence[Standing], pa
     made = [section for section in [*shared, *singles] if section.blocks] + (
         [] if first is None else sections(first, COMMON)
     )
-    return write(path, str(board.get("title", "Comparison")), f"{len(standings)} contenders.", made)
+    return write(path, str(board.get("title", "Comparison")), f"{len(standings)} candidates.", made)
 
 
 def _known_ends(q: Mapping[str, Any]) -> tuple[float, float]:
@@ -90,7 +90,7 @@ def scores(scored: Sequence[Standing], entropy: float | None = None) -> Figure:
         f"from {values[-1]:.2f} ({scored[-1].name}) to {values[0]:.2f} ({scored[0].name}) nats per "
         "row"
     )
-    alt = f"Scores of {len(scored)} contenders with intervals, {ends}."
+    alt = f"Scores of {len(scored)} candidates with intervals, {ends}."
     seen = visible(values)
     if seen is not None:  # no farther than the last that is
         last = min(min(q["value"], _known_ends(q)[0]) for q in quantities if q["value"] >= seen[0])
@@ -145,7 +145,7 @@ def _curves(ranked: Sequence[Standing]) -> Iterator[Block]:
             "xaxis": plots.log_axis("seconds"),
             "yaxis": plots.axis("nats per row", range=visible(values)),
         }
-        alt = f"Validation scores of {len(traces)} contenders along their fits."
+        alt = f"Validation scores of {len(traces)} candidates along their fits."
         lost = ", ".join(
             s.name
             for s in ranked
@@ -167,7 +167,7 @@ def _curves(ranked: Sequence[Standing]) -> Iterator[Block]:
 
 
 def _draws(opened: Sequence[Standing]) -> Iterator[Block]:
-    """The data once, then draws of every contender; of tables, the correlations that each has
+    """The data once, then draws of every candidate; of tables, the correlations that each has
     learnt.
     """
     subjects = [(s.name, s.subject) for s in opened if s.subject is not None]
@@ -209,7 +209,7 @@ def timed(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
 
 
 def _in_short(standing: Standing) -> Iterator[Block]:
-    """One contender: how it ended, what it is made of, and where to read on."""
+    """One candidate: how it ended, what it is made of, and where to read on."""
     run = None if standing.subject is None else standing.subject.run
     if standing.line.get("problem"):
         yield Text(str(standing.line["problem"]), "caution")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from partita.errors import PartitaError
 from partita.report.blocks import Block, Section, Text
+from partita.report.context import Subject
 from partita.report.page import write
 from partita.report.sections import (
     about,
@@ -19,7 +20,6 @@ from partita.report.sections import (
     samples,
     score,
 )
-from partita.report.subject import Subject
 
 Maker = Callable[[Subject], Iterator[Block]]
 

@@ -12,17 +12,17 @@ from torch import Tensor
 from partita.core import capability, rng
 from partita.core.checks import check_flag, check_generator, check_role
 from partita.core.protocols import Model, Objective, Update
-from partita.data import as_rows
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
+from partita.tables import as_rows
 from partita.training import budget, guard
 from partita.training.history import History, seconds_of
 from partita.training.interrupt import Interrupts
-from partita.training.looks import Looks, planned
 from partita.training.progress import Display
 from partita.training.recipes import resolve_settings
 from partita.training.run import Run, make_config
-from partita.training.saves import Saves, folder_of
+from partita.training.run_folder import Saves, folder_of
+from partita.training.schedules import ValidationSchedule, planned
 from partita.training.session import CAUTIONS, DESCENTS, HELD_OUT, Session
 from partita.training.start import check_lbfgs, checked_rows, one_process, start_session
 from partita.training.validation import pessimistic, quick_score
@@ -54,7 +54,7 @@ def fit(
 
     Arguments:
         model: Changed in place.
-        data: Rows in the model's support: array, tensor, frame, or :class:`partita.data.Rows`.
+        data: Rows in the model's support: array, tensor, frame, or :class:`partita.tables.Rows`.
         objective: What is minimized; chosen by the capability table if not given.
         validation: Held-out rows; the fit keeps the weights that score best on them.
         sample_weight: One weight per row.
@@ -241,7 +241,9 @@ def _settled(session: Session) -> str:
     return "converged" if session.gradient <= math.sqrt(precision) * size else "stalled"
 
 
-def _validate(session: Session, held_out: Tensor, looks: Looks, log_jacobian: float) -> float:
+def _validate(
+    session: Session, held_out: Tensor, looks: ValidationSchedule, log_jacobian: float
+) -> float:
     """Score the averaged weights on held-out rows and remember them if they are the best."""
     model, best = session.bare, session.best
     own = {name: p.detach().clone() for name, p in model.named_parameters()}

@@ -141,7 +141,7 @@ def _read_config(folder: str | Path) -> tuple[dict[str, Any], bool]:
     if not isinstance(folder, str | Path):
         raise RunError(
             f"load: RUN must be the path of a run's folder; got {type(folder).__name__}. For data "
-            "use partita.data.load."
+            "use partita.datasets.load."
         )
     path = inside(Path(folder), "config.json")
     if not path.exists():

@@ -20,7 +20,7 @@ from partita.core.protocols import Batch, Data
 from partita.objectives.base import unwrapped
 from partita.runtime import processes
 from partita.runtime.untrusted import check_like
-from partita.training import checkpoint, exchange, guard
+from partita.training import checkpoint, distributed, guard
 from partita.training.optimizers import (
     AVERAGE_EVERY,
     WeightAverage,
@@ -88,7 +88,7 @@ class Session:
     rate_scale: float = 1.0  # of the learning rate, halved whenever the fit goes back
     settled: str = ""  # why a deterministic fit has nothing left to do
     watch: guard.Watch = field(default_factory=guard.Watch)
-    message: exchange.Message = field(default_factory=exchange.Message)
+    message: distributed.Message = field(default_factory=distributed.Message)
     # steps after which what was taken up has shown that it fits: an epoch, in which every part has
     # its turn
     trial: int = 0
@@ -137,7 +137,7 @@ class Session:
         def closure() -> Tensor:
             nonlocal record, following, width, gradient
             self.optimizer.zero_grad()
-            own = exchange.own_gradients(
+            own = distributed.own_gradients(
                 self.team, self.fabric, self.model, getattr(self.state, "module", None)
             )
             with own, self.message.begun(self.team, self.bare):
@@ -322,7 +322,7 @@ class Session:
             rng.keyed(self.key, REDEALT, self.step, self.team.rank).initial_seed()
         )
         self.state = checkpoint.rebuild(
-            self.state, exchange.redealt(checkpoint.plain(self.state), states, self.team)
+            self.state, distributed.redealt(checkpoint.plain(self.state), states, self.team)
         )
 
     def _batch(self) -> Batch:

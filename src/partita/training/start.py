@@ -11,10 +11,10 @@ import torch
 
 from partita.core import rng
 from partita.core.protocols import Model
-from partita.data import Rows
-from partita.data.tables import chunks
 from partita.errors import Unsupported, invalid
 from partita.runtime import deadline, memory_limit, processes
+from partita.tables import Rows
+from partita.tables.arrays import chunks
 from partita.training.budget import steps_within
 from partita.training.optimizers import WeightAverage, make_optimizer
 from partita.training.session import HELD_OUT, Session

@@ -74,7 +74,7 @@ class Conjugate(ABC):
         """The pair after ``data``, ``(n, *batch, *event)`` or ``(n, *event)`` for the whole batch.
 
         Arguments:
-            data: Observations x; :class:`partita.data.Rows`, which may lie on disk, are taken in
+            data: Observations x; :class:`partita.tables.Rows`, which may lie on disk, are taken in
                 some after the others.
             weight: How often each datum counts, ``(n, *batch)``, not negative; ones if not given.
         """

@@ -26,7 +26,7 @@ from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.chains import summarize_chains
 from partita.evaluators.partition.annealing import check_annealing, resolve_kernel, temperatures_for
-from partita.evaluators.partition.between import Between
+from partita.evaluators.partition.difference import Between
 from partita.evaluators.partition.ladders import Ladders, Seen
 from partita.evaluators.partition.modes import hardness, heard_by_modes, sought
 

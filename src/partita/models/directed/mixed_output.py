@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, Poisson
 
 from partita.core import support as supports
-from partita.core.laws import Law, places, support_of
 from partita.models.directed.outputs import (
     BernoulliOutput,
     CategoricalOutput,
     GaussianOutput,
     Output,
 )
+from partita.tables.column_kinds import Law, places, support_of
 
 MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
 LEAST_MEAN = 1e-3
@@ -62,7 +62,7 @@ class MixedOutput(Output):
     """One output for each sort of column.
 
     Arguments:
-        laws: What each column holds (:mod:`partita.core.laws`).
+        laws: What each column holds (:mod:`partita.tables.column_kinds`).
         variance: Of real columns, as in :class:`partita.models.directed.outputs.GaussianOutput`.
     """
 

@@ -20,7 +20,7 @@ from partita.core.checks import check_width
 from partita.core.protocols import Data, DirectedModel
 from partita.errors import invalid
 from partita.models.directed.components.base import Component, Statistics
-from partita.models.directed.starts import hard_start
+from partita.models.directed.init import hard_start
 
 # numbers in the work on one block of rows: more leave the cache, and make new pages at every block
 CELLS = 1 << 18

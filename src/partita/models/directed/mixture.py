@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.laws import Law, check_laws, in_words, places
 from partita.errors import invalid
 from partita.models.directed.components.base import Component
 from partita.models.directed.components.diagonal import DiagonalGaussian
@@ -24,6 +23,7 @@ from partita.models.directed.components.discrete import (
 from partita.models.directed.components.gaussian import FullGaussian
 from partita.models.directed.components.product import ProductComponent
 from partita.models.directed.mixing import Mixing
+from partita.tables.column_kinds import Law, check_laws, in_words, places
 
 COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
 COVARIANCES = ("full", "tied", "diagonal", "spherical")

@@ -18,7 +18,6 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
-from partita.core.laws import Law, check_laws
 from partita.core.protocols import Data
 from partita.errors import invalid
 from partita.models.directed.gaussian_latents import (
@@ -33,6 +32,7 @@ from partita.models.directed.mixed_output import MixedOutput
 from partita.models.directed.outputs import Output, make_output
 from partita.models.directed.vae_fill import fill
 from partita.nets import MLP, ConvDecoder, ConvNet, build, describe
+from partita.tables.column_kinds import Law, check_laws
 
 
 class VAE(GaussianLatents):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from partita.data import Column
 from partita.report import images
 from partita.report.blocks import Block, Code, Folded, Picture, Table, Text
-from partita.report.subject import Subject
-from partita.report.words import number
+from partita.report.context import Subject
+from partita.report.format import number
+from partita.tables import Column
 from partita.training.history import seconds_of
 
 LISTED = 30  # columns described one by one

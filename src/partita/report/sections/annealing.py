@@ -25,7 +25,7 @@ from partita.evaluators.partition.annealing import (
 )
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Text
-from partita.report.subject import Subject
+from partita.report.context import Subject
 
 CHAINS = 64
 TEMPERATURES = 400

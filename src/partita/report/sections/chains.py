@@ -8,7 +8,7 @@ import torch
 from partita.diagnostics.chains import RHAT_LOOSE, RHAT_TIGHT
 from partita.report import plots
 from partita.report.blocks import Block, Figure, Table, Text
-from partita.report.subject import BURN_IN, Subject
+from partita.report.context import BURN_IN, Subject
 
 TRACED = 8
 

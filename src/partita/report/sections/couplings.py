@@ -11,7 +11,7 @@ from partita.models import MaxEnt, Potts
 from partita.models.energy.potts import zero_sum
 from partita.report import plots
 from partita.report.blocks import Block, Table, Text
-from partita.report.subject import Subject
+from partita.report.context import Subject
 
 WIDEST = 150  # columns of a matrix that a page can hold
 STRONGEST = 8

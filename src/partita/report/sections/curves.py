@@ -7,7 +7,7 @@ import numpy as np
 
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Folded, Text
-from partita.report.subject import Subject
+from partita.report.context import Subject
 from partita.training import Run
 
 NOT_CURVES = ("step", "epoch", "seconds", "validation", "best", "event", "done")

@@ -9,7 +9,7 @@ from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
 from partita.report import plots
 from partita.report.blocks import Block, Figure
-from partita.report.subject import Subject
+from partita.report.context import Subject
 
 CELLS = 90  # along each side
 DEPTH = 9.0  # nats below the highest that are still told apart

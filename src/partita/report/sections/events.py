@@ -5,7 +5,7 @@ and what was done about each.
 from collections.abc import Iterator
 
 from partita.report.blocks import Block, Table, Text
-from partita.report.subject import Subject
+from partita.report.context import Subject
 from partita.training import Run
 
 SHOWN = 100  # a fit that met more has its metrics.jsonl

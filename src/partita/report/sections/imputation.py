@@ -10,9 +10,9 @@ from partita.core import rng
 from partita.errors import InputError, Unsupported
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
-from partita.report.subject import Subject
-from partita.report.words import number
-from partita.training.encoding import CUT
+from partita.report.context import Subject
+from partita.report.format import number
+from partita.tables.encoding import CUT
 
 IMAGES = 10
 ROWS = 100
@@ -22,7 +22,7 @@ SIDE = 640
 
 def imputation(subject: Subject) -> Iterator[Block]:
     """Nothing where the model cannot fill in, or rows are sequences."""
-    from partita.estimators._impute import impute_encoded
+    from partita.experiment.imputation import impute_encoded
 
     x = subject.some_raw_rows(IMAGES if subject.shape else ROWS)
     if x is None or subject.sequential or subject.encoding.kind in CUT:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 
 from partita.core.quantity import Quantity
-from partita.report import words
+from partita.report import format
 from partita.report.baseline import independent_columns
 from partita.report.blocks import Block, Text
-from partita.report.subject import Subject
+from partita.report.context import Subject
 
 MOST_TO_COUNT = 14.0  # nats: a factor of a million
 FARTHEST = 700.0  # nats whose exponential is a number
@@ -26,8 +26,8 @@ def meaning(subject: Subject) -> Iterator[Block]:
         yield Text(_distance(q, subject), "lead")
     else:
         yield from in_words(q, subject)
-        yield Text(words.meaning(q))
-    yield Text(f"Verdict {words.verdict(q)}.")
+        yield Text(format.meaning(q))
+    yield Text(f"Verdict {format.verdict(q)}.")
     if q.se_data:
         both = (
             ""
@@ -55,9 +55,9 @@ def _mass(q: Quantity, subject: Subject) -> str:
         )
     bits = subject.model.support.bits
     among = (
-        f" among {words.power(2, bits)} possible rows" if math.isfinite(bits) and bits > 12 else ""
+        f" among {format.power(2, bits)} possible rows" if math.isfinite(bits) and bits > 12 else ""
     )
-    chance = f"a typical row has a chance of {words.one_in(min(q.value, 0.0))}{among}"
+    chance = f"a typical row has a chance of {format.one_in(min(q.value, 0.0))}{among}"
     return (
         f"On average the model gives a {subject.split} row a log-probability of {q.value:.2f} "
         f"nats: {chance}."

@@ -21,10 +21,10 @@ from partita.models import (
 from partita.models.directed.components.product import ProductComponent
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
+from partita.report.context import DRAWS, Subject
+from partita.report.format import number
 from partita.report.sections import couplings
 from partita.report.sections.samples import SIDE
-from partita.report.subject import DRAWS, Subject
-from partita.report.words import number
 
 SHOWN = 64  # filters or components
 TYPICAL = 8  # components of a mixed table whose typical rows are shown

@@ -9,7 +9,7 @@ import numpy as np
 
 from partita.report import images, plots
 from partita.report.blocks import Beside, Block, Code, Figure, Picture, Text
-from partita.report.subject import DRAWS, IMAGES, SEQUENCES, Subject
+from partita.report.context import DRAWS, IMAGES, SEQUENCES, Subject
 
 COLUMNS = 12  # of a table whose values are shown one by one
 CHARACTERS = 400

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from partita.core.quantity import Quantity, bits_per_dimension
-from partita.report import plots, words
+from partita.report import format, plots
 from partita.report.blocks import Big, Block, Figure, Table, Text
-from partita.report.subject import Subject
+from partita.report.context import Subject
 
 TONES = {"tight": "good", "loose": "fair", "do not publish": "bad"}
 DIAGNOSTICS = {
@@ -50,7 +50,7 @@ def headline(q: Quantity, split: str) -> Big:
         below = f"interval [{q.low:.5f}, {q.high:.5f}] ({100 * q.level:g} %)"
         return Big(f"{q.value:.5f}", q.unit.replace("^2", "²"), "no likelihood", "fair", below)
     badge = f"{_kind(q)}, {q.verdict}"
-    interval = "" if q.kind == "exact" else f"interval {words.interval(q)}"
+    interval = "" if q.kind == "exact" else f"interval {format.interval(q)}"
     spread = f"± {q.se_data:.3f} standard error over {q.n} {split} rows" if q.se_data else ""
     below = "; ".join(part for part in (interval, spread) if part)
     return Big(f"{q.value:.3f}", f"{q.unit} per {split} row", badge, TONES[q.verdict], below)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def headline(q: Quantity, split: str) -> Big:
 def facts(q: Quantity, subject: Subject) -> list[list[str]]:
     """What was found, how, and how far to trust it, as a table of two columns."""
     log_z = q.details.get("log_z")
-    rows = [["kind", _kind(q)], ["by", q.method], ["verdict", words.verdict(q)]]
+    rows = [["kind", _kind(q)], ["by", q.method], ["verdict", format.verdict(q)]]
     if q.kind != "none":
         rows.append(
             [
@@ -77,11 +77,11 @@ def facts(q: Quantity, subject: Subject) -> list[list[str]]:
                 else subject.rows.numbers_per_row(),
             )
             rows.append(
-                ["bits per dimension", f"{bits.value:.4f} {words.interval(bits, 4)}".rstrip()]
+                ["bits per dimension", f"{bits.value:.4f} {format.interval(bits, 4)}".rstrip()]
             )
     if isinstance(log_z, Quantity):
-        rows.append(["log Z", f"{log_z.value:.3f} {words.interval(log_z)}".rstrip()])
-    if use := words.latent_use(q):
+        rows.append(["log Z", f"{log_z.value:.3f} {format.interval(log_z)}".rstrip()])
+    if use := format.latent_use(q):
         rows.append(["latent dimensions", use])
     rows += [["chains are", q.details["mixing"]]] if "mixing" in q.details else []
     return rows + [

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts
-from partita.core.laws import Law, check_laws, in_words, support_of
 from partita.core.protocols import Data, DirectedModel
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked_columns import MaskedColumns
+from partita.tables.column_kinds import Law, check_laws, in_words, support_of
 
 MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
 LEAST_MEAN = 1e-3

@@ -16,16 +16,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from partita.core.laws import Law, places, support_of
 from partita.models.directed.components.base import Component, Statistics
 from partita.models.directed.components.discrete import Discrete
+from partita.tables.column_kinds import Law, places, support_of
 
 
 class ProductComponent(Component):
     """One component for each sort of column.
 
     Arguments:
-        laws: What each column holds (:mod:`partita.core.laws`).
+        laws: What each column holds (:mod:`partita.tables.column_kinds`).
         blocks: The component of each law, on the columns that have it, in their order.
     """
 

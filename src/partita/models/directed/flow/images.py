@@ -18,9 +18,9 @@ from partita.core import rng
 from partita.core.annealed import in_double
 from partita.core.checks import check_count, check_rows
 from partita.core.quantity import Quantity, half_width
-from partita.data import Rows
 from partita.diagnostics.weights import verdict_on_ess, verdict_on_reach
 from partita.errors import invalid
+from partita.tables import Rows
 
 ROWS_AT_ONCE = 2048
 

@@ -1,0 +1,242 @@
+"""Sequences by name or path: text, streams of numbers, and archives of many sequences, split into
+parts that follow one another.
+"""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partita.core.checks import check_choice, check_count
+from partita.datasets import folder
+from partita.datasets.named import Dataset, load
+from partita.datasets.sequences import Sequences
+from partita.datasets.text import TOKENS, Alphabet, read_text
+from partita.errors import DataError
+from partita.tables.files import ENDINGS, check_reachable, read
+from partita.tables.frames import TABLES
+from partita.tables.npy import headers, read_arrays
+from partita.tables.on_disk import OnDisk
+
+PARTS = ("train", "valid", "test")
+SHARES = (0.8, 0.9)  # of a stream: where training ends, and validation
+OVERLAP = 8  # windows to learn from begin this many times as often as they are long
+PACKED = "polyphonic_music/"  # piano rolls, eight keys to a byte
+KEYS = 88
+SERIES = (".npy", *TABLES)  # files whose numbers are one series where they are one column
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How sequences are read, as JSON: what a saved run needs to read more of them in the same way.
+
+    Arguments:
+        length: Of a window; None takes sequences whole.
+        tokens: ``"characters"`` or ``"bytes"``, of text.
+        encoding: Of text.
+        symbols: The vocabulary, once it is known.
+    """
+
+    length: int | None = 256
+    tokens: str = "characters"
+    encoding: str = "utf-8"
+    symbols: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("load", "tokens", self.tokens, TOKENS)
+        if self.length is not None:
+            check_count("load", "length", self.length)
+        known = self.symbols
+        if known is not None and not (
+            isinstance(known, str) and len(known) > 1 and [*known] == sorted(set(known))
+        ):
+            raise DataError(
+                "load: symbols must be the characters of a vocabulary, each once and in order; "
+                f"got {self.symbols!r}."
+            )
+
+    @property
+    def alphabet(self) -> Alphabet | None:
+        """What tokens stand for; None where it is not known yet."""
+        return (
+            Alphabet()
+            if self.tokens == "bytes"
+            else None
+            if self.symbols is None
+            else Alphabet(self.symbols)
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "length": self.length,
+            "tokens": self.tokens,
+            "encoding": self.encoding,
+            "symbols": self.symbols,
+        }
+
+
+def open_dataset(
+    source: str,
+    *,
+    binarize: Any = "auto",
+    words: bool = False,
+    missing: bool = False,
+    asked: Any = None,
+    reading: dict[str, Any] | None = None,
+) -> Dataset:
+    """Tables as rows; with a ``reading``, the settings of :class:`Reading`, streams and text as
+    sequences too.
+    """
+    if reading is None:
+        return load(source, binarize=binarize, words=words, missing=missing, asked=asked)
+    if not reading.keys() <= Reading.__dataclass_fields__.keys():
+        raise DataError(
+            f"load: reading must say {', '.join(Reading.__dataclass_fields__)}; got "
+            f"{', '.join(map(repr, reading))}."
+        )
+    return load_sequences(source, Reading(**reading), binarize=binarize, words=words, asked=asked)
+
+
+def load_sequences(
+    source: str, reading: Reading, *, binarize: Any = "auto", words: bool = False, asked: Any = None
+) -> Dataset:
+    """Data for models of sequences, with how they were read; tables come as rows.
+
+    Text and other streams, such as one column of numbers in the order of time, are cut into
+    windows: the first 80 % to learn from, 10 % to validate, 10 % to test. Windows to learn from
+    overlap; the others do not, and leave no step out.
+    """
+    path = _path(source)
+    if path is not None and (path.suffix.lower() == ".txt" or path.suffix.lower() not in ENDINGS):
+        tokens, alphabet = read_text(path, reading.tokens, reading.encoding, reading.alphabet)
+        made = Reading(reading.length, reading.tokens, reading.encoding, alphabet.symbols)
+        return _stream(source, tokens, made, alphabet.size)
+    if path is not None and path.suffix.lower() == ".npz":
+        found = headers(path)
+        if {"train", "train_lengths"} <= found.keys():
+            return _archive(source, path, reading)
+        if (
+            set(found) == {"bytes"}
+            and len(found["bytes"][0]) == 1
+            and found["bytes"][1] == np.uint8
+        ):
+            made = Reading(reading.length, "bytes", reading.encoding)
+            return _stream(source, read_arrays(path, ["bytes"])["bytes"], made, 256)
+    if (
+        path is not None
+        and path.suffix.lower() in SERIES
+        and reading.length is not None
+        and not asked
+    ):
+        series = _series(path, words)
+        if series is not None:
+            return _stream(
+                source, series, Reading(reading.length, reading.tokens, reading.encoding)
+            )
+    return load(source, binarize=binarize, words=words, asked=asked)
+
+
+def holds_sequences(source: str) -> bool:
+    """Whether a source is sequences to everyone: text that is no table, bytes, or an archive of
+    sequences with their lengths.
+
+    A .txt file is a table where its lines are numbers, words in columns, or letters of an
+    alignment.
+    """
+    path = _path(source)
+    if path is None or not path.is_file():
+        return False
+    if path.suffix.lower() == ".txt":
+        try:
+            found = read(path, words=True)
+        except (DataError, csv.Error):
+            return path.stat().st_size > 0
+        return len(found.train) < 2 or (found.train.shape[1] == 1 and bool(found.labels))
+    if path.suffix.lower() != ".npz":
+        return False
+    arrays = headers(path)
+    return {"train", "train_lengths"} <= arrays.keys() or set(arrays) == {"bytes"}
+
+
+def _path(source: str) -> Path | None:
+    check_reachable(source)
+    return Path(source) if Path(source).is_file() or Path(source).suffix else folder.path_of(source)
+
+
+def _series(path: Path, words: bool = False) -> np.ndarray | None:
+    """The numbers of a file that holds but one column of them; None for a table."""
+    found = read(path, words=words)
+    alone = (
+        found.labels is None
+        and found.weight is None
+        and (found.train.ndim == 1 or found.train.shape[1:] == (1,))
+    )
+    on_disk = isinstance(found.train, OnDisk)
+    return (found.train if on_disk else found.train.reshape(-1)) if alone else None
+
+
+def _stream(name: str, stream: Any, reading: Reading, states: int | None = None) -> Dataset:
+    """Windows of three parts of a stream that follow one another."""
+    if reading.length is None:
+        raise DataError(
+            "load: length must be given for text, which is one long sequence; got none. As in "
+            "--set length=256."
+        )
+    first, second = (int(share * len(stream)) for share in SHARES)
+    if first < reading.length:
+        remedy = "Give a longer one, or a smaller --set length."
+        raise DataError(
+            f"load: {name} must have at least {reading.length} steps to learn from; got {first}. "
+            f"{remedy}"
+        )
+    ends = ((0, first), (first, second), (second, len(stream)), (0, len(stream)))
+    parts = [
+        stream.between(*end) if isinstance(stream, OnDisk) else stream[slice(*end)] for end in ends
+    ]
+    strides = max(1, reading.length // OVERLAP), reading.length, reading.length, reading.length
+    windows = [
+        Sequences.windows(part, reading.length, stride=stride, owner="load") if len(part) else None
+        for part, stride in zip(parts, strides, strict=True)
+    ]
+    for rows in windows:
+        if rows is not None:
+            rows.states = states
+    train, valid, test, whole = windows
+    how = {"note": "windows of one stream", "reading": reading.as_json(), "undivided": whole}
+    return Dataset(name, train, valid, test, **how)  # type: ignore[arg-type]
+
+
+def _archive(name: str, path: Path, reading: Reading) -> Dataset:
+    """Many sequences of different lengths in each part, whole."""
+    held = read_arrays(path, [f"{part}{ending}" for part in PARTS for ending in ("", "_lengths")])
+    arrays = {
+        part: (held[part], held[f"{part}_lengths"])
+        for part in PARTS
+        if {part, f"{part}_lengths"} <= held.keys()
+    }
+    for part, (x, lengths) in arrays.items():
+        if x.ndim == 0 or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not len(lengths):
+            raise DataError(
+                f"load: {path} must hold steps in {part} and a length of each sequence in "
+                f"{part}_lengths; got other shapes."
+            )
+    packed = (
+        name.startswith(PACKED)
+        and arrays["train"][0].dtype == np.uint8
+        and arrays["train"][0].ndim == 2
+    )
+    longest = max(int(lengths.max()) for _, lengths in arrays.values())
+    rows = {
+        part: Sequences.parted(
+            np.unpackbits(x, axis=1)[:, :KEYS] if packed else x,
+            lengths,
+            longest=longest,
+            owner="load",
+        )
+        for part, (x, lengths) in arrays.items()
+    }
+    made = Reading(None, reading.tokens, reading.encoding).as_json()
+    parts = (rows.get(part) for part in PARTS)
+    return Dataset(name, *parts, note="whole sequences", reading=made)  # type: ignore[arg-type]

@@ -1,0 +1,254 @@
+"""Which families, or objectives of one family, can be compared on some data: those whose scores are
+masses, or densities, of the same rows in the same units.
+
+A mass of a discrete table and a density of real columns are different things, whatever their
+numbers; so is a mass of a table that was cut at its medians. A family that would need either is
+left out, with the reason. Sequences are for models of sequences, tables for all.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from partita.core import capability
+from partita.core.checks import check_choice
+from partita.datasets import Dataset
+from partita.errors import PartitaError, invalid
+from partita.experiment.results import Candidate
+from partita.families import FAMILIES, Family, family_named
+from partita.families.by_gradient import NAMED, OBJECTIVES
+from partita.families.table_kind import check_held_out, numbers, settings_by_table, table_kind
+from partita.models.directed.flow.columns import copying, repeating
+from partita.tables import Rows
+from partita.tables.encoding import Encoding, Kind
+
+Measure = Literal[
+    "masses of discrete rows",
+    "densities of real columns",
+    "probabilities of sequences",
+    "masses of cut columns",
+    "probabilities of mixed columns",
+]
+MASS: Measure = "masses of discrete rows"
+DENSITY: Measure = "densities of real columns"
+MEASURES: dict[str, Measure] = {
+    **dict.fromkeys(("binary", "spin", "signs", "spins", "count", "category"), MASS),
+    **dict.fromkeys(("real", "scaled", "raw"), DENSITY),
+    "steps": "probabilities of sequences",
+    "mixed": "probabilities of mixed columns",
+    **dict.fromkeys(("median", "median-signs", "quantile"), "masses of cut columns"),
+}
+# these stop when they are done, and leave the rest of their time to others
+FIRST = ("ppca", "mixture-ppca", "mixture")
+BY_NAME = {  # families that add nothing to a comparison of all
+    **dict.fromkeys(
+        ("hyena", "ssm", "attention", "conv", "lstm"),
+        "it is the autoregressive family with a network for sequences",
+    ),
+    "vrnn": "it is made for sequences, and takes a table one column after the other",
+}
+PAIRS = dict.fromkeys(
+    ("maxent", "ising", "potts"), "where columns have two values it is the model that boltzmann is"
+)
+OF_SEQUENCES = {"autoregressive": "on sequences it is the model that hyena is"}
+# a comparison of all objectives sums at most 2^16 states at every step; more where exact is asked
+# for by name
+EXACT_BITS = 16
+ROWS_TO_CHECK, COLUMNS_TO_CHECK = 2048, 1000
+# of a table up to which the number of components is looked for, and what is taken beyond
+LADDER_CELLS, COMPONENTS = 300_000, 10
+
+
+def candidates_by_family(
+    names: Sequence[str], settings: dict[str, dict[str, Any]], dataset: Dataset
+) -> tuple[list[Candidate], dict[str, str]]:
+    """One candidate for each family that can be compared on these data, and those left out with the
+    reason.
+
+    Arguments:
+        names: Of families; empty for all.
+        settings: Of each family by its name, over what the table asks for.
+    """
+    kind, asked = table_kind(dataset), [family_named(name) for name in dict.fromkeys(names)]
+    by_name = (
+        {}
+        if asked
+        else OF_SEQUENCES
+        if kind == "steps"
+        else {**BY_NAME, **(PAIRS if kind in ("binary", "spin") else {})}
+    )
+    found, left_out = [], {}
+    for family in sorted(asked or FAMILIES.values(), key=lambda family: family.name not in FIRST):
+        chosen = {**_by_table(family.name, kind, dataset.train), **settings.get(family.name, {})}
+        reason = _reason_against(family, chosen, dataset, kind)
+        if reason is None and family.name in by_name:
+            reason = f"{by_name[family.name]}; ask for it by name"
+        if reason is None:
+            found.append(Candidate(family.name, family, chosen))
+        else:
+            left_out[family.name] = reason
+    return found, left_out
+
+
+def measure_of(kind: Kind, rows: Rows) -> Measure:
+    """What the scores of rows so encoded are; of columns that are treated one by one, by what they
+    are.
+    """
+    kinds = (
+        set()
+        if kind != "mixed" or rows.schema is None
+        else {column.kind for column in rows.schema.used}
+    )
+    return (
+        DENSITY if kinds == {"real"} else MASS if kinds and "real" not in kinds else MEASURES[kind]
+    )
+
+
+def degenerate_columns(dataset: Dataset) -> list[str]:
+    """Cautions where scores are densities of columns that have none: whose values repeat, or that
+    copy others.
+    """
+    rows, kind = dataset.train, table_kind(dataset)
+    if kind not in ("real", "mixed") or measure_of(kind, rows) == MASS:
+        return []
+    columns = range(rows.width) if rows.schema is None else rows.schema.used
+    real = [
+        i
+        for i, column in enumerate(columns)
+        if kind == "real" or getattr(column, "kind", "") == "real"
+    ][:COLUMNS_TO_CHECK]
+    x = torch.from_numpy(
+        numbers(
+            rows.take(np.linspace(0, len(rows) - 1, min(ROWS_TO_CHECK, len(rows))).astype(int))
+        )[:, real]
+    )
+    found = [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])]
+    names = [repr(getattr(columns[i], "name", i)) for i in real]
+    return [
+        f"column {names[at[0]]} {at[1]}: densities of it grow without end where mass is squeezed "
+        "onto it, and the best is who squeezes most. Read it as another kind, or leave it out."
+        for at in found
+        if at is not None
+    ]
+
+
+def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
+    """What a family must be told about a table: what its columns hold, and that a search for the
+    number of components would be long.
+    """
+    if kind == "steps":
+        return {}
+    many = (
+        {"components": COMPONENTS}
+        if name == "mixture" and len(rows) * rows.width > LADDER_CELLS
+        else {}
+    )
+    return {**many, **settings_by_table(name, kind, rows)}
+
+
+def _reason_against(
+    family: Family, settings: dict[str, Any], dataset: Dataset, kind: Kind
+) -> str | None:
+    """Why a family's score would not be one of these rows in their own units; None if it is."""
+    rows = dataset.train
+    if kind == "steps":
+        return _reason_against_sequences(family, settings, rows)
+    if kind == "mixed" and not family.mixed and rows.schema is not None and rows.schema.mixed:
+        return f"it takes columns of one sort, and has no place for {_odd_ones(rows)}"
+    if rows.labels and not family.takes_words(settings):
+        return "it takes no words"
+    if not family.missing and not all(
+        part.complete() for part in (rows, dataset.valid, dataset.test) if part is not None
+    ):
+        return "values are missing, which it cannot take"
+    try:
+        own = family.encoding_kind(rows, settings)
+        here, there = measure_of(own, rows), measure_of(kind, rows)
+        if here != there:
+            return f"its scores would be {here}, those of this table are {there}"
+        some = rows.take(np.arange(min(ROWS_TO_CHECK, len(rows))))
+        encoding = Encoding.fit(rows, own, "compare")
+        encoding.check(numbers(some), "compare")
+        check_held_out(dataset, encoding, "compare")
+    except PartitaError as error:
+        return _in_short(family, error)
+    return None
+
+
+def _reason_against_sequences(family: Family, settings: dict[str, Any], rows: Any) -> str | None:
+    if family.reads is None:
+        return "it takes tables, and these are sequences"
+    try:
+        family.encoding_kind(rows, settings)
+    except PartitaError as error:
+        return _in_short(family, error)
+    return None
+
+
+def _in_short(family: Family, error: PartitaError) -> str:
+    """A refusal as a reason beside the name of who refuses."""
+    return (
+        str(error)
+        .rstrip(".")
+        .removeprefix("family ")
+        .removeprefix(f"{family.name}: ")
+        .removeprefix("compare: ")
+    )
+
+
+def candidates_by_objective(
+    family: Family,
+    settings: dict[str, Any],
+    names: Sequence[str],
+    rows: Rows,
+    owner: str = "compare",
+) -> tuple[list[Candidate], dict[str, str]]:
+    """One candidate for each objective of one family, and the objectives left out with the reason.
+
+    ``names`` ``["all"]`` takes every objective that the support of the family's model for these
+    rows allows.
+    """
+    if not {"objective", "chains"} <= family.settings.keys():
+        allowed = "be a family of energy models, which have a choice of objectives"
+        raise invalid(owner, "--model", allowed, repr(family.name), "`partita models` lists them.")
+    for name in names:
+        check_choice(owner, "--objectives", name, ("all", *OBJECTIVES))
+    encoding = Encoding.fit(rows, family.encoding_kind(rows, settings))
+    start = {**settings, "objective": "pcd"}
+    model, _ = family.build(encoding.rows(rows), start, generator=torch.Generator().manual_seed(0))
+    against = {name: reason_left_out(name, model) for name in OBJECTIVES} if "all" in names else {}
+    chosen = (
+        [name for name, reason in against.items() if reason is None]
+        if "all" in names
+        else list(dict.fromkeys(names))
+    )
+    left_out = {name: reason for name, reason in against.items() if reason is not None}
+    return [Candidate(name, family, {**settings, "objective": name}) for name in chosen], left_out
+
+
+def reason_left_out(name: str, model: Any) -> str | None:
+    """Why an objective has no place in a comparison of all of them on this model; None if it has
+    one.
+    """
+    reason = capability.reason_against(NAMED[name].part, model)
+    bits = capability.smallest_bits(model)
+    if reason is None and name == "exact" and EXACT_BITS < bits < float("inf"):
+        return f"2^{bits:g} states are many to sum at every step; ask for it by name"
+    return reason
+
+
+def _odd_ones(rows: Rows) -> str:
+    """The columns that are not of the sort that most columns of a mixed table are."""
+    assert rows.schema is not None
+    kinds = [column.kind for column in rows.schema.used]
+    usual = max(dict.fromkeys(kinds), key=kinds.count)
+    names = [
+        f"{column.name!r} ({column.kind})" for column in rows.schema.used if column.kind != usual
+    ]
+    return (
+        ", ".join(names[:3])
+        + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        + f" beside {usual} ones"
+    )

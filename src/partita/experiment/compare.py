@@ -1,0 +1,356 @@
+"""A comparison: candidates fitted to the same rows from the same seed within one time, and scored
+by the same likelihood on the same rows.
+
+Every candidate gets an even part of the time that is left, for all that it does: a search while it
+is built, its fit, its score. A recipe that needs less is carried out as it is, and what it does not
+use is left to those after it; one that needs more is cut to as many steps as fit, and stops sooner
+where the machine is slower then than when they were planned. A candidate that fails is a result
+that says why, and the others finish. What is done is kept, so that an interrupted comparison goes
+on.
+"""
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from partita.core import capability, descriptions, rng
+from partita.core.protocols import EnergyModel
+from partita.core.quantity import Quantity
+from partita.datasets import Dataset
+from partita.errors import PartitaError, RunError
+from partita.evaluators import Sandwich
+from partita.experiment.affordable import TIMING, Plan, affordable, annealing_cost
+from partita.experiment.encoded import evaluate_encoded
+from partita.experiment.results import NAME, Candidate, Result, read_result, write_result
+from partita.experiment.splits import encoded_parts, fingerprint
+from partita.runtime import deadline, memory_limit
+from partita.runtime.atomic_files import write_whole
+from partita.runtime.untrusted import check_like, inside, read_json
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
+from partita.training import history
+from partita.training.loop import PartitaWarning, fit
+from partita.training.run import Run, build_model, load, read_config
+from partita.training.run_folder import begun, numbers
+
+ROWS = "rows.json"  # which rows a comparison is about, in its folder
+SCORING = 1  # what a stream of random numbers is for; scores draw as those of `partita fit` do
+FIT_SHARE = 0.7  # of a candidate's time, to build and fit it; the rest is for its score
+LATE = 1.3  # of the time to build and fit a candidate, after which it has to stop
+LEAST_MINUTES = 0.02  # of a fit, where the time is already up
+# of a fit that was begun, which it goes on with
+SETTLED = {"fit": dict, "steps": int, "objective": dict}
+# temperatures, about, that an annealing takes where nothing is said, its pilot run included
+USUAL = 2000
+IMPORTED = (
+    "torch._dynamo",
+    "lightning_fabric",
+    "sklearn.cluster",
+    "arviz_stats.base.array",
+    "partita.core.xoshiro",
+)
+LEAST = 30  # temperatures of an annealing that is cut to its time
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What all candidates share.
+
+    Arguments:
+        dataset: Rows to learn from, to validate on and to score on.
+        options: Of every fit: epochs, learning_rate, ...; what is not said is left to each
+            candidate's recipe.
+        limit: Minutes to build and fit one candidate, where options do not say how long.
+        evaluator: Of log Z; chosen by the capability table if not given.
+        seed: Of every candidate alike: same first parameters, same order of rows, same draws.
+        out: Folder in which every candidate leaves a run; nothing is written without it.
+        about: More to write into every run's config.
+        total: Minutes for all together, from which :meth:`run` makes the limit of each; None leaves
+            ``limit`` as it is.
+    """
+
+    dataset: Dataset
+    options: dict[str, Any] = field(default_factory=dict)
+    limit: float | None = None
+    evaluator: Any = None
+    seed: int = 0
+    out: Path | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    total: float | None = None
+
+    @property
+    def scored(self) -> Rows:
+        """The rows that everyone is scored on: held out where there are such."""
+        return self.dataset.train if self.dataset.test is None else self.dataset.test
+
+    @property
+    def _seconds(self) -> float:
+        """To build and fit one candidate."""
+        return math.inf if self.limit is None else 60 * self.limit
+
+    def run(
+        self,
+        candidates: Sequence[Candidate],
+        progress: Callable[[Candidate], bool] = lambda _: False,
+    ) -> Iterator[Result]:
+        """One result after the other: those that are done as they were saved, the others with an
+        even part of the time that is left.
+
+        ``progress`` is asked, and told, who comes next.
+        """
+        self._check_rows()
+        waiting = [candidate for candidate in candidates if self._saved(candidate) is None]
+        if self.total is not None:
+            get_ready()
+        share = None if self.total is None else self.total / max(1, len(candidates))
+        end = None if share is None else deadline.now() + 60 * share * len(waiting)
+        for candidate in candidates:
+            result = self._saved(candidate)
+            if result is None:
+                timed = self if end is None else replace(self, limit=_share(end, len(waiting)))
+                result = timed.enter(candidate, progress(candidate))
+                waiting.remove(candidate)
+                self._keep(result)
+            yield result
+            if result.interrupted:
+                return
+
+    def enter(self, candidate: Candidate, progress: bool = False) -> Result:
+        """Fit and score one candidate; what is refused, and whatever it comes to but a disk that
+        fails, becomes the result's problem.
+        """
+        started, seconds, run = deadline.now(), None, None
+        try:
+            started -= self._spent(candidate)
+            with deadline.ending_within(LATE * self._seconds), memory_limit.named(candidate.name):
+                encoding = Encoding.fit(
+                    self.dataset.train,
+                    candidate.family.encoding_kind(self.dataset.train, candidate.settings),
+                )
+                run = self._fitted(candidate, encoding, progress, started)
+            seconds = deadline.now() - started
+            score = None if run.stopped == "interrupted" else self.score(run.model, encoding)
+            problem = (
+                ""
+                if score is not None
+                else f"interrupted after {run.steps:,} of {run.config['steps']:,} steps, which are "
+                "saved"
+            )
+        except PartitaError as error:
+            score, problem = None, str(error)
+        except OSError:
+            raise  # a disk that is full is so for all
+        except Exception as error:  # whatever a family comes to, the others finish
+            score, problem = None, f"{type(error).__name__}: {error}".strip().split("\n")[0]
+        return Result(
+            candidate.name,
+            score,
+            deadline.now() - started if seconds is None else seconds,
+            run,
+            problem,
+        )
+
+    def score(self, model: Any, encoding: Encoding) -> Quantity:
+        """The mean log-likelihood of the scored rows, as the leaderboard has it; gray levels are
+        drawn in the same way for everyone.
+        """
+        x = self.scored.tensor(rng.keyed(self.seed, SCORING, 1)).numpy().astype(np.float64)
+        return evaluate_encoded(
+            model,
+            encoding,
+            x,
+            evaluator=self._evaluator(model),
+            owner="compare",
+            generator=rng.keyed(self.seed, SCORING),
+        )
+
+    def place(self, name: str) -> Path | None:
+        """The folder of a candidate's run."""
+        return None if self.out is None else self.out / name
+
+    def _fitted(
+        self, candidate: Candidate, encoding: Encoding, progress: bool, started: float
+    ) -> Run:
+        """A fit, unless it is done and only waits for its score."""
+        folder = self.place(candidate.name)
+        if folder is not None and (folder / "checkpoints" / "model.safetensors").exists():
+            run = self._done(folder)
+            if run is not None:
+                return run
+        return self._fit(candidate, encoding, progress, started)
+
+    def _done(self, folder: Path) -> Run | None:
+        """A run of which nothing is left to do; a damaged one is made again from its last save, and
+        one that diverged says so again.
+        """
+        try:
+            run = load(folder)
+        except RunError as error:
+            warnings.warn(
+                f"{error} It is made again from the last save.", PartitaWarning, stacklevel=2
+            )
+            return None
+        return None if run.stopped in ("interrupted", "diverged") else run
+
+    def _fit(self, candidate: Candidate, encoding: Encoding, progress: bool, started: float) -> Run:
+        train, validation = encoded_parts(self.dataset, encoding, self.seed)
+        generator = torch.Generator().manual_seed(self.seed)
+        plan = self._taken_up(candidate) or self._planned(candidate, train, validation, generator)
+        family = {
+            "name": candidate.family.name,
+            "settings": candidate.family.resolve(candidate.settings),
+        }
+        about = {
+            **self.about,
+            "family": family,
+            "encoding": encoding.as_json(),
+            "seed": self.seed,
+            "remarks": [*plan.remarks],
+            "cuts": [*plan.cuts],
+            "validated": plan.validated,
+        }
+        validation = validation if plan.validated else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
+            run = fit(
+                plan.model,
+                train,
+                plan.objective,
+                validation=validation,
+                out=self.place(candidate.name),
+                about=about,
+                log_jacobian=encoding.mean_log_jacobian(validation),
+                progress=progress,
+                generator=generator,
+                since=started,
+                **plan.options,
+            )
+        return replace(run, cautions=[*plan.remarks, *plan.cuts, *run.cautions])
+
+    def _planned(
+        self, candidate: Candidate, train: Rows, validation: Rows | None, generator: torch.Generator
+    ) -> Plan:
+        """A new fit: the model that the family builds, and as many steps as there is time for; some
+        is kept for a slower machine.
+        """
+        spare = 0.0 if self.limit is None else (LATE - 1) * self._seconds
+        with deadline.ending_within(deadline.left() - spare) as limit:
+            model, objective = candidate.family.build(
+                train, candidate.settings, generator=generator
+            )
+            return affordable(
+                model, objective, train, validation, self.options, self.seed
+            )._replace(cuts=limit.cuts)
+
+    def _taken_up(self, candidate: Candidate) -> Plan | None:
+        """The plan of a fit that was begun, which goes on with what was found and fixed then; None
+        for a new one.
+        """
+        folder = self.place(candidate.name)
+        if folder is None or not begun(folder):
+            return None
+        config = read_config(folder)
+        check_like(config, SETTLED, f"{folder / 'config.json'}", whole=True)
+        options = {
+            **config["fit"],
+            "epochs": None,
+            "minutes": None,
+            "steps": config["steps"],
+            "resume": True,
+        }
+        model = build_model(config, numbers(folder))
+        objective = descriptions.build(config["objective"])
+        told = (config.get(name) or [] for name in ("remarks", "cuts"))
+        return Plan(
+            model, objective, options, *told, validated=config.get("validated", True) is True
+        )
+
+    def _spent(self, candidate: Candidate) -> float:
+        """Seconds of a fit that was begun before, and of the search before it, by its last
+        record.
+        """
+        folder = self.place(candidate.name)
+        return (
+            0.0
+            if folder is None
+            else history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
+        )
+
+    def _evaluator(self, model: Any) -> Any:
+        """The evaluator of the capability table; an annealing that would take longer than there is
+        time for is cut to it.
+        """
+        if not isinstance(model, EnergyModel):
+            return None  # what was asked for is about log Z
+        if (
+            self.evaluator is not None
+            or self.limit is None
+            or not isinstance(capability.default("partition", model), Sandwich)
+        ):
+            return self.evaluator
+
+        def annealed(temperatures: int) -> Sandwich:
+            return Sandwich(temperatures=temperatures, adaptive=False)
+
+        seconds = self._seconds * (1 / FIT_SHARE - 1)
+        with deadline.ending_within(seconds):
+            cost = annealing_cost(
+                lambda temperatures: annealed(temperatures)(
+                    model, generator=rng.keyed(self.seed, TIMING, 1)
+                )
+            )
+            most = int((deadline.left() - cost.start) / cost.each)
+        return None if most >= USUAL else annealed(max(LEAST, most))
+
+    def _check_rows(self) -> None:
+        """The rows of a comparison that goes on are those it was begun with: scores of others could
+        not be paired.
+        """
+        if self.out is None:
+            return
+        path, here = inside(self.out, ROWS), {"rows": fingerprint(self.dataset)}
+        if not path.exists():
+            write_whole(path, json.dumps(here) + "\n")
+        elif read_json(path) != here:
+            raise RunError(
+                f"compare: DATA must hold the rows that the comparison in {self.out} was begun "
+                "with; they have changed. "
+                "Choose another --out."
+            )
+
+    def _saved(self, candidate: Candidate) -> Result | None:
+        folder = self.place(candidate.name)
+        if folder is None or not (folder / NAME).exists():
+            return None
+        try:
+            return read_result(folder, candidate.name, len(self.scored))
+        except PartitaError as error:
+            warnings.warn(f"{error} It is scored again.", PartitaWarning, stacklevel=2)
+            return None
+
+    def _keep(self, result: Result) -> None:
+        """Save what a candidate came to; an interrupted one is not done."""
+        folder = self.place(result.name)
+        if folder is not None and not result.interrupted:
+            write_result(folder, result)
+
+
+def get_ready() -> None:
+    """Import what fits import when they first run: a second or more, which is not the time of
+    whoever comes first.
+    """
+    for name in IMPORTED:
+        import_module(name)
+
+
+def _share(end: float, waiting: int) -> float:
+    """Minutes of the next fit: its part of an even part of what is left."""
+    return max(LEAST_MINUTES, FIT_SHARE * (end - deadline.now()) / 60 / waiting)

@@ -1,0 +1,195 @@
+"""What a comparison is asked for: as it is said on the command line, as it is saved, and sorted to
+who takes it.
+"""
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from types import NoneType
+from typing import Any, NamedTuple
+
+from partita.core.checks import check_count, check_real
+from partita.errors import RunError, invalid
+from partita.experiment.settings import DATA_KEYS, parse_value
+from partita.families import family_named, unknown_setting
+from partita.runtime.atomic_files import write_whole
+from partita.runtime.untrusted import check_like, inside, read_json, sealed, unsealed
+from partita.training import Settings
+from partita.training.run import MEANT
+
+PLAN = "comparison.json"  # what was asked for, in the folder of a comparison
+SHAPE = {
+    "data": str,
+    "models": [str],
+    "settings": [str],
+    "minutes": float,
+    "epochs": int,
+    "evaluator": str,
+    "seed": int,
+    "columns": [str],
+    "model": str,
+    "objectives": [str],
+}
+READING = ("length", "tokens", "encoding")  # how sequences are read, by everyone alike
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """What a comparison is asked for, as it is saved.
+
+    Arguments:
+        data: A name or a path.
+        models: Names of families; empty for all that the data allow.
+        settings: ``key=value`` for every fit, ``family.key=value`` for one family.
+        minutes: For all together.
+        epochs: For each, in place of minutes.
+        evaluator: Of log Z.
+        seed: Of every candidate alike.
+        columns: ``name=kind``, of columns of a table.
+        model: One family that is fitted by several objectives, in place of ``models``; empty to
+            compare families.
+        objectives: Their names, or ``all``.
+    """
+
+    data: str
+    models: list[str] = field(default_factory=list)
+    settings: list[str] = field(default_factory=list)
+    minutes: float | None = None
+    epochs: int | None = None
+    evaluator: str = "auto"
+    seed: int = 0
+    columns: list[str] = field(default_factory=list)
+    model: str = ""
+    objectives: list[str] = field(default_factory=list)
+
+    @property
+    def command(self) -> str:
+        """What asks for the same again."""
+        words = [
+            "partita",
+            "compare",
+            self.data,
+            *(["--models", ",".join(self.models)] if self.models else []),
+        ]
+        words += (
+            ["--model", self.model, "--objectives", ",".join(self.objectives)] if self.model else []
+        )
+        words += [word for pair in self.settings for word in ("--set", pair)]
+        words += [word for pair in self.columns for word in ("--column", pair)]
+        options = {
+            "minutes": self.minutes,
+            "epochs": self.epochs,
+            "evaluator": self.evaluator,
+            "seed": self.seed,
+        }
+        return shlex.join(
+            [*words, *(f"--{name}={value}" for name, value in options.items() if value is not None)]
+        )
+
+    def check_time(self) -> None:
+        """Minutes for all or epochs for each, not both."""
+        if self.minutes is not None:
+            check_real("compare", "--minutes", self.minutes, 0, open_low=True)
+        if self.epochs is not None:
+            check_count("compare", "--epochs", self.epochs)
+        if self.minutes is not None and self.epochs is not None:
+            raise invalid("compare", "one of --minutes and --epochs", "be given", "both")
+
+
+def resumed(folder: Path) -> CompareSettings:
+    """What the comparison in a folder was asked for."""
+    if not (folder / PLAN).exists():
+        made = "the folder of a comparison, as `partita compare DATA` makes"
+        raise RunError(f"compare: --resume must be {made}; found no {PLAN} in {folder}.")
+    try:
+        saved, whole = unsealed(read_json(inside(folder, PLAN), SHAPE))
+        asked = CompareSettings(**saved)
+        check_like(
+            asdict(asked),
+            {**SHAPE, "minutes": (float, NoneType), "epochs": (int, NoneType)},
+            PLAN,
+            whole=True,
+        )
+    except TypeError:
+        raise RunError(
+            f"compare: {folder / PLAN} must say what was compared; got a damaged file."
+        ) from None
+    check_count("compare", "the seed of the comparison", asked.seed, 0)
+    if not whole:
+        raise RunError(
+            f"compare: {folder / PLAN} must be as partita wrote it, to go on with the comparison; "
+            f"got a changed one. {MEANT}"
+        )
+    return asked
+
+
+def keep(folder: Path, asked: CompareSettings) -> None:
+    """Save what was asked for; a folder that holds another comparison is left as it is."""
+    if (folder / PLAN).exists():
+        before = asdict(resumed(folder))
+        for name, value in asdict(asked).items():
+            if value != before[name]:
+                raise RunError(
+                    f"compare: {name} must be that of the comparison in {folder}, "
+                    f"{before[name]!r}, to go on with it; got {value!r}. Choose another --out."
+                )
+        return
+    if (folder / "config.json").exists():
+        raise RunError(
+            f"compare: --out must be a new folder or that of a comparison; {folder} holds a run. "
+            "Choose another name."
+        )
+    write_whole(folder / PLAN, json.dumps(sealed(asdict(asked)), indent=2) + "\n")
+
+
+class Sorted(NamedTuple):
+    """Settings by who takes them: single families, every fit, the data, and how sequences are
+    read.
+    """
+
+    families: dict[str, dict[str, Any]]
+    fit: dict[str, Any]
+    data: dict[str, Any]
+    reading: dict[str, Any]
+
+
+def sort_pairs(pairs: Sequence[str]) -> Sorted:
+    """``family.key=value`` to that family, ``key=value`` to every fit, to the data, or to how
+    sequences are read.
+
+    >>> sort_pairs(["rbm.hidden=9", "batch_size=50", "length=64"])
+    Sorted(families={'rbm': {'hidden': 9}}, fit={'batch_size': 50}, data={}, reading={'length': 64})
+    """
+    found, known = Sorted({}, {}, {}, {}), [setting.name for setting in fields(Settings)]
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        name, dot, setting = key.partition(".")
+        if not equals or not key:
+            raise invalid(
+                "compare",
+                "--set",
+                "be key=value or family.key=value",
+                repr(pair),
+                "As in --set rbm.hidden=100.",
+            )
+        if dot and setting in READING:
+            raise invalid(
+                "compare",
+                f"--set {setting}",
+                "be the same for all, who are scored on the same steps",
+                repr(pair),
+                f"Say --set {setting}={text}.",
+            )
+        if dot:
+            family_named(name).resolve({setting: None})
+            found.families.setdefault(name, {})[setting] = parse_value(text)
+            continue
+        for keys, target in ((known, found.fit), (DATA_KEYS, found.data), (READING, found.reading)):
+            if key in keys:
+                target[key] = parse_value(text)
+                break
+        else:
+            raise unknown_setting("compare --set", key, [*known, *DATA_KEYS, *READING])
+    return found

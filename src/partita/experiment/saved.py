@@ -1,0 +1,188 @@
+"""A run and the data it was fitted to, opened together."""
+
+import math
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partita.core import rng
+from partita.core.checks import check_choice
+from partita.core.quantity import Quantity
+from partita.datasets import Dataset
+from partita.datasets.open import open_dataset
+from partita.errors import DataError, PartitaWarning, RunError
+from partita.evaluators import likelihood
+from partita.experiment.encoded import evaluate_encoded
+from partita.tables import Rows, Schema
+from partita.tables.encoding import Encoding
+from partita.training import Run, load
+from partita.training.run import CHANGED
+
+SPLITS = ("test", "train", "valid", "all")
+# gray levels of a scored split are made binary by these draws, the same in every command
+SPLIT_KEY = 7
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A run with its encoding and what its config says about the data."""
+
+    run: Run
+    encoding: Encoding
+    data: dict[str, Any]
+
+    def dataset(self, name: str | None) -> Dataset:
+        """The data given, made binary in the way of the run; by default the run's own."""
+        source = name or self.data.get("source")
+        if source is None:
+            raise RunError(
+                f"evaluate: DATA must be given for {self.run.folder}, whose config names none."
+            )
+        words = self.encoding.kind in ("category", "mixed")
+        how = {
+            "words": words,
+            "missing": "missing" in self.run.model.offers,
+            "asked": schema_of(self.data),
+        }
+        found = open_dataset(
+            source,
+            binarize=self.data.get("binarize") or "none",
+            reading=self.data.get("reading"),
+            **how,
+        )
+        if name is None and found.train.width != len(self.encoding.shift):
+            then = (
+                f"the data that the run was fitted to, {len(self.encoding.shift)} values in a row"
+            )
+            now = f"{found.train.width}"
+            raise DataError(f"load: {source} must be {then}; got {now}. Restore the file.")
+        return found
+
+    def learned_from(self, name: str | None) -> bool:
+        """Whether data so called are those that the run was fitted to."""
+        return name is None or self.data.get("source") in (name, found_at(name))
+
+    def has_changed(self, dataset: Dataset) -> bool:
+        """Whether the run's own data have more or fewer rows now: those that are held out may then
+        be among those that it learned from.
+        """
+        return len(dataset.train) != (self.data.get("rows") or [len(dataset.train)])[0]
+
+    def score(self, rows: Rows, evaluator: Any, generator: Any) -> Quantity:
+        """Mean log-likelihood per row in the units of the data."""
+        if isinstance(rows, Rows) and len(rows) * rows.width > likelihood.CELLS_AT_ONCE:
+            return likelihood.in_parts(
+                self.run.model,
+                rows,
+                evaluator,
+                lambda x, known: self._score(x.double().numpy(), known, generator),
+                generator=generator,
+            )
+        return self._score(split_table(rows), evaluator, generator)
+
+    def _score(self, x: np.ndarray, evaluator: Any, generator: Any) -> Quantity:
+        return evaluate_encoded(
+            self.run.model, self.encoding, x, evaluator=evaluator, generator=generator
+        )
+
+
+def found_at(source: str) -> str:
+    """A source by a name that finds it from any working directory; the name of an array in a file
+    stays behind its colon.
+    """
+    base, colon, array = source.rpartition(":")
+    path = Path(source) if not colon or Path(source).exists() else Path(base)
+    return (
+        f"{path.resolve()}{colon + array if path != Path(source) else ''}"
+        if path.is_file()
+        else source
+    )
+
+
+def schema_of(data: dict[str, Any]) -> Schema | None:
+    """What the columns of a run's table hold, as its config says; None where it says nothing."""
+    return Schema.from_json(data["schema"]) if data.get("schema") else None
+
+
+def open_run(folder: Path) -> SavedRun:
+    """A saved run, ready to be used."""
+    run = load(folder)
+    if "embeds" in run.model.offers:
+        remedy = "Use it in Python, with partita.load or partita.estimators.load."
+        raise RunError(
+            f"RUN must hold a density; {folder} holds {run.model.title()}, which embeds rows and "
+            f"scores none. {remedy}"
+        )
+    encoding = Encoding.from_json(run.config.get("encoding"), run.model.support.width)
+    made_in_python = run.config.get("estimator") or {}
+    known = {
+        name: made_in_python[name] for name in ("columns", "schema") if made_in_python.get(name)
+    }
+    data = run.config.get("data") or known
+    _check_widths(data, run.model.support.width)
+    if CHANGED in run.cautions:
+        warnings.warn(CHANGED, PartitaWarning, stacklevel=2)
+    return SavedRun(run, encoding, data)
+
+
+def _check_widths(data: dict[str, Any], width: int) -> None:
+    """What a config says of rows speaks of as many values as its model has."""
+    schema, shape = schema_of(data), data.get("shape") or [width]
+    said = {
+        "columns": len(data.get("columns") or range(width)),
+        "schema": width if schema is None else len(schema.used),
+        "shape": math.prod(shape) if min(shape) > 0 else 0,
+    }
+    for name, got in said.items():
+        if got != width:
+            raise RunError(
+                f"load: config.json: data: {name} must be of {width} values in a row, as the model "
+                f"is; got {got}."
+            )
+
+
+def pick_split(dataset: Dataset, split: str) -> Rows:
+    """The rows of a split, or one sentence about which splits there are."""
+    check_choice("evaluate", "split", split, SPLITS)
+    rows = dataset.whole() if split == "all" else getattr(dataset, split)
+    if rows is None:
+        there = ", ".join(name for name in SPLITS if getattr(dataset, name, dataset) is not None)
+        raise DataError(
+            f"evaluate: split must be one of {there} for {dataset.name!r}; got {split!r}, which it "
+            "does not have."
+        )
+    return rows
+
+
+def split_table(rows: Rows) -> np.ndarray:
+    """All rows in float64; gray levels drawn in the same way each time."""
+    return rows.tensor(rng.keyed(SPLIT_KEY, len(rows))).numpy().astype(np.float64)
+
+
+def free_path(base: Path, suffix: str = "") -> Path:
+    """``base-N`` with the first number that is free."""
+    taken = (
+        {path.name for path in base.parent.glob(f"{base.name}-*")}
+        if base.parent.exists()
+        else set()
+    )
+    return next(
+        base.with_name(f"{base.name}-{n}{suffix}")
+        for n in range(1, len(taken) + 2)
+        if f"{base.name}-{n}{suffix}" not in taken
+    )
+
+
+def short_name(source: str) -> str:
+    """A data name that can be part of a folder's name.
+
+    >>> short_name("tables/my data.csv"), short_name("debd/nltcs")
+    ('my-data', 'debd-nltcs')
+    """
+    base = Path(source.partition(":")[0])
+    name = base.stem if base.suffix else source
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-") or "data"

@@ -1,0 +1,59 @@
+"""Rows to learn from and rows to choose the weights by, the same for the same seed; and whether
+they are still the same.
+"""
+
+import hashlib
+
+import numpy as np
+
+from partita.core import rng
+from partita.core.checks import check_count
+from partita.datasets import Dataset
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
+
+VALIDATION_SHARE = 0.1
+MOST_TO_VALIDATE = 20_000  # rows; more tell weights apart no better, and are held in memory
+LEAST_TO_SPLIT = 100  # rows; of fewer none are held out for validation
+ROWS_TO_KNOW = 4096  # of each part, by which data are known again
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A word that other rows would hardly have: of some thousand rows of each part, spread over it.
+
+    >>> fingerprint(Dataset("a", Rows([[1.0, 2.0]]))) == fingerprint(
+    ...     Dataset("b", Rows([[1.0, 2.5]]))
+    ... )
+    False
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for rows in (dataset.train, dataset.valid, dataset.test):
+        if rows is not None:
+            some = rows.take(
+                np.linspace(0, len(rows) - 1, min(ROWS_TO_KNOW, len(rows))).astype(int)
+            )
+            digest.update(
+                f"{len(rows)} x {rows.width}".encode()
+                + some.tensor(rng.keyed(0)).contiguous().numpy().tobytes()
+            )
+    return digest.hexdigest()
+
+
+def encoded_parts(dataset: Dataset, encoding: Encoding, seed: int) -> tuple[Rows, Rows | None]:
+    """Encoded rows to learn from and to validate on: the data's own validation rows, else a tenth
+    of the training rows, up to a number.
+    """
+    check_count("fit", "seed", seed, 0)
+    train = encoding.rows(dataset.train)
+    if dataset.valid is not None:
+        return train, encoding.rows(dataset.valid)
+    if len(train) < LEAST_TO_SPLIT:
+        return train, None
+    count = min(MOST_TO_VALIDATE, int(VALIDATION_SHARE * len(train)))
+    if len(train) > rng.MOST_LISTED:
+        validation, others = train.one_in(
+            len(train) // count, rng.keyed(seed, len(train)).initial_seed()
+        )
+        return others, validation
+    order = rng.permutation(len(train), rng.keyed(seed, len(train)))
+    return train.take(order[count:].sort().values), train.take(order[:count].sort().values)

@@ -1,0 +1,109 @@
+"""What a table holds, and what families are told so that they take it as that: the same for a fit
+and for a comparison.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from partita.datasets import Dataset, Sequences
+from partita.families import FAMILIES
+from partita.tables import Rows, Schema
+from partita.tables.categories import categories_of, looks_categorical, to_codes
+from partita.tables.encoding import Encoding, Kind, infer_kind
+
+COIN = {"mixture": {"component": "bernoulli"}}
+# what a family must be told to take a table as what it holds
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "binary": COIN,
+    "spin": COIN,
+    "category": {
+        "mixture": {"component": "categorical"},
+        "rbm": {"visible_units": "categorical"},
+        "vae": {"likelihood": "categorical"},
+        "belief": {"likelihood": "categorical"},
+    },
+}
+# encodings that cannot take every number
+NARROW = ("binary", "spin", "signs", "spins", "count", "category", "mixed")
+TOLD = {name for settings in SETTINGS.values() for name in settings}
+
+
+def table_kind(dataset: Dataset) -> Kind:
+    """What data hold: sequences; of tables columns of different sorts, zeros and ones, spins,
+    categories (words, or whole numbers all of which were seen in training), else reals.
+
+    >>> (
+    ...     table_kind(Dataset("coins", Rows([[0, 1], [1, 1]]))),
+    ...     table_kind(Dataset("stars", Rows([[1, 5], [3, 2]]))),
+    ... )
+    ('binary', 'category')
+    """
+    if isinstance(dataset.train, Sequences):
+        return "steps"
+    if dataset.train.schema is not None and dataset.train.schema.by_column:
+        return _kind_asked(dataset.train.schema)
+    held = infer_kind(dataset.train)
+    if held == "real" and (
+        dataset.train.labels or (looks_categorical(dataset.train) and _all_seen(dataset))
+    ):
+        return "category"
+    return held
+
+
+def settings_by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
+    """What a family must be told to take rows as what their table holds.
+
+    >>> settings_by_table("mixture", "binary", Rows([[0, 1], [1, 1]]))
+    {'component': 'bernoulli'}
+    """
+    if kind == "steps" or name not in TOLD:
+        return {}
+    by_column = (
+        FAMILIES[name].missing == "mixed" and rows.schema is not None and not rows.complete()
+    )
+    return {} if by_column else SETTINGS.get(kind, {}).get(name, {})
+
+
+def check_held_out(dataset: Dataset, encoding: Encoding, owner: str) -> None:
+    """Rows to validate and to test on hold what the encoding can take: found before a fit, not
+    after it.
+    """
+    if encoding.kind not in NARROW or dataset.train.binarize is not None:
+        return
+    for part, rows in (("validation", dataset.valid), ("test", dataset.test)):
+        first = 0
+        for x in rows.parts() if rows is not None else ():
+            encoding.check(x.astype(np.float64), f"{owner}: {part} rows", first)
+            first += len(x)
+
+
+def numbers(rows: Rows) -> np.ndarray:
+    """All rows in float64; gray levels are made binary by draws of a fixed seed."""
+    return rows.tensor(torch.Generator().manual_seed(0)).numpy().astype(np.float64)
+
+
+def _kind_asked(schema: Schema) -> Kind:
+    """What a table holds whose columns are read by their kinds; one kind of all is told as such,
+    for families that take that alone.
+    """
+    kinds = {column.kind for column in schema.used}
+    return (
+        "binary"
+        if kinds == {"binary"}
+        else "category"
+        if kinds == {"category"}
+        else "real"
+        if kinds == {"real"}
+        else "mixed"
+    )
+
+
+def _all_seen(dataset: Dataset) -> bool:
+    """Whether held-out rows have no value that training rows do not have in the same column."""
+    lists = categories_of(dataset.train)
+    others = [part for part in (dataset.valid, dataset.test) if part is not None]
+    return all(
+        (to_codes(x.astype(np.float64), lists) != -1).all() for part in others for x in part.parts()
+    )

@@ -1,0 +1,177 @@
+"""Columns as categories: lists of values and the codes 0 to K - 1 that stand for them, and cuts of
+real columns at their quantiles.
+
+Letters: N rows, D columns, K categories.
+"""
+
+from itertools import chain
+
+import numpy as np
+
+from partita.errors import invalid
+from partita.tables import Rows
+from partita.tables.on_disk import OnDisk
+
+Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
+
+BINS = 4  # of a real column that is cut
+MOST_STATES = 64  # distinct values of a column that may be categories without being asked for
+# numbers of a table on disk that are ranked, and the key of the draw of its rows
+RANKED, RANK_KEY = 1 << 24, 50_50
+NUMBERS = ", or fit to numbers of any size, as with --column '*'=count or '*'=real"
+SHARED = 1.2  # columns share one list if it is no longer than this many times their longest
+
+
+def categories_of(rows: Rows, *others: Rows) -> Lists:
+    """The values of each column, rising; one list for all where the columns draw on one alphabet,
+    as those of sequences do.
+
+    Arguments:
+        rows: To learn from.
+        others: Other parts of the same data: a word that is in one of them alone is a category too,
+            never seen and so improbable.
+
+    >>> categories_of(Rows([[1, 7], [2, 7], [1, 8]]))
+    ((1.0, 2.0), (7.0, 8.0))
+    >>> categories_of(Rows([[0, 1], [1, 2], [2, 1]]))
+    ((0.0, 1.0, 2.0), (0.0, 1.0, 2.0))
+    """
+    own = [np.zeros(0)] * rows.width
+    for x in chain.from_iterable(part.parts() for part in (rows, *others)):
+        there = [column[~np.isnan(column)] for column in x.astype(np.float64).T]
+        own = [np.unique(np.concatenate(both)) for both in zip(own, there, strict=True)]
+    union = np.unique(np.concatenate(own))
+    letters = bool(rows.labels) and all(len(word) == 1 for word in rows.labels.values())
+    chosen = [union] * len(own) if letters or len(union) <= SHARED * max(map(len, own)) else own
+    return tuple(tuple(values.tolist()) for values in chosen)
+
+
+def looks_categorical(rows: Rows) -> bool:
+    """Whether every column holds words, or few enough whole numbers to be categories."""
+    if rows.labels:
+        return True
+    seen: list[np.ndarray] = [np.zeros(0)] * rows.width
+    for x in rows.parts():
+        if (x != np.round(x)).any():
+            return False
+        seen = [
+            np.unique(np.concatenate([values, column]))
+            for values, column in zip(seen, x.T, strict=True)
+        ]
+        if any(len(values) > MOST_STATES for values in seen):
+            return False
+    return True
+
+
+def quantile_cuts(rows: Rows, bins: int = BINS) -> Lists:
+    """Where each column is cut into parts of about equally many rows; fewer parts where values
+    repeat.
+    """
+    x = to_rank(rows)
+    shares = np.arange(1, bins) / bins
+    return tuple(tuple(np.unique(np.quantile(column, shares)).tolist()) for column in x.T)
+
+
+def to_rank(rows: Rows) -> np.ndarray:
+    """Rows in float64 whose medians and quantiles stand for those of all: all of them; of a table
+    on disk some, spread over all of it.
+    """
+    some = max(1, RANKED // rows.width)
+    if isinstance(rows.array, OnDisk) and len(rows) >= 2 * some:
+        rows = rows.one_in(len(rows) // some, RANK_KEY)[0]
+    return rows.tensor().numpy().astype(np.float64)
+
+
+def to_codes(x: np.ndarray, lists: Lists) -> np.ndarray:
+    """The place of each value in its column's list, float64; NaN stays NaN, and what is in no list
+    becomes -1.
+    """
+    codes = np.full(x.shape, np.nan)
+    for j, values in enumerate(np.asarray(values) for values in lists):
+        there = ~np.isnan(x[:, j])
+        place = np.searchsorted(values, x[there, j]).clip(max=len(values) - 1)
+        codes[there, j] = np.where(values[place] == x[there, j], place, -1)
+    return codes
+
+
+def to_bins(x: np.ndarray, lists: Lists) -> np.ndarray:
+    """The number of cuts below each value, float64; NaN stays NaN."""
+    below = np.stack(
+        [np.searchsorted(np.asarray(cuts), x[:, j], side="left") for j, cuts in enumerate(lists)], 1
+    )
+    return np.where(np.isnan(x), np.nan, below)
+
+
+def from_codes(codes: np.ndarray, lists: Lists) -> np.ndarray:
+    """Values by their place; a code beyond a column's list, which only a draw can have, becomes its
+    last value.
+    """
+    columns = [
+        np.asarray(values)[codes[:, j].astype(int).clip(max=len(values) - 1)]
+        for j, values in enumerate(lists)
+    ]
+    return np.stack(columns, 1)
+
+
+def check_known(
+    x: np.ndarray, lists: Lists, labels: dict[float, str], owner: str, first: int = 0
+) -> None:
+    """Every value is one of its column's list, else one sentence with the value, as a word if it is
+    one; rows count from ``first``.
+    """
+    unknown = to_codes(x, lists) == -1
+    if unknown.any():
+        row, column = np.argwhere(unknown)[0]
+        value, known = float(x[row, column]), [labels.get(v, f"{v:g}") for v in lists[column][:8]]
+        allowed = (
+            f"hold categories seen in training, in column {column}: "
+            f"{', '.join(known)}{', ...' if len(lists[column]) > 8 else ''}"
+        )
+        got = f"{labels.get(value, f'{value:g}')} at row {first + row}"
+        remedy = "Map rare values to a category of their own"
+        raise invalid(owner, "X", allowed, got, f"{remedy}{'' if labels else NUMBERS}.")
+
+
+def common_deviation(rows: Rows, owner: str) -> float:
+    """The root of the mean variance of all columns; a table that does not vary at all has no
+    density.
+    """
+    deviation = float(np.sqrt(variances(rows, owner).mean()))
+    if deviation <= 1e-12 * float(rows.mean().abs().max()):  # of its own size: units may be small
+        raise invalid(owner, "X", "vary to have a density", "one and the same row throughout")
+    return deviation
+
+
+def deviations(rows: Rows, owner: str) -> np.ndarray:
+    """Standard deviations; a column that does not vary has no density, and is named."""
+    found = np.sqrt(variances(rows, owner))
+    flat = np.flatnonzero(found <= 1e-12 * np.abs(rows.mean().numpy()))
+    if len(flat):
+        raise invalid(
+            owner,
+            "X",
+            "vary in every column to have a density",
+            f"one value throughout column {_name(rows, flat[0])!r}",
+            "Leave constant columns out.",
+        )
+    return found
+
+
+def variances(rows: Rows, owner: str) -> np.ndarray:
+    """Of the columns; one whose numbers are too large to be squared is named."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = rows.variance().numpy()
+    beyond = np.flatnonzero(~np.isfinite(found))
+    if len(beyond):
+        raise invalid(
+            owner,
+            "X",
+            "hold numbers that can be squared, below 1e154",
+            f"larger ones in column {_name(rows, beyond[0])!r}",
+            "Divide them by a power of ten.",
+        )
+    return found
+
+
+def _name(rows: Rows, column: int) -> str | int:
+    return (rows.columns or range(rows.width))[column]

@@ -1,0 +1,362 @@
+r"""From a table in its own units to the columns a model lives on, and back.
+
+.. math:: z = (x - m) / s, \qquad \log p(x) = \log p(z) - \textstyle\sum_i \log s_i
+          (theory/scoring.md, eq. 5.9)
+
+Zeros and ones, counts and ``raw`` real columns stay as they are, spins are relabeled (no mass
+changes), real columns are standardized, and the Jacobian is counted so that scores are densities in
+the table's own units. ``scaled`` centers real columns and divides all of them by one common scale,
+which keeps the shape of a cloud of points as it is. ``median`` cuts real columns in two: its scores
+are masses of the binary table, and there is no way back. For models of spins, ``signs`` reads zeros
+and ones as -1 and +1, ``spins`` leaves spins as they are and ``median-signs`` cuts real columns.
+For models of categories, ``category`` numbers each column's values from 0, and ``quantile`` cuts
+real columns into parts of about equally many rows. ``mixed`` treats each column as its schema says
+(:mod:`partita.tables.mixed_columns`).
+
+Letters: N rows, D columns.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+from partita.core.checks import check_choice
+from partita.core.support import Binary, Count, Real, Spin, Support
+from partita.errors import RunError, invalid
+from partita.runtime.untrusted import check_like
+from partita.tables import Rows
+from partita.tables import mixed_columns as mixed
+from partita.tables.arrays import chunks
+from partita.tables.categories import (
+    Lists,
+    categories_of,
+    check_known,
+    common_deviation,
+    deviations,
+    from_codes,
+    quantile_cuts,
+    to_bins,
+    to_codes,
+    to_rank,
+)
+from partita.tables.column_kinds import Law
+from partita.tables.labels import Labels, labels_from_json
+from partita.tables.on_disk import OnDisk
+
+Kind = Literal[
+    "binary",
+    "spin",
+    "count",
+    "raw",
+    "real",
+    "scaled",
+    "median",
+    "signs",
+    "spins",
+    "median-signs",
+    "category",
+    "quantile",
+    "steps",
+    "mixed",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+# of what a config says of it
+SHAPE = {"shift": [float], "scale": [float], "lists": [[float]], "labels": dict, "columns": [str]}
+PLAIN: dict[str, type[Support]] = {  # kinds that learn nothing from data
+    "binary": Binary,
+    "spin": Spin,
+    "count": Count,
+    "raw": Real,
+    "signs": Binary,
+    "spins": Spin,
+    "steps": Real,
+}
+AFFINE = {"spin": (-1.0, 2.0), "signs": (0.5, 0.5)}  # shift and scale where they are not 0 and 1
+CUT = ("median", "median-signs", "quantile")  # there is no way back to the table's values
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How each column becomes a column of the model.
+
+    Arguments:
+        kind: One of :data:`KINDS`.
+        shift, scale: m and s of the equation, ``(D,)``; for ``"median"`` the shift is the cut.
+        lists: The categories of each column, or the cuts of ``"quantile"``.
+        labels: What categories that stand for words mean.
+        columns: Of ``"mixed"`` tables: the kind of each column.
+
+    >>> spins = Encoding.fit(Rows([[-1.0, 1.0], [1.0, 1.0]]), "spin")
+    >>> spins.encode(np.array([[-1.0, 1.0]])).tolist(), spins.log_jacobian
+    ([[0.0, 1.0]], 0.0)
+    """
+
+    kind: Kind
+    shift: np.ndarray
+    scale: np.ndarray
+    lists: Lists = ()
+    labels: Labels = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def fit(cls, rows: Rows, kind: Kind, owner: str = "fit") -> "Encoding":
+        """The encoding of one kind, with its numbers taken from training rows, and its categories
+        from all parts of their data.
+        """
+        check_choice(owner, "support", kind, KINDS)
+        if kind == "mixed":
+            kinds = mixed.kinds_of(rows)
+            assert rows.schema is not None
+            return cls(
+                kind,
+                *mixed.moments_of(rows, kinds, owner),
+                mixed.lists_of(rows.schema),
+                columns=kinds,
+            )
+        if kind == "real":
+            return cls(kind, rows.mean().numpy(), deviations(rows, owner))
+        if kind == "scaled":
+            return cls(
+                kind, rows.mean().numpy(), np.full(rows.width, common_deviation(rows, owner))
+            )
+        if kind in ("category", "quantile"):
+            lists = (
+                categories_of(rows, *rows.held_out) if kind == "category" else quantile_cuts(rows)
+            )
+            return cls(kind, np.zeros(rows.width), np.ones(rows.width), lists, dict(rows.labels))
+        if kind in CUT:
+            return cls(kind, np.median(to_rank(rows), axis=0), np.ones(rows.width))
+        return cls.constant(kind, rows.width)
+
+    @property
+    def log_jacobian(self) -> float:
+        """What is added to log p(z) to give log p(x)."""
+        return -float(np.log(self.scale).sum()) if self.kind in ("real", "scaled", "mixed") else 0.0
+
+    def log_jacobians(self, x: np.ndarray) -> np.ndarray:
+        """The same for each row, ``(N, D) -> (N,)``, of whose columns only the observed ones have a
+        density.
+        """
+        if np.isnan(x).any() and self.log_jacobian:
+            return -(~np.isnan(x)).astype(np.float64) @ np.log(self.scale)
+        return np.full(len(x), self.log_jacobian)
+
+    def mean_log_jacobian(self, rows: Rows | None) -> float:
+        """The mean of it over encoded rows, of which some values may be missing."""
+        if rows is None or not self.log_jacobian or rows.complete():
+            return self.log_jacobian
+        return float(self.log_jacobians(rows.tensor().numpy()).mean())
+
+    @property
+    def plain(self) -> bool:
+        """Whether columns stay as they are."""
+        return self.kind in ("binary", "count", "raw", "spins", "steps")
+
+    @property
+    def states(self) -> int | None:
+        """K of categories; None for other kinds."""
+        longest = max(map(len, self.lists), default=1)
+        return {"category": max(2, longest), "quantile": max(2, longest + 1)}.get(self.kind)
+
+    @property
+    def laws(self) -> tuple[Law, ...] | None:
+        """What each column of a mixed table holds once it is encoded; None for other kinds."""
+        return mixed.laws_of(self.columns, self.lists) if self.columns else None
+
+    def encode(self, x: np.ndarray) -> np.ndarray:
+        """Rows in the model's units, float64; NaN stays NaN."""
+        if self.columns:
+            return mixed.encode(x, self.columns, self.shift, self.scale, self.lists)
+        if self.lists:
+            return to_codes(x, self.lists) if self.kind == "category" else to_bins(x, self.lists)
+        if self.kind in CUT:
+            above = np.where(np.isnan(x), np.nan, x > self.shift)
+            return above if self.kind == "median" else 2 * above - 1
+        return (np.asarray(x, dtype=np.float64) - self.shift) / self.scale
+
+    def unseen(self, x: np.ndarray) -> np.ndarray:
+        """Rows with a category that training never saw, ``(N, D) -> (N,)``: no model of categories
+        gives them any probability.
+        """
+        if self.columns:
+            return np.asarray(mixed.unseen(x, self.columns, self.lists).any(axis=1))
+        return (
+            np.asarray((to_codes(x, self.lists) == -1).any(axis=1))
+            if self.kind == "category"
+            else np.zeros(len(x), dtype=bool)
+        )
+
+    def decode(self, z: np.ndarray) -> np.ndarray:
+        """Rows in the table's units; the number of the part itself where the table was cut."""
+        if self.columns:
+            return mixed.decode(z, self.columns, self.shift, self.scale, self.lists)
+        if self.kind == "category":
+            return from_codes(z, self.lists)
+        if self.kind in CUT:
+            return (z + 1) / 2 if self.kind == "median-signs" else z
+        return z * self.scale + self.shift
+
+    def in_words(self, x: np.ndarray) -> np.ndarray:
+        """Decoded rows with words where the table had words; the numbers themselves where it had
+        none.
+        """
+        if not self.labels:
+            return x
+        return np.array(
+            [[self.labels.get(value, f"{value:g}") for value in row] for row in x.tolist()]
+        )
+
+    def rows(self, rows: Rows) -> Rows:
+        """Encoded rows to learn from, streamed as before; cut columns and categories are encoded at
+        once where they are in memory.
+        """
+        if self.plain:
+            return rows
+        if self.kind not in (*CUT, "category", "mixed"):
+            return rows.rescaled(self.shift, self.scale)
+        exact = np.float64 if self.columns else np.float32  # counts may be large
+        if isinstance(rows.array, OnDisk):
+            encoded = rows.encoded(self._checked, exact)
+        else:
+            x = self._checked(rows.tensor().numpy().astype(np.float64))
+            encoded = Rows(x.astype(exact), rows.weight, columns=rows.columns, missing=True)
+        encoded.states, encoded.laws = self.states, self.laws
+        return encoded
+
+    def _checked(self, x: np.ndarray) -> np.ndarray:
+        return self.encode(self.check(x, "fit"))
+
+    def check(self, x: np.ndarray, owner: str, first: int = 0) -> np.ndarray:
+        """Return ``x`` if every value that is not missing can be encoded without loss, else raise
+        in one sentence.
+
+        ``first`` is the number of its first row, where it is a part of a larger table.
+        """
+        support = self.support
+        if self.columns:
+            mixed.check(x, self.columns, self.lists, owner, first)
+        if self.kind == "category":
+            check_known(x, self.lists, self.labels, owner, first)
+        outside = (
+            np.isinf(x)
+            if support is None
+            else ~np.isnan(x) & support.outside(torch.from_numpy(x)).numpy()
+        )
+        if outside.any():
+            row, column = np.argwhere(outside)[0]
+            allowed, remedy = (
+                ("finite numbers", "")
+                if support is None
+                else (support.in_words(), support.remedy())
+            )
+            raise invalid(
+                owner,
+                "X",
+                f"hold {allowed}",
+                f"{x[row, column]:g} at row {first + row}, column {column}",
+                remedy,
+            )
+        return x
+
+    @property
+    def support(self) -> Support | None:
+        """What values columns may hold; None where any finite number does."""
+        return PLAIN[self.kind](len(self.shift)) if self.kind in PLAIN else None  # type: ignore[call-arg]
+
+    def as_json(self) -> dict[str, Any]:
+        """For a run's config; numbers come back bit for bit, and those that the kind already tells
+        are left out.
+        """
+        if self.kind in PLAIN:
+            return {"kind": self.kind}
+        if self.lists and not self.columns:
+            labels = {f"{number:.0f}": word for number, word in self.labels.items()}
+            return {
+                "kind": self.kind,
+                "lists": [list(values) for values in self.lists],
+                "labels": labels,
+            }
+        more = (
+            {"columns": list(self.columns), "lists": [list(values) for values in self.lists]}
+            if self.columns
+            else {}
+        )
+        return {
+            "kind": self.kind,
+            "shift": self.shift.tolist(),
+            "scale": self.scale.tolist(),
+            **more,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any] | None, width: int) -> "Encoding":
+        """The encoding in a run's config; columns as they are where it names none."""
+        kind: Any = "binary" if value is None else value.get("kind")
+        check_choice("load", "encoding", kind, KINDS)
+        if value is None or kind in PLAIN:
+            return cls.constant(kind, width)
+        check_like(value, SHAPE, "config.json: encoding")
+        lists = tuple(map(tuple, value.get("lists") or ()))
+        columns = tuple(value.get("columns") or ())
+        shift, scale = (
+            np.array(value.get(name, [fill] * width), dtype=float)
+            for name, fill in (("shift", 0.0), ("scale", 1.0))
+        )
+        made = cls(kind, shift, scale, lists, labels_from_json(value.get("labels") or {}), columns)
+        made._check_whole(width)
+        return made
+
+    def _check_whole(self, width: int) -> None:
+        """What was read has a number, and where the kind has them a list and a sort, for every
+        column.
+        """
+        listed, mixes = self.kind in ("category", "quantile", "mixed"), self.kind == "mixed"
+        lengths = len(self.shift), len(self.scale), len(self.lists), len(self.columns)
+        whole = (
+            lengths == (width, width, width * listed, width * mixes)
+            and np.isfinite([*self.shift, *self.scale]).all()
+        )
+        listed_well = not _unordered(self.lists) and (self.kind != "category" or all(self.lists))
+        known = set(self.columns) <= set(mixed.SORTS)
+        chosen = whole and all(
+            values
+            for sort, values in zip(self.columns, self.lists, strict=False)
+            if sort == "category"
+        )
+        if not known or not chosen or not listed_well or (self.scale <= 0).any():
+            raise RunError(
+                f"load: config.json: encoding must say how each of {width} columns is encoded as "
+                f"{self.kind}; it does not."
+            )
+
+    @classmethod
+    def constant(cls, kind: Kind, width: int) -> "Encoding":
+        """Zeros and ones or counts as they are, or spins: nothing to learn from data."""
+        shift, scale = AFFINE.get(kind, (0.0, 1.0))
+        return cls(kind, np.full(width, shift), np.full(width, scale))
+
+
+def _unordered(lists: Lists) -> bool:
+    """Whether some list of values does not rise."""
+    return any(not (np.diff(values) > 0).all() for values in lists)
+
+
+def infer_kind(rows: Rows) -> Kind:
+    """The narrowest kind that holds all rows: zeros and ones, spins, else real.
+
+    >>> (
+    ...     infer_kind(Rows([[0, 1], [1, 1]])),
+    ...     infer_kind(Rows([[-1, 1]])),
+    ...     infer_kind(Rows([[0.5, 1]])),
+    ... )
+    ('binary', 'spin', 'real')
+    """
+    if rows.binarize is not None:
+        return "binary"
+    fits: dict[Kind, Support] = {"binary": Binary(rows.width), "spin": Spin(rows.width)}
+    for part in chunks(len(rows), rows.width):
+        x = rows.batch(torch.arange(part.start, part.stop), generator=torch.Generator()).x
+        fits = {kind: support for kind, support in fits.items() if not support.outside(x).any()}
+    return next(iter(fits)) if fits else "real"

@@ -1,0 +1,274 @@
+"""What columns are taken for, from .csv, .parquet, pandas and polars alike, what can be said
+against it, and what is refused.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from partita.datasets import load
+from partita.errors import DataError, InputError
+from partita.tables import Schema, read
+from partita.tables.copies import write_filled
+from partita.tables.frames import array_table, frame_table
+from partita.tables.schema import Column, Series, column_of, infer
+from partita.tables.voice import Voice
+from partita.tables.write import text, write_columns
+
+KINDS = {
+    "height": "real",
+    "smokes": "binary",
+    "visits": "count",
+    "town": "category",
+    "left": "binary",
+}
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "height": pd.Series([1.5, 2.25, None, 1.75]),
+            "smokes": pd.Series([True, None, False, True], dtype="boolean"),
+            "visits": pd.Series([3, 0, None, 12], dtype="Int32"),
+            "town": pd.Series(["Bonn", None, "Aachen", "Bonn"], dtype="category"),
+            "left": [0, 1, 1, 0],
+        }
+    )
+
+
+def kinds(schema: Schema | None) -> dict[str, str]:
+    assert schema is not None
+    return {column.name: column.kind for column in schema.columns}
+
+
+def test_all_sources_of_a_table_agree(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = [read(tmp_path / "t.csv", words=True), read(tmp_path / "t.parquet", words=True)]
+    tables = [(one.train, one.columns, one.schema) for one in found]
+    tables += [
+        frame_table(frame, None, Voice("fit")),
+        frame_table(pl.read_parquet(tmp_path / "t.parquet"), None, Voice("fit")),
+    ]
+    for table, columns, schema in tables:
+        assert (
+            kinds(schema) == KINDS
+            and columns == tuple(KINDS)
+            and schema is not None
+            and schema.mixed
+        )
+        np.testing.assert_array_equal(table, tables[0][0])
+        town = schema.columns[3]
+        assert (
+            town.words(town.levels) == ["Bonn", "Aachen"]
+            and town.missing == 1
+            and town.in_words() == "Bonn, Aachen"
+        )
+        assert Schema.from_json(schema.as_json()) == schema
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([0, 1, 1], "binary"),
+        ([0, 3, 7], "count"),
+        ([1, 5], "count"),
+        ([2019, 2021], "real"),
+        ([-1, 3], "real"),
+        ([0.5, 1], "real"),
+        ([np.nan, 1], "binary"),
+    ],
+)
+def test_numbers_are_taken_for_what_they_can_be(values: list[float], kind: str) -> None:
+    assert column_of(Series("a", np.array(values, dtype=float)), None, Voice("load")).kind == kind
+
+
+def test_kinds_can_be_said_by_name_and_by_pattern(frame: pd.DataFrame) -> None:
+    _, columns, schema = frame_table(
+        frame, {"*t*": "ignore", "town": "category", "left": "count"}, Voice("fit")
+    )
+    # what is said later counts
+    assert kinds(schema) == {**KINDS, "height": "ignore", "visits": "ignore", "left": "count"}
+    assert columns == ("smokes", "town", "left")
+    table, schema = array_table([[0.5, 1], [2, 0]], {"x2": "real"}, Voice("fit"))
+    assert (
+        kinds(schema) == {"x1": "real", "x2": "real"} and not schema.mixed and table.shape == (2, 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "asked", "words"),
+    [
+        (
+            ["2021-05-01", "2021-06-01", None],
+            None,
+            "column 'a' must hold numbers or words; got dates or times",
+        ),
+        ([None, None, None], None, "column 'a' must have an observed value; got none"),
+        (
+            [2**60 + 1, 5, 7],
+            None,
+            "whole numbers of column 'a' must lie below 2^53; got 1152921504606846976",
+        ),
+        (["x", "y", "x"], "real", "column 'a' must hold numbers to be real; got 'x'"),
+        ([0, 1, 2], "binary", "column 'a' must hold only 0 and 1 to be binary; got '2'"),
+        ([0.5, 1, 2], "count", "column 'a' must hold counts 0, 1, 2, ... to be count; got '0.5'"),
+        ([0.5, 1, 2], "ignore", "at least one column must be left to learn from"),
+        ([0.5, 1, 2], "word", "the kind of column 'a' must be one of"),
+        ([[1], [2], [3]], None, "got lists, structures or other values that are no numbers"),
+    ],
+)
+def test_what_no_kind_can_take_is_one_sentence(
+    column: list[Any], asked: str | None, words: str
+) -> None:
+    frame = pd.DataFrame({"a": pd.Series(column)})
+    if asked is None and isinstance(column[0], str):
+        frame["a"] = pd.to_datetime(frame["a"])
+    with pytest.raises((DataError, InputError)) as error:
+        frame_table(frame, None if asked is None else {"a": asked}, Voice("load"))
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_names_free_text_and_unknown_columns(tmp_path: Path) -> None:
+    names = "\n".join(["who,b", *(f"person {i},{i % 3}.5" for i in range(200))])
+    (tmp_path / "names.csv").write_text(names)
+    with pytest.raises(
+        DataError,
+        match="column 'who' must hold numbers or a few categories; got 200 different words in 200 "
+        "rows",
+    ):
+        read(tmp_path / "names.csv", words=True)
+    assert read(tmp_path / "names.csv", asked={"who": "ignore"}).train.shape == (200, 1)
+    with pytest.raises(DataError, match="must name one of the columns who, b; got 'whom'"):
+        read(tmp_path / "names.csv", asked={"whom": "ignore"})
+    (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
+    with pytest.raises(DataError, match="columns must have different names; got 'a' twice"):
+        read(tmp_path / "twice.csv")
+    (tmp_path / "dates.csv").write_text("day,b\n2021-05-01,2\n2021-05-02,3\n")
+    with pytest.raises(
+        DataError, match="column 'day' must hold numbers or words; got dates or times"
+    ):
+        load(tmp_path / "dates.csv", words=True)
+
+
+def test_another_table_is_read_by_the_schema_of_the_first(frame: pd.DataFrame) -> None:
+    table, _, schema = frame_table(frame, {"left": "ignore"}, Voice("fit"))
+    turned = frame[["town", "visits", "left", "smokes", "height"]]
+    np.testing.assert_array_equal(frame_table(turned, schema, Voice("evaluate"))[0], table)
+    for changed, words in (
+        (
+            frame.drop(columns="town"),
+            "must have the columns of the run, height, smokes, visits, town; got none called "
+            "'town'",
+        ),
+        (frame.assign(more=1), "got one more, 'more'"),
+        (
+            frame.assign(town=["Bonn", "Paris", "Bonn", "Bonn"]),
+            "must hold categories of the run, Bonn, Aachen; got 'Paris'",
+        ),
+        (
+            frame.assign(town=[1, 2, 3, 4]),
+            "column 'town' must hold words, as that of the run does; got numbers",
+        ),
+    ):
+        with pytest.raises(DataError, match=words):
+            frame_table(changed, schema, Voice("evaluate"))
+
+
+def test_a_filled_copy_changes_gaps_alone(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """Cells that were there keep every character, spaces and odd zeros included; types of a
+    .parquet stay.
+    """
+    source = 'n;  a ;b\n007; 1.50;"x; y"\n8;;  z\n\n9;NA;\n'
+    (tmp_path / "t.csv").write_text(source)
+    schema = infer(
+        ["a", "b"],
+        [
+            Series("a", np.array([1.5])),
+            Series("b", np.array([1.0, 2.0]), "string", {1.0: "q", 2.0: "z"}),
+        ],
+    )
+    write_filled(
+        tmp_path / "t.csv", tmp_path / "o.csv", schema, np.array([[0, 1], [0.1, 2], [3.0, 1]])
+    )
+    assert (tmp_path / "o.csv").read_text() == 'n;  a ;b\n007; 1.50;"x; y"\n8;0.1;  z\n9;3.0;q\n'
+    frame.to_parquet(tmp_path / "t.parquet")
+    table, _, schema = frame_table(frame, None, Voice("fit"))
+    filled = np.where(np.isnan(table), np.nanmax(table, 0), table)
+    write_filled(tmp_path / "t.parquet", tmp_path / "o.parquet", schema, filled)
+    after = pd.read_parquet(tmp_path / "o.parquet")
+    assert (after.dtypes == frame.dtypes).all() and not after.isna().any().any()
+    assert after["visits"].tolist() == [3, 0, 12, 12] and after["height"].tolist() == [
+        1.5,
+        2.25,
+        2.25,
+        1.75,
+    ]
+
+
+def test_tables_are_written_as_their_columns_say(frame: pd.DataFrame, tmp_path: Path) -> None:
+    table, _, schema = frame_table(frame, None, Voice("fit"))
+    write_columns(tmp_path / "o.parquet", schema.used, table[[0, 3]])
+    found = pd.read_parquet(tmp_path / "o.parquet")
+    assert [str(kind) for kind in found.dtypes] == ["float64", "bool", "int32", "category", "int64"]
+    write_columns(tmp_path / "o.csv", schema.used, table)
+    assert (tmp_path / "o.csv").read_text().splitlines()[:3] == [
+        "height,smokes,visits,town,left",
+        "1.5,True,3,Bonn,0",
+        "2.25,,0,,1",
+    ]
+    assert text(1 / 3) == repr(1 / 3)
+    codes = Column("code", "category", "category", (1.0, 2.0))
+    grades = Column("grade", "category", "category", (1.0, 1.5))
+    assert (
+        codes.words([2.0]) == [2]
+        and grades.words([1.0]) == [1.0]
+        and type(codes.words([2.0])[0]) is int
+    )
+
+
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_copies_of_very_wide_tables_take_work_in_proportion(tmp_path: Path) -> None:
+    """Columns are looked up by name, not searched for one by one: comparisons of names and calls
+    grow as the columns do.
+    """
+
+    def work(width: int) -> tuple[int, int]:
+        names = [Counted(f"a column called {i}") for i in range(width)]
+        schema, calls = Schema(tuple(Column(name, "binary", "int64") for name in names)), 0
+        (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["1"] * width) + "\n")
+
+        def count(frame: Any, event: str, about: Any) -> None:
+            nonlocal calls
+            calls += 1
+
+        Counted.compared = 0
+        sys.setprofile(count)
+        try:
+            found = read(tmp_path / "t.csv", asked=schema)
+            write_filled(tmp_path / "t.csv", tmp_path / "out.csv", schema, found.train)
+        finally:
+            sys.setprofile(None)
+        return Counted.compared, calls
+
+    work(10)
+    few, many = work(500), work(4000)
+    assert few[0] > 0 and few[1] > 500  # what is counted is there
+    assert many[0] <= 9 * few[0] and many[1] <= 9 * few[1]
