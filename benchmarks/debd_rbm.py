@@ -113,7 +113,7 @@ def diverging() -> None:
         report(
             f"mushrooms at rate 5, {'validated' if keep_best else 'not validated'}",
             q,
-            cautions="; ".join(fitted.cautions) or "none",
+            warnings="; ".join(fitted.warnings) or "none",
         )
 
 

@@ -52,7 +52,7 @@ def fifteen(features: str) -> None:
     run = partita.fit(model, train, ExactLikelihood(), l2=1e-5, generator=g)
     spent = time.perf_counter() - started
     with torch.no_grad():
-        p = probabilities(model.sides()[0], model.device_like).double().numpy()
+        p = probabilities(model.sides()[0], model.like).double().numpy()
     entropy = float(-(p * np.log2(p)).sum())
     code, empirical = empirical_entropy(test)
     counts = np.bincount(code, minlength=2**15) / len(test)

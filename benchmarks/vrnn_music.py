@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import partita
 from harness import show
-from partita.core.protocols import Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Binary
 from partita.core.support import Sequence as Steps
 from partita.datasets import Sequences
@@ -37,7 +37,7 @@ class PlainRNN(DirectedModel):
     latent variables, exactly scored.
     """
 
-    offers = frozenset({"log_prob", "ends"})
+    capabilities = frozenset({Capability.LOG_PROB, Capability.ENDS})
     support: Steps
     base: Tensor
 

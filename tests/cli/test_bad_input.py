@@ -250,7 +250,7 @@ def test_a_config_that_changed_is_told_when_it_is_used_and_refused_when_it_is_re
     path = fitted / "config.json"
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
     assert (
-        "Caution: config.json has changed since partita wrote it. Restore it, or take"
+        "Warning: config.json has changed since partita wrote it. Restore it, or take"
         in call("evaluate", "run", "--json").stderr
     )
     (fitted / "checkpoints" / "model.safetensors").unlink()

@@ -216,7 +216,7 @@ def test_a_fit_that_the_clock_cuts_short_says_so(
         and "mixture (" in told
     )
     assert sum(line.rstrip().endswith(" cut") for line in text.splitlines()) == 2
-    assert "Caution: mixture: 1 of 4 starts tried: there was no time for more." in text
+    assert "Warning: mixture: 1 of 4 starts tried: there was no time for more." in text
     assert (
         "Cut short"
         not in call("compare", table, *options, "--set", "steps=10", "--out", "asked").output

@@ -180,7 +180,7 @@ def test_a_page_without_room_is_a_caution_and_the_fit_is_whole(call: Any, disk: 
     disk.empty()
     assert (
         result.exit_code == 0
-        and "Caution: no report was written: " in result.stderr
+        and "Warning: no report was written: " in result.stderr
         and "File too large" in result.stderr
     )
     assert not list(Path("run").rglob("*report.html*"))

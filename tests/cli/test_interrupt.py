@@ -133,7 +133,7 @@ def test_a_damaged_save_is_told_and_the_one_before_it_used(call: Any) -> None:
     result = call("fit", "--resume", "run", "--quiet")
     assert result.exit_code == 0
     assert (
-        "Caution: load: run/checkpoints/last.safetensors must be a whole partita checkpoint"
+        "Warning: load: run/checkpoints/last.safetensors must be a whole partita checkpoint"
         in result.stderr
     )
     assert "The save before it is used." in result.stderr

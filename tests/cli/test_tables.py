@@ -281,7 +281,7 @@ def test_tail_probabilities_are_those_of_held_out_normal_rows(
     done = call("anomalies", "run-csv", "calibration.csv", "--json")
     assert (
         told(done)["anomalies"] == []
-        and "Caution: no row can be called an anomaly: 60 normal rows allow no tail" in done.stderr
+        and "Warning: no row can be called an anomaly: 60 normal rows allow no tail" in done.stderr
     )
     scores.append(pd.read_csv("calibration-anomalies.csv")["anomaly_score"])
     assert found["calibration_rows"] == 400 and stats.ks_2samp(*scores).pvalue > 1e-3
@@ -400,7 +400,7 @@ def test_normal_rows_of_a_file_that_has_grown_are_doubtful(
     done = call("anomalies", "run-csv", "new.csv", "--alpha", "0.05")
     assert (
         done.exit_code == 0
-        and "Caution: people.csv has other rows than when the run was fitted" in done.stderr
+        and "Warning: people.csv has other rows than when the run was fitted" in done.stderr
     )
     new.to_csv("normal.csv", index_label="id")
     assert (
@@ -435,7 +435,7 @@ def test_a_category_that_was_never_seen_is_an_anomaly(
     )
     assert {3, 8} <= set(
         told(done)["anomalies"]
-    ) and "Caution: 2 of 30 rows are impossible under the model" in done.stderr
+    ) and "Warning: 2 of 30 rows are impossible under the model" in done.stderr
     table = pd.read_csv("found.csv") if ending == "csv" else pd.read_parquet("found.parquet")
     assert table["town"].astype(str).tolist() == new["town"].tolist() and table["anomaly_score"][
         [3, 8]

@@ -164,7 +164,7 @@ def test_the_warning_of_fit_mixing_and_the_verdict_cannot_disagree(chains: str) 
     model = held(CHAINS[chains])
     report = model.mixing()
     q = PosteriorAverage()(model, ROWS, generator=torch.Generator())
-    warned = model.ailments()
+    warned = model.fit_warnings()
     assert (
         bool(warned) == (not report.mixed) == (chains in ("slower", "stuck", "one", "three draws"))
     )

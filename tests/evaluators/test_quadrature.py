@@ -37,7 +37,7 @@ class Peaks(EnergyModel):
         super().__init__()
         self.support, self.s = Real(centers.shape[1]), s
         self.centers, self.w = nn.Parameter(centers.double()), nn.Parameter(w.double())
-        self.keep_anchors(centers.shape[1], self.centers)
+        self.register_anchors(centers.shape[1], self.centers)
 
     def free_energy(self, x: Tensor) -> Tensor:
         squares = (x[..., None, :] - self.centers).square().sum(-1) / (2 * self.s**2)

@@ -27,7 +27,7 @@ class Energy(EnergyModel):
         self.support = Real(width)
         self.f = f
         self.zero = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-        self.keep_anchors(width, self.zero)
+        self.register_anchors(width, self.zero)
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.f(x)

@@ -170,7 +170,7 @@ def test_numbers_are_those_of_a_fit_and_an_evaluation_by_hand(name: str) -> None
     model, objective = family.build(
         train, {"component": "bernoulli"} if name == "mixture" else {}, generator=g
     )
-    with pytest.warns(PartitaWarning) if result.run and result.run.cautions else _nothing():
+    with pytest.warns(PartitaWarning) if result.run and result.run.warnings else _nothing():
         fit(
             model,
             train,

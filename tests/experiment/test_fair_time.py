@@ -170,8 +170,8 @@ def test_a_fit_of_so_many_minutes_searches_in_its_time_too_and_keeps_what_was_cu
     assert "cut short by the clock" in cut
     run = train(replace(plan, options={"steps": 2}), talk=False)
     assert (
-        cut in run.cautions
-        and cut in load(tmp_path / "run").cautions
+        cut in run.warnings
+        and cut in load(tmp_path / "run").warnings
         and resumed(tmp_path / "run").about["cuts"] == [cut]
     )
 
@@ -195,7 +195,7 @@ def test_what_building_takes_is_taken_from_the_fit(slow: float, now: list[float]
 def test_starts_that_there_is_no_time_for_are_not_made(now: list[float]) -> None:
     result = entered({"components": 2, "restarts": 4}, 100.0)
     assert now[0] <= 100 and result.run.config["objective"]["restarts"] == 1
-    assert "1 of 4 starts tried: there was no time for more." in result.run.cautions
+    assert "1 of 4 starts tried: there was no time for more." in result.run.warnings
     assert Board("", timed=True).cut_short(result)
 
 
@@ -230,13 +230,13 @@ def test_a_search_that_was_cut_is_not_made_again(
         and resumed.run.steps == whole.run.steps
         and resumed.score == whole.score
     )
-    (told,) = [caution for caution in resumed.run.cautions if "cut short by the clock" in caution]
+    (told,) = [warning for warning in resumed.run.warnings if "cut short by the clock" in warning]
     candidate = Candidate("mixture", FAMILIES["mixture"], {})
     board = Board("", timed=True)
     saved = Comparison(clouds(), limit=1.0, out=tmp_path / "killed").enter(candidate)
     assert (
         saved.run is not None
-        and told in saved.run.cautions
+        and told in saved.run.warnings
         and all(map(board.cut_short, (whole, resumed, saved)))
     )
 
@@ -248,11 +248,11 @@ def test_options_of_optimizers_are_for_those_who_have_one() -> None:
     mixture, flow = Comparison(data, options).run(found)
     assert mixture.run is not None and flow.run is not None and mixture.score is not None
     assert (
-        mixture.run.cautions[0]
+        mixture.run.warnings[0]
         == "fitted without batch_size, learning_rate: EM takes closed-form updates."
     )
     assert flow.run.config["fit"]["batch_size"] == 30 and not any(
-        "fitted without" in caution for caution in flow.run.cautions
+        "fitted without" in warning for warning in flow.run.warnings
     )
 
 

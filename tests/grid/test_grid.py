@@ -19,7 +19,7 @@ import partita
 from partita.cli import grid
 from partita.core import capability
 from partita.core.capability import PARTS, nearest, reason_against
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import Capability, EnergyModel
 from partita.core.quantity import Quantity
 from partita.core.support import Count, Product, Real, Support
 from partita.core.support import Sequence as Steps
@@ -128,7 +128,7 @@ def prepared(label: str) -> tuple[Any, Tensor, torch.Generator]:
     """
     g = torch.Generator().manual_seed(1)
     model = copy.deepcopy(models()[label])
-    x = rows_in(model.support, g).to(model.device_like)
+    x = rows_in(model.support, g).to(model.like)
     model.initialize(partita.tables.as_rows(x), generator=g)
     return model, x, g
 
@@ -148,7 +148,9 @@ def short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cell_runs_or_says_why_not(label: str, part: str) -> None:
     model, x, g = prepared(label)
     reason, role = reason_against(part, model), PARTS[part].role
-    if "posterior_draws" in model.offers and role != "objective":  # there are none before a fit
+    if (
+        Capability.POSTERIOR_DRAWS in model.capabilities and role != "objective"
+    ):  # there are none before a fit
         partita.fit(model, x, capability.default("objective", model), steps=1, generator=g)
     if reason is None:
         RUN[role](part, model, x, g)

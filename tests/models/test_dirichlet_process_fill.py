@@ -128,12 +128,12 @@ def test_chains_that_disagree_say_so(clouds: torch.Tensor) -> None:
     model = fitted("gaussian", clouds)
     apart = torch.stack([torch.zeros(27), torch.arange(27)]).int()[None].repeat(60, 1, 1)
     model.partitions, model.alphas = apart, torch.ones(60, 2, dtype=torch.float64)
-    assert model.ailments()[0].startswith(
+    assert model.fit_warnings()[0].startswith(
         "the chains are not mixed, the chains disagree, and none of them moves: "
     )
     # Gibbs sampling that finds one partition again and again is an answer
     model.partitions = apart[:, :1].repeat(1, 2, 1)
     assert (
-        model.ailments() == []
+        model.fit_warnings() == []
         and model.mixing().finding == "nearly mixed, no chain moved, and all are alike"
     )

@@ -84,27 +84,27 @@ def test_learning_does_not_depend_on_the_units(scale: float, generator: torch.Ge
     )
 
 
-def cautions(x: Tensor, generator: torch.Generator) -> list[str]:
-    return Flow(x.shape[1], 2, widths=(4,), generator=generator).cautions(
+def warnings(x: Tensor, generator: torch.Generator) -> list[str]:
+    return Flow(x.shape[1], 2, widths=(4,), generator=generator).data_warnings(
         as_rows(x), generator=generator
     )
 
 
 def test_degenerate_columns_are_named(generator: torch.Generator) -> None:
     x = torch.randn(300, 3, generator=generator)
-    assert cautions(x, generator) == []
+    assert warnings(x, generator) == []
     assert (
         "column 3 is a copy of column 1, so the density is degenerate"
-        in cautions(torch.cat([x, 2 * x[:, 1:2] + 1], 1), generator)[0]
+        in warnings(torch.cat([x, 2 * x[:, 1:2] + 1], 1), generator)[0]
     )
     assert (
         "column 3 is a linear function of the columns before it"
-        in cautions(torch.cat([x, x.sum(1, keepdim=True)], 1), generator)[0]
+        in warnings(torch.cat([x, x.sum(1, keepdim=True)], 1), generator)[0]
     )
     discrete = torch.cat([x[:, :1], torch.randint(0, 3, (300, 1), generator=generator).float()], 1)
     assert (
-        "column 1 takes one value" in cautions(discrete, generator)[0]
-        and "dequantize it" in cautions(discrete, generator)[0]
+        "column 1 takes one value" in warnings(discrete, generator)[0]
+        and "dequantize it" in warnings(discrete, generator)[0]
     )
     with pytest.warns(PartitaWarning, match="column 1 takes one value"):
         partita.fit(
@@ -114,13 +114,13 @@ def test_degenerate_columns_are_named(generator: torch.Generator) -> None:
 
 def test_copies_are_named_in_small_tables_and_of_the_context(generator: torch.Generator) -> None:
     wide = torch.randn(20, 15, generator=generator).repeat(1, 2)
-    assert "column 15 is a copy of column 0" in cautions(wide, generator)[0]
+    assert "column 15 is a copy of column 0" in warnings(wide, generator)[0]
     x = torch.randn(100, 2, generator=generator)
     rows = as_rows(torch.cat([x, -x[:, 1:]], 1))
     flow = Flow(2, 2, widths=(4,), context=1, generator=generator)
     assert (
         "column 1 is a copy of column 0 of the context"
-        in flow.cautions(rows, generator=generator)[0]
+        in flow.data_warnings(rows, generator=generator)[0]
     )
     years = torch.cat(
         [
@@ -131,5 +131,5 @@ def test_copies_are_named_in_small_tables_and_of_the_context(generator: torch.Ge
     )
     assert (
         "column 1 has 60 different values in 3000 rows, so it is discrete"
-        in cautions(years, generator)[0]
+        in warnings(years, generator)[0]
     )

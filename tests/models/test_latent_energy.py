@@ -337,8 +337,8 @@ def test_columns_without_a_scale_are_refused_or_pointed_out(generator: torch.Gen
     ):
         model.initialize(as_rows(torch.tensor([[0.0, 3.0], [1.0, 3.0]])), generator=generator)
     far = as_rows(torch.tensor([[0.0, 300.0], [1.0, 500.0]]))
-    (caution,) = model.cautions(far, generator=generator)
-    assert caution.startswith("column 1 has mean 400 and deviation 100; standardize the columns")
+    (warning,) = model.data_warnings(far, generator=generator)
+    assert warning.startswith("column 1 has mean 400 and deviation 100; standardize the columns")
 
 
 def test_a_saved_run_rebuilds_its_network(tmp_path: Any, generator: torch.Generator) -> None:

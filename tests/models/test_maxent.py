@@ -364,7 +364,7 @@ def test_energies_of_one_site_give_its_conditional(
 
 
 def said(model: MaxEnt, x: list[list[float]], weight: list[float] | None = None) -> list[str]:
-    return model.cautions(as_rows(np.array(x), weight), generator=torch.Generator())
+    return model.data_warnings(as_rows(np.array(x), weight), generator=torch.Generator())
 
 
 def test_data_inside_the_hull_need_no_penalty() -> None:
@@ -376,21 +376,21 @@ def test_data_inside_the_hull_need_no_penalty() -> None:
 def test_a_feature_that_never_varies_has_no_finite_parameter() -> None:
     # x_0, x_0 x_1 and x_0 x_2 are always zero
     column = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
-    (caution,) = said(build("pairwise", Binary(3)), column)
-    assert caution.startswith(
+    (warning,) = said(build("pairwise", Binary(3)), column)
+    assert warning.startswith(
         "3 of 6 features never vary in the data (the first is number 0), so their parameters have "
         "no finite optimum"
     )
-    assert "l2=1e-3" in caution
-    (caution,) = said(build("independent", Binary(3)), column)
-    assert caution.startswith("1 of 3 features never vary")
+    assert "l2=1e-3" in warning
+    (warning,) = said(build("independent", Binary(3)), column)
+    assert warning.startswith("1 of 3 features never vary")
 
 
 def test_averages_on_the_edge_of_the_hull_have_no_finite_optimum() -> None:
     """Without the state 00 every feature varies, yet 1 - x_0 - x_1 + x_0 x_1 is zero throughout."""
     three = [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
-    (caution,) = said(build("pairwise", Binary(2)), three)
-    assert caution.startswith(
+    (warning,) = said(build("pairwise", Binary(2)), three)
+    assert warning.startswith(
         "the data's feature averages lie on the edge of what any distribution can have, so the "
         "optimum is not finite"
     )

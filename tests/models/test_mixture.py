@@ -318,7 +318,7 @@ def test_one_point_per_component_is_held_back_and_said(kind: str) -> None:
     x = torch.tensor([[0.0, 0.0], [5.0, 1.0], [9.0, 7.0]])
     with pytest.warns(partita.training.PartitaWarning, match="is held there|are held at"):
         run = partita.fit(Mixture(3, 2, covariance=kind, generator=g), x, EM(), generator=g)
-    assert any("component" in caution for caution in run.cautions)
+    assert any("component" in warning for warning in run.warnings)
     assert torch.isfinite(run.model.log_prob(x)).all()  # type: ignore[operator]
 
 

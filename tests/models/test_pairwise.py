@@ -140,13 +140,11 @@ def test_site_conditionals(name: str, beta: float | None) -> None:
 def test_reference_and_log_z(name: str) -> None:
     model = make(name)
     start = model.annealed(0.0)
-    assert float(log_partition(start.sides()[0], model.device_like)) == pytest.approx(
+    assert float(log_partition(start.sides()[0], model.like)) == pytest.approx(
         float(model.reference().log_z), abs=1e-12
     )
     expected = logsumexp([exponent(model, x) for x in states(model)])
-    assert float(log_partition(model.sides()[0], model.device_like)) == pytest.approx(
-        expected, abs=1e-12
-    )
+    assert float(log_partition(model.sides()[0], model.like)) == pytest.approx(expected, abs=1e-12)
     draws = model.reference().draw(7, generator=torch.Generator().manual_seed(0))
     model.support.check(draws, "test")
 
@@ -215,15 +213,15 @@ def test_sparse_couplings_give_what_dense_ones_give(
 def test_cautions_name_pairs_that_never_occur() -> None:
     g = torch.Generator().manual_seed(2)
     x = torch.randint(2, (300, 4), generator=g).double()
-    assert Boltzmann(4, generator=g).cautions(as_rows(x), generator=g) == []
-    assert Ising(4, generator=g).cautions(as_rows(2 * x - 1), generator=g) == []
+    assert Boltzmann(4, generator=g).data_warnings(as_rows(x), generator=g) == []
+    assert Ising(4, generator=g).data_warnings(as_rows(2 * x - 1), generator=g) == []
     x[:, 3] = x[:, 3] * (1 - x[:, 1])  # units 1 and 3 are never on together
     for model, rows in (
         (Boltzmann(4, generator=g), x),
         (Ising(4, generator=g), 2 * x - 1),
         (Potts(4, 2, generator=g), x),
     ):
-        (text,) = model.cautions(as_rows(rows), generator=g)
+        (text,) = model.data_warnings(as_rows(rows), generator=g)
         assert text.startswith(
             "1 of 6 pairs of columns never show some pair of values (the first is columns 1 and 3)"
         )
@@ -232,8 +230,8 @@ def test_cautions_name_pairs_that_never_occur() -> None:
             if isinstance(model, Potts)
             else type(model)(4, edges=[[0, 1]], generator=g)
         )
-        assert other.cautions(as_rows(rows), generator=g) == []
-    assert Boltzmann(4, 2, generator=g).cautions(as_rows(x), generator=g) == []
+        assert other.data_warnings(as_rows(rows), generator=g) == []
+    assert Boltzmann(4, 2, generator=g).data_warnings(as_rows(x), generator=g) == []
 
 
 def test_graphs() -> None:

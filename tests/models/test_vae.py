@@ -131,7 +131,7 @@ def test_a_fit_comes_to_ppcas_likelihood_from_below(
     partita.fit(model, table, ELBO(), **options, average=0.1, generator=generator)
     gap = ppca.log_prob(table) - model.log_weights(table, 400, generator=generator).mean(0)
     assert -1e-4 < number(gap.mean()) < 1e-3  # the error of these draws is below 1e-4
-    assert model.active_units() == M and not model.ailments()
+    assert model.active_units() == M and not model.fit_warnings()
 
 
 def test_the_bound_grows_with_k_and_stays_below_the_likelihood(

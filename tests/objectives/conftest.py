@@ -19,10 +19,10 @@ GRID = np.linspace(-7, 7, 8001)  # far enough and fine enough for every density 
 class RealModel(EnergyModel):
     """What the two models below share: a standard normal as reference, nothing to initialize."""
 
-    offers = frozenset()
+    capabilities = frozenset()
 
     def reference(self) -> Reference:
-        ones = torch.ones(self.support.width, dtype=self.device_like.dtype)
+        ones = torch.ones(self.support.width, dtype=self.like.dtype)
         return UnitsReference(GaussianUnits(), (0 * ones, -0.5 * ones / 4), 0.0)
 
     def initialize(self, data: Data, *, generator: torch.Generator) -> None: ...

@@ -23,7 +23,7 @@ from torch.distributions import (
 
 import partita
 from partita.core import descriptions, rng
-from partita.core.protocols import Batch, DirectedModel
+from partita.core.protocols import Batch, Capability, DirectedModel
 from partita.core.support import Binary, Real
 from partita.errors import InputError, RunError
 from partita.models import RBM, MaxEnt
@@ -66,7 +66,7 @@ class Everything:
 class Coins(DirectedModel):
     """A model of ours with exact log-probabilities and draws."""
 
-    offers = frozenset({"log_prob"})
+    capabilities = frozenset({Capability.LOG_PROB})
 
     def __init__(self, p: Tensor) -> None:
         super().__init__()

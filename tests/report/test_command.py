@@ -60,7 +60,7 @@ def test_a_page_that_cannot_be_written_does_not_fail_the_fit(
     monkeypatch.setattr(page, "render", full)
     result = call("fit", "mixture", points, "--out", tmp_path / "run", *QUICK)
     assert result.exit_code == 0
-    assert "Caution: no report was written" in result.stderr
+    assert "Warning: no report was written" in result.stderr
     assert call("evaluate", tmp_path / "run").exit_code == 0
 
 
@@ -123,7 +123,7 @@ def test_failures_and_ties_are_told(tmp_path: Path) -> None:
 
 
 def test_what_the_terminal_says_of_a_comparison_stands_on_its_page(tmp_path: Path) -> None:
-    """Cautions about the data, which models were fitted, fits that ran out of time, and who is too
+    """Warnings about the data, which models were fitted, fits that ran out of time, and who is too
     far behind for the figure of scores.
     """
 
@@ -147,13 +147,13 @@ def test_what_the_terminal_says_of_a_comparison_stands_on_its_page(tmp_path: Pat
         "model": "RBM(4, 2)",
     }
     results = [line("a", -1.0), line("b", -1.2), line("c", -1.3), line("far", -90.0, **late)]
-    board = {"title": "a board", "results": results, "cautions": ["column 'x' repeats."]}
+    board = {"title": "a board", "results": results, "warnings": ["column 'x' repeats."]}
     (tmp_path / "leaderboard.json").write_text(json.dumps(board))
     assert call("report", tmp_path).exit_code == 0
     text = (tmp_path / "report.html").read_text()
     assert (
-        "Caution: column &#x27;x&#x27; repeats." in text
-        or "Caution: column &#39;x&#39; repeats." in text
+        "Warning: column &#x27;x&#x27; repeats." in text
+        or "Warning: column &#39;x&#39; repeats." in text
     )
     assert (
         "Models: far is RBM(4, 2)." in text

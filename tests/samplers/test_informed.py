@@ -45,7 +45,7 @@ def make(name: str) -> EnergyModel:
 
 
 def energies(model: EnergyModel, beta: float) -> tuple[Tensor, np.ndarray]:
-    states = model.support.states(0, round(2**model.support.bits), model.device_like.detach())
+    states = model.support.states(0, round(2**model.support.bits), model.like.detach())
     with torch.no_grad():
         return states, model.annealed(beta).free_energy(states).numpy()
 

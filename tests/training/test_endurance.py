@@ -93,14 +93,14 @@ def test_a_run_whose_last_save_is_damaged_goes_on_from_the_one_before_and_ends_t
     with pytest.warns(PartitaWarning, match="its checksum differs.*The save before it is used"):
         again = fitted(tmp_path / "run", resume=True)
     # said by the command line too, though no part of the run
-    assert "its checksum differs" in again.cautions[0]
+    assert "its checksum differs" in again.warnings[0]
     whole = partita.load(tmp_path / "whole")
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, again.model.state_dict()[name])
     assert [{**r, "seconds": 0} for r in whole.history] == [
         {**r, "seconds": 0} for r in again.history
     ]
-    assert partita.load(tmp_path / "run").cautions == whole.cautions
+    assert partita.load(tmp_path / "run").warnings == whole.warnings
 
 
 @pytest.mark.parametrize("objective", [ExactLikelihood(), EM()], ids=["lbfgs", "em"])
@@ -266,13 +266,13 @@ def test_a_fit_that_diverges_goes_back_with_half_the_rate_and_says_so(tmp_path: 
     with pytest.raises(Diverged, match="Lower learning_rate"):
         fitted(**options)
     with warnings.catch_warnings():
-        # they are the run's cautions, looked at below
+        # they are the run's warnings, looked at below
         warnings.simplefilter("ignore", PartitaWarning)
         run = fitted(tmp_path / "run", guard="rollback", **{**options, "learning_rate": 300.0})
     assert run.stopped == "finished" and run.steps == 60
     assert any(
-        "went back from step" in caution and "of the learning rate" in caution
-        for caution in run.cautions
+        "went back from step" in warning and "of the learning rate" in warning
+        for warning in run.warnings
     )
     assert all(torch.isfinite(p).all() for p in run.model.parameters())
     lines = [
@@ -304,7 +304,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("place", ["before", "saved", "rewound", "after"])
-@pytest.mark.filterwarnings("ignore::partita.errors.PartitaWarning")  # the run's cautions
+@pytest.mark.filterwarnings("ignore::partita.errors.PartitaWarning")  # the run's warnings
 def test_a_fit_killed_while_it_goes_back_ends_like_one_that_was_not(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,7 +344,7 @@ def test_a_fit_killed_while_it_goes_back_ends_like_one_that_was_not(
     ]
     (event,) = [record for record in run.history if "event" in record]
     assert event["done"] == "went back from step 47 to 40, to go on with 0.5 of the learning rate"
-    assert run.cautions == whole.cautions
+    assert run.warnings == whole.warnings
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, run.model.state_dict()[name])
 

@@ -72,22 +72,24 @@ def test_a_fit_whose_losses_stay_large_ends(generator: torch.Generator) -> None:
 def test_a_healthy_model_has_no_ailments(generator: torch.Generator) -> None:
     model = RBM(4, 3, generator=generator)
     before, after = (torch.randint(0, 2, (20, 4), generator=generator).float() for _ in range(2))
-    assert guard.ailments(model, before, after) == []
-    assert guard.ailments(model, None, None) == []
-    assert guard.ailments(model, None, after) == []
-    assert guard.ailments(MaxEnt("pairwise", Binary(4), generator=generator), before, after) == []
+    assert guard.fit_warnings(model, before, after) == []
+    assert guard.fit_warnings(model, None, None) == []
+    assert guard.fit_warnings(model, None, after) == []
+    assert (
+        guard.fit_warnings(MaxEnt("pairwise", Binary(4), generator=generator), before, after) == []
+    )
 
 
 def test_chains_that_stand_still_are_noticed(generator: torch.Generator) -> None:
     x = torch.randint(0, 2, (20, 4), generator=generator).float()
-    (found,) = guard.ailments(RBM(4, 3, generator=generator), x, x.clone())
+    (found,) = guard.fit_warnings(RBM(4, 3, generator=generator), x, x.clone())
     assert (
         found == "no chain has moved in 20 updates or more; lower learning_rate, or temper: "
         "PCD(Tempering(Gibbs()))."
     )
     one_moved = x.clone()
     one_moved[3, 1] = 1 - one_moved[3, 1]
-    assert guard.ailments(RBM(4, 3, generator=generator), x, one_moved) == []
+    assert guard.fit_warnings(RBM(4, 3, generator=generator), x, one_moved) == []
 
 
 @pytest.mark.parametrize("bias", [20.0, -20.0])
@@ -96,20 +98,20 @@ def test_hidden_units_that_always_agree_are_dead(bias: float, generator: torch.G
     x = torch.randint(0, 2, (20, 4), generator=generator).float()
     with torch.no_grad():
         model.c[:3] = bias
-    assert guard.ailments(model, None, x) == [
+    assert guard.fit_warnings(model, None, x) == [
         "more than half of the hidden units are always on or always off; lower learning_rate or "
         "use fewer of them."
     ]
     with torch.no_grad():
         model.c[2] = 0.0
-    assert guard.ailments(model, None, x) == []  # two of five may be
+    assert guard.fit_warnings(model, None, x) == []  # two of five may be
 
 
 # provoked in fits: in the records, early, and with --guard rollback mended
 
 STEPS, LOOKS = 200, 20
 EVERY = STEPS // LOOKS
-# the cautions of these runs, looked at below
+# the warnings of these runs, looked at below
 pytestmark = pytest.mark.filterwarnings("ignore::partita.errors.PartitaWarning")
 
 
@@ -183,7 +185,7 @@ def test_chains_that_never_move_are_found_at_the_first_look_that_can_tell(
     (event,) = events(tmp_path / "run")
     assert event["event"].startswith("no chain has moved") and event["done"] == "went on"
     assert event["step"] == math.ceil(guard.LEAST_MOVES / EVERY) * EVERY
-    assert run.cautions == [event["event"]]
+    assert run.warnings == [event["event"]]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_dead_units_are_found_at_the_first_look(
     assert (
         event["step"] == EVERY
         and "always on or always off" in event["event"]
-        and run.cautions == [event["event"]]
+        and run.warnings == [event["event"]]
     )
 
 
@@ -215,7 +217,7 @@ def test_a_collapsed_posterior_is_found_after_a_quarter_of_the_fit(
         event["event"].startswith("the posterior has collapsed: 0 of 2")
         and event["step"] == guard.EARLY * STEPS
     )
-    assert any("the posterior has collapsed" in caution for caution in run.cautions)
+    assert any("the posterior has collapsed" in warning for warning in run.warnings)
 
 
 @pytest.mark.parametrize("asked", ["stop", "rollback"])
@@ -233,7 +235,7 @@ def test_units_that_die_on_the_way_are_brought_back_where_that_is_asked_for(
     monkeypatch.setattr(Session, "advance", dies)
     run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard=asked)
     (event,) = events(tmp_path / "run")
-    assert "always on or always off" in event["event"] and len(run.cautions) == 1
+    assert "always on or always off" in event["event"] and len(run.warnings) == 1
     done = {
         "stop": "went on",
         "rollback": "went back from step 60 to 50, to go on with 0.5 of the learning rate",

@@ -1,5 +1,5 @@
 """Fits by closed-form updates: the same from the same seed, through Ctrl-C and resume; validation,
-minutes, cautions, weights.
+minutes, warnings, weights.
 """
 
 from pathlib import Path
@@ -155,7 +155,7 @@ def test_cautions_are_saved_and_warned_of(tmp_path: Path) -> None:
         match="the covariance of components 0, 1 is singular: its eigenvalues are held",
     ):
         run = partita.fit(Mixture(2, 3, generator=g), x, EM(), out=tmp_path / "run", generator=g)
-    assert partita.load(tmp_path / "run").cautions == run.cautions != []
+    assert partita.load(tmp_path / "run").warnings == run.warnings != []
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import typer
 from partita.cli import show
 from partita.core import capability, rng
 from partita.core.checks import check_real
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import Capability, EnergyModel
 from partita.errors import invalid
 from partita.experiment.anomalies import held_in, normal_rows
 from partita.experiment.encoded import evaluate_encoded
@@ -65,13 +65,13 @@ def report(
     most = int(others.max())
     least = 1 / (most + 1)
     if alpha < least:
-        show.caution(
+        show.warning(
             f"no row can be called an anomaly: {most} normal rows allow no tail probability below "
             f"{least:.2g}, and --alpha is {alpha:g}. Give more normal rows with --normal, or a "
             "larger --alpha."
         )
     if impossible := int(np.isposinf(own).sum()):
-        show.caution(
+        show.warning(
             f"{impossible} of {len(own)} rows are impossible under the model: they hold a category "
             "that it never saw, or a number beyond any that can be scored."
         )
@@ -140,7 +140,7 @@ def check_gaps(opened: SavedRun, tabled: InputTable, part: slice, x: np.ndarray)
     ended.
     """
     if (
-        "missing" in opened.run.model.offers
+        Capability.MISSING in opened.run.model.capabilities
         or opened.encoding.kind == "steps"
         or not (gaps := np.isnan(x)).any()
     ):

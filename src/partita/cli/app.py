@@ -62,7 +62,7 @@ def warnings_as_lines() -> Iterator[None]:
 
         def show(message: Any, category: Any, *where: Any, **more: Any) -> None:
             if issubclass(category, PartitaWarning):
-                typer.echo(f"Caution: {message}", err=True)
+                typer.echo(f"Warning: {message}", err=True)
             else:
                 usual(message, category, *where, **more)
 

@@ -10,6 +10,7 @@ import torch
 import typer
 
 from partita.cli import show
+from partita.core.protocols import Capability
 from partita.errors import invalid
 from partita.experiment.input_table import InputTable, destination, read_input, write_beside
 from partita.experiment.saved import SavedRun, open_run
@@ -77,7 +78,7 @@ def membership(opened: SavedRun, x: np.ndarray) -> np.ndarray:
     """p(cluster | row), (N, K); what is missing from a row is integrated out."""
     model: Any = opened.run.model
     encoding = opened.encoding
-    if "posterior_draws" in model.offers:
+    if Capability.POSTERIOR_DRAWS in model.capabilities:
         return _of_draws(opened, x)
     z = torch.from_numpy(encoding.encode(encoding.check(x, "cluster")))
     with torch.no_grad():

@@ -84,7 +84,7 @@ def report(
         field.left_out,
         field.dataset.entropy,
         timed=total is not None,
-        cautions=degenerate_columns(field.dataset),
+        warnings=degenerate_columns(field.dataset),
         names=[candidate.name for candidate in field.candidates],
     )
     results = _carry_out(comparison, field.candidates, board, talk=not (as_json or quiet))
@@ -227,7 +227,7 @@ def _carry_out(
 
 
 def _write_page(folder: Path) -> Path | None:
-    """The page about the comparison; what hinders it is a caution, for the leaderboard itself is
+    """The page about the comparison; what hinders it is a warning, for the leaderboard itself is
     whole.
     """
     from partita.cli.report import write
@@ -235,9 +235,9 @@ def _write_page(folder: Path) -> Path | None:
     try:
         return write(folder)
     except (PartitaError, OSError) as error:
-        show.caution(f"no report was written: {error}")
+        show.warning(f"no report was written: {error}")
     except KeyboardInterrupt:
-        show.caution(f"no report was written: interrupted. Write it with: partita report {folder}")
+        show.warning(f"no report was written: interrupted. Write it with: partita report {folder}")
     return None
 
 
@@ -250,8 +250,8 @@ def _print(
 ) -> None:
     leaderboard.print_board(board, results)
     for result in results:
-        for text in [] if result.run is None else result.run.cautions:
-            show.caution(f"{result.name}: {text}")
+        for text in [] if result.run is None else result.run.warnings:
+            show.warning(f"{result.name}: {text}")
     if compiled >= 1:
         typer.echo(
             f"Beside these seconds, {compiled:.0f} went into compiling machine code, which is kept "

@@ -74,7 +74,7 @@ def report(
         else "Not draws from the model: temperature or top-p favors what is likely."
     )
     if beyond:
-        show.caution(
+        show.warning(
             f"{known + length} steps go beyond the {model.support.L} that the model was fitted to; "
             "it was never scored there."
         )
@@ -130,7 +130,7 @@ def _alphabet(opened: SavedRun) -> Alphabet | None:
 
 def _prefix(prompt: str | None, alphabet: Alphabet | None, model: Any, n: int) -> torch.Tensor:
     if not prompt:
-        return model.device_like.new_zeros(n, 0)
+        return model.like.new_zeros(n, 0)
     if alphabet is None:
         remedy = "Call model.extend in Python with a prefix of numbers."
         raise invalid("sample", "--prompt", "go with a model of text", model.title(), remedy)

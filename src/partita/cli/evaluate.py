@@ -49,7 +49,7 @@ def report(
     split = ("test" if own else "all") if split is None else split
     rows = pick_split(dataset, split)
     if own and split != "train" and opened.has_changed(dataset):
-        show.caution(
+        show.warning(
             f"{opened.data['name']} has other rows than when the run was fitted: it may have "
             "learned from some of these."
         )

@@ -209,8 +209,8 @@ def carry_out(
     if talk:
         typer.echo(data_card(plan))
     run = _finished(plan) or train(plan, talk, fabric)
-    for text in run.cautions:
-        show.caution(text)
+    for text in run.warnings:
+        show.warning(text)
     if run.stopped == "interrupted":
         typer.echo(
             f"Interrupted at step {run.steps}; saved in {plan.folder}. Go on with: partita fit "
@@ -227,7 +227,7 @@ def carry_out(
             "stopped": run.stopped,
             "steps": run.steps,
             "split": split,
-            "cautions": run.cautions,
+            "warnings": run.warnings,
         }
         show.print_json(
             {
@@ -276,7 +276,7 @@ def train(plan: Plan, talk: bool, fabric: Any = None) -> Run:
                 **about,
                 **plan.options,
             )
-            return replace(run, cautions=[*plan.about["cuts"], *run.cautions])
+            return replace(run, warnings=[*plan.about["cuts"], *run.warnings])
     except processes.LostProcess as error:
         error.args = (f"fit: {str(error).rstrip('.')}. {_way_on(plan.folder)}".rstrip(),)
         raise
@@ -306,7 +306,7 @@ def _finished(plan: Plan) -> Run | None:
     try:
         run = load(plan.folder)
     except RunError as error:
-        show.caution(f"{error} It is made again from the last save.")
+        show.warning(f"{error} It is made again from the last save.")
         return None
     return None if run.stopped == "interrupted" else run
 

@@ -15,6 +15,7 @@ import typer
 
 from partita.cli import show
 from partita.core import rng
+from partita.core.protocols import Capability
 from partita.experiment.imputation import impute_encoded
 from partita.experiment.input_table import InputTable, destination, in_files_order, read_input
 from partita.experiment.saved import SavedRun, open_run
@@ -78,13 +79,13 @@ def fill_in_parts(
 
 def way(model: Any) -> str:
     """How a model fills in, in words."""
-    if "latent" in model.offers:
+    if Capability.LATENT in model.capabilities:
         return "by chains of its posterior"
-    if "missing" in model.offers:
+    if Capability.MISSING in model.capabilities:
         return "exactly"
     return (
         "on average over its posterior draws"
-        if "posterior_draws" in model.offers
+        if Capability.POSTERIOR_DRAWS in model.capabilities
         else "by clamped sampling"
     )
 

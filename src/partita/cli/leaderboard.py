@@ -49,7 +49,7 @@ class Board:
         width: How many numbers a row has, on average where rows differ: what bits per dimension are
             counted by.
         left_out: Who does not take part, with the reason.
-        cautions: About the data, one sentence each.
+        warnings: About the data, one sentence each.
         entropy: Of the law behind the data in nats, where it is known.
         timed: Whether fits share a time, and may be cut to it.
         names: Who takes part.
@@ -61,7 +61,7 @@ class Board:
     left_out: Mapping[str, str] = field(default_factory=dict)
     entropy: float | None = None
     timed: bool = False
-    cautions: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     names: Sequence[str] = ()
 
     def cut_short(self, result: Result) -> bool:
@@ -90,7 +90,7 @@ class Board:
             "results": lines,
             "left_out": dict(self.left_out),
             "entropy": self.entropy,
-            "cautions": list(self.cautions),
+            "warnings": list(self.warnings),
             "waiting": self.waiting([place.result for place in places]),
         }
 
@@ -116,7 +116,7 @@ def place_json(place: Place, width: float) -> dict[str, Any]:
             "steps": run.steps,
             "planned_steps": run.config["steps"],
             "stopped": run.stopped,
-            "cautions": run.cautions,
+            "warnings": run.warnings,
         }
     )
     return {
@@ -301,8 +301,8 @@ def print_board(board: Board, results: Sequence[Result]) -> None:
             typer.echo(f"{place.result.name}: {place.result.problem}")
     if waiting := board.waiting(results):
         typer.echo(f"Not yet fitted: {', '.join(waiting)}.")
-    for text in board.cautions:
-        show.caution(text)
+    for text in board.warnings:
+        show.warning(text)
     for text in left_out(board.left_out):
         typer.echo(text)
 

@@ -55,7 +55,7 @@ BOARD = {
     "entropy": float,
     "waiting": [str],
     "folder": str,
-    "cautions": [str],
+    "warnings": [str],
 }  # of a saved leaderboard
 LEADERBOARD = "leaderboard.json"  # what a comparison leaves
 
@@ -88,16 +88,16 @@ def write(folder: Path, out: Path | None = None) -> Path:
 def write_after_fit(
     run: Run, encoding: Encoding, dataset: Dataset, split: str, score: Quantity
 ) -> Path | None:
-    """The page of a run that was just made and scored; what hinders it is a caution, for the run
+    """The page of a run that was just made and scored; what hinders it is a warning, for the run
     itself is whole.
     """
     assert run.folder is not None
     try:
         return write_run(Subject(run, encoding, dataset, score, split), run.folder / NAME)
     except (PartitaError, OSError) as error:
-        show.caution(f"no report was written: {error}")
+        show.warning(f"no report was written: {error}")
     except KeyboardInterrupt:
-        show.caution(
+        show.warning(
             f"no report was written: interrupted. Write it with: partita report {run.folder}"
         )
     return None

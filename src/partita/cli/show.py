@@ -11,7 +11,6 @@ from partita.report.format import interval, latent_use, meaning, verdict
 
 __all__ = [
     "as_json_text",
-    "caution",
     "grid",
     "interval",
     "latent_use",
@@ -20,6 +19,7 @@ __all__ = [
     "quantity_json",
     "table",
     "verdict",
+    "warning",
 ]
 
 
@@ -89,9 +89,9 @@ def grid(columns: list[str], rows: list[list[str]], title: str = "", whole: int 
     return made
 
 
-def caution(text: str) -> None:
+def warning(text: str) -> None:
     """What looked wrong, on stderr."""
-    typer.echo(f"Caution: {text}", err=True)
+    typer.echo(f"Warning: {text}", err=True)
 
 
 def _finite(value: Any) -> Any:

@@ -33,11 +33,9 @@ class Annealed(EnergyModel):
     def __init__(self, base: EnergyModel, beta: Tensor | float) -> None:
         super().__init__()
         object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
-        self.beta = torch.as_tensor(
-            beta, device=base.device_like.device, dtype=base.device_like.dtype
-        )
+        self.beta = torch.as_tensor(beta, device=base.like.device, dtype=base.like.dtype)
         self.support = base.support
-        self.offers = base.offers
+        self.capabilities = base.capabilities
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.base.energy_along(self.base.field(x), self.beta)
@@ -105,8 +103,8 @@ class Annealed(EnergyModel):
         return self.base.settings()
 
     @property
-    def device_like(self) -> Tensor:
-        return self.base.device_like
+    def like(self) -> Tensor:
+        return self.base.like
 
 
 def in_double(model: AnyModel) -> AnyModel:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from partita.core.protocols import DirectedModel, EnergyModel, Model
+from partita.core.protocols import Capability, DirectedModel, EnergyModel, Model
 from partita.core.support import Product, Real, Sequence, Support
 from partita.errors import RunError, Unsupported
 
@@ -53,6 +53,11 @@ def _integrates(model: Any, width: int) -> bool:
     )
 
 
+def _can(capability: Capability) -> Callable[[Any], bool]:
+    """Whether a model has a capability; what is no model of ours has none."""
+    return lambda model: capability in getattr(model, "capabilities", ())
+
+
 NEEDS: dict[str, Need] = {
     "energy": Need(lambda m: isinstance(m, EnergyModel), "it has no free energy"),
     "enumerable": Need(
@@ -61,15 +66,16 @@ NEEDS: dict[str, Need] = {
     ),
     "gibbs": Need(
         lambda m: (
-            isinstance(m, EnergyModel) and ("conditionals" in m.offers or m.support.countable_sites)
+            isinstance(m, EnergyModel)
+            and (_can(Capability.CONDITIONALS)(m) or m.support.countable_sites)
         ),
         "its coordinates cannot be drawn one after the other: it has no conditionals and its "
         "support is not discrete",
     ),
-    "log_prob": Need(lambda m: "log_prob" in getattr(m, "offers", ()), "it has no exact log_prob"),
+    "log_prob": Need(_can(Capability.LOG_PROB), "it has no exact log_prob"),
     "exact": Need(
         lambda m: (
-            "log_prob" in getattr(m, "offers", ())
+            _can(Capability.LOG_PROB)(m)
             or smallest_bits(m) <= EXACT_BITS
             or _integrates(m, CHEAP_WIDTH)
         ),
@@ -77,7 +83,7 @@ NEEDS: dict[str, Need] = {
     ),
     "cheap_exact": Need(
         lambda m: (
-            "log_prob" in getattr(m, "offers", ())
+            _can(Capability.LOG_PROB)(m)
             or smallest_bits(m) <= CHEAP_BITS
             or _integrates(m, CHEAP_WIDTH)
         ),
@@ -93,12 +99,12 @@ NEEDS: dict[str, Need] = {
         "its coordinates are not all real, so it has no slope",
     ),
     "closed_form": Need(
-        lambda m: "closed_form" in getattr(m, "offers", ()),
+        _can(Capability.CLOSED_FORM),
         "its maximum likelihood has no closed form",
     ),
-    "em": Need(lambda m: "em" in getattr(m, "offers", ()), "it names no E and M steps"),
+    "em": Need(_can(Capability.EM), "it names no E and M steps"),
     "joint": Need(
-        lambda m: "joint" in getattr(m, "offers", ()),
+        _can(Capability.JOINT),
         "it has no hidden units whose conditional can be drawn beside a joint energy",
     ),
     "quadrature": Need(
@@ -106,45 +112,47 @@ NEEDS: dict[str, Need] = {
         f"it does not live on at most {QUADRATURE_WIDTH} real coordinates",
     ),
     "posterior_draws": Need(
-        lambda m: "posterior_draws" in getattr(m, "offers", ()),
+        _can(Capability.POSTERIOR_DRAWS),
         "its posterior is not kept as draws",
     ),
     "generates": Need(
-        lambda m: "generates" in getattr(m, "offers", ()),
+        _can(Capability.GENERATES),
         "its draws carry no gradients back to its parameters",
     ),
     "directed": Need(
         lambda m: isinstance(m, DirectedModel), "it has no independent draws to compare with"
     ),
     "latent": Need(
-        lambda m: "latent" in getattr(m, "offers", ()),
+        _can(Capability.LATENT),
         "it has no latent variables with a proposal for their posterior",
     ),
     "reparameterized": Need(
-        lambda m: "reparameterized" in getattr(m, "offers", ()),
+        _can(Capability.REPARAMETERIZED),
         "draws of its latent variables carry no gradients to their proposal",
     ),
     "discrete_latents": Need(
-        lambda m: "discrete_latents" in getattr(m, "offers", ()),
+        _can(Capability.DISCRETE_LATENTS),
         "it has no discrete latent variables with an evidence bound to estimate",
     ),
     "doubly": Need(
-        lambda m: "doubly" in getattr(m, "offers", ()),
+        _can(Capability.DOUBLY),
         "it is no VAE, whose proposal is one normal for all latent variables at once",
     ),
     "filters": Need(
-        lambda m: "filters" in getattr(m, "offers", ()),
+        _can(Capability.FILTERS),
         "its latent variables do not come step by step along a sequence",
     ),
     "latent_energy": Need(
-        lambda m: "latent_energy" in getattr(m, "offers", ()),
+        _can(Capability.LATENT_ENERGY),
         "its latent variables are not real with a known prior",
     ),
     "embeds": Need(
-        lambda m: "embeds" in getattr(m, "offers", ()), "it is a density and no encoder"
+        _can(Capability.EMBEDS),
+        "it is a density and no encoder",
     ),
     "centering": Need(
-        lambda m: "centering" in getattr(m, "offers", ()), "it has no centered form of its gradient"
+        _can(Capability.CENTERING),
+        "it has no centered form of its gradient",
     ),
 }
 

@@ -13,6 +13,7 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 
 import copy
 from abc import ABC, abstractmethod
+from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
@@ -24,6 +25,34 @@ from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
 from partita.core.support import Support
 from partita.errors import invalid
+
+
+class Capability(StrEnum):
+    """What a model can do beyond its role; the capability table decides by it what runs on what."""
+
+    LOG_PROB = "log_prob"  # ``log_prob(x)``, (*, D) -> (*), is exact and normalized
+    MISSING = "missing"  # NaN in x is a missing value; the rest is scored
+    ENDS = "ends"  # rows may end early, as NaN from there on or as ``log_prob(x, lengths)``
+    DROPS = "drops"  # some activations are dropped at random during training
+    INVERTIBLE = "invertible"  # x is a differentiable, invertible function of noise
+    CONDITIONALS = "conditionals"  # p(x | h) and p(h | x) factorize
+    CENTERING = "centering"  # the gradient has a centered form
+    FIELD = "field"  # energies at every temperature follow from one matrix product
+    PAIRS = "pairs"  # the energy is a sum over sites and pairs of sites
+    JOINT = "joint"  # hidden units have a joint energy with x and can be drawn given x
+    NETWORK = "network"  # the energy is a neural network of x
+    CLOSED_FORM = "closed_form"  # maximum likelihood has a closed form
+    EM = "em"  # E and M steps are defined
+    POSTERIOR_DRAWS = "posterior_draws"  # the posterior is kept as draws
+    GENERATES = "generates"  # draws carry gradients back to the parameters
+    EMBEDS = "embeds"  # an encoder of rows, not a density
+    LATENT = "latent"  # latent variables with a proposal for their posterior
+    REPARAMETERIZED = "reparameterized"  # latent draws carry gradients to their proposal
+    DISCRETE_LATENTS = "discrete_latents"  # latent variables are discrete
+    DOUBLY = "doubly"  # the proposal is one normal for all latent variables at once
+    FILTERS = "filters"  # latent variables come step by step along a sequence
+    LATENT_ENERGY = "latent_energy"  # real latent variables with a known prior
+
 
 ANCHORS = 128  # rows of training data that a fitted model remembers
 
@@ -81,7 +110,7 @@ class Model(Built, ABC):
     penalized: ClassVar[tuple[str, ...] | None] = None
     # other methods that gradients flow through, beside those of the base classes
     forward_methods: ClassVar[tuple[str, ...]] = ()
-    offers: frozenset[str] = frozenset()  # what core.capability may rely on
+    capabilities: frozenset[Capability] = frozenset()  # what core.capability may rely on
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -99,7 +128,7 @@ class Model(Built, ABC):
         default.
         """
 
-    def make_room(self, weights: dict[str, Tensor]) -> None:
+    def resize_buffers(self, weights: dict[str, Tensor]) -> None:
         """Before saved weights are taken in: resize buffers whose length the data decided; nothing
         by default.
         """
@@ -108,20 +137,20 @@ class Model(Built, ABC):
         """The model with its sizes, for messages."""
         return type(self).__name__
 
-    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
-        """What makes the maximum-likelihood fit of these data ill-posed without a penalty, each in
-        one sentence.
+    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        """What makes the maximum-likelihood fit of these data ill-posed without a penalty, one
+        sentence each.
         """
         return []
 
-    def ailments(self) -> list[str]:
+    def fit_warnings(self) -> list[str]:
         """What a fit had to hold back to keep the parameters proper, each in one sentence; nothing
         by default.
         """
         return []
 
     @property
-    def device_like(self) -> Tensor:
+    def like(self) -> Tensor:
         """A tensor whose device and dtype new tensors copy."""
         return next(iter(self.parameters()))
 
@@ -150,7 +179,7 @@ class EnergyModel(Model):
         data.
         """
 
-    def keep_anchors(self, width: int, like: Tensor) -> None:
+    def register_anchors(self, width: int, like: Tensor) -> None:
         """Make room for rows of training data, which say where the modes are; none are known until
         :meth:`set_anchors`.
         """
@@ -184,7 +213,7 @@ class EnergyModel(Model):
             ) from None
         if rows.is_complex():
             raise invalid(owner, "rows", "be real numbers", str(rows.dtype))
-        rows = rows.to(self.device_like)
+        rows = rows.to(self.like)
         if rows.dim() != 2 or not len(rows):
             raise invalid(
                 owner,
@@ -278,7 +307,7 @@ class EnergyModel(Model):
         """
         if not self.support.countable_sites:
             return None
-        values = self.support.values().to(self.device_like)[:n]
+        values = self.support.values().to(self.like)[:n]
         return values[:, None].expand(-1, self.support.width).clone()
 
     def viewed(self, **buffers: Tensor) -> Self:
@@ -309,11 +338,7 @@ class EnergyModel(Model):
 class DirectedModel(Model):
     """p(x) = sum or integral of p(x|z) p(z), drawn top-down.
 
-    A model that offers ``"log_prob"`` has the method ``log_prob(x)``, ``(*, D) -> (*)``, exact and
-    normalized; ``forward`` is it, so that gradients cross processes. One that offers ``"missing"``
-    takes NaN in x and gives the likelihood of what was observed. One that offers ``"ends"`` takes
-    rows that end early, as NaN from there on or as ``log_prob(x, lengths)``; one that offers
-    ``"drops"`` leaves out some of its numbers at random while it learns.
+    ``forward`` is ``log_prob``, where there is one, so that gradients cross processes.
     """
 
     @abstractmethod

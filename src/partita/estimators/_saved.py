@@ -63,7 +63,7 @@ def save(estimator: Any, folder: Path) -> Path:
     tree = {
         "step": run.steps,
         "stopped": run.stopped,
-        "cautions": run.cautions,
+        "warnings": run.warnings,
         "weights": weights,
         "kept": estimator._kept(),
     }

@@ -8,6 +8,7 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.annealed import in_double
+from partita.core.protocols import Capability
 from partita.estimators._latent import LatentDensity
 from partita.estimators._parameters import GradientParameters, parameters
 
@@ -79,14 +80,14 @@ class SigmoidBeliefDensity(
     def score_kind_(self) -> str:
         """``lower``, or ``exact`` where the bits are few."""
         kind = super().score_kind_
-        return "exact" if "log_prob" in self.model_.offers else kind
+        return "exact" if Capability.LOG_PROB in self.model_.capabilities else kind
 
     @property
     def _n_features_out(self) -> int:
         return self.model_.hidden[0]
 
     def _evaluator(self) -> Any:
-        return None if "log_prob" in self.model_.offers else super()._evaluator()
+        return None if Capability.LOG_PROB in self.model_.capabilities else super()._evaluator()
 
     def _settings(self) -> dict[str, Any]:
         likelihood = {"real": "gaussian", "category": "categorical"}.get(

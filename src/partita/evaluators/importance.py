@@ -98,7 +98,7 @@ class IWAE:
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("IWAE", model)
-        x = x.to(model.device_like)
+        x = x.to(model.like)
         # before anything that the rows have a say in
         key = rng.seed(generator) if self.by_row else 0
         law, gaps = self._choose(model, x, generator)

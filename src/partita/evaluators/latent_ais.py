@@ -116,7 +116,7 @@ class GivenRows(EnergyModel):
         return f"the latent variables of {self.model.title()}"  # type: ignore[operator,union-attr]
 
     @property
-    def device_like(self) -> Tensor:
+    def like(self) -> Tensor:
         return self.x
 
 
@@ -158,7 +158,7 @@ class LatentAIS:
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("LatentAIS", model)
-        x = x.to(model.device_like)
+        x = x.to(model.like)
         kernel, betas = self._prepare(model, x, generator)
         sums = self._weighed(model, x, kernel, betas, generator)
         check_weights(model, sums.log_mean)
@@ -245,7 +245,7 @@ class LatentAIS:
 def _reference(model: Any, x: Tensor, kind: str) -> Any:
     from torch.distributions import Independent, Normal
 
-    zeros = model.device_like.new_zeros(len(x), model.latent)
+    zeros = model.like.new_zeros(len(x), model.latent)
     standard = Independent(
         Normal(zeros, torch.ones_like(zeros), validate_args=False), 1, validate_args=False
     )

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from partita.core import rng
+from partita.core.protocols import Capability
 from partita.models.directed.latent import draw_latent
 
 RESTARTS = 4  # S: one from the encoder, the others from the prior
@@ -86,7 +87,7 @@ def find_places(model: Any, x: Tensor, generator: torch.Generator) -> Normals | 
     curvature.
     """
     live = model.live(x)
-    if "discrete_latents" in model.offers:
+    if Capability.DISCRETE_LATENTS in model.capabilities:
         return _around_bits(_joint(model, x), starts(model, x, live, generator), generator)
     if live.shape[1] > MOST_DENSE:
         return None

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.protocols import Capability
 from partita.evaluators.latent_places import (
     MOST_DENSE,
     Joint,
@@ -120,7 +121,7 @@ def posterior_draws(model: Any, x: Tensor, r: int, k: int, generator: torch.Gene
 
     Along long sequences, whose places are too many to seek, by particle Gibbs.
     """
-    if "filters" in model.offers and model.live(x).shape[1] > MOST_DENSE:
+    if Capability.FILTERS in model.capabilities and model.live(x).shape[1] > MOST_DENSE:
         return model.draw_posterior(x, r, generator=generator)
     law = Mixture.of(model, x, generator)
     z = law.draw(k, generator)
@@ -132,7 +133,7 @@ def posterior_draws(model: Any, x: Tensor, r: int, k: int, generator: torch.Gene
         terms = model.log_terms(x, at)
         return terms.fit + terms.prior
 
-    if "discrete_latents" in model.offers:
+    if Capability.DISCRETE_LATENTS in model.capabilities:
         for _ in range(MOVES):
             z = flipped(joint, z, generator)
         return z

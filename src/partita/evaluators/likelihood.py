@@ -16,7 +16,13 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.annealed import in_double
 from partita.core.checks import check_generator, check_role, check_rows
-from partita.core.protocols import EnergyModel, LikelihoodEvaluator, Model, PartitionEvaluator
+from partita.core.protocols import (
+    Capability,
+    EnergyModel,
+    LikelihoodEvaluator,
+    Model,
+    PartitionEvaluator,
+)
 from partita.core.quantity import Quantity, pooled
 from partita.errors import Diverged
 from partita.runtime import memory_limit, processes
@@ -60,9 +66,7 @@ class LogProb:
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("LogProb", model)
         model = in_double(model)
-        rows = torch.cat(
-            [model.log_prob(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)]
-        )
+        rows = torch.cat([model.log_prob(part.to(model.like)) for part in x.split(ROWS_AT_ONCE)])
         if not torch.isfinite(rows).all():
             raise Diverged(
                 f"evaluate: log_prob of {model.title()} must be finite; it is not at "
@@ -77,7 +81,7 @@ class LogProb:
 def free_energies_of_rows(model: EnergyModel, x: Tensor) -> Tensor:
     """F of every row in float64, some thousands at a time."""
     model = in_double(model)
-    return torch.cat([model(part.to(model.device_like)) for part in x.split(ROWS_AT_ONCE)])
+    return torch.cat([model(part.to(model.like)) for part in x.split(ROWS_AT_ONCE)])
 
 
 @memory_limit.named("evaluate")
@@ -110,7 +114,7 @@ def evaluate(
         with processes.together(fabric):
             return evaluate(model, x, evaluator=evaluator, rows=rows, generator=generator)
     model = _remembering(model, rows)
-    missing = bool({"missing", "ends"} & model.offers)
+    missing = bool({Capability.MISSING, Capability.ENDS} & model.capabilities)
     if not isinstance(x, Tensor):
         rows = as_rows(x, owner="evaluate", missing=missing)
         if isinstance(rows, Rows) and len(rows) * rows.width > CELLS_AT_ONCE:
@@ -197,7 +201,7 @@ def _mark_impossible(q: Quantity, x: Tensor) -> Quantity:
 
 def per_step(model: Any, x: Tensor, rows: Tensor) -> dict[str, Any]:
     """Nats per step of sequences, whose rows may differ in length."""
-    if "ends" not in model.offers:
+    if Capability.ENDS not in model.capabilities:
         return {}
     steps = int((~x.isnan()).sum()) // model.support.element.width
     return {"steps": steps, "per_step": float(rows.sum()) / steps}

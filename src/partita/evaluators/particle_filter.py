@@ -72,7 +72,7 @@ class ParticleFilter:
     @torch.no_grad()
     def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity:
         capability.require("ParticleFilter", model)
-        x = x.to(model.device_like)
+        x = x.to(model.like)
         runs = self._runs(model, x, self.repeats, generator)
         check_weights(model, runs.mean(0))
         gaps, n = {}, auto_simulated(self.simulated, len(x))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from partita.core import rng
-from partita.core.protocols import Model
+from partita.core.protocols import Capability, Model
 from partita.errors import invalid
 from partita.evaluators import evaluate
 from partita.runtime import deadline, memory_limit
@@ -212,7 +212,7 @@ def _seconds_to_validate(session: Session, validation: Rows | None) -> float:
     if validation is None:
         return 0.0
     model, evaluator = session.bare, quick_evaluator(session.bare)
-    x = validation.tensor(rng.keyed(0)).to(model.device_like)
+    x = validation.tensor(rng.keyed(0)).to(model.like)
 
     def look(evaluator: Any) -> None:
         evaluate(model, x, evaluator=evaluator, generator=rng.keyed(session.key))
@@ -224,7 +224,9 @@ def _seconds_to_validate(session: Session, validation: Rows | None) -> float:
         # a pilot run takes up to as long again
         return (1 + evaluator.adaptive) * (cost.start + evaluator.temperatures * cost.each)
     growth = (
-        session.objective.keep / len(model.sweeps) if "posterior_draws" in model.offers else 1.0
+        session.objective.keep / len(model.sweeps)
+        if Capability.POSTERIOR_DRAWS in model.capabilities
+        else 1.0
     )
     return growth * _seconds_when_ready(lambda: look(evaluator))
 

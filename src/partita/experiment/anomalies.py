@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from partita.core import rng
+from partita.core.protocols import Capability
 from partita.errors import DataError, PartitaWarning
 from partita.experiment.imputation import impute_encoded
 from partita.experiment.input_table import read_input
@@ -84,7 +85,11 @@ def held_in(opened: SavedRun, x: np.ndarray) -> np.ndarray:
     """Which values of rows are there, a bit for each; a family that takes no gaps has NaN, if at
     all, where sequences have ended.
     """
-    there = ~np.isnan(x) if "missing" in opened.run.model.offers else np.ones(x.shape, dtype=bool)
+    there = (
+        ~np.isnan(x)
+        if Capability.MISSING in opened.run.model.capabilities
+        else np.ones(x.shape, dtype=bool)
+    )
     return np.packbits(there, axis=1)
 
 

@@ -107,7 +107,7 @@ def measure_of(kind: Kind, rows: Rows) -> Measure:
 
 
 def degenerate_columns(dataset: Dataset) -> list[str]:
-    """Cautions where scores are densities of columns that have none: whose values repeat, or that
+    """Warnings where scores are densities of columns that have none: whose values repeat, or that
     copy others.
     """
     rows, kind = dataset.train, table_kind(dataset)

@@ -219,7 +219,7 @@ class Comparison:
         }
         validation = validation if plan.validated else None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its cautions
+            warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its warnings
             run = fit(
                 plan.model,
                 train,
@@ -233,7 +233,7 @@ class Comparison:
                 since=started,
                 **plan.options,
             )
-        return replace(run, cautions=[*plan.remarks, *plan.cuts, *run.cautions])
+        return replace(run, warnings=[*plan.remarks, *plan.cuts, *run.warnings])
 
     def _planned(
         self, candidate: Candidate, train: Rows, validation: Rows | None, generator: torch.Generator

@@ -23,7 +23,7 @@ from partita.core import rng
 from partita.core.annealed import in_double
 from partita.core.capability import reason_against, require
 from partita.core.checks import check_choice
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import Capability, EnergyModel
 from partita.errors import invalid
 from partita.experiment.imputation_gradient import gradient_posterior
 from partita.tables.encoding import CUT, Encoding
@@ -198,7 +198,9 @@ def _posterior(
         model.reference().draw(chains * len(z), generator=generator).view_as(known).to(z),
         known,
     )
-    sweep = clamped_block_sweep if "conditionals" in model.offers else clamped_site_sweep
+    sweep = (
+        clamped_block_sweep if Capability.CONDITIONALS in model.capabilities else clamped_site_sweep
+    )
     for _ in range(BURN_IN):
         x, _ = sweep(model, x, missing, generator)
     if one_draw:

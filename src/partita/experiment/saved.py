@@ -11,6 +11,7 @@ import numpy as np
 
 from partita.core import rng
 from partita.core.checks import check_choice
+from partita.core.protocols import Capability
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.datasets.open import open_dataset
@@ -45,7 +46,7 @@ class SavedRun:
         words = self.encoding.kind in ("category", "mixed")
         how = {
             "words": words,
-            "missing": "missing" in self.run.model.offers,
+            "missing": Capability.MISSING in self.run.model.capabilities,
             "asked": schema_of(self.data),
         }
         found = open_dataset(
@@ -111,7 +112,7 @@ def schema_of(data: dict[str, Any]) -> Schema | None:
 def open_run(folder: Path) -> SavedRun:
     """A saved run, ready to be used."""
     run = load(folder)
-    if "embeds" in run.model.offers:
+    if Capability.EMBEDS in run.model.capabilities:
         remedy = "Use it in Python, with partita.load or partita.estimators.load."
         raise RunError(
             f"RUN must hold a density; {folder} holds {run.model.title()}, which embeds rows and "
@@ -124,7 +125,7 @@ def open_run(folder: Path) -> SavedRun:
     }
     data = run.config.get("data") or known
     _check_widths(data, run.model.support.width)
-    if CHANGED in run.cautions:
+    if CHANGED in run.warnings:
         warnings.warn(CHANGED, PartitaWarning, stacklevel=2)
     return SavedRun(run, encoding, data)
 

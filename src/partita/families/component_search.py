@@ -93,7 +93,7 @@ def ladder(
         if shorter is None:
             return False
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PartitaWarning)  # they stay in each run's cautions
+            warnings.simplefilter("ignore", PartitaWarning)  # they stay in each run's warnings
             run = fit(
                 model,
                 rows,
@@ -133,7 +133,7 @@ def best(table: list[Rung]) -> Rung:
     """The rung with the smallest BIC among those whose fit needed no holding back, else among
     all.
     """
-    sound = [rung for rung in table if not rung.run.cautions]
+    sound = [rung for rung in table if not rung.run.warnings]
     return min(sound or table, key=lambda rung: rung.bic)
 
 

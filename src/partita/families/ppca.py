@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Model, Update
+from partita.core.protocols import Capability, Model, Update
 from partita.families.base import Family, Setting
 from partita.families.mixture import MOST_COMPONENTS, RESTARTS, chosen_count
 from partita.families.scales import SCALES, asks_for_own_scales
@@ -45,7 +45,9 @@ def _ppca(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> t
     small = width <= SOLVED or (n <= SOLVED and n * width <= SOLVED_CELLS)
     return (
         model,
-        ClosedForm() if small and "closed_form" in model.offers and rows.complete() else EM(),
+        ClosedForm()
+        if small and Capability.CLOSED_FORM in model.capabilities and rows.complete()
+        else EM(),
     )
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_count, check_counts, check_module, check_width
-from partita.core.protocols import Data, Model
+from partita.core.protocols import Capability, Data, Model
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.nets import MLP, ConvNet, build, describe
@@ -39,7 +39,7 @@ class Encoder(Model):
     True
     """
 
-    offers = frozenset({"embeds"})
+    capabilities = frozenset({Capability.EMBEDS})
     shift: Tensor
     scale: Tensor
 

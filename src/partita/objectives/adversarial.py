@@ -114,7 +114,7 @@ class Adversarial(GradientObjective):
         critic = self._critic(model.support.width, generator)
         if self.bounded_by == "spectral":
             bound_spectral_norms(critic, shape=(model.support.width,), generator=generator)
-        like = model.device_like
+        like = model.like
         return CriticState(
             critic.to(like),
             torch.zeros((), dtype=torch.int64, device=like.device),

@@ -49,10 +49,10 @@ class CD(GradientObjective):
         capability.require("CD", model)
         resolve_centering("CD", self.centered, model)
         x = data.batch(torch.arange(min(2, len(data))), generator=rng.child(generator)).x.to(
-            model.device_like
+            model.like
         )
         last = resolve_sampler(self.sampler, model).init(model, x, generator=generator)
-        return Restarted(data.mean().to(model.device_like), last)
+        return Restarted(data.mean().to(model.like), last)
 
     def losses(
         self, model: Any, batch: Batch, state: Restarted, *, generator: torch.Generator

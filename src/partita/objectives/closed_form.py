@@ -44,6 +44,6 @@ def total_log_prob(model: Any, data: Data, *, generator: torch.Generator) -> Ten
     """The weighted sum of log p(x) over all rows, read in chunks."""
     total = torch.zeros((), dtype=torch.float64)
     for batch in batches(data, generator):
-        log_p = model.log_prob(batch.x.to(model.device_like)).double()
+        log_p = model.log_prob(batch.x.to(model.like)).double()
         total += (log_p.sum() if batch.weight is None else batch.weight.to(log_p) @ log_p).cpu()
     return total

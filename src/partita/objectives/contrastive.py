@@ -105,7 +105,7 @@ class PCL(GradientObjective):
             )
             warnings.warn(said, PartitaWarning, stacklevel=2)
         slow = {name: value.detach().clone() for name, value in model.state_dict().items()}
-        size, like = min(self.queue, len(data)), model.device_like
+        size, like = min(self.queue, len(data)), model.like
         queue = like.new_zeros(size, model.embedding)
         rows = torch.full((size,), -1, dtype=torch.long, device=like.device)
         blank = tuple(no_prototypes(k, len(data), queue) for k in self.clusters)
@@ -242,7 +242,7 @@ def embed(
 ) -> Tensor:
     """Embeddings of all rows, (N, E), some at a time; by the slow copy if it is given."""
     rows = (
-        data.batch(index, generator=generator).x.to(model.device_like)
+        data.batch(index, generator=generator).x.to(model.like)
         for index in stretches(len(data), ROWS_AT_ONCE)
     )
     return torch.cat([model(x) if slow is None else keys(model, slow, x) for x in rows])

@@ -67,7 +67,7 @@ class DiscreteELBO(GradientObjective):
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> State:
         require("DiscreteELBO", model)
         return self.made().init(
-            model.hidden, model.output.inputs, like=model.device_like, generator=generator
+            model.hidden, model.output.inputs, like=model.like, generator=generator
         )
 
     def losses(

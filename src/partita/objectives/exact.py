@@ -17,7 +17,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import EXACT_BITS, require, smallest_bits
 from partita.core.enumeration import log_partition
-from partita.core.protocols import Batch, Data, EnergyModel, Model
+from partita.core.protocols import Batch, Capability, Data, EnergyModel, Model
 from partita.core.quadrature import Box, log_integral
 from partita.nets.dropout import dropping
 from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
@@ -51,12 +51,13 @@ class ExactLikelihood(GradientObjective):
         dropout.
         """
         return (
-            not (_integrates(model) and "network" in model.offers) and "drops" not in model.offers
+            not (_integrates(model) and Capability.NETWORK in model.capabilities)
+            and Capability.DROPS not in model.capabilities
         )
 
     def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Nothing | Grid:
         require("ExactLikelihood", model)
-        return grid_around(data, model.device_like, generator) if _integrates(model) else Nothing()
+        return grid_around(data, model.like, generator) if _integrates(model) else Nothing()
 
     def losses(
         self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator

@@ -129,7 +129,7 @@ def importance_log_z(
     (theory/objectives.md, eq. 6.8).
     """
     ready = as_noise(noise, model)
-    y = ready.draw(n, generator=generator).to(model.device_like)
+    y = ready.draw(n, generator=generator).to(model.like)
     log_weights = torch.cat(
         [-model(part) - ready.log_prob(part).to(part) for part in y.split(ROWS_AT_ONCE)]
     )

@@ -122,7 +122,7 @@ def check_noise(noise: Any, model: EnergyModel, data: Data, *, generator: torch.
         raise InputError(f"{error} The noise was {name}.") from None
     for start in range(0, len(data), ROWS_AT_ONCE):
         index = torch.arange(start, min(start + ROWS_AT_ONCE, len(data)))
-        x = data.batch(index, generator=rng.child(generator)).x.to(model.device_like)
+        x = data.batch(index, generator=rng.child(generator)).x.to(model.like)
         check_covers(ready.log_prob(x), name, start)
 
 

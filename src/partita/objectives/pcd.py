@@ -19,7 +19,7 @@ from torch import Tensor
 from partita.core import capability, rng
 from partita.core.checks import check_count, check_real
 from partita.core.kernels import refreshed
-from partita.core.protocols import Batch, Data, EnergyModel, Sampler
+from partita.core.protocols import Batch, Capability, Data, EnergyModel, Sampler
 from partita.errors import invalid
 from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
 from partita.objectives.cd import resolve_centering, resolve_sampler
@@ -97,7 +97,7 @@ class PCD(GradientObjective):
             ),
         )
         kept = chains if self.active is None else Buffer(start, chains)
-        return Persistent(kept, data.mean().to(model.device_like))
+        return Persistent(kept, data.mean().to(model.like))
 
     def losses(
         self, model: Any, batch: Batch, state: Persistent, *, generator: torch.Generator
@@ -151,6 +151,6 @@ def with_field(model: EnergyModel, chains: Any) -> Any:
     """
     return (
         chains._replace(field=model.field(chains.x))
-        if "field" in model.offers and hasattr(chains, "field")
+        if Capability.FIELD in model.capabilities and hasattr(chains, "field")
         else chains
     )

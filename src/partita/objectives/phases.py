@@ -58,9 +58,9 @@ def _exact(model: EnergyModel) -> Phase:
     require_need("enumerable", "negative_phase(exact=True)", model, "Give it draws.")
     side = min(model.sides(), key=lambda side: side.support.bits)
     with torch.no_grad():
-        log_z = log_partition(side, model.device_like)
+        log_z = log_partition(side, model.like)
     total: Phase = {}
-    for states in chunks(side, model.device_like):
+    for states in chunks(side, model.like):
         log_phi = -side.free_energy(states)
         p = torch.exp(log_phi.detach() - log_z)
         for name, gradient in _gradients(model, (p * log_phi).sum()).items():

@@ -57,7 +57,7 @@ class ScoreMatching(GradientObjective):
         capability.require("ScoreMatching", model)
         index = torch.arange(min(2, len(data)))
         _check_differentiable(
-            model, data.batch(index, generator=rng.child(generator)).x.to(model.device_like)
+            model, data.batch(index, generator=rng.child(generator)).x.to(model.like)
         )
         return Nothing()
 

@@ -21,11 +21,11 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; a caution stands out."""
+    """A paragraph; a warning stands out."""
 
     kind: ClassVar[str] = "text"
     text: str
-    tone: Literal["plain", "lead", "caution", "small"] = "plain"
+    tone: Literal["plain", "lead", "warning", "small"] = "plain"
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ def _in_short(standing: Standing) -> Iterator[Block]:
     """One candidate: how it ended, what it is made of, and where to read on."""
     run = None if standing.subject is None else standing.subject.run
     if standing.line.get("problem"):
-        yield Text(str(standing.line["problem"]), "caution")
+        yield Text(str(standing.line["problem"]), "warning")
     if run is None or standing.subject is None:
         return
     settings, q = (run.config.get("family") or {}).get("settings") or {}, standing.score
@@ -246,7 +246,7 @@ def _in_short(standing: Standing) -> Iterator[Block]:
             ],
         ]
     )
-    for caution in run.cautions:
-        yield Text(f"Caution: {caution}", "caution")
+    for warning in run.warnings:
+        yield Text(f"Warning: {warning}", "warning")
     for section in sections(standing.subject, IN_SHORT):
         yield Folded(section.title, section.blocks)

@@ -108,15 +108,15 @@ def leaderboard(ranked: Sequence[Standing], board: Mapping[str, Any]) -> Iterato
         yield Text(
             f"Not yet fitted: {', '.join(map(str, waiting))}. Go on with: partita compare --resume "
             f"{board.get('folder')}",
-            "caution",
+            "warning",
         )
     if board.get("entropy") is not None:
         yield Text(
             f"No model scores above {-board['entropy']:.3f} on average: the data's negative "
             "entropy."
         )
-    for text in board.get("cautions") or []:
-        yield Text(f"Caution: {text}", "caution")
+    for text in board.get("warnings") or []:
+        yield Text(f"Warning: {text}", "warning")
     for text in format.left_out(board.get("left_out") or {}):
         yield Text(text, "small")
 
@@ -137,7 +137,7 @@ def _remarks(ranked: Sequence[Standing], best: Standing | None) -> Iterator[Bloc
         yield Text(format.cut_short(cut))
     for s in ranked:
         if s.line.get("problem"):
-            yield Text(f"{s.name}: {s.line['problem']}", "caution")
+            yield Text(f"{s.name}: {s.line['problem']}", "warning")
 
 
 def _level(quantities: Iterable[Mapping[str, Any] | None]) -> str:

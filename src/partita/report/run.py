@@ -67,5 +67,5 @@ def blocks_of(maker: Maker, subject: Subject) -> list[Block]:
     try:
         blocks.extend(maker(subject))
     except PartitaError as error:
-        blocks.append(Text(f"This part could not be made: {error}", "caution"))
+        blocks.append(Text(f"This part could not be made: {error}", "warning"))
     return blocks

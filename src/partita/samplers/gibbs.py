@@ -15,7 +15,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_choice, check_count
-from partita.core.protocols import EnergyModel, Field
+from partita.core.protocols import Capability, EnergyModel, Field
 from partita.samplers.sweep import ORDERS, draw_order, pair_sweeps
 
 
@@ -69,11 +69,11 @@ class Gibbs:
     ) -> tuple[State, Info]:
         x, field = state
         model = model.given_component(x, generator=generator)
-        if "pairs" in model.offers:
+        if Capability.PAIRS in model.capabilities:
             x = pair_sweeps(model, x, self.sweeps, self.order, generator)
             return State(x), Info(state.x, x)
         for _ in range(self.sweeps):
-            blocks = "conditionals" in model.offers
+            blocks = Capability.CONDITIONALS in model.capabilities
             x = (
                 block_sweep(model, x, field, generator)
                 if blocks

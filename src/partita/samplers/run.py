@@ -50,7 +50,7 @@ def run(
     check_count("run", "thin", thin)
     check_count("run", "burn_in", burn_in, 0)
     check_rows("run", "x", x)
-    x = x.to(model.device_like)
+    x = x.to(model.like)
     model.support.check(x, "run")
     summarize = statistic or (lambda rows: model.free_energy(rows)[:, None])
     state = sampler.init(model, x, generator=generator)
@@ -97,7 +97,7 @@ def sample(
     start = (
         model.reference().draw(n, generator=generator)
         if x is None
-        else _states(x, n).to(model.device_like)
+        else _states(x, n).to(model.like)
     )
     return run(model, chosen, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
 

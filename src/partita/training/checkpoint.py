@@ -178,7 +178,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
         if not isinstance(name, str) or not isinstance(value, Tensor)
     ]
     if isinstance(model, Model) and not wrong:
-        model.make_room(weights)
+        model.resize_buffers(weights)
     own = model.state_dict()
     wrong += [
         name

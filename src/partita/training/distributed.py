@@ -59,7 +59,7 @@ class Message:
         except Diverged as error:
             if team.size > 1 and not self._length:  # of the first message, which nobody knows yet
                 raise RunError(str(error)) from error
-            team.mean(model.device_like.new_full((self._length,), torch.nan))
+            team.mean(model.like.new_full((self._length,), torch.nan))
             raise
 
     def exchanged(

@@ -24,7 +24,7 @@ COLUMNS = "Look for huge or constant columns."
 # updates after which chains that stood still are stuck; after fewer they may be unlucky
 LEAST_MOVES = 20
 MOST_RETURNS = 8  # from divergences, each with half the learning rate
-MOST_MENDS = 2  # from ailments that were not there before; they may also belong to the data
+MOST_MENDS = 2  # from fit_warnings that were not there before; they may also belong to the data
 PROBED = 256  # rows at which hidden units are looked at, where there are no chains
 STUCK = (
     f"no chain has moved in {LEAST_MOVES} updates or more; lower learning_rate, or temper: "
@@ -99,7 +99,7 @@ def remedy(settings: Settings) -> str:
 
 
 @torch.no_grad()
-def ailments(model: Any, before: Tensor | None, after: Tensor | None) -> list[str]:
+def fit_warnings(model: Any, before: Tensor | None, after: Tensor | None) -> list[str]:
     """What looks wrong but need not stop a fit, each in one sentence with its remedy."""
     found = []
     if (
@@ -110,7 +110,7 @@ def ailments(model: Any, before: Tensor | None, after: Tensor | None) -> list[st
     ):
         found.append(STUCK)
     if after is not None and hasattr(model, "hidden_given_visible"):
-        p = model.hidden_given_visible(after.to(model.device_like)).probs.flatten(0, -2).mean(0)
+        p = model.hidden_given_visible(after.to(model.like)).probs.flatten(0, -2).mean(0)
         if bool(((p < 1e-3) | (p > 1 - 1e-3)).double().mean() > 0.5):
             found.append(
                 "more than half of the hidden units are always on or always off; lower "
@@ -134,8 +134,8 @@ class Watch:
         looks: How often it was looked at.
         marked: A step at least so many updates ago that chains should have moved since, and ...
         chains: ... where they were then.
-        ill: Kinds of ailments that there were at the last look.
-        told: Kinds of ailments that are in the records.
+        ill: Kinds of fit_warnings that there were at the last look.
+        told: Kinds of fit_warnings that are in the records.
         far: How many losses in a row, up to now, were too large to learn from.
         event: The record of the last return.
         good: The state of the fit at the last look, where it may go back to it.
@@ -156,7 +156,7 @@ class Watch:
         """Look at what the fit begins with; one that was taken up goes on as it was."""
         fresh = session.step == 0 and not self.returns and not self.mends
         if fresh:
-            self._remember(session, ailments(session.bare, None, _rows(session)), mark=True)
+            self._remember(session, fit_warnings(session.bare, None, _rows(session)), mark=True)
         if fresh or self.good is None:
             self.keep(session)
 
@@ -168,13 +168,13 @@ class Watch:
         """Events for the records; raises :class:`Unwell` where the fit should go back because of
         one.
 
-        Ailments of chains and hidden units stay as cautions, a model's own only if they last to the
+        Warnings about chains and hidden units stay, a model's own only if they last to the
         end.
         """
         due = session.step - self.marked >= LEAST_MOVES
-        found = ailments(session.bare, self.chains if due else None, _rows(session))
+        found = fit_warnings(session.bare, self.chains if due else None, _rows(session))
         early = session.step < EARLY * session.total
-        own = [] if early and not _may_return(session) else session.bare.ailments()
+        own = [] if early and not _may_return(session) else session.bare.fit_warnings()
         new = [
             text
             for text in (found if early or not self.looks else [*found, *own])
@@ -182,7 +182,7 @@ class Watch:
         ]
         if session.team.any(bool(new) and self.mends < MOST_MENDS and _may_return(session))[0]:
             raise Unwell(new[0] if new else "another process found its chains or hidden units ill.")
-        session.cautions += [caution for caution in found if caution not in session.cautions]
+        session.warnings += [text for text in found if text not in session.warnings]
         events = []
         for text in found if early else [*found, *own]:
             if _kind(text) not in self.told:
@@ -202,7 +202,7 @@ class Watch:
             raise error
         else:
             self.returns += 1
-        left, scale, cautions = session.step, session.rate_scale / 2, session.cautions
+        left, scale, before = session.step, session.rate_scale / 2, session.warnings
         session.return_to(copy.deepcopy(self.good))
         session.rate_scale, self.far = scale, 0
         done = (
@@ -210,7 +210,7 @@ class Watch:
             "learning rate"
         )
         why = str(error).removeprefix("fit: ").split(". ")[0].rstrip(".")
-        session.cautions = [*cautions, f"{done}: {why}."]
+        session.warnings = [*before, f"{done}: {why}."]
         self.event = {"step": session.step, "event": f"{why}.", "done": done}
         return self.event
 

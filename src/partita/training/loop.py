@@ -11,7 +11,7 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_flag, check_generator, check_role
-from partita.core.protocols import Model, Objective, Update
+from partita.core.protocols import Capability, Model, Objective, Update
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
 from partita.tables import as_rows
@@ -79,7 +79,7 @@ def fit(
     folder = folder_of(out)
     if resume and out is None:
         raise invalid("fit", "out", "be the folder of the run to resume", None)
-    missing = "missing" in model.offers
+    missing = Capability.MISSING in model.capabilities
     rows = checked_rows(model, as_rows(data, sample_weight, "fit", missing=missing))
     objective = capability.default("objective", model) if objective is None else objective
     settings = resolve_settings(model, objective, len(rows), options)
@@ -184,7 +184,7 @@ def _train(
                         "best": session.best.score,
                     }
                 )
-                display.show(score, distance="generates" in session.bare.offers)
+                display.show(score, distance=Capability.GENERATES in session.bare.capabilities)
             if watches:
                 session.watch.keep(session)
             display.advance(step, record)
@@ -235,7 +235,7 @@ def _settled(session: Session) -> str:
         return ""
     if session.gradient <= session.settings.tolerance:
         return "converged"
-    size, precision = max(1.0, abs(session.loss)), torch.finfo(session.bare.device_like.dtype).eps
+    size, precision = max(1.0, abs(session.loss)), torch.finfo(session.bare.like.dtype).eps
     if session.progress > precision * size:
         return ""
     return "converged" if session.gradient <= math.sqrt(precision) * size else "stalled"
@@ -265,7 +265,7 @@ def _finish(
 ) -> Run:
     """Leave the weights to use in the model, and save everything."""
     model = session.bare
-    _note(session, model.ailments())
+    _note(session, model.fit_warnings())
     last = {name: value.clone() for name, value in model.state_dict().items()}
     average = {**last, **{name: p.clone() for name, p in session.average.weights(model).items()}}
     use = {**last, **session.best.weights} if session.best.weights else average
@@ -275,20 +275,20 @@ def _finish(
         {
             "step": session.step,
             "stopped": stopped,
-            "cautions": session.cautions,
+            "warnings": session.warnings,
             "weights": weights,
         },
     )
     model.load_state_dict(use)
-    for caution in session.cautions:
-        warnings.warn(f"fit: {caution}", PartitaWarning, stacklevel=3)
+    for text in session.warnings:
+        warnings.warn(f"fit: {text}", PartitaWarning, stacklevel=3)
     return Run(
         model,
         history.records,
         config,
         session.step,
         stopped,
-        [*saves.remarks, *session.cautions],
+        [*saves.remarks, *session.warnings],
         saves.folder,
     )
 
@@ -302,11 +302,11 @@ def _assign(model: torch.nn.Module, values: dict[str, Tensor]) -> None:
 def _data_cautions(session: Session) -> list[str]:
     if session.settings.l1 or session.settings.l2:
         return []
-    return session.bare.cautions(session.data, generator=rng.keyed(session.key, CAUTIONS))
+    return session.bare.data_warnings(session.data, generator=rng.keyed(session.key, CAUTIONS))
 
 
-def _note(session: Session, cautions: list[str]) -> None:
-    session.cautions += [caution for caution in cautions if caution not in session.cautions]
+def _note(session: Session, texts: list[str]) -> None:
+    session.warnings += [text for text in texts if text not in session.warnings]
 
 
 def _record_interval(session: Session) -> int:

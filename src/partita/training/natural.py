@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.protocols import Batch, DirectedModel, EnergyModel
+from partita.core.protocols import Batch, Capability, DirectedModel, EnergyModel
 from partita.errors import Unsupported
 from partita.optim.natural_gradient import (
     MatrixMetric,
@@ -84,9 +84,9 @@ def metric_of(model: Any, state: Any, x: Tensor, *, generator: torch.Generator) 
             if few
             else score_metric(model, _short_chains(model, generator))
         )
-    if "latent" in model.offers and hasattr(model, "decoder"):
+    if Capability.LATENT in model.capabilities and hasattr(model, "decoder"):
         return _of_both_distributions(model, x, generator)
-    if isinstance(model, DirectedModel) and "log_prob" in model.offers:
+    if isinstance(model, DirectedModel) and Capability.LOG_PROB in model.capabilities:
         return score_metric(model, model.draw(DRAWS, generator=generator))
     raise Unsupported(
         f"fit: optimizer 'natural' cannot run on {model.title()}: it has no scores of its own "

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.protocols import EnergyModel, Model
+from partita.core.protocols import Capability, EnergyModel, Model
 from partita.errors import invalid
 from partita.training.settings import Settings
 
@@ -68,18 +68,21 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
     # MAP is fitted as the likelihood inside it
     objective = getattr(objective, "likelihood", objective)
     if type(objective).__name__ == "ExactLikelihood" and isinstance(model, EnergyModel):
-        if "network" not in model.offers:
+        if Capability.NETWORK not in model.capabilities:
             few = n * model.support.width <= FULL_BATCH
             return (
                 {**EXACT, "epochs": 100}
                 if few
                 else {**EXACT_STREAMED, **streamed_batches(n, model.support.width)}
             )
-        return {**(LATENT_EXACT if "joint" in model.offers else NETWORK_EXACT), **large_batches(n)}
-    if "ends" in model.offers:
+        return {
+            **(LATENT_EXACT if Capability.JOINT in model.capabilities else NETWORK_EXACT),
+            **large_batches(n),
+        }
+    if Capability.ENDS in model.capabilities:
         return sequence_settings(model, n)
     batch_size = batch_size_for(n)
-    if "latent" in model.offers:
+    if Capability.LATENT in model.capabilities:
         rate = 3e-3 if n >= MANY_ROWS else 5e-3
         return {
             **LATENT,
@@ -89,8 +92,10 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
         }
     chosen = by_kind(model)
     if type(objective).__name__ in DRAWLESS:
-        chosen = chosen if "network" in model.offers else {**chosen, **WITHOUT_CHAINS}
-    elif "centering" in model.offers:
+        chosen = (
+            chosen if Capability.NETWORK in model.capabilities else {**chosen, **WITHOUT_CHAINS}
+        )
+    elif Capability.CENTERING in model.capabilities:
         chosen = (
             {"optimizer": "sgd", "learning_rate": centered_rate(batch_size)}
             if model.support.discrete
@@ -102,8 +107,8 @@ def default_settings(model: Model, objective: Any, n: int) -> dict[str, Any]:
 def by_kind(model: Model) -> dict[str, Any]:
     """The optimizer for gradients of this kind of model, whatever the objective."""
     if isinstance(model, EnergyModel):
-        return NETWORK if "network" in model.offers else FEATURES
-    return FLOW if "invertible" in model.offers else DIRECTED
+        return NETWORK if Capability.NETWORK in model.capabilities else FEATURES
+    return FLOW if Capability.INVERTIBLE in model.capabilities else DIRECTED
 
 
 def natural_settings(model: Model, objective: Any) -> dict[str, Any]:
@@ -146,7 +151,7 @@ def sequence_settings(model: Model, n: int) -> dict[str, Any]:
     each of which sees many steps.
     """
     chosen: dict[str, Any] = dict(SEQUENCES)
-    if "log_prob" in model.offers:
+    if Capability.LOG_PROB in model.capabilities:
         length: int = model.support.L  # type: ignore[attr-defined]
         chosen |= {
             "learning_rate": AUTOREGRESSIVE_RATE,

@@ -53,7 +53,7 @@ SHAPE = {  # of what is read from config.json
     "validated": bool,
 }
 # of what is read from a checkpoint of a model
-SAVED = {"weights": dict, "step": int, "stopped": str, "cautions": [str]}
+SAVED = {"weights": dict, "step": int, "stopped": str, "warnings": [str]}
 # numbers that building a model may take for each that is saved, and whatever is saved
 ROOM, SMALL = 16, 1 << 22
 MEANT = "Restore it, or take its checksum out if the change is meant."
@@ -78,7 +78,7 @@ class Run:
         stopped: Why it ended: ``finished``, ``converged`` (at a minimum, as far as rounding lets
             one see), ``stalled`` (the loss falls no further though its gradient is not small),
             ``early stop``, ``out of time``, ``interrupted`` or ``diverged``.
-        cautions: What looked wrong, one sentence each.
+        warnings: What looked wrong, one sentence each.
         folder: Where it is saved, if it is.
     """
 
@@ -87,7 +87,7 @@ class Run:
     config: dict[str, Any] = field(repr=False)
     steps: int
     stopped: str = "finished"
-    cautions: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     folder: Path | None = None
 
     def series(self, name: str) -> list[tuple[int, float]]:
@@ -103,7 +103,7 @@ def make_config(
         "format": FORMAT,
         "model": {
             "name": type(model).__name__,
-            "dtype": str(model.device_like.dtype).removeprefix("torch."),
+            "dtype": str(model.like.dtype).removeprefix("torch."),
             **model.settings(),
         },
         "objective": descriptions.describe(objective),
@@ -257,7 +257,7 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
         "weights",
         "step",
         "stopped",
-        "cautions",
+        "warnings",
     )
     check_like(saved, SAVED, "model.safetensors", whole=True)
     check_like(saved, {"kept": dict}, "model.safetensors")
@@ -270,11 +270,11 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
     check_like(chosen, dict, "model.safetensors: weights")
     model = build_model(config, _numbers(chosen)) if model is None else model
     checkpoint.load_weights(model, chosen)
-    cautions = [
+    texts = [
         *([] if whole else [CHANGED]),
         *config.get("remarks", []),
         *config.get("cuts", []),
-        *saved["cautions"],
+        *saved["warnings"],
     ]
     return Run(
         model,
@@ -282,6 +282,6 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
         config,
         saved["step"],
         saved["stopped"],
-        cautions,
+        texts,
         folder,
     )

@@ -42,7 +42,7 @@ POSITION = {
     "average": {"updates": int, "values": dict},
     "best": {"score": float, "step": int, "misses": int, "weights": dict},
     "processes": [dict],
-    "cautions": [str],
+    "warnings": [str],
     "rate_scale": float,
     "settled": str,
 }
@@ -84,7 +84,7 @@ class Session:
     # the largest in absolute value where the last step began, at which the loss was taken too
     gradient: float = float("inf")
     best: Best = field(default_factory=Best)
-    cautions: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     rate_scale: float = 1.0  # of the learning rate, halved whenever the fit goes back
     settled: str = ""  # why a deterministic fit has nothing left to do
     watch: guard.Watch = field(default_factory=guard.Watch)
@@ -260,7 +260,7 @@ class Session:
             "average": {"updates": self.average.updates, "values": self.average.values},
             "optimizer": None if self.optimizer is None else self.optimizer.state_dict(),
             "processes": self.team.gather(own),
-            "cautions": self.cautions,
+            "warnings": self.warnings,
             "rate_scale": self.rate_scale,
             "settled": self.settled,
             "best": {
@@ -302,7 +302,7 @@ class Session:
         self._restore_own(tree["processes"])
         if hasattr(self.objective, "check"):
             self.objective.check(self.bare, self.data, self.state)
-        self.best, self.cautions = Best(**tree["best"]), list(tree["cautions"])
+        self.best, self.warnings = Best(**tree["best"]), list(tree["warnings"])
         if self.best.weights:
             self.best.weights = checkpoint.rebuild(
                 dict(self.bare.named_parameters()), self.best.weights, sizes=True
@@ -329,7 +329,7 @@ class Session:
         """The rows of this step, in the model's dtype."""
         index = self._index()
         batch = self.data.batch(index[self.team.share(len(index))], generator=self.generator)
-        like = self.bare.device_like
+        like = self.bare.like
         return batch._replace(
             x=batch.x.to(like), weight=None if batch.weight is None else batch.weight.to(like)
         )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from partita.core import rng
-from partita.core.protocols import Model
+from partita.core.protocols import Capability, Model
 from partita.errors import Unsupported, invalid
 from partita.runtime import deadline, memory_limit, processes
 from partita.tables import Rows
@@ -138,7 +138,11 @@ def _affordable_validations(
     take.
     """
     # none before the first sweep
-    if held_out is None or settings.minutes is None or "posterior_draws" in model.offers:
+    if (
+        held_out is None
+        or settings.minutes is None
+        or Capability.POSTERIOR_DRAWS in model.capabilities
+    ):
         return settings.validations, 0.0
     x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), deadline.now()
     quick_score(model, x, key, 0)
@@ -164,7 +168,7 @@ def checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2)
     generator = torch.Generator()
     for part in chunks(len(rows), rows.width):
         x = rows.batch(torch.arange(part.start, part.stop), generator=generator).x
-        model.support.check(x, "fit", parameter, missing="missing" in model.offers)
+        model.support.check(x, "fit", parameter, missing=Capability.MISSING in model.capabilities)
         if (nothing := x.isnan().all(1)).any():
             row = part.start + int(nothing.nonzero()[0])
             raise invalid(

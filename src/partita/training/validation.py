@@ -10,7 +10,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.capability import CHEAP_BITS, NEEDS, smallest_bits
-from partita.core.protocols import EnergyModel, Model
+from partita.core.protocols import Capability, EnergyModel, Model
 from partita.core.quantity import Quantity
 from partita.evaluators import (
     AIS,
@@ -40,10 +40,10 @@ def quick_score(model: Model, x: Tensor, key: int, step: int) -> Quantity:
     step) alone.
     """
     generator = rng.keyed(key, VALIDATION, step)
-    if model.device_like.device.type != "cpu":
-        generator = torch.Generator(model.device_like.device).manual_seed(generator.initial_seed())
+    if model.like.device.type != "cpu":
+        generator = torch.Generator(model.like.device).manual_seed(generator.initial_seed())
     q = evaluate(
-        model, x.to(model.device_like.device), evaluator=quick_evaluator(model), generator=generator
+        model, x.to(model.like.device), evaluator=quick_evaluator(model), generator=generator
     )
     return -q if q.kind == "none" else q  # a distance, of which less is better
 
@@ -61,10 +61,10 @@ def pessimistic(q: Quantity) -> float:
 
 def quick_evaluator(model: Model) -> Any:
     """The cheap evaluator for this model; None leaves the choice to the capability table."""
-    if "latent" in model.offers:
+    if Capability.LATENT in model.capabilities:
         return QUICK_BOUND
     if not isinstance(model, EnergyModel):
-        return QUICK_DISTANCE if "generates" in model.offers else None
+        return QUICK_DISTANCE if Capability.GENERATES in model.capabilities else None
     if smallest_bits(model) <= CHEAP_BITS:
         return Enumeration()
     if NEEDS["cheap_exact"].holds(model):

@@ -26,7 +26,7 @@ class FirstModel:
 
     @property
     def log_z(self) -> Tensor:
-        return self.model.device_like.new_zeros(())
+        return self.model.like.new_zeros(())
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.model.free_energy(x)
@@ -88,5 +88,5 @@ class Between(EnergyModel):
         return f"the path from {self.first.title()} to {self.last.title()}"
 
     @property
-    def device_like(self) -> Tensor:
-        return self.last.device_like
+    def like(self) -> Tensor:
+        return self.last.like

@@ -42,7 +42,7 @@ class Enumeration:
         )
         model = in_double(model)
         side = self._choose(model)
-        value = float(log_partition(side, model.device_like))
+        value = float(log_partition(side, model.like))
         return Quantity(
             value,
             method=f"enumeration of 2^{side.support.bits:g} {side.name} states",

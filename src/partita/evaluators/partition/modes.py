@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from partita.core import rng
-from partita.core.protocols import EnergyModel, Sampler
+from partita.core.protocols import Capability, EnergyModel, Sampler
 from partita.core.quantity import Quantity
 from partita.evaluators.partition.annealing import anneal, anneal_here
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
@@ -298,7 +298,7 @@ def local_mass(
 @torch.no_grad()
 def site_products(model: Any, x: Tensor) -> Tensor:
     """The product that the model makes of each state, log-probabilities ``(N, D) -> (N, D, V)``."""
-    if "conditionals" not in model.offers:
+    if Capability.CONDITIONALS not in model.capabilities:
         return torch.log_softmax(model.conditional_logits(x), -1)
     p = model.visible_given_hidden(model.hidden_given_visible(x).probs).probs
     p = torch.stack([1 - p, p], -1) if p.dim() == x.dim() else p
@@ -313,7 +313,7 @@ def _normals_at(model: Any, x: Tensor, most: int, generator: torch.Generator) ->
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
-    blocks = "conditionals" in model.offers
+    blocks = Capability.CONDITIONALS in model.capabilities
     diagonal, seed = blocks or x.shape[-1] > MOST_FULL, rng.seed(generator)
     table, floor = x.double().cpu().numpy(), 1e-4 * float(x.double().var(0).min())
     with warnings.catch_warnings():

@@ -110,7 +110,7 @@ def witnesses(model: EnergyModel) -> Tensor:
     """Points that say where the mass is, ``(n, D)``: always the same draws of the reference, and
     the training rows remembered.
     """
-    draws = model.reference().draw(WITNESSES, generator=_generator(model.device_like))
+    draws = model.reference().draw(WITNESSES, generator=_generator(model.like))
     rows = model.anchor_rows(WITNESSES)
     return draws if rows is None else torch.cat([draws, rows])
 

@@ -167,6 +167,6 @@ def exact_draws(model: EnergyModel, n: int, *, generator: torch.Generator) -> Te
     require_need("enumerable", "start='exact'", model, "Use start='annealed'.")
     double = in_double(model)  # energies of many nats differ by less than float32 tells apart
     side: Side = min(double.sides(), key=lambda s: s.support.bits)
-    log_p = probabilities(side, double.device_like).log()
-    states = side.support.state_at(categorical(log_p, generator, n), model.device_like)
+    log_p = probabilities(side, double.like).log()
+    states = side.support.state_at(categorical(log_p, generator, n), model.like)
     return states if side.name == "visible" else draw(model.visible_given_hidden(states), generator)  # type: ignore[operator]

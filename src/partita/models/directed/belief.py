@@ -23,7 +23,7 @@ from torch.func import functional_call
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
-from partita.core.protocols import Data
+from partita.core.protocols import Capability, Data
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
@@ -121,8 +121,8 @@ class SigmoidBelief(LatentModel):
         )
         self.prior = nn.Parameter(torch.zeros(self.hidden[-1], device=generator.device))
         self.watch_latents(self.latent, generator.device)
-        exact = {"log_prob"} if self.latent <= MOST_BITS else set()
-        self.offers = LatentModel.offers | {"discrete_latents"} | exact
+        exact = {Capability.LOG_PROB} if self.latent <= MOST_BITS else set()
+        self.capabilities = LatentModel.capabilities | {Capability.DISCRETE_LATENTS} | exact
 
     @property
     def latent(self) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count, check_module
-from partita.core.protocols import DirectedModel
+from partita.core.protocols import Capability, DirectedModel
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.nets import build, describe
@@ -40,7 +40,7 @@ class GAN(DirectedModel):
     torch.Size([5, 2])
     """
 
-    offers = frozenset({"generates"})
+    capabilities = frozenset({Capability.GENERATES})
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class GAN(DirectedModel):
         check_module("GAN", "net", self.net)
         with torch.no_grad():
             # of a copy: a look moves nothing
-            shape = deepcopy(self.net).eval()(self.device_like.new_zeros(2, latent)).shape
+            shape = deepcopy(self.net).eval()(self.like.new_zeros(2, latent)).shape
         if shape != (2, visible):
             raise invalid("GAN", "net", f"map (2, {latent}) to (2, {visible})", tuple(shape))
 
@@ -74,7 +74,7 @@ class GAN(DirectedModel):
 
     def noise(self, n: int, *, generator: torch.Generator) -> Tensor:
         """z, ``(n, L)``."""
-        return rng.normal((n, self.latent), self.device_like, generator)
+        return rng.normal((n, self.latent), self.like, generator)
 
     @torch.no_grad()
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent, Normal
 
+from partita.core.protocols import Capability
 from partita.models.directed.latent import LatentModel
 from partita.models.directed.outputs import HALF_LOG_2PI
 
@@ -52,7 +53,7 @@ def normal(mean: Tensor, log_scale: Tensor) -> Distribution:
 class GaussianLatents(LatentModel):
     """A latent model with ``latent`` normal dimensions, whose draws are functions of noise."""
 
-    offers = frozenset({"latent", "reparameterized"})
+    capabilities = frozenset({Capability.LATENT, Capability.REPARAMETERIZED})
     forward_methods = ("elbo_terms",)
     units = "latent dimensions"
     against_collapse = (

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, Normal
 
 from partita.core import rng
-from partita.core.protocols import DirectedModel
+from partita.core.protocols import Capability, DirectedModel
 
 # nats, on average over rows (and steps), that an active latent variable carries at least
 ACTIVE = 0.01
@@ -47,7 +47,7 @@ class LatentModel(DirectedModel):
     latent variable carried while the model was fitted, in nats, is kept in ``carried`` (M,).
     """
 
-    offers = frozenset({"latent"})
+    capabilities = frozenset({Capability.LATENT})
     forward_methods = ("log_weights",)
     # what its latent variables are called, and what helps where they carry nothing
     units: ClassVar[str]
@@ -117,7 +117,7 @@ class LatentModel(DirectedModel):
         """Latent variables that carried anything of late."""
         return int((self.carried.abs() > ACTIVE).sum())
 
-    def ailments(self) -> list[str]:
+    def fit_warnings(self) -> list[str]:
         """Collapse of the posterior, in one sentence with the numbers and the remedy."""
         count, latent = self.active_units(), len(self.carried)
         if self.carried.isnan().all() or count > FEW * latent:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_width
-from partita.core.protocols import Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.errors import invalid
 from partita.models.directed.components.base import Component, Statistics
 from partita.models.directed.init import hard_start
@@ -32,7 +32,7 @@ EMPTY = 1e-8  # share of the data below which a component counts as empty
 class Mixing(DirectedModel):
     """K weighted components; ``logits`` (K,) are the unnormalized log weights."""
 
-    offers = frozenset({"log_prob", "missing", "em"})
+    capabilities = frozenset({Capability.LOG_PROB, Capability.MISSING, Capability.EM})
     component: Component
     logits: nn.Parameter
 
@@ -143,8 +143,8 @@ class Mixing(DirectedModel):
                 out[index] = self._filled(part, how, generator)
         return out
 
-    def make_room(self, weights: dict[str, Tensor]) -> None:
-        self.component.make_room(
+    def resize_buffers(self, weights: dict[str, Tensor]) -> None:
+        self.component.resize_buffers(
             {name.removeprefix("component."): value for name, value in weights.items()}
         )
 
@@ -158,11 +158,11 @@ class Mixing(DirectedModel):
         """Number of free parameters, weights included."""
         return self.component.freedom() + self.components - 1
 
-    def ailments(self) -> list[str]:
+    def fit_warnings(self) -> list[str]:
         """What had to be held back to keep the parameters proper, one sentence each."""
         empty = int((self.log_weights() < torch.tensor(EMPTY).log()).sum())
         alone = [f"{empty} of {self.components} components are empty; use fewer."] if empty else []
-        return [*alone, *self.component.ailments()]
+        return [*alone, *self.component.fit_warnings()]
 
     def _given(self, x: Tensor, r: Tensor) -> Statistics:
         """Statistics under responsibilities that are given, (K, B)."""

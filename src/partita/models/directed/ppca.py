@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Data
+from partita.core.protocols import Capability, Data
 from partita.errors import invalid
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.components.factor import Factors
@@ -60,7 +60,7 @@ class PPCA(Mixing):
             _factors("PPCA", 1, visible, latent, noise, prior, floor, generator), generator.device
         )
         if noise == "isotropic" and prior is None:
-            self.offers = self.offers | {"closed_form"}
+            self.capabilities = self.capabilities | {Capability.CLOSED_FORM}
 
     def encode(self, x: Tensor) -> Tensor:
         """E[z | x] given the observed values, ``(B, D) -> (B, d)``."""

@@ -18,7 +18,7 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
-from partita.core.protocols import Data
+from partita.core.protocols import Capability, Data
 from partita.errors import invalid
 from partita.models.directed.gaussian_latents import (
     GaussianLatents,
@@ -62,7 +62,7 @@ class VAE(GaussianLatents):
     (torch.Size([3, 5]), torch.Size([5, 2]))
     """
 
-    offers = GaussianLatents.offers | {"doubly", "latent_energy"}
+    capabilities = GaussianLatents.capabilities | {Capability.DOUBLY, Capability.LATENT_ENERGY}
     forward_methods = ("doubly_weighted",)
 
     def __init__(
@@ -89,7 +89,7 @@ class VAE(GaussianLatents):
             self.output: Output = MixedOutput(
                 _check_laws(laws, visible), variance, device=generator.device
             )
-            self.offers = self.offers | {"missing"}
+            self.capabilities = self.capabilities | {Capability.MISSING}
         else:
             self.output = make_output(
                 "VAE", likelihood, visible, states, variance, generator.device
@@ -112,8 +112,8 @@ class VAE(GaussianLatents):
             encoder = made[0] if encoder is None else encoder
             decoder = made[1] if decoder is None else decoder
         self.encoder, self.decoder = encoder, decoder
-        _check_maps("encoder", encoder, self.output.inputs, 2 * latent, self.device_like)
-        _check_maps("decoder", decoder, latent, self.output.outputs, self.device_like)
+        _check_maps("encoder", encoder, self.output.inputs, 2 * latent, self.like)
+        _check_maps("decoder", decoder, latent, self.output.outputs, self.like)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Means and log deviations of q(z | x), ``(*, D) -> (*, M), (*, M)``."""
@@ -138,7 +138,7 @@ class VAE(GaussianLatents):
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
-        return rng.normal((k, len(x), self.latent), self.device_like, generator)
+        return rng.normal((k, len(x), self.latent), self.like, generator)
 
     def elbo_terms(self, x: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and KL(q(z | x) || p(z)) of each dimension,
@@ -176,7 +176,7 @@ class VAE(GaussianLatents):
 
     @torch.no_grad()
     def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        z = rng.normal((check_count("draw", "n", n), self.latent), self.device_like, generator)
+        z = rng.normal((check_count("draw", "n", n), self.latent), self.like, generator)
         return rng.draw(self.output.distribution(self.decoder(z)), generator), z
 
     @torch.no_grad()

@@ -31,7 +31,7 @@ def fill(model: Any, x: Tensor, how: str, *, generator: torch.Generator) -> Tens
     """``x`` with its NaN replaced, ``(B, D)``, by what ``model.output`` says along chains of
     ``model``.
     """
-    like = model.device_like
+    like = model.like
     out, lost = x.to(like).clone(), x.isnan().any(-1)
     size = max(1, CELLS // (CHAINS * x.shape[-1] * model.output.blocks))
     for index in lost.nonzero()[:, 0].split(size):

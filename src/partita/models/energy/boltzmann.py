@@ -160,8 +160,8 @@ class Boltzmann(TwoValuedPairs):
     def start_at(self, logits: Tensor) -> None:
         self.b.copy_(logits[:, 1] - logits[:, 0])
 
-    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
-        return [] if self.hidden else super().cautions(data, generator=generator)
+    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+        return [] if self.hidden else super().data_warnings(data, generator=generator)
 
     def settings(self) -> dict[str, Any]:
         return {

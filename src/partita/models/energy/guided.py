@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from partita.core import rng
 from partita.core.annealed import Annealed
-from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
 
 
 class Components(Protocol):
@@ -133,7 +133,11 @@ class Guided(EnergyModel):
         super().__init__()
         object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
         # with a component, E(x, h) is not all
-        self.mixture, self.support, self.offers = mixture, base.support, base.offers - {"joint"}
+        self.mixture, self.support, self.capabilities = (
+            mixture,
+            base.support,
+            base.capabilities - {Capability.JOINT},
+        )
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.base.free_energy(x)
@@ -182,5 +186,5 @@ class Guided(EnergyModel):
         return self.base.title()
 
     @property
-    def device_like(self) -> Tensor:
-        return self.base.device_like
+    def like(self) -> Tensor:
+        return self.base.like

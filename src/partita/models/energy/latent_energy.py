@@ -21,7 +21,7 @@ from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
 
 from partita.core.checks import check_choice, check_count, check_module, check_width
-from partita.core.protocols import Data, EnergyModel, Field
+from partita.core.protocols import Capability, Data, EnergyModel, Field
 from partita.core.support import Real
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import check_growth
@@ -53,7 +53,7 @@ class LatentEnergy(EnergyModel):
     """
 
     penalized = ("W",)
-    offers = frozenset({"joint", "network"})
+    capabilities = frozenset({Capability.JOINT, Capability.NETWORK})
     reference_mean: Tensor
     reference_whitening: Tensor
 
@@ -81,7 +81,7 @@ class LatentEnergy(EnergyModel):
         )
         self.b = nn.Parameter(self.W.new_zeros(visible))
         self.c = nn.Parameter(self.W.new_zeros(hidden))
-        self.keep_anchors(visible, self.W)
+        self.register_anchors(visible, self.W)
         self.register_buffer("reference_mean", self.W.new_zeros(visible))
         # of exp(-x'x)
         self.register_buffer(
@@ -208,7 +208,7 @@ class LatentEnergy(EnergyModel):
         self.reference_whitening.copy_(whitening)
         self.b.copy_(2 * mean)
 
-    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
         deviation, mean = data.variance().sqrt(), data.mean().abs()
         odd = (
             ((deviation > WIDEST) | (deviation < NARROWEST) | (mean > WIDEST))

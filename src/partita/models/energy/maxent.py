@@ -92,7 +92,7 @@ class MaxEnt(EnergyModel):
         self.features = as_features(features, support.width)
         example = support.states(0, 2, torch.zeros((), device=generator.device))
         self.theta = nn.Parameter(torch.zeros(self._width(example), device=generator.device))
-        self.keep_anchors(support.width, self.theta)
+        self.register_anchors(support.width, self.theta)
         values = support.values().to(generator.device)
         self.register_buffer(
             "reference_logits", torch.zeros(support.width, len(values), device=generator.device)
@@ -170,7 +170,7 @@ class MaxEnt(EnergyModel):
             self.theta.copy_(self.features.start(torch.softmax(self.reference_logits, -1)[:, 1]))
 
     @torch.no_grad()
-    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
         if self.hidden is not None:
             return []
         few = self.support.bits <= HULL_BITS

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_categories, check_choice, check_module, check_width
-from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
 from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
@@ -52,7 +52,7 @@ class NeuralEnergy(EnergyModel):
     torch.Size([5])
     """
 
-    offers = frozenset({"network"})
+    capabilities = frozenset({Capability.NETWORK})
     reference_mean: Tensor
     reference_whitening: Tensor
     reference_logits: Tensor
@@ -75,7 +75,7 @@ class NeuralEnergy(EnergyModel):
                 type(net).__name__,
                 "Give a network such as partita.nets.MLP.",
             )
-        self.keep_anchors(support.width, like)
+        self.register_anchors(support.width, like)
         if self.real:
             self.register_buffer("reference_mean", like.new_zeros(support.width))
             self.register_buffer(

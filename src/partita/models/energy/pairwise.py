@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_width
-from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
 from partita.models.energy.graphs import Graph
 from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
 from partita.runtime.permutations import stretches
@@ -45,7 +45,7 @@ class PairwiseModel(EnergyModel):
     """
 
     penalized = ("J",)
-    offers = frozenset({"pairs"})
+    capabilities = frozenset({Capability.PAIRS})
     graph: Graph
     J: Tensor
     reference_logits: Tensor
@@ -105,7 +105,7 @@ class PairwiseModel(EnergyModel):
         self.start_at(self.reference_logits)
 
     @torch.no_grad()
-    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
         counts = pair_counts(data, self.graph, self.support.values(), generator)
         empty = (counts == 0).flatten(1).any(1).nonzero().flatten()
         if not len(empty):
@@ -127,7 +127,7 @@ class PairwiseModel(EnergyModel):
 
     def _keep_reference(self, like: Tensor) -> None:
         """Room for the reference's logits and for rows of training data."""
-        self.keep_anchors(self.support.width, like)
+        self.register_anchors(self.support.width, like)
         self.register_buffer(
             "reference_logits", like.new_zeros(self.support.width, len(self.support.values()))
         )

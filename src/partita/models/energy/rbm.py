@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from partita.core.checks import check_count, check_real, check_width
 from partita.core.enumeration import Side
-from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
 from partita.core.support import Binary
 from partita.errors import invalid
 from partita.models.energy.flips import flip_sums
@@ -134,7 +134,7 @@ class RBM(EnergyModel):
     """
 
     penalized = ("W",)
-    offers = frozenset({"conditionals", "centering", "field"})
+    capabilities = frozenset({Capability.CONDITIONALS, Capability.CENTERING, Capability.FIELD})
     forward_methods = ("hidden_free_energy",)
     reference_natural: Tensor
 
@@ -165,7 +165,7 @@ class RBM(EnergyModel):
         self.log_sigma = (
             nn.Parameter(self.W.new_zeros(visible)) if visible_units == "gaussian" else None
         )
-        self.keep_anchors(visible, self.W)
+        self.register_anchors(visible, self.W)
         self.register_buffer(
             "reference_natural", torch.stack(list(self.natural())).detach().clone()
         )
@@ -294,7 +294,7 @@ class RBM(EnergyModel):
             self.log_sigma.copy_(0.5 * variance.log())
         self.reference_natural.copy_(torch.stack(list(self.units.from_moments(mean, variance))))
 
-    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
         if self.log_sigma is None:
             return []
         far = (data.mean().abs() > FAR * data.variance().sqrt()).nonzero().flatten().tolist()

@@ -98,9 +98,9 @@ def fisher_matrix(model: EnergyModel) -> Tensor:
             remedy,
         )
     side = model.sides()[0]
-    log_z = log_partition(side, model.device_like)
+    log_z = log_partition(side, model.like)
     total = mean = second = torch.zeros((), dtype=torch.float64, device=log_z.device)
-    for states in chunks(side, model.device_like):
+    for states in chunks(side, model.like):
         for x in states.split(max(1, CELLS // sum(p.numel() for p in model.parameters()))):
             w = torch.exp(-side.free_energy(x) - log_z).double()
             s = _written_out(scores_of(model, x)).double()

@@ -43,7 +43,7 @@ def data_card(subject: Subject) -> Iterator[Block]:
         return
     yield Table(_facts(subject))
     if subject.dataset is None:
-        yield Text(subject.problem, "caution")
+        yield Text(subject.problem, "warning")
         return
     if subject.shape is not None:
         mean, caption = subject.dataset.train.mean().numpy(), "Mean of the rows to learn from"
@@ -173,8 +173,8 @@ def configuration(subject: Subject) -> Iterator[Block]:
             *([["time of the fit", f"{seconds:.1f} seconds"]] if seconds else []),
         ]
     )
-    for caution in run.cautions:
-        yield Text(f"Caution: {caution}", "caution")
+    for warning in run.warnings:
+        yield Text(f"Warning: {warning}", "warning")
     if family:
         yield Folded("Settings of the family", [Table(_settings(family.get("settings") or {}))])
     yield Folded("Settings of the fit", [Table(_settings(config.get("fit") or {}))])

@@ -26,7 +26,7 @@ def chains(subject: Subject) -> Iterator[Block]:
         else " Take the draws, and what follows from them, with care: run longer, or temper."
     )
     said = f"In the {report.draws} steps that were watched the chains are {report.finding}.{care}"
-    yield Text(said, "plain" if report.mixed else "caution")
+    yield Text(said, "plain" if report.mixed else "warning")
     yield Table(
         [
             [

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from partita.core.protocols import Capability
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Folded, Text
 from partita.report.context import Subject
@@ -87,7 +88,7 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     }
     coarser = (
         ""
-        if "log_prob" in run.model.offers
+        if Capability.LOG_PROB in run.model.capabilities
         else " A quicker, coarser computation than the final score."
     )
     return Figure(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import Capability, EnergyModel
 from partita.core.quantity import Quantity
 from partita.report import plots
 from partita.report.blocks import Block, Figure
@@ -21,7 +21,7 @@ def density(subject: Subject) -> Iterator[Block]:
     """log p on a grid, with rows of the data on it."""
     x = subject.some_raw_rows(POINTS)
     model = subject.model
-    known = isinstance(model, EnergyModel) or "log_prob" in model.offers
+    known = isinstance(model, EnergyModel) or Capability.LOG_PROB in model.capabilities
     if (
         x is None
         or not known
@@ -67,7 +67,7 @@ def log_density(subject: Subject, x: np.ndarray) -> np.ndarray:
     to a constant.
     """
     model = subject.model
-    z = torch.from_numpy(subject.encoding.encode(x)).to(model.device_like)
+    z = torch.from_numpy(subject.encoding.encode(x)).to(model.like)
     if not isinstance(model, EnergyModel):
         return model.log_prob(z).double().numpy() + subject.encoding.log_jacobian  # type: ignore[operator]
     log_z = None if subject.score is None else subject.score.details.get("log_z")

@@ -50,7 +50,7 @@ def _lower_half(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def _one_in_each_row(x: np.ndarray, subject: Subject) -> np.ndarray:
     """One observed cell of every row."""
-    u = rng.uniform(x.shape, subject.model.device_like, subject.generator(5)).double().numpy()
+    u = rng.uniform(x.shape, subject.model.like, subject.generator(5)).double().numpy()
     place = np.where(np.isnan(x), -1.0, u).argmax(1)
     return (np.arange(x.shape[1]) == place[:, None]) & ~np.isnan(x)
 

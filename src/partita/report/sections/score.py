@@ -36,7 +36,7 @@ def likelihood(subject: Subject) -> Iterator[Block]:
     """The number, its interval, its diagnostics, and its spread over rows."""
     q = subject.score
     if q is None:
-        yield Text(subject.problem or "This run was not scored.", "caution")
+        yield Text(subject.problem or "This run was not scored.", "warning")
         return
     yield headline(q, subject.split)
     yield Table(facts(q, subject))

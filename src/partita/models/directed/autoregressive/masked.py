@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_choice, check_count, check_counts
-from partita.core.protocols import Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Binary, Categorical, Real
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked import MaskedMLP
@@ -39,7 +39,7 @@ class MaskedAutoregressive(DirectedModel):
     1.0
     """
 
-    offers = frozenset({"log_prob"})
+    capabilities = frozenset({Capability.LOG_PROB})
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class MaskedAutoregressive(DirectedModel):
         self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
     ) -> Tensor:
         emissions.check_draws("draw", temperature, top_p, self.support.discrete)
-        x = self.device_like.new_zeros(n, self.support.width)
+        x = self.like.new_zeros(n, self.support.width)
         for i in range(self.support.width):
             numbers = self.net(self._inputs(x))[:, i]
             if self.element == "real":

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts
-from partita.core.protocols import Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked_columns import MaskedColumns
 from partita.tables.column_kinds import Law, check_laws, in_words, support_of
@@ -44,7 +44,7 @@ class MixedAutoregressive(DirectedModel):
     1.0
     """
 
-    offers = frozenset({"log_prob"})
+    capabilities = frozenset({Capability.LOG_PROB})
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class MixedAutoregressive(DirectedModel):
 
     @torch.no_grad()
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
-        x = self.device_like.new_zeros(n, len(self.laws))
+        x = self.like.new_zeros(n, len(self.laws))
         for i, law in enumerate(self.laws):
             x[:, i] = column_draw(law, self.net(self.seen(x))[i], generator)
         return x

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_flag
-from partita.core.protocols import Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.autoregressive import emissions
@@ -55,7 +55,7 @@ class Autoregressive(DirectedModel):
     """
 
     support: Sequence
-    offers = frozenset({"log_prob", "ends"})
+    capabilities = frozenset({Capability.LOG_PROB, Capability.ENDS})
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Autoregressive(DirectedModel):
             dropout=dropout,
             generator=generator,
         )
-        self.offers = self.offers | {"drops"} if dropout else self.offers
+        self.capabilities = self.capabilities | {Capability.DROPS} if dropout else self.capabilities
         self.one: Step = {
             "categorical": lambda: Token(width, states, generator=generator),
             "binary": lambda: Bits(width, size, hidden, generator=generator),

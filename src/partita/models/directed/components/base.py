@@ -34,7 +34,7 @@ class Component(nn.Module, ABC):
         """Rows of a block at least, where a block costs much whatever its rows."""
         return 1
 
-    def make_room(self, weights: dict[str, Tensor]) -> None:
+    def resize_buffers(self, weights: dict[str, Tensor]) -> None:
         """Before saved weights are taken in: resize what the data decided the size of; nothing by
         default.
         """
@@ -109,7 +109,7 @@ class Component(nn.Module, ABC):
         """
         return 0.0
 
-    def ailments(self) -> list[str]:
+    def fit_warnings(self) -> list[str]:
         """What had to be held back to keep the parameters proper, one sentence each."""
         return []
 

@@ -105,7 +105,7 @@ class DiagonalGaussian(Factorized):
             "floor": self.floor,
         }
 
-    def ailments(self) -> list[str]:
+    def fit_warnings(self) -> list[str]:
         if not self.held.any():
             return []
         return [

@@ -119,7 +119,7 @@ class Factors(Component):
         """
         return self.count * (self.latent + 1)
 
-    def make_room(self, weights: dict[str, Tensor]) -> None:
+    def resize_buffers(self, weights: dict[str, Tensor]) -> None:
         own, new = getattr(self, "uncertainty", None), weights.get("uncertainty")
         if own is None or new is None or new.shape == own.shape:
             return
@@ -226,7 +226,7 @@ class Factors(Component):
         self.loadings.copy_(w[..., :-1])
         self.location.copy_(w[..., -1] + self.origin)
         if S is not None:
-            self.make_room({"uncertainty": S})
+            self.resize_buffers({"uncertainty": S})
             self.uncertainty.copy_(S)
             spread = (
                 self.loadings.square().sum(1)
@@ -332,7 +332,7 @@ class Factors(Component):
             "floor": self.floor,
         }
 
-    def ailments(self) -> list[str]:
+    def fit_warnings(self) -> list[str]:
         if not self.held.any():
             return []
         return [

@@ -176,7 +176,7 @@ class FullGaussian(Component):
             "floor": self.floor,
         }
 
-    def ailments(self) -> list[str]:
+    def fit_warnings(self) -> list[str]:
         if not self.held.any():
             return []
         whose = "all components" if self.tied else names_of(self.held)

@@ -116,8 +116,8 @@ class ProductComponent(Component):
         }
         return {"component": "mixed", "laws": list(self.laws), **gaussian}
 
-    def ailments(self) -> list[str]:
-        return [text for block, _ in self._each() for text in block.ailments()]
+    def fit_warnings(self) -> list[str]:
+        return [text for block, _ in self._each() for text in block.fit_warnings()]
 
     def _each(self) -> list[tuple[Component, list[int]]]:
         """The blocks and where their columns are."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import summarize_partitions
 from partita.errors import RunError, Unsupported, invalid
@@ -57,7 +57,7 @@ class DPMixture(DirectedModel):
     'DPMixture(gaussian, 2)'
     """
 
-    offers = frozenset({"posterior_draws"})
+    capabilities = frozenset({Capability.POSTERIOR_DRAWS})
     prior: Tensor
     sweeps: Tensor  # (S,) numbers of the kept sweeps
     alphas: Tensor  # (S, C)
@@ -128,7 +128,7 @@ class DPMixture(DirectedModel):
         return self.alphas.numel()
 
     @property
-    def device_like(self) -> Tensor:
+    def like(self) -> Tensor:
         return self.prior
 
     def title(self) -> str:
@@ -165,9 +165,9 @@ class DPMixture(DirectedModel):
         else:
             prior = priors.known_scale_prior(x, **self.given)
         self.prior.copy_(prior)
-        self.make_room({name: getattr(self, name)[:0] for name in GROWING})
+        self.resize_buffers({name: getattr(self, name)[:0] for name in GROWING})
 
-    def make_room(self, weights: dict[str, Tensor]) -> None:
+    def resize_buffers(self, weights: dict[str, Tensor]) -> None:
         """Give the buffers that grow with the draws the shapes of ``weights``."""
         for name in GROWING:
             own, new = getattr(self, name), weights.get(name)
@@ -256,7 +256,7 @@ class DPMixture(DirectedModel):
         """Have the chains mixed, by what no relabeling changes of their partitions?"""
         return summarize_partitions(self.partitions.cpu().numpy())
 
-    def ailments(self) -> list[str]:
+    def fit_warnings(self) -> list[str]:
         """Why averages over the chains cannot be trusted, in one sentence, as :meth:`mixing` has
         it.
         """

@@ -24,7 +24,7 @@ from partita.core.checks import (
     check_real,
     check_width,
 )
-from partita.core.protocols import Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.models.directed.flow import masks
@@ -82,7 +82,7 @@ class Flow(DirectedModel):
     (torch.Size([3]), torch.Size([5, 2]))
     """
 
-    offers = frozenset({"log_prob", "invertible"})
+    capabilities = frozenset({Capability.LOG_PROB, Capability.INVERTIBLE})
     context_mean: Tensor
     context_scale: Tensor
 
@@ -158,7 +158,7 @@ class Flow(DirectedModel):
                 f"have shape ({n}, {self.context})",
                 None if context is None else tuple(context.shape),
             )
-        return self.to_data(rng.normal((n, self.visible), self.device_like, generator), context)
+        return self.to_data(rng.normal((n, self.visible), self.like, generator), context)
 
     def distribution(self, context: Tensor | None = None) -> TransformedDistribution:
         """The flow as a ``torch.distributions`` object; its ``log_prob`` and ``rsample`` carry
@@ -176,9 +176,7 @@ class Flow(DirectedModel):
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Send some rows through the layers, each of which standardizes what reaches it."""
         index = rng.permutation(len(data), generator)[:INITIAL_ROWS].cpu()
-        x, context = self._split(
-            data.batch(index, generator=generator).x.to(self.device_like), None
-        )
+        x, context = self._split(data.batch(index, generator=generator).x.to(self.like), None)
         if context is not None:
             self.context_mean.copy_(context.mean(0))
             self.context_scale.copy_(scale_of(context, 0)[0])
@@ -187,14 +185,14 @@ class Flow(DirectedModel):
             layer.fit_to(x)  # type: ignore[operator]
             x, _ = layer.to_latent(x, context)  # type: ignore[operator]
 
-    def make_room(self, weights: dict[str, Tensor]) -> None:
+    def resize_buffers(self, weights: dict[str, Tensor]) -> None:
         """Nothing grows; indices that follow from others, which earlier saves hold, are left
         out.
         """
         for name in [name for name in weights if name.rpartition(".")[2] in FOLLOW]:
             del weights[name]
 
-    def cautions(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
         return flow_cautions(data, self.visible, generator=generator)
 
     def verify(self, x: Tensor | None = None, *, generator: torch.Generator) -> Any:

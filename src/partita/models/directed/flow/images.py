@@ -120,10 +120,7 @@ def evaluate_levels(
     check_count("evaluate_levels", "draws", draws, 2)
     check_levels("evaluate_levels", x[:, : x.shape[1] - flow.context], levels)
     flow = in_double(flow)
-    parts = [
-        _of_rows(flow, part.to(flow.device_like), draws, generator)
-        for part in x.split(ROWS_AT_ONCE)
-    ]
+    parts = [_of_rows(flow, part.to(flow.like), draws, generator) for part in x.split(ROWS_AT_ONCE)]
     rows, noise = (torch.cat(both) for both in zip(*parts, strict=True))
     value, se = float(rows.mean()), math.sqrt(float(noise.sum())) / len(x)
     spread = float(rows.std()) / math.sqrt(len(rows)) if len(rows) > 1 else 0.0

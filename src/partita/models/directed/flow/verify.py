@@ -85,7 +85,7 @@ def coverage_of_masks(flow: Any) -> tuple[bool, bool]:
 
 
 def _rows(flow: Any, x: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
-    like = flow.device_like
+    like = flow.like
     if x is not None:
         return flow._split(x[:ROWS].to(like), None)
     context = (
@@ -156,7 +156,7 @@ def _axes(flow: Any, context: Tensor | None, points: int) -> list[Tensor]:
     out to miss all but nothing.
     """
     n = 1 << 16
-    generator = torch.Generator(flow.device_like.device).manual_seed(0)
+    generator = torch.Generator(flow.like.device).manual_seed(0)
     count = points // 2
     draws = flow.draw(
         n, context=None if context is None else context.expand(n, -1), generator=generator

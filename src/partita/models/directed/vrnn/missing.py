@@ -43,7 +43,7 @@ def fill(model: Any, x: Tensor, how: str, *, generator: torch.Generator) -> Tens
     size, width = model.output.support.width, model.support.width
     if x.dim() != 2 or x.shape[1] != width:
         raise invalid("VRNN.fill", "x", f"have shape (*, {width})", tuple(x.shape))
-    out, k = x.to(model.device_like).clone(), particles(model.support.L)
+    out, k = x.to(model.like).clone(), particles(model.support.L)
     rows = max(1, CELLS // (k * (width + model.support.L * model.latent)))
     for index in x.isnan().any(-1).nonzero()[:, 0].split(rows):
         steps = out[index].unflatten(-1, (-1, size))

@@ -21,7 +21,7 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count
-from partita.core.protocols import Data
+from partita.core.protocols import Capability, Data
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.gaussian_latents import GaussianLatents, kl_between, normal_log_prob
@@ -72,7 +72,7 @@ class VRNN(GaussianLatents):
     """
 
     support: Sequence
-    offers = GaussianLatents.offers | {"ends", "filters"}
+    capabilities = GaussianLatents.capabilities | {Capability.ENDS, Capability.FILTERS}
     forward_methods = ("filtered",)
 
     def __init__(
@@ -206,7 +206,7 @@ class VRNN(GaussianLatents):
         parts, (B, T, _) = self.parts, steps.shape
         # (k B, T, F)
         seen = parts.phi_x(self.output.encode(steps)).expand(k, -1, -1, -1).flatten(0, 1)
-        state, found = parts.start(k * B, self.device_like) if state is None else state, []
+        state, found = parts.start(k * B, self.like) if state is None else state, []
         for t in range(T):
             h = parts.h(state)
             mean, log_scale = parts.posterior_of(seen[:, t], h)
@@ -305,7 +305,7 @@ class VRNN(GaussianLatents):
         """``n`` exact draws of full length and the latent values behind them, ``(n, L E), (n, L
         M)``.
         """
-        state = self.parts.start(check_count("draw", "n", n), self.device_like)
+        state = self.parts.start(check_count("draw", "n", n), self.like)
         x, z = go_on(self, state, self.support.L, generator=generator)
         return x.flatten(1), z.flatten(1)
 
@@ -319,7 +319,7 @@ class VRNN(GaussianLatents):
         check_count("extend", "steps", steps, 0)
         if prefix.shape[-1] == 0:
             return go_on(
-                self, self.parts.start(len(prefix), self.device_like), steps, generator=generator
+                self, self.parts.start(len(prefix), self.like), steps, generator=generator
             )[0].flatten(1)
         if prefix.isnan().any():
             remedy = "Continue rows of each length by themselves."

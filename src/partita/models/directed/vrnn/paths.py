@@ -68,7 +68,7 @@ def as_steps(model: Any, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Ten
         raise invalid(
             "VRNN", "x", f"be rows of 1 to {L} steps of {size}", f"shape {tuple(x.shape)}", remedy
         )
-    steps = x.to(model.device_like).unflatten(-1, (-1, size))
+    steps = x.to(model.like).unflatten(-1, (-1, size))
     ends = (
         row_ends(steps, "VRNN")
         if lengths is None
