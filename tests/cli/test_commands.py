@@ -36,7 +36,7 @@ def test_fit_shows_card_score_and_next_steps(call: Any) -> None:
     result = call("fit", "rbm", "bars-and-stripes", "--epochs", "5")
     assert result.exit_code == 0
     assert (
-        "bars-and-stripes: 32 rows to learn from, 32 to test; 16 columns, binary.\nModel: RBM(16, "
+        "bars-and-stripes: 32 training rows, 32 test; 16 columns, binary.\nModel: RBM(16, "
         "8)." in result.output
     )
     assert (

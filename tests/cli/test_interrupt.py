@@ -152,7 +152,7 @@ def test_damaged_weights_of_a_finished_run_are_made_again(call: Any) -> None:
     before = copy.deepcopy(checkpoint.load(model))  # what is loaded may still be the file
     damaged(model)
     result = call("fit", "--resume", "run", "--quiet")
-    assert result.exit_code == 0 and "It is made again from the last save." in result.stderr
+    assert result.exit_code == 0 and "It is made again from the last checkpoint." in result.stderr
     assert equal(checkpoint.load(model), before)
 
 

@@ -18,10 +18,10 @@ import pytest
 import torch
 from tests.pressing import ctrl_c_after
 
-from partita.cli.fit import planned, resumed, train
+from partita.cli.fit import requested, resumed, train
 from partita.cli.leaderboard import Board
 from partita.datasets import Dataset
-from partita.experiment import compare
+from partita.experiment import experiment
 from partita.experiment.candidates import candidates_by_family
 from partita.experiment.compare import Comparison
 from partita.experiment.results import Candidate
@@ -157,7 +157,7 @@ def test_a_fit_of_so_many_minutes_searches_in_its_time_too_and_keeps_what_was_cu
         header="a,b",
         comments="",
     )
-    plan = planned(
+    experiment = requested(
         "mixture",
         str(tmp_path / "clouds.csv"),
         tmp_path / "run",
@@ -165,14 +165,15 @@ def test_a_fit_of_so_many_minutes_searches_in_its_time_too_and_keeps_what_was_cu
         {"minutes": 10.0},
         0,
     )
+    plan = experiment.plan()
     assert now[0] <= 0.6 * 600 + 8 and plan.options["minutes"] == round((600 - now[0]) / 60, 2)
-    (cut,) = plan.about["cuts"]
+    (cut,) = plan.cuts
     assert "cut short by the clock" in cut
-    run = train(replace(plan, options={"steps": 2}), talk=False)
+    run = train(experiment, plan._replace(options={"steps": 2}), talk=False)
     assert (
         cut in run.warnings
         and cut in load(tmp_path / "run").warnings
-        and resumed(tmp_path / "run").about["cuts"] == [cut]
+        and resumed(tmp_path / "run").plan_to_resume().cuts == [cut]
     )
 
 
@@ -208,7 +209,7 @@ def test_a_search_that_was_cut_is_not_made_again(
     whole = entered({}, 900.0, tmp_path / "whole")
     found = whole.run.model.components
     assert 2 <= found < 6 and now[0] <= 900 and whole.run.steps > 1
-    advance, fit, begun = Session.advance, compare.fit, []
+    advance, fit, begun = Session.advance, experiment.fit, []
 
     def killed(self: Session) -> Any:
         if begun and self.step == 1:
@@ -218,7 +219,7 @@ def test_a_search_that_was_cut_is_not_made_again(
     now[0] = 0.0
     with monkeypatch.context() as patch:
         patch.setattr(
-            compare, "fit", lambda *given, **options: begun.append(1) or fit(*given, **options)
+            experiment, "fit", lambda *given, **options: begun.append(1) or fit(*given, **options)
         )
         patch.setattr(Session, "advance", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -262,7 +263,7 @@ def entered_slowly(
     """A mixture of eight within 400 seconds, whose updates take so many times as long once its fit
     has begun.
     """
-    advance, own, begun = Session.advance, compare.fit, []
+    advance, own, begun = Session.advance, experiment.fit, []
 
     def slower(self: Session) -> Any:
         now[0] += (factor - 1) * self.bare.components if begun else 0.0
@@ -270,7 +271,7 @@ def entered_slowly(
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            compare, "fit", lambda *given, **options: begun.append(1) or own(*given, **options)
+            experiment, "fit", lambda *given, **options: begun.append(1) or own(*given, **options)
         )
         patch.setattr(Session, "advance", slower)
         return entered({"components": 8, "restarts": 1}, 400.0, out)
@@ -354,12 +355,12 @@ def test_seconds_of_a_search_count_after_an_interruption(now: list[float], tmp_p
 @contextmanager
 def ctrl_c_after_fit_begins(step: int) -> Iterator[None]:
     """Ctrl-C in the fit itself, not in the search before it."""
-    own = compare.fit
+    own = experiment.fit
 
     def pressed(*given: Any, **options: Any) -> Any:
         with ctrl_c_after(step):
             return own(*given, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "fit", pressed)
+        patch.setattr(experiment, "fit", pressed)
         yield

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from partita.cli.fit import planned, score, train
+from partita.cli.fit import requested, score, train
 from partita.cli.report import open_subject
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
@@ -73,9 +73,9 @@ def fitted(
     family: str, source: Path | str, folder: Path, *settings: str, **budget: float
 ) -> Subject:
     """A run as ``partita fit`` makes it, with its score."""
-    plan = planned(family, str(source), folder, list(settings), budget or {"epochs": 1}, 0)
-    run = train(plan, talk=False)
-    return Subject(run, plan.encoding, plan.dataset, score(plan, run, "test"))
+    experiment = requested(family, str(source), folder, list(settings), budget or {"epochs": 1}, 0)
+    run = train(experiment, experiment.plan(), talk=False)
+    return Subject(run, experiment.encoding, experiment.dataset, score(experiment, run))
 
 
 def titles(subject: Subject) -> set[str]:

@@ -180,10 +180,13 @@ def fit(
         for name, value in {"minutes": minutes, "epochs": epochs, "guard": guard}.items()
         if value is not None
     }
-    what = (str(model), str(data), out, settings or [], budget, seed, asked)
+    how = {"as_json": as_json, "quiet": quiet, "page": page}
     with launched(devices, nodes, strategy) as fabric:
-        plan = command.resumed(resume) if resume is not None else command.planned(*what)
-        command.carry_out(plan, fabric=fabric, as_json=as_json, quiet=quiet, page=page)
+        if resume is not None:
+            command.carry_out(command.resumed(resume), resume=True, fabric=fabric, **how)
+            return
+        what = (str(model), str(data), out, settings or [], budget, seed, asked)
+        command.carry_out(command.requested(*what), fabric=fabric, **how)
 
 
 @app.command(epilog="Example: partita evaluate runs/rbm-digits-1 --evaluator sandwich")

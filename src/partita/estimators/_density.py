@@ -1,5 +1,6 @@
 """What all density estimators share: fit, score, sample, save."""
 
+import warnings
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,16 +14,18 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_flag, check_path, check_real
 from partita.core.quantity import Quantity
+from partita.datasets import Dataset
+from partita.errors import PartitaWarning
 from partita.estimators._saved import save
 from partita.estimators._validation import by_scikit_learn, check_plain, checked
 from partita.experiment.encoded import evaluate_encoded
+from partita.experiment.experiment import Experiment
 from partita.families import FAMILIES
 from partita.runtime import memory_limit
 from partita.tables import Rows
 from partita.tables.encoding import Encoding, Kind, infer_kind
-from partita.training import Run, fit
+from partita.training import Run
 
-LEAST_VALIDATION = 10  # rows; fewer say nothing about which weights are better
 # rows that whole-number weights may add up to and still be repeated one by one
 MOST_COUNTED = 1_000_000
 
@@ -55,24 +58,26 @@ class Density(DensityMixin, BaseEstimator):
         self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
         # in the caller's order, which messages name
         self.encoding_.check(np.asarray(X, dtype=np.float64), f"{type(self).__name__}.fit")
-        train, held_out = self._split(self.encoding_.rows(rows), generator)
-        model, objective = FAMILIES[self.family].build(train, self._settings(), generator=generator)
-        more = {
-            "log_jacobian": self.encoding_.mean_log_jacobian(held_out),
-            "progress": check_flag("fit", "verbose", self.verbose),
-        }
-        self.run_ = fit(
-            model,
-            train,
-            objective,
-            validation=held_out,
-            generator=generator,
-            **more,
-            **self._options(),
+        owner = type(self).__name__
+        experiment = Experiment(
+            Dataset("X", rows),
+            FAMILIES[self.family],
+            self._settings(),
+            self._options(),
+            generator,
+            fitted_encoding=self.encoding_,
+            validation_fraction=check_real(
+                owner, "validation_fraction", self.validation_fraction, 0.0, 0.9
+            ),
+            owner=owner,
         )
-        self.model_, self._key = model, rng.seed(generator)
+        progress = check_flag("fit", "verbose", self.verbose)
+        self.run_ = experiment.run(experiment.plan(), progress=progress)
+        for text in self.run_.warnings:
+            warnings.warn(f"fit: {text}", PartitaWarning, stacklevel=2)
+        self.model_, self._key = self.run_.model, rng.seed(generator)
         self._forget()
-        self._remember(train)
+        self._remember(experiment.train)
         return self
 
     @property
@@ -201,17 +206,6 @@ class Density(DensityMixin, BaseEstimator):
     def _gaps(self) -> bool:
         """Whether values may be missing from the rows to learn from."""
         return self.finite is not True
-
-    def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows | None]:
-        """Rows to learn from, and some to choose the weights by where there are enough."""
-        share = check_real(
-            type(self).__name__, "validation_fraction", self.validation_fraction, 0.0, 0.9
-        )
-        count = int(share * len(rows))
-        if count < LEAST_VALIDATION:
-            return rows, None
-        order = rng.permutation(len(rows), generator)
-        return rows.take(order[count:].sort().values), rows.take(order[:count].sort().values)
 
     def _seen(self, X: Any, finite: Any = None) -> np.ndarray:
         """X with the columns of the fit, as numbers; NaN where ``finite``, by default the class's

@@ -18,36 +18,29 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from partita.core import capability, descriptions, rng
+from partita.core import capability, rng
 from partita.core.protocols import EnergyModel
-from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import PartitaError, RunError
 from partita.evaluators import Sandwich
-from partita.experiment.affordable import TIMING, Plan, affordable, annealing_cost
-from partita.experiment.encoded import evaluate_encoded
+from partita.experiment.affordable import TIMING, annealing_cost
+from partita.experiment.experiment import Experiment
 from partita.experiment.results import NAME, Candidate, Result, read_result, write_result
-from partita.experiment.splits import encoded_parts, fingerprint
+from partita.experiment.splits import fingerprint
 from partita.runtime import deadline, memory_limit
 from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import check_like, inside, read_json
+from partita.runtime.untrusted import inside, read_json
 from partita.tables import Rows
-from partita.tables.encoding import Encoding
 from partita.training import history
-from partita.training.loop import PartitaWarning, fit
-from partita.training.run import Run, build_model, load, read_config
-from partita.training.run_folder import begun, numbers
+from partita.training.loop import PartitaWarning
+from partita.training.run import Run
 
 ROWS = "rows.json"  # which rows a comparison is about, in its folder
-SCORING = 1  # what a stream of random numbers is for; scores draw as those of `partita fit` do
 FIT_SHARE = 0.7  # of a candidate's time, to build and fit it; the rest is for its score
 LATE = 1.3  # of the time to build and fit a candidate, after which it has to stop
 LEAST_MINUTES = 0.02  # of a fit, where the time is already up
-# of a fit that was begun, which it goes on with
-SETTLED = {"fit": dict, "steps": int, "objective": dict}
 # temperatures, about, that an annealing takes where nothing is said, its pilot run included
 USUAL = 2000
 IMPORTED = (
@@ -124,165 +117,67 @@ class Comparison:
                 return
 
     def enter(self, candidate: Candidate, progress: bool = False) -> Result:
-        """Fit and score one candidate; what is refused, and whatever it comes to but a disk that
-        fails, becomes the result's problem.
-        """
+        """Fit and score one candidate; any error but a full disk becomes the result's problem."""
         started, seconds, run = deadline.now(), None, None
         try:
+            experiment = self._experiment(candidate)
             started -= self._spent(candidate)
             with deadline.ending_within(LATE * self._seconds), memory_limit.named(candidate.name):
-                encoding = Encoding.fit(
-                    self.dataset.train,
-                    candidate.family.encoding_kind(self.dataset.train, candidate.settings),
-                )
-                run = self._fitted(candidate, encoding, progress, started)
+                run = self._fitted(experiment, progress, started)
             seconds = deadline.now() - started
-            score = None if run.stopped == "interrupted" else self.score(run.model, encoding)
-            problem = (
-                ""
-                if score is not None
-                else f"interrupted after {run.steps:,} of {run.config['steps']:,} steps, which are "
-                "saved"
-            )
+            if run.stopped == "interrupted":
+                made = f"{run.steps:,} of {run.config['steps']:,}"
+                score, problem = None, f"interrupted after {made} steps, which are saved"
+            else:
+                score, problem = experiment.score(run, self._evaluator(run.model)), ""
         except PartitaError as error:
             score, problem = None, str(error)
         except OSError:
             raise  # a disk that is full is so for all
-        except Exception as error:  # whatever a family comes to, the others finish
+        except Exception as error:  # the other candidates finish all the same
             score, problem = None, f"{type(error).__name__}: {error}".strip().split("\n")[0]
-        return Result(
-            candidate.name,
-            score,
-            deadline.now() - started if seconds is None else seconds,
-            run,
-            problem,
+        seconds = deadline.now() - started if seconds is None else seconds
+        return Result(candidate.name, score, seconds, run, problem)
+
+    def _experiment(self, candidate: Candidate) -> Experiment:
+        return Experiment(
+            self.dataset,
+            candidate.family,
+            candidate.settings,
+            self.options,
+            torch.Generator().manual_seed(self.seed),
+            self.place(candidate.name),
+            self.about,
+            owner="compare",
         )
 
-    def score(self, model: Any, encoding: Encoding) -> Quantity:
-        """The mean log-likelihood of the scored rows, as the leaderboard has it; gray levels are
-        drawn in the same way for everyone.
+    def _fitted(self, experiment: Experiment, progress: bool, started: float) -> Run:
+        """A fit, unless it is done and only waits for its score; some time is kept for a slower
+        machine.
         """
-        x = self.scored.tensor(rng.keyed(self.seed, SCORING, 1)).numpy().astype(np.float64)
-        return evaluate_encoded(
-            model,
-            encoding,
-            x,
-            evaluator=self._evaluator(model),
-            owner="compare",
-            generator=rng.keyed(self.seed, SCORING),
+        run = experiment.finished()
+        if run is not None:
+            return run
+        spare = 0.0 if self.limit is None else (LATE - 1) * self._seconds
+        plan = (
+            experiment.plan_to_resume()
+            if experiment.begun()
+            else experiment.plan_within(deadline.left() - spare)
         )
+        return experiment.run(plan, progress=progress, since=started)
 
     def place(self, name: str) -> Path | None:
         """The folder of a candidate's run."""
         return None if self.out is None else self.out / name
-
-    def _fitted(
-        self, candidate: Candidate, encoding: Encoding, progress: bool, started: float
-    ) -> Run:
-        """A fit, unless it is done and only waits for its score."""
-        folder = self.place(candidate.name)
-        if folder is not None and (folder / "checkpoints" / "model.safetensors").exists():
-            run = self._done(folder)
-            if run is not None:
-                return run
-        return self._fit(candidate, encoding, progress, started)
-
-    def _done(self, folder: Path) -> Run | None:
-        """A run of which nothing is left to do; a damaged one is made again from its last save, and
-        one that diverged says so again.
-        """
-        try:
-            run = load(folder)
-        except RunError as error:
-            warnings.warn(
-                f"{error} It is made again from the last save.", PartitaWarning, stacklevel=2
-            )
-            return None
-        return None if run.stopped in ("interrupted", "diverged") else run
-
-    def _fit(self, candidate: Candidate, encoding: Encoding, progress: bool, started: float) -> Run:
-        train, validation = encoded_parts(self.dataset, encoding, self.seed)
-        generator = torch.Generator().manual_seed(self.seed)
-        plan = self._taken_up(candidate) or self._planned(candidate, train, validation, generator)
-        family = {
-            "name": candidate.family.name,
-            "settings": candidate.family.resolve(candidate.settings),
-        }
-        about = {
-            **self.about,
-            "family": family,
-            "encoding": encoding.as_json(),
-            "seed": self.seed,
-            "remarks": [*plan.remarks],
-            "cuts": [*plan.cuts],
-            "validated": plan.validated,
-        }
-        validation = validation if plan.validated else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PartitaWarning)  # the run keeps them as its warnings
-            run = fit(
-                plan.model,
-                train,
-                plan.objective,
-                validation=validation,
-                out=self.place(candidate.name),
-                about=about,
-                log_jacobian=encoding.mean_log_jacobian(validation),
-                progress=progress,
-                generator=generator,
-                since=started,
-                **plan.options,
-            )
-        return replace(run, warnings=[*plan.remarks, *plan.cuts, *run.warnings])
-
-    def _planned(
-        self, candidate: Candidate, train: Rows, validation: Rows | None, generator: torch.Generator
-    ) -> Plan:
-        """A new fit: the model that the family builds, and as many steps as there is time for; some
-        is kept for a slower machine.
-        """
-        spare = 0.0 if self.limit is None else (LATE - 1) * self._seconds
-        with deadline.ending_within(deadline.left() - spare) as limit:
-            model, objective = candidate.family.build(
-                train, candidate.settings, generator=generator
-            )
-            return affordable(
-                model, objective, train, validation, self.options, self.seed
-            )._replace(cuts=limit.cuts)
-
-    def _taken_up(self, candidate: Candidate) -> Plan | None:
-        """The plan of a fit that was begun, which goes on with what was found and fixed then; None
-        for a new one.
-        """
-        folder = self.place(candidate.name)
-        if folder is None or not begun(folder):
-            return None
-        config = read_config(folder)
-        check_like(config, SETTLED, f"{folder / 'config.json'}", whole=True)
-        options = {
-            **config["fit"],
-            "epochs": None,
-            "minutes": None,
-            "steps": config["steps"],
-            "resume": True,
-        }
-        model = build_model(config, numbers(folder))
-        objective = descriptions.build(config["objective"])
-        told = (config.get(name) or [] for name in ("remarks", "cuts"))
-        return Plan(
-            model, objective, options, *told, validated=config.get("validated", True) is True
-        )
 
     def _spent(self, candidate: Candidate) -> float:
         """Seconds of a fit that was begun before, and of the search before it, by its last
         record.
         """
         folder = self.place(candidate.name)
-        return (
-            0.0
-            if folder is None
-            else history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
-        )
+        if folder is None:
+            return 0.0
+        return history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
 
     def _evaluator(self, model: Any) -> Any:
         """The evaluator of the capability table; an annealing that would take longer than there is

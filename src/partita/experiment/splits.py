@@ -1,6 +1,4 @@
-"""Rows to learn from and rows to choose the weights by, the same for the same seed; and whether
-they are still the same.
-"""
+"""Training and validation sets, the same for the same seed, and a fingerprint of their rows."""
 
 import hashlib
 
@@ -12,9 +10,9 @@ from partita.datasets import Dataset
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 
-VALIDATION_SHARE = 0.1
+VALIDATION_FRACTION = 0.1
 MOST_TO_VALIDATE = 20_000  # rows; more tell weights apart no better, and are held in memory
-LEAST_TO_SPLIT = 100  # rows; of fewer none are held out for validation
+LEAST_TO_VALIDATE = 10  # rows; fewer do not tell which weights are better
 ROWS_TO_KNOW = 4096  # of each part, by which data are known again
 
 
@@ -39,21 +37,24 @@ def fingerprint(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
-def encoded_parts(dataset: Dataset, encoding: Encoding, seed: int) -> tuple[Rows, Rows | None]:
-    """Encoded rows to learn from and to validate on: the data's own validation rows, else a tenth
-    of the training rows, up to a number.
+def encoded_parts(
+    dataset: Dataset, encoding: Encoding, seed: int, fraction: float = VALIDATION_FRACTION
+) -> tuple[Rows, Rows | None]:
+    """The encoded training set and validation set.
+
+    The data's own validation set is used where there is one. Else a fraction of the training set is
+    held out, at most ``MOST_TO_VALIDATE`` rows, where that makes at least ``LEAST_TO_VALIDATE``.
     """
     check_count("fit", "seed", seed, 0)
     train = encoding.rows(dataset.train)
     if dataset.valid is not None:
         return train, encoding.rows(dataset.valid)
-    if len(train) < LEAST_TO_SPLIT:
+    count = min(MOST_TO_VALIDATE, int(fraction * len(train)))
+    if count < LEAST_TO_VALIDATE:
         return train, None
-    count = min(MOST_TO_VALIDATE, int(VALIDATION_SHARE * len(train)))
     if len(train) > rng.MOST_LISTED:
-        validation, others = train.one_in(
-            len(train) // count, rng.keyed(seed, len(train)).initial_seed()
-        )
+        every = len(train) // count
+        validation, others = train.one_in(every, rng.keyed(seed, len(train)).initial_seed())
         return others, validation
     order = rng.permutation(len(train), rng.keyed(seed, len(train)))
     return train.take(order[count:].sort().values), train.take(order[:count].sort().values)

@@ -1,0 +1,219 @@
+"""One fit, from data to a scored run.
+
+``partita fit``, every candidate of ``partita compare`` and every estimator are thin callers: the
+same rule holds out a validation set, the same encoding is fitted, the same checkpoint is resumed.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from partita.core import descriptions, rng
+from partita.core.protocols import LikelihoodEvaluator, Model, Objective, PartitionEvaluator, Update
+from partita.core.quantity import Quantity
+from partita.datasets import Dataset
+from partita.errors import PartitaWarning, RunError
+from partita.experiment.affordable import Plan, affordable
+from partita.experiment.saved import SavedRun
+from partita.experiment.splits import VALIDATION_FRACTION, encoded_parts
+from partita.families import Family
+from partita.families.table_kind import check_held_out
+from partita.runtime import deadline
+from partita.runtime.untrusted import check_like
+from partita.tables import Rows
+from partita.tables.encoding import Encoding
+from partita.training import Run, fit, load
+from partita.training.run import build_model, read_config
+from partita.training.run_folder import begun, numbers
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Split = Literal["train", "valid", "test"]
+SCORING = 1  # names the stream of random numbers that scores draw from
+LEAST_MINUTES = 0.01  # of a fit after a search that took all the time
+# the part of a config that a resumed fit needs
+RESUMED = {"fit": dict, "steps": int, "objective": dict}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A family, its settings, and the data it is fitted to.
+
+    Arguments:
+        dataset: Training set, and a validation set and test set where there are such.
+        family: What is fitted.
+        settings: Of the family, over its defaults.
+        options: Of the fit, as in :class:`partita.training.Settings`.
+        generator: Of all randomness; its seed also decides which rows are held out.
+        folder: Where the run is written; None writes nothing.
+        about: More to record in the run's config.
+        fitted_encoding: How columns are encoded, where that is known; None leaves it to the family.
+        validation_fraction: Of the training set, held out where the data have no validation set.
+        owner: The name that errors speak of.
+
+    >>> from partita.families import FAMILIES
+    >>> data = Dataset("coins", Rows(torch.eye(6)))
+    >>> g = torch.Generator().manual_seed(0)
+    >>> experiment = Experiment(data, FAMILIES["rbm"], {"hidden": 2}, {"steps": 3}, g)
+    >>> run = experiment.run(experiment.plan())
+    >>> run.model.title(), run.steps, experiment.score(run).kind
+    ('RBM(6, 2)', 3, 'exact')
+    """
+
+    dataset: Dataset
+    family: Family
+    settings: dict[str, Any]
+    options: dict[str, Any]
+    generator: torch.Generator
+    folder: Path | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    fitted_encoding: Encoding | None = None
+    validation_fraction: float = VALIDATION_FRACTION
+    owner: str = "fit"
+
+    @property
+    def seed(self) -> int:
+        """Of the generator, as it was made."""
+        return self.generator.initial_seed()
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """From the columns of the data to those of the model, fitted to the training set."""
+        if self.fitted_encoding is not None:
+            return self.fitted_encoding
+        kind = self.family.encoding_kind(self.dataset.train, self.settings)
+        encoding = Encoding.fit(self.dataset.train, kind, self.owner)
+        check_held_out(self.dataset, encoding, self.owner)
+        return encoding
+
+    @cached_property
+    def _parts(self) -> tuple[Rows, Rows | None]:
+        return encoded_parts(self.dataset, self.encoding, self.seed, self.validation_fraction)
+
+    @property
+    def train(self) -> Rows:
+        """Encoded rows that the model is fitted to."""
+        return self._parts[0]
+
+    @property
+    def validation(self) -> Rows | None:
+        """Encoded rows that the best weights are chosen by."""
+        return self._parts[1]
+
+    def plan(self) -> Plan:
+        """A new fit: the model that the family builds, and what the search for it left of the
+        minutes.
+        """
+        minutes, seconds = self.options.get("minutes"), math.inf
+        if isinstance(minutes, int | float) and minutes > 0:  # others are refused with the options
+            seconds = 60 * minutes
+        options = self.options
+        with deadline.ending_within(seconds) as limit:
+            model, objective = self._build()
+            if seconds < math.inf and hasattr(objective, "update"):
+                left = max(LEAST_MINUTES, round(deadline.left() / 60, 2))
+                options = {**options, "minutes": left}
+        return Plan(model, objective, options, [], limit.cuts)
+
+    def plan_within(self, seconds: float) -> Plan:
+        """A new fit of as many steps as there is time for, the search for a model included."""
+        with deadline.ending_within(seconds) as limit:
+            model, objective = self._build()
+            plan = affordable(
+                model, objective, self.train, self.validation, self.options, self.seed
+            )
+        return plan._replace(cuts=limit.cuts)
+
+    def plan_to_resume(self) -> Plan:
+        """The fit that was begun in the folder, with all that was found and fixed then."""
+        assert self.folder is not None
+        config = read_config(self.folder)
+        check_like(config, RESUMED, f"{self.folder / 'config.json'}", whole=True)
+        length = {"epochs": None, "minutes": None, "steps": config["steps"]}
+        return Plan(
+            build_model(config, numbers(self.folder)),
+            descriptions.build(config["objective"]),
+            {**config["fit"], **length, "resume": True},
+            config.get("remarks") or [],
+            config.get("cuts") or [],
+            validated=config.get("validated", True) is True,
+        )
+
+    def run(
+        self,
+        plan: Plan,
+        *,
+        progress: bool = False,
+        fabric: "Fabric | None" = None,
+        since: float | None = None,
+    ) -> Run:
+        """Carry out a plan; warnings of the fit are kept in the run."""
+        validation = self.validation if plan.validated else None
+        family = {"name": self.family.name, "settings": self.family.resolve(self.settings)}
+        about = {
+            **self.about,
+            "family": family,
+            "encoding": self.encoding.as_json(),
+            "seed": self.seed,
+            "remarks": [*plan.remarks],
+            "cuts": [*plan.cuts],
+            "validated": plan.validated,
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartitaWarning)
+            run = fit(
+                plan.model,
+                self.train,
+                plan.objective,
+                validation=validation,
+                generator=self.generator,
+                out=self.folder,
+                about=about,
+                log_jacobian=self.encoding.mean_log_jacobian(validation),
+                progress=progress,
+                fabric=fabric,
+                since=since,
+                **plan.options,
+            )
+        return replace(run, warnings=[*plan.remarks, *plan.cuts, *run.warnings])
+
+    def finished(self) -> Run | None:
+        """The run in the folder, if nothing of it is left to do.
+
+        A damaged one is made again from its last checkpoint, and one that diverged does so again.
+        """
+        if self.folder is None or not (self.folder / "checkpoints" / "model.safetensors").exists():
+            return None
+        try:
+            run = load(self.folder)
+        except RunError as error:
+            text = f"{error} It is made again from the last checkpoint."
+            warnings.warn(text, PartitaWarning, stacklevel=2)
+            return None
+        return None if run.stopped in ("interrupted", "diverged") else run
+
+    def begun(self) -> bool:
+        """Whether the folder holds a fit that can be resumed."""
+        return self.folder is not None and begun(self.folder)
+
+    @property
+    def scored(self) -> Split:
+        """The split that is scored: the test set where there is one."""
+        return "train" if self.dataset.test is None else "test"
+
+    def score(
+        self, run: Run, evaluator: PartitionEvaluator | LikelihoodEvaluator | None = None
+    ) -> Quantity:
+        """Mean log-likelihood per row of the scored split, in the units of the data."""
+        rows = getattr(self.dataset, self.scored)
+        saved = SavedRun(run, self.encoding, self.about.get("data") or {})
+        return saved.score(rows, evaluator, rng.keyed(self.seed, SCORING))
+
+    def _build(self) -> tuple[Model, Objective | Update]:
+        return self.family.build(self.train, self.settings, generator=self.generator)
