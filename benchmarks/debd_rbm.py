@@ -61,7 +61,9 @@ def run(*names: str) -> None:
 
 def by_chains(name: str, case: Case) -> None:
     """Fit by the command line, score the saved run."""
-    fitted, spent = fit(name, case.hidden, "--set", f"steps={case.steps}", "--set", f"k={case.k}")
+    fitted, spent = fit(
+        name, case.hidden, "--set", f"steps={case.steps}", "--set", f"n_steps={case.k}"
+    )
     q = score(fitted, name, TEMPERATURES)
     reached = (
         ""
@@ -129,7 +131,7 @@ def fit(name: str, hidden: int, *more: str) -> tuple[Run, float]:
             "rbm",
             f"debd/{name}",
             "--set",
-            f"hidden={hidden}",
+            f"n_hidden={hidden}",
             "--out",
             str(out),
             *more,

@@ -84,8 +84,8 @@ class Tally:
 
 FIT = ("--quiet", "--no-report", "--out", "run")
 RESUME = ("fit", "--resume", "run", "--quiet", "--no-report")
-SMALL = ("--set", "rbm.hidden=3", "--set", "mixture.components=2", "--set", "vae.hidden=8")
-RBM = ("fit", "rbm", "bars-and-stripes", "--set", "objective=pcd", "--set", "hidden=6")
+SMALL = ("--set", "rbm.n_hidden=3", "--set", "mixture.n_components=2", "--set", "vae.n_hidden=8")
+RBM = ("fit", "rbm", "bars-and-stripes", "--set", "objective=pcd", "--set", "n_hidden=6")
 BOARD = (
     "compare",
     "bars-and-stripes",
@@ -118,9 +118,9 @@ LARGE = (
     "--set",
     "objective=pcd",
     "--set",
-    "hidden=200",
+    "n_hidden=200",
     "--set",
-    "chains=2000",
+    "n_chains=2000",
 )
 VERBS = (
     Verb(

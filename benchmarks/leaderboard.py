@@ -25,10 +25,10 @@ from partita.tables.encoding import Encoding
 CONTESTS, TRAIN, TEST, WIDTH = 60, 1500, 200, 8
 STATES = torch.tensor(list(itertools.product([0.0, 1.0], repeat=WIDTH)), dtype=torch.float64)
 SETTINGS: dict[str, dict[str, Any]] = {  # the true family first
-    "rbm": {"hidden": 2, "objective": "exact"},
-    "mixture": {"components": 3},
+    "rbm": {"n_hidden": 2, "objective": "exact"},
+    "mixture": {"n_components": 3},
     "ising": {},
-    "autoregressive": {"hidden": 32},
+    "autoregressive": {"n_hidden": 32},
 }
 
 

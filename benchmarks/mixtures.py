@@ -100,7 +100,9 @@ def old_faithful() -> None:
         )
         return
     for K, covariance, known in ((3, "tied", -1126.32), (2, "full", -1130.26)):
-        model = MixtureDensity(K, covariance=covariance, n_init=8, tol=1e-9, random_state=0).fit(x)
+        model = MixtureDensity(
+            K, covariance_type=covariance, n_init=8, tol=1e-9, random_state=0
+        ).fit(x)
         found = float(model.score_samples(x).sum())
         show(f"Old Faithful, {K} {covariance}", log_likelihood=f"{found:.3f}", known=f"{known:.2f}")
 

@@ -81,15 +81,15 @@ def test_values_outside_the_support_are_refused(call: Any) -> None:
         (["rmb", "digits"], "; got 'rmb'. Did you mean 'rbm'?"),
         (["rbm", "digit"], "Did you mean 'digits'?"),
         (
-            ["rbm", "digits", "--set", "hidden=0"],
+            ["rbm", "digits", "--set", "n_hidden=0"],
             "RBM: hidden must be a whole number of at least 1; got 0.",
         ),
         (
-            ["rbm", "digits", "--set", "hidden=many"],
+            ["rbm", "digits", "--set", "n_hidden=many"],
             "RBM: hidden must be a whole number of at least 1; got 'many'.",
         ),
         (
-            ["rbm", "digits", "--set", "chains=0"],
+            ["rbm", "digits", "--set", "n_chains=0"],
             "PCD: chains must be a whole number of at least 1; got 0.",
         ),
         (["rbm", "digits", "--set", "hiden=3"], "got 'hiden'. Did you mean 'hidden'?"),
@@ -97,12 +97,12 @@ def test_values_outside_the_support_are_refused(call: Any) -> None:
         (["rbm", "digits", "--set", "learning_rate=-1"], "fit: learning_rate must be"),
         (["rbm", "digits", "--set", "learning_rate=" + "9" * 400], "fit: learning_rate must be"),
         (
-            ["rbm", "digits", "--set", "hidden=" + "[" * 100_000],
+            ["rbm", "digits", "--set", "n_hidden=" + "[" * 100_000],
             "RBM: hidden must be a whole number of at least 1; got '[[[",
         ),
         (
-            ["vrnn", "digits", "--set", "step=0"],
-            "vrnn: step must be a whole number of at least 1; got 0.",
+            ["vrnn", "digits", "--set", "step_columns=0"],
+            "vrnn: step_columns must be a whole number of at least 1; got 0.",
         ),
         (["rbm", "digits", "--set", "objective=mle"], "rbm: objective must be one of"),
         (
@@ -209,7 +209,9 @@ def test_an_existing_run_is_never_written_over(call: Any, fitted: Path) -> None:
 
 
 def test_a_checkpoint_of_another_model_is_refused(call: Any, fitted: Path) -> None:
-    call("fit", "rbm", "digits", "--epochs", "1", "--set", "hidden=3", "--quiet", "--out", "other")
+    call(
+        "fit", "rbm", "digits", "--epochs", "1", "--set", "n_hidden=3", "--quiet", "--out", "other"
+    )
     shutil.copy("other/checkpoints/model.safetensors", "run/checkpoints/model.safetensors")
     assert "It belongs to another model." in sentence(call("evaluate", "run"))
 
@@ -321,7 +323,7 @@ def test_a_place_that_cannot_be_written_is_named(
 
 def test_too_much_memory_is_one_sentence(call: Any) -> None:
     assert "more memory than there is" in sentence(
-        call("fit", "rbm", "bars-and-stripes", "--set", "hidden=10000000000000", "--json")
+        call("fit", "rbm", "bars-and-stripes", "--set", "n_hidden=10000000000000", "--json")
     )
 
 

@@ -30,7 +30,7 @@ def run(call: Any) -> str:
     ).to_csv("good.csv", index=False)
     assert (
         call(
-            "fit", "mixture", "good.csv", "--set", "components=1", "--out", "run", "--quiet"
+            "fit", "mixture", "good.csv", "--set", "n_components=1", "--out", "run", "--quiet"
         ).exit_code
         == 0
     )
@@ -109,7 +109,7 @@ def test_one_column_is_a_table_and_very_many_are_told_what_they_cost(call: Any) 
     Path("one.csv").write_text("town\n" + "Rome\nOslo\nOslo\n" * 20)
     assert (
         call(
-            "fit", "mixture", "one.csv", "--set", "components=1", "--out", "one", "--quiet"
+            "fit", "mixture", "one.csv", "--set", "n_components=1", "--out", "one", "--quiet"
         ).exit_code
         == 0
     )

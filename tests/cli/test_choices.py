@@ -38,7 +38,7 @@ def test_a_mixture_has_the_components_that_the_table_asks_for(name: str, call: A
             "mixture",
             "x.npy",
             "--set",
-            "components=2",
+            "n_components=2",
             "--epochs",
             "4",
             "--json",
@@ -48,7 +48,7 @@ def test_a_mixture_has_the_components_that_the_table_asks_for(name: str, call: A
     )
     (entry,) = json.loads(
         call(
-            "compare", "x.npy", "--models", "mixture", "--set", "mixture.components=2", *MIXTURE
+            "compare", "x.npy", "--models", "mixture", "--set", "mixture.n_components=2", *MIXTURE
         ).stdout
     )["results"]
     assert alone["log_likelihood"]["value"] == entry["log_likelihood"]["value"]
@@ -86,7 +86,7 @@ def test_a_word_that_only_test_rows_have_is_an_improbable_category(ending: str, 
         "--models",
         "mixture,potts,rbm",
         "--set",
-        "mixture.components=1",
+        "mixture.n_components=1",
         *MIXTURE,
     )
     board = {entry["name"]: entry for entry in json.loads(done.stdout)["results"]}
@@ -95,7 +95,7 @@ def test_a_word_that_only_test_rows_have_is_an_improbable_category(ending: str, 
     )
     said = json.loads(
         call(
-            "fit", "mixture", f"rare{ending}", "--set", "components=1", "--epochs", "4", "--json"
+            "fit", "mixture", f"rare{ending}", "--set", "n_components=1", "--epochs", "4", "--json"
         ).stdout
     )
     assert said["log_likelihood"]["value"] == board["mixture"]["log_likelihood"]["value"]

@@ -60,7 +60,7 @@ def test_fit_json_is_one_object_with_the_librarys_number(call: Any) -> None:
         "--epochs",
         "2",
         "--set",
-        "hidden=6",
+        "n_hidden=6",
         "--json",
         "--out",
         "run",
@@ -88,9 +88,9 @@ def test_fit_json_is_one_object_with_the_librarys_number(call: Any) -> None:
 
 def test_settings_reach_family_fit_and_data(call: Any) -> None:
     words = (
-        "hidden=3",
+        "n_hidden=3",
         "objective=cd",
-        "k=2",
+        "n_steps=2",
         "learning_rate=.5",
         "schedule=constant",
         "batch_size=50",
@@ -132,7 +132,7 @@ def test_gray_levels_are_drawn_in_the_same_way_by_every_command(call: Any) -> No
         "--set",
         "binarize=dynamic",
         "--set",
-        "hidden=4",
+        "n_hidden=4",
         "--epochs",
         "1",
         "--json",
@@ -173,7 +173,7 @@ def test_real_columns_are_standardized_and_scored_in_their_units(call: Any, tmp_
     np.save(tmp_path / "x.npy", x)
     said = json.loads(
         call(
-            "fit", "rbm", "x.npy", "--epochs", "20", "--set", "hidden=2", "--json", "--out", "run"
+            "fit", "rbm", "x.npy", "--epochs", "20", "--set", "n_hidden=2", "--json", "--out", "run"
         ).stdout
     )
     entropy = np.log(2 * np.pi * np.e) + np.log(1000 * 0.1)
@@ -305,7 +305,7 @@ def test_sample_writes_every_format(call: Any, fitted: Path) -> None:
 
 
 def test_sample_previews_images_and_reports_mixing(call: Any) -> None:
-    call("fit", "rbm", "digits", "--epochs", "1", "--set", "hidden=4", "--quiet", "--out", "run")
+    call("fit", "rbm", "digits", "--epochs", "1", "--set", "n_hidden=4", "--quiet", "--out", "run")
     result = call("sample", "run", "-n", "4", "--burn-in", "20", "--png", "p.png")
     assert "R-hat" in result.output and "█" in result.output
     data = Path("p.png").read_bytes()

@@ -23,11 +23,11 @@ from partita.training.session import Session
 
 SMALL = (
     "--set",
-    "rbm.hidden=3",
+    "rbm.n_hidden=3",
     "--set",
-    "mixture.components=2",
+    "mixture.n_components=2",
     "--set",
-    "vae.hidden=8",
+    "vae.n_hidden=8",
     "--epochs",
     "3",
     "--no-report",
@@ -97,7 +97,7 @@ def test_a_leaderboard_in_the_terminal_as_json_and_as_csv(call: Any, table: Path
 
 @pytest.mark.parametrize(
     ("name", "more"),
-    [("mixture", ("component=bernoulli", "components=2")), ("vae", ("hidden=8", "patience=5"))],
+    [("mixture", ("component=bernoulli", "n_components=2")), ("vae", ("n_hidden=8", "patience=5"))],
 )
 def test_numbers_are_those_of_fit(call: Any, table: Path, name: str, more: tuple[str, ...]) -> None:
     board = json.loads(call("compare", table, *QUICK, "--seed", "3", "--json").stdout)
@@ -199,7 +199,14 @@ def test_a_fit_that_the_clock_cuts_short_says_so(
     call: Any, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compare, "LEAST_MINUTES", 1e-6)
-    options = ("--models", "mixture,rbm", "--set", "mixture.components=2", "--no-report", "--quiet")
+    options = (
+        "--models",
+        "mixture,rbm",
+        "--set",
+        "mixture.n_components=2",
+        "--no-report",
+        "--quiet",
+    )
     text = call("compare", table, *options, "--minutes", "0.0001", "--out", "board").output
     cut = {
         line["name"]: line["cut_short"]
@@ -230,7 +237,7 @@ def test_what_has_no_likelihood_stands_apart(call: Any, tmp_path: Path) -> None:
         "--models",
         "gan,ppca,mixture",
         "--set",
-        "mixture.components=1",
+        "mixture.n_components=1",
         "--epochs",
         "2",
         "--quiet",
@@ -356,7 +363,7 @@ def text(tmp_path: Path) -> Path:
 TINY = [
     word
     for name in ("hyena", "lstm")
-    for pair in ("width=8", "layers=1")
+    for pair in ("width=8", "n_layers=1")
     for word in ("--set", f"{name}.{pair}")
 ]
 
@@ -395,7 +402,7 @@ def test_text_is_compared_by_the_models_of_sequences(call: Any, text: Path) -> N
             "--set",
             "width=8",
             "--set",
-            "layers=1",
+            "n_layers=1",
             "--set",
             "length=16",
             "--set",
@@ -467,7 +474,7 @@ def test_a_column_of_numbers_is_a_series_where_models_of_sequences_are_named(
         "hyena,vrnn",
         *TINY[:4],
         "--set",
-        "vrnn.hidden=8",
+        "vrnn.n_hidden=8",
         "--set",
         "length=16",
     )

@@ -30,7 +30,9 @@ def test_demo_ends_with_a_leaderboard_and_a_page(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "MODELS", ["mixture", "autoregressive"])
     monkeypatch.setattr(
-        demo, "SETTINGS", ["mixture.components=3", "mixture.restarts=1", "autoregressive.hidden=16"]
+        demo,
+        "SETTINGS",
+        ["mixture.n_components=3", "mixture.n_init=1", "autoregressive.n_hidden=16"],
     )
     monkeypatch.setattr(demo, "MINUTES", 0.05)
     monkeypatch.setattr(demo.torch, "set_num_threads", lambda n: None)

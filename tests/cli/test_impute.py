@@ -44,7 +44,8 @@ def read(path: Path) -> tuple[list[str], np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "words", [["mixture"], ["ppca"], ["mixture-ppca", "--set", "components=2", "--set", "latent=1"]]
+    "words",
+    [["mixture"], ["ppca"], ["mixture-ppca", "--set", "n_components=2", "--set", "n_latent=1"]],
 )
 def test_fit_evaluate_sample_and_impute(
     words: list[str], table: tuple[Path, np.ndarray], tmp_path: Path
@@ -112,7 +113,7 @@ def test_energy_models_fill_by_clamped_sampling(tmp_path: Path) -> None:
 
 def test_resuming_and_bad_files(table: tuple[Path, np.ndarray], tmp_path: Path) -> None:
     path, _ = table
-    invoke("fit", "mixture", path, "--out", tmp_path / "run", "--set", "components=2", "--quiet")
+    invoke("fit", "mixture", path, "--out", tmp_path / "run", "--set", "n_components=2", "--quiet")
     assert "Converged" in invoke("fit", "--resume", tmp_path / "run", "--quiet")
     said = invoke("impute", tmp_path / "run", path, "--out", "x.png", code=1)
     assert "impute: --out must end in one of .csv .parquet .arrow .feather .npy .npz" in said

@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "mixture",
         folder / "people.parquet",
         "--set",
-        "components=2",
+        "n_components=2",
         "--out",
         folder / "mixture",
         "--quiet",

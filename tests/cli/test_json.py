@@ -16,13 +16,13 @@ from partita.cli.lab import LABS
 
 SMALL = {
     "memory": ["length=16", "width=8", "draws=2"],
-    "partition": ["visible=4", "hidden=2", "temperatures=5", "chains=4"],
+    "partition": ["visible=4", "n_hidden=2", "temperatures=5", "n_chains=4"],
     "no-free-lunch": ["width=2", "height=2", "train=2"],
     "gradients": ["bits=2", "draws=1000"],
 }
 GOOD: dict[str, list[list[str]]] = {
     "fit": [
-        ["mixture", "table.csv", "--epochs", "2", "--set", "components=2", "--no-report"],
+        ["mixture", "table.csv", "--epochs", "2", "--set", "n_components=2", "--no-report"],
         ["--resume", "run"],
     ],
     "evaluate": [["run"], ["run", "table.csv", "--split", "train", "--bits"]],
@@ -40,7 +40,7 @@ GOOD: dict[str, list[list[str]]] = {
             "1",
             "--no-report",
             "--set",
-            "mixture.components=1",
+            "mixture.n_components=1",
             "--out",
             "board",
         ],
@@ -82,7 +82,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame.loc[4, "a"] = np.nan
     frame.to_csv(folder / "table.csv", index=False)
     frame.drop(columns="n").to_csv(folder / "other.csv", index=False)
-    words = ("--set", "components=2", "--no-report", "--quiet", "--out", str(folder / "run"))
+    words = ("--set", "n_components=2", "--no-report", "--quiet", "--out", str(folder / "run"))
     assert invoke("fit", "mixture", str(folder / "table.csv"), *words).exit_code == 0
     return folder
 

@@ -17,7 +17,7 @@ def test_a_vae_is_fitted_scored_from_below_sampled_and_fills_holes(
     call: Any, tmp_path: Path
 ) -> None:
     result = call(
-        "fit", "vae", "moons", "--set", "steps=5", "--set", "hidden=8", "--quiet", "--out", "run"
+        "fit", "vae", "moons", "--set", "steps=5", "--set", "n_hidden=8", "--quiet", "--out", "run"
     )
     assert result.exit_code == 0 and "lower bound by IWAE with 128 draws" in result.output
     said = json.loads(
@@ -55,7 +55,16 @@ def test_a_vrnn_reads_sequences_of_different_lengths(call: Any, tmp_path: Path) 
         test=stream,
         test_lengths=lengths,
     )
-    small = ["--set", "hidden=8", "--set", "features=8", "--set", "latent=2", "--set", "steps=3"]
+    small = [
+        "--set",
+        "n_hidden=8",
+        "--set",
+        "features=8",
+        "--set",
+        "n_latent=2",
+        "--set",
+        "steps=3",
+    ]
     result = call(
         "fit",
         "vrnn",
@@ -64,7 +73,7 @@ def test_a_vrnn_reads_sequences_of_different_lengths(call: Any, tmp_path: Path) 
         "--set",
         "objective=fivo",
         "--set",
-        "k=2",
+        "n_particles=2",
         "--quiet",
         "--out",
         "run",

@@ -21,7 +21,7 @@ SMALL = [
     "--set",
     "width=8",
     "--set",
-    "layers=1",
+    "n_layers=1",
     "--set",
     "steps=6",
     "--quiet",
@@ -183,5 +183,5 @@ def test_labs_are_listed_and_run(call: Any) -> None:
     assert "NAME must be one of memory" in call("lab", "memry").output
     assert (
         "--set must be key=value with a key of length"
-        in call("lab", "memory", "--set", "depth=3").output
+        in call("lab", "memory", "--set", "n_layers=3").output
     )

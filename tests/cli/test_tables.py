@@ -62,7 +62,7 @@ def fitted(call: Any) -> dict[str, Path]:
             source,
             *more,
             "--set",
-            "components=3",
+            "n_components=3",
             "--out",
             f"run-{Path(source).suffix[1:]}",
             "--quiet",
@@ -221,7 +221,9 @@ def test_draws_of_categories_alone_are_categories(call: Any) -> None:
         sex=pd.Categorical.from_codes(np.arange(200) % 2, ["m", "f"])
     )
     frame.to_parquet("words.parquet")
-    told(call("fit", "mixture", "words.parquet", "--set", "components=2", "--json", "--out", "run"))
+    told(
+        call("fit", "mixture", "words.parquet", "--set", "n_components=2", "--json", "--out", "run")
+    )
     call("sample", "run", "-n", "20", "--out", "new.parquet")
     new = pd.read_parquet("new.parquet")
     assert [str(kind) for kind in new.dtypes] == ["category", "category"] and set(new["sex"]) <= {
@@ -339,7 +341,7 @@ def test_a_gap_by_itself_is_no_anomaly(call: Any) -> None:
             "mixture",
             "normal.csv",
             "--set",
-            "components=1",
+            "n_components=1",
             "--json",
             "--no-report",
             "--out",
@@ -456,7 +458,7 @@ def test_a_row_too_far_to_be_scored_is_the_strangest(call: Any) -> None:
     """
     frame = people(200)[["age", "income", "visits"]].astype(float)
     frame.to_csv("people.csv", index=False)
-    told(call("fit", "mixture", "people.csv", "--set", "components=1", "--json", "--out", "run"))
+    told(call("fit", "mixture", "people.csv", "--set", "n_components=1", "--json", "--out", "run"))
     frame[:30].to_csv("near.csv", index=False)
     pd.concat([frame[:30], frame[:1].assign(age=1.7976931348623157e308)]).to_csv(
         "far.csv", index=False
@@ -482,7 +484,7 @@ def test_rows_that_are_equal_rank_as_equal_however_they_are_scored(call: Any) ->
             "mixture",
             "whole.csv",
             "--set",
-            "components=2",
+            "n_components=2",
             "--json",
             "--no-report",
             "--out",
@@ -505,7 +507,7 @@ def test_scores_count_the_units_of_real_columns_and_no_others(call: Any) -> None
     frame.assign(income=100 * frame["income"].astype(float)).to_csv("cents.csv", index=False)
     runs = {}
     for name in ("people", "cents"):
-        how = ("--set", "components=2", "--set", "covariance=diagonal", "--json")
+        how = ("--set", "n_components=2", "--set", "covariance_type=diagonal", "--json")
         runs[name] = told(call("fit", "mixture", f"{name}.csv", *how, "--out", name))[
             "log_likelihood"
         ]["value"]
@@ -542,7 +544,7 @@ def test_units_of_what_is_missing_count_for_nothing(call: Any) -> None:
         for name in ("euros", "cents"):
             how = (
                 "--set",
-                "components=1",
+                "n_components=1",
                 "--set",
                 f"component={component}",
                 "--json",
@@ -571,7 +573,7 @@ def test_families_that_take_mixed_columns_are_compared_and_the_others_say_what_t
             "2",
             "--no-report",
             "--set",
-            "mixture.components=2",
+            "mixture.n_components=2",
             "--json",
         )
     )

@@ -51,12 +51,12 @@ def test_two_processes_make_one_run_and_speak_with_one_voice(tmp_path: Path) -> 
 
 
 def test_wrong_input_is_said_once(tmp_path: Path) -> None:
-    done = ran([*FIT, "--set", "chains=127", "--epochs", "1"], tmp_path)
+    done = ran([*FIT, "--set", "n_chains=127", "--epochs", "1"], tmp_path)
     assert done.returncode == 1
     assert (
         done.stderr
         == "Error: PCD: chains must be a multiple of the 2 processes; got 127. The next one is "
-        "chains=128.\n"
+        "n_chains=128.\n"
     )
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from partita.estimators import MaxEntDensity, RBMDensity
 
-QUICK = [RBMDensity(epochs=4, chains=32), MaxEntDensity(epochs=4, chains=16, l2=1e-3)]
+QUICK = [RBMDensity(epochs=4, n_chains=32), MaxEntDensity(epochs=4, n_chains=16, l2=1e-3)]
 
 
 @pytest.mark.filterwarnings("ignore:MaxEntDensity. columns that are not binary")

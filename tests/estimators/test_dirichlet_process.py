@@ -87,7 +87,7 @@ def test_known_scale_agrees_with_enumeration() -> None:
         known_scale=1.0,
         prior_mean=1003.0,
         prior_scale=3.0,
-        chains=120,
+        n_chains=120,
         sweeps=60,
         random_state=0,
     )

@@ -27,8 +27,8 @@ SHORT = AIS(temperatures=20, chains=30, adaptive=False)
 @pytest.mark.filterwarnings("ignore:(Ising|Potts)Density. columns that are not")
 @parametrize_with_checks(
     [
-        IsingDensity(epochs=3, chains=16, l2=1e-2),
-        PottsDensity(epochs=3, chains=16, l2=1e-2, evaluator=SHORT),
+        IsingDensity(epochs=3, n_chains=16, l2=1e-2),
+        PottsDensity(epochs=3, n_chains=16, l2=1e-2, evaluator=SHORT),
     ]
 )
 def test_scikit_learn_contract(
@@ -200,7 +200,7 @@ def test_sequences_share_their_alphabet(tmp_path: Path) -> None:
 def test_families_build_what_they_say() -> None:
     g = torch.Generator().manual_seed(0)
     bits = Rows(torch.randint(2, (50, 5), generator=g).float())
-    model, objective = FAMILIES["boltzmann"].build(bits, {"hidden": 2}, generator=g)
+    model, objective = FAMILIES["boltzmann"].build(bits, {"n_hidden": 2}, generator=g)
     assert (model.title(), type(objective).__name__) == ("Boltzmann(5, 2)", "ExactLikelihood")
     wide = Rows(torch.randint(2, (50, 30), generator=g).float())
     model, objective = FAMILIES["ising"].build(wide, {"edges": [[0, 1]]}, generator=g)

@@ -64,13 +64,15 @@ def test_missing_values_are_scored_filled_and_fitted(estimator: Any) -> None:
 
 @pytest.mark.parametrize("covariance", ["full", "spherical"])
 def test_scores_are_densities_in_the_units_of_the_table(covariance: str) -> None:
-    model = MixtureDensity(3, covariance=covariance, n_init=8, tol=1e-8, random_state=0).fit(IRIS)
+    model = MixtureDensity(3, covariance_type=covariance, n_init=8, tol=1e-8, random_state=0).fit(
+        IRIS
+    )
     theirs = GaussianMixture(
         3, covariance_type=covariance, n_init=8, tol=1e-8, max_iter=500, reg_covar=0, random_state=0
     ).fit(IRIS)
     assert model.score(IRIS) == pytest.approx(theirs.score(IRIS), abs=2e-3)
     assert model.bic(IRIS) == pytest.approx(theirs.bic(IRIS), abs=1.0)
-    scaled = MixtureDensity(3, covariance=covariance, n_init=8, tol=1e-8, random_state=0).fit(
+    scaled = MixtureDensity(3, covariance_type=covariance, n_init=8, tol=1e-8, random_state=0).fit(
         100 * IRIS
     )
     assert scaled.score(100 * IRIS) == pytest.approx(model.score(IRIS) - 4 * np.log(100), abs=1e-3)

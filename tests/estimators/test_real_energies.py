@@ -20,14 +20,14 @@ QUICK = [
         n_hidden=3,
         n_features=4,
         width=8,
-        depth=1,
+        n_layers=1,
         epochs=2,
-        chains=16,
+        n_chains=16,
         validation_fraction=0.0,
         evaluator=SHORT,
     ),
     NeuralEnergyDensity(
-        width=8, depth=1, epochs=2, chains=16, validation_fraction=0.0, evaluator=SHORT
+        width=8, n_layers=1, epochs=2, n_chains=16, validation_fraction=0.0, evaluator=SHORT
     ),
 ]
 

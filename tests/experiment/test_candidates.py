@@ -90,7 +90,7 @@ def test_scores_are_those_of_the_kind_asked_for(table: Any, kind: str) -> None:
     """One component: Poisson or normal laws of the rows that are learned from."""
     data = table(kind)
     found, _ = candidates_by_family(
-        ["mixture"], {"mixture": {"components": 1, "covariance": "diagonal"}}, data
+        ["mixture"], {"mixture": {"n_components": 1, "covariance_type": "diagonal"}}, data
     )
     (result,) = Comparison(data, {"steps": 3}).run(found)
     assert result.score is not None, result.problem
@@ -140,7 +140,7 @@ def test_whatever_a_family_comes_to_the_others_finish(monkeypatch: pytest.Monkey
     data = Dataset(
         "mine", Rows(np.random.default_rng(0).normal(size=(60, 2))), None, Rows(np.zeros((2, 2)))
     )
-    found, _ = candidates_by_family(["ppca", "mixture"], {"mixture": {"components": 1}}, data)
+    found, _ = candidates_by_family(["ppca", "mixture"], {"mixture": {"n_components": 1}}, data)
 
     def failing(error: Exception) -> Any:
         def build(rows: Any, settings: Any, generator: Any) -> Any:
@@ -163,7 +163,7 @@ def test_whatever_a_family_comes_to_the_others_finish(monkeypatch: pytest.Monkey
 def test_a_contest_goes_on_with_the_rows_it_was_begun_with(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(60, 2))
     found, _ = candidates_by_family(
-        ["mixture"], {"mixture": {"components": 1}}, Dataset("mine", Rows(x))
+        ["mixture"], {"mixture": {"n_components": 1}}, Dataset("mine", Rows(x))
     )
     (result,) = Comparison(Dataset("mine", Rows(x)), out=tmp_path).run(found)
     (again,) = Comparison(Dataset("mine", Rows(x.copy())), out=tmp_path).run(found)

@@ -201,7 +201,7 @@ def _nothing() -> Any:
 
 def test_densities_are_in_the_units_of_the_table() -> None:
     """Columns in units ten times smaller have densities ten times smaller, each."""
-    x, chosen = real(150), {"mixture": {"components": 2}, "ppca": {"latent": 1}}
+    x, chosen = real(150), {"mixture": {"n_components": 2}, "ppca": {"n_components": 1}}
 
     def scores(factor: float) -> list[float]:
         comparison = Comparison(dataset(factor * x[:120], factor * x[120:]), {"epochs": 20})
@@ -240,7 +240,7 @@ def test_a_recipe_is_cut_only_where_it_would_take_longer() -> None:
     data = dataset(drawn(300, 1))
 
     def budget(name: str, seconds: float = math.inf, **options: Any) -> dict[str, Any]:
-        (candidate,), _ = candidates_by_family([name], {"mixture": {"components": 2}}, data)
+        (candidate,), _ = candidates_by_family([name], {"mixture": {"n_components": 2}}, data)
         model, objective = candidate.family.build(
             data.train, candidate.settings, generator=torch.Generator().manual_seed(0)
         )
@@ -307,7 +307,7 @@ get_ready()
 before = set(sys.modules)
 x = (np.random.default_rng(0).random((60, 5)) < 0.5).astype(np.float32)
 data = Dataset("mine", Rows(x))
-found, _ = candidates_by_family(["mixture", "rbm"], {"mixture": {"components": 2}}, data)
+found, _ = candidates_by_family(["mixture", "rbm"], {"mixture": {"n_components": 2}}, data)
 results = list(Comparison(data, {"steps": 2}).run(found))
 assert all(result.score is not None for result in results)
 print(sum(not name.startswith("partita") for name in set(sys.modules) - before))

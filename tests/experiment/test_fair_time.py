@@ -161,7 +161,7 @@ def test_a_fit_of_so_many_minutes_searches_in_its_time_too_and_keeps_what_was_cu
         "mixture",
         str(tmp_path / "clouds.csv"),
         tmp_path / "run",
-        ["restarts=2"],
+        ["n_init=2"],
         {"minutes": 10.0},
         0,
     )
@@ -185,7 +185,7 @@ def test_what_building_takes_is_taken_from_the_fit(slow: float, now: list[float]
         now[0] += slow
         return FAMILIES["mixture"].make(*given)
 
-    result = entered({"components": 2, "restarts": 1}, 60.0, make=make)
+    result = entered({"n_components": 2, "n_init": 1}, 60.0, make=make)
     timed, each = 2, 2.0  # updates that are thrown away, and what each takes
     assert result.score is not None and result.run.config["fit"]["steps"] == max(
         1, int((60 - slow) / each) - timed
@@ -194,7 +194,7 @@ def test_what_building_takes_is_taken_from_the_fit(slow: float, now: list[float]
 
 
 def test_starts_that_there_is_no_time_for_are_not_made(now: list[float]) -> None:
-    result = entered({"components": 2, "restarts": 4}, 100.0)
+    result = entered({"n_components": 2, "n_init": 4}, 100.0)
     assert now[0] <= 100 and result.run.config["objective"]["restarts"] == 1
     assert "1 of 4 starts tried: there was no time for more." in result.run.warnings
     assert Board("", timed=True).cut_short(result)
@@ -245,7 +245,7 @@ def test_a_search_that_was_cut_is_not_made_again(
 def test_options_of_optimizers_are_for_those_who_have_one() -> None:
     options = {"batch_size": 30, "learning_rate": 0.01, "epochs": 1}
     data = clouds()
-    found, _ = candidates_by_family(["mixture", "flow"], {"mixture": {"components": 2}}, data)
+    found, _ = candidates_by_family(["mixture", "flow"], {"mixture": {"n_components": 2}}, data)
     mixture, flow = Comparison(data, options).run(found)
     assert mixture.run is not None and flow.run is not None and mixture.score is not None
     assert (
@@ -274,7 +274,7 @@ def entered_slowly(
             experiment, "fit", lambda *given, **options: begun.append(1) or own(*given, **options)
         )
         patch.setattr(Session, "advance", slower)
-        return entered({"components": 8, "restarts": 1}, 400.0, out)
+        return entered({"n_components": 8, "n_init": 1}, 400.0, out)
 
 
 def test_a_fit_stops_where_the_machine_became_slower_than_it_was_planned_for(
@@ -325,10 +325,10 @@ def test_compiling_is_no_part_of_what_a_step_costs(
             compiled.append(1)
         return update(self, *given, **options)
 
-    plain = entered({"components": 2, "restarts": 1}, 60.0)
+    plain = entered({"n_components": 2, "n_init": 1}, 60.0)
     with monkeypatch.context() as patch:
         patch.setattr(EM, "update", first)
-        result = entered({"components": 2, "restarts": 1}, 60.0)
+        result = entered({"n_components": 2, "n_init": 1}, 60.0)
     assert (
         compiled
         and result.run.steps == plain.run.steps

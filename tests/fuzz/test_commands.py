@@ -47,7 +47,7 @@ def test_commands(words: list[str]) -> None:
 
 @cases(0.06)
 @given(fits())
-@example(["fit", "vrnn", "binary.csv", "--epochs", "1", "--set", "step=0"])
+@example(["fit", "vrnn", "binary.csv", "--epochs", "1", "--set", "step_columns=0"])
 def test_settings_of_fits(words: list[str]) -> None:
     carry_out(words)
 

@@ -149,7 +149,7 @@ def test_sizes_are_whole_numbers(setting: dict[str, Any]) -> None:
         ("BayesianLinearRegression", {"ridge": np.ones(2)}),
         ("BayesianLogisticRegression", {"prior_precision": np.ones(2)}),
         ("RBMDensity", {"l1": Fraction(1, 3)}),
-        ("PPCADensity", {"floor": Fraction(1, 3)}),
+        ("PPCADensity", {"reg_covar": Fraction(1, 3)}),
         ("PrototypeEncoder", {"momentum": Fraction(1, 3)}),
         ("DirichletProcessMixture", {"alpha": 1e308}),
         ("DirichletProcessMixture", {"prior_mean": 1e308}),

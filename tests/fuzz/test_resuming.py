@@ -30,14 +30,14 @@ COMPARED = (
 )
 FAMILIES = {
     "rbm": ("--guard", "rollback"),
-    "mixture": ("--set", "components=2"),
-    "vae": ("--set", "latent=1"),
+    "mixture": ("--set", "n_components=2"),
+    "vae": ("--set", "n_latent=1"),
     "belief": (),
     "dpmm": (),
     "maxent": ("--set", "optimizer=lbfgs"),
     "potts": ("--set", "objective=pcd", "--set", "optimizer=adam"),
     "autoregressive": ("--set", "width=8"),
-    "flow": ("--set", "layers=2", "--column", "*=real"),
+    "flow": ("--set", "n_layers=2", "--column", "*=real"),
 }
 INTERRUPTED = 130  # the exit code
 TABLE = "a,b,c\n" + "0,1,1\n1,0,1\n1,1,0\n0,0,1\n" * 4

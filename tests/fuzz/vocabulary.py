@@ -20,7 +20,7 @@ FITTED = {
     "one": ("rbm", "binary.csv"),
     "two": ("mixture", "mixed.csv"),
     "three": ("autoregressive", "words.txt", "--set", "length=4"),
-    "four": ("vae", "real.csv", "--set", "latent=1"),
+    "four": ("vae", "real.csv", "--set", "n_latent=1"),
     "five": ("rbm", "bits.npy"),
 }
 
@@ -189,7 +189,7 @@ OF_FITS = {
 }
 QUICK_LABS = {
     "memory": ("length=8", "width=8", "draws=2"),
-    "partition": ("visible=3", "hidden=2", "temperatures=5", "chains=4"),
+    "partition": ("visible=3", "n_hidden=2", "temperatures=5", "n_chains=4"),
     "no-free-lunch": ("width=2", "height=2", "train=2"),
     "gradients": ("bits=2", "draws=100"),
 }

@@ -309,7 +309,14 @@ def test_weights_count_rows_in_the_data_term(name: str) -> None:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_name_is_an_objective_of_the_table(name: str) -> None:
     objective = named_objective(
-        {"objective": name, "chains": 16, "k": 2, "centered": None, "noise_ratio": 4, "sigma": 0.3}
+        {
+            "objective": name,
+            "n_chains": 16,
+            "n_steps": 2,
+            "centered": None,
+            "noise_ratio": 4,
+            "sigma": 0.3,
+        }
     )
     assert type(objective).__name__ == NAMED[name].part
     if name == "replay":

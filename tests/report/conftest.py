@@ -45,7 +45,7 @@ def rbm(tmp_path_factory: pytest.TempPathFactory) -> Subject:
         "data": {"name": "digits", "source": "digits", "shape": [8, 8]},
         "encoding": encoding.as_json(),
         "seed": 0,
-        "family": {"name": "rbm", "settings": {"hidden": 24}},
+        "family": {"name": "rbm", "settings": {"n_hidden": 24}},
         "command": "partita fit rbm digits",
     }
     run = fit(
@@ -91,7 +91,7 @@ def comparison_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--epochs",
         "2",
         "--set",
-        "hidden=3",
+        "n_hidden=3",
         "--set",
         "validations=2",
     ]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from partita.cli.app import app
 from partita.report import page
 
-QUICK = ("--set", "components=2", "--quiet")
+QUICK = ("--set", "n_components=2", "--quiet")
 
 
 def call(*arguments: object) -> Any:

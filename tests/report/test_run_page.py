@@ -131,13 +131,13 @@ def test_the_same_run_gives_the_same_page(rbm: Subject, run_page: Path, tmp_path
 
 
 def test_a_mixture_in_the_plane(tmp_path: Path) -> None:
-    subject = fitted("mixture", table(tmp_path / "two.csv", 2), tmp_path / "run", "components=2")
+    subject = fitted("mixture", table(tmp_path / "two.csv", 2), tmp_path / "run", "n_components=2")
     assert titles(subject) == ALWAYS | {"Density", "What the model is made of", "Missing values"}
 
 
 def test_a_flow_has_a_density_and_fills_nothing_in(tmp_path: Path) -> None:
     assert titles(
-        fitted("flow", table(tmp_path / "two.csv", 2), tmp_path / "run", "layers=2")
+        fitted("flow", table(tmp_path / "two.csv", 2), tmp_path / "run", "n_layers=2")
     ) == ALWAYS | {"Density"}
 
 
@@ -154,7 +154,7 @@ def test_a_gan_has_no_density(tmp_path: Path) -> None:
 
 
 def test_columns_of_a_wider_table(tmp_path: Path) -> None:
-    subject = fitted("ppca", table(tmp_path / "five.csv", 5), tmp_path / "run", "latent=1")
+    subject = fitted("ppca", table(tmp_path / "five.csv", 5), tmp_path / "run", "n_components=1")
     assert titles(subject) == ALWAYS | {"What the model is made of", "Missing values"}
 
 
@@ -175,7 +175,7 @@ def test_text_is_shown_as_text(tmp_path: Path) -> None:
         tmp_path / "run",
         "length=16",
         "width=8",
-        "layers=1",
+        "n_layers=1",
         steps=2,
     )
     assert titles(subject) == ALWAYS
@@ -183,7 +183,7 @@ def test_text_is_shown_as_text(tmp_path: Path) -> None:
 
 
 def test_images_are_images_also_for_a_model_of_steps(tmp_path: Path) -> None:
-    subject = fitted("conv", "digits", tmp_path / "run", "width=4", "layers=1", steps=2)
+    subject = fitted("conv", "digits", tmp_path / "run", "width=4", "n_layers=1", steps=2)
     beside = next(block for block in samples(subject) if isinstance(block, Beside))
     assert [block.alt for block in beside.blocks] == [
         "64 rows of the data as images.",
@@ -193,7 +193,7 @@ def test_images_are_images_also_for_a_model_of_steps(tmp_path: Path) -> None:
 
 def test_without_its_data_a_page_says_so(tmp_path: Path) -> None:
     path = table(tmp_path / "two.csv", 2)
-    fitted("mixture", path, tmp_path / "run", "components=2")
+    fitted("mixture", path, tmp_path / "run", "n_components=2")
     path.unlink()
     subject = open_subject(tmp_path / "run")
     text = render("", "", sections(subject))
@@ -202,7 +202,7 @@ def test_without_its_data_a_page_says_so(tmp_path: Path) -> None:
 
 
 def test_a_page_of_a_saved_run_has_the_score_that_the_fit_printed(tmp_path: Path) -> None:
-    subject = fitted("mixture", table(tmp_path / "two.csv", 2), tmp_path / "run", "components=2")
+    subject = fitted("mixture", table(tmp_path / "two.csv", 2), tmp_path / "run", "n_components=2")
     again = open_subject(tmp_path / "run")
     assert again.score is not None and subject.score is not None
     assert again.score.value == pytest.approx(subject.score.value, abs=1e-12)

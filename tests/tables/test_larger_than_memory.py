@@ -61,7 +61,7 @@ def commands(run: Path, path: Path, ending: str, page: bool) -> list[list[str]]:
             "ppca",
             str(path),
             "--set",
-            "latent=3",
+            "n_components=3",
             "--epochs",
             "2",
             "--out",

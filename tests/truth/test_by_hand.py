@@ -94,7 +94,7 @@ def test_energy_models_score_what_summing_all_states_gives(source: str) -> None:
     """Of the RBM with its equation in NumPy; of the others by the energies of all states. No chance
     is left.
     """
-    words = ("--models", "rbm,ising,maxent", "--epochs", "2", "--set", "rbm.hidden=5", *QUICK)
+    words = ("--models", "rbm,ising,maxent", "--epochs", "2", "--set", "rbm.n_hidden=5", *QUICK)
     said, (_, x) = compare(source, *words), learned_and_scored(load(source))
     states = ((np.arange(2 ** x.shape[1])[:, None] >> np.arange(x.shape[1])) & 1).astype(float)
     for name, q in said.items():
@@ -138,9 +138,9 @@ def test_closed_forms_score_as_their_estimators_and_as_scipy(source: str) -> Non
         "--models",
         "mixture,ppca",
         "--set",
-        "mixture.components=1",
+        "mixture.n_components=1",
         "--set",
-        "ppca.latent=1",
+        "ppca.n_components=1",
         "--set",
         "ppca.scale=common",
     )
@@ -166,7 +166,7 @@ def test_mixtures_score_as_their_estimator(source: str) -> None:
     but for the last steps, which validation rows cut short here. Where the optima differ, they
     differ by less than the spread of the rows.
     """
-    words = ("--models", "mixture", "--set", "mixture.components=2", "--set", "mixture.restarts=8")
+    words = ("--models", "mixture", "--set", "mixture.n_components=2", "--set", "mixture.n_init=8")
     said, (train, test) = compare(source, *words)["mixture"], learned_and_scored(load(source))
     by_hand = MixtureDensity(2, n_init=8, random_state=0).fit(train).evaluate(test)
     assert (said["kind"], said["n"]) == (by_hand.kind, by_hand.n)
@@ -188,9 +188,9 @@ def test_missing_values_are_scored_and_counted_by_what_is_there(
         "--models",
         "mixture",
         "--set",
-        "mixture.components=1",
+        "mixture.n_components=1",
         "--set",
-        "mixture.covariance=diagonal",
+        "mixture.covariance_type=diagonal",
     )
     said, data = compare("gaps.csv", *words)["mixture"], load("gaps.csv", missing=True)
     train, test = learned_and_scored(data)
@@ -210,7 +210,7 @@ def test_every_number_is_that_of_fit_with_the_same_seed(source: str) -> None:
     models, more = (
         ("rbm,vae,autoregressive", {})
         if binary
-        else ("flow,vae,dpmm", {"flow": ("layers=2",), "dpmm": ()})
+        else ("flow,vae,dpmm", {"flow": ("n_layers=2",), "dpmm": ()})
     )
     # many rows: without bounds
     models, epochs = ("rbm,autoregressive", "1") if source.startswith("debd") else (models, "2")

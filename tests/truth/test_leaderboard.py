@@ -37,11 +37,11 @@ LAW = torch.from_numpy(
     @ np.prod(np.where(STATES[None] == 1, CENTERS[:, None], 1 - CENTERS[:, None]), 2)
 )
 SETTINGS = {
-    "mixture": {"components": 2},
-    "rbm": {"hidden": 2, "chains": 64},
+    "mixture": {"n_components": 2},
+    "rbm": {"n_hidden": 2, "n_chains": 64},
     "ising": {"edges": [[0, 1], [4, 5]]},
-    "vae": {"latent": 1},
-    "autoregressive": {"hidden": 16},
+    "vae": {"n_latent": 1},
+    "autoregressive": {"n_hidden": 16},
 }
 TABLES, ROWS, LEVEL = 60, 80, 0.95
 RARE = 5e-4  # false alarm of one count; there are about twenty

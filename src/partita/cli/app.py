@@ -117,7 +117,7 @@ def partita(
 
 
 @app.command(
-    epilog="Example: partita fit rbm digits --minutes 1 --set hidden=100 --set learning_rate=0.05"
+    epilog="Example: partita fit rbm digits --minutes 1 --set n_hidden=100 --set learning_rate=0.05"
 )
 def fit(
     model: Annotated[

@@ -13,7 +13,7 @@ from partita.experiment.saved import free_path
 
 DATA = "digits"
 MODELS = ["mixture", "dpmm", "ising", "boltzmann", "rbm", "autoregressive", "conv", "vae", "belief"]
-SETTINGS = ["boltzmann.hidden=4", "conv.width=32", "conv.layers=2"]
+SETTINGS = ["boltzmann.n_hidden=4", "conv.width=32", "conv.n_layers=2"]
 MINUTES = 3.5  # the page with draws of all takes its time too
 
 

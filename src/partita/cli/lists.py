@@ -29,7 +29,7 @@ def models(as_json: bool) -> None:
         "Every fit also takes, through --set: "
         f"{', '.join(field.name for field in fields(Settings))}, binarize."
     )
-    typer.echo("Example: partita fit rbm digits --set hidden=100 --set l2=1e-4")
+    typer.echo("Example: partita fit rbm digits --set n_hidden=100 --set l2=1e-4")
 
 
 def grid(as_json: bool) -> None:

@@ -172,8 +172,9 @@ class Density(DensityMixin, BaseEstimator):
         return infer_kind(rows) if self.support == "auto" else self.support
 
     def _settings(self) -> dict[str, Any]:
-        """This estimator's parameters as settings of its family."""
-        raise NotImplementedError
+        """This estimator's parameters as settings of its family, which have the same names."""
+        given = self.get_params(deep=False)
+        return {name: given[name] for name in FAMILIES[self.family].settings if name in given}
 
     def _options(self) -> dict[str, Any]:
         """This estimator's parameters as options of the fit; None leaves the choice to the

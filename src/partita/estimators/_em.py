@@ -115,7 +115,7 @@ class MixingDensity(Density):
             if name in given and not (isinstance(given[name], str) and given[name] == "auto"):
                 check_count(owner, name, given[name])
         check_real(owner, "tol", self.tol, 0.0)
-        check_real(owner, "floor", given["floor"], 0.0, open_low=True)
+        check_real(owner, "reg_covar", given["reg_covar"], 0.0, open_low=True)
 
     def _forget(self) -> None:
         self._online = None

@@ -46,8 +46,10 @@ class GradientParameters(FitParameters):
 class ChainParameters(GradientParameters):
     """Of energy models, whose gradients need chains and whose scores log Z."""
 
-    chains: int = 256
-    k: int = 1
+    n_chains: int = 256
+    n_steps: int = 1
+    noise_ratio: int = 10
+    sigma: float = 0.1
     evaluator: Any = "auto"
 
 

@@ -14,13 +14,17 @@ class AutoregressiveDensity(GradientParameters, MixedTables, Density):
     the order of the table.
 
     Arguments:
-        backbone: ``"masked"`` (all conditionals from one pass of a masked network), or a sequence
-            network over the columns: ``"hyena"``, ``"h3"``, ``"ssm"``, ``"attention"``, ``"conv"``
-            or ``"lstm"``.
+        backbone: ``"masked"`` (all conditionals from one pass of a masked network; so is
+            ``"auto"``), or a sequence network over the columns: ``"hyena"``, ``"h3"``, ``"ssm"``,
+            ``"attention"``, ``"conv"`` or ``"lstm"``.
         n_hidden: Hidden units of the masked network; ``"auto"`` takes five per column while there
             are as many rows, from 32 to 1000.
-        n_layers: Hidden layers of the masked network, or blocks of a sequence network.
+        n_layers: Hidden layers of the masked network, or blocks of a sequence network; ``"auto"``
+            is 1 and 4.
         width: Channels of a sequence network.
+        expand: Hidden units of each block's perceptron, as a multiple of ``width``.
+        dropout: Share of the activations of a sequence network that are dropped in training.
+        options: Of the mixer of a sequence network, such as ``{"order": 3}``.
         n_components: Normals in the mixture of a real column.
         support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns,
             standardized. ``"binary"``, ``"spin"`` and ``"real"`` are strict. ``"mixed"`` takes each
@@ -54,23 +58,16 @@ class AutoregressiveDensity(GradientParameters, MixedTables, Density):
     family = "autoregressive"
     supports = ("auto", "binary", "spin", "real", "mixed")
 
-    backbone: str = "masked"
+    backbone: str = "auto"
     _: KW_ONLY
     n_hidden: int | str = "auto"
-    n_layers: int = 1
-    width: int = 32
+    n_layers: int | str = "auto"
+    width: int = 128
+    expand: int = 4
+    dropout: float = 0.0
+    options: dict[str, Any] | None = None
     n_components: int = 8
     columns: dict[str, str] | None = None
 
     def _mixes(self) -> bool:
         return self.support == "mixed"
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "backbone": self.backbone,
-            "hidden": self.n_hidden,
-            "depth": self.n_layers,
-            "layers": self.n_layers,
-            "width": self.width,
-            "components": self.n_components,
-        }

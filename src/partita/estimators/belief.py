@@ -28,7 +28,8 @@ class SigmoidBeliefDensity(
             ``"vimco"``, ``"nvil"``, ``"muprop"``, ``"gumbel-softmax"``, ``"straight-through"``,
             ``"moving-average"``, ``"optimal-constant"`` or ``"reinforce"``.
         width: Hidden units of the perceptron between two layers; 0 is linear.
-        samples: Draws for each row while fitting (``"leave-one-out"``, ``"vimco"``).
+        activation: Of those perceptrons.
+        n_particles: Draws for each row while fitting (``"leave-one-out"``, ``"vimco"``).
         temperature: Of relaxed draws, or where it starts where it is learned.
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
         support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns,
@@ -66,7 +67,8 @@ class SigmoidBeliefDensity(
     estimator: str = "disarm"
     _: KW_ONLY
     width: int = 0
-    samples: int = 4
+    activation: str = "tanh"
+    n_particles: int = 4
     temperature: float = 0.5
     n_draws: int = 100
 
@@ -90,13 +92,6 @@ class SigmoidBeliefDensity(
         return None if Capability.LOG_PROB in self.model_.capabilities else super()._evaluator()
 
     def _settings(self) -> dict[str, Any]:
-        likelihood = {"real": "gaussian", "category": "categorical"}.get(
-            self.encoding_.kind, "bernoulli"
-        )
-        names = ("estimator", "width", "samples", "temperature")
-        return {
-            "hidden": self.n_hidden,
-            "layers": self.n_layers,
-            "likelihood": likelihood,
-            **{name: getattr(self, name) for name in names},
-        }
+        likelihoods = {"real": "gaussian", "category": "categorical"}
+        likelihood = likelihoods.get(self.encoding_.kind, "bernoulli")
+        return {**super()._settings(), "likelihood": likelihood}

@@ -70,7 +70,9 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         prior_scale: Standard deviation of the clusters' means, with ``known_scale``; None takes the
             data's.
         sampler: ``"collapsed"``, ``"instantiated"``, or ``"auto"``: collapsed up to 20,000 rows.
-        chains: Markov chains, each from a start of its own.
+        n_chains: Markov chains, each from a start of its own.
+        n_moves: Split or merge proposals after each sweep.
+        n_keep: Most sweeps whose draws are kept.
         sweeps: Over the rows; draws of the second half are kept.
         max_minutes: Time to spend, in place of sweeps.
         random_state: A number, None, a NumPy RandomState or a torch generator.
@@ -112,7 +114,9 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         prior_mean: Any = None,
         prior_scale: Any = None,
         sampler: str = "auto",
-        chains: int = 2,
+        n_chains: int = 2,
+        n_moves: int = 10,
+        n_keep: int = 100,
         sweeps: int = 300,
         max_minutes: float | None = None,
         random_state: Any = None,
@@ -124,7 +128,9 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.prior_mean = prior_mean
         self.prior_scale = prior_scale
         self.sampler = sampler
-        self.chains = chains
+        self.n_chains = n_chains
+        self.n_moves = n_moves
+        self.n_keep = n_keep
         self.sweeps = sweeps
         self.max_minutes = max_minutes
         self.random_state = random_state
@@ -253,10 +259,6 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return Rows(
             X, columns=getattr(self, "feature_names_in_", None), owner=f"{type(self).__name__}.fit"
         )
-
-    def _settings(self) -> dict[str, Any]:
-        names = ("kernel", "alpha", "known_scale", "prior_mean", "prior_scale", "sampler", "chains")
-        return {name: getattr(self, name) for name in names}
 
     def _options(self) -> dict[str, Any]:
         return {

@@ -29,7 +29,10 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
         n_hidden: Units of each of the two hidden layers of a coupling's network.
         mixing: Of columns between couplings: ``"lu"`` (learned), ``"permutation"``, ``"reverse"``
             or ``"none"``.
-        bins: Of splines.
+        activation: Of those networks: ``"relu"``, ``"silu"``, ``"tanh"``, ``"gelu"`` or
+            ``"softplus"``.
+        n_bins: Of splines.
+        bound: Where splines become the identity, in standard deviations.
         support: ``"auto"`` or ``"real"``: columns are standardized, and scores are densities in
             their own units.
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
@@ -63,7 +66,9 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
     _: KW_ONLY
     n_hidden: int = 64
     mixing: str = "lu"
-    bins: int = 8
+    activation: str = "relu"
+    n_bins: int = 8
+    bound: float = 5.0
 
     @torch.no_grad()
     def transform(self, X: Any) -> np.ndarray:
@@ -96,12 +101,3 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
     def _kind(self, rows: Any) -> Any:
         super()._kind(rows)
         return "real"
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "layers": self.n_layers,
-            "coupling": self.coupling,
-            "hidden": self.n_hidden,
-            "mixing": self.mixing,
-            "bins": self.bins,
-        }

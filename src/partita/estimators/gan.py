@@ -29,6 +29,8 @@ class GANSampler(GradientParameters, Density):
         n_hidden: Units of each of the two hidden layers of generator and critic.
         critic_steps: Updates of the critic for each of the generator.
         strength: Of the penalty on slopes other than one.
+        clip: Largest weight of the critic, with ``lipschitz="clip"``.
+        audit_every: Updates between two audits of what the critic claims; 0 for none.
         support: ``"auto"`` or ``"real"``: columns are standardized.
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
             ``partita.fit``; None leaves the choice.
@@ -64,6 +66,8 @@ class GANSampler(GradientParameters, Density):
     n_hidden: int = 128
     critic_steps: int = 1
     strength: float = 0.1
+    clip: float = 0.05
+    audit_every: int = 200
 
     def evaluate(self, X: Any, y: Any = None) -> Quantity:
         """The squared kernel distance between X and draws, with its interval, p-value and coverage;
@@ -95,11 +99,3 @@ class GANSampler(GradientParameters, Density):
     def _kind(self, rows: Any) -> Any:
         super()._kind(rows)
         return "real"
-
-    def _settings(self) -> dict[str, Any]:
-        names = ("loss", "lipschitz", "critic_steps", "strength")
-        return {
-            "latent": self.n_latent,
-            "hidden": self.n_hidden,
-            **{name: getattr(self, name) for name in names},
-        }

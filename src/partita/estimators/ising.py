@@ -25,8 +25,11 @@ class IsingDensity(ChainParameters, EnergyDensity):
         objective: ``"auto"`` (exact up to 2^16 states, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``,
             ``"tempered"``, ``"pseudo-likelihood"``, ``"ratio-matching"`` or ``"nce"``.
         support: ``"auto"`` as above; ``"binary"`` and ``"spin"`` are strict.
-        chains: Markov chains of the negative phase.
-        k: Sampler steps between two updates.
+        n_chains: Markov chains of the negative phase.
+        n_steps: Sampler steps between two updates, as in CD-k and PCD-k.
+        noise_ratio: Rows of noise for each row of data (``"nce"``).
+        sigma: Deviation of the noise added to standardized columns
+            (``"denoising-score-matching"``).
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
             ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
@@ -78,11 +81,3 @@ class IsingDensity(ChainParameters, EnergyDensity):
                 stacklevel=3,
             )
         return AS_SPINS[kind]
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "edges": self.edges,
-            "objective": self.objective,
-            "chains": self.chains,
-            "k": self.k,
-        }

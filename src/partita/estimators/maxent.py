@@ -26,8 +26,11 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
             ``"tempered"``, ``"replay"``, ``"nce"``, ``"pseudo-likelihood"`` or
             ``"ratio-matching"``.
         support: ``"auto"`` as above; ``"binary"`` and ``"spin"`` are strict.
-        chains: Markov chains of the negative phase.
-        k: Sampler steps between two updates.
+        n_chains: Markov chains of the negative phase.
+        n_steps: Sampler steps between two updates, as in CD-k and PCD-k.
+        noise_ratio: Rows of noise for each row of data (``"nce"``).
+        sigma: Deviation of the noise added to standardized columns
+            (``"denoising-score-matching"``).
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
             ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
@@ -80,11 +83,3 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
             )
             return "median"
         return kind
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "features": self.features,
-            "objective": self.objective,
-            "chains": self.chains,
-            "k": self.k,
-        }

@@ -67,16 +67,17 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
             the command line chooses: by whether all numbers are 0 and 1 (or -1 and 1), few whole
             ones, or any; or ``"mixed"``: each column by what it holds, in a frame of numbers,
             counts, truth values and words.
-        covariance: Of Gaussian components: ``"full"``, ``"tied"``, ``"diagonal"`` or
+        covariance_type: Of Gaussian components: ``"full"``, ``"tied"``, ``"diagonal"`` or
             ``"spherical"``.
         columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``,
             ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
+        n_states: Of categorical columns; ``"auto"`` looks at the data.
         max_components: The largest number that ``"auto"`` tries.
         n_init: k-means++ starts, of which the best after some updates goes on.
         max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below
             which the fit has converged.
-        floor: Smallest eigenvalue of a covariance, where a column's variance is one; a covariance
-            held there is reported.
+        reg_covar: Smallest eigenvalue of a covariance, where a column's variance is one; a
+            covariance held there is reported.
         validation_fraction: Share of the rows held out to choose the best weights by, where it
             makes at least 10.
         max_minutes: Time to spend, in place of ``max_iter``.
@@ -108,14 +109,15 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
 
     n_components: int | str = "auto"
     component: str = "gaussian"
-    covariance: str = "full"
+    covariance_type: str = "full"
     _: KW_ONLY
     columns: dict[str, str] | None = None
+    n_states: int | str = "auto"
     max_components: int = 20
     n_init: int = 4
     max_iter: int = 500
     tol: float = 1e-6
-    floor: float = 1e-6
+    reg_covar: float = 1e-6
     validation_fraction: float = 0.0
 
     def _mixes(self) -> bool:
@@ -123,7 +125,7 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
 
     def _kind(self, rows: Rows) -> Kind:
         check_choice(type(self).__name__, "component", self.component, ("auto", *COMPONENTS))
-        check_choice(type(self).__name__, "covariance", self.covariance, COVARIANCES)
+        check_choice(type(self).__name__, "covariance_type", self.covariance_type, COVARIANCES)
         told = (
             settings_by_table(self.family, table_kind(Dataset("X", rows)), rows)
             if self.component == "auto"
@@ -131,18 +133,12 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
         )
         return component_kind(
             told.get("component", "gaussian") if self.component == "auto" else self.component,
-            self.covariance,
+            self.covariance_type,
             rows,
         )
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "components": self.n_components,
-            "component": OF_KIND.get(self.encoding_.kind, "gaussian")
-            if self.component == "auto"
-            else self.component,
-            "covariance": self.covariance,
-            "max_components": self.max_components,
-            "restarts": self.n_init,
-            "floor": self.floor,
-        }
+        component = self.component
+        if component == "auto":
+            component = OF_KIND.get(self.encoding_.kind, "gaussian")
+        return {**super()._settings(), "component": component}

@@ -1,5 +1,6 @@
 """A network as energy, as a scikit-learn density estimator."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -13,16 +14,23 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     columns.
 
     Arguments:
-        width, depth: Units of each layer of the network, and layers.
+        network: ``"mlp"``, or ``"conv"`` for images and sequences.
+        width, n_layers: Units of each layer, and layers, of a perceptron.
+        channels, pool, separable: Of convolutions, each followed by pooling (``"max"``,
+            ``"average"`` or ``"none"``).
+        image: Height and width, or length, of a row; None takes a square, else a sequence.
         activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
         objective: ``"auto"`` (the likelihood itself, by quadrature, on one or two real columns or
             where binary states are few, else pcd), ``"exact"``, ``"pcd"``, ``"cd"``,
             ``"tempered"``, ``"replay"``, ``"nce"``, ``"score-matching"``, ...
         support: ``"auto"`` looks at the data: zeros and ones stay, spins are relabeled, other
             columns are standardized. ``"binary"``, ``"spin"`` and ``"real"`` are strict.
-        covariance: Of the normal reference, ``"full"`` or ``"diagonal"``.
-        chains: Markov chains of the negative phase.
-        k: Sampler steps between two updates.
+        covariance_type: Of the normal reference, ``"full"`` or ``"diagonal"``.
+        n_chains: Markov chains of the negative phase.
+        n_steps: Sampler steps between two updates, as in CD-k and PCD-k.
+        noise_ratio: Rows of noise for each row of data (``"nce"``).
+        sigma: Deviation of the noise added to standardized columns
+            (``"denoising-score-matching"``).
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
             ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
@@ -57,23 +65,16 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
 
     objective: str = "auto"
     _: KW_ONLY
+    network: str = "mlp"
     width: int = 64
-    depth: int = 2
+    n_layers: int = 2
     activation: str = "silu"
-    covariance: str = "full"
+    channels: Sequence[int] = (16, 32)
+    image: Sequence[int] | None = None
+    pool: str = "average"
+    separable: bool = False
+    covariance_type: str = "full"
 
     def _settings(self) -> dict[str, Any]:
-        network = {
-            "width": self.width,
-            "depth": self.depth,
-            "activation": self.activation,
-            "covariance": self.covariance,
-        }
         support = "real" if self.encoding_.kind == "real" else "binary"
-        return {
-            **network,
-            "support": support,
-            "objective": self.objective,
-            "chains": self.chains,
-            "k": self.k,
-        }
+        return {**super()._settings(), "support": support}

@@ -29,8 +29,11 @@ class PottsDensity(ChainParameters, EnergyDensity):
             ``"tempered"``, ``"pseudo-likelihood"``, ``"ratio-matching"`` or ``"nce"``.
         support: ``"auto"`` as above; ``"categorical"`` is strict: every column may hold any list of
             values.
-        chains: Markov chains of the negative phase.
-        k: Sampler steps between two updates.
+        n_chains: Markov chains of the negative phase.
+        n_steps: Sampler steps between two updates, as in CD-k and PCD-k.
+        noise_ratio: Rows of noise for each row of data (``"nce"``).
+        sigma: Deviation of the noise added to standardized columns
+            (``"denoising-score-matching"``).
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
             ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
@@ -83,11 +86,3 @@ class PottsDensity(ChainParameters, EnergyDensity):
             stacklevel=3,
         )
         return "quantile"
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "edges": self.edges,
-            "objective": self.objective,
-            "chains": self.chains,
-            "k": self.k,
-        }

@@ -30,7 +30,7 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
             densities in the units of the table in any case.
         max_iter, tol: Updates at most, and the change of the mean log-likelihood per row below
             which the fit has converged.
-        floor: Smallest noise variance, where the mean variance of the columns is one.
+        reg_covar: Smallest noise variance, where the mean variance of the columns is one.
         validation_fraction: Share of the rows held out to choose the best weights by, where it
             makes at least 10.
         max_minutes: Time to spend, in place of ``max_iter``.
@@ -61,7 +61,7 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
     scale: str = "auto"
     max_iter: int = 500
     tol: float = 3e-4
-    floor: float = 1e-6
+    reg_covar: float = 1e-6
     validation_fraction: float = 0.0
 
     def transform(self, X: Any) -> np.ndarray:
@@ -89,17 +89,8 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
         )
 
     def _kind(self, rows: Rows) -> Kind:
-        return factor_kind(
-            rows, FAMILIES[self.family].resolve(self._settings()), type(self).__name__
-        )
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "latent": self.n_components,
-            "noise": self.noise,
-            "scale": self.scale,
-            "floor": self.floor,
-        }
+        settings = FAMILIES[self.family].resolve(self._settings())
+        return factor_kind(rows, settings, type(self).__name__, "n_components")
 
 
 @parameters
@@ -140,21 +131,9 @@ class MixturePPCADensity(FitParameters, ClusteringDensity):
     n_init: int = 1
     max_iter: int = 500
     tol: float = 1e-3
-    floor: float = 1e-6
+    reg_covar: float = 1e-6
     validation_fraction: float = 0.0
 
     def _kind(self, rows: Rows) -> Kind:
-        return factor_kind(
-            rows, FAMILIES[self.family].resolve(self._settings()), type(self).__name__
-        )
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "components": self.n_components,
-            "latent": self.n_latent,
-            "noise": self.noise,
-            "scale": self.scale,
-            "max_components": self.max_components,
-            "restarts": self.n_init,
-            "floor": self.floor,
-        }
+        settings = FAMILIES[self.family].resolve(self._settings())
+        return factor_kind(rows, settings, type(self).__name__, "n_latent")

@@ -1,5 +1,6 @@
 """The restricted Boltzmann machine as a scikit-learn density estimator."""
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.estimators._features import HiddenUnits
@@ -20,8 +21,12 @@ class RBMDensity(ChainParameters, HiddenUnits):
         support: ``"auto"`` looks at the data: zeros and ones get Bernoulli units, spins are
             relabeled to them, anything else gets Gaussian units on standardized columns.
             ``"binary"``, ``"spin"`` and ``"real"`` are strict.
-        chains: Markov chains of the negative phase.
-        k: Sampler steps between two updates.
+        centered: Whether the gradient is centered; None does so where the model can.
+        n_chains: Markov chains of the negative phase.
+        n_steps: Sampler steps between two updates, as in CD-k and PCD-k.
+        noise_ratio: Rows of noise for each row of data (``"nce"``).
+        sigma: Deviation of the noise added to standardized columns
+            (``"denoising-score-matching"``).
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
             ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number
@@ -55,13 +60,9 @@ class RBMDensity(ChainParameters, HiddenUnits):
 
     n_hidden: int | str = "auto"
     objective: str = "pcd"
+    _: KW_ONLY
+    centered: bool | None = None
 
     def _settings(self) -> dict[str, Any]:
         units = "gaussian" if self.encoding_.kind == "real" else "bernoulli"
-        return {
-            "hidden": self.n_hidden,
-            "objective": self.objective,
-            "visible_units": units,
-            "chains": self.chains,
-            "k": self.k,
-        }
+        return {**super()._settings(), "visible_units": units}

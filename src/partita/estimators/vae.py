@@ -1,5 +1,6 @@
 """The variational autoencoder as a scikit-learn density estimator."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -33,7 +34,11 @@ class VAEDensity(
         beta: Weight of the divergence from the prior (``"elbo"``).
         beta_warm_up: Updates over which that weight rises from zero, against collapse of the
             posterior (``"elbo"``).
-        k: Draws for each row while fitting (``"iwae"``, ``"dreg"``).
+        n_particles: Draws for each row while fitting (``"iwae"``, ``"dreg"``).
+        variance: Learned deviation of real columns: ``"column"`` (one for each), ``"shared"`` or
+            ``"row"`` (by the decoder).
+        network, channels, image: ``"mlp"``, or ``"conv"`` with its channels and the shape of a row.
+        activation: Of hidden layers.
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
         support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns,
             standardized. ``"binary"``, ``"spin"``, ``"real"`` and ``"category"`` are strict.
@@ -75,7 +80,12 @@ class VAEDensity(
     n_layers: int = 2
     beta: float = 1.0
     beta_warm_up: int = 0
-    k: int = 10
+    n_particles: int = 10
+    variance: str = "column"
+    network: str = "mlp"
+    activation: str = "tanh"
+    channels: Sequence[int] = (16, 32)
+    image: Sequence[int] | None = None
     n_draws: int = 100
     columns: dict[str, str] | None = None
 
@@ -95,14 +105,6 @@ class VAEDensity(
         return self.model_.latent
 
     def _settings(self) -> dict[str, Any]:
-        likelihood = {"real": "gaussian", "category": "categorical", "mixed": "mixed"}.get(
-            self.encoding_.kind, "bernoulli"
-        )
-        names = ("objective", "beta", "beta_warm_up", "k")
-        return {
-            "latent": self.n_latent,
-            "hidden": self.n_hidden,
-            "depth": self.n_layers,
-            "likelihood": likelihood,
-            **{name: getattr(self, name) for name in names},
-        }
+        likelihoods = {"real": "gaussian", "category": "categorical", "mixed": "mixed"}
+        likelihood = likelihoods.get(self.encoding_.kind, "bernoulli")
+        return {**super()._settings(), "likelihood": likelihood}

@@ -23,12 +23,17 @@ class VRNNDensity(
         n_latent: Latent dimensions of a step.
         objective: ``"elbo"``, ``"iwae"``, or ``"fivo"`` (a particle filter).
         step_columns: Columns that make one step.
-        n_hidden: Hidden units of the recurrence, and units of the networks around it.
+        n_hidden: Hidden units of the recurrence.
         cell: ``"gru"`` or ``"lstm"``.
         beta: Weight of the divergence from the prior (``"elbo"``).
         beta_warm_up: Updates over which that weight rises from zero, against collapse of the
             posterior (``"elbo"``).
-        k: Draws or particles for each row while fitting (``"iwae"``, ``"fivo"``).
+        n_features: Units of the networks around the recurrence; ``"auto"`` is ``n_hidden``.
+        variance: Learned deviation of real steps: ``"row"`` (by the decoder), ``"column"`` or
+            ``"shared"``.
+        activation: Of the networks.
+        resample_every: Steps between two resamplings of the particles (``"fivo"``).
+        n_particles: Draws or particles for each row while fitting (``"iwae"``, ``"fivo"``).
         n_draws: Draws for each row while scoring: more make the lower bound tighter.
         support: ``"auto"`` looks at the data: zeros and ones, spins (relabeled), else real columns,
             standardized. ``"binary"``, ``"spin"`` and ``"real"`` are strict.
@@ -57,15 +62,19 @@ class VRNNDensity(
     family = "vrnn"
     supports = ("auto", "binary", "spin", "real")
 
-    n_latent: int = 4
+    n_latent: int = 16
     objective: str = "elbo"
     _: KW_ONLY
     step_columns: int = 1
-    n_hidden: int = 32
+    n_hidden: int = 128
     cell: str = "gru"
     beta: float = 1.0
     beta_warm_up: int = 0
-    k: int = 10
+    n_particles: int = 10
+    n_features: int | str = "auto"
+    variance: str = "row"
+    activation: str = "relu"
+    resample_every: int = 1
     n_draws: int = 100
 
     @torch.no_grad()
@@ -76,13 +85,3 @@ class VRNNDensity(
     @property
     def _n_features_out(self) -> int:
         return self.n_hidden
-
-    def _settings(self) -> dict[str, Any]:
-        names = ("objective", "cell", "beta", "beta_warm_up", "k")
-        return {
-            "latent": self.n_latent,
-            "hidden": self.n_hidden,
-            "features": self.n_hidden,
-            "step": self.step_columns,
-            **{name: getattr(self, name) for name in names},
-        }

@@ -141,7 +141,7 @@ def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
     if kind == "steps":
         return {}
     many = (
-        {"components": COMPONENTS}
+        {"n_components": COMPONENTS}
         if name == "mixture" and len(rows) * rows.width > LADDER_CELLS
         else {}
     )
@@ -210,7 +210,7 @@ def candidates_by_objective(
     ``names`` ``["all"]`` takes every objective that the support of the family's model for these
     rows allows.
     """
-    if not {"objective", "chains"} <= family.settings.keys():
+    if not {"objective", "n_chains"} <= family.settings.keys():
         allowed = "be a family of energy models, which have a choice of objectives"
         raise invalid(owner, "--model", allowed, repr(family.name), "`partita models` lists them.")
     for name in names:

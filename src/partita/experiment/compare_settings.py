@@ -159,8 +159,9 @@ def sort_pairs(pairs: Sequence[str]) -> Sorted:
     """``family.key=value`` to that family, ``key=value`` to every fit, to the data, or to how
     sequences are read.
 
-    >>> sort_pairs(["rbm.hidden=9", "batch_size=50", "length=64"])
-    Sorted(families={'rbm': {'hidden': 9}}, fit={'batch_size': 50}, data={}, reading={'length': 64})
+    >>> sort_pairs(["rbm.n_hidden=9", "batch_size=50", "length=64"])
+    Sorted(families={'rbm': {'n_hidden': 9}}, fit={'batch_size': 50}, data={},
+    reading={'length': 64})
     """
     found, known = Sorted({}, {}, {}, {}), [setting.name for setting in fields(Settings)]
     for pair in pairs:
@@ -172,7 +173,7 @@ def sort_pairs(pairs: Sequence[str]) -> Sorted:
                 "--set",
                 "be key=value or family.key=value",
                 repr(pair),
-                "As in --set rbm.hidden=100.",
+                "As in --set rbm.n_hidden=100.",
             )
         if dot and setting in READING:
             raise invalid(

@@ -60,7 +60,7 @@ class Experiment:
     >>> from partita.families import FAMILIES
     >>> data = Dataset("coins", Rows(torch.eye(6)))
     >>> g = torch.Generator().manual_seed(0)
-    >>> experiment = Experiment(data, FAMILIES["rbm"], {"hidden": 2}, {"steps": 3}, g)
+    >>> experiment = Experiment(data, FAMILIES["rbm"], {"n_hidden": 2}, {"steps": 3}, g)
     >>> run = experiment.run(experiment.plan())
     >>> run.model.title(), run.steps, experiment.score(run).kind
     ('RBM(6, 2)', 3, 'exact')

@@ -51,14 +51,15 @@ def _model(
     streams, backbone = isinstance(rows, Sequences), settings["backbone"]
     backbone = ("hyena" if streams else "masked") if backbone == "auto" else backbone
     element = element_of(rows)
-    common = {"states": getattr(rows, "states", None) or 2, "components": settings["components"]}
+    common = {"states": getattr(rows, "states", None) or 2, "components": settings["n_components"]}
     if backbone == "masked":
         hidden = (
             auto_masked(len(rows), rows.width)
-            if settings["hidden"] == "auto"
-            else settings["hidden"]
+            if settings["n_hidden"] == "auto"
+            else settings["n_hidden"]
         )
-        common["widths"] = (hidden,) * check_layers("autoregressive", "depth", settings["depth"])
+        depth = 1 if settings["n_layers"] == "auto" else settings["n_layers"]
+        common["widths"] = (hidden,) * check_layers("autoregressive", "n_layers", depth)
         if getattr(rows, "laws", None):
             made = {name: common[name] for name in ("components", "widths")}
             return MixedAutoregressive(rows.laws, **made, generator=generator), ExactLikelihood()
@@ -70,10 +71,11 @@ def _model(
         if streams
         else {"length": rows.width, "size": 1}
     )
-    net = {name: settings[name] for name in ("width", "layers", "expand", "dropout", "options")}
+    net = {name: settings[name] for name in ("width", "expand", "dropout", "options")}
     net |= {
+        "layers": 4 if settings["n_layers"] == "auto" else settings["n_layers"],
         "backbone": backbone,
-        "hidden": 128 if settings["hidden"] == "auto" else settings["hidden"],
+        "hidden": 128 if settings["n_hidden"] == "auto" else settings["n_hidden"],
         "positions": not streams,
     }
     return Autoregressive(
@@ -121,7 +123,10 @@ FAMILY = Family(
             "sequences",
         ),
         "width": Setting(128, "channels of a sequence network"),
-        "layers": Setting(4, "blocks of a sequence network"),
+        "n_layers": Setting(
+            "auto",
+            "hidden layers of a masked network, or blocks of a sequence network; auto is 1 and 4",
+        ),
         "expand": Setting(
             4, "hidden units of each block's perceptron, as a multiple of width; 0 leaves it out"
         ),
@@ -131,12 +136,11 @@ FAMILY = Family(
             "learns",
         ),
         "options": Setting(None, 'settings of the mixer as JSON, such as {"order": 3}'),
-        "hidden": Setting(
+        "n_hidden": Setting(
             "auto",
             "hidden units of a masked network, and of the prediction of a step of bits or numbers",
         ),
-        "depth": Setting(1, "hidden layers of a masked network"),
-        "components": Setting(8, "normals in the mixture of a real value"),
+        "n_components": Setting(8, "normals in the mixture of a real value"),
         "length": Setting(256, "steps of a window of text"),
         "tokens": Setting("characters", "characters or bytes, of text"),
         "encoding": Setting("utf-8", "of text"),

@@ -32,7 +32,7 @@ class Family:
 
     >>> from partita.families import FAMILIES
     >>> g = torch.Generator().manual_seed(0)
-    >>> model, objective = FAMILIES["rbm"].build(Rows(torch.eye(4)), {"hidden": 3}, generator=g)
+    >>> model, objective = FAMILIES["rbm"].build(Rows(torch.eye(4)), {"n_hidden": 3}, generator=g)
     >>> model.title(), type(objective).__name__
     ('RBM(4, 3)', 'PCD')
     """
@@ -108,8 +108,9 @@ class Family:
 def unknown_setting(owner: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a setting that nobody takes.
 
-    >>> print(unknown_setting("family rbm", "hiden", ["hidden", "k"]))
-    family rbm: a setting must be one of hidden, k; got 'hiden'. Did you mean 'hidden'?
+    >>> print(unknown_setting("family rbm", "n_hiden", ["n_hidden", "n_chains"]))
+    family rbm: a setting must be one of n_hidden, n_chains; got 'n_hiden'. Did you mean
+    'n_hidden'?
     """
     known = list(known)
     close = get_close_matches(name, known, 1, 0.5)

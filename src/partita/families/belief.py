@@ -23,7 +23,7 @@ MOST_UNITS = 200  # of a layer, where nothing is said
 def _belief(
     rows: Rows, settings: dict[str, Any], generator: torch.Generator
 ) -> tuple[Model, Objective]:
-    likelihood, hidden = settings["likelihood"], settings["hidden"]
+    likelihood, hidden = settings["likelihood"], settings["n_hidden"]
     if likelihood == "auto":
         likelihood = (
             "categorical"
@@ -33,7 +33,7 @@ def _belief(
             else "bernoulli"
         )
     hidden = min(MOST_UNITS, auto_hidden(len(rows), rows.width)) if hidden == "auto" else hidden
-    units = (hidden,) * check_layers("belief", "layers", settings["layers"])
+    units = (hidden,) * check_layers("belief", "n_layers", settings["n_layers"])
     width = check_count("belief", "width", settings["width"], 0)
     states = states_of(rows) if likelihood == "categorical" else None
     made = {
@@ -42,7 +42,9 @@ def _belief(
         "likelihood": likelihood,
         "states": states,
     }
-    objective = DiscreteELBO(settings["estimator"], settings["samples"], settings["temperature"])
+    objective = DiscreteELBO(
+        settings["estimator"], settings["n_particles"], settings["temperature"]
+    )
     return SigmoidBelief(rows.width, units, **made, generator=generator), objective
 
 
@@ -66,19 +68,19 @@ FAMILY = Family(
     "sigmoid belief network: binary, real or categorical columns from layers of bits, scored from "
     "below",
     {
-        "hidden": Setting(
+        "n_hidden": Setting(
             "auto",
             "bits of each layer; auto is one per column while there are 20 rows for each, from 8 "
             "to 200",
         ),
-        "layers": Setting(1, "layers of bits, each given the one above it"),
+        "n_layers": Setting(1, "layers of bits, each given the one above it"),
         "width": Setting(0, "hidden units of the perceptron between two layers; 0 is linear"),
         "activation": Setting("tanh", "of those perceptrons: tanh, relu, silu, gelu or softplus"),
         "likelihood": Setting(
             "auto", "bernoulli, gaussian, categorical, or auto: by what columns hold"
         ),
         "estimator": Setting("disarm", f"of the gradient: {', '.join(ESTIMATORS)}"),
-        "samples": Setting(4, "draws for each row (leave-one-out, vimco)"),
+        "n_particles": Setting(4, "draws for each row (leave-one-out, vimco)"),
         "temperature": Setting(
             0.5,
             "of relaxed draws (gumbel-softmax, straight-through), or where it starts (rebar, "

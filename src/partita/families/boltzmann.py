@@ -15,7 +15,9 @@ from partita.tables.encoding import Kind, infer_kind
 def _boltzmann(
     rows: Rows, settings: dict[str, Any], generator: torch.Generator
 ) -> tuple[Model, Objective]:
-    model = Boltzmann(rows.width, settings["hidden"], edges=settings["edges"], generator=generator)
+    model = Boltzmann(
+        rows.width, settings["n_hidden"], edges=settings["edges"], generator=generator
+    )
     return model, pair_objective("boltzmann", model, settings)
 
 
@@ -34,7 +36,7 @@ def _examples(g: torch.Generator) -> dict[str, Model]:
 FAMILY = Family(
     "boltzmann",
     "Boltzmann machine: binary columns that all see one another, and up to 12 hidden units",
-    {"hidden": Setting(0, "hidden units, at most 12"), **SETTINGS},
+    {"n_hidden": Setting(0, "hidden units, at most 12"), **SETTINGS},
     _boltzmann,
     _kind,
     _examples,

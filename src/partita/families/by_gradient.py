@@ -22,12 +22,12 @@ BUFFER = 10  # chains of a replay buffer for each one that moves
 RESTART = 0.05  # share of those that begin again at the reference
 
 CHAINS = {
-    "chains": Setting(
+    "n_chains": Setting(
         256,
         "Markov chains of the negative phase (pcd, tempered), or those of ten times as many that "
         "move (replay)",
     ),
-    "k": Setting(1, "sampler steps between two updates, as in CD-k and PCD-k"),
+    "n_steps": Setting(1, "sampler steps between two updates, as in CD-k and PCD-k"),
     "noise_ratio": Setting(10, "rows of noise for each row of data (nce)"),
     "sigma": Setting(
         0.1, "deviation of the noise added to standardized columns (denoising-score-matching)"
@@ -48,8 +48,8 @@ def _pcd(settings: dict[str, Any], sampler: Any = None, **more: Any) -> PCD:
     return PCD(
         sampler,
         **{
-            "chains": settings["chains"],
-            "steps": settings["k"],
+            "chains": settings["n_chains"],
+            "steps": settings["n_steps"],
             "centered": settings.get("centered"),
             **more,
         },
@@ -64,7 +64,7 @@ def _tempered(settings: dict[str, Any], model: Any) -> PCD:
 
 def _replay(settings: dict[str, Any], model: Any) -> PCD:
     return _pcd(
-        settings, chains=BUFFER * settings["chains"], active=settings["chains"], restart=RESTART
+        settings, chains=BUFFER * settings["n_chains"], active=settings["n_chains"], restart=RESTART
     )
 
 
@@ -77,7 +77,7 @@ def _score_matching(kind: Any) -> Named:
 NAMED: dict[str, Named] = {
     "pcd": Named("PCD", lambda settings, _: _pcd(settings)),
     "cd": Named(
-        "CD", lambda settings, _: CD(steps=settings["k"], centered=settings.get("centered"))
+        "CD", lambda settings, _: CD(steps=settings["n_steps"], centered=settings.get("centered"))
     ),
     "exact": Named("ExactLikelihood", lambda *_: ExactLikelihood()),
     "tempered": Named("PCD", _tempered),

@@ -41,7 +41,7 @@ def _dpmm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> t
     model = DPMixture(
         rows.width, kernel, **{name: settings[name] for name in GIVEN}, generator=generator
     )
-    return model, SAMPLERS[sampler](settings["chains"], settings["moves"], settings["keep"])
+    return model, SAMPLERS[sampler](settings["n_chains"], settings["n_moves"], settings["n_keep"])
 
 
 def _dpmm_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
@@ -90,9 +90,9 @@ FAMILY = Family(
         "sampler": Setting(
             "auto", f"collapsed, instantiated, or auto: collapsed up to {MANY} rows"
         ),
-        "chains": Setting(2, "Markov chains, each from a start of its own"),
-        "moves": Setting(10, "split or merge proposals after each sweep"),
-        "keep": Setting(100, "most sweeps whose draws are kept"),
+        "n_chains": Setting(2, "Markov chains, each from a start of its own"),
+        "n_moves": Setting(10, "split or merge proposals after each sweep"),
+        "n_keep": Setting(100, "most sweeps whose draws are kept"),
     },
     _dpmm,
     _dpmm_kind,

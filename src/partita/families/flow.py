@@ -18,14 +18,16 @@ def _flow(
 ) -> tuple[Model, Objective]:
     if settings["mixing"] == "lu":
         check_correlated("flow", "mixing", "lu", rows.width, ("permutation", "reverse", "none"))
-    hidden = settings["hidden"]
-    chosen = {
-        name: settings[name]
-        for name in ("layers", "coupling", "activation", "mixing", "bins", "bound")
-    }
-    return Flow(
-        rows.width, widths=(hidden, hidden), **chosen, generator=generator
-    ), ExactLikelihood()
+    hidden = settings["n_hidden"]
+    model = Flow(
+        rows.width,
+        settings["n_layers"],
+        widths=(hidden, hidden),
+        bins=settings["n_bins"],
+        **{name: settings[name] for name in ("coupling", "activation", "mixing", "bound")},
+        generator=generator,
+    )
+    return model, ExactLikelihood()
 
 
 def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
@@ -40,16 +42,16 @@ FAMILY = Family(
     "flow",
     "normalizing flow: an exact density of real columns from invertible networks",
     {
-        "layers": Setting(8, "number of coupling layers"),
+        "n_layers": Setting(8, "number of coupling layers"),
         "coupling": Setting(
             "affine", "affine (RealNVP) or spline (rational-quadratic, stronger and slower)"
         ),
-        "hidden": Setting(64, "units of each of the two hidden layers of a coupling's network"),
+        "n_hidden": Setting(64, "units of each of the two hidden layers of a coupling's network"),
         "activation": Setting("relu", "of those networks: relu, silu, tanh, gelu or softplus"),
         "mixing": Setting(
             "lu", "of columns between couplings: lu (learned), permutation, reverse or none"
         ),
-        "bins": Setting(8, "of splines"),
+        "n_bins": Setting(8, "of splines"),
         "bound": Setting(5.0, "where splines become the identity, in standard deviations"),
     },
     _flow,

@@ -15,9 +15,9 @@ from partita.tables.encoding import Kind
 def _gan(
     rows: Rows, settings: dict[str, Any], generator: torch.Generator
 ) -> tuple[Model, Objective]:
-    hidden = settings["hidden"]
+    hidden = settings["n_hidden"]
     names = ("loss", "lipschitz", "critic_steps", "strength", "clip", "audit_every")
-    model = GAN(rows.width, settings["latent"], widths=(hidden, hidden), generator=generator)
+    model = GAN(rows.width, settings["n_latent"], widths=(hidden, hidden), generator=generator)
     return model, Adversarial(critic=(hidden, hidden), **{name: settings[name] for name in names})
 
 
@@ -33,8 +33,8 @@ FAMILY = Family(
     "gan",
     "generative adversarial network: draws of real columns, no likelihood",
     {
-        "latent": Setting(8, "columns of noise"),
-        "hidden": Setting(128, "units of each of the two hidden layers of generator and critic"),
+        "n_latent": Setting(8, "columns of noise"),
+        "n_hidden": Setting(128, "units of each of the two hidden layers of generator and critic"),
         "loss": Setting(
             "non-saturating",
             "non-saturating, minimax, wasserstein, kl, reverse-kl, total-variation, "

@@ -19,11 +19,17 @@ from partita.tables.encoding import Kind
 def _latent_energy(
     rows: Rows, settings: dict[str, Any], generator: torch.Generator
 ) -> tuple[Model, Objective]:
-    if settings["covariance"] == "full":
-        check_correlated("latent-energy", "covariance", "full", rows.width, ("diagonal",))
-    f = network(settings, rows.width, settings["features"], generator)
-    sizes = {"visible": rows.width, "hidden": settings["hidden"], "features": settings["features"]}
-    model = LatentEnergy(f, **sizes, covariance=settings["covariance"], generator=generator)
+    if settings["covariance_type"] == "full":
+        check_correlated("latent-energy", "covariance_type", "full", rows.width, ("diagonal",))
+    f = network(settings, rows.width, settings["n_features"], generator)
+    model = LatentEnergy(
+        f,
+        rows.width,
+        settings["n_hidden"],
+        settings["n_features"],
+        covariance=settings["covariance_type"],
+        generator=generator,
+    )
     return model, chosen_objective("latent-energy", model, settings)
 
 
@@ -43,10 +49,10 @@ FAMILY = Family(
     "latent-energy",
     "binary hidden units that see real columns through a network, summed out exactly",
     {
-        "hidden": Setting(32, "hidden units"),
-        "features": Setting(32, "outputs of the network that hidden units see"),
+        "n_hidden": Setting(32, "hidden units"),
+        "n_features": Setting(32, "outputs of the network that hidden units see"),
         **NETWORK,
-        "covariance": Setting("full", "of the normal reference: full or diagonal"),
+        "covariance_type": Setting("full", "of the normal reference: full or diagonal"),
         "objective": OBJECTIVE,
         **CHAINS,
     },

@@ -31,7 +31,7 @@ def chosen_count(
     ladder.
     """
     if components != "auto":
-        return check_count("mixture", "components", components)
+        return check_count("mixture", "n_components", components)
     counts = range(1, check_count("mixture", "max_components", most) + 1)
     with deadline.ending_within(SEARCH_SHARE * deadline.left()):
         return best(
@@ -42,26 +42,26 @@ def chosen_count(
 def _mixture(
     rows: Rows, settings: dict[str, Any], generator: torch.Generator
 ) -> tuple[Model, Update]:
-    check_choice("mixture", "covariance", settings["covariance"], COVARIANCES)
-    component, states = component_of(settings["component"], rows), settings["states"]
+    check_choice("mixture", "covariance_type", settings["covariance_type"], COVARIANCES)
+    component, states = component_of(settings["component"], rows), settings["n_states"]
     if component == "categorical" and states == "auto":
         states = rows.states or largest(rows) + 1
-    _check_room(rows, component, settings["covariance"])
+    _check_room(rows, component, settings["covariance_type"])
 
     def make(components: int) -> Mixture:
         return Mixture(
             components,
             rows.width,
             component,
-            settings["covariance"],
-            floor=settings["floor"],
+            settings["covariance_type"],
+            floor=settings["reg_covar"],
             generator=generator,
             states=states if component == "categorical" else None,
             laws=rows.laws if component == "mixed" else None,
         )
 
-    most, restarts = settings["max_components"], settings["restarts"]
-    return make(chosen_count(settings["components"], make, rows, most, restarts, generator)), EM(
+    most, restarts = settings["max_components"], settings["n_init"]
+    return make(chosen_count(settings["n_components"], make, rows, most, restarts, generator)), EM(
         restarts
     )
 
@@ -82,7 +82,7 @@ def _check_room(rows: Rows, component: str, covariance: str) -> None:
     """Refuse covariances that no memory holds, before they are made."""
     real = rows.width if component == "gaussian" else (rows.laws or ()).count("real")
     if covariance in ("full", "tied"):
-        check_correlated("mixture", "covariance", covariance, real, ("diagonal", "spherical"))
+        check_correlated("mixture", "covariance_type", covariance, real, ("diagonal", "spherical"))
 
 
 def largest(rows: Rows) -> int:
@@ -91,7 +91,9 @@ def largest(rows: Rows) -> int:
 
 
 def _mixture_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    return component_kind(component_of(settings["component"], rows), settings["covariance"], rows)
+    return component_kind(
+        component_of(settings["component"], rows), settings["covariance_type"], rows
+    )
 
 
 def component_kind(component: str, covariance: str, rows: Rows) -> Kind:
@@ -120,18 +122,20 @@ FAMILY = Family(
     "finite mixture of Gaussian, Bernoulli, categorical or Poisson components, or mixed columns, "
     "by EM; missing values allowed",
     {
-        "components": Setting("auto", "number of components; auto compares fits by their BIC"),
+        "n_components": Setting("auto", "number of components; auto compares fits by their BIC"),
         "component": Setting(
             "auto",
             "gaussian, bernoulli, categorical, poisson, mixed, or auto: by what a table holds",
         ),
-        "covariance": Setting("full", "of Gaussian components: full, tied, diagonal or spherical"),
-        "states": Setting(
+        "covariance_type": Setting(
+            "full", "of Gaussian components: full, tied, diagonal or spherical"
+        ),
+        "n_states": Setting(
             "auto", "number of states of categorical columns; auto looks at the data"
         ),
         "max_components": Setting(MOST_COMPONENTS, "the largest number that auto tries"),
-        "restarts": Setting(RESTARTS, "k-means++ starts of which the best goes on"),
-        "floor": Setting(
+        "n_init": Setting(RESTARTS, "k-means++ starts of which the best goes on"),
+        "reg_covar": Setting(
             1e-6, "smallest eigenvalue of a covariance, in the units of the encoded columns"
         ),
     },

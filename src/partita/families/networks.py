@@ -23,7 +23,7 @@ IMAGE = (
 NETWORK = {
     "network": Setting("mlp", "mlp, or conv for images and sequences"),
     "width": Setting(64, "units of each layer (mlp)"),
-    "depth": Setting(2, "layers (mlp)"),
+    "n_layers": Setting(2, "layers (mlp)"),
     "activation": Setting("silu", "silu, tanh, softplus, gelu or relu"),
     "channels": Setting([16, 32], "of convolutions, each followed by pooling (conv)"),
     "image": Setting(None, IMAGE),
@@ -49,7 +49,7 @@ def network(settings: dict[str, Any], inputs: int, outputs: int, generator: torc
         shape = image_shape(inputs, settings["image"])
         chosen = {name: settings[name] for name in ("channels", "pool", "separable", "activation")}
         return ConvNet(shape, outputs, depth=inputs // prod(shape), **chosen, generator=generator)
-    widths = (settings["width"],) * check_layers("network", "depth", settings["depth"], 0)
+    widths = (settings["width"],) * check_layers("network", "n_layers", settings["n_layers"], 0)
     return MLP(
         inputs,
         outputs,

@@ -48,11 +48,11 @@ def _neural_energy(
         if settings["support"] == "auto"
         else settings["support"] == "real"
     )
-    if real and settings["covariance"] == "full":
-        check_correlated("neural-energy", "covariance", "full", rows.width, ("diagonal",))
+    if real and settings["covariance_type"] == "full":
+        check_correlated("neural-energy", "covariance_type", "full", rows.width, ("diagonal",))
     support: Support = Real(rows.width) if real else Binary(rows.width)
     model = NeuralEnergy(
-        network(settings, rows.width, 1, generator), support, covariance=settings["covariance"]
+        network(settings, rows.width, 1, generator), support, covariance=settings["covariance_type"]
     )
     return model, chosen_objective("neural-energy", model, settings)
 
@@ -76,7 +76,9 @@ FAMILY = Family(
     "a network as energy: real columns (beside a normal reference) or binary ones",
     {
         **NETWORK,
-        "covariance": Setting("full", "of the normal reference of real columns: full or diagonal"),
+        "covariance_type": Setting(
+            "full", "of the normal reference of real columns: full or diagonal"
+        ),
         "support": Setting("auto", "real, binary, or auto: what the columns hold"),
         "objective": OBJECTIVE,
         **CHAINS,

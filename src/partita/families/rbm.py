@@ -30,7 +30,7 @@ def _rbm(
 ) -> tuple[Model, Objective]:
     check_choice("rbm", "objective", settings["objective"], OBJECTIVES)
     check_choice("rbm", "visible_units", settings["visible_units"], UNITS)
-    hidden, units = settings["hidden"], settings["visible_units"]
+    hidden, units = settings["n_hidden"], settings["visible_units"]
     hidden = auto_hidden(len(rows), rows.width) if hidden == "auto" else hidden
     if units == "auto":
         units = (
@@ -69,7 +69,7 @@ FAMILY = Family(
     "rbm",
     "restricted Boltzmann machine: binary, real or categorical columns, binary hidden units",
     {
-        "hidden": Setting(
+        "n_hidden": Setting(
             "auto",
             "hidden units; auto is one per column while there are 20 rows for each, from 8 to 500",
         ),

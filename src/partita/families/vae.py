@@ -29,7 +29,7 @@ BOUND = {
         0,
         "updates over which that weight rises from zero, against collapse of the posterior (elbo)",
     ),
-    "k": Setting(
+    "n_particles": Setting(
         10, "draws for each row of the importance-weighted bound, particles of the filtered one"
     ),
 }
@@ -54,7 +54,9 @@ def named_bound(owner: str, settings: dict[str, Any]) -> Objective:
     check_choice(owner, "objective", settings["objective"], OBJECTIVES)
     if settings["objective"] == "elbo":
         return ELBO(settings["beta"], settings["beta_warm_up"])
-    return IWAEBound(settings["k"], "doubly" if settings["objective"] == "dreg" else "plain")
+    return IWAEBound(
+        settings["n_particles"], "doubly" if settings["objective"] == "dreg" else "plain"
+    )
 
 
 def _vae(
@@ -72,7 +74,7 @@ def _vae(
             if infer_kind(rows) == "real"
             else "bernoulli"
         )
-    latent, hidden = settings["latent"], settings["hidden"]
+    latent, hidden = settings["n_latent"], settings["n_hidden"]
     made: dict[str, Any] = {
         "likelihood": likelihood,
         "variance": settings["variance"],
@@ -80,7 +82,7 @@ def _vae(
     }
     made["states"] = states_of(rows) if likelihood == "categorical" else None
     made["laws"] = rows.laws if likelihood == "mixed" else None
-    depth = check_layers("vae", "depth", settings["depth"], 0)
+    depth = check_layers("vae", "n_layers", settings["n_layers"], 0)
     made["widths"] = auto_widths(len(rows), depth) if hidden == "auto" else (hidden,) * depth
     if settings["network"] == "conv":
         made |= {
@@ -123,7 +125,7 @@ FAMILY = Family(
     "variational autoencoder: binary, real, categorical or mixed columns from normal latent "
     "variables, scored from below",
     {
-        "latent": Setting("auto", "latent dimensions; auto is half the columns, from 2 to 50"),
+        "n_latent": Setting("auto", "latent dimensions; auto is half the columns, from 2 to 50"),
         "likelihood": Setting(
             "auto", "bernoulli, gaussian, categorical, mixed, or auto: by what columns hold"
         ),
@@ -133,10 +135,10 @@ FAMILY = Family(
             "decoder)",
         ),
         "network": Setting("mlp", "mlp, or conv for images and sequences"),
-        "hidden": Setting(
+        "n_hidden": Setting(
             "auto", "units of each hidden layer (mlp); auto is 200, fewer where there are few rows"
         ),
-        "depth": Setting(2, "hidden layers (mlp)"),
+        "n_layers": Setting(2, "hidden layers (mlp)"),
         "activation": Setting("tanh", "of hidden layers (mlp): tanh, relu, silu, gelu or softplus"),
         "channels": Setting([16, 32], "of convolutions, from the image inwards (conv)"),
         "image": Setting(None, IMAGE),

@@ -27,9 +27,9 @@ def named_bound(settings: dict[str, Any]) -> Objective:
     if settings["objective"] == "elbo":
         return ELBO(settings["beta"], settings["beta_warm_up"])
     return (
-        IWAEBound(settings["k"])
+        IWAEBound(settings["n_particles"])
         if settings["objective"] == "iwae"
-        else FIVO(settings["k"], every=settings["every"])
+        else FIVO(settings["n_particles"], every=settings["resample_every"])
     )
 
 
@@ -37,15 +37,22 @@ def _vrnn(
     rows: Any, settings: dict[str, Any], generator: torch.Generator
 ) -> tuple[Model, Objective]:
     element, streams = _element(rows), isinstance(rows, Sequences)
-    size = rows.size if streams else check_count("vrnn", "step", settings["step"])
+    size = rows.size if streams else check_count("vrnn", "step_columns", settings["step_columns"])
     if not streams and rows.width % size:
-        raise invalid("vrnn", "step", f"divide the {rows.width} columns", size)
+        raise invalid("vrnn", "step_columns", f"divide the {rows.width} columns", size)
     length = rows.longest if streams else rows.width // size
-    made = {
-        name: settings[name]
-        for name in ("latent", "hidden", "features", "cell", "variance", "activation")
-    }
-    return VRNN(length, element, size=size, **made, generator=generator), named_bound(settings)
+    hidden, features = settings["n_hidden"], settings["n_features"]
+    model = VRNN(
+        length,
+        element,
+        size=size,
+        latent=settings["n_latent"],
+        hidden=hidden,
+        features=hidden if features == "auto" else features,
+        **{name: settings[name] for name in ("cell", "variance", "activation")},
+        generator=generator,
+    )
+    return model, named_bound(settings)
 
 
 def _kind(rows: Any, settings: dict[str, Any]) -> Kind:
@@ -85,20 +92,22 @@ FAMILY = Family(
     "variational recurrent network: sequences of bits or numbers with latent variables at every "
     "step, scored from below",
     {
-        "latent": Setting(16, "latent dimensions of a step"),
-        "hidden": Setting(128, "hidden units of the recurrence"),
-        "features": Setting(128, "units of the networks around it"),
+        "n_latent": Setting(16, "latent dimensions of a step"),
+        "n_hidden": Setting(128, "hidden units of the recurrence"),
+        "n_features": Setting("auto", "units of the networks around it; auto is n_hidden"),
         "cell": Setting("gru", "gru or lstm"),
         "variance": Setting(
             "row",
             "learned deviation of real steps: by the decoder (row), one for each column, or shared",
         ),
         "activation": Setting("relu", "of the networks: relu, tanh, silu, gelu or softplus"),
-        "step": Setting(1, "columns of a table that make one step"),
+        "step_columns": Setting(1, "columns of a table that make one step"),
         "length": Setting(256, "steps of a window of a stream"),
         "objective": Setting("elbo", "elbo, iwae, or fivo (a particle filter)"),
         **BOUND,
-        "every": Setting(1, "steps between two looks at the particles (fivo); more are faster"),
+        "resample_every": Setting(
+            1, "steps between two looks at the particles (fivo); more are faster"
+        ),
     },
     _vrnn,
     _kind,
