@@ -152,7 +152,7 @@ def test_clusters_that_cannot_be_are_named(clouds: tuple[np.ndarray, np.ndarray]
         many = clone(QUICK).set_params(n_prototypes=(12,)).fit(X[:8])
     assert len(many.prototypes_[0]) <= 8
     with pytest.warns(
-        PartitaWarning, match="10 prototypes were asked for and 4 have rows.*smaller n_prototypes"
+        PartitaWarning, match="10 prototypes were requested and 4 have rows.*smaller n_prototypes"
     ):
         few = clone(QUICK).set_params(n_prototypes=(10,)).fit(np.repeat(X[:4], 5, axis=0))
     assert len(few.prototypes_[0]) == len(few.concentration_[0]) == 4

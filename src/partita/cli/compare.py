@@ -32,11 +32,11 @@ from partita.experiment.settings import parse_columns, sort_settings
 from partita.families import FAMILIES, family_named, named_evaluator
 from partita.runtime import deadline
 
-MINUTES = 0.5  # for each candidate, where nothing is said
+MINUTES = 0.5  # for each candidate, by default
 
 
 class Field(NamedTuple):
-    """Who takes part, on what, and the options of every fit."""
+    """The data, the candidates, and the options of every fit."""
 
     dataset: Dataset
     candidates: list[Candidate]
@@ -45,7 +45,7 @@ class Field(NamedTuple):
 
 
 def report(
-    asked: CompareSettings,
+    request: CompareSettings,
     out: Path | None,
     *,
     page: bool = True,
@@ -53,9 +53,9 @@ def report(
     quiet: bool = False,
 ) -> list[Result]:
     """Fit all, score all on the same rows, show and save the leaderboard and the page about it."""
-    asked.check_time()
+    request.check_time()
     still = deadline.PAUSES.seconds
-    evaluator, field = named_evaluator(asked.evaluator, "compare"), opened(asked)
+    evaluator, field = named_evaluator(request.evaluator, "compare"), opened(request)
     if not field.candidates:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in field.left_out.items())
         raise invalid(
@@ -65,20 +65,20 @@ def report(
             f"none ({reasons})",
         )
     name = (
-        f"compare-{asked.model}-{short_name(asked.data)}"
-        if asked.model
-        else f"compare-{short_name(asked.data)}"
+        f"compare-{request.model}-{short_name(request.data)}"
+        if request.model
+        else f"compare-{short_name(request.data)}"
     )
     folder = free_path(Path("runs") / name) if out is None else out
-    about = {"data": describe_data(asked.data, field.dataset), "command": asked.command}
-    options, total = _time(asked, field)
-    keep(folder, replace(asked, data=about["data"]["source"]))
+    about = {"data": describe_data(request.data, field.dataset), "command": request.command}
+    options, total = _time(request, field)
+    keep(folder, replace(request, data=about["data"]["source"]))
     comparison = Comparison(
-        field.dataset, options, None, evaluator, asked.seed, folder, about, total
+        field.dataset, options, None, evaluator, request.seed, folder, about, total
     )
-    what = "objective" if asked.model else "family"
+    what = "objective" if request.model else "family"
     board = leaderboard.Board(
-        _title(asked, comparison),
+        _title(request, comparison),
         what,
         comparison.scored.numbers_per_row(),
         field.left_out,
@@ -106,91 +106,90 @@ def report(
         )
         raise typer.Exit(130)
     if all(result.score is None for result in results):
-        typer.echo("Error: compare: nobody came to a score; the leaderboard says why.", err=True)
+        typer.echo("Error: compare: no candidate was scored; the leaderboard says why.", err=True)
         raise typer.Exit(1)
     return results
 
 
-def opened(asked: CompareSettings) -> Field:
-    """The data as all take them, and who takes part."""
-    return _by_objective(asked) if asked.model else _by_family(asked)
+def opened(request: CompareSettings) -> Field:
+    """The data as all candidates take them, and the candidates."""
+    return _by_objective(request) if request.model else _by_family(request)
 
 
-def _by_family(asked: CompareSettings) -> Field:
-    said = sort_pairs(asked.settings)
-    for name in asked.models:
+def _by_family(request: CompareSettings) -> Field:
+    pairs = sort_pairs(request.settings)
+    for name in request.models:
         family_named(name)
-    for_sequences = bool(asked.models) and all(name in BY_NAME for name in asked.models)
+    for_sequences = bool(request.models) and all(name in BY_NAME for name in request.models)
     reading = (
-        Reading(**said.reading).as_json() if for_sequences or holds_sequences(asked.data) else None
+        Reading(**pairs.reading).as_json()
+        if for_sequences or holds_sequences(request.data)
+        else None
     )
     dataset = open_dataset(
-        asked.data,
-        binarize=_binarize(said.data),
+        request.data,
+        binarize=_binarize(pairs.data),
         words=True,
         missing=True,
         reading=reading,
-        asked=parse_columns(asked.columns, "compare") or None,
+        asked=parse_columns(request.columns, "compare") or None,
     )
-    if said.reading and dataset.reading is None:
+    if pairs.reading and dataset.reading is None:
         raise invalid(
             "compare",
-            f"--set {next(iter(said.reading))}",
+            f"--set {next(iter(pairs.reading))}",
             "go with text or other sequences",
-            f"the table {asked.data}",
+            f"the table {request.data}",
         )
     read = {
-        name: {key: value for key, value in said.reading.items() if key in family.settings}
+        name: {key: value for key, value in pairs.reading.items() if key in family.settings}
         for name, family in FAMILIES.items()
     }
-    settings = {name: {**read[name], **said.families.get(name, {})} for name in FAMILIES}
-    return Field(dataset, *candidates_by_family(asked.models, settings, dataset), said.fit)
+    settings = {name: {**read[name], **pairs.families.get(name, {})} for name in FAMILIES}
+    return Field(dataset, *candidates_by_family(request.models, settings, dataset), pairs.fit)
 
 
-def _by_objective(asked: CompareSettings) -> Field:
-    family = family_named(asked.model)
-    said = sort_settings(family, asked.settings)
+def _by_objective(request: CompareSettings) -> Field:
+    family = family_named(request.model)
+    pairs = sort_settings(family, request.settings)
     dataset = open_dataset(
-        asked.data,
-        binarize=_binarize(said.data),
-        words=family.takes_words(said.family),
+        request.data,
+        binarize=_binarize(pairs.data),
+        words=family.takes_words(pairs.family),
         missing=bool(family.missing),
     )
     return Field(
         dataset,
-        *candidates_by_objective(family, said.family, asked.objectives, dataset.train),
-        said.fit,
+        *candidates_by_objective(family, pairs.family, request.objectives, dataset.train),
+        pairs.fit,
     )
 
 
 def _binarize(of_data: dict[str, Any]) -> Any:
-    said = of_data.get("binarize", "auto")
-    return "none" if said is None else said
+    binarize = of_data.get("binarize", "auto")
+    return "none" if binarize is None else binarize
 
 
-def _time(asked: CompareSettings, field: Field) -> tuple[dict[str, Any], float | None]:
+def _time(request: CompareSettings, field: Field) -> tuple[dict[str, Any], float | None]:
     """The options of every fit, and the minutes for all; None where the options say how long each
     is.
     """
-    options = field.options | ({} if asked.epochs is None else {"epochs": asked.epochs})
-    said = [name for name in ("epochs", "steps", "minutes") if options.get(name) is not None]
-    if said and asked.minutes is not None:
-        raise invalid("compare", f"one of --minutes and {said[0]}", "be given", "both")
-    return options, None if said else asked.minutes or MINUTES * len(field.candidates)
+    options = field.options | ({} if request.epochs is None else {"epochs": request.epochs})
+    given = [name for name in ("epochs", "steps", "minutes") if options.get(name) is not None]
+    if given and request.minutes is not None:
+        raise invalid("compare", f"one of --minutes and {given[0]}", "be given", "both")
+    return options, None if given else request.minutes or MINUTES * len(field.candidates)
 
 
-def _title(asked: CompareSettings, comparison: Comparison) -> str:
+def _title(request: CompareSettings, comparison: Comparison) -> str:
     rows, part = comparison.scored, "training" if comparison.dataset.test is None else "test"
     each = (
         f"sequences of at most {rows.longest} steps"
         if isinstance(rows, Sequences)
         else f"rows, {rows.width} columns"
     )
-    return (
-        f"{f'{asked.model} on ' if asked.model else ''}{comparison.dataset.name}: {len(rows)} "
-        f"{part} "
-        f"{each}"
-    )
+    model = f"{request.model} on " if request.model else ""
+    return f"{model}{comparison.dataset.name}: {len(rows)} {part} {each}"
 
 
 def _carry_out(

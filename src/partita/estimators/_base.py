@@ -30,7 +30,7 @@ class EnergyDensity(Density):
 
     @property
     def log_z_(self) -> Quantity:
-        """log Z of the fitted model, computed when first asked for; the same for the same
+        """log Z of the fitted model, computed when first used; the same for the same
         ``random_state``.
         """
         check_is_fitted(self, "model_")

@@ -1,4 +1,4 @@
-"""What scikit-learn checks of the input, said by partita's own errors, which are ValueErrors and
+"""What scikit-learn checks of the input, in partita's own errors, which are ValueErrors and
 TypeErrors as well.
 """
 
@@ -39,9 +39,9 @@ def by_scikit_learn(owner: str) -> Iterator[None]:
 
 
 def _in_one_line(error: Exception, owner: str) -> str:
-    """What was said, with partita's advice on missing values in place of another."""
-    said, advice, _ = " ".join(str(error).split()).partition(f" {owner} {MISSING}")
-    return said + REMEDY if advice else said + MIXED if said.startswith(WORDS) else said
+    """The message, with partita's advice on missing values in place of another."""
+    text, advice, _ = " ".join(str(error).split()).partition(f" {owner} {MISSING}")
+    return text + REMEDY if advice else text + MIXED if text.startswith(WORDS) else text
 
 
 def check_plain(estimator: Any) -> None:

@@ -141,8 +141,8 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of y at each row, and its standard deviation if asked; infinite where there are
-        too few rows to have one.
+        """The mean of y at each row, and its standard deviation on request; infinite where there
+        are too few rows to have one.
         """
         loc, scale, df = self._predictive(X)
         if not return_std:

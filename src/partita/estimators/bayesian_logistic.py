@@ -82,11 +82,11 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
         self.posterior_ = posterior_at(self.prior_precision_, Z, t, w)
         self.draws_ = self.posterior_.draw(self.draws, generator=as_generator(self.random_state))
         if self.draws_.verdict == "do not publish":
-            said = (
+            text = (
                 f"{type(self).__name__}: the chains are {self.draws_.details['mixing']}. "
                 "Raise draws or prior_precision."
             )
-            warnings.warn(said, ConvergenceWarning, stacklevel=2)
+            warnings.warn(text, ConvergenceWarning, stacklevel=2)
         self.log_evidence_ = float(self.posterior_.log_evidence)
         mode = (
             self.posterior_.map[None] if len(self.classes_) == 2 else self.posterior_.class_weights

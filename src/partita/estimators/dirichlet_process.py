@@ -29,7 +29,7 @@ MOST_PAIRED = 20_000  # rows of which all pairs are listed
 
 
 class Summary:
-    """What the kept partitions of the training rows say, each computed when first asked for."""
+    """What the kept partitions of the training rows say, each computed when first used."""
 
     def __init__(self, partitions: np.ndarray) -> None:
         self.partitions = partitions  # (S, C, n)
@@ -56,7 +56,7 @@ class Summary:
 
 
 class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Density):
-    """Clusters without being told how many, density, anomalies and new samples, all averaged over a
+    """Clusters whose number is not given, density, anomalies and new samples, all averaged over a
     sampled posterior.
 
     Arguments:

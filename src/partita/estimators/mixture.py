@@ -126,13 +126,13 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
     def _kind(self, rows: Rows) -> Kind:
         check_choice(type(self).__name__, "component", self.component, ("auto", *COMPONENTS))
         check_choice(type(self).__name__, "covariance_type", self.covariance_type, COVARIANCES)
-        told = (
+        by_table = (
             settings_by_table(self.family, table_kind(Dataset("X", rows)), rows)
             if self.component == "auto"
             else {}
         )
         return component_kind(
-            told.get("component", "gaussian") if self.component == "auto" else self.component,
+            by_table.get("component", "gaussian") if self.component == "auto" else self.component,
             self.covariance_type,
             rows,
         )

@@ -245,11 +245,11 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _say_what_is_empty(self, kept: list[Tensor]) -> None:
         for keep in kept:
             if not keep.all():
-                said = (
-                    f"PrototypeEncoder: {len(keep)} prototypes were asked for and "
+                text = (
+                    f"PrototypeEncoder: {len(keep)} prototypes were requested and "
                     f"{int(keep.sum())} have rows; the others are left out."
                 )
-                warnings.warn(f"{said} Use a smaller n_prototypes.", PartitaWarning, stacklevel=4)
+                warnings.warn(f"{text} Use a smaller n_prototypes.", PartitaWarning, stacklevel=4)
 
     def _embedded(self, X: Any) -> Tensor:
         check_is_fitted(self, "model_")

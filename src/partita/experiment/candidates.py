@@ -53,7 +53,7 @@ PAIRS = dict.fromkeys(
     ("maxent", "ising", "potts"), "where columns have two values it is the model that boltzmann is"
 )
 OF_SEQUENCES = {"autoregressive": "on sequences it is the model that hyena is"}
-# a comparison of all objectives sums at most 2^16 states at every step; more where exact is asked
+# a comparison of all objectives sums at most 2^16 states at every step; more where exact is given
 # for by name
 EXACT_BITS = 16
 ROWS_TO_CHECK, COLUMNS_TO_CHECK = 2048, 1000
@@ -71,16 +71,17 @@ def candidates_by_family(
         names: Of families; empty for all.
         settings: Of each family by its name, over what the table asks for.
     """
-    kind, asked = table_kind(dataset), [family_named(name) for name in dict.fromkeys(names)]
+    kind = table_kind(dataset)
+    named = [family_named(name) for name in dict.fromkeys(names)]
     by_name = (
         {}
-        if asked
+        if named
         else OF_SEQUENCES
         if kind == "steps"
         else {**BY_NAME, **(PAIRS if kind in ("binary", "spin") else {})}
     )
     found, left_out = [], {}
-    for family in sorted(asked or FAMILIES.values(), key=lambda family: family.name not in FIRST):
+    for family in sorted(named or FAMILIES.values(), key=lambda family: family.name not in FIRST):
         chosen = {**_by_table(family.name, kind, dataset.train), **settings.get(family.name, {})}
         reason = _reason_against(family, chosen, dataset, kind)
         if reason is None and family.name in by_name:
@@ -135,8 +136,8 @@ def degenerate_columns(dataset: Dataset) -> list[str]:
 
 
 def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
-    """What a family must be told about a table: what its columns hold, and that a search for the
-    number of components would be long.
+    """Settings of a family that follow from a table: what its columns hold, and that a search for
+    the number of components would be long.
     """
     if kind == "steps":
         return {}

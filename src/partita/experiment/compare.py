@@ -41,7 +41,7 @@ ROWS = "rows.json"  # which rows a comparison is about, in its folder
 FIT_SHARE = 0.7  # of a candidate's time, to build and fit it; the rest is for its score
 LATE = 1.3  # of the time to build and fit a candidate, after which it has to stop
 LEAST_MINUTES = 0.02  # of a fit, where the time is already up
-# temperatures, about, that an annealing takes where nothing is said, its pilot run included
+# temperatures, about, that an annealing takes by default, its pilot run included
 USUAL = 2000
 IMPORTED = (
     "torch._dynamo",
@@ -59,8 +59,8 @@ class Comparison:
 
     Arguments:
         dataset: Rows to learn from, to validate on and to score on.
-        options: Of every fit: epochs, learning_rate, ...; what is not said is left to each
-            candidate's recipe.
+        options: Of every fit: epochs, learning_rate, ...; what is not given is left to each
+            candidate's defaults.
         limit: Minutes to build and fit one candidate, where options do not say how long.
         evaluator: Of log Z; chosen by the capability table if not given.
         seed: Of every candidate alike: same first parameters, same order of rows, same draws.
@@ -97,7 +97,7 @@ class Comparison:
         """One result after the other: those that are done as they were saved, the others with an
         even part of the time that is left.
 
-        ``progress`` is asked, and told, who comes next.
+        ``progress`` is called with the next candidate, and says whether to show a bar.
         """
         self._check_rows()
         waiting = [candidate for candidate in candidates if self._saved(candidate) is None]
@@ -184,7 +184,7 @@ class Comparison:
         time for is cut to it.
         """
         if not isinstance(model, EnergyModel):
-            return None  # what was asked for is about log Z
+            return None  # the evaluator given is of log Z
         if (
             self.evaluator is not None
             or self.limit is None
@@ -239,8 +239,8 @@ class Comparison:
 
 
 def get_ready() -> None:
-    """Import what fits import when they first run: a second or more, which is not the time of
-    whoever comes first.
+    """Import what fits import when they first run: a second or more, which is not the first
+    candidate's time.
     """
     for name in IMPORTED:
         import_module(name)

@@ -1,5 +1,5 @@
-"""What a comparison is asked for: as it is said on the command line, as it is saved, and sorted to
-who takes it.
+"""The settings of a comparison: as the command line gives them, as they are saved, and sorted by
+what takes them.
 """
 
 import json
@@ -19,7 +19,7 @@ from partita.runtime.untrusted import check_like, inside, read_json, sealed, uns
 from partita.training import Settings
 from partita.training.run import MEANT
 
-PLAN = "comparison.json"  # what was asked for, in the folder of a comparison
+PLAN = "comparison.json"  # the settings, in the folder of a comparison
 SHAPE = {
     "data": str,
     "models": [str],
@@ -37,7 +37,7 @@ READING = ("length", "tokens", "encoding")  # how sequences are read, by everyon
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """What a comparison is asked for, as it is saved.
+    """What is compared and how, as it is saved.
 
     Arguments:
         data: A name or a path.
@@ -66,7 +66,7 @@ class CompareSettings:
 
     @property
     def command(self) -> str:
-        """What asks for the same again."""
+        """The command that makes the same comparison again."""
         words = [
             "partita",
             "compare",
@@ -99,15 +99,15 @@ class CompareSettings:
 
 
 def resumed(folder: Path) -> CompareSettings:
-    """What the comparison in a folder was asked for."""
+    """The settings of the comparison in a folder."""
     if not (folder / PLAN).exists():
         made = "the folder of a comparison, as `partita compare DATA` makes"
         raise RunError(f"compare: --resume must be {made}; found no {PLAN} in {folder}.")
     try:
         saved, whole = unsealed(read_json(inside(folder, PLAN), SHAPE))
-        asked = CompareSettings(**saved)
+        request = CompareSettings(**saved)
         check_like(
-            asdict(asked),
+            asdict(request),
             {**SHAPE, "minutes": (float, NoneType), "epochs": (int, NoneType)},
             PLAN,
             whole=True,
@@ -116,20 +116,20 @@ def resumed(folder: Path) -> CompareSettings:
         raise RunError(
             f"compare: {folder / PLAN} must say what was compared; got a damaged file."
         ) from None
-    check_count("compare", "the seed of the comparison", asked.seed, 0)
+    check_count("compare", "the seed of the comparison", request.seed, 0)
     if not whole:
         raise RunError(
             f"compare: {folder / PLAN} must be as partita wrote it, to go on with the comparison; "
             f"got a changed one. {MEANT}"
         )
-    return asked
+    return request
 
 
-def keep(folder: Path, asked: CompareSettings) -> None:
-    """Save what was asked for; a folder that holds another comparison is left as it is."""
+def keep(folder: Path, request: CompareSettings) -> None:
+    """Save the settings; a folder that holds another comparison is left as it is."""
     if (folder / PLAN).exists():
         before = asdict(resumed(folder))
-        for name, value in asdict(asked).items():
+        for name, value in asdict(request).items():
             if value != before[name]:
                 raise RunError(
                     f"compare: {name} must be that of the comparison in {folder}, "
@@ -141,11 +141,11 @@ def keep(folder: Path, asked: CompareSettings) -> None:
             f"compare: --out must be a new folder or that of a comparison; {folder} holds a run. "
             "Choose another name."
         )
-    write_whole(folder / PLAN, json.dumps(sealed(asdict(asked)), indent=2) + "\n")
+    write_whole(folder / PLAN, json.dumps(sealed(asdict(request)), indent=2) + "\n")
 
 
 class Sorted(NamedTuple):
-    """Settings by who takes them: single families, every fit, the data, and how sequences are
+    """Settings by what takes them: single families, every fit, the data, and how sequences are
     read.
     """
 

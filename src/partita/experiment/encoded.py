@@ -50,7 +50,7 @@ def evaluate_encoded(
 
 
 def draw_rows(model: Any, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:
-    """``n`` draws: exact by enumeration where the states are few and no burn-in is asked for, else
+    """``n`` draws: exact by enumeration where the states are few and no burn-in is given, else
     the ends of chains.
     """
     if burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS:

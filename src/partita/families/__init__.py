@@ -90,7 +90,7 @@ def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False)
     """An evaluator of log Z by name; None for ``"auto"``; any other object as it is.
 
     With ``bounds`` also those of latent-variable models, with a number of draws or temperatures if
-    one is said:
+    one is given:
 
     >>> named_evaluator("iwae-5000", bounds=True).k
     5000

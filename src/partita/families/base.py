@@ -20,7 +20,7 @@ from partita.tables.mixed_columns import no_words, refusal
 
 @dataclass(frozen=True)
 class Setting:
-    """What a setting is when nothing is said, and what it means."""
+    """The default of a setting, and what it means."""
 
     default: Any
     meaning: str
@@ -52,7 +52,7 @@ class Family:
     reads: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
     def resolve(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """What was said over the defaults; an unknown name is refused with the closest known
+        """Settings over the defaults; an unknown name is refused with the closest known
         one.
         """
         for name in settings:
@@ -68,8 +68,8 @@ class Family:
 
     def takes_words(self, settings: dict[str, Any]) -> bool:
         """Whether columns of a file may hold words: where columns may be categories."""
-        said = [settings.get(name) for name in ("visible_units", "component", "likelihood")]
-        return self.words or self.mixed or "categorical" in said
+        given = [settings.get(name) for name in ("visible_units", "component", "likelihood")]
+        return self.words or self.mixed or "categorical" in given
 
     def reading(self, settings: dict[str, Any]) -> dict[str, Any] | None:
         """How streams are read for a model of sequences; None for models of tables."""
@@ -106,7 +106,7 @@ class Family:
 
 
 def unknown_setting(owner: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a setting that nobody takes.
+    """The error for a setting that does not exist.
 
     >>> print(unknown_setting("family rbm", "n_hiden", ["n_hidden", "n_chains"]))
     family rbm: a setting must be one of n_hidden, n_chains; got 'n_hiden'. Did you mean

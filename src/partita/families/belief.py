@@ -17,7 +17,7 @@ from partita.tables.encoding import Kind, infer_kind
 
 LIKELIHOODS = ("auto", "bernoulli", "gaussian", "categorical")
 KINDS: dict[str, Kind] = {"bernoulli": "binary", "gaussian": "real", "categorical": "category"}
-MOST_UNITS = 200  # of a layer, where nothing is said
+MOST_UNITS = 200  # of a layer, by default
 
 
 def _belief(

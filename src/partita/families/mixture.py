@@ -67,8 +67,8 @@ def _mixture(
 
 
 def component_of(component: str, rows: Rows) -> str:
-    """The sort of component that is said; ``"auto"`` is by what the table holds: different sorts of
-    columns, words, else numbers.
+    """The kind of component that is given; ``"auto"`` is by what the table holds: different sorts
+    of columns, words, else numbers.
     """
     check_choice("mixture", "component", component, ("auto", *COMPONENTS))
     if component != "auto":

@@ -61,7 +61,7 @@ def network(settings: dict[str, Any], inputs: int, outputs: int, generator: torc
 
 
 def image_shape(width: int, image: Any) -> tuple[int, ...]:
-    """The places of a row as they are said, each with the same number of channels; else a square,
+    """The places of a row as they are given, each with the same number of channels; else a square,
     else a sequence.
 
     >>> image_shape(784, None), image_shape(10, None), image_shape(3 * 784, [28, 28])

@@ -1,5 +1,5 @@
-"""What a table holds, and what families are told so that they take it as that: the same for a fit
-and for a comparison.
+"""What a table holds, and the settings of a family that follow from it: the same for a fit and for
+a comparison.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from partita.tables.categories import categories_of, looks_categorical, to_codes
 from partita.tables.encoding import Encoding, Kind, infer_kind
 
 COIN = {"mixture": {"component": "bernoulli"}}
-# what a family must be told to take a table as what it holds
+# settings that make a family take a table as what it holds
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "binary": COIN,
     "spin": COIN,
@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 }
 # encodings that cannot take every number
 NARROW = ("binary", "spin", "signs", "spins", "count", "category", "mixed")
-TOLD = {name for settings in SETTINGS.values() for name in settings}
+BY_TABLE = {name for settings in SETTINGS.values() for name in settings}
 
 
 def table_kind(dataset: Dataset) -> Kind:
@@ -53,12 +53,12 @@ def table_kind(dataset: Dataset) -> Kind:
 
 
 def settings_by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
-    """What a family must be told to take rows as what their table holds.
+    """Settings that make a family take rows as what their table holds.
 
     >>> settings_by_table("mixture", "binary", Rows([[0, 1], [1, 1]]))
     {'component': 'bernoulli'}
     """
-    if kind == "steps" or name not in TOLD:
+    if kind == "steps" or name not in BY_TABLE:
         return {}
     by_column = (
         FAMILIES[name].missing == "mixed" and rows.schema is not None and not rows.complete()
@@ -85,7 +85,7 @@ def numbers(rows: Rows) -> np.ndarray:
 
 
 def _kind_asked(schema: Schema) -> Kind:
-    """What a table holds whose columns are read by their kinds; one kind of all is told as such,
+    """What a table holds whose columns are read by their kinds; one kind of all counts as such,
     for families that take that alone.
     """
     kinds = {column.kind for column in schema.used}
