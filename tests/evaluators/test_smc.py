@@ -65,6 +65,7 @@ def test_what_descends_from_few_starts_is_not_to_be_published() -> None:
         torch.zeros(1),
         torch.linspace(0, 1, 2),
         torch.arange(64) % 2,
+        torch.zeros(64, dtype=torch.float64),
     )
     report = summarize_weights(run.by_founder)
     assert report.ess == pytest.approx(2) and report.log_mean == pytest.approx(0)

@@ -7,7 +7,7 @@ r"""Annealed importance sampling: log Z from the reference upwards (Neal 2001).
 It errs low on log Z, which flatters the likelihood of an energy model.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,10 +15,11 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.checks import check_flag
 from partita.core.protocols import EnergyModel, Sampler
-from partita.core.quantity import Quantity, half_width, worst
+from partita.core.quantity import Quantity, half_width
 from partita.diagnostics.weights import WeightReport, summarize_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator
-from partita.evaluators.partition.modes import heard_by_modes, sought
+from partita.evaluators.partition.modes import sought
+from partita.evaluators.partition.witnesses import heard_by_modes
 
 
 @dataclass(frozen=True)
@@ -49,32 +50,24 @@ class AIS(AnnealingEvaluator):
         q = forward_quantity(log_z0, summarize_weights(run.by_founder), self.level, name)
         if not self.witnesses:
             return q
-        hardest = self._hardest(run, log_z0, model, kernel, betas, generator)
-        q = heard_by_modes(
-            q,
-            model,
-            kernel,
-            betas,
-            sought(model, kernel, generator),
-            hardest,
-            self.chains,
-            generator,
-        )
-        return (
-            q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
-        )
+        q = self._from_above(q, run, model, kernel, betas, generator)
+        seen = log_z0 + float(run.lineage.max())
+        found = sought(model, kernel, generator)
+        return heard_by_modes(q, model, kernel, betas, found, seen, self.chains, generator)
 
-    def _hardest(
+    def _from_above(
         self,
+        q: Quantity,
         run: Annealing,
-        log_z0: float,
         model: EnergyModel,
         kernel: Sampler,
         betas: Tensor,
         generator: torch.Generator,
-    ) -> float:
-        """The largest weight that was seen."""
-        return log_z0 + float(run.log_w.max())
+    ) -> Quantity:
+        """The quantity after chains went down from where it ended; as it is by default, for plain
+        weights show by themselves how uneven they are.
+        """
+        return q
 
 
 def forward_quantity(

@@ -55,6 +55,7 @@ class Annealing(NamedTuple):
     # (C,), the start from which each chain descends; its own number unless chains were resampled on
     # the way
     founders: Tensor
+    lineage: Tensor  # (C,), log weight of each chain's whole way, as if none were resampled
 
     @property
     def by_founder(self) -> Tensor:
@@ -152,10 +153,11 @@ def anneal(
         return parts[0]
     # a chain alone has none
     spread = torch.stack([part.spread.square() for part in parts]).nanmean(0).sqrt()
-    x, log_w, founders = (
-        torch.cat([getattr(part, name) for part in parts]) for name in ("x", "log_w", "founders")
+    x, log_w, founders, lineage = (
+        torch.cat([getattr(part, name) for part in parts])
+        for name in ("x", "log_w", "founders", "lineage")
     )
-    return Annealing(x, log_w, spread, betas, founders)
+    return Annealing(x, log_w, spread, betas, founders, lineage)
 
 
 @torch.no_grad()
@@ -175,6 +177,7 @@ def anneal_here(
     """
     state: Any = kernel.init(model, x, generator=generator)
     log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    lineage = log_w
     founders = torch.arange(len(x), device=x.device)
     spreads = []
     for pair in torch.stack([betas[:-1], betas[1:]], 1).to(x):
@@ -182,10 +185,11 @@ def anneal_here(
         here, there = model.energy_along(field, pair[:, None]).double()
         spreads.append((here - there).std())
         log_w = log_w + here - there
+        lineage = lineage + here - there
         if torch.softmax(log_w, 0).square().sum() * resample_below * len(x) > 1:
             chosen = rng.systematic(log_w, generator, len(x))
             log_w = (torch.logsumexp(log_w, 0) - math.log(len(x))).expand_as(log_w)
-            x, founders = x[chosen], founders[chosen]
+            x, founders, lineage = x[chosen], founders[chosen], lineage[chosen]
             field = model.field(x)
         target = model.annealed(pair[1])
         state, _ = kernel.step(
@@ -198,7 +202,7 @@ def anneal_here(
             f"annealing {model.title()}: a log weight is not finite; the parameters are too large "
             "or not numbers."
         )
-    return Annealing(state.x, log_w, torch.stack(spreads), betas, founders)
+    return Annealing(state.x, log_w, torch.stack(spreads), betas, founders, lineage)
 
 
 def from_reference(model: EnergyModel, chains: int, generator: torch.Generator) -> Tensor:

@@ -28,7 +28,8 @@ from partita.diagnostics.chains import summarize_chains
 from partita.evaluators.partition.annealing import check_annealing, resolve_kernel, temperatures_for
 from partita.evaluators.partition.difference import Between
 from partita.evaluators.partition.ladders import Ladders, Seen
-from partita.evaluators.partition.modes import hardness, heard_by_modes, sought
+from partita.evaluators.partition.modes import sought
+from partita.evaluators.partition.witnesses import HARDER, hardness, heard_by_modes
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighboring rungs have in common
 # standard errors between the halves of the run, and between ladders from both ends
@@ -112,10 +113,8 @@ class Bridge:
         q = ladder_quantity(seen, float(model.reference().log_z), self.level)
         betas = temperatures_for(model, kernel, None, generator=generator)
         hardest = hardness(model, kernel, betas, seen.reached(REACHED, generator), generator)
-        q = heard_by_modes(q, model, kernel, betas, found, hardest, REACHED, generator)
-        return (
-            q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
-        )
+        q = heard_by_modes(q, model, kernel, betas, found, hardest + HARDER, REACHED, generator)
+        return q if q.details["added"] == 0 else replace(q, verdict="do not publish")
 
     def ratio(self, a: EnergyModel, b: EnergyModel, *, generator: torch.Generator) -> Quantity:
         """log Z_a - log Z_b of two models on one support, along the path (1 - beta) F_b + beta F_a

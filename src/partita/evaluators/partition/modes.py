@@ -16,22 +16,18 @@ Letters: N states, D visible, K components, V values of a coordinate.
 
 import math
 import warnings
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Normal
 
 from partita.core import rng
 from partita.core.protocols import Capability, EnergyModel, Sampler
-from partita.core.quantity import Quantity
-from partita.evaluators.partition.annealing import anneal, anneal_here
+from partita.evaluators.partition.annealing import anneal_here
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
 from partita.models.energy.reference import whitening_of
 
-HARDER = 3.0  # nats by which a mode may be harder to reach than the hardest state that was
 SETTLING_STEPS = 50  # of the kernel at beta = 1
 MOST_SETTLING = 10  # times as many, while energies fall
 COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
@@ -180,41 +176,6 @@ def _descended(model: EnergyModel, x: Tensor) -> Tensor:
         found,
         x,
     )
-
-
-def hardness(
-    model: EnergyModel, kernel: Sampler, betas: Tensor, x: Tensor, generator: torch.Generator
-) -> float:
-    """The heaviest of chains that come down from ``x``: log w = log Z_A / f_A, more where annealing
-    seldom reaches a region with mass.
-    """
-    return float(
-        model.reference().log_z
-        - anneal(model, kernel, betas.flip(0), x, generator=generator).log_w.min()
-    )
-
-
-def heard_by_modes(
-    q: Quantity,
-    model: EnergyModel,
-    kernel: Sampler,
-    betas: Tensor,
-    found: Tensor,
-    hardest: float,
-    n: int,
-    generator: torch.Generator,
-) -> Quantity:
-    """The quantity after modes were heard, remembered and ``found``: one far harder to reach than
-    the ``hardest`` of n was passed by.
-    """
-    rows = model.anchor_rows(SOUGHT)
-    modes = found if rows is None else torch.cat([found, settle(model, kernel, rows, generator)])
-    heaviest = hardness(model, kernel, betas, modes, generator)
-    details = {**q.details, "heaviest": heaviest, "hardest": hardest}
-    if heaviest <= hardest + HARDER:
-        return replace(q, details=details)
-    high = float(np.logaddexp(q.high, heaviest + math.log(3 / n)))  # theory/scoring.md, eq. 5.23
-    return replace(q, high=high, verdict="do not publish", details=details)
 
 
 def mixture_at(

@@ -22,7 +22,7 @@ from partita.diagnostics.weights import verdict_on_unseen
 from partita.evaluators.partition.annealing import Path, placed_by
 from partita.evaluators.partition.bridge import REACHED, ladder_quantity
 from partita.evaluators.partition.ladders import Ladders
-from partita.evaluators.partition.modes import hardness
+from partita.evaluators.partition.witnesses import hardness
 
 METHOD = "replica exchange beside annealing from both sides"
 LADDERS = 16

@@ -8,7 +8,7 @@ A bound only if the chains begin at exact draws from the model; the Quantity say
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -24,7 +24,8 @@ from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import WeightReport, summarize_weights, verdict_on_weights
 from partita.errors import invalid
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
-from partita.evaluators.partition.modes import heard_by_modes, settle, sought
+from partita.evaluators.partition.modes import settle, sought
+from partita.evaluators.partition.witnesses import heard_by_modes, over_both_sides
 
 Start = Literal["annealed", "data", "exact"]
 STARTS: tuple[Start, ...] = ("annealed", "data", "exact")
@@ -45,53 +46,38 @@ class FromBothEnds(AnnealingEvaluator):
         super().__post_init__()
         check_choice(type(self).__name__, "start", self.start, STARTS)
 
-    def _descend(
-        self,
-        model: EnergyModel,
-        kernel: Sampler,
-        betas: Tensor,
-        start: Start,
-        up: Annealing | None,
-        generator: torch.Generator,
-    ) -> Quantity:
-        """log Z from the model down to the reference; the weights are in ``details["log_w"]``."""
-        x, climb = self._begin(model, kernel, betas, start, up, generator)
-        log_w = anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
-        return reverse_quantity(float(model.reference().log_z), log_w, climb, self.level, start)
-
     def _begin(
         self,
         model: EnergyModel,
         kernel: Sampler,
-        betas: Tensor,
-        start: Start,
         up: Annealing | None,
         generator: torch.Generator,
-    ) -> tuple[Tensor, WeightReport | None]:
-        """Draws from the model, and how far to trust the annealing that they come from, if
-        they do.
-        """
-        if start == "exact":
-            return exact_draws(model, self.chains, generator=generator), None
-        if start == "annealed":
-            return from_annealing(
-                model, kernel, up or self._climb(model, kernel, betas, generator), generator
-            )
+    ) -> Tensor:
+        """Where the chains begin: draws from the model, as near as ``start`` has them."""
+        if up is None:
+            return exact_draws(model, self.chains, generator=generator)
         rows = model.anchor_rows(self.chains)
-        if rows is None:
+        if self.start == "annealed" or rows is None:
+            rows = resample(up.x, up.log_w, len(up.x), generator)
+        return settle(model, kernel, rows, generator)
+
+    def _check_start(self, model: EnergyModel) -> None:
+        """Before anything runs: exact draws need few states, data rows that are known."""
+        if self.start == "exact":
+            require_need("enumerable", "start='exact'", model, "Use start='annealed'.")
+        if self.start == "data" and model.anchor_rows(1) is None:
             raise invalid(
                 type(self).__name__,
                 "start",
                 "be 'annealed' or 'exact' for a model that was never fitted",
                 "'data'",
             )
-        return settle(model, kernel, rows, generator), None
 
 
 @dataclass(frozen=True)
 class ReverseAIS(FromBothEnds):
     """log Z by annealing from the model to the reference: an upper bound in expectation from exact
-    draws, else an estimate.
+    draws, else an estimate that forward annealing and witnesses must agree with.
     """
 
     def __call__(
@@ -99,41 +85,26 @@ class ReverseAIS(FromBothEnds):
     ) -> Quantity:
         require("ReverseAIS", model)
         model = model.remembering(rows, "ReverseAIS")
+        self._check_start(model)
         kernel, betas = self._prepare(model, generator)
-        q = self._descend(model, kernel, betas, self.start, None, generator)
-        if self.start == "exact":
+        log_z0 = float(model.reference().log_z)
+        up = None if self.start == "exact" else self._climb(model, kernel, betas, generator)
+        x = self._begin(model, kernel, up, generator)
+        log_w = anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
+        climb = None if up is None else summarize_weights(up.log_w)
+        q = reverse_quantity(log_z0, log_w, climb, self.level, self.start)
+        if up is None:
             return q
-        hardest = float(model.reference().log_z - q.details["log_w"].min())
-        q = heard_by_modes(
-            q,
-            model,
-            kernel,
-            betas,
-            sought(model, kernel, generator),
-            hardest,
-            self.chains,
-            generator,
-        )
-        return (
-            q if model.anchor_rows(1) is not None else replace(q, verdict=worst(q.verdict, "loose"))
-        )
-
-
-def from_annealing(
-    model: EnergyModel, kernel: Sampler, ends: Annealing, generator: torch.Generator
-) -> tuple[Tensor, WeightReport]:
-    """The ends of a forward annealing, resampled by weight and settled; they are as good as its
-    weights.
-    """
-    x = resample(ends.x, ends.log_w, len(ends.x), generator)
-    return settle(model, kernel, x, generator), summarize_weights(ends.log_w)
+        seen = log_z0 + float(up.log_w.max())
+        found = sought(model, kernel, generator)
+        return heard_by_modes(q, model, kernel, betas, found, seen, self.chains, generator)
 
 
 def reverse_quantity(
     log_z0: float, log_w: Tensor, climb: WeightReport | None, level: float, start: Start
 ) -> Quantity:
-    """log Z from reverse weights; draws that come from an annealing carry its error, and are
-    trusted no more than its weights.
+    """log Z from reverse weights. Draws that are not exact are trusted no more than a forward
+    annealing, ``climb``, and the interval reaches over both.
     """
     report = summarize_weights(log_w)
     se = report.se if climb is None else math.hypot(report.se, climb.se)
@@ -141,7 +112,7 @@ def reverse_quantity(
         verdict_on_weights(side) for side in (report, climb) if side is not None
     ]
     value, half = log_z0 - report.log_mean, half_width(se, level)
-    return Quantity(
+    q = Quantity(
         value,
         value - half,
         value + half,
@@ -159,6 +130,7 @@ def reverse_quantity(
             "log_w": log_w,
         },
     )
+    return q if climb is None else over_both_sides(q, log_z0, climb, report)
 
 
 @torch.no_grad()

@@ -41,7 +41,6 @@ from partita.evaluators.partition.annealing import (
 )
 from partita.evaluators.partition.bridge import acceptance_ratio
 from partita.evaluators.partition.modes import (
-    HARDER,
     local_mass,
     mixture_at,
     settle,
@@ -50,6 +49,7 @@ from partita.evaluators.partition.modes import (
 )
 from partita.evaluators.partition.replicas import agree, confirmed, ladders_along, over_both
 from partita.evaluators.partition.reverse_ais import FromBothEnds
+from partita.evaluators.partition.witnesses import HARDER, without_rows
 from partita.models.energy.guided import Guided
 
 COMPONENTS = 32  # of the mixture, doubled with every round
@@ -99,6 +99,7 @@ class Sandwich(FromBothEnds):
         kernel = resolve_kernel("Sandwich", self.kernel, model, generator=generator)
         known = model.anchor_rows(self.chains)
         if self.start != "annealed":
+            self._check_start(model)
             return self._from_start(model, kernel, generator)
         starts = {} if known is None else {"rows": settle(model, kernel, known, generator)}
         starts["sought"] = sought(model, kernel, generator)
@@ -135,9 +136,8 @@ class Sandwich(FromBothEnds):
             "rounds": len(found),
             "witnesses": {name: len(states) for name, states in starts.items()},
         }
-        return replace(
-            q, verdict=worst(q.verdict, "tight" if known is not None else "loose"), details=details
-        )
+        q = replace(q, details=details)
+        return q if known is not None else without_rows(q)
 
     def _judged(
         self,
@@ -237,7 +237,7 @@ class Sandwich(FromBothEnds):
             model, kernel, self.temperatures, adaptive=self.adaptive, generator=generator
         )
         up, log_z0 = self._climb(model, kernel, betas, generator), float(model.reference().log_z)
-        x, _ = self._begin(model, kernel, betas, self.start, up, generator)
+        x = self._begin(model, kernel, None if self.start == "exact" else up, generator)
         down = log_z0 - anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
         sides = Sides(log_z0 + up.log_w, down, down, betas)
         q = self._quantity(sides, unseen(sides.forward, down))

@@ -18,10 +18,17 @@ from torch import Tensor
 
 from partita.core.checks import check_real
 from partita.core.protocols import EnergyModel, Sampler
+from partita.core.quantity import Quantity
+from partita.diagnostics.weights import summarize_weights
 from partita.errors import invalid
 from partita.evaluators.partition.ais import AIS
-from partita.evaluators.partition.annealing import Annealing, anneal, from_reference
-from partita.evaluators.partition.modes import hardness
+from partita.evaluators.partition.annealing import (
+    Annealing,
+    anneal,
+    from_reference,
+    resample,
+)
+from partita.evaluators.partition.witnesses import over_both_sides
 
 
 @dataclass(frozen=True)
@@ -49,16 +56,19 @@ class SMC(AIS):
             model, kernel, betas, x, resample_below=self.resample_below, generator=generator
         )
 
-    def _hardest(
+    def _from_above(
         self,
+        q: Quantity,
         run: Annealing,
-        log_z0: float,
         model: EnergyModel,
         kernel: Sampler,
         betas: Tensor,
         generator: torch.Generator,
-    ) -> float:
-        """The largest weight of chains that come down from where it ended: those that go up are
-        evened out on the way.
+    ) -> Quantity:
+        """The interval reaches over the way down as well: resampling evens the weights out on the
+        way up, so that they no longer show what was passed by.
         """
-        return hardness(model, kernel, betas, run.x, generator)
+        x = resample(run.x, run.log_w, len(run.x), generator)
+        down = summarize_weights(anneal(model, kernel, betas.flip(0), x, generator=generator).log_w)
+        log_z0 = float(model.reference().log_z)
+        return over_both_sides(q, log_z0, summarize_weights(run.by_founder), down)
