@@ -7,9 +7,11 @@ import torch
 from tests.truth.hard_models import curie_weiss, random_rbm, real_model, wells
 from torch import Tensor, nn
 
+from partita.core.quantity import Quantity
 from partita.core.support import Binary
-from partita.evaluators import AIS, SMC, ReverseAIS
-from partita.models import NeuralEnergy
+from partita.evaluators import AIS, SMC, ReverseAIS, Sandwich
+from partita.evaluators.partition.witnesses import without_rows
+from partita.models import RBM, NeuralEnergy
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -72,3 +74,16 @@ def test_fair_rows_keep_what_is_easy_tight(evaluate: AIS) -> None:
     case = random_rbm(0, "fair", 1.0)
     q = evaluate(case.model, generator=seeded(0))
     assert q.verdict == "tight" and q.low <= case.log_z <= q.high and q.width < 0.6
+
+
+@pytest.mark.parametrize("evaluate", [AIS(50, 64), ReverseAIS(50, 64), Sandwich(50, 64)])
+def test_equal_weights_without_rows_leave_room_for_what_no_draw_saw(evaluate: AIS) -> None:
+    """Without couplings all weights are the same, and their standard error is zero."""
+    model = RBM(6, 2, scale=0.0, generator=seeded(0))
+    q = evaluate(model, generator=seeded(0))
+    assert q.high - q.value >= math.log1p(3 / 64) - 1e-9 and q.verdict != "tight"
+
+
+def test_room_for_the_unseen_is_not_added_to_what_reaches_farther() -> None:
+    q = without_rows(Quantity(1.0, 0.5, 1.5, level=0.95, kind="estimate"), 128)
+    assert (q.low, q.high, q.verdict) == (0.5, 1.5, "loose")

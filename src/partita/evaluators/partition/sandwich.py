@@ -137,7 +137,7 @@ class Sandwich(FromBothEnds):
             "witnesses": {name: len(states) for name, states in starts.items()},
         }
         q = replace(q, details=details)
-        return q if known is not None else without_rows(q)
+        return q if known is not None else without_rows(q, self.chains)
 
     def _judged(
         self,

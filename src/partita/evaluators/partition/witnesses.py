@@ -92,9 +92,12 @@ def heard_by_modes(
     details = {**q.details, "heaviest": heaviest, "hardest": seen, "added": high - q.high}
     verdict = worst(q.verdict, verdict_on_unseen(high - q.high))
     q = replace(q, high=high, verdict=verdict, details=details)
-    return q if rows is not None else without_rows(q)
+    return q if rows is not None else without_rows(q, draws)
 
 
-def without_rows(q: Quantity) -> Quantity:
-    """What may be said where no rows show the modes: "loose" at best."""
-    return replace(q, verdict=worst(q.verdict, "loose"))
+def without_rows(q: Quantity, draws: int) -> Quantity:
+    """What may be said where no rows show the modes: "loose" at best, and an upper end that leaves
+    room for what none of the draws saw, by the rule of three, however little they differ.
+    """
+    room = math.log1p(RULE_OF_THREE / draws)
+    return replace(q, high=max(q.high, q.value + room), verdict=worst(q.verdict, "loose"))
