@@ -19,6 +19,7 @@ from partita.core.quantity import Quantity, half_width
 from partita.diagnostics.weights import WeightReport, summarize_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator
 from partita.evaluators.partition.modes import sought
+from partita.evaluators.partition.tails import check_integral, reach_to_tails
 from partita.evaluators.partition.witnesses import heard_by_modes
 
 
@@ -45,9 +46,11 @@ class AIS(AnnealingEvaluator):
         name = type(self).__name__
         capability.require(name, model)
         model, log_z0 = model.remembering(rows, name), float(model.reference().log_z)
+        check_integral(name, model)
         kernel, betas = self._prepare(model, generator)
         run = self._climb(model, kernel, betas, generator)
         q = forward_quantity(log_z0, summarize_weights(run.by_founder), self.level, name)
+        q = reach_to_tails(name, q, model, run.x)
         if not self.witnesses:
             return q
         q = self._from_above(q, run, model, kernel, betas, generator)

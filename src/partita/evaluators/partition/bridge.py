@@ -29,6 +29,7 @@ from partita.evaluators.partition.annealing import check_annealing, resolve_kern
 from partita.evaluators.partition.difference import Between
 from partita.evaluators.partition.ladders import Ladders, Seen
 from partita.evaluators.partition.modes import sought
+from partita.evaluators.partition.tails import check_integral, reach_to_tails
 from partita.evaluators.partition.witnesses import HARDER, hardness, heard_by_modes
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighboring rungs have in common
@@ -107,12 +108,17 @@ class Bridge:
     ) -> Quantity:
         capability.require("Bridge", model)
         model = model.remembering(rows, "Bridge")
+        ends = (model.first, model.last) if isinstance(model, Between) else (model,)
+        for end in ends:
+            check_integral("Bridge", end)
         kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
         found = sought(model, kernel, generator)
         seen = self.look(model, kernel, found, generator=generator)
         q = ladder_quantity(seen, float(model.reference().log_z), self.level)
         betas = temperatures_for(model, kernel, None, generator=generator)
-        hardest = hardness(model, kernel, betas, seen.reached(REACHED, generator), generator)
+        reached = seen.reached(REACHED, generator)
+        q = reach_to_tails("Bridge", q, ends[-1], reached)
+        hardest = hardness(model, kernel, betas, reached, generator)
         q = heard_by_modes(q, model, kernel, betas, found, hardest + HARDER, REACHED, generator)
         return q if q.details["added"] == 0 else replace(q, verdict="do not publish")
 

@@ -25,6 +25,7 @@ from partita.diagnostics.weights import WeightReport, summarize_weights, verdict
 from partita.errors import invalid
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
 from partita.evaluators.partition.modes import settle, sought
+from partita.evaluators.partition.tails import check_integral, reach_to_tails
 from partita.evaluators.partition.witnesses import heard_by_modes, over_both_sides
 
 Start = Literal["annealed", "data", "exact"]
@@ -86,6 +87,7 @@ class ReverseAIS(FromBothEnds):
         require("ReverseAIS", model)
         model = model.remembering(rows, "ReverseAIS")
         self._check_start(model)
+        check_integral("ReverseAIS", model)
         kernel, betas = self._prepare(model, generator)
         log_z0 = float(model.reference().log_z)
         up = None if self.start == "exact" else self._climb(model, kernel, betas, generator)
@@ -95,6 +97,7 @@ class ReverseAIS(FromBothEnds):
         q = reverse_quantity(log_z0, log_w, climb, self.level, self.start)
         if up is None:
             return q
+        q = reach_to_tails("ReverseAIS", q, model, up.x)
         seen = log_z0 + float(up.log_w.max())
         found = sought(model, kernel, generator)
         return heard_by_modes(q, model, kernel, betas, found, seen, self.chains, generator)

@@ -49,6 +49,7 @@ from partita.evaluators.partition.modes import (
 )
 from partita.evaluators.partition.replicas import agree, confirmed, ladders_along, over_both
 from partita.evaluators.partition.reverse_ais import FromBothEnds
+from partita.evaluators.partition.tails import check_integral, reach_to_tails
 from partita.evaluators.partition.witnesses import HARDER, without_rows
 from partita.models.energy.guided import Guided
 
@@ -96,6 +97,7 @@ class Sandwich(FromBothEnds):
     ) -> Quantity:
         capability.require("Sandwich", model)
         model = model.remembering(rows, "Sandwich")
+        check_integral("Sandwich", model)
         kernel = resolve_kernel("Sandwich", self.kernel, model, generator=generator)
         known = model.anchor_rows(self.chains)
         if self.start != "annealed":
@@ -110,9 +112,10 @@ class Sandwich(FromBothEnds):
             if guidable
             else []
         )
-        starts |= {
+        ends = {
             f"from {path.begins}": ends_of(path.pilot, model, kernel, generator) for path in paths
         }
+        starts |= ends
         x, found = torch.cat(list(starts.values())), []
         path = better(paths, x, generator)
         for attempt in range(ROUNDS):
@@ -136,7 +139,8 @@ class Sandwich(FromBothEnds):
             "rounds": len(found),
             "witnesses": {name: len(states) for name, states in starts.items()},
         }
-        q = replace(q, details=details)
+        reached = torch.cat(list(ends.values()))
+        q = reach_to_tails("Sandwich", replace(q, details=details), model, reached)
         return q if known is not None else without_rows(q, self.chains)
 
     def _judged(
@@ -241,7 +245,8 @@ class Sandwich(FromBothEnds):
         down = log_z0 - anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
         sides = Sides(log_z0 + up.log_w, down, down, betas)
         q = self._quantity(sides, unseen(sides.forward, down))
-        return replace(q, details={**q.details, "reference": "base rates", "start": self.start})
+        q = replace(q, details={**q.details, "reference": "base rates", "start": self.start})
+        return reach_to_tails("Sandwich", q, model, up.x)
 
     def _quantity(self, sides: Sides, reach: float) -> Quantity:
         """Bennett's ratio as the value, and an interval that reaches over both sides and to what
