@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partita.core import capability
 from partita.core.checks import check_flag
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, half_width
 from partita.diagnostics.weights import WeightReport, summarize_weights, verdict_on_weights
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator
 from partita.evaluators.partition.modes import sought
-from partita.evaluators.partition.tails import check_integral, reach_to_tails
+from partita.evaluators.partition.rounding import prepared, reach_to_rounding
+from partita.evaluators.partition.tails import reach_to_tails
 from partita.evaluators.partition.witnesses import heard_by_modes
 
 
@@ -44,13 +44,12 @@ class AIS(AnnealingEvaluator):
         self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
     ) -> Quantity:
         name = type(self).__name__
-        capability.require(name, model)
-        model, log_z0 = model.remembering(rows, name), float(model.reference().log_z)
-        check_integral(name, model)
+        model = prepared(name, model, rows)
+        log_z0 = float(model.reference().log_z)
         kernel, betas = self._prepare(model, generator)
         run = self._climb(model, kernel, betas, generator)
         q = forward_quantity(log_z0, summarize_weights(run.by_founder), self.level, name)
-        q = reach_to_tails(name, q, model, run.x)
+        q = reach_to_rounding(reach_to_tails(name, q, model, run.x), model)
         if not self.witnesses:
             return q
         q = self._from_above(q, run, model, kernel, betas, generator)

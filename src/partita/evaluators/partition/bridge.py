@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import stdtrit
 from torch import Tensor
 
-from partita.core import capability, rng
+from partita.core import rng
 from partita.core.checks import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
@@ -29,7 +29,8 @@ from partita.evaluators.partition.annealing import check_annealing, resolve_kern
 from partita.evaluators.partition.difference import Between
 from partita.evaluators.partition.ladders import Ladders, Seen
 from partita.evaluators.partition.modes import sought
-from partita.evaluators.partition.tails import check_integral, reach_to_tails
+from partita.evaluators.partition.rounding import prepared, reach_to_rounding
+from partita.evaluators.partition.tails import reach_to_tails
 from partita.evaluators.partition.witnesses import HARDER, hardness, heard_by_modes
 
 OVERLAP_TIGHT, OVERLAP_LOOSE = 0.10, 0.02  # share of draws that neighboring rungs have in common
@@ -106,18 +107,15 @@ class Bridge:
     def __call__(
         self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
     ) -> Quantity:
-        capability.require("Bridge", model)
-        model = model.remembering(rows, "Bridge")
-        ends = (model.first, model.last) if isinstance(model, Between) else (model,)
-        for end in ends:
-            check_integral("Bridge", end)
+        model = prepared("Bridge", model, rows)
         kernel = resolve_kernel("Bridge", self.kernel, model, generator=generator)
         found = sought(model, kernel, generator)
         seen = self.look(model, kernel, found, generator=generator)
         q = ladder_quantity(seen, float(model.reference().log_z), self.level)
         betas = temperatures_for(model, kernel, None, generator=generator)
         reached = seen.reached(REACHED, generator)
-        q = reach_to_tails("Bridge", q, ends[-1], reached)
+        last = model.last if isinstance(model, Between) else model
+        q = reach_to_rounding(reach_to_tails("Bridge", q, last, reached), model)
         hardest = hardness(model, kernel, betas, reached, generator)
         q = heard_by_modes(q, model, kernel, betas, found, hardest + HARDER, REACHED, generator)
         return q if q.details["added"] == 0 else replace(q, verdict="do not publish")

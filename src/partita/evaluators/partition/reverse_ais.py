@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from partita.core.annealed import in_double
-from partita.core.capability import require, require_need
+from partita.core.capability import require_need
 from partita.core.checks import check_choice
 from partita.core.enumeration import Side, probabilities
 from partita.core.protocols import EnergyModel, Sampler
@@ -25,7 +25,8 @@ from partita.diagnostics.weights import WeightReport, summarize_weights, verdict
 from partita.errors import invalid
 from partita.evaluators.partition.annealing import Annealing, AnnealingEvaluator, anneal, resample
 from partita.evaluators.partition.modes import settle, sought
-from partita.evaluators.partition.tails import check_integral, reach_to_tails
+from partita.evaluators.partition.rounding import prepared, reach_to_rounding
+from partita.evaluators.partition.tails import reach_to_tails
 from partita.evaluators.partition.witnesses import heard_by_modes, over_both_sides
 
 Start = Literal["annealed", "data", "exact"]
@@ -84,10 +85,8 @@ class ReverseAIS(FromBothEnds):
     def __call__(
         self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
     ) -> Quantity:
-        require("ReverseAIS", model)
-        model = model.remembering(rows, "ReverseAIS")
+        model = prepared("ReverseAIS", model, rows)
         self._check_start(model)
-        check_integral("ReverseAIS", model)
         kernel, betas = self._prepare(model, generator)
         log_z0 = float(model.reference().log_z)
         up = None if self.start == "exact" else self._climb(model, kernel, betas, generator)
@@ -95,6 +94,7 @@ class ReverseAIS(FromBothEnds):
         log_w = anneal(model, kernel, betas.flip(0), x, generator=generator).log_w
         climb = None if up is None else summarize_weights(up.log_w)
         q = reverse_quantity(log_z0, log_w, climb, self.level, self.start)
+        q = reach_to_rounding(q, model)
         if up is None:
             return q
         q = reach_to_tails("ReverseAIS", q, model, up.x)

@@ -49,7 +49,8 @@ from partita.evaluators.partition.modes import (
 )
 from partita.evaluators.partition.replicas import agree, confirmed, ladders_along, over_both
 from partita.evaluators.partition.reverse_ais import FromBothEnds
-from partita.evaluators.partition.tails import check_integral, reach_to_tails
+from partita.evaluators.partition.rounding import prepared, reach_to_rounding
+from partita.evaluators.partition.tails import reach_to_tails
 from partita.evaluators.partition.witnesses import HARDER, without_rows
 from partita.models.energy.guided import Guided
 
@@ -95,14 +96,12 @@ class Sandwich(FromBothEnds):
     def __call__(
         self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
     ) -> Quantity:
-        capability.require("Sandwich", model)
-        model = model.remembering(rows, "Sandwich")
-        check_integral("Sandwich", model)
+        model = prepared("Sandwich", model, rows)
         kernel = resolve_kernel("Sandwich", self.kernel, model, generator=generator)
         known = model.anchor_rows(self.chains)
         if self.start != "annealed":
             self._check_start(model)
-            return self._from_start(model, kernel, generator)
+            return reach_to_rounding(self._from_start(model, kernel, generator), model)
         starts = {} if known is None else {"rows": settle(model, kernel, known, generator)}
         starts["sought"] = sought(model, kernel, generator)
         paths = [self._path(model, "base rates", generator, kernel)]
@@ -141,6 +140,7 @@ class Sandwich(FromBothEnds):
         }
         reached = torch.cat(list(ends.values()))
         q = reach_to_tails("Sandwich", replace(q, details=details), model, reached)
+        q = reach_to_rounding(q, model)
         return q if known is not None else without_rows(q, self.chains)
 
     def _judged(

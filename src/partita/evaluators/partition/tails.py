@@ -54,7 +54,7 @@ class Cone(NamedTuple):
 def check_integral(owner: str, model: EnergyModel) -> None:
     """Refuse a model on real coordinates whose Z is plainly infinite."""
     if isinstance(model.support, Real):
-        log_tail_share(owner, model, _draws(model))
+        log_tail_share(owner, model, reference_draws(model))
 
 
 def reach_to_tails(owner: str, q: Quantity, model: EnergyModel, x: Tensor) -> Quantity:
@@ -78,7 +78,7 @@ def log_tail_share(owner: str, model: EnergyModel, x: Tensor) -> float:
     inside; minus infinity where tails are light.
     """
     double = in_double(model)
-    x, draws = x.double(), _draws(double)
+    x, draws = x.double(), reference_draws(double)
     scale = draws.std(0)
     center = x.median(0).values + ASIDE * (draws[0] - draws[1])
 
@@ -184,6 +184,7 @@ def _log_share_beyond(energy: Energy, cone: Cone, t: Tensor) -> float:
     return float(beyond - torch.logsumexp(inside, 0))
 
 
-def _draws(model: EnergyModel) -> Tensor:
+def reference_draws(model: EnergyModel) -> Tensor:
+    """Always the same draws of the reference, ``(256, D)``."""
     generator = torch.Generator(model.like.device).manual_seed(KEY)
     return model.reference().draw(DRAWS, generator=generator)
