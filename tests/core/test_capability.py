@@ -22,8 +22,8 @@ from partita.core.capability import (
     reason_against,
     require,
 )
-from partita.core.descriptions import build, describe
 from partita.core.protocols import EnergyModel, Model
+from partita.core.registry import build, describe
 from partita.core.support import Binary, Categorical, Real
 from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import AIS, Enumeration, Sandwich

@@ -17,7 +17,7 @@ from partita.models import RBM, DPMixture
 from partita.models.directed.dirichlet_process import log_partition_prior
 from partita.models.directed.dirichlet_process.kernels import Clusters
 from partita.objectives import CollapsedGibbs
-from partita.objectives.partition_chain import Chains, gather, keep_draw
+from partita.objectives.partition_chain import PartitionState, gather, keep_draw
 from partita.tables import Rows
 
 X = np.array([-2.0, -1.6, 0.2, 0.3, 1.9, 2.4])
@@ -125,7 +125,7 @@ def held(labels: np.ndarray) -> DPMixture:
         alpha = torch.full((len(z),), ALPHA, dtype=torch.float64)
         keep_draw(
             model,
-            Chains(
+            PartitionState(
                 torch.from_numpy(z), alpha, clusters, torch.tensor(10_000 + sweep), torch.tensor(1)
             ),
             10_000,
@@ -138,7 +138,7 @@ ROWS = torch.tensor([[-1.0], [0.5], [3.0]], dtype=torch.float64)
 
 
 def switching(C: int, S: int, p: float, seed: int = 0) -> np.ndarray:
-    """Chains that leave one partition for the other with probability p at every sweep."""
+    """PartitionState that leave one partition for the other with probability p at every sweep."""
     g = np.random.default_rng(seed)
     state = (np.arange(C) + (g.random((S, C)) < p).cumsum(0)) % 2
     return np.where(state[..., None] == 1, THREE, SIX)

@@ -13,8 +13,9 @@ from tests.fuzz import junk
 from tests.fuzz.cases import bounded, cases, only_named_errors
 
 from partita import models, nets
-from partita.core import Binary, Real, building
+from partita.core import Binary, Real
 from partita.core.capability import MODELS
+from partita.core.protocols import Built
 from partita.errors import InputError, TooLarge
 
 # arguments of each, beside the generator
@@ -152,5 +153,5 @@ def test_a_whole_number_is_a_frequency_too() -> None:
 
 def test_the_signature_stays() -> None:
     """What looks at a constructor sees its own parameters."""
-    assert issubclass(models.RBM, building.Built)
+    assert issubclass(models.RBM, Built)
     assert list(inspect.signature(models.RBM).parameters)[:2] == ["visible", "hidden"]

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 import partita
-from partita.core.protocols import Batch
+from partita.core.protocols import Batch, Chains
 from partita.core.support import Binary
 from partita.datasets.toys import bars_and_stripes, bars_and_stripes_entropy
 from partita.errors import InputError
@@ -21,7 +21,6 @@ from partita.models import RBM, MaxEnt
 from partita.models.energy.rbm import centered_gradient
 from partita.objectives import CD, PCD, ExactLikelihood
 from partita.samplers import Gibbs, Tempering
-from partita.samplers.gibbs import State
 from partita.samplers.tempering import LadderState
 from partita.tables import as_rows
 
@@ -160,7 +159,7 @@ def test_pcd_at_equilibrium_has_the_exact_gradient(
     begun = (
         LadderState(at_target, torch.zeros((), dtype=torch.long))
         if tempered
-        else State(at_target[-1])
+        else Chains(at_target[-1])
     )
     losses, after, _ = objective.losses(
         model, Batch(x), state._replace(chains=begun), generator=generator

@@ -27,7 +27,7 @@ from partita.core.support import Binary
 from partita.models import MaxEnt
 from partita.objectives import NCE, ExactLikelihood, PseudoLikelihood, RatioMatching, ScoreMatching
 from partita.objectives.base import Nothing
-from partita.objectives.nce import Contrast, LogNormalizer
+from partita.objectives.nce import LogNormalizer, Normalizer
 
 # of three coins and their pairs
 TRUTH = torch.tensor([0.4, -0.6, 0.2, 0.9, -0.7, 0.5], dtype=torch.float64)
@@ -294,7 +294,7 @@ def solve_nce(n: int, nu: int, rng: np.random.Generator, start: Tensor | None = 
     """The estimate (theta, c) that minimizes the library's contrast of n draws from the model with
     nu n of the noise.
     """
-    model, state = pairwise(), Contrast(LogNormalizer(torch.zeros((), dtype=torch.float64)))
+    model, state = pairwise(), Normalizer(LogNormalizer(torch.zeros((), dtype=torch.float64)))
     p = probabilities(model).numpy()
     sizes = rng.multinomial(n, p / p.sum()), rng.multinomial(nu * n, np.full(8, 1 / 8))
     x, y = (STATES.repeat_interleave(torch.tensor(size), 0) for size in sizes)

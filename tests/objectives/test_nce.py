@@ -22,13 +22,13 @@ from torch.distributions import (
 )
 
 import partita
-from partita.core import descriptions, rng
+from partita.core import registry, rng
 from partita.core.protocols import Batch, Capability, DirectedModel
 from partita.core.support import Binary, Real
 from partita.errors import InputError, RunError
 from partita.models import RBM, MaxEnt
 from partita.objectives import NCE
-from partita.objectives.nce import Contrast, LogNormalizer, free_likelihood, importance_log_z
+from partita.objectives.nce import LogNormalizer, Normalizer, free_likelihood, importance_log_z
 from partita.tables import as_rows
 
 STATES = torch.tensor(list(product([0.0, 1.0], repeat=4)), dtype=torch.float64)
@@ -91,7 +91,7 @@ def test_the_loss_is_the_logistic_regression_written_out(ratio: float) -> None:
     model, c, p = machine(), 1.3, torch.tensor([0.2, 0.6, 0.5, 0.7], dtype=torch.float64)
     x = exact_draws(model, 8)
     weight = torch.linspace(0.1, 1.9, 8, dtype=torch.float64)
-    state = Contrast(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
+    state = Normalizer(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
     losses, after, info = NCE(Bernoulli(p), ratio).losses(
         model, Batch(x, weight), state, generator=torch.Generator().manual_seed(1)
     )
@@ -117,7 +117,7 @@ def test_the_truth_is_a_stationary_point_with_c_at_log_z(ratio: float) -> None:
     p = torch.softmax(-model(STATES).detach(), 0)
     for c, still in ((log_z(model), True), (0.0, False), (log_z(model) - 0.1, False)):
         model.zero_grad()
-        state = Contrast(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
+        state = Normalizer(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
         batch = Batch(STATES, len(STATES) * p)
         NCE(Everything(), ratio).losses(model, batch, state, generator=torch.Generator())[0][
             "model"
@@ -166,7 +166,7 @@ def test_from_zero_the_first_steps_lower_the_likelihood_and_from_the_estimate_th
 
     def likelihood_after(c: float, steps: int = 20) -> float:
         model.load_state_dict(start)
-        state = Contrast(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
+        state = Normalizer(LogNormalizer(torch.tensor(c, dtype=torch.float64)))
         optimizer = torch.optim.SGD([*model.parameters(), *state.module.parameters()], lr=0.1)
         for _ in range(steps):
             optimizer.zero_grad()
@@ -332,30 +332,26 @@ def test_noise_that_serves(noise: Any, generator: torch.Generator) -> None:
 
 def test_noise_of_the_caller_is_described_and_never_built() -> None:
     description = json.loads(
-        json.dumps(descriptions.describe(NCE(Independent(Normal(torch.zeros(2), 2.0), 1), 3)))
+        json.dumps(registry.describe(NCE(Independent(Normal(torch.zeros(2), 2.0), 1), 3)))
     )
     assert description["noise"]["not saved"].startswith("Independent(Normal(")
     with pytest.raises(
         RunError,
         match=r"load: Independent\(Normal.* is an object of the caller's, .* resume=True\)\.",
     ):
-        descriptions.build(description)
+        registry.build(description)
 
 
 def test_noise_that_is_a_plain_law_comes_back() -> None:
-    again = descriptions.build(
-        json.loads(json.dumps(descriptions.describe(NCE(Normal(0.0, 2.0), 3))))
-    )
+    again = registry.build(json.loads(json.dumps(registry.describe(NCE(Normal(0.0, 2.0), 3)))))
     assert (again.noise.loc, again.noise.scale, again.ratio) == (0.0, 2.0, 3)
-    assert descriptions.build(json.loads(json.dumps(descriptions.describe(NCE(ratio=3))))) == NCE(
-        ratio=3
-    )
+    assert registry.build(json.loads(json.dumps(registry.describe(NCE(ratio=3))))) == NCE(ratio=3)
 
 
 def test_the_contrast_of_sure_data_stays_finite() -> None:
     """Log-odds of several hundred nats: the logistic loss is linear there, not infinite."""
     model = machine()
-    state = Contrast(LogNormalizer(torch.tensor(900.0, dtype=torch.float64)))
+    state = Normalizer(LogNormalizer(torch.tensor(900.0, dtype=torch.float64)))
     loss = NCE(Everything(), 1).losses(model, Batch(STATES), state, generator=torch.Generator())[0][
         "model"
     ]

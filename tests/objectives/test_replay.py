@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import partita
-from partita.core.protocols import Batch
+from partita.core.protocols import Batch, Chains, Sampler
 from partita.models import RBM
 from partita.objectives import CD, PCD
 from partita.samplers import MALA, Tempering
@@ -35,11 +35,9 @@ def test_restarted_chains_come_from_the_reference() -> None:
     chains, |z| < 4: false alarm 6e-5.
     """
 
-    class Stays:
-        kernel_on = "x"
-
+    class Stays(Sampler[Chains]):
         def init(self, model: Any, x: Tensor, *, generator: Any) -> Any:
-            return partita.samplers.gibbs.State(x)
+            return Chains(x)
 
         def step(self, model: Any, state: Any, *, generator: Any) -> tuple[Any, Any]:
             return state, None
@@ -102,10 +100,10 @@ def test_a_ladder_in_a_buffer_keeps_its_lower_rungs() -> None:
     model, x = RBM(2, 3, visible_units="gaussian", generator=g), torch.randn(6, 2, generator=g)
     state = LADDER.init(model, x, generator=g)
     state, _ = LADDER.step(model, state, generator=g)
-    elsewhere = LADDER.place(model, state, x + 1)
+    elsewhere = LADDER.place(model, state, x + 1, generator=g)
     assert torch.equal(elsewhere.ladder[:-1], state.ladder[:-1]) and torch.equal(elsewhere.x, x + 1)
     assert torch.equal(elsewhere.kernel.size.average, state.kernel.size.average)
-    fewer = LADDER.place(model, state, x[:2])
+    fewer = LADDER.place(model, state, x[:2], generator=g)
     assert fewer.ladder.shape == (3, 2, 2) and torch.equal(fewer.ladder[0], x[:2])
 
 

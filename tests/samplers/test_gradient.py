@@ -13,7 +13,6 @@ from tests.samplers.targets import Bent, Truth
 from torch import Tensor, nn
 
 import partita
-from partita.core.kernels import refreshed
 from partita.core.protocols import EnergyModel
 from partita.core.support import Real
 from partita.errors import Diverged, InputError, Unsupported
@@ -229,7 +228,7 @@ def test_the_warm_up_finds_the_declared_acceptance_and_then_stops(
     assert float(within.min()) >= 1 - jitter - 1e-9 and float(within.max()) <= 1 + jitter + 1e-9
     assert abs(float(torch.stack(seen).mean()) - sampler.acceptance) < 0.05
     assert int(state.size.count) == sampler.warm_up
-    learned = refreshed(sampler, model, state, generator=generator)
+    learned = sampler.refresh(model, state, generator=generator)
     # a model that learns goes on with the warm-up
     assert int(learned.size.count) == sampler.warm_up // 2
     assert torch.equal(learned.size.average, state.size.average)

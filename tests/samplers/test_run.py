@@ -1,7 +1,7 @@
 """Collected chains: how many, from when, and whether R-hat and ESS say what they should."""
 
 from itertools import product
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 import partita
-from partita.core.protocols import DirectedModel
+from partita.core.protocols import DirectedModel, Sampler
 from partita.core.support import Binary
 from partita.diagnostics import summarize_chains
 from partita.errors import InputError
@@ -31,10 +31,8 @@ class Step(NamedTuple):
         return {"moved": torch.tensor([0.0, 1.0])}
 
 
-class Counter:
+class Counter(Sampler[Count]):
     """A kernel that turns the bits of each chain into the number of steps it has made."""
-
-    kernel_on: ClassVar[str] = "x"
 
     def init(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Count:
         return Count(x)

@@ -2,7 +2,16 @@
 and errors.
 """
 
-from partita.core.protocols import Batch, DirectedModel, EnergyModel, Field, Model
+from partita.core.protocols import (
+    Batch,
+    DirectedModel,
+    EnergyModel,
+    Field,
+    Model,
+    Objective,
+    Sampler,
+    Update,
+)
 from partita.core.quantity import Quantity, bits_per_dimension
 from partita.core.support import Binary, Categorical, Count, Product, Real, Sequence, Spin, Support
 from partita.errors import DataError, Diverged, InputError, PartitaError, RunError, Unsupported
@@ -19,14 +28,17 @@ __all__ = [
     "Field",
     "InputError",
     "Model",
+    "Objective",
     "PartitaError",
     "Product",
     "Quantity",
     "Real",
     "RunError",
+    "Sampler",
     "Sequence",
     "Spin",
     "Support",
     "Unsupported",
+    "Update",
     "bits_per_dimension",
 ]

@@ -29,6 +29,7 @@ class Annealed(EnergyModel):
     """
 
     base: Any  # an EnergyModel, perhaps with conditionals
+    beta: Tensor
 
     def __init__(self, base: EnergyModel, beta: Tensor | float) -> None:
         super().__init__()

@@ -152,11 +152,6 @@ def check_generator(owner: str, value: object) -> None:
         )
 
 
-def check_kernel(owner: str, parameter: str, value: object) -> None:
-    """An object that moves chains."""
-    check_role(owner, parameter, value, ("step",), "Gibbs()")
-
-
 def check_width(owner: str, parameter: str, x: Tensor, width: int, partner: str) -> None:
     """The last dimension of ``x`` is ``width``; ``partner`` says whose width that is."""
     if x.dim() == 0 or x.shape[-1] != width:

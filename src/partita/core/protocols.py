@@ -13,18 +13,20 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from functools import wraps
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from partita.core.building import Built
-from partita.core.checks import check_real
+from partita.core.checks import check_generator, check_real, check_role
 from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
 from partita.core.support import Support
 from partita.errors import invalid
+from partita.runtime import memory_limit
 
 
 class Capability(StrEnum):
@@ -54,6 +56,7 @@ class Capability(StrEnum):
     LATENT_ENERGY = "latent_energy"  # real latent variables with a known prior
 
 
+Settings: TypeAlias = dict[str, Any]  # constructor arguments as JSON
 ANCHORS = 128  # rows of training data that a fitted model remembers
 
 
@@ -102,6 +105,29 @@ class Reference(Protocol):
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
 
 
+class Built(nn.Module):
+    """A module whose constructor takes sizes and a ``generator``: before any number is made, an
+    error names a generator that is none and sizes that exceed the memory.
+    """
+
+    def __init_subclass__(cls, **more: object) -> None:
+        super().__init_subclass__(**more)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checked(cls.__init__)
+
+
+def _checked(build: Callable[..., None]) -> Callable[..., None]:
+    @wraps(build)
+    def built(self: Built, *sizes: object, **settings: object) -> None:
+        owner = type(self).__name__
+        if "generator" in settings:
+            check_generator(owner, settings["generator"])
+        with memory_limit.named(owner), memory_limit.within_machine(owner):
+            build(self, *sizes, **settings)
+
+    return built
+
+
 class Model(Built, ABC):
     """What the loop, the runs and the messages need of any model, energy or directed."""
 
@@ -113,13 +139,13 @@ class Model(Built, ABC):
     capabilities: frozenset[Capability] = frozenset()  # what core.capability may rely on
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Constructor arguments as JSON, from which a saved run is rebuilt without executing
         code.
         """
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
+    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
         """The model that :meth:`settings` describes, with fresh parameters."""
         return cls(**settings, generator=generator)
 
@@ -162,6 +188,7 @@ class EnergyModel(Model):
 
     forward_methods = ("conditional_logits",)
     begins_exactly: ClassVar[bool] = True  # whether the reference can be drawn from
+    beta: Tensor | float = 1.0  # place on the way from the reference (0) to the model (1)
     anchors: Tensor
     anchored: Tensor
 
@@ -349,56 +376,157 @@ class DirectedModel(Model):
         return self.log_prob(x)  # type: ignore[operator]
 
 
-class Sampler(Protocol):
-    """A Markov kernel on an explicit state. ``kernel_on`` is ``"x"``, or ``"ladder"`` if it moves
-    all temperatures at once.
+class ChainState(Protocol):
+    """The state of a Markov kernel: at least where its chains are."""
+
+    @property
+    def x(self) -> Tensor: ...  # (*, C, D)
+
+
+class StepInfo(Protocol):
+    """What one step of a Markov kernel did."""
+
+    def numbers(self) -> dict[str, Tensor]: ...
+
+
+class Chains(NamedTuple):
+    """The state of a kernel that remembers x alone, with the model's field at x if it is known."""
+
+    x: Tensor  # (*, C, D)
+    field: Field | None = None
+
+
+State = TypeVar("State")
+# one loss per optimizer group, the next state, and numbers to record
+Losses: TypeAlias = tuple[dict[str, Tensor], State, dict[str, Tensor]]
+Walk = TypeVar("Walk", bound=ChainState)
+
+
+class Sampler(ABC, Generic[Walk]):
+    """A Markov kernel on an explicit state.
+
+    ``kernel_on`` is ``"x"``, or ``"ladder"`` if it moves all temperatures at once. A kernel that
+    ``remembers`` more than x, such as step sizes, overrides :meth:`place` and :meth:`reopen`; one
+    whose step sizes can be tuned along a path overrides :meth:`tuned`.
     """
 
-    kernel_on: ClassVar[str]
+    kernel_on: ClassVar[Literal["x", "ladder"]] = "x"
+    invariant: ClassVar[bool] = True  # whether it leaves the target exactly unchanged
+    remembers: ClassVar[bool] = False  # whether its state holds more than can be had from x
 
-    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Any: ...
+    @abstractmethod
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Walk:
+        """The state of chains that start at ``x``, ``(*, C, D)``."""
 
+    @abstractmethod
     def step(
-        self, model: EnergyModel, state: Any, *, generator: torch.Generator
-    ) -> tuple[Any, Any]: ...
+        self, model: EnergyModel, state: Walk, *, generator: torch.Generator
+    ) -> tuple[Walk, StepInfo]:
+        """The next state, and what the step did."""
+
+    def place(
+        self,
+        model: EnergyModel,
+        state: Walk,
+        x: Tensor,
+        field: Field | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> Walk:
+        """The chains at ``x`` under ``model``: what was learned about step sizes stays, what
+        depends on the target is new. ``field`` is the model's at ``x``, where it is known.
+        """
+        return self.init(model, x, generator=generator)
+
+    def reopen(self, state: Walk) -> Walk:
+        """The state with its warm-up resumed, because the model has changed."""
+        return state
+
+    def refresh(self, model: EnergyModel, state: Walk, *, generator: torch.Generator) -> Walk:
+        """The state after the parameters of ``model`` have changed."""
+        return self.reopen(state)
+
+    def tuned(self, model: EnergyModel, *, generator: torch.Generator) -> Self:
+        """The kernel with step sizes fixed at every temperature by a pilot run; itself where there
+        is nothing to tune.
+        """
+        return self
 
 
-class Objective(Protocol):
-    """What a gradient learner minimizes."""
+def check_kernel(owner: str, parameter: str, value: object) -> None:
+    """An object that moves chains."""
+    check_role(owner, parameter, value, ("step",), "Gibbs()")
+    if not isinstance(value, Sampler):
+        raise invalid(
+            owner,
+            parameter,
+            "be a partita.core.Sampler",
+            f"a {type(value).__name__}, which is none",
+        )
 
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Any:
+
+class Objective(ABC, Generic[State]):
+    """What a gradient learner minimizes.
+
+    ``deterministic`` losses, functions of the batch alone, may be minimized by L-BFGS; losses
+    ``in_nats`` are small where a fit goes well.
+    """
+
+    deterministic: ClassVar[bool] = False
+    in_nats: ClassVar[bool] = True
+
+    @abstractmethod
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> State:
         """Chains, queues; ``state.module``, if there is one, holds trainable extras."""
 
+    @abstractmethod
     def losses(
-        self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
-        """One loss per optimizer group, the next state, and numbers to record."""
-        ...
+        self, model: Any, batch: Batch, state: State, *, generator: torch.Generator
+    ) -> Losses[State]:
+        """One loss per optimizer group, the next state, and numbers to record.
 
-    def precondition(self, model: Any, state: Any) -> None:
-        """Rewrite the gradients in place after the backward pass; nothing by default (centering
-        uses it).
+        Gradients flow through ``model(x)``; in data-parallel training ``model`` is a wrapper, and
+        :func:`partita.objectives.base.unwrapped` is the model inside.
         """
 
-    def epoch(self, model: Any, data: Data, state: Any, *, generator: torch.Generator) -> Any:
-        """Between epochs; returns the state, unchanged by default."""
+    def deterministic_on(self, model: Any) -> bool:
+        """Whether the loss of this model is a function of the batch alone."""
+        return self.deterministic
+
+    def shared(self, processes: int) -> Self:
+        """What one of several processes does where they share the rows; chains are shared too."""
+        return self
+
+    def precondition(self, model: Any, state: State) -> None:
+        """Rewrite the gradients in place after the backward pass; nothing by default."""
+
+    def epoch(self, model: Any, data: Data, state: State, *, generator: torch.Generator) -> State:
+        """The state between two epochs, unchanged by default."""
+        return state
 
 
-class Update(Protocol):
+class Update(ABC, Generic[State]):
     """EM, coordinate ascent, Gibbs: closed-form steps without an optimizer.
 
     ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it
-    no longer does. An update whose state machine code looks things up by has ``check(model, data,
-    state)`` too, which raises where a file held another.
+    no longer does.
     """
 
-    converges: ClassVar[bool]
+    converges: ClassVar[bool] = True
+    fewest: ClassVar[int] = 1  # updates that a fit makes at least, whatever its budget
 
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Any: ...
+    @abstractmethod
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> State:
+        """The state before the first update."""
 
+    @abstractmethod
     def update(
-        self, model: Any, data: Data, state: Any, *, generator: torch.Generator
-    ) -> tuple[Any, dict[str, Tensor]]: ...
+        self, model: Any, data: Data, state: State, *, generator: torch.Generator
+    ) -> tuple[State, dict[str, Tensor]]:
+        """Change the model in place; the next state, and numbers to record."""
+
+    def check(self, model: Any, data: Data, state: State) -> None:
+        """Raise where a state read from a file does not fit the model and the data."""
 
 
 class PartitionEvaluator(Protocol):

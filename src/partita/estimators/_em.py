@@ -16,7 +16,7 @@ from partita.experiment.imputation import impute_encoded
 from partita.families import FAMILIES
 from partita.families.component_search import criterion
 from partita.models.directed.mixing import Mixing
-from partita.objectives.em import OnlineEM, Running, expectation
+from partita.objectives.em import Averages, OnlineEM, expectation
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 from partita.training.run import Run, make_config
@@ -29,7 +29,7 @@ class MixingDensity(Density):
 
     finite: ClassVar[bool | str] = "allow-nan"
     model_: Mixing
-    _online: Running | None
+    _online: Averages | None
     max_iter: int
     tol: float
 
@@ -124,7 +124,7 @@ class MixingDensity(Density):
         return {} if self._online is None else {"online": self._online._asdict()}
 
     def _restore(self, kept: dict[str, Any]) -> None:
-        self._online = Running(**kept["online"]) if "online" in kept else None
+        self._online = Averages(**kept["online"]) if "online" in kept else None
 
     def _remember(self, train: Rows) -> None:
         """Statistics of the rows seen so far, so that online EM goes on from them."""

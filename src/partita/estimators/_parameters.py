@@ -7,7 +7,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
-from partita.core import descriptions
+from partita.core import registry
 from partita.core.capability import PARTS
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -79,7 +79,7 @@ def from_json(value: Any) -> Any:
     if value.keys() == {"tuple"} and isinstance(value["tuple"], list):
         return tuple(map(from_json, value["tuple"]))
     if value.keys() == {"made"} and isinstance(value["made"], dict):
-        return descriptions.build(value["made"])
+        return registry.build(value["made"])
     return {name: from_json(one) for name, one in value.items()}
 
 
@@ -92,7 +92,7 @@ def _tree(value: Any) -> Any:
         return list(map(_tree, value))
     if isinstance(value, dict):
         return {name: _tree(one) for name, one in value.items()}
-    return {"made": descriptions.describe(value)} if _is_part(value) else value
+    return {"made": registry.describe(value)} if _is_part(value) else value
 
 
 def _is_part(value: Any) -> bool:

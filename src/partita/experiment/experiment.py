@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from partita.core import descriptions, rng
+from partita.core import registry, rng
 from partita.core.protocols import LikelihoodEvaluator, Model, Objective, PartitionEvaluator, Update
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
@@ -138,7 +138,7 @@ class Experiment:
         length = {"epochs": None, "minutes": None, "steps": config["steps"]}
         return Plan(
             build_model(config, numbers(self.folder)),
-            descriptions.build(config["objective"]),
+            registry.build(config["objective"]),
             {**config["fit"], **length, "resume": True},
             config.get("remarks") or [],
             config.get("cuts") or [],

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from partita.core.building import Built
+from partita.core.protocols import Built
 from partita.errors import invalid
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {

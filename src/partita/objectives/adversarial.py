@@ -25,13 +25,13 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_counts, check_real
-from partita.core.protocols import Batch, Data, Model
+from partita.core.protocols import Batch, Data, Losses, Model, Objective
 from partita.divergences.f_divergence import f_named, variational_objective
 from partita.errors import invalid
 from partita.nets.mlp import MLP
 from partita.nets.spectral import bound_spectral_norms, clip_weights, gradient_penalty
 from partita.objectives.audit import AUDITED, audit
-from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+from partita.objectives.base import unwrapped, weighted_mean
 
 LIPSCHITZ = ("none", "spectral", "clip", "penalty")
 
@@ -45,7 +45,7 @@ class CriticState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Adversarial(GradientObjective):
+class Adversarial(Objective[CriticState]):
     """A generator against a critic.
 
     Arguments:
@@ -123,7 +123,7 @@ class Adversarial(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: CriticState, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], CriticState, dict[str, Tensor]]:
+    ) -> Losses[CriticState]:
         critic, bare, x = state.module, unwrapped(model), batch.x
         if self.bounded_by == "clip":
             clip_weights(unwrapped(critic), self.clip)

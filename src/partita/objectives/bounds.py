@@ -21,8 +21,8 @@ from torch import Tensor
 
 from partita.core.capability import require, require_need
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Batch, Data, Model
-from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
+from partita.core.protocols import Batch, Data, Losses, Model, Objective
+from partita.objectives.base import Nothing, unwrapped, weighted_mean
 
 GRADIENTS = ("plain", "doubly")
 
@@ -34,7 +34,7 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ELBO(GradientObjective):
+class ELBO(Objective[Steps]):
     """Minus E[log p(x | z)] + beta KL(q || p), the divergence in closed form; with beta 1 the loss
     is minus the bound.
 
@@ -58,7 +58,7 @@ class ELBO(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Steps, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Steps, dict[str, Tensor]]:
+    ) -> Losses[Steps]:
         fit, each = model.elbo_terms(batch.x, *_ends(batch), generator=generator)
         fit, kl = weighted_mean(fit, batch.weight), weighted_mean(each.sum(-1), batch.weight)
         beta = self.beta * min(1.0, (state.count + 1) / max(1, self.beta_warm_up))
@@ -67,7 +67,7 @@ class ELBO(GradientObjective):
 
 
 @dataclass(frozen=True)
-class IWAEBound(GradientObjective):
+class IWAEBound(Objective[Nothing]):
     """Minus log (1/k) sum of weights (Burda, Grosse and Salakhutdinov 2016): tighter as k grows.
 
     Arguments:
@@ -91,7 +91,7 @@ class IWAEBound(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Nothing, dict[str, Tensor]]:
+    ) -> Losses[Nothing]:
         if self.gradient == "doubly":
             loss, bound = doubly_reparameterized(model, batch, self.k, generator)
         else:
@@ -102,7 +102,7 @@ class IWAEBound(GradientObjective):
 
 
 @dataclass(frozen=True)
-class FIVO(GradientObjective):
+class FIVO(Objective[Nothing]):
     """Minus the bound of a particle filter (Maddison et al. 2017), which keeps k draws of a
     sequence near what is likely.
 
@@ -131,7 +131,7 @@ class FIVO(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Nothing, dict[str, Tensor]]:
+    ) -> Losses[Nothing]:
         how = {"threshold": self.threshold, "every": self.every}
         log_p = model.filtered(batch.x, self.k, *_ends(batch), **how, generator=generator)
         bound = weighted_mean(log_p, batch.weight)

@@ -13,10 +13,17 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_choice, check_count, check_kernel
-from partita.core.kernels import refreshed
-from partita.core.protocols import Batch, Data, EnergyModel, Sampler
-from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+from partita.core.checks import check_choice, check_count
+from partita.core.protocols import (
+    Batch,
+    Data,
+    EnergyModel,
+    Losses,
+    Objective,
+    Sampler,
+    check_kernel,
+)
+from partita.objectives.base import unwrapped, weighted_mean
 
 
 class Restarted(NamedTuple):
@@ -29,7 +36,7 @@ class Restarted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CD(GradientObjective):
+class CD(Objective[Restarted]):
     """CD-k with any sampler.
 
     Arguments:
@@ -56,10 +63,10 @@ class CD(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Restarted, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Restarted, dict[str, Tensor]]:
+    ) -> Losses[Restarted]:
         bare = unwrapped(model)
         sampler = resolve_sampler(self.sampler, bare)
-        chains = refreshed(sampler, bare, state.last, batch.x, generator=generator)
+        chains = sampler.place(bare, sampler.reopen(state.last), batch.x, generator=generator)
         for _ in range(self.steps):
             chains, _ = sampler.step(bare, chains, generator=generator)
         loss = weighted_mean(model(batch.x), batch.weight) - weighted_mean(

@@ -1,19 +1,19 @@
 """Maximum likelihood in one step, for the models whose solution is a formula."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.protocols import Data
+from partita.core.protocols import Data, Update
 from partita.objectives.base import Nothing
 from partita.objectives.em import batches
 
 
 @dataclass(frozen=True)
-class ClosedForm:
+class ClosedForm(Update[Nothing]):
     """The model's own ``solve(data)``, for complete rows.
 
     >>> import partita
@@ -24,8 +24,6 @@ class ClosedForm:
     ... ).stopped
     'converged'
     """
-
-    converges: ClassVar[bool] = True
 
     def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Nothing:
         capability.require("ClosedForm", model)

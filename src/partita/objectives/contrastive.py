@@ -28,10 +28,10 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_count, check_real, check_role
-from partita.core.protocols import Batch, Data
+from partita.core.protocols import Batch, Data, Losses, Objective
 from partita.errors import PartitaWarning, invalid
 from partita.objectives.augmentations import VectorMoves
-from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+from partita.objectives.base import unwrapped, weighted_mean
 from partita.objectives.prototypes import Prototypes, find_prototypes, no_prototypes
 from partita.runtime.permutations import stretches
 
@@ -40,7 +40,7 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 VECTORS = VectorMoves()
 
 
-class Contrast(NamedTuple):
+class ContrastState(NamedTuple):
     """The slow copy of the encoder, the queue of its keys with the rows they came from, the
     clusters, and the epochs gone by.
     """
@@ -53,7 +53,7 @@ class Contrast(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PCL(GradientObjective):
+class PCL(Objective[ContrastState]):
     """ProtoNCE, or InfoNCE where ``clusters`` is empty.
 
     Arguments:
@@ -96,7 +96,7 @@ class PCL(GradientObjective):
         check_real("PCL", "alpha", self.alpha, 0.0, open_low=True)
         check_real("PCL", "temperature", self.temperature, 0.0, open_low=True)
 
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Contrast:
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> ContrastState:
         capability.require("PCL", model)
         if max(self.clusters, default=0) > len(data):
             said = (
@@ -109,11 +109,11 @@ class PCL(GradientObjective):
         queue = like.new_zeros(size, model.embedding)
         rows = torch.full((size,), -1, dtype=torch.long, device=like.device)
         blank = tuple(no_prototypes(k, len(data), queue) for k in self.clusters)
-        return Contrast(slow, queue, rows, blank, torch.zeros((), dtype=torch.long))
+        return ContrastState(slow, queue, rows, blank, torch.zeros((), dtype=torch.long))
 
     def losses(
-        self, model: Any, batch: Batch, state: Contrast, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Contrast, dict[str, Tensor]]:
+        self, model: Any, batch: Batch, state: ContrastState, *, generator: torch.Generator
+    ) -> Losses[ContrastState]:
         if len(batch.x) < 2:
             raise invalid(
                 "PCL",
@@ -154,8 +154,8 @@ class PCL(GradientObjective):
         )
 
     def epoch(
-        self, model: Any, data: Data, state: Contrast, *, generator: torch.Generator
-    ) -> Contrast:
+        self, model: Any, data: Data, state: ContrastState, *, generator: torch.Generator
+    ) -> ContrastState:
         """The E-step, every few epochs after the warm-up: clusters of what the slow copy makes of
         all rows.
         """

@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from partita.core.capability import require
 from partita.core.checks import check_choice
-from partita.core.protocols import Batch, Data
+from partita.core.protocols import Batch, Data, Losses, Objective
 from partita.gradients import ESTIMATORS, Estimator, State
-from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+from partita.objectives.base import unwrapped, weighted_mean
 
 SAMPLED = ("leave-one-out", "vimco")
 TEMPERED = ("gumbel-softmax", "straight-through", "rebar", "relax")
 
 
 @dataclass(frozen=True)
-class DiscreteELBO(GradientObjective):
+class DiscreteELBO(Objective[State]):
     """Minus the evidence bound, with gradients by a named estimator.
 
     Arguments:
@@ -72,7 +71,7 @@ class DiscreteELBO(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: State, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], State, dict[str, Tensor]]:
+    ) -> Losses[State]:
         estimator = self.made()
         made = model.estimate(batch.x, estimator, state, generator=generator)
         losses = {"model": -weighted_mean(made.surrogate, batch.weight)}

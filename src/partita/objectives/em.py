@@ -21,7 +21,7 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_count, check_real
-from partita.core.protocols import Batch, Data
+from partita.core.protocols import Batch, Data, Update
 from partita.objectives.base import Nothing
 from partita.tables.arrays import chunks
 
@@ -56,7 +56,7 @@ def negative_log_likelihood(model: Any, statistics: Statistics, n: float) -> Ten
 
 
 @dataclass(frozen=True)
-class EM:
+class EM(Update[Nothing]):
     """Expectation maximization over all rows at each update; the likelihood never falls.
 
     Arguments:
@@ -79,7 +79,6 @@ class EM:
 
     restarts: int = 1
     trial: int = 15
-    converges: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("EM", "restarts", self.restarts)
@@ -132,8 +131,8 @@ class EM:
         return float(loss), {name: value.clone() for name, value in model.state_dict().items()}
 
 
-class Running(NamedTuple):
-    """Running averages of the statistics, per row."""
+class Averages(NamedTuple):
+    """Averages averages of the statistics, per row."""
 
     statistics: Statistics
     updates: Tensor  # t, ()
@@ -141,7 +140,7 @@ class Running(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnlineEM:
+class OnlineEM(Update[Averages]):
     r"""Online expectation maximization (Cappe and Moulines 2009): statistics are averaged over
     mini-batches with falling steps.
 
@@ -165,23 +164,23 @@ class OnlineEM:
         check_real("OnlineEM", "decay", self.decay, 0.5, 1.0, open_low=True)
         check_real("OnlineEM", "delay", self.delay, 0.0)
 
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Running:
-        """Running averages begin with the first rows, as many as one step takes."""
+    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Averages:
+        """Averages averages begin with the first rows, as many as one step takes."""
         capability.require("OnlineEM", model)
         batch = data.batch(torch.arange(min(self.batch, len(data))), generator=generator)
         return self.begin(model.e_step(batch.x, batch.weight), rng.seed(generator))
 
-    def begin(self, statistics: Statistics, key: int, updates: int = 1) -> Running:
+    def begin(self, statistics: Statistics, key: int, updates: int = 1) -> Averages:
         """The state after so many updates whose statistics are these."""
         n = float(statistics["mass"].sum())
-        return Running(
+        return Averages(
             {name: value / n for name, value in statistics.items()}, torch.tensor(updates), key
         )
 
     @torch.no_grad()
     def update(
-        self, model: Any, data: Data, state: Running, *, generator: torch.Generator
-    ) -> tuple[Running, dict[str, Tensor]]:
+        self, model: Any, data: Data, state: Averages, *, generator: torch.Generator
+    ) -> tuple[Averages, dict[str, Tensor]]:
         """One pass over the data in a fresh order; the loss is that of each batch before it was
         learnt from.
         """
@@ -195,8 +194,8 @@ class OnlineEM:
 
     @torch.no_grad()
     def step(
-        self, model: Any, x: Tensor, weight: Tensor | None, state: Running
-    ) -> tuple[Running, Tensor]:
+        self, model: Any, x: Tensor, weight: Tensor | None, state: Averages
+    ) -> tuple[Averages, Tensor]:
         """Learn from one batch; returns the state and the batch's log-likelihood before."""
         found, rate = model.e_step(x, weight), self.rate(int(state.updates))
         n = float(found["mass"].sum())

@@ -17,10 +17,10 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import EXACT_BITS, require, smallest_bits
 from partita.core.enumeration import log_partition
-from partita.core.protocols import Batch, Capability, Data, EnergyModel, Model
+from partita.core.protocols import Batch, Capability, Data, EnergyModel, Losses, Model, Objective
 from partita.core.quadrature import Box, log_integral
 from partita.nets.dropout import dropping
-from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
+from partita.objectives.base import Nothing, unwrapped, weighted_mean
 from partita.runtime.permutations import stretches
 
 MARGIN = 2.0  # deviations by which the grid reaches beyond the data
@@ -37,7 +37,7 @@ class Grid(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExactLikelihood(GradientObjective):
+class ExactLikelihood(Objective[Nothing | Grid]):
     """The negative mean log-likelihood in nats.
 
     From ``log_prob`` where the model has it, else by enumeration of the smaller side, else by
@@ -61,7 +61,7 @@ class ExactLikelihood(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Any, dict[str, Tensor]]:
+    ) -> Losses[Any]:
         bare = unwrapped(model)
         if _integrates(bare):
             shift = (

@@ -21,9 +21,9 @@ from torch.distributions import Distribution, Normal
 
 from partita.core import capability
 from partita.core.checks import check_role
-from partita.core.protocols import Batch, Data
+from partita.core.protocols import Batch, Data, Losses, Objective
 from partita.errors import invalid
-from partita.objectives.base import GradientObjective, unwrapped
+from partita.objectives.base import unwrapped
 from partita.objectives.exact import ExactLikelihood
 
 Prior = Distribution | Mapping[str, Distribution]
@@ -42,7 +42,7 @@ class Posterior(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MAP(GradientObjective):
+class MAP(Objective[Posterior]):
     """An objective with priors.
 
     Arguments:
@@ -106,7 +106,7 @@ class MAP(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Posterior, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Posterior, dict[str, Tensor]]:
+    ) -> Losses[Posterior]:
         losses, inner, info = self.likelihood.losses(model, batch, state.inner, generator=generator)
         log_prior = log_density(unwrapped(model), self.prior)
         if "model" in losses:  # whose turn it may not be

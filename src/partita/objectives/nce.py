@@ -22,8 +22,8 @@ from torch.nn import functional
 
 from partita.core import capability, rng
 from partita.core.checks import MOST, check_real
-from partita.core.protocols import Batch, Data, EnergyModel
-from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
+from partita.objectives.base import unwrapped, weighted_mean
 from partita.objectives.noise import as_noise, check_covers, check_noise, noise_title
 
 IMPORTANCE_DRAWS = 8192
@@ -41,14 +41,14 @@ class LogNormalizer(nn.Module):
         return self.c
 
 
-class Contrast(NamedTuple):
+class Normalizer(NamedTuple):
     """What is trained beside the model."""
 
     module: Any  # LogNormalizer
 
 
 @dataclass(frozen=True)
-class NCE(GradientObjective):
+class NCE(Objective[Normalizer]):
     """Logistic regression between data and noise.
 
     Arguments:
@@ -70,10 +70,10 @@ class NCE(GradientObjective):
     def __post_init__(self) -> None:
         check_real("NCE", "ratio", self.ratio, 0.0, open_low=True)
 
-    def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Contrast:
+    def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Normalizer:
         capability.require("NCE", model)
         check_noise(self.noise, model, data, generator=generator)
-        return Contrast(
+        return Normalizer(
             LogNormalizer(
                 importance_log_z(
                     model, self.noise, IMPORTANCE_DRAWS, generator=rng.child(generator)
@@ -82,8 +82,8 @@ class NCE(GradientObjective):
         )
 
     def losses(
-        self, model: Any, batch: Batch, state: Contrast, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Contrast, dict[str, Tensor]]:
+        self, model: Any, batch: Batch, state: Normalizer, *, generator: torch.Generator
+    ) -> Losses[Normalizer]:
         count = max(1, round(min(self.ratio * len(batch.x), MOST)))
         u, log_noise = with_noise(unwrapped(model), self.noise, batch.x, count, generator)
         nu, c = count / len(batch.x), state.module()

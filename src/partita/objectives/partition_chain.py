@@ -10,7 +10,7 @@ Letters: n rows, D columns, C chains, S kept sweeps.
 """
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count
-from partita.core.protocols import Data
+from partita.core.protocols import Data, Update
 from partita.errors import Diverged, RunError
 from partita.models.directed.dirichlet_process import (
     DPMixture,
@@ -39,7 +39,7 @@ LABELS = 10_000_000  # of all kept partitions together, or those of four sweeps
 Statistics = tuple[np.ndarray, np.ndarray, np.ndarray]  # count, mean and scatter of every cluster
 
 
-class Chains(NamedTuple):
+class PartitionState(NamedTuple):
     """Where the chains are."""
 
     z: Tensor  # (C, n) labels, int32
@@ -50,7 +50,7 @@ class Chains(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PartitionChain(ABC):
+class PartitionChain(Update[PartitionState]):
     """An Update whose steps are sweeps over the posterior of partitions.
 
     Arguments:
@@ -84,7 +84,7 @@ class PartitionChain(ABC):
     ) -> list[Statistics]:
         """One sweep of every chain over its labels, in place; returns the clusters of each."""
 
-    def init(self, model: DPMixture, data: Data, *, generator: torch.Generator) -> Chains:
+    def init(self, model: DPMixture, data: Data, *, generator: torch.Generator) -> PartitionState:
         capability.require(type(self).__name__, model)
         x = _rows(data, generator)
         alpha = model.alpha_shape / model.alpha_rate if model.alpha is None else model.alpha
@@ -99,7 +99,7 @@ class PartitionChain(ABC):
                 ]
             z = torch.stack([torch.from_numpy(labels) for labels in found])
         clusters = tuple(_as_clusters(gather(model.kernel, x, labels.numpy())) for labels in z)
-        return Chains(
+        return PartitionState(
             z,
             torch.full((self.chains,), alpha, dtype=torch.float64),
             clusters,
@@ -108,8 +108,8 @@ class PartitionChain(ABC):
         )
 
     def update(
-        self, model: DPMixture, data: Data, state: Chains, *, generator: torch.Generator
-    ) -> tuple[Chains, dict[str, Tensor]]:
+        self, model: DPMixture, data: Data, state: PartitionState, *, generator: torch.Generator
+    ) -> tuple[PartitionState, dict[str, Tensor]]:
         problem = Problem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
         held = [
@@ -134,7 +134,7 @@ class PartitionChain(ABC):
             alpha = draw_concentration(
                 alpha, clusters, len(data), model.alpha_shape, model.alpha_rate, generator=generator
             )
-        state = Chains(
+        state = PartitionState(
             torch.from_numpy(z),
             alpha,
             tuple(map(_as_clusters, found)),
@@ -146,7 +146,7 @@ class PartitionChain(ABC):
         )
         return state, {"loss": loss, "clusters": clusters.double().mean(), "alpha": alpha.mean()}
 
-    def check(self, model: DPMixture, data: Data, state: Chains) -> None:
+    def check(self, model: DPMixture, data: Data, state: PartitionState) -> None:
         """Raise unless chains that a file held are of these rows and of the model's draws: machine
         code takes them as they are.
         """
@@ -219,7 +219,7 @@ class Problem(NamedTuple):
         return log_evidence(self.code, self.prior, *clusters)
 
 
-def keep_draw(model: DPMixture, state: Chains, room: int) -> Tensor:
+def keep_draw(model: DPMixture, state: PartitionState, room: int) -> Tensor:
     """Keep this sweep's draws in the model where its number is a multiple of the stride; returns
     the next stride.
 
@@ -244,7 +244,7 @@ def keep_draw(model: DPMixture, state: Chains, room: int) -> Tensor:
     return torch.tensor(stride)
 
 
-def _draws_of(state: Chains, before: int) -> dict[str, Tensor]:
+def _draws_of(state: PartitionState, before: int) -> dict[str, Tensor]:
     """This sweep's draws, as they follow on ``before`` sweeps."""
     chains = len(state.alpha)
     owner = (

@@ -18,10 +18,19 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_count, check_real
-from partita.core.kernels import refreshed
-from partita.core.protocols import Batch, Capability, Data, EnergyModel, Sampler
+from partita.core.protocols import (
+    Batch,
+    Capability,
+    Chains,
+    ChainState,
+    Data,
+    EnergyModel,
+    Losses,
+    Objective,
+    Sampler,
+)
 from partita.errors import invalid
-from partita.objectives.base import GradientObjective, unwrapped, weighted_mean
+from partita.objectives.base import unwrapped, weighted_mean
 from partita.objectives.cd import resolve_centering, resolve_sampler
 
 
@@ -31,18 +40,18 @@ class Buffer(NamedTuple):
     """
 
     x: Tensor  # (C, D)
-    moved: Any
+    moved: ChainState
 
 
 class Persistent(NamedTuple):
     """The chains, and the data's mean at which gradients are centered."""
 
-    chains: Any
+    chains: ChainState
     mu: Tensor  # (D,)
 
 
 @dataclass(frozen=True)
-class PCD(GradientObjective):
+class PCD(Objective[Persistent]):
     """PCD-k with any sampler.
 
     Arguments:
@@ -90,50 +99,52 @@ class PCD(GradientObjective):
         capability.require("PCD", model)
         resolve_centering("PCD", self.centered, model)
         start = model.reference().draw(self.chains, generator=generator)
-        chains = with_field(
-            model,
-            resolve_sampler(self.sampler, model).init(
-                model, start[: self.active], generator=generator
-            ),
-        )
+        sampler = resolve_sampler(self.sampler, model)
+        chains = sampler.init(model, start[: self.active], generator=generator)
+        chains = with_field(model, chains)
         kept = chains if self.active is None else Buffer(start, chains)
         return Persistent(kept, data.mean().to(model.like))
 
     def losses(
         self, model: Any, batch: Batch, state: Persistent, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Persistent, dict[str, Tensor]]:
+    ) -> Losses[Persistent]:
         bare = unwrapped(model)
-        chains, kept = (self._moved if self.active is None else self._replayed)(
-            bare, state.chains, generator
-        )
-        loss = (
-            weighted_mean(model(batch.x), batch.weight)
-            - model(chains.x, getattr(chains, "field", None)).mean()
-        )
+        if isinstance(state.chains, Buffer):
+            chains, kept = self._replayed(bare, state.chains, generator)
+        else:
+            chains = kept = self._moved(bare, state.chains, generator)
+        field = chains.field if isinstance(chains, Chains) else None
+        loss = weighted_mean(model(batch.x), batch.weight) - model(chains.x, field).mean()
         return {"model": loss}, state._replace(chains=kept), {"energy_gap": loss.detach()}
 
     def _moved(
-        self, model: EnergyModel, chains: Any, generator: torch.Generator, x: Tensor | None = None
-    ) -> tuple[Any, Any]:
-        """All chains, beginning at ``x`` if it is given, k steps on: to learn from and to keep."""
+        self,
+        model: EnergyModel,
+        chains: ChainState,
+        generator: torch.Generator,
+        x: Tensor | None = None,
+    ) -> ChainState:
+        """All chains k steps on, beginning at ``x`` if it is given."""
         sampler = resolve_sampler(self.sampler, model)
-        chains = refreshed(sampler, model, chains, x, generator=generator)
+        if x is None:
+            chains = sampler.refresh(model, chains, generator=generator)
+        else:
+            chains = sampler.place(model, sampler.reopen(chains), x, generator=generator)
         for _ in range(self.steps):
             chains, _ = sampler.step(model, chains, generator=generator)
-        chains = with_field(model, chains)
-        return chains, chains
+        return with_field(model, chains)
 
     @torch.no_grad()
     def _replayed(
         self, model: EnergyModel, buffer: Buffer, generator: torch.Generator
-    ) -> tuple[Any, Buffer]:
+    ) -> tuple[ChainState, Buffer]:
         """The active chains k steps on, to learn from, and the buffer with them in it, to keep."""
         assert self.active is not None
         index = rng.permutation(self.chains, generator)[: self.active]
         fresh = model.reference().draw(self.active, generator=generator).to(buffer.x)
         anew = rng.uniform((self.active, 1), fresh, generator) < self.restart
         start = torch.where(anew, fresh, buffer.x[index])
-        moved, _ = self._moved(model, buffer.moved, generator, start)
+        moved = self._moved(model, buffer.moved, generator, start)
         return moved, Buffer(buffer.x.index_copy(0, index, moved.x), moved)
 
     def precondition(self, model: Any, state: Persistent) -> None:
@@ -142,15 +153,13 @@ class PCD(GradientObjective):
 
 
 @torch.no_grad()
-def with_field(model: EnergyModel, chains: Any) -> Any:
+def with_field(model: EnergyModel, chains: ChainState) -> ChainState:
     """The chains with the model's field at them, which serves the loss now and the next step's
     conditional after.
 
     The parameters move between the two, so the chain alternates h | x under the old and x | h under
     the new ones: the same persistent chain, updated at half steps, for one matrix product fewer.
     """
-    return (
-        chains._replace(field=model.field(chains.x))
-        if Capability.FIELD in model.capabilities and hasattr(chains, "field")
-        else chains
-    )
+    if Capability.FIELD in model.capabilities and isinstance(chains, Chains):
+        return Chains(chains.x, model.field(chains.x))
+    return chains

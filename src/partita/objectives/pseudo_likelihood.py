@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.protocols import Batch, Data, EnergyModel
-from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
+from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
+from partita.objectives.base import Nothing, unwrapped, weighted_mean
 
 
 @dataclass(frozen=True)
-class PseudoLikelihood(GradientObjective):
+class PseudoLikelihood(Objective[Nothing]):
     """The negative log pseudo-likelihood per row, for supports whose coordinates have finitely many
     values.
     """
@@ -33,7 +33,7 @@ class PseudoLikelihood(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Nothing, dict[str, Tensor]]:
+    ) -> Losses[Nothing]:
         loss = -weighted_mean(pseudo_log_likelihood(model, batch.x), batch.weight)
         return {"model": loss}, state, {"pseudo_log_likelihood": -loss.detach()}
 

@@ -20,13 +20,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.protocols import Batch, Data, EnergyModel
-from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
+from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
+from partita.objectives.base import Nothing, unwrapped, weighted_mean
 from partita.objectives.pseudo_likelihood import value_index
 
 
 @dataclass(frozen=True)
-class RatioMatching(GradientObjective):
+class RatioMatching(Objective[Nothing]):
     """Half the Brier score of every coordinate given the others, for supports whose coordinates
     have finitely many values.
     """
@@ -39,7 +39,7 @@ class RatioMatching(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Nothing, dict[str, Tensor]]:
+    ) -> Losses[Nothing]:
         loss = weighted_mean(ratio_loss(model, batch.x), batch.weight)
         return {"model": loss}, state, {"ratio_matching": loss.detach()}
 

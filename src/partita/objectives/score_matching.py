@@ -20,15 +20,15 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Batch, Data, EnergyModel
+from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
 from partita.errors import Unsupported
-from partita.objectives.base import GradientObjective, Nothing, unwrapped, weighted_mean
+from partita.objectives.base import Nothing, unwrapped, weighted_mean
 
 KINDS = ("exact", "sliced", "denoising")
 
 
 @dataclass(frozen=True)
-class ScoreMatching(GradientObjective):
+class ScoreMatching(Objective[Nothing]):
     """Hyvärinen's loss on real supports, with the divergence exact, sliced or by denoising.
 
     Arguments:
@@ -63,7 +63,7 @@ class ScoreMatching(GradientObjective):
 
     def losses(
         self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], Nothing, dict[str, Tensor]]:
+    ) -> Losses[Nothing]:
         loss = weighted_mean(self._rows(model, batch.x, generator), batch.weight)
         return {"model": loss}, state, {"score_matching": loss.detach()}
 

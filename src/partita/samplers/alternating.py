@@ -11,17 +11,23 @@ Letters: C chains, D visible, H hidden.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.annealed import Annealed
 from partita.core.capability import require
-from partita.core.protocols import Data, EnergyModel, Reference
+from partita.core.protocols import Data, EnergyModel, Field, Reference, Settings
 from partita.errors import invalid
-from partita.samplers.gradient import TUNING_STEPS, Info, Metropolis, State, tuning_run
+from partita.samplers.gradient import (
+    TUNING_STEPS,
+    Adaptive,
+    Metropolis,
+    MetropolisInfo,
+    MetropolisState,
+    tuning_run,
+)
 from partita.samplers.langevin import MALA
 from partita.samplers.step_size import StepSize
 
@@ -34,9 +40,7 @@ class GivenHidden(EnergyModel):
     def __init__(self, model: Any, h: Tensor) -> None:
         super().__init__()
         object.__setattr__(self, "joint", model)  # not a submodule: a view owns no parameters
-        self.h, self.support = h, model.support
-        if isinstance(model, Annealed):
-            self.beta = model.beta
+        self.h, self.support, self.beta = h, model.support, model.beta
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.joint.energy(x, self.h)
@@ -50,7 +54,7 @@ class GivenHidden(EnergyModel):
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         self.joint.initialize(data, generator=generator)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return self.joint.settings()
 
 
@@ -58,11 +62,11 @@ class AlternatingState(NamedTuple):
     """The chains, and what the kernel on x knows."""
 
     x: Tensor  # (*, C, D)
-    inner: State
+    inner: MetropolisState
 
 
 @dataclass(frozen=True)
-class Alternating:
+class Alternating(Adaptive[AlternatingState]):
     """Hidden units from their exact conditional, then x by a gradient kernel given them.
 
     Arguments:
@@ -70,8 +74,6 @@ class Alternating:
     """
 
     kernel: Metropolis = field(default_factory=MALA)
-
-    kernel_on: ClassVar[str] = "x"
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Metropolis):
@@ -83,24 +85,28 @@ class Alternating:
         require("Alternating", model)
         return AlternatingState(x, self.kernel.init(model, x, generator=generator))
 
-    def place(self, model: EnergyModel, state: AlternatingState, x: Tensor) -> AlternatingState:
-        """The same chains at ``x``; their energy given h is computed by the step, when h is
-        known.
-        """
+    def place(
+        self,
+        model: EnergyModel,
+        state: AlternatingState,
+        x: Tensor,
+        field: Field | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> AlternatingState:
+        """The same chains at ``x``; the step computes their energy given h, once h is known."""
         return state._replace(x=x)
 
     def reopen(self, state: AlternatingState) -> AlternatingState:
-        """The model has learned, so the warm-up goes on."""
         return state._replace(inner=self.kernel.reopen(state.inner))
 
     @torch.no_grad()
     def step(
         self, model: Any, state: AlternatingState, *, generator: torch.Generator
-    ) -> tuple[AlternatingState, Info]:
+    ) -> tuple[AlternatingState, MetropolisInfo]:
         given = GivenHidden(model, rng.draw(model.hidden_given_visible(state.x), generator))
-        inner, info = self.kernel.step(
-            given, self.kernel.place(given, state.inner, state.x), generator=generator
-        )
+        placed = self.kernel.place(given, state.inner, state.x, generator=generator)
+        inner, info = self.kernel.step(given, placed, generator=generator)
         return AlternatingState(inner.x, inner), info
 
     @torch.no_grad()
@@ -114,9 +120,7 @@ class Alternating:
         return Alternating(replace(self.kernel, warm_up=0, schedule=schedule))
 
     def step_sizes(self, state: AlternatingState) -> StepSize:
-        """What the adaptation of the kernel on x knows."""
         return state.inner.size
 
     def with_sizes(self, state: AlternatingState, size: StepSize) -> AlternatingState:
-        """The state with another adaptation."""
         return state._replace(inner=state.inner._replace(size=size))

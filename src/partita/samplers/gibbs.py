@@ -7,7 +7,7 @@ for all chains at once.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,21 +15,12 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_choice, check_count
-from partita.core.protocols import Capability, EnergyModel, Field
+from partita.core.protocols import Capability, Chains, EnergyModel, Field, Sampler
 from partita.samplers.sweep import ORDERS, draw_order, pair_sweeps
 
 
-class State(NamedTuple):
-    """What the next step needs: the chains, and what the model already computed at them, if
-    somebody did.
-    """
-
-    x: Tensor  # (*, C, D)
-    field: Field | None = None
-
-
-class Info(NamedTuple):
-    """What a diagnosis needs, computed only if it is asked for."""
+class SiteChanges(NamedTuple):
+    """The chains before and after a step, from which diagnoses are computed on demand."""
 
     before: Tensor  # (*, C, D)
     after: Tensor
@@ -40,7 +31,7 @@ class Info(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Gibbs:
+class Gibbs(Sampler[Chains]):
     """A kernel on x that leaves every model with tractable conditionals invariant.
 
     Arguments:
@@ -53,25 +44,34 @@ class Gibbs:
     sweeps: int = 1
     order: Literal["random", "sequential", "colors"] = "random"
 
-    kernel_on: ClassVar[str] = "x"
-
     def __post_init__(self) -> None:
         check_count("Gibbs", "sweeps", self.sweeps)
         check_choice("Gibbs", "order", self.order, ORDERS)
 
-    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> State:
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Chains:
         require("Gibbs", model)
-        return State(x)
+        return Chains(x)
+
+    def place(
+        self,
+        model: EnergyModel,
+        state: Chains,
+        x: Tensor,
+        field: Field | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> Chains:
+        return Chains(x, field)
 
     @torch.no_grad()
     def step(
-        self, model: EnergyModel, state: State, *, generator: torch.Generator
-    ) -> tuple[State, Info]:
+        self, model: EnergyModel, state: Chains, *, generator: torch.Generator
+    ) -> tuple[Chains, SiteChanges]:
         x, field = state
         model = model.given_component(x, generator=generator)
         if Capability.PAIRS in model.capabilities:
             x = pair_sweeps(model, x, self.sweeps, self.order, generator)
-            return State(x), Info(state.x, x)
+            return Chains(x), SiteChanges(state.x, x)
         for _ in range(self.sweeps):
             blocks = Capability.CONDITIONALS in model.capabilities
             x = (
@@ -80,7 +80,7 @@ class Gibbs:
                 else site_sweep(model, x, field, generator, self.order)
             )
             field = None
-        return State(x), Info(state.x, x)
+        return Chains(x), SiteChanges(state.x, x)
 
 
 def block_sweep(model: Any, x: Tensor, field: Field | None, generator: torch.Generator) -> Tensor:

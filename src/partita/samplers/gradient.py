@@ -12,9 +12,9 @@ nothing is computed twice.
 Letters: C chains, T temperatures, D visible.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_count, check_real
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, Field, Sampler, Walk
 from partita.errors import Diverged, invalid
 from partita.samplers import step_size as sizes
 from partita.samplers.step_size import Schedule, StepSize
@@ -32,7 +32,7 @@ STUCK_STEPS, STUCK_PROPOSALS = 50, 2000
 TUNING_TEMPERATURES, TUNING_STEPS, TUNING_CHAINS = 11, 25, 64
 
 
-class State(NamedTuple):
+class MetropolisState(NamedTuple):
     """The chains with their energy and its gradient, and the step size of every rung."""
 
     x: Tensor  # (*, C, D)
@@ -41,7 +41,7 @@ class State(NamedTuple):
     size: StepSize
 
 
-class Info(NamedTuple):
+class MetropolisInfo(NamedTuple):
     """What one step did."""
 
     accepted: Tensor  # (*, C)
@@ -126,16 +126,28 @@ def leapfrog(
     return x, momentum, energy, gradient
 
 
+class Adaptive(Sampler[Walk]):
+    """A kernel whose step size is adapted in a warm-up."""
+
+    remembers = True
+
+    @abstractmethod
+    def step_sizes(self, state: Walk) -> StepSize:
+        """What the adaptation knows."""
+
+    @abstractmethod
+    def with_sizes(self, state: Walk, size: StepSize) -> Walk:
+        """The state with another adaptation."""
+
+
 @dataclass(frozen=True)
-class Metropolis(ABC):
+class Metropolis(Adaptive[MetropolisState]):
     """A gradient proposal, accepted or rejected so that the target is left invariant."""
 
     step_size: float = 0.2
     warm_up: int = 200
     acceptance: float = 0.6
     schedule: Schedule | None = None
-
-    kernel_on: ClassVar[str] = "x"
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
@@ -147,35 +159,46 @@ class Metropolis(ABC):
 
     @abstractmethod
     def propose(
-        self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor
+        self, model: EnergyModel, state: MetropolisState, momentum: Tensor, size: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The proposal's place, momentum, energy and gradient; ``size`` is ``(*, 1 or C)``."""
 
-    def varied(self, size: Tensor, state: State, generator: torch.Generator) -> Tensor:
+    def varied(self, size: Tensor, state: MetropolisState, generator: torch.Generator) -> Tensor:
         """The step size of each chain for one step, drawn without regard to where it is; as it
         stands by default.
         """
         return size
 
-    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> State:
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> MetropolisState:
         owner = type(self).__name__
         require(owner, model)
         energy, gradient = energy_and_gradient(owner, model, x)
         check_start(owner, model, energy, gradient)
-        return State(x, energy, gradient, sizes.start(self.step_size, energy))
+        return MetropolisState(x, energy, gradient, sizes.start(self.step_size, energy))
 
-    def place(self, model: EnergyModel, state: State, x: Tensor) -> State:
-        """The same chains at ``x`` under ``model``."""
-        return State(x, *energy_and_gradient(type(self).__name__, model, x), state.size)
+    def place(
+        self,
+        model: EnergyModel,
+        state: MetropolisState,
+        x: Tensor,
+        field: Field | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> MetropolisState:
+        return MetropolisState(x, *energy_and_gradient(type(self).__name__, model, x), state.size)
 
-    def reopen(self, state: State) -> State:
-        """The model has learned, so the warm-up goes on."""
+    def reopen(self, state: MetropolisState) -> MetropolisState:
         return state._replace(size=sizes.reopened(state.size, self.warm_up))
+
+    def refresh(
+        self, model: EnergyModel, state: MetropolisState, *, generator: torch.Generator
+    ) -> MetropolisState:
+        return self.place(model, self.reopen(state), state.x, generator=generator)
 
     @torch.no_grad()
     def step(
-        self, model: EnergyModel, state: State, *, generator: torch.Generator
-    ) -> tuple[State, Info]:
+        self, model: EnergyModel, state: MetropolisState, *, generator: torch.Generator
+    ) -> tuple[MetropolisState, MetropolisInfo]:
         size = self.varied(self._size(model, state), state, generator)
         momentum = rng.normal(state.x.shape, state.x, generator)
         x, end, energy, gradient = self.propose(model, state, momentum, size)
@@ -183,9 +206,9 @@ class Metropolis(ABC):
         diverged = ~torch.isfinite(log_accept)
         log_accept = log_accept.masked_fill(diverged, -torch.inf)
         accept = rng.uniform(energy.shape, energy, generator).log() < log_accept
-        info = Info(accept, log_accept.clamp_max(0).exp(), size, diverged)
+        info = MetropolisInfo(accept, log_accept.clamp_max(0).exp(), size, diverged)
         keep = accept[..., None]
-        moved = State(
+        moved = MetropolisState(
             torch.where(keep, x, state.x),
             torch.where(accept, energy, state.energy),
             torch.where(keep, gradient, state.gradient),
@@ -207,30 +230,30 @@ class Metropolis(ABC):
             schedule=tuning_run(replace(self, warm_up=TUNING_STEPS), model, generator),
         )
 
-    def step_sizes(self, state: State) -> StepSize:
-        """What the adaptation of this kernel knows."""
+    def step_sizes(self, state: MetropolisState) -> StepSize:
         return state.size
 
-    def with_sizes(self, state: State, size: StepSize) -> State:
-        """The state with another adaptation."""
+    def with_sizes(self, state: MetropolisState, size: StepSize) -> MetropolisState:
         return state._replace(size=size)
 
-    def _size(self, model: Any, state: State) -> Tensor:
+    def _size(self, model: EnergyModel, state: MetropolisState) -> Tensor:
         """From the schedule where there is one, else what the warm-up says by now."""
         if self.schedule is not None:
-            beta = getattr(model, "beta", state.energy.new_ones(1)).to(state.energy)
+            beta = torch.as_tensor(model.beta).to(state.energy)
             return sizes.scheduled(self.schedule, beta if beta.dim() else beta[None])
         known = state.size
         return (known.log_size if int(known.count) < self.warm_up else known.average).exp()
 
-    def _adapt(self, size: StepSize, info: Info) -> StepSize:
+    def _adapt(self, size: StepSize, info: MetropolisInfo) -> StepSize:
         moved = info.accepted.any(-1, keepdim=True)
         size = size._replace(stuck=torch.where(moved, 0.0, size.stuck + 1))
         if int(size.count) >= self.warm_up:
             return size
         return sizes.adapted(size, info.probability.mean(-1, keepdim=True), self.acceptance)
 
-    def _check_moving(self, model: EnergyModel, state: State, info: Info) -> None:
+    def _check_moving(
+        self, model: EnergyModel, state: MetropolisState, info: MetropolisInfo
+    ) -> None:
         steps = float(state.size.stuck.max())
         if steps < STUCK_STEPS or steps * state.x.shape[-2] < STUCK_PROPOSALS:
             return
@@ -244,21 +267,19 @@ class Metropolis(ABC):
         )
 
 
-def tuning_run(kernel: Any, model: EnergyModel, generator: torch.Generator) -> Schedule:
+def tuning_run(kernel: Adaptive[Walk], model: EnergyModel, generator: torch.Generator) -> Schedule:
     """Anneal some chains upwards and adapt the step size at each of a few temperatures."""
     x = model.reference().draw(TUNING_CHAINS, generator=generator)
-    state, betas, found = None, [], []
+    state = kernel.init(model.annealed(0.0), x, generator=generator)
+    betas, found = [], []
     for beta in torch.linspace(0, 1, TUNING_TEMPERATURES).tolist():
-        target: Any = model.annealed(beta)
-        if state is None:
-            state = kernel.init(target, x, generator=generator)
-        else:
-            size = sizes.start(
-                kernel.step_sizes(state).average.exp(), kernel.step_sizes(state).average
-            )
-            state = kernel.with_sizes(kernel.place(target, state, state.x), size)
+        target = model.annealed(beta)
+        if betas:
+            average = kernel.step_sizes(state).average
+            state = kernel.place(target, state, state.x, generator=generator)
+            state = kernel.with_sizes(state, sizes.start(average.exp(), average))
         for _ in range(TUNING_STEPS):
             state, _ = kernel.step(target, state, generator=generator)
-        betas.append(float(target.beta.max()))
+        betas.append(float(torch.as_tensor(target.beta).max()))
         found.append(float(kernel.step_sizes(state).average.exp().mean()))
     return tuple(betas), tuple(found)

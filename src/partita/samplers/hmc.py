@@ -15,7 +15,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.checks import check_count, check_real
 from partita.core.protocols import EnergyModel
-from partita.samplers.gradient import Metropolis, State, leapfrog
+from partita.samplers.gradient import Metropolis, MetropolisState, leapfrog
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class HMC(Metropolis):
         check_count("HMC", "leapfrogs", self.leapfrogs)
         check_real("HMC", "jitter", self.jitter, 0.0, 0.99)
 
-    def varied(self, size: Tensor, state: State, generator: torch.Generator) -> Tensor:
+    def varied(self, size: Tensor, state: MetropolisState, generator: torch.Generator) -> Tensor:
         if not self.jitter:
             return size
         return size * (
@@ -51,7 +51,7 @@ class HMC(Metropolis):
         )
 
     def propose(
-        self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor
+        self, model: EnergyModel, state: MetropolisState, momentum: Tensor, size: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return leapfrog(
             "HMC", model, state.x, momentum, state.gradient, size[..., None], self.leapfrogs

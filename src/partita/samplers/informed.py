@@ -13,8 +13,9 @@ and the Metropolis step corrects the rest.
 Letters: C chains, D sites, K values.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,15 +23,14 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_choice, check_count
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import Chains, EnergyModel, Field, Sampler
 from partita.errors import Unsupported
-from partita.samplers.gibbs import State
 
 DIFFERENCES = ("exact", "gradient")
 
 
-class Info(NamedTuple):
-    """What a diagnosis needs."""
+class InformedInfo(NamedTuple):
+    """The chains before and after a step, and how many proposals were accepted."""
 
     before: Tensor  # (*, C, D)
     after: Tensor
@@ -50,8 +50,11 @@ class Proposal(NamedTuple):
     energy: Tensor  # (*, C), F up to a constant of the chain's path
 
 
+Propose = Callable[[EnergyModel, Tensor], Proposal]
+
+
 @dataclass(frozen=True)
-class Informed:
+class Informed(Sampler[Chains]):
     """A kernel on x that changes one coordinate at a time, where it pays.
 
     Arguments:
@@ -63,30 +66,39 @@ class Informed:
     moves: int = 1
     differences: Literal["exact", "gradient"] = "exact"
 
-    kernel_on: ClassVar[str] = "x"
-
     def __post_init__(self) -> None:
         check_count("Informed", "moves", self.moves)
         check_choice("Informed", "differences", self.differences, DIFFERENCES)
 
-    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> State:
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Chains:
         require("Informed", model)
         if self.differences == "gradient" and len(model.support.values()) != 2:
             raise Unsupported(
                 f"Informed(differences='gradient') cannot run on {model.support}: only between two "
                 "values is a gradient a difference. Use differences='exact'."
             )
-        return State(x)
+        return Chains(x)
+
+    def place(
+        self,
+        model: EnergyModel,
+        state: Chains,
+        x: Tensor,
+        field: Field | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> Chains:
+        return Chains(x, field)
 
     def step(
-        self, model: EnergyModel, state: State, *, generator: torch.Generator
-    ) -> tuple[State, Info]:
+        self, model: EnergyModel, state: Chains, *, generator: torch.Generator
+    ) -> tuple[Chains, InformedInfo]:
         propose = exact_proposal if self.differences == "exact" else gradient_proposal
         x, here, accepted = state.x, propose(model, state.x), torch.zeros_like(state.x[..., 0])
         for _ in range(self.moves):
             x, here, accept = move(model, x, here, propose, generator)
             accepted = accepted + accept.to(accepted)
-        return State(x), Info(state.x, x, accepted / self.moves)
+        return Chains(x), InformedInfo(state.x, x, accepted / self.moves)
 
 
 @torch.no_grad()
@@ -112,7 +124,7 @@ def gradient_proposal(model: EnergyModel, x: Tensor) -> Proposal:
 
 @torch.no_grad()
 def move(
-    model: EnergyModel, x: Tensor, here: Proposal, propose: object, generator: torch.Generator
+    model: EnergyModel, x: Tensor, here: Proposal, propose: Propose, generator: torch.Generator
 ) -> tuple[Tensor, Proposal, Tensor]:
     """One proposal and its Metropolis step: the chains, their next proposals, and which were
     accepted.
@@ -122,7 +134,7 @@ def move(
     site, value = change // len(values), change % len(values)
     back = site * len(values) + torch.searchsorted(values, x.gather(-1, site))
     there_x = x.scatter(-1, site, values[value])
-    there: Proposal = propose(model, there_x)  # type: ignore[operator]
+    there = propose(model, there_x)
     log_accept = (
         here.energy
         - there.energy

@@ -19,9 +19,15 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_real
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, Sampler
 from partita.errors import Diverged
-from partita.samplers.gradient import Metropolis, State, check_start, energy_and_gradient, leapfrog
+from partita.samplers.gradient import (
+    Metropolis,
+    MetropolisState,
+    check_start,
+    energy_and_gradient,
+    leapfrog,
+)
 
 EXPLODED = 1e3  # nats for each coordinate by which a step downhill may climb
 
@@ -44,7 +50,7 @@ class Moved(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Langevin:
+class Langevin(Sampler[Position]):
     """Unadjusted Langevin: cheap, and biased by its step size, so that evaluators refuse it.
 
     Arguments:
@@ -53,7 +59,6 @@ class Langevin:
 
     step_size: float = 0.05
 
-    kernel_on: ClassVar[str] = "x"
     invariant: ClassVar[bool] = False  # it leaves another distribution than the target unchanged
 
     def __post_init__(self) -> None:
@@ -112,6 +117,6 @@ class MALA(Metropolis):
     """
 
     def propose(
-        self, model: EnergyModel, state: State, momentum: Tensor, size: Tensor
+        self, model: EnergyModel, state: MetropolisState, momentum: Tensor, size: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return leapfrog("MALA", model, state.x, momentum, state.gradient, size[..., None], 1)

@@ -1,24 +1,24 @@
 """Run chains: burn in, thin, collect, and say whether they mixed."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_count, check_generator, check_kernel, check_role, check_rows
-from partita.core.protocols import DirectedModel, EnergyModel, Sampler
+from partita.core.checks import check_count, check_generator, check_role, check_rows
+from partita.core.protocols import DirectedModel, EnergyModel, Sampler, Walk, check_kernel
 from partita.diagnostics.chains import ChainReport, summarize_chains
 from partita.errors import invalid
 from partita.runtime import memory_limit
 
 
-class Draws(NamedTuple):
+class Draws(NamedTuple, Generic[Walk]):
     """What a run of chains gives."""
 
     x: Tensor  # (C, n, D)
-    state: Any  # where to go on
+    state: Walk  # from which the chains can go on
     report: ChainReport
     acceptance: dict[str, float]  # means of the sampler's Info
 
@@ -30,7 +30,7 @@ class Draws(NamedTuple):
 @torch.no_grad()
 def run(
     model: EnergyModel,
-    sampler: Sampler,
+    sampler: Sampler[Walk],
     x: Tensor,
     *,
     draws: int,
@@ -38,7 +38,7 @@ def run(
     thin: int = 1,
     statistic: Callable[[Tensor], Tensor] | None = None,
     generator: torch.Generator,
-) -> Draws:
+) -> Draws[Walk]:
     """Move the chains that start at ``x`` (C, D) and collect ``draws`` states of each.
 
     Arguments:
@@ -94,15 +94,14 @@ def sample(
     chosen: Sampler = capability.default("sampler", model) if sampler is None else sampler
     check_kernel("sample", "sampler", chosen)
     check_role("sample", "model", model, ("reference",), "RBM(784, 500, ...)")
-    start = (
-        model.reference().draw(n, generator=generator)
-        if x is None
-        else _states(x, n).to(model.like)
-    )
+    if x is None:
+        start = model.reference().draw(n, generator=generator)
+    else:
+        start = _states(x, n).to(model.like)
     return run(model, chosen, start, draws=1, burn_in=burn_in, generator=generator).x[:, 0]
 
 
-def _states(x: Any, n: int) -> Tensor:
+def _states(x: object, n: int) -> Tensor:
     """The states that ``n`` chains start at."""
     try:
         states = torch.as_tensor(x)
@@ -111,12 +110,8 @@ def _states(x: Any, n: int) -> Tensor:
             "sample", "x", "be a tensor of states to start at", type(x).__name__
         ) from None
     if states.dim() == 0 or len(states) != n:
-        raise invalid(
-            "sample",
-            "x",
-            f"have n = {n} rows, one for each chain",
-            len(states) if states.dim() else "a number",
-        )
+        got = len(states) if states.dim() else "a number"
+        raise invalid("sample", "x", f"have n = {n} rows, one for each chain", got)
     return states
 
 

@@ -5,16 +5,16 @@ r"""Tempering: one chain per temperature, neighbors exchanged by the Metropolis 
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from partita.core import rng
 from partita.core.capability import require
-from partita.core.checks import check_kernel, check_real, check_tensor
-from partita.core.kernels import placed
-from partita.core.protocols import EnergyModel, Sampler
+from partita.core.checks import check_real, check_tensor
+from partita.core.protocols import ChainState, EnergyModel, Field, Sampler, StepInfo, check_kernel
 from partita.errors import invalid
 
 
@@ -37,7 +37,7 @@ class LadderInfo(NamedTuple):
     each rung's state came.
     """
 
-    kernel: Any
+    kernel: StepInfo
     swapped: Tensor  # ()
     origin: Tensor  # (T, C)
 
@@ -50,7 +50,7 @@ class LadderInfo(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tempering:
+class Tempering(Sampler[LadderState]):
     """Replica exchange around any kernel on x.
 
     Arguments:
@@ -63,18 +63,16 @@ class Tempering:
         default_factory=lambda: tuple(torch.linspace(0, 1, 11).tolist())
     )
 
-    kernel_on: ClassVar[str] = "ladder"
+    kernel_on = "ladder"
 
     def __post_init__(self) -> None:
-        given: Any = self.betas
+        given: object = self.betas
         if isinstance(given, Tensor):
             check_tensor("Tempering", "betas", given)
-        given = given.tolist() if hasattr(given, "tolist") else given
-        betas = (
-            tuple(check_real("Tempering", "betas", b) for b in given)
-            if isinstance(given, tuple | list)
-            else ()
-        )
+        if isinstance(given, Tensor | np.ndarray | np.generic):
+            given = given.tolist()
+        listed = given if isinstance(given, tuple | list) else ()
+        betas = tuple(check_real("Tempering", "betas", beta) for beta in listed)
         object.__setattr__(self, "betas", betas)
         rising = all(a < b for a, b in pairwise(betas))
         if len(betas) < 2 or not rising or betas[0] < 0 or betas[-1] != 1:
@@ -99,40 +97,33 @@ class Tempering:
         self, model: EnergyModel, state: LadderState, *, generator: torch.Generator
     ) -> tuple[LadderState, LadderInfo]:
         rungs = self._rungs(model, state.ladder)
-        inner = placed(
-            self.kernel,
-            rungs,
-            state.kernel,
-            self._renewed(model, state.ladder, generator),
-            generator=generator,
-        )
+        renewed = self._renewed(model, state.ladder, generator)
+        inner = self.kernel.place(rungs, state.kernel, renewed, generator=generator)
         inner, info = self.kernel.step(rungs, inner, generator=generator)
         ladder, swapped, origin = exchange(
             model, inner.x, self._betas(state.ladder), int(state.parity), generator
         )
-        return LadderState(ladder, 1 - state.parity, self._remembered(inner)), LadderInfo(
-            info, swapped, origin
-        )
+        following = LadderState(ladder, 1 - state.parity, self._remembered(inner))
+        return following, LadderInfo(info, swapped, origin)
 
-    def place(self, model: EnergyModel, state: LadderState, x: Tensor) -> LadderState:
-        """The ladder with its top rung at ``x``; the others go on where they are, or at ``x`` too
-        where the number of chains is another.
+    def place(
+        self,
+        model: EnergyModel,
+        state: LadderState,
+        x: Tensor,
+        field: Field | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> LadderState:
+        """The ladder with its top rung at ``x``; the others stay where they are, or start at ``x``
+        too where the number of chains differs.
         """
-        same = state.ladder.shape[1:] == x.shape
-        ladder = (
-            torch.cat([state.ladder[:-1], x[None]])
-            if same
-            else x.expand(len(self.betas), *x.shape).clone()
-        )
-        return state._replace(ladder=ladder)
+        if state.ladder.shape[1:] == x.shape:
+            return state._replace(ladder=torch.cat([state.ladder[:-1], x[None]]))
+        return state._replace(ladder=x.expand(len(self.betas), *x.shape).clone())
 
     def reopen(self, state: LadderState) -> LadderState:
-        """The model has learned: so must the kernel's step sizes."""
-        return (
-            state._replace(kernel=self.kernel.reopen(state.kernel))  # type: ignore[attr-defined]
-            if hasattr(self.kernel, "reopen")
-            else state
-        )
+        return state._replace(kernel=self.kernel.reopen(state.kernel))
 
     def _renewed(self, model: EnergyModel, ladder: Tensor, generator: torch.Generator) -> Tensor:
         """The ladder with fresh draws of the reference where it has a rung there: what arrives at
@@ -140,20 +131,16 @@ class Tempering:
         """
         if self.betas[0] > 0 or not model.begins_exactly:
             return ladder
-        return torch.cat(
-            [
-                model.reference().draw(ladder.shape[1], generator=generator).to(ladder)[None],
-                ladder[1:],
-            ]
-        )
+        fresh = model.reference().draw(ladder.shape[1], generator=generator).to(ladder)
+        return torch.cat([fresh[None], ladder[1:]])
 
-    def _remembered(self, inner: Any) -> Any:
-        return inner if hasattr(self.kernel, "place") else ()
+    def _remembered(self, inner: ChainState) -> ChainState | tuple[()]:
+        return inner if self.kernel.remembers else ()
 
     def _betas(self, like: Tensor) -> Tensor:
         return torch.tensor(self.betas, dtype=like.dtype, device=like.device)
 
-    def _rungs(self, model: EnergyModel, like: Tensor) -> Any:
+    def _rungs(self, model: EnergyModel, like: Tensor) -> EnergyModel:
         return model.annealed(self._betas(like)[:, None])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from partita.core import capability, descriptions
+from partita.core import capability, registry
 from partita.core.protocols import Model
 from partita.errors import RunError, TooLarge
 from partita.runtime.atomic_files import write_whole
@@ -106,7 +106,7 @@ def make_config(
             "dtype": str(model.like.dtype).removeprefix("torch."),
             **model.settings(),
         },
-        "objective": descriptions.describe(objective),
+        "objective": registry.describe(objective),
         "fit": settings,
         **more,
         "versions": {

@@ -24,12 +24,10 @@ from partita.core.checks import (
     check_count,
     check_flag,
     check_generator,
-    check_kernel,
     check_level,
     check_parameters,
 )
-from partita.core.kernels import placed, tuned
-from partita.core.protocols import EnergyModel, Sampler
+from partita.core.protocols import EnergyModel, Sampler, check_kernel
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import summarize_weights
 from partita.errors import Diverged, Unsupported
@@ -194,7 +192,7 @@ def anneal_here(
         target = model.annealed(pair[1])
         state, _ = kernel.step(
             target,
-            placed(kernel, target, state, x, field, generator=generator),
+            kernel.place(target, state, x, field, generator=generator),
             generator=generator,
         )
     if not torch.isfinite(log_w).all():
@@ -304,13 +302,13 @@ def resolve_kernel(
             f"{owner} needs a kernel on x, but {type(chosen).__name__} moves a whole ladder. Use "
             "its inner kernel instead."
         )
-    if not getattr(chosen, "invariant", True):
+    if not chosen.invariant:
         name = type(chosen).__name__
         raise Unsupported(
             f"{owner} needs a kernel that leaves its target invariant, and {name} does not. Use "
             "MALA() instead."
         )
-    return tuned(chosen, model, generator=generator)
+    return chosen.tuned(model, generator=generator)
 
 
 def check_annealing(owner: str, temperatures: int | None, chains: int, level: float) -> None:
