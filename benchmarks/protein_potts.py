@@ -14,7 +14,7 @@ from harness import show, side_by_side
 from partita.models import Potts
 from partita.models.energy.potts import contact_scores
 from partita.objectives import PCD, PseudoLikelihood
-from partita.objectives.pseudo_likelihood import pseudo_log_likelihood
+from partita.objectives.sites import pseudo_log_likelihood
 from partita.tables import Rows
 
 DATA = "protein_msa"

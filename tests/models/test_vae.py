@@ -19,7 +19,7 @@ from partita.divergences import normal_kl
 from partita.errors import InputError, Unsupported
 from partita.evaluators import IWAE, simulated_bounds
 from partita.models import PPCA, VAE, MaskedAutoregressive
-from partita.models.directed.gaussian_latents import kl_between, kl_from_standard
+from partita.models.directed.latent import kl_between, kl_from_standard
 from partita.nets import MLP
 from partita.objectives import ELBO, ClosedForm, IWAEBound
 

@@ -17,8 +17,7 @@ from partita.errors import Unsupported
 from partita.models import RBM, MaxEnt
 from partita.models.energy import flips
 from partita.objectives import PseudoLikelihood, RatioMatching
-from partita.objectives.pseudo_likelihood import pseudo_log_likelihood
-from partita.objectives.ratio_matching import ratio_loss
+from partita.objectives.sites import pseudo_log_likelihood, ratio_loss
 from partita.tables import as_rows
 
 Make = Callable[[torch.Generator], EnergyModel]

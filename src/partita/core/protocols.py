@@ -320,6 +320,12 @@ class EnergyModel(Model):
             [self.site_energies(x, i, values, beta).movedim(0, -1) for i in range(x.shape[-1])], -2
         )
 
+    def center(self, mu: Tensor) -> None:
+        """Rewrite the gradients into their centered form, at column means ``mu`` (D,); for models
+        with :attr:`Capability.CENTERING`.
+        """
+        raise NotImplementedError(f"{self.title()} has no centered gradient")
+
     def begun_at(self, table: Tensor) -> "EnergyModel":
         """A view whose path begins at a product of each chain: log-probabilities ``(C, D, K)``, or
         means and variances ``(C, D, 2)``.

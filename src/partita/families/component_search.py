@@ -20,8 +20,7 @@ import torch
 
 from partita.core import rng
 from partita.objectives.base import Nothing
-from partita.objectives.closed_form import total_log_prob
-from partita.objectives.em import EM
+from partita.objectives.em import EM, total_log_prob
 from partita.runtime import deadline
 from partita.tables import Rows, as_rows
 from partita.training.loop import PartitaWarning, fit

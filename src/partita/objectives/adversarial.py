@@ -9,15 +9,20 @@ measure small.
 
 The critic is trained beside the model (``state.module``), in turns: some updates of the critic
 alone, then one of both. The model's loss is computed with the critic's weights held, the critic's
-with the draws held, so that each loss moves its own weights only.
+with the draws held, so that each loss moves its own weights only. An audit sets what the critic
+claims beside what is true of the same batch:
 
-Letters: B batch, D visible, L latent.
+.. math:: \frac{1}{\mathrm{Lip}(c)} \big( E_x[c(x)] - E_y[c(y)] \big) \;\le\; W_1(x, y)
+          (theory/divergences.md, eq. 16.21)
+
+Letters: B batch, D visible, L latent, c critic.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,21 +30,27 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_counts, check_real
-from partita.core.protocols import Batch, Data, Losses, Model, Objective
+from partita.core.protocols import Batch, Data, Losses, Objective
 from partita.divergences.f_divergence import f_named, variational_objective
-from partita.errors import invalid
+from partita.divergences.samples import coverage, mmd2
+from partita.divergences.transport import wasserstein
+from partita.errors import Unsupported, invalid
+from partita.models.directed.gan import GAN
+from partita.nets.lipschitz import lipschitz_bound
 from partita.nets.mlp import MLP
 from partita.nets.spectral import bound_spectral_norms, clip_weights, gradient_penalty
-from partita.objectives.audit import AUDITED, audit
 from partita.objectives.base import unwrapped, weighted_mean
 
 LIPSCHITZ = ("none", "spectral", "clip", "penalty")
+GAMES = ("wasserstein", "minimax", "non-saturating")
+AUDITED = ("dual", "wasserstein", "lipschitz", "dual_over_lipschitz", "coverage", "mmd2")
+AUDITED_ROWS = 256  # of a batch, at most: the exact distance is computed for them
 
 
 class CriticState(NamedTuple):
     """The critic, whose turn it is, and what the last audit found."""
 
-    module: Any  # the critic
+    module: nn.Module  # the critic
     turn: Tensor  # updates made
     audited: Tensor  # numbers in the order of AUDITED
 
@@ -72,11 +83,11 @@ class Adversarial(Objective[CriticState]):
     ['critic', 'lipschitz', 'model', 'wasserstein']
     """
 
-    in_nats: ClassVar[bool] = False
+    in_nats = False
 
     loss: str = "non-saturating"
     lipschitz: str | None = None
-    critic: Any = (128, 128)
+    critic: Sequence[int] | nn.Module = (128, 128)
     activation: str = "relu"
     critic_steps: int = 1
     strength: float = 0.1
@@ -84,11 +95,7 @@ class Adversarial(Objective[CriticState]):
     audit_every: int = 200
 
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, str) or self.loss not in (
-            "wasserstein",
-            "minimax",
-            "non-saturating",
-        ):
+        if not isinstance(self.loss, str) or self.loss not in GAMES:
             f_named(self.loss, "Adversarial")
         check_choice("Adversarial", "lipschitz", self.lipschitz, (None, *LIPSCHITZ))
         if self.loss == "wasserstein" and self.lipschitz == "none":
@@ -109,7 +116,7 @@ class Adversarial(Objective[CriticState]):
         """How the slope is bounded."""
         return "penalty" if self.lipschitz is None else self.lipschitz
 
-    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> CriticState:
+    def init(self, model: GAN, data: Data, *, generator: torch.Generator) -> CriticState:
         capability.require("Adversarial", model)
         critic = self._critic(model.support.width, generator)
         if self.bounded_by == "spectral":
@@ -122,7 +129,7 @@ class Adversarial(Objective[CriticState]):
         )
 
     def losses(
-        self, model: Any, batch: Batch, state: CriticState, *, generator: torch.Generator
+        self, model: GAN, batch: Batch, state: CriticState, *, generator: torch.Generator
     ) -> Losses[CriticState]:
         critic, bare, x = state.module, unwrapped(model), batch.x
         if self.bounded_by == "clip":
@@ -132,27 +139,21 @@ class Adversarial(Objective[CriticState]):
         # in one pass: a bounded critic renews its weights at each
         v_x, v_y = _scores(critic, torch.cat([x, y])).split(len(x))
         value = self._value(v_x, v_y, batch.weight)
-        slope = (
-            gradient_penalty(critic, x, y, generator=generator)
-            if self.bounded_by == "penalty" and self.strength
-            else None
-        )
-        losses = {"critic": -value if slope is None else self.strength * slope - value}
+        losses = {"critic": -value}
+        if self.bounded_by == "penalty" and self.strength:
+            penalty = gradient_penalty(critic, x, y, generator=generator)
+            losses = {"critic": self.strength * penalty - value}
         if int(state.turn) % self.critic_steps == self.critic_steps - 1:
             with held(unwrapped(critic)):
                 fresh = model(bare.noise(len(x), generator=generator))
-                losses = {
-                    "model": self._generator_loss(_scores(unwrapped(critic), fresh)),
-                    **losses,
-                }
+                own = self._generator_loss(_scores(unwrapped(critic), fresh))
+            losses = {"model": own, **losses}
         if self.audit_every and int(state.turn) % self.audit_every == 0:
-            state = state._replace(
-                audited=audit(unwrapped(critic), x, y, v_x, v_y).to(state.audited)
-            )
-        info = {
-            "critic_value": value.detach(),
-            **(dict(zip(AUDITED, state.audited, strict=True)) if self.audit_every else {}),
-        }
+            found = audit(unwrapped(critic), x, y, v_x, v_y)
+            state = state._replace(audited=found.to(state.audited))
+        info = {"critic_value": value.detach()}
+        if self.audit_every:
+            info |= dict(zip(AUDITED, state.audited, strict=True))
         return losses, state._replace(turn=state.turn + 1), info
 
     def _critic(self, width: int, generator: torch.Generator) -> nn.Module:
@@ -173,10 +174,8 @@ class Adversarial(Objective[CriticState]):
         if self.loss == "wasserstein":
             return weighted_mean(v_x, weight) - v_y.mean()
         if self.loss in ("minimax", "non-saturating"):
-            return (
-                weighted_mean(functional.logsigmoid(v_x), weight)
-                + functional.logsigmoid(-v_y).mean()
-            )
+            real = weighted_mean(functional.logsigmoid(v_x), weight)
+            return real + functional.logsigmoid(-v_y).mean()
         f = f_named(self.loss)
         if weight is None:
             return variational_objective(f, v_x, v_y)
@@ -203,6 +202,32 @@ def _scores(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
             "Adversarial", "critic", "give one number for each row", f"shape {tuple(v.shape)}"
         )
     return v.reshape(len(x))
+
+
+@torch.no_grad()
+def audit(critic: nn.Module, x: Tensor, y: Tensor, v_x: Tensor, v_y: Tensor) -> Tensor:
+    """The numbers of ``AUDITED``: the critic's dual value, the exact W_1, the critic's certified
+    slope, the dual value that a critic of slope one may claim, coverage, and MMD^2.
+    """
+    rows = slice(min(len(x), AUDITED_ROWS))
+    dual = float(v_x[rows].mean() - v_y[rows].mean())
+    steepest = certified_slope(critic, x.shape[1])
+    claim = dual / steepest if steepest > 0 else math.nan
+    x, y = x[rows].double(), y[rows].double()
+    covered = distance = math.nan
+    if len(x) > 2:
+        covered, distance = float(coverage(x, y, min(5, len(x) - 1))), float(mmd2(x, y))
+    return torch.tensor(
+        [dual, float(wasserstein(x, y)), steepest, claim, covered, distance], dtype=torch.float64
+    )
+
+
+def certified_slope(critic: nn.Module, width: int) -> float:
+    """An upper bound on the critic's Lipschitz constant; nan for a module without a known bound."""
+    try:
+        return lipschitz_bound(critic, (width,))
+    except Unsupported:
+        return math.nan
 
 
 @contextmanager

@@ -61,14 +61,11 @@ class ImageMoves:
 
     def __post_init__(self) -> None:
         _check_shape("ImageMoves", self.shape, 2)
-        for name, most in (
-            ("turn", 180.0),
-            ("zoom", math.inf),
-            ("shear", math.inf),
-            ("move", 1.0),
-            ("erase", 1.0),
-        ):
-            check_real("ImageMoves", name, getattr(self, name), 0.0, most)
+        check_real("ImageMoves", "turn", self.turn, 0.0, 180.0)
+        check_real("ImageMoves", "zoom", self.zoom, 0.0)
+        check_real("ImageMoves", "shear", self.shear, 0.0)
+        check_real("ImageMoves", "move", self.move, 0.0, 1.0)
+        check_real("ImageMoves", "erase", self.erase, 0.0, 1.0)
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         images = x.reshape(len(x), -1, *self.shape)
@@ -113,31 +110,23 @@ class SequenceMoves:
     def __post_init__(self) -> None:
         _check_shape("SequenceMoves", self.shape, 1)
         check_real("SequenceMoves", "keep", self.keep, 0.0, 1.0, open_low=True)
-        for name in ("gain", "noise"):
-            check_real("SequenceMoves", name, getattr(self, name), 0.0)
+        check_real("SequenceMoves", "gain", self.gain, 0.0)
+        check_real("SequenceMoves", "noise", self.noise, 0.0)
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         L = prod(self.shape)
         series = x.reshape(len(x), -1, L)
         share, place, gain = rng.uniform((3, len(x), 1, 1), x, generator)
         share = self.keep + (1 - self.keep) * share
-        at = (
-            place * (1 - share) + share * torch.linspace(0, 1, L, device=x.device, dtype=x.dtype)
-        ) * (L - 1)
+        even = torch.linspace(0, 1, L, device=x.device, dtype=x.dtype)
+        at = (place * (1 - share) + share * even) * (L - 1)
         below = at.floor().clamp_max(max(L - 2, 0)).long().expand_as(series)
         above = (below + 1).clamp_max(L - 1)
-        drawn = torch.lerp(
-            series.gather(2, below),
-            series.gather(2, above),
-            (at - below).clamp(0, 1).expand_as(series),
-        )
+        part = (at - below).clamp(0, 1).expand_as(series)
+        drawn = torch.lerp(series.gather(2, below), series.gather(2, above), part)
         loud = drawn * torch.exp(self.gain * (2 * gain - 1))
-        return (
-            loud
-            + self.noise
-            * series.std((0, 2), keepdim=True, correction=0)
-            * rng.normal(loud.shape, x, generator)
-        ).reshape(x.shape)
+        scale = self.noise * series.std((0, 2), keepdim=True, correction=0)
+        return (loud + scale * rng.normal(loud.shape, x, generator)).reshape(x.shape)
 
 
 def _check_shape(owner: str, shape: tuple[int, ...], axes: int) -> None:

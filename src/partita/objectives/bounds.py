@@ -14,14 +14,17 @@ divergence.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from partita.core.capability import require, require_need
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Batch, Data, Losses, Model, Objective
+from partita.core.protocols import Batch, Data, Losses, Objective
+from partita.models.directed.latent import GaussianLatents, LatentModel
+from partita.models.directed.vae import VAE
+from partita.models.directed.vrnn import VRNN
 from partita.objectives.base import Nothing, unwrapped, weighted_mean
 
 GRADIENTS = ("plain", "doubly")
@@ -52,12 +55,12 @@ class ELBO(Objective[Steps]):
         check_real("ELBO", "beta", self.beta, 0)
         check_count("ELBO", "beta_warm_up", self.beta_warm_up, 0)
 
-    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Steps:
+    def init(self, model: GaussianLatents, data: Data, *, generator: torch.Generator) -> Steps:
         require("ELBO", model)
         return Steps()
 
     def losses(
-        self, model: Any, batch: Batch, state: Steps, *, generator: torch.Generator
+        self, model: GaussianLatents, batch: Batch, state: Steps, *, generator: torch.Generator
     ) -> Losses[Steps]:
         fit, each = model.elbo_terms(batch.x, *_ends(batch), generator=generator)
         fit, kl = weighted_mean(fit, batch.weight), weighted_mean(each.sum(-1), batch.weight)
@@ -83,17 +86,17 @@ class IWAEBound(Objective[Nothing]):
         check_count("IWAEBound", "k", self.k)
         check_choice("IWAEBound", "gradient", self.gradient, GRADIENTS)
 
-    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Nothing:
+    def init(self, model: LatentModel, data: Data, *, generator: torch.Generator) -> Nothing:
         require("IWAEBound", model)
         if self.gradient == "doubly":
             require_need("doubly", "IWAEBound(gradient='doubly')", model, "Use gradient='plain'.")
         return Nothing()
 
     def losses(
-        self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
+        self, model: LatentModel, batch: Batch, state: Nothing, *, generator: torch.Generator
     ) -> Losses[Nothing]:
         if self.gradient == "doubly":
-            loss, bound = doubly_reparameterized(model, batch, self.k, generator)
+            loss, bound = doubly_reparameterized(cast(VAE, model), batch, self.k, generator)
         else:
             log_w = model(batch.x, self.k, *_ends(batch), generator=generator)
             bound = weighted_mean(log_mean_exp(log_w), batch.weight)
@@ -125,12 +128,12 @@ class FIVO(Objective[Nothing]):
         check_real("FIVO", "threshold", self.threshold, 0, 1)
         check_count("FIVO", "every", self.every)
 
-    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Nothing:
+    def init(self, model: VRNN, data: Data, *, generator: torch.Generator) -> Nothing:
         require("FIVO", model)
         return Nothing()
 
     def losses(
-        self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
+        self, model: VRNN, batch: Batch, state: Nothing, *, generator: torch.Generator
     ) -> Losses[Nothing]:
         how = {"threshold": self.threshold, "every": self.every}
         log_p = model.filtered(batch.x, self.k, *_ends(batch), **how, generator=generator)
@@ -144,7 +147,7 @@ def log_mean_exp(log_w: Tensor) -> Tensor:
 
 
 def doubly_reparameterized(
-    model: Any, batch: Batch, k: int, generator: torch.Generator
+    model: VAE, batch: Batch, k: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     r"""A loss whose value is minus the bound and whose gradients are the doubly reparameterized
     ones, and the bound.
@@ -165,5 +168,5 @@ def _ends(batch: Batch) -> tuple[Tensor, ...]:
     return () if batch.lengths is None else (batch.lengths,)
 
 
-def _active(model: Any) -> Tensor:
+def _active(model: LatentModel) -> Tensor:
     return torch.tensor(unwrapped(model).active_units())

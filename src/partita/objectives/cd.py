@@ -7,7 +7,7 @@ r"""Contrastive divergence: the negative phase from chains that start at the dat
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from partita.core import capability, rng
 from partita.core.checks import check_choice, check_count
 from partita.core.protocols import (
     Batch,
+    ChainState,
     Data,
     EnergyModel,
     Losses,
@@ -32,7 +33,7 @@ class Restarted(NamedTuple):
     """
 
     mu: Tensor  # (D,)
-    last: Any
+    last: ChainState
 
 
 @dataclass(frozen=True)
@@ -55,26 +56,26 @@ class CD(Objective[Restarted]):
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Restarted:
         capability.require("CD", model)
         resolve_centering("CD", self.centered, model)
-        x = data.batch(torch.arange(min(2, len(data))), generator=rng.child(generator)).x.to(
-            model.like
-        )
+        index = torch.arange(min(2, len(data)))
+        x = data.batch(index, generator=rng.child(generator)).x.to(model.like)
         last = resolve_sampler(self.sampler, model).init(model, x, generator=generator)
         return Restarted(data.mean().to(model.like), last)
 
     def losses(
-        self, model: Any, batch: Batch, state: Restarted, *, generator: torch.Generator
+        self, model: EnergyModel, batch: Batch, state: Restarted, *, generator: torch.Generator
     ) -> Losses[Restarted]:
         bare = unwrapped(model)
         sampler = resolve_sampler(self.sampler, bare)
         chains = sampler.place(bare, sampler.reopen(state.last), batch.x, generator=generator)
         for _ in range(self.steps):
             chains, _ = sampler.step(bare, chains, generator=generator)
-        loss = weighted_mean(model(batch.x), batch.weight) - weighted_mean(
-            model(chains.x), batch.weight
+        positive, negative = (
+            weighted_mean(model(rows), batch.weight) for rows in (batch.x, chains.x)
         )
+        loss = positive - negative
         return {"model": loss}, state._replace(last=chains), {"energy_gap": loss.detach()}
 
-    def precondition(self, model: Any, state: Restarted) -> None:
+    def precondition(self, model: EnergyModel, state: Restarted) -> None:
         if resolve_centering("CD", self.centered, model):
             model.center(state.mu)
 
@@ -87,7 +88,7 @@ def resolve_sampler(sampler: Sampler | None, model: EnergyModel) -> Sampler:
     return sampler
 
 
-def resolve_centering(owner: str, centered: bool | None, model: Any) -> bool:
+def resolve_centering(owner: str, centered: bool | None, model: EnergyModel) -> bool:
     """Whether to center: as told, or wherever the model can."""
     check_choice(owner, "centered", centered, (None, True, False))
     if centered:

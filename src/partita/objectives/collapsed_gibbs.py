@@ -15,12 +15,12 @@ import torch
 
 from partita.objectives.partition_chain import (
     LEARN,
+    ChainArrays,
     PartitionChain,
     Problem,
-    Running,
     Statistics,
     gather,
-    in_threads,
+    map_in_threads,
 )
 
 
@@ -40,9 +40,9 @@ class CollapsedGibbs(PartitionChain):
     """
 
     def advance(
-        self, problem: Problem, chains: Running, *, generator: torch.Generator
+        self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
     ) -> list[Statistics]:
-        return in_threads(
+        return map_in_threads(
             self._sweep,
             [(problem, *chain) for chain in zip(chains.z, chains.alpha, chains.seeds, strict=True)],
         )

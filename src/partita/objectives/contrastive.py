@@ -19,7 +19,7 @@ granularities, tau temperature, phi its counterpart for a cluster.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from partita.core import capability
 from partita.core.checks import check_count, check_real, check_role
 from partita.core.protocols import Batch, Data, Losses, Objective
 from partita.errors import PartitaWarning, invalid
+from partita.models.encoder import Encoder
 from partita.objectives.augmentations import VectorMoves
 from partita.objectives.base import unwrapped, weighted_mean
 from partita.objectives.prototypes import Prototypes, find_prototypes, no_prototypes
@@ -68,7 +69,7 @@ class PCL(Objective[ContrastState]):
         every: Epochs between two E-steps.
     """
 
-    in_nats: ClassVar[bool] = False
+    in_nats = False
 
     clusters: tuple[int, ...] = (10, 20, 40)
     augment: Augment = VECTORS
@@ -96,14 +97,15 @@ class PCL(Objective[ContrastState]):
         check_real("PCL", "alpha", self.alpha, 0.0, open_low=True)
         check_real("PCL", "temperature", self.temperature, 0.0, open_low=True)
 
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> ContrastState:
+    def init(self, model: Encoder, data: Data, *, generator: torch.Generator) -> ContrastState:
         capability.require("PCL", model)
         if max(self.clusters, default=0) > len(data):
-            said = (
+            warnings.warn(
                 f"PCL: clusters must be at most the number of rows, {len(data)}; got "
-                f"{max(self.clusters)}. One for each row are made."
+                f"{max(self.clusters)}. One for each row are made.",
+                PartitaWarning,
+                stacklevel=2,
             )
-            warnings.warn(said, PartitaWarning, stacklevel=2)
         slow = {name: value.detach().clone() for name, value in model.state_dict().items()}
         size, like = min(self.queue, len(data)), model.like
         queue = like.new_zeros(size, model.embedding)
@@ -112,13 +114,13 @@ class PCL(Objective[ContrastState]):
         return ContrastState(slow, queue, rows, blank, torch.zeros((), dtype=torch.long))
 
     def losses(
-        self, model: Any, batch: Batch, state: ContrastState, *, generator: torch.Generator
+        self, model: Encoder, batch: Batch, state: ContrastState, *, generator: torch.Generator
     ) -> Losses[ContrastState]:
         if len(batch.x) < 2:
             raise invalid(
                 "PCL",
                 "a batch",
-                "hold at least two rows, for a row is told from others",
+                "hold at least two rows, for a row is contrasted with others",
                 len(batch.x),
                 "Raise batch_size.",
             )
@@ -126,20 +128,14 @@ class PCL(Objective[ContrastState]):
         slow = moved(state.slow, bare, self.momentum)
         one, other = (self.augment(batch.x, generator) for _ in range(2))
         q, k = model(one), keys(bare, slow, other)
-        index = (
-            torch.arange(len(q), device=q.device)
-            if batch.index is None
-            else batch.index.to(q.device)
-        )
+        index = (torch.arange(len(q)) if batch.index is None else batch.index).to(q.device)
         contrast = info_nce(
             q, k, state.queue, self.temperature, state.rows == index[:, None], state.rows < 0
         )
         grouped = proto_nce(q, state.prototypes, index)
         loss = weighted_mean(contrast + grouped, batch.weight)
-        queue, rows = (
-            torch.cat([new, old])[: len(old)]
-            for new, old in ((k, state.queue), (index, state.rows))
-        )
+        queue = torch.cat([k, state.queue])[: len(state.queue)]
+        rows = torch.cat([index, state.rows])[: len(state.rows)]
         numbers = {
             "info_nce": contrast.mean(),
             "proto_nce": grouped.mean(),
@@ -147,14 +143,11 @@ class PCL(Objective[ContrastState]):
             "uniformity": uniformity(q),
             "e_steps": q.new_tensor(float(self._e_steps(int(state.epochs)))),
         }
-        return (
-            {"model": loss},
-            state._replace(slow=slow, queue=queue, rows=rows),
-            {name: v.detach() for name, v in numbers.items()},
-        )
+        following = state._replace(slow=slow, queue=queue, rows=rows)
+        return {"model": loss}, following, {name: v.detach() for name, v in numbers.items()}
 
     def epoch(
-        self, model: Any, data: Data, state: ContrastState, *, generator: torch.Generator
+        self, model: Encoder, data: Data, state: ContrastState, *, generator: torch.Generator
     ) -> ContrastState:
         """The E-step, every few epochs after the warm-up: clusters of what the slow copy makes of
         all rows.
@@ -174,7 +167,9 @@ class PCL(Objective[ContrastState]):
         there is none before the first epoch.
         """
         first = max(1, self.warm_up)
-        return 0 if not self.clusters or epochs < first else (epochs - first) // self.every + 1
+        if not self.clusters or epochs < first:
+            return 0
+        return (epochs - first) // self.every + 1
 
 
 def info_nce(
@@ -217,7 +212,7 @@ def proto_nce(q: Tensor, prototypes: tuple[Prototypes, ...], index: Tensor) -> T
 
 
 @torch.no_grad()
-def moved(slow: dict[str, Tensor], model: Any, momentum: float) -> dict[str, Tensor]:
+def moved(slow: dict[str, Tensor], model: Encoder, momentum: float) -> dict[str, Tensor]:
     """The slow copy after an update: momentum times itself and the rest the model
     (theory/contrastive.md, eq. 51.5).
 
@@ -231,14 +226,14 @@ def moved(slow: dict[str, Tensor], model: Any, momentum: float) -> dict[str, Ten
 
 
 @torch.no_grad()
-def keys(model: Any, slow: dict[str, Tensor], x: Tensor) -> Tensor:
+def keys(model: Encoder, slow: dict[str, Tensor], x: Tensor) -> Tensor:
     """Embeddings by the slow copy, without gradients."""
     return functional_call(model, slow, (x,))
 
 
 @torch.no_grad()
 def embed(
-    model: Any, data: Data, slow: dict[str, Tensor] | None = None, *, generator: torch.Generator
+    model: Encoder, data: Data, slow: dict[str, Tensor] | None = None, *, generator: torch.Generator
 ) -> Tensor:
     """Embeddings of all rows, (N, E), some at a time; by the slow copy if it is given."""
     rows = (

@@ -9,7 +9,6 @@ name.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 
@@ -17,6 +16,7 @@ from partita.core.capability import require
 from partita.core.checks import check_choice
 from partita.core.protocols import Batch, Data, Losses, Objective
 from partita.gradients import ESTIMATORS, Estimator, State
+from partita.models.directed.belief import SigmoidBelief
 from partita.objectives.base import unwrapped, weighted_mean
 
 SAMPLED = ("leave-one-out", "vimco")
@@ -47,7 +47,7 @@ class DiscreteELBO(Objective[State]):
     ['active_units', 'elbo', 'estimator', 'model']
     """
 
-    in_nats: ClassVar[bool] = False  # the estimator's own loss is in squared nats
+    in_nats = False  # the estimator's own loss is in squared nats
 
     estimator: str = "disarm"
     samples: int = 4
@@ -59,31 +59,30 @@ class DiscreteELBO(Objective[State]):
 
     def made(self) -> Estimator:
         """The estimator itself."""
-        taken: dict[str, Any] = {"samples": self.samples} if self.estimator in SAMPLED else {}
-        taken |= {"temperature": self.temperature} if self.estimator in TEMPERED else {}
+        taken: dict[str, float] = {}
+        if self.estimator in SAMPLED:
+            taken["samples"] = self.samples
+        if self.estimator in TEMPERED:
+            taken["temperature"] = self.temperature
         return ESTIMATORS[self.estimator](**taken)
 
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> State:
+    def init(self, model: SigmoidBelief, data: Data, *, generator: torch.Generator) -> State:
         require("DiscreteELBO", model)
         return self.made().init(
             model.hidden, model.output.inputs, like=model.like, generator=generator
         )
 
     def losses(
-        self, model: Any, batch: Batch, state: State, *, generator: torch.Generator
+        self, model: SigmoidBelief, batch: Batch, state: State, *, generator: torch.Generator
     ) -> Losses[State]:
         estimator = self.made()
         made = model.estimate(batch.x, estimator, state, generator=generator)
         losses = {"model": -weighted_mean(made.surrogate, batch.weight)}
         if made.extra.requires_grad:
             losses["estimator"] = made.extra
-        name = (
-            "relaxed_elbo"
-            if estimator.surrogate_is_relaxed
-            else "elbo"
-            if estimator.bound == 1
-            else "bound"
-        )
+        name = "elbo" if estimator.bound == 1 else "bound"
+        if estimator.surrogate_is_relaxed:
+            name = "relaxed_elbo"
         numbers = {
             name: weighted_mean(made.value, batch.weight),
             "active_units": torch.tensor(unwrapped(model).active_units()),

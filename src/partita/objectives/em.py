@@ -1,4 +1,5 @@
-r"""Expectation maximization, in one engine for all models that name their E and M steps.
+r"""Expectation maximization, in one engine for all models that name their E and M steps, and
+maximum likelihood in one step where it is a formula.
 
 .. math:: \log p(x) \ge E_q[\log p(x, z)] + H[q], \qquad
           \text{E: } q = p(z \mid x, \theta), \qquad \text{M: } \theta \leftarrow \arg\max_\theta
@@ -14,7 +15,7 @@ Letters: N data, s statistics, t updates.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,10 +23,11 @@ from torch import Tensor
 from partita.core import capability, rng
 from partita.core.checks import check_count, check_real
 from partita.core.protocols import Batch, Data, Update
+from partita.models.directed.components.base import Statistics
+from partita.models.directed.mixing import Mixing, added
+from partita.models.directed.ppca import PPCA
 from partita.objectives.base import Nothing
 from partita.tables.arrays import chunks
-
-Statistics = dict[str, Tensor]
 
 
 def batches(data: Data, generator: torch.Generator) -> Iterator[Batch]:
@@ -34,21 +36,15 @@ def batches(data: Data, generator: torch.Generator) -> Iterator[Batch]:
         yield data.batch(torch.arange(part.start, part.stop), generator=generator)
 
 
-def expectation(model: Any, data: Data, *, generator: torch.Generator) -> Statistics:
+def expectation(model: Mixing, data: Data, *, generator: torch.Generator) -> Statistics:
     """E-step: expected sufficient statistics of all rows, summed over chunks."""
     total: Statistics = {}
     for batch in batches(data, generator):
-        found = model.e_step(batch.x, batch.weight)
-        total = {name: total[name] + value for name, value in found.items()} if total else found
+        total = added(total, model.e_step(batch.x, batch.weight))
     return total
 
 
-def maximization(model: Any, statistics: Statistics) -> None:
-    """M-step: the parameters that the statistics ask for."""
-    model.m_step(statistics)
-
-
-def negative_log_likelihood(model: Any, statistics: Statistics, n: float) -> Tensor:
+def negative_log_likelihood(model: Mixing, statistics: Statistics, n: float) -> Tensor:
     """Minus the mean log-likelihood per row, and the log prior where the model has one, at the
     parameters of the E-step.
     """
@@ -97,37 +93,35 @@ class EM(Update[Nothing]):
         """
         return replace(self, restarts=max(1, min(self.restarts, int(updates / 2 / self.trial))))
 
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Nothing:
+    def init(self, model: Mixing, data: Data, *, generator: torch.Generator) -> Nothing:
         """Leave in the model the best of several starts; the first is the one it comes with."""
         capability.require("EM", model)
         if self.restarts > 1:
-            tried = [
-                self._try(model, data, generator, fresh=start > 0) for start in range(self.restarts)
-            ]
+            starts = range(self.restarts)
+            tried = [self._try(model, data, generator, fresh=start > 0) for start in starts]
             model.load_state_dict(min(tried, key=lambda found: found[0])[1])
         return Nothing()
 
     @torch.no_grad()
     def update(
-        self, model: Any, data: Data, state: Nothing, *, generator: torch.Generator
+        self, model: Mixing, data: Data, state: Nothing, *, generator: torch.Generator
     ) -> tuple[Nothing, dict[str, Tensor]]:
         statistics = expectation(model, data, generator=generator)
         loss = negative_log_likelihood(model, statistics, len(data))
-        maximization(model, statistics)
+        model.m_step(statistics)
         return state, {"loss": loss}
 
     @torch.no_grad()
     def _try(
-        self, model: Any, data: Data, generator: torch.Generator, *, fresh: bool
+        self, model: Mixing, data: Data, generator: torch.Generator, *, fresh: bool
     ) -> tuple[float, dict[str, Tensor]]:
         """The loss and the weights after the trial of one start."""
         if fresh:
             model.initialize(data, generator=generator)
         for _ in range(self.trial):
             self.update(model, data, Nothing(), generator=generator)
-        loss = negative_log_likelihood(
-            model, expectation(model, data, generator=generator), len(data)
-        )
+        statistics = expectation(model, data, generator=generator)
+        loss = negative_log_likelihood(model, statistics, len(data))
         return float(loss), {name: value.clone() for name, value in model.state_dict().items()}
 
 
@@ -157,14 +151,15 @@ class OnlineEM(Update[Averages]):
     batch: int = 500
     decay: float = 0.6
     delay: float = 2.0
-    converges: ClassVar[bool] = False
+
+    converges = False
 
     def __post_init__(self) -> None:
         check_count("OnlineEM", "batch", self.batch)
         check_real("OnlineEM", "decay", self.decay, 0.5, 1.0, open_low=True)
         check_real("OnlineEM", "delay", self.delay, 0.0)
 
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Averages:
+    def init(self, model: Mixing, data: Data, *, generator: torch.Generator) -> Averages:
         """Averages averages begin with the first rows, as many as one step takes."""
         capability.require("OnlineEM", model)
         batch = data.batch(torch.arange(min(self.batch, len(data))), generator=generator)
@@ -173,13 +168,12 @@ class OnlineEM(Update[Averages]):
     def begin(self, statistics: Statistics, key: int, updates: int = 1) -> Averages:
         """The state after so many updates whose statistics are these."""
         n = float(statistics["mass"].sum())
-        return Averages(
-            {name: value / n for name, value in statistics.items()}, torch.tensor(updates), key
-        )
+        per_row = {name: value / n for name, value in statistics.items()}
+        return Averages(per_row, torch.tensor(updates), key)
 
     @torch.no_grad()
     def update(
-        self, model: Any, data: Data, state: Averages, *, generator: torch.Generator
+        self, model: Mixing, data: Data, state: Averages, *, generator: torch.Generator
     ) -> tuple[Averages, dict[str, Tensor]]:
         """One pass over the data in a fresh order; the loss is that of each batch before it was
         learnt from.
@@ -194,7 +188,7 @@ class OnlineEM(Update[Averages]):
 
     @torch.no_grad()
     def step(
-        self, model: Any, x: Tensor, weight: Tensor | None, state: Averages
+        self, model: Mixing, x: Tensor, weight: Tensor | None, state: Averages
     ) -> tuple[Averages, Tensor]:
         """Learn from one batch; returns the state and the batch's log-likelihood before."""
         found, rate = model.e_step(x, weight), self.rate(int(state.updates))
@@ -203,11 +197,45 @@ class OnlineEM(Update[Averages]):
             name: (1 - rate) * state.statistics[name] + rate * value / n
             for name, value in found.items()
         }
-        maximization(model, averaged)
-        return state._replace(statistics=averaged, updates=state.updates + 1), found[
-            "log_likelihood"
-        ]
+        model.m_step(averaged)
+        following = state._replace(statistics=averaged, updates=state.updates + 1)
+        return following, found["log_likelihood"]
 
     def rate(self, t: int) -> float:
         """gamma_t."""
         return (t + self.delay) ** -self.decay
+
+
+@dataclass(frozen=True)
+class ClosedForm(Update[Nothing]):
+    """The model's own ``solve(data)``, for complete rows.
+
+    >>> import partita
+    >>> from partita.models import PPCA
+    >>> g = torch.Generator().manual_seed(0)
+    >>> partita.fit(
+    ...     PPCA(4, 2, generator=g), torch.randn(50, 4, generator=g), ClosedForm(), generator=g
+    ... ).stopped
+    'converged'
+    """
+
+    def init(self, model: PPCA, data: Data, *, generator: torch.Generator) -> Nothing:
+        capability.require("ClosedForm", model)
+        return Nothing()
+
+    @torch.no_grad()
+    def update(
+        self, model: PPCA, data: Data, state: Nothing, *, generator: torch.Generator
+    ) -> tuple[Nothing, dict[str, Tensor]]:
+        model.solve(data, generator=generator)
+        return state, {"loss": -total_log_prob(model, data, generator=generator) / len(data)}
+
+
+@torch.no_grad()
+def total_log_prob(model: Mixing, data: Data, *, generator: torch.Generator) -> Tensor:
+    """The weighted sum of log p(x) over all rows, read in chunks."""
+    total = torch.zeros((), dtype=torch.float64)
+    for batch in batches(data, generator):
+        log_p = model.log_prob(batch.x.to(model.like)).double()
+        total += (log_p.sum() if batch.weight is None else batch.weight.to(log_p) @ log_p).cpu()
+    return total

@@ -9,7 +9,7 @@ densities are smooth on the scale of the data, and their grid stays.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,34 +44,29 @@ class ExactLikelihood(Objective[Nothing | Grid]):
     quadrature over one or two coordinates.
     """
 
-    deterministic: ClassVar[bool] = True
+    deterministic = True
 
-    def deterministic_on(self, model: Any) -> bool:
+    def deterministic_on(self, model: Model) -> bool:
         """All but the integral of a network, whose grid is shifted at random, and networks with
         dropout.
         """
-        return (
-            not (_integrates(model) and Capability.NETWORK in model.capabilities)
-            and Capability.DROPS not in model.capabilities
-        )
+        shifted = _integrates(model) and Capability.NETWORK in model.capabilities
+        return not shifted and Capability.DROPS not in model.capabilities
 
     def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Nothing | Grid:
         require("ExactLikelihood", model)
         return grid_around(data, model.like, generator) if _integrates(model) else Nothing()
 
     def losses(
-        self, model: Any, batch: Batch, state: Any, *, generator: torch.Generator
-    ) -> Losses[Any]:
+        self, model: Model, batch: Batch, state: Nothing | Grid, *, generator: torch.Generator
+    ) -> Losses[Nothing | Grid]:
         bare = unwrapped(model)
-        if _integrates(bare):
-            shift = (
-                0.5
-                if self.deterministic_on(bare)
-                else rng.uniform((bare.support.width,), batch.x, generator)
-            )
-            loss = weighted_mean(model(batch.x), batch.weight) + log_integral(
-                model, state.box, int(state.n), shift
-            )
+        if isinstance(state, Grid):
+            shift = 0.5
+            if not self.deterministic_on(bare):
+                shift = rng.uniform((bare.support.width,), batch.x, generator)
+            log_z = log_integral(model, state.box, int(state.n), shift)
+            loss = weighted_mean(model(batch.x), batch.weight) + log_z
         elif isinstance(bare, EnergyModel):
             side = min(bare.sides(), key=lambda side: side.support.bits)
             loss = weighted_mean(model(batch.x), batch.weight) + log_partition(side, batch.x)
@@ -83,8 +78,8 @@ class ExactLikelihood(Objective[Nothing | Grid]):
 
 
 def grid_around(data: Data, like: Tensor, generator: torch.Generator) -> Grid:
-    """A grid over the range of the data and some deviations beyond, as fine as their deviation asks
-    for.
+    """A grid over the range of the data and some deviations beyond, as fine as their deviation
+    requires.
     """
     low, high = like.new_full((data.width,), torch.inf), like.new_full((data.width,), -torch.inf)
     for index in stretches(len(data), ROWS_AT_ONCE):
@@ -96,7 +91,7 @@ def grid_around(data: Data, like: Tensor, generator: torch.Generator) -> Grid:
     return Grid(box, max(FEWEST[data.width], min(MOST[data.width], n)))
 
 
-def _integrates(model: Any) -> bool:
+def _integrates(model: Model) -> bool:
     """Whether Z is an integral, for want of a finite sum."""
     return (
         isinstance(model, EnergyModel)

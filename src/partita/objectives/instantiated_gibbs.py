@@ -20,11 +20,11 @@ from partita.core import rng
 from partita.models.directed.dirichlet_process.kernels import Clusters
 from partita.objectives.partition_chain import (
     LEARN,
+    ChainArrays,
     PartitionChain,
     Problem,
-    Running,
     Statistics,
-    in_threads,
+    map_in_threads,
 )
 
 
@@ -47,7 +47,7 @@ class InstantiatedGibbs(PartitionChain):
     fewest_moves = 1
 
     def advance(
-        self, problem: Problem, chains: Running, *, generator: torch.Generator
+        self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
     ) -> list[Statistics]:
         from partita.models.directed.dirichlet_process.split_merge import split_or_merge
 
@@ -98,7 +98,7 @@ def _pass(x: np.ndarray, z: np.ndarray, parameters: Statistics, seed: int) -> St
     n, center = len(z), parameters[1]
     offset, key = seed % n, seed * 0x9E3779B9 % 2**62
     first = first_rows(z, len(center), offset)
-    parts = in_threads(
+    parts = map_in_threads(
         reassign,
         [
             (x, z, at, min(at + CHUNK, n), offset, first, *parameters, key)

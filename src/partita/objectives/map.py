@@ -13,15 +13,15 @@ Letters: N data, theta parameters.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
 
 from partita.core import capability
 from partita.core.checks import check_role
-from partita.core.protocols import Batch, Data, Losses, Objective
+from partita.core.protocols import Batch, Data, Losses, Model, Objective
 from partita.errors import invalid
 from partita.objectives.base import unwrapped
 from partita.objectives.exact import ExactLikelihood
@@ -34,7 +34,7 @@ class Posterior(NamedTuple):
     of rows.
     """
 
-    inner: Any
+    inner: NamedTuple
     rows: int
 
     def __getattr__(self, name: str) -> Any:
@@ -48,7 +48,7 @@ class MAP(Objective[Posterior]):
     Arguments:
         likelihood: The objective that stands for -log p(x | theta), such as ``ExactLikelihood()``
             or ``PCD()``.
-        prior: One ``torch.distributions`` object for every parameter that is learnt, standard
+        prior: One ``torch.distributions`` object for every parameter that is learned, standard
             normal by default, or several by the names of ``model.named_parameters()``; parameters
             without one have a flat prior.
 
@@ -58,54 +58,42 @@ class MAP(Objective[Posterior]):
     >>> from partita.models import MaxEnt
     >>> from partita.objectives import ExactLikelihood
     >>> g = torch.Generator().manual_seed(0)
-    >>> model, nine_of_ten = (
-    ...     MaxEnt("independent", Binary(1), generator=g),
-    ...     (torch.arange(10)[:, None] > 0).float(),
-    ... )
-    >>> run = partita.fit(
-    ...     model, nine_of_ten, MAP(ExactLikelihood(), {"theta": Normal(0.0, 1.0)}), generator=g
-    ... )
-    >>> round(
-    ...     model.theta.item(), 2
-    ... )  # where 9 - 10 sigmoid(theta) = theta; the likelihood alone would say 2.2
+    >>> model = MaxEnt("independent", Binary(1), generator=g)
+    >>> nine_of_ten = (torch.arange(10)[:, None] > 0).float()
+    >>> objective = MAP(ExactLikelihood(), {"theta": Normal(0.0, 1.0)})
+    >>> run = partita.fit(model, nine_of_ten, objective, generator=g)
+    >>> round(model.theta.item(), 2)  # where 9 - 10 sigmoid(theta) = theta; by likelihood alone 2.2
     1.24
     """
 
-    likelihood: Any = field(default_factory=ExactLikelihood)
+    likelihood: Objective = field(default_factory=ExactLikelihood)
     prior: Prior = field(default_factory=lambda: Normal(0.0, 1.0))
+
+    in_nats = False  # a log prior density has no natural size
 
     def __post_init__(self) -> None:
         check_role("MAP", "likelihood", self.likelihood, ("losses",), "ExactLikelihood()")
 
     @property
-    def deterministic(self) -> bool:  # type: ignore[override]
+    def deterministic(self) -> bool:
         """As the likelihood's."""
-        return getattr(self.likelihood, "deterministic", False)
+        return self.likelihood.deterministic
 
-    def deterministic_on(self, model: Any) -> bool:
+    def deterministic_on(self, model: Model) -> bool:
         return self.likelihood.deterministic_on(model)
 
-    @property
-    def in_nats(self) -> bool:  # type: ignore[override]
-        """A log prior density has no natural size."""
-        return False
+    def shared(self, processes: int) -> Self:
+        """The likelihood is shared out; every process has the prior."""
+        return replace(self, likelihood=self.likelihood.shared(processes))
 
-    def shared(self, processes: int) -> "MAP":
-        """As the likelihood is; the prior is everybody's."""
-        return (
-            replace(self, likelihood=self.likelihood.shared(processes))
-            if hasattr(self.likelihood, "shared")
-            else self
-        )
-
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> Posterior:
+    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Posterior:
         if isinstance(self.likelihood, ExactLikelihood):
             capability.require("MAP", model)
         check_priors(unwrapped(model), self.prior)
         return Posterior(self.likelihood.init(model, data, generator=generator), len(data))
 
     def losses(
-        self, model: Any, batch: Batch, state: Posterior, *, generator: torch.Generator
+        self, model: Model, batch: Batch, state: Posterior, *, generator: torch.Generator
     ) -> Losses[Posterior]:
         losses, inner, info = self.likelihood.losses(model, batch, state.inner, generator=generator)
         log_prior = log_density(unwrapped(model), self.prior)
@@ -113,25 +101,24 @@ class MAP(Objective[Posterior]):
             losses = {**losses, "model": losses["model"] - log_prior / state.rows}
         return losses, state._replace(inner=inner), {**info, "log_prior": log_prior.detach()}
 
-    def precondition(self, model: Any, state: Posterior) -> None:
+    def precondition(self, model: Model, state: Posterior) -> None:
         self.likelihood.precondition(model, state.inner)
 
     def epoch(
-        self, model: Any, data: Data, state: Posterior, *, generator: torch.Generator
+        self, model: Model, data: Data, state: Posterior, *, generator: torch.Generator
     ) -> Posterior:
-        return state._replace(
-            inner=self.likelihood.epoch(model, data, state.inner, generator=generator)
-        )
+        inner = self.likelihood.epoch(model, data, state.inner, generator=generator)
+        return state._replace(inner=inner)
 
 
-def log_density(model: torch.nn.Module, prior: Prior) -> Tensor:
+def log_density(model: nn.Module, prior: Prior) -> Tensor:
     """log p(theta), with all constants."""
     return torch.stack(
         [law.log_prob(parameter).sum() for _, parameter, law in _pairs(model, prior)]
     ).sum()
 
 
-def check_priors(model: torch.nn.Module, prior: Prior) -> None:
+def check_priors(model: nn.Module, prior: Prior) -> None:
     """Every prior belongs to a parameter and holds the value it starts from."""
     parameters = dict(model.named_parameters())
     named = prior if isinstance(prior, Mapping) else dict.fromkeys(parameters, prior)
@@ -155,13 +142,9 @@ def check_priors(model: torch.nn.Module, prior: Prior) -> None:
             )
 
 
-def _pairs(model: torch.nn.Module, prior: Prior) -> list[tuple[str, Tensor, Distribution]]:
-    """Names, parameters and their priors; one prior alone goes with all that is learnt."""
+def _pairs(model: nn.Module, prior: Prior) -> list[tuple[str, Tensor, Distribution]]:
+    """Names, parameters and their priors; one prior alone goes with all that is learned."""
     if isinstance(prior, Distribution):
-        return [
-            (name, parameter, prior)
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad
-        ]
+        return [(name, p, prior) for name, p in model.named_parameters() if p.requires_grad]
     parameters = dict(model.named_parameters())
     return [(name, parameters[name], law) for name, law in prior.items()]

@@ -14,7 +14,7 @@ Letters: B batch, D visible, nu noise rows for each row of data.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from partita.core import capability, rng
 from partita.core.checks import MOST, check_real
 from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
 from partita.objectives.base import unwrapped, weighted_mean
-from partita.objectives.noise import as_noise, check_covers, check_noise, noise_title
+from partita.objectives.noise import Contrast, as_noise, check_covers, check_noise, noise_title
 
 IMPORTANCE_DRAWS = 8192
 ROWS_AT_ONCE = 1024
@@ -44,7 +44,7 @@ class LogNormalizer(nn.Module):
 class Normalizer(NamedTuple):
     """What is trained beside the model."""
 
-    module: Any  # LogNormalizer
+    module: LogNormalizer
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class NCE(Objective[Normalizer]):
     ['accuracy', 'log_normalizer', 'model']
     """
 
-    noise: Any = None
+    noise: Contrast = None
     ratio: float = 10.0
 
     def __post_init__(self) -> None:
@@ -73,16 +73,13 @@ class NCE(Objective[Normalizer]):
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Normalizer:
         capability.require("NCE", model)
         check_noise(self.noise, model, data, generator=generator)
-        return Normalizer(
-            LogNormalizer(
-                importance_log_z(
-                    model, self.noise, IMPORTANCE_DRAWS, generator=rng.child(generator)
-                )
-            )
+        log_z = importance_log_z(
+            model, self.noise, IMPORTANCE_DRAWS, generator=rng.child(generator)
         )
+        return Normalizer(LogNormalizer(log_z))
 
     def losses(
-        self, model: Any, batch: Batch, state: Normalizer, *, generator: torch.Generator
+        self, model: EnergyModel, batch: Batch, state: Normalizer, *, generator: torch.Generator
     ) -> Losses[Normalizer]:
         count = max(1, round(min(self.ratio * len(batch.x), MOST)))
         u, log_noise = with_noise(unwrapped(model), self.noise, batch.x, count, generator)
@@ -93,13 +90,12 @@ class NCE(Objective[Normalizer]):
             weighted_mean(functional.softplus(-of_data), batch.weight)
             + nu * functional.softplus(of_noise).mean()
         )
-        accuracy = 0.5 * (
-            (of_data > -math.log(nu)).float().mean() + (of_noise <= -math.log(nu)).float().mean()
-        )
-        return {"model": loss}, state, {"log_normalizer": c.detach(), "accuracy": accuracy}
+        even = -math.log(nu)
+        right = (of_data > even).float().mean() + (of_noise <= even).float().mean()
+        return {"model": loss}, state, {"log_normalizer": c.detach(), "accuracy": 0.5 * right}
 
 
-def free_likelihood(model: Any, x: Tensor, c: Tensor) -> Tensor:
+def free_likelihood(model: EnergyModel, x: Tensor, c: Tensor) -> Tensor:
     """The negative log-likelihood with a free c in place of log Z, which has no minimum
     (theory/objectives.md, eq. 6.5).
 
@@ -111,7 +107,7 @@ def free_likelihood(model: Any, x: Tensor, c: Tensor) -> Tensor:
 
 @torch.no_grad()
 def with_noise(
-    model: EnergyModel, noise: Any, x: Tensor, count: int, generator: torch.Generator
+    model: EnergyModel, noise: Contrast, x: Tensor, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Rows of data followed by ``count`` rows of noise, and log p_n of all of them."""
     ready = as_noise(noise, model)
@@ -123,7 +119,7 @@ def with_noise(
 
 @torch.no_grad()
 def importance_log_z(
-    model: EnergyModel, noise: Any, n: int, *, generator: torch.Generator
+    model: EnergyModel, noise: Contrast, n: int, *, generator: torch.Generator
 ) -> Tensor:
     r"""log Z from draws of the noise: :math:`\log \frac1n \sum_i e^{-F(y_i)} / p_n(y_i)`
     (theory/objectives.md, eq. 6.8).

@@ -7,8 +7,9 @@ alike.
 Letters: n draws, D visible.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,19 +17,23 @@ from torch.distributions import Distribution, Independent
 
 from partita.core import rng
 from partita.core.checks import check_width
-from partita.core.protocols import Data, EnergyModel, Reference
+from partita.core.protocols import Data, EnergyModel, Model, Reference
 from partita.errors import InputError, invalid
 
 ROWS_AT_ONCE = 8192
 PROBED = 64  # draws looked at before a fit
 
 
+@runtime_checkable
 class Noise(Protocol):
     """A distribution with exact log-probabilities and draws."""
 
     def log_prob(self, x: Tensor) -> Tensor: ...
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
+
+
+Contrast = Noise | Distribution | None  # what may be given as noise; None is the model's reference
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class DistributionNoise:
         return inside if inside.dim() < x.dim() else inside.all(-1)
 
 
-def as_noise(noise: Any, model: EnergyModel) -> Noise:
+def as_noise(noise: Contrast, model: EnergyModel) -> Noise:
     """What was given, or the model's reference, with ``log_prob`` and ``draw`` over rows of the
     model's width.
     """
@@ -81,7 +86,7 @@ def as_noise(noise: Any, model: EnergyModel) -> Noise:
         return ReferenceNoise(model.reference())
     if isinstance(noise, Distribution):
         return DistributionNoise(_over_rows(noise, model.support.width))
-    if callable(getattr(noise, "log_prob", None)) and callable(getattr(noise, "draw", None)):
+    if isinstance(noise, Noise):
         return noise
     raise invalid(
         "NCE",
@@ -104,8 +109,10 @@ def _over_rows(noise: Distribution, width: int) -> Distribution:
 
 
 @torch.no_grad()
-def check_noise(noise: Any, model: EnergyModel, data: Data, *, generator: torch.Generator) -> None:
-    """Refuse noise of another sort than the data, whose draws leave the model's support, or that
+def check_noise(
+    noise: Contrast, model: EnergyModel, data: Data, *, generator: torch.Generator
+) -> None:
+    """Refuse noise of another kind than the data, whose draws leave the model's support, or that
     cannot reach every row.
     """
     name, ready = noise_title(noise), as_noise(noise, model)
@@ -142,21 +149,20 @@ def check_covers(log_prob: Tensor, name: str, start: int = 0) -> None:
         )
 
 
-def _discrete(noise: Any, model: EnergyModel) -> bool:
-    """Whether probabilities of the noise are masses; the model's own sort where the noise does not
+def _discrete(noise: Contrast, model: EnergyModel) -> bool:
+    """Whether probabilities of the noise are masses; the model's own kind where the noise does not
     say.
     """
-    try:
-        support = getattr(noise, "support", None)
-    except NotImplementedError:
-        support = None
-    return bool(
-        getattr(support, "discrete", getattr(support, "is_discrete", model.support.discrete))
-    )
+    if isinstance(noise, Distribution):
+        with suppress(NotImplementedError):  # some distributions of torch declare no support
+            return bool(noise.support and noise.support.is_discrete)
+    elif isinstance(noise, Model):
+        return noise.support.discrete
+    return model.support.discrete
 
 
-def noise_title(noise: Any) -> str:
+def noise_title(noise: Contrast) -> str:
     """The noise in a word, for messages."""
     if noise is None:
         return "the model's reference"
-    return noise.title() if hasattr(noise, "title") else type(noise).__name__
+    return noise.title() if isinstance(noise, Model) else type(noise).__name__

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from partita.models.directed.dirichlet_process.mixture import GROWING
 
 LEARN = 1000  # rows from which a split or merge proposal learns its two sides
 LABELS = 10_000_000  # of all kept partitions together, or those of four sweeps
+Result = TypeVar("Result")
 Statistics = tuple[np.ndarray, np.ndarray, np.ndarray]  # count, mean and scatter of every cluster
 
 
@@ -66,10 +67,10 @@ class PartitionChain(Update[PartitionState]):
     moves: int = 10
     keep: int = 100
     start: str = "pieces"
-    converges: ClassVar[bool] = False
-    largest: ClassVar[int] = sys.maxsize  # rows of a cluster whose predictive is asked for
+    converges = False
+    largest: ClassVar[int] = sys.maxsize  # rows of a cluster whose predictive is needed
     # sweeps, of whose second half every chain has the four draws that an interval takes
-    fewest: ClassVar[int] = 8
+    fewest = 8
     fewest_moves: ClassVar[int] = 0  # below which a chain could not reach every partition
 
     def __post_init__(self) -> None:
@@ -80,7 +81,7 @@ class PartitionChain(Update[PartitionState]):
 
     @abstractmethod
     def advance(
-        self, problem: "Problem", chains: "Running", *, generator: torch.Generator
+        self, problem: "Problem", chains: "ChainArrays", *, generator: torch.Generator
     ) -> list[Statistics]:
         """One sweep of every chain over its labels, in place; returns the clusters of each."""
 
@@ -112,38 +113,29 @@ class PartitionChain(Update[PartitionState]):
     ) -> tuple[PartitionState, dict[str, Tensor]]:
         problem = Problem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
-        held = [
-            (chain.count.numpy(), chain.mean.numpy(), chain.scatter.numpy())
-            for chain in state.clusters
-        ]
+        held = [(c.count.numpy(), c.mean.numpy(), c.scatter.numpy()) for c in state.clusters]
+        arrays = ChainArrays(z, state.alpha.tolist(), held, _seeds(self.chains, generator))
         with definite():
-            found = self.advance(
-                problem,
-                Running(z, state.alpha.tolist(), held, _seeds(self.chains, generator)),
-                generator=generator,
-            )
+            found = self.advance(problem, arrays, generator=generator)
         counts = torch.nn.utils.rnn.pad_sequence(
             [torch.from_numpy(count) for count, *_ in found], batch_first=True
         )
         clusters, alpha = (counts > 0).sum(-1), state.alpha
-        joint = log_partition_prior(counts, alpha) + torch.tensor(
-            [problem.log_evidence(one) for one in found], dtype=torch.float64
-        )
+        evidence = [problem.log_evidence(one) for one in found]
+        joint = log_partition_prior(counts, alpha) + torch.tensor(evidence, dtype=torch.float64)
         loss = -(joint.mean() + problem.log_base) / len(data)
         if model.alpha is None:
             alpha = draw_concentration(
                 alpha, clusters, len(data), model.alpha_shape, model.alpha_rate, generator=generator
             )
-        state = PartitionState(
-            torch.from_numpy(z),
-            alpha,
-            tuple(map(_as_clusters, found)),
-            state.sweep + 1,
-            state.stride,
-        )
         state = state._replace(
-            stride=keep_draw(model, state, min(self.keep, max(4, LABELS // z.size)))
+            z=torch.from_numpy(z),
+            alpha=alpha,
+            clusters=tuple(map(_as_clusters, found)),
+            sweep=state.sweep + 1,
         )
+        room = min(self.keep, max(4, LABELS // z.size))
+        state = state._replace(stride=keep_draw(model, state, room))
         return state, {"loss": loss, "clusters": clusters.double().mean(), "alpha": alpha.mean()}
 
     def check(self, model: DPMixture, data: Data, state: PartitionState) -> None:
@@ -152,37 +144,32 @@ class PartitionChain(Update[PartitionState]):
         """
         rows = len(data)
         shape, kept = (self.chains, rows), model.partitions.shape[1:]
-        clusters = Clusters(*map(torch.cat, zip(*state.clusters, strict=True)))
-        wide = (
-            clusters.mean.shape[1:] == model.mean.shape[1:]
+        clusters, owner = _joined(state)
+        fits = (
+            state.z.shape == shape
+            and (not model.draws or kept == shape)
+            and clusters.mean.shape[1:] == model.mean.shape[1:]
             and clusters.scatter.shape[1:] == model.scatter.shape[1:]
+            and int(state.stride) >= 1
         )
-        if (
-            state.z.shape != shape
-            or (model.draws and kept != shape)
-            or not wide
-            or int(state.stride) < 1
-        ):
+        if not fits:
             raise RunError(
                 f"load: chains must be {self.chains} of {rows} rows; got others. Restore the file "
                 "as partita wrote it."
             )
-        owner = torch.arange(self.chains).repeat_interleave(
-            torch.tensor([len(chain.count) for chain in state.clusters])
-        )
         check_draws(state.z, state.alpha, owner, clusters)
 
 
 @contextmanager
 def definite() -> Iterator[None]:
-    """Inside it, a pivot of zero that machine code met is said to be one."""
+    """Report a pivot of zero that machine code meets inside as a scatter that is not definite."""
     try:
         yield
     except ZeroDivisionError:
         raise Diverged(INDEFINITE) from None
 
 
-class Running(NamedTuple):
+class ChainArrays(NamedTuple):
     """The chains of one update, as numba reads them."""
 
     z: np.ndarray  # (C, n), changed in place
@@ -194,7 +181,7 @@ class Running(NamedTuple):
 class Problem(NamedTuple):
     """A kernel, its prior and the rows, as numba reads them."""
 
-    kernel: Any
+    kernel: Kernel
     code: int
     prior: np.ndarray
     table: np.ndarray
@@ -208,9 +195,8 @@ class Problem(NamedTuple):
 
         kernel, prior = model.kernel, model.prior.numpy()
         table = constants(kernel.code, prior, x.shape[1], min(len(x), most))
-        return cls(
-            kernel, kernel.code, prior, table, x, float(kernel.log_base(torch.from_numpy(x)).sum())
-        )
+        log_base = float(kernel.log_base(torch.from_numpy(x)).sum())
+        return cls(kernel, kernel.code, prior, table, x, log_base)
 
     def log_evidence(self, clusters: Statistics) -> float:
         """log p(x | partition) without the base terms."""
@@ -246,24 +232,21 @@ def keep_draw(model: DPMixture, state: PartitionState, room: int) -> Tensor:
 
 def _draws_of(state: PartitionState, before: int) -> dict[str, Tensor]:
     """This sweep's draws, as they follow on ``before`` sweeps."""
-    chains = len(state.alpha)
-    owner = (
-        torch.arange(chains).repeat_interleave(
-            torch.tensor([len(chain.count) for chain in state.clusters])
-        )
-        + chains * before
-    )
-    clusters = {
-        name: torch.cat([getattr(chain, name) for chain in state.clusters])
-        for name in Clusters._fields
-    }
+    clusters, owner = _joined(state)
     return {
         "sweeps": state.sweep[None],
         "alphas": state.alpha[None],
         "partitions": state.z[None],
-        "owner": owner,
-        **clusters,
+        "owner": owner + len(state.alpha) * before,
+        **clusters._asdict(),
     }
+
+
+def _joined(state: PartitionState) -> tuple[Clusters, Tensor]:
+    """The clusters of all chains, and the chain of each."""
+    counts = torch.tensor([len(chain.count) for chain in state.clusters])
+    clusters = Clusters(*map(torch.cat, zip(*state.clusters, strict=True)))
+    return clusters, torch.arange(len(counts)).repeat_interleave(counts)
 
 
 def _chosen(model: DPMixture, kept: Tensor, chains: int) -> dict[str, Tensor]:
@@ -284,7 +267,9 @@ def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> Statistics:
     return accumulate(x, z, int(z.max()) + 1, kernel.scatters)
 
 
-def in_threads(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+def map_in_threads(
+    function: Callable[..., Result], tasks: Sequence[tuple[object, ...]]
+) -> list[Result]:
     """Results of numba functions that release the interpreter, side by side where torch may use
     several threads.
     """
@@ -307,8 +292,5 @@ def _as_clusters(found: Statistics) -> Clusters:
 
 def _seeds(chains: int, generator: torch.Generator) -> np.ndarray:
     """Two seeds for every chain's numba kernels."""
-    return (
-        torch.randint(2**31 - 1, (chains, 2), generator=generator, device=generator.device)
-        .cpu()
-        .numpy()
-    )
+    seeds = torch.randint(2**31 - 1, (chains, 2), generator=generator, device=generator.device)
+    return seeds.cpu().numpy()

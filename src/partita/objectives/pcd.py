@@ -11,7 +11,7 @@ move, and a share of those begin again at the reference.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -86,7 +86,9 @@ class PCD(Objective[Persistent]):
 
     def shared(self, processes: int) -> "PCD":
         """Each process moves its part of the chains."""
-        counts = {"chains": self.chains, **({} if self.active is None else {"active": self.active})}
+        counts = {"chains": self.chains}
+        if self.active is not None:
+            counts["active"] = self.active
         for name, count in counts.items():
             if count % processes:
                 remedy = f"The next one is {name}={count + -count % processes}."
@@ -106,7 +108,7 @@ class PCD(Objective[Persistent]):
         return Persistent(kept, data.mean().to(model.like))
 
     def losses(
-        self, model: Any, batch: Batch, state: Persistent, *, generator: torch.Generator
+        self, model: EnergyModel, batch: Batch, state: Persistent, *, generator: torch.Generator
     ) -> Losses[Persistent]:
         bare = unwrapped(model)
         if isinstance(state.chains, Buffer):
@@ -147,7 +149,7 @@ class PCD(Objective[Persistent]):
         moved = self._moved(model, buffer.moved, generator, start)
         return moved, Buffer(buffer.x.index_copy(0, index, moved.x), moved)
 
-    def precondition(self, model: Any, state: Persistent) -> None:
+    def precondition(self, model: EnergyModel, state: Persistent) -> None:
         if resolve_centering("PCD", self.centered, model):
             model.center(state.mu)
 

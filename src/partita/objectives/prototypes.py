@@ -9,7 +9,7 @@ Letters: N rows, E dimensions, k prototypes, c prototype, v embedding, Z rows of
 concentration, tau temperature.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -89,9 +89,8 @@ def _start(points: np.ndarray, k: int, seed: int) -> np.ndarray:
 def _by_scikit_learn(points: np.ndarray, k: int, seed: int) -> np.ndarray:
     from sklearn.cluster import KMeans
 
-    found: Any = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed).fit(  # type: ignore[arg-type]
-        points.astype(np.float32)
-    )
+    rounds = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed)  # type: ignore[arg-type]
+    found = rounds.fit(points.astype(np.float32))
     return found.cluster_centers_.astype(np.float64)
 
 

@@ -13,7 +13,7 @@ Letters: B batch, D visible.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -49,35 +49,33 @@ class ScoreMatching(Objective[Nothing]):
         check_count("ScoreMatching", "slices", self.slices)
 
     @property
-    def deterministic(self) -> bool:  # type: ignore[override]
+    def deterministic(self) -> bool:
         """Whether the loss is a function of the batch alone."""
         return self.kind == "exact"
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Nothing:
         capability.require("ScoreMatching", model)
         index = torch.arange(min(2, len(data)))
-        _check_differentiable(
-            model, data.batch(index, generator=rng.child(generator)).x.to(model.like)
-        )
+        x = data.batch(index, generator=rng.child(generator)).x.to(model.like)
+        _check_differentiable(model, x)
         return Nothing()
 
     def losses(
-        self, model: Any, batch: Batch, state: Nothing, *, generator: torch.Generator
+        self, model: EnergyModel, batch: Batch, state: Nothing, *, generator: torch.Generator
     ) -> Losses[Nothing]:
         loss = weighted_mean(self._rows(model, batch.x, generator), batch.weight)
         return {"model": loss}, state, {"score_matching": loss.detach()}
 
-    def _rows(self, model: Any, x: Tensor, generator: torch.Generator) -> Tensor:
+    def _rows(self, model: EnergyModel, x: Tensor, generator: torch.Generator) -> Tensor:
         if self.kind == "denoising":
             return denoising_loss(model, x, rng.normal(x.shape, x, generator), self.sigma)
         if self.kind == "exact":
             return exact_loss(model, x)
-        return sliced_loss(
-            model, x, rng.uniform((self.slices, *x.shape), x, generator).sub_(0.5).sign_()
-        )
+        signs = rng.uniform((self.slices, *x.shape), x, generator).sub_(0.5).sign_()
+        return sliced_loss(model, x, signs)
 
 
-def score(model: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+def score(model: EnergyModel, x: Tensor) -> tuple[Tensor, Tensor]:
     """A copy of x that gradients flow to, and s(x) = -dF/dx there, ``(*, D)``, differentiable in x
     and in the parameters.
     """
@@ -85,7 +83,7 @@ def score(model: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     return x, -torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
 
 
-def exact_loss(model: Any, x: Tensor) -> Tensor:
+def exact_loss(model: EnergyModel, x: Tensor) -> Tensor:
     """Half the squared score plus its divergence, coordinate by coordinate, ``(*, D) -> (*)``."""
     x, s = score(model, x)
     return 0.5 * s.square().sum(-1) + sum(
@@ -93,7 +91,7 @@ def exact_loss(model: Any, x: Tensor) -> Tensor:
     )
 
 
-def sliced_loss(model: Any, x: Tensor, v: Tensor) -> Tensor:
+def sliced_loss(model: EnergyModel, x: Tensor, v: Tensor) -> Tensor:
     r"""The divergence as the mean of v' (ds/dx) v over directions ``v`` (S, *, D) with E[v v'] = 1
     (theory/objectives.md, eq. 6.10).
     """
@@ -102,7 +100,7 @@ def sliced_loss(model: Any, x: Tensor, v: Tensor) -> Tensor:
     return 0.5 * s.square().sum(-1) + torch.stack(products).mean(0)
 
 
-def denoising_loss(model: Any, x: Tensor, e: Tensor, sigma: float) -> Tensor:
+def denoising_loss(model: EnergyModel, x: Tensor, e: Tensor, sigma: float) -> Tensor:
     r"""The divergence of the score of smoothed data as s(x + sigma e)'e / sigma, e standard normal
     (theory/objectives.md, eq. 6.11).
     """

@@ -5,10 +5,17 @@ of draws from it.
           E[w_i] = p(x)
           (theory/latent_variables.md, eq. 41.1)
 
+Normal latent variables with diagonal covariances have densities and divergences in closed form:
+
+.. math:: \mathrm{KL}\big(N(\mu, \sigma^2)\,\|\,N(m, s^2)\big) = \log\frac{s}{\sigma} +
+          \frac{\sigma^2 + (\mu - m)^2}{2 s^2} - \frac12
+          (theory/latent_variables.md, eq. 41.5)
+
 A latent variable whose posterior is its prior for every row carries nothing. Where that is so for
 almost all of them the posterior has collapsed, and a fit says so.
 
-Letters: B rows, D columns, M latent dimensions, k draws for each row.
+Letters: B rows, D columns, M latent dimensions, k draws for each row, mu and log sigma of the
+posterior, m and log s of the prior.
 """
 
 from abc import abstractmethod
@@ -20,10 +27,11 @@ from torch.distributions import Distribution, Independent, Normal
 
 from partita.core import rng
 from partita.core.protocols import Capability, DirectedModel
+from partita.models.directed.outputs import HALF_LOG_2PI
 
 # nats, on average over rows (and steps), that an active latent variable carries at least
 ACTIVE = 0.01
-FEW = 0.1  # share of active ones at or below which a fit is cautioned
+FEW = 0.1  # share of active ones at or below which a fit warns
 MEMORY = 0.02  # share of each batch in the running mean
 
 
@@ -77,9 +85,7 @@ class LatentModel(DirectedModel):
 
     @abstractmethod
     def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
-        """``k`` draws of the law whose density is ``log_terms(x, z).prior``, for each row, ``(k, B,
-        M)``.
-        """
+        """``k`` draws for each row from the density ``log_terms(x, z).prior``, ``(k, B, M)``."""
 
     def live(self, x: Tensor) -> Tensor:
         """Which latent values count in each row, ``(B, D) -> (B, M)``: all, where rows do not end
@@ -147,3 +153,60 @@ def draw_latent(q: Distribution, k: int, generator: torch.Generator) -> Tensor:
         with rng.seeded(generator):
             return q.rsample(torch.Size((k,)))
     return rng.draw(base, generator, (k,))
+
+
+def normal_log_prob(z: Tensor, mean: Tensor, log_scale: Tensor) -> Tensor:
+    """log N(z; mu, sigma^2), summed over dimensions, ``(*, M) -> (*)``."""
+    return (-0.5 * ((z - mean) * torch.exp(-log_scale)).square() - log_scale - HALF_LOG_2PI).sum(-1)
+
+
+def standard_log_prob(z: Tensor) -> Tensor:
+    """log N(z; 0, I), ``(*, M) -> (*)``."""
+    return -0.5 * z.square().sum(-1) - z.shape[-1] * HALF_LOG_2PI
+
+
+def kl_from_standard(mean: Tensor, log_scale: Tensor) -> Tensor:
+    """KL(N(mu, sigma^2) || N(0, 1)) of each dimension, ``(*, M) -> (*, M)``
+    (theory/latent_variables.md, eq. 41.4).
+    """
+    return 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1) - log_scale
+
+
+def kl_between(
+    mean: Tensor, log_scale: Tensor, prior_mean: Tensor, prior_log_scale: Tensor
+) -> Tensor:
+    """KL(N(mu, sigma^2) || N(m, s^2)) of each dimension, ``(*, M) -> (*, M)``."""
+    gap = log_scale - prior_log_scale
+    return (
+        0.5
+        * (torch.exp(2 * gap) + ((mean - prior_mean) * torch.exp(-prior_log_scale)).square() - 1)
+        - gap
+    )
+
+
+def normal(mean: Tensor, log_scale: Tensor) -> Distribution:
+    """The distribution itself, whose draws are ``(*, M)``."""
+    return Independent(Normal(mean, log_scale.exp(), validate_args=False), 1, validate_args=False)
+
+
+class GaussianLatents(LatentModel):
+    """A latent model with ``latent`` normal dimensions, whose draws are functions of noise."""
+
+    capabilities = frozenset({Capability.LATENT, Capability.REPARAMETERIZED})
+    forward_methods = ("elbo_terms",)
+    units = "latent dimensions"
+    against_collapse = (
+        "raise the weight of the divergence slowly (beta_warm_up), lower beta, or use fewer "
+        "dimensions or a weaker decoder"
+    )
+    latent: int
+
+    @abstractmethod
+    def elbo_terms(
+        self, x: Tensor, lengths: Tensor | None = None, *, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """log p(x | z) at one draw of z, ``(B,)``, and what each dimension carries, ``(B, M)``."""
+
+    def watch_latents(self, latent: int, device: torch.device) -> None:
+        self.latent = latent
+        super().watch_latents(latent, device)

@@ -20,14 +20,14 @@ from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
 from partita.core.protocols import Capability, Data
 from partita.errors import invalid
-from partita.models.directed.gaussian_latents import (
+from partita.models.directed.latent import (
     GaussianLatents,
+    LogTerms,
     kl_from_standard,
     normal,
     normal_log_prob,
     standard_log_prob,
 )
-from partita.models.directed.latent import LogTerms
 from partita.models.directed.mixed_output import MixedOutput
 from partita.models.directed.outputs import Output, make_output
 from partita.models.directed.vae_fill import fill

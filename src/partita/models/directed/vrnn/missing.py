@@ -20,7 +20,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.errors import invalid
-from partita.models.directed.gaussian_latents import normal_log_prob
+from partita.models.directed.latent import normal_log_prob
 from partita.models.directed.vrnn.filtering import effective, independent, pick
 
 # at least and at most; between them twice the steps, for paths of fewer are all alike far back

@@ -24,8 +24,7 @@ from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Capability, Data
 from partita.core.support import Sequence
 from partita.errors import invalid
-from partita.models.directed.gaussian_latents import GaussianLatents, kl_between, normal_log_prob
-from partita.models.directed.latent import LogTerms
+from partita.models.directed.latent import GaussianLatents, LogTerms, kl_between, normal_log_prob
 from partita.models.directed.outputs import make_output
 from partita.models.directed.vrnn.filtering import choose, filtered, go_on
 from partita.models.directed.vrnn.missing import fill, smoothed

@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 
 from partita.errors import invalid
 from partita.models.directed.autoregressive.model import row_ends
-from partita.models.directed.gaussian_latents import normal_log_prob
+from partita.models.directed.latent import normal_log_prob
 
 
 class Path(NamedTuple):
