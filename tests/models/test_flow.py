@@ -16,7 +16,7 @@ from torch.distributions import TransformedDistribution
 import partita
 from partita.errors import InputError
 from partita.models import Flow
-from partita.models.directed.flow.layers import ActNorm, Mixing, Permutation
+from partita.models.directed.flow.layers import ActNorm, LinearMixing, Permutation
 from partita.models.directed.flow.splines import inverse_spline, knots, spline
 from partita.models.directed.flow.verify import coverage_of_masks
 
@@ -133,7 +133,7 @@ def test_layers(generator: torch.Generator) -> None:
     z, _ = norm.to_latent(x)
     torch.testing.assert_close(z.mean(1), torch.zeros(4).double(), atol=1e-10, rtol=0)
     torch.testing.assert_close(z.std(1), torch.ones(4).double(), atol=1e-10, rtol=0)
-    mix = Mixing(4, generator=generator).double()
+    mix = LinearMixing(4, generator=generator).double()
     assert torch.equal(mix.to_latent(x)[0], Permutation(mix.order).to_latent(x)[0])  # at the start
 
 

@@ -8,14 +8,14 @@ Letters: D columns, E dimensions of the embedding, C channels.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_count, check_counts, check_module, check_width
-from partita.core.protocols import Capability, Data, Model
+from partita.core.protocols import Capability, Data, Model, Settings
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.nets import MLP, ConvNet, build, describe
@@ -91,7 +91,7 @@ class Encoder(Model):
         self.shift.copy_(mean.mean())
         self.scale.copy_(1 / spread.clamp_min(1e-12))
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {
             "visible": self.support.width,
             "embedding": self.embedding,
@@ -99,7 +99,7 @@ class Encoder(Model):
         }
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
+    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
         net = build(settings["net"], "Encoder", generator=generator)
         return cls(settings["visible"], settings["embedding"], net=net, generator=generator)
 

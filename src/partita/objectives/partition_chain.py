@@ -30,9 +30,8 @@ from partita.models.directed.dirichlet_process import (
     draw_concentration,
     log_partition_prior,
 )
-from partita.models.directed.dirichlet_process.draws import check_draws
 from partita.models.directed.dirichlet_process.kernels import INDEFINITE, Clusters, Kernel
-from partita.models.directed.dirichlet_process.mixture import GROWING
+from partita.models.directed.dirichlet_process.mixture import GROWING, check_partitions
 
 LEARN = 1000  # rows from which a split or merge proposal learns its two sides
 LABELS = 10_000_000  # of all kept partitions together, or those of four sweeps
@@ -157,7 +156,7 @@ class PartitionChain(Update[PartitionState]):
                 f"load: chains must be {self.chains} of {rows} rows; got others. Restore the file "
                 "as partita wrote it."
             )
-        check_draws(state.z, state.alpha, owner, clusters)
+        check_partitions(state.z, state.alpha, owner, clusters)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.protocols import Batch, Capability, DirectedModel, EnergyModel
 from partita.errors import Unsupported
+from partita.models.directed.decoded import Decoded
 from partita.optim.natural_gradient import (
     MatrixMetric,
     Metric,
@@ -84,7 +85,7 @@ def metric_of(model: Any, state: Any, x: Tensor, *, generator: torch.Generator) 
             if few
             else score_metric(model, _short_chains(model, generator))
         )
-    if Capability.LATENT in model.capabilities and hasattr(model, "decoder"):
+    if isinstance(model, Decoded):
         return _of_both_distributions(model, x, generator)
     if isinstance(model, DirectedModel) and Capability.LOG_PROB in model.capabilities:
         return score_metric(model, model.draw(DRAWS, generator=generator))
@@ -103,5 +104,5 @@ def _of_both_distributions(model: Any, x: Tensor, generator: torch.Generator) ->
     parameters = [p for p in model.parameters() if p.requires_grad]
     q = model.posterior(x)
     z = q.mean + q.stddev * rng.normal(q.mean.shape, x, generator)
-    decoder = PredictiveMetric(lambda: model.output.distribution(model.decoder(z)), parameters)
+    decoder = PredictiveMetric(lambda: model.output.distribution(model.decode(z)), parameters)
     return SumMetric([decoder, PredictiveMetric(lambda: model.posterior(x), parameters)])

@@ -13,7 +13,7 @@ Letters: B rows, D columns, L layers, H units of a layer, M bits of all layers, 
 row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,13 +23,13 @@ from torch.func import functional_call
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
-from partita.core.protocols import Capability, Data
+from partita.core.protocols import Capability, Settings
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
-from partita.models.directed.latent import LatentModel, LogTerms
+from partita.models.directed.decoded import Decoded
+from partita.models.directed.latent import LogTerms
 from partita.models.directed.outputs import make_output
-from partita.models.directed.vae_fill import fill
 from partita.nets.mlp import MLP
 
 MOST_BITS = 10  # few enough to sum over all states of the layers, in fits too
@@ -61,7 +61,7 @@ class Climbing(Distribution):
         return log_prob(self.q, value.split(self.widths, -1))
 
 
-class SigmoidBelief(LatentModel):
+class SigmoidBelief(Decoded):
     """A belief net with one or more layers of bits; :meth:`estimate` gives its evidence bound with
     gradients.
 
@@ -122,7 +122,7 @@ class SigmoidBelief(LatentModel):
         self.prior = nn.Parameter(torch.zeros(self.hidden[-1], device=generator.device))
         self.watch_latents(self.latent, generator.device)
         exact = {Capability.LOG_PROB} if self.latent <= MOST_BITS else set()
-        self.capabilities = LatentModel.capabilities | {Capability.DISCRETE_LATENTS} | exact
+        self.capabilities = Decoded.capabilities | {Capability.DISCRETE_LATENTS} | exact
 
     @property
     def latent(self) -> int:
@@ -144,7 +144,7 @@ class SigmoidBelief(LatentModel):
     def posterior(self, x: Tensor) -> Climbing:
         return Climbing(self.proposal(x), self.hidden, x.shape[:-1])
 
-    def decoder(self, z: Tensor) -> Tensor:
+    def decode(self, z: Tensor) -> Tensor:
         """The columns' numbers given all layers side by side, of which the first counts, ``(*, M)
         -> (*, outputs)``.
         """
@@ -204,14 +204,14 @@ class SigmoidBelief(LatentModel):
 
     def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
         """log weights of k draws; without a generator the exact log p(x)."""
-        return (
-            self.log_prob(x) if generator is None else self.log_weights(x, k, generator=generator)
-        )
+        if generator is None:
+            return self.log_prob(x)
+        return self.log_weights(x, k, generator=generator)
 
     @torch.no_grad()
     def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         z = self._downwards((check_count("draw", "n", n),), generator)
-        return rng.draw(self.output.distribution(self.decoder(z)), generator), z
+        return rng.draw(self.output.distribution(self.decode(z)), generator), z
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
@@ -225,41 +225,24 @@ class SigmoidBelief(LatentModel):
         return torch.cat(layers, -1)
 
     @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
-        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or
-        one ``"draw"``, ``(B, D)``.
-        """
-        return fill(self, x, how, generator=generator)
-
-    @torch.no_grad()
     def kl_per_dimension(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """log q - log p of each unit given its neighbors at one draw (of a fixed seed by default),
         ``(*, D) -> (*, M)``.
         """
         generator = torch.Generator(x.device).manual_seed(0) if generator is None else generator
         drawn = ancestral(self.proposal(x), generator)
-        above = [
-            *(
-                Bits(net(_signs(z)))
-                for net, z in zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)
-            ),
-            Bits(self.prior),
-        ]
+        nets = zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)
+        above = [*(Bits(net(_signs(z))) for net, z in nets), Bits(self.prior)]
         parts = [
             _each(q, z) - _each(p, z)
             for q, p, z in zip(drawn.layers, above, drawn.draws, strict=True)
         ]
         return torch.cat(parts, -1)
 
-    @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        """Base rates, or means and scales, of the columns."""
-        self.output.initialize(data.mean(), data.variance(), len(data))
-
     def title(self) -> str:
         return f"SigmoidBelief({self.support.width}, {' + '.join(map(str, self.hidden))} bits)"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {**self._made, "hidden": list(self.hidden)}
 
 
@@ -268,12 +251,12 @@ def _signs(z: Tensor) -> Tensor:
     return 2 * z - 1
 
 
-def _conditional(net: nn.Module, held: bool = False) -> Any:
+def _conditional(net: nn.Module, held: bool = False) -> Callable[[Draws], Bits]:
     """From the layers before to the next layer."""
-    weights = {name: p.detach() for name, p in net.named_parameters()} if held else {}
-    return lambda draws: Bits(
-        functional_call(net, weights, (_signs(draws[-1]),)) if held else net(_signs(draws[-1]))
-    )
+    if not held:
+        return lambda draws: Bits(net(_signs(draws[-1])))
+    weights = {name: p.detach() for name, p in net.named_parameters()}
+    return lambda draws: Bits(functional_call(net, weights, (_signs(draws[-1]),)))
 
 
 def _each(layer: Any, z: Tensor) -> Tensor:

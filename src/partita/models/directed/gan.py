@@ -9,14 +9,14 @@ Letters: B batch, D visible, L latent.
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count, check_module
-from partita.core.protocols import Capability, DirectedModel
+from partita.core.protocols import Capability, DirectedModel, Settings
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.nets import build, describe
@@ -80,11 +80,11 @@ class GAN(DirectedModel):
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         return self.net(self.noise(n, generator=generator))
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {"visible": self.visible, "latent": self.latent, "net": describe(self.net)}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
+    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
         return cls(
             **{**settings, "net": build(settings["net"], "GAN", generator=generator)},
             generator=generator,

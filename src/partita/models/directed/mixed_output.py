@@ -1,4 +1,4 @@
-r"""What a decoder's numbers mean where columns are of different sorts: a likelihood for each,
+r"""What a decoder's numbers mean where columns are of different kinds: a likelihood for each,
 independent given the latent variables.
 
 .. math:: \log p(x_o \mid z) = \sum_{i \in o} \log p_i(x_i \mid f(z)_i)
@@ -16,7 +16,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Distribution, Poisson
+from torch.distributions import Distribution, Poisson
 
 from partita.core import support as supports
 from partita.models.directed.outputs import (
@@ -59,7 +59,7 @@ class PoissonOutput(Output):
 
 
 class MixedOutput(Output):
-    """One output for each sort of column.
+    """One output for each kind of column.
 
     Arguments:
         laws: What each column holds (:mod:`partita.tables.column_kinds`).
@@ -96,14 +96,9 @@ class MixedOutput(Output):
         ]
         return self._joined(found).masked_fill(missing, 0.0)
 
-    def distribution(self, numbers: Tensor) -> "Mixed":
-        return Mixed(
-            [
-                part.distribution(own)
-                for (part, _), own in zip(self._each(), self._split(numbers), strict=True)
-            ],
-            self.places,
-        )
+    def distribution(self, numbers: Tensor) -> "MixedColumns":
+        own = zip(self._each(), self._split(numbers), strict=True)
+        return MixedColumns([part.distribution(mine) for (part, _), mine in own], self.places)
 
     def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
         for part, at in self._each():
@@ -111,13 +106,8 @@ class MixedOutput(Output):
 
     def expected(self, given: Distribution) -> Tensor:
         """Means, and the probabilities of categories, of all columns side by side, ``(*, F)``."""
-        return torch.cat(
-            [
-                Output.expected(self, part).flatten(len(given.batch_shape) - 1)
-                for part in cast(Mixed, given).parts
-            ],
-            -1,
-        )
+        parts, leading = cast(MixedColumns, given).parts, len(given.batch_shape) - 1
+        return torch.cat([Output.expected(self, part).flatten(leading) for part in parts], -1)
 
     def decided(self, expected: Tensor, how: str) -> Tensor:
         """Means of real columns, rounded ones of counts, the most probable value of others, ``(*,
@@ -144,7 +134,7 @@ class MixedOutput(Output):
         return joined(parts, self.places)
 
 
-class Mixed(Distribution):
+class MixedColumns(Distribution):
     """Columns of several distributions, ``(*, D_g)`` each, in the order of the table."""
 
     def __init__(self, parts: list[Distribution], at: list[list[int]]) -> None:
@@ -154,23 +144,15 @@ class Mixed(Distribution):
 
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
         drawn = [part.sample(sample_shape) for part in self.parts]
-        like = next(
-            (
-                x
-                for x, part in zip(drawn, self.parts, strict=True)
-                if not isinstance(part, Categorical)
-            ),
-            drawn[0].float(),
-        )
+        floats = [x for x in drawn if x.is_floating_point()]  # all but categories
+        like = floats[0] if floats else drawn[0].float()
         return joined([x.to(like) for x in drawn], self.places)
 
 
 def joined(parts: list[Tensor], at: list[list[int]]) -> Tensor:
     """Blocks of columns, ``(*, D_g)``, in the order of the table."""
-    order = torch.tensor(
-        [place for columns in at for place in columns], device=parts[0].device
-    ).argsort()
-    return torch.cat(parts, -1)[..., order]
+    places = torch.tensor([place for columns in at for place in columns], device=parts[0].device)
+    return torch.cat(parts, -1)[..., places.argsort()]
 
 
 def _one(law: Law, width: int, variance: str, device: torch.device) -> Output:

@@ -7,11 +7,16 @@ steps, draws, imputation.
 
 Missing values (NaN) are integrated out exactly: every density is that of what was observed.
 
+EM begins at k-means++ centers of some rows (Arthur and Vassilvitskii 2007), a few rounds of
+k-means, and softened clusters.
+
 Letters: N data, B rows, D columns, K components, r responsibilities (K, B).
 """
 
+import warnings
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,12 +25,14 @@ from partita.core.checks import check_width
 from partita.core.protocols import Capability, Data, DirectedModel
 from partita.errors import invalid
 from partita.models.directed.components.base import Component, Statistics
-from partita.models.directed.init import hard_start
 
 # numbers in the work on one block of rows: more leave the cache, and make new pages at every block
 CELLS = 1 << 18
 # the same where matrices are made for each row, and calls cost more than the cache gains
 MISSING_CELLS = 1 << 21
+START_ROWS = 20_000  # that a start reads
+START_ROUNDS = 10
+SOFT = 0.1  # share of every cluster that is spread over all rows
 EMPTY = 1e-8  # share of the data below which a component counts as empty
 
 
@@ -54,11 +61,11 @@ class Mixing(DirectedModel):
         """log pi_k p_k(x), ``(B, D) -> (K, B)``."""
         check_width(f"{type(self).__name__}.log_prob", "x", x, self.support.width, self.title())
         blocks, ready = list(self._blocks(x)), self.component.ready()
-        scores = torch.cat(
-            [self.component.scores(x[block].to(self.logits), ready)[0] for block in blocks], 1
-        )
-        if not isinstance(blocks[0], slice):  # complete and incomplete rows were taken apart
-            scores = scores[:, torch.cat(blocks).argsort()]  # type: ignore[arg-type]
+        found = [self.component.scores(x[block].to(self.logits), ready)[0] for block in blocks]
+        scores = torch.cat(found, 1)
+        indices = [block for block in blocks if isinstance(block, Tensor)]
+        if indices:  # complete and incomplete rows were taken apart
+            scores = scores[:, torch.cat(indices).argsort()]
         return scores + self.log_weights()[:, None]
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -73,9 +80,8 @@ class Mixing(DirectedModel):
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         """``n`` exact draws, ``(n, D)``."""
-        return self.component.draw(
-            rng.categorical(self.logits.detach(), generator, n), generator=generator
-        ).detach()
+        index = rng.categorical(self.logits.detach(), generator, n)
+        return self.component.draw(index, generator=generator).detach()
 
     @torch.no_grad()
     def e_step(self, x: Tensor, weight: Tensor | None = None) -> Statistics:
@@ -118,15 +124,9 @@ class Mixing(DirectedModel):
         )
         self.logits.zero_()
         if self.components > 1:
-            x, weight, r = hard_start(self.component, data, generator)
-            self.m_step(
-                self._given(
-                    x,
-                    r.to(self.logits)
-                    if weight is None
-                    else r.to(self.logits) * weight.to(self.logits),
-                )
-            )
+            x, weight, r = _hard_start(self.component, data, generator)
+            r = r.to(self.logits)
+            self.m_step(self._given(x, r if weight is None else r * weight.to(self.logits)))
 
     @torch.no_grad()
     def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
@@ -180,10 +180,8 @@ class Mixing(DirectedModel):
             edges = r.cumsum(0)
             index = (rng.uniform((x.shape[0],), x, generator) > edges[:-1]).sum(0)
             return self.component.fill_draw(x, index, generator=generator)
-        if how == "likely":
-            return self.component.fill_likely(x, r)  # type: ignore[operator]
-        if how == "mode":
-            return torch.where(x.isnan(), self.component.mode(r), x)  # type: ignore[operator]
+        if how in ("likely", "mode"):
+            return self.component.fill_likely(x, r)
         return torch.einsum("kb,kbd->bd", r, self.component.fill_mean(x))
 
     def _blocks(self, x: Tensor) -> Iterator[slice] | Iterator[Tensor]:
@@ -217,3 +215,39 @@ def normalized(joint: Tensor) -> tuple[Tensor, Tensor]:
 def added(total: Statistics, more: Statistics) -> Statistics:
     """Sums of two sets of statistics."""
     return {name: total[name] + value for name, value in more.items()} if total else more
+
+
+def _some_rows(data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    """All rows, or a random ``START_ROWS`` of them, with their weights."""
+    n = len(data)
+    index = torch.arange(n)
+    if n > START_ROWS:
+        index = rng.permutation(n, generator)[:START_ROWS].cpu().sort().values
+    batch = data.batch(index, generator=generator)
+    return batch.x, batch.weight
+
+
+def _hard_start(
+    component: Component, data: Data, generator: torch.Generator
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Rows, their weights, and responsibilities ``(K, B)`` of a clustering of them."""
+    x, weight = _some_rows(data, generator)
+    mean = data.mean().to(x)
+    points = component.embed(torch.where(x.isnan(), mean, x)).double().cpu().numpy()
+    heavy = None if weight is None else weight.double().cpu().numpy()
+    labels = _clusters(points, heavy, component.count, rng.seed(generator))
+    hard = nn.functional.one_hot(labels, component.count).mT.to(x)
+    return x, weight, (1 - SOFT) * hard + SOFT / component.count
+
+
+def _clusters(points: np.ndarray, weight: np.ndarray | None, count: int, seed: int) -> Tensor:
+    """Labels of points after k-means++ and a few rounds of k-means."""
+    from sklearn.cluster import KMeans, kmeans_plusplus
+    from sklearn.exceptions import ConvergenceWarning
+
+    centers, _ = kmeans_plusplus(points, count, sample_weight=weight, random_state=seed)
+    rounds = KMeans(count, random_state=seed, init=centers, n_init=1, max_iter=START_ROUNDS)  # type: ignore[arg-type]
+    with warnings.catch_warnings():  # fewer distinct rows than clusters are no harm to a start
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = rounds.fit(points, sample_weight=weight)
+    return torch.from_numpy(found.labels_).long()

@@ -1,4 +1,4 @@
-r"""Finite mixtures with Gaussian, Bernoulli, categorical or Poisson components, or with a law of
+r"""Finite mixtures with Gaussian, Bernoulli, categorical or Poisson components, or with a kind of
 its own for each column.
 
 .. math:: p(x) = \sum_k \pi_k\, p(x \mid \theta_k)          (theory/mixtures.md, eq. 10.3)
@@ -7,11 +7,11 @@ Letters: D columns, K components.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from partita.core.checks import check_choice, check_count, check_real
+from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.models.directed.components.base import Component
 from partita.models.directed.components.diagonal import DiagonalGaussian
@@ -98,7 +98,7 @@ class Mixture(Mixing):
             )
         self.hold(made, generator.device)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {
             "components": self.components,
             "visible": self.support.width,

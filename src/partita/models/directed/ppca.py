@@ -7,7 +7,6 @@ Letters: N data, B rows, D columns, d latent dimensions, K components.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from torch.nn import functional
 
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Capability, Data
+from partita.core.protocols import Capability, Data, Settings
 from partita.errors import invalid
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.components.factor import Factors
@@ -77,7 +76,7 @@ class PPCA(Mixing):
         ``m_step`` then keeps the coordinates that the observed values give; with all of z observed
         it is linear regression.
         """
-        scores, latent = self.component.scores(x.to(self.logits))
+        scores, latent = self.component.scores(x.to(self.logits), self.component.ready())
         # (1, B or 1, d, d), (1, B, d)
         G, m, z = latent.factor @ latent.factor.mT, latent.mean.mT, z.to(self.logits)[None]
         free = z.isnan().to(m)
@@ -117,14 +116,12 @@ class PPCA(Mixing):
         component.log_noise.fill_(noise.log())
         component.held.fill_(bool(values[d:].mean() < component.floor))
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {"visible": self.support.width, **self.component.settings()}
 
     def title(self) -> str:
-        return (
-            f"{'FactorAnalysis' if self.component.diagonal else 'PPCA'}({self.support.width}, "
-            f"{self.component.latent})"
-        )
+        name = "FactorAnalysis" if self.component.diagonal else "PPCA"
+        return f"{name}({self.support.width}, {self.component.latent})"
 
 
 class MixturePPCA(Mixing):
@@ -155,7 +152,7 @@ class MixturePPCA(Mixing):
             generator.device,
         )
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {
             "components": self.components,
             "visible": self.support.width,
@@ -203,12 +200,9 @@ def principal_axes(
     values, vectors = _eigen((x @ x.mT if wide else total) / len(data))
     if not wide:
         return values, vectors[:, :d]
-    axes = (
-        x.mT @ vectors[:, :d] / (len(data) * values[:d]).sqrt().clamp_min(torch.finfo(x.dtype).tiny)
-    )
-    return functional.pad(values, (0, len(mean) - len(data))), functional.pad(
-        axes, (0, max(0, d - len(data)))
-    )
+    size = (len(data) * values[:d]).sqrt().clamp_min(torch.finfo(x.dtype).tiny)
+    axes = functional.pad(x.mT @ vectors[:, :d] / size, (0, max(0, d - len(data))))
+    return functional.pad(values, (0, len(mean) - len(data))), axes
 
 
 def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +18,9 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
-from partita.core.protocols import Capability, Data
+from partita.core.protocols import Capability, Settings
 from partita.errors import invalid
+from partita.models.directed.decoded import Decoded
 from partita.models.directed.latent import (
     GaussianLatents,
     LogTerms,
@@ -30,12 +31,14 @@ from partita.models.directed.latent import (
 )
 from partita.models.directed.mixed_output import MixedOutput
 from partita.models.directed.outputs import Output, make_output
-from partita.models.directed.vae_fill import fill
 from partita.nets import MLP, ConvDecoder, ConvNet, build, describe
 from partita.tables.column_kinds import Law, check_laws
 
+# what a module raises that does not take what it is given
+UNFIT = (RuntimeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
-class VAE(GaussianLatents):
+
+class VAE(Decoded, GaussianLatents):
     """p(x | z) and q(z | x) from two networks; ``log_weights`` and ``elbo_terms`` carry gradients
     to both.
 
@@ -104,11 +107,10 @@ class VAE(GaussianLatents):
             **({} if laws is None else {"laws": list(laws)}),
         }
         if encoder is None or decoder is None:
-            made = (
-                _perceptrons(self.output, latent, widths, activation, generator)
-                if image is None
-                else _convolutions(self.output, latent, image, channels, generator)
-            )
+            if image is None:
+                made = _perceptrons(self.output, latent, widths, activation, generator)
+            else:
+                made = _convolutions(self.output, latent, image, channels, generator)
             encoder = made[0] if encoder is None else encoder
             decoder = made[1] if decoder is None else decoder
         self.encoder, self.decoder = encoder, decoder
@@ -120,6 +122,9 @@ class VAE(GaussianLatents):
         check_width("VAE", "x", x, self.support.width, self.title())
         mean, log_scale = self.encoder(self.output.encode(x)).chunk(2, -1)
         return mean, log_scale
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.decoder(z)
 
     def posterior(self, x: Tensor) -> Distribution:
         return normal(*self.encode(x))
@@ -179,26 +184,14 @@ class VAE(GaussianLatents):
         z = rng.normal((check_count("draw", "n", n), self.latent), self.like, generator)
         return rng.draw(self.output.distribution(self.decoder(z)), generator), z
 
-    @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
-        """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or
-        one ``"draw"``, ``(B, D)``.
-        """
-        return fill(self, x, how, generator=generator)
-
-    @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        """Base rates, or means and scales, of the columns."""
-        self.output.initialize(data.mean(), data.variance(), len(data))
-
     def title(self) -> str:
         return f"VAE({self.support.width}, {self.latent} latent, {self._made['likelihood']})"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {**self._made, "encoder": describe(self.encoder), "decoder": describe(self.decoder)}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> Self:
+    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
         nets = {
             name: build(settings[name], "VAE", generator=generator)
             for name in ("encoder", "decoder")
@@ -259,14 +252,7 @@ def _check_maps(name: str, net: nn.Module, inputs: int, outputs: int, like: Tens
     try:
         with torch.no_grad():
             shape = tuple(deepcopy(net).eval()(like.new_zeros(2, inputs)).shape)
-    except (
-        RuntimeError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except UNFIT as error:
         raise invalid(
             "VAE",
             name,

@@ -51,7 +51,7 @@ def mixture_parts(numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return weight.log_softmax(-1), mean, log_scale.clamp_min(LEAST_LOG_SCALE)
 
 
-def check_draws(owner: str, temperature: float, top_p: float, discrete: bool) -> None:
+def check_sharpness(owner: str, temperature: float, top_p: float, discrete: bool) -> None:
     """A temperature above 0, and a share of the mass in (0, 1] that only states that can be ranked
     may be cut to.
     """
@@ -80,12 +80,8 @@ def draw_categorical(
         p = torch.zeros_like(p).scatter(-1, order, ranked)
     edges = p.cumsum(-1)
     u = rng.uniform((*p.shape[:-1], 1), p, generator) * edges[..., -1:]
-    return (
-        torch.searchsorted(edges, u, right=True)
-        .squeeze(-1)
-        .clamp_max(p.shape[-1] - 1)
-        .to(logits.dtype)
-    )
+    found = torch.searchsorted(edges, u, right=True).squeeze(-1)
+    return found.clamp_max(p.shape[-1] - 1).to(logits.dtype)
 
 
 def draw_bernoulli(

@@ -8,13 +8,12 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from partita.core.checks import check_choice, check_count, check_counts
-from partita.core.protocols import Capability, Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.core.support import Binary, Categorical, Real
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked import MaskedMLP
@@ -80,7 +79,7 @@ class MaskedAutoregressive(DirectedModel):
     def draw(
         self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
     ) -> Tensor:
-        emissions.check_draws("draw", temperature, top_p, self.support.discrete)
+        emissions.check_sharpness("draw", temperature, top_p, self.support.discrete)
         x = self.like.new_zeros(n, self.support.width)
         for i in range(self.support.width):
             numbers = self.net(self._inputs(x))[:, i]
@@ -122,7 +121,7 @@ class MaskedAutoregressive(DirectedModel):
     def title(self) -> str:
         return f"MaskedAutoregressive({self.support.width}, {self.element})"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {
             "visible": self.support.width,
             "element": self.element,

@@ -1,4 +1,4 @@
-r"""Tables of different sorts of columns, one column after the other: each by its own law, given the
+r"""Tables of different kinds of columns, one column after the other: each by its own law, given the
 columns before it.
 
 .. math:: p(x) = \prod_{i=1}^{D} p_i(x_i \mid x_{<i})          (theory/mixed_tables.md, eq. 45.6)
@@ -11,14 +11,13 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count, check_counts
-from partita.core.protocols import Capability, Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked_columns import MaskedColumns
 from partita.tables.column_kinds import Law, check_laws, in_words, support_of
@@ -97,24 +96,16 @@ class MixedAutoregressive(DirectedModel):
             if law == "binary":
                 bias.fill_(torch.logit((mean[i] * n + 0.5) / (n + 1)))
             elif law == "count":
-                bias.copy_(
-                    torch.cat([torch.zeros(K), mean[i].clamp_min(LEAST_MEAN).log() + 0.5 * spread])
-                )
+                log_rate = mean[i].clamp_min(LEAST_MEAN).log() + 0.5 * spread
+                bias.copy_(torch.cat([torch.zeros(K), log_rate]))
             elif law == "real":
-                bias.copy_(
-                    torch.cat(
-                        [
-                            torch.zeros(K),
-                            mean[i] + deviation[i] * spread,
-                            (deviation[i].log() - 0.7).expand(K),
-                        ]
-                    )
-                )
+                center, log_scale = mean[i] + deviation[i] * spread, deviation[i].log() - 0.7
+                bias.copy_(torch.cat([torch.zeros(K), center, log_scale.expand(K)]))
 
     def title(self) -> str:
         return f"MixedAutoregressive({in_words(self.laws)})"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {"laws": list(self.laws), "components": self.components, "widths": list(self.widths)}
 
 
@@ -155,4 +146,8 @@ def _seen(law: Law, x: Tensor) -> Tensor:
     """``(*) -> (*, 1)``, or ``(*, K)`` of a category."""
     if isinstance(law, int):
         return nn.functional.one_hot(x.long(), law).to(x.dtype)
-    return (x.log1p() if law == "count" else x - 0.5 if law == "binary" else x)[..., None]
+    if law == "count":
+        x = x.log1p()
+    elif law == "binary":
+        x = x - 0.5
+    return x[..., None]

@@ -11,14 +11,12 @@ Letters: B batch, L length, l length of one row, E numbers in a step, K states, 
 network.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_flag
-from partita.core.protocols import Capability, Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.autoregressive import emissions
@@ -69,7 +67,7 @@ class Autoregressive(DirectedModel):
         layers: int = 4,
         expand: int = 4,
         dropout: float = 0.0,
-        options: dict[str, Any] | None = None,
+        options: Settings | None = None,
         hidden: int = 128,
         components: int = 8,
         positions: bool = False,
@@ -77,13 +75,10 @@ class Autoregressive(DirectedModel):
     ) -> None:
         super().__init__()
         check_choice("Autoregressive", "element", element, ELEMENTS)
-        for name, value in (
-            ("length", length),
-            ("size", size),
-            ("hidden", hidden),
-            ("components", components),
-        ):
-            check_count("Autoregressive", name, value)
+        check_count("Autoregressive", "length", length)
+        check_count("Autoregressive", "size", size)
+        check_count("Autoregressive", "hidden", hidden)
+        check_count("Autoregressive", "components", components)
         check_count("Autoregressive", "states", states, 2)
         check_flag("Autoregressive", "positions", positions)
         self._settings = {
@@ -180,7 +175,7 @@ class Autoregressive(DirectedModel):
             temperature: Draw from p^(1/T), renormalized at every step.
             top_p: Keep only the likeliest states that hold this share of the mass.
         """
-        emissions.check_draws("extend", temperature, top_p, self.support.discrete)
+        emissions.check_sharpness("extend", temperature, top_p, self.support.discrete)
         x = self._prefix(prefix)
         known = 0 if x is None else x.shape[1]
         self._check_places(known + check_count("extend", "steps", steps))
@@ -188,12 +183,10 @@ class Autoregressive(DirectedModel):
         rows: list[Tensor] = []
         for t in range(known + steps):
             context, state = self.net.step(u if self.places is None else u + self.places[t], state)
-            drawn = (
-                None
-                if x is not None and t < known
-                else self.one.draw(context, temperature, top_p, generator=generator)
-            )
-            rows.append(x[:, t] if drawn is None and x is not None else drawn)  # type: ignore[arg-type]
+            if x is not None and t < known:
+                rows.append(x[:, t])
+            else:
+                rows.append(self.one.draw(context, temperature, top_p, generator=generator))
             u = self.one.embed(rows[-1])
         return torch.stack(rows, 1).flatten(1)
 
@@ -214,7 +207,7 @@ class Autoregressive(DirectedModel):
             f"{self.support.L} steps of {self.one.element})"
         )
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return dict(self._settings)
 
     def contexts(self, steps: Tensor) -> Tensor:
@@ -253,11 +246,9 @@ class Autoregressive(DirectedModel):
                 f"have shape (n, l) with l a multiple of {size}",
                 tuple(prefix.shape),
             )
-        return (
-            self.one.check(prefix.to(self.first).unflatten(-1, (-1, size)), "extend", "prefix")
-            if prefix.shape[1]
-            else None
-        )
+        if not prefix.shape[1]:
+            return None
+        return self.one.check(prefix.to(self.first).unflatten(-1, (-1, size)), "extend", "prefix")
 
     def _check_places(self, length: int) -> None:
         if self.places is not None and length > len(self.places):
@@ -292,11 +283,8 @@ def row_ends(steps: Tensor, owner: str = "Autoregressive") -> Tensor:
     gone = missing.any(-1)
     ends = steps.shape[1] - gone.sum(1)
     late = torch.arange(steps.shape[1], device=steps.device) >= ends[:, None]
-    if (
-        not torch.equal(gone, late)
-        or not torch.equal(missing.all(-1), gone)
-        or bool((ends == 0).any())
-    ):
+    whole = torch.equal(gone, late) and torch.equal(missing.all(-1), gone)
+    if not whole or bool((ends == 0).any()):
         remedy = "Only the end of a row can be left out of a sequence."
         raise invalid(
             owner,

@@ -1,5 +1,5 @@
-r"""What a mixture asks of its components: K distributions of one family on the same columns, fitted
-together.
+r"""What a mixture requires of its components: K distributions of one family on the same columns,
+fitted together.
 
 In an exponential family all of it is two products with the features t(x):
 
@@ -12,19 +12,28 @@ Letters: B rows, D columns, K components, F features, r responsibilities (K, B).
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from partita.core.protocols import Settings
 from partita.core.support import Support
 
 # expected sufficient statistics; sums over rows, so that chunks add up
 Statistics = dict[str, Tensor]
 
 
-class Component(nn.Module, ABC):
-    """K distributions of one family."""
+Ready = TypeVar("Ready")
+Kept = TypeVar("Kept")
+
+
+class Component(nn.Module, ABC, Generic[Ready, Kept]):
+    """K distributions of one family.
+
+    ``Ready`` is what all blocks of rows share at given parameters, ``Kept`` what the scores of a
+    block leave for its statistics.
+    """
 
     support: Support
     count: int  # K
@@ -39,24 +48,24 @@ class Component(nn.Module, ABC):
         default.
         """
 
-    def ready(self) -> Any:
+    @abstractmethod
+    def ready(self) -> Ready:
         """What all blocks of rows share at these parameters, computed once for them."""
-        return None
 
     @abstractmethod
-    def scores(self, x: Tensor, ready: Any) -> tuple[Tensor, Any]:
+    def scores(self, x: Tensor, ready: Ready) -> tuple[Tensor, Kept]:
         """log p_k(x) of what was observed, ``(B, D) -> (K, B)``, and the work that
         :meth:`statistics` can use again.
         """
 
-    def expected_scores(self, x: Tensor, ready: Any) -> tuple[Tensor, Any]:
+    def expected_scores(self, x: Tensor, ready: Ready) -> tuple[Tensor, Kept]:
         """The scores of an E-step: averaged over what else is latent, where parameters have a
         posterior.
         """
         return self.scores(x, ready)
 
     @abstractmethod
-    def statistics(self, r: Tensor, kept: Any) -> Statistics:
+    def statistics(self, r: Tensor, kept: Kept) -> Statistics:
         """Expected sufficient statistics under responsibilities r, ``(K, B)``, of the rows that
         ``kept`` comes from.
         """
@@ -81,6 +90,12 @@ class Component(nn.Module, ABC):
         D)``.
         """
 
+    def fill_likely(self, x: Tensor, r: Tensor) -> Tensor:
+        """The rows with missing values at their posterior mean, or at the most probable one where
+        they are discrete, ``(B, D), (K, B) -> (B, D)``.
+        """
+        return torch.einsum("kb,kbd->bd", r, self.fill_mean(x))
+
     @abstractmethod
     def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
         """The rows with missing values drawn given the observed ones, from the components
@@ -96,7 +111,7 @@ class Component(nn.Module, ABC):
         """Number of free parameters."""
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Constructor arguments as JSON."""
 
     def embed(self, x: Tensor) -> Tensor:
@@ -114,7 +129,7 @@ class Component(nn.Module, ABC):
         return []
 
 
-class Factorized(Component):
+class Factorized(Component[Tensor, Tensor]):
     """Columns that are independent within a component, each in an exponential family: features of a
     column ``(F, D, B)``.
 
@@ -142,11 +157,11 @@ class Factorized(Component):
     def ready(self) -> Tensor:
         return self.natural().flatten(1)
 
-    def scores(self, x: Tensor, ready: Tensor) -> tuple[Tensor, Any]:
+    def scores(self, x: Tensor, ready: Tensor) -> tuple[Tensor, Tensor]:
         features = self.features(x)
         return ready @ features.flatten(0, 1) + self.base(x), features
 
-    def statistics(self, r: Tensor, kept: Any) -> Statistics:
+    def statistics(self, r: Tensor, kept: Tensor) -> Statistics:
         return {"t": (kept.flatten(0, 1) @ r.mT).mT.unflatten(1, kept.shape[:2])}
 
     def fill_mean(self, x: Tensor) -> Tensor:
@@ -177,7 +192,5 @@ def names_of(flags: Tensor) -> str:
     ('components 0, 2', 'component 1')
     """
     found = flags.nonzero().flatten().tolist()
-    return (
-        f"component{'s' * (len(found) > 1)} "
-        f"{', '.join(map(str, found[:8]))}{', ...' * (len(found) > 8)}"
-    )
+    listed = ", ".join(map(str, found[:8])) + ", ..." * (len(found) > 8)
+    return f"component{'s' * (len(found) > 1)} {listed}"

@@ -11,12 +11,12 @@ Letters: B rows, D columns, K components, m observed.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
+from partita.core.protocols import Settings
 from partita.core.support import Real
 from partita.models.directed.components.base import (
     Factorized,
@@ -98,7 +98,7 @@ class DiagonalGaussian(Factorized):
     def freedom(self) -> int:
         return self.location.numel() + self.log_scale.numel()
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {
             "component": "gaussian",
             "covariance": "spherical" if self.spherical else "diagonal",

@@ -11,14 +11,15 @@ Letters: B rows, D columns, K components, S states, m observed.
 """
 
 from abc import abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Poisson
 from torch.nn import functional
 
 from partita.core import rng
 from partita.core.checks import check_count
+from partita.core.protocols import Settings
 from partita.core.support import Binary, Categorical, Count
 from partita.models.directed.components.base import Factorized, Statistics, means_of, observed
 
@@ -43,6 +44,9 @@ class Discrete(Factorized):
         values = self.values()
         mass = self.log_mass(values).exp()
         return values[torch.einsum("kb,kdv->bdv", r, mass).argmax(-1)]
+
+    def fill_likely(self, x: Tensor, r: Tensor) -> Tensor:
+        return torch.where(x.isnan(), self.mode(r), x)
 
 
 class BernoulliComponent(Discrete):
@@ -83,7 +87,7 @@ class BernoulliComponent(Discrete):
     def freedom(self) -> int:
         return self.logits.numel()
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {"component": "bernoulli"}
 
 
@@ -102,7 +106,8 @@ class CategoricalComponent(Discrete):
         """One indicator per state, zero where missing, ``(S, D, B)``: they sum to the mask, so the
         mask itself is left out.
         """
-        return torch.stack([(x.mT == state).to(self.logits) for state in range(self.support.K)])  # type: ignore[attr-defined]
+        states = range(self.logits.shape[-1])
+        return torch.stack([(x.mT == state).to(self.logits) for state in states])
 
     def natural(self) -> Tensor:
         return torch.log_softmax(self.logits, -1).movedim(-1, 1)
@@ -115,9 +120,8 @@ class CategoricalComponent(Discrete):
         counts = statistics["t"].movedim(1, -1)
         p = means_of(counts, counts.sum(-1, keepdim=True), torch.softmax(self.logits, -1))
         low = p < FLOOR
-        share = (1 - FLOOR * low.sum(-1, keepdim=True)) / torch.where(low, 0.0, p).sum(
-            -1, keepdim=True
-        )
+        rest = torch.where(low, 0.0, p).sum(-1, keepdim=True)
+        share = (1 - FLOOR * low.sum(-1, keepdim=True)) / rest
         self.logits.copy_(torch.where(low, FLOOR, p * share).log())
 
     @torch.no_grad()
@@ -141,7 +145,7 @@ class CategoricalComponent(Discrete):
     def freedom(self) -> int:
         return self.logits.numel() - self.logits[..., 0].numel()
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {"component": "categorical", "states": self.logits.shape[-1]}
 
 
@@ -177,17 +181,13 @@ class PoissonComponent(Discrete):
         self.log_rate.copy_(mean.clamp_min(FLOOR).log().expand_as(self.log_rate))
 
     def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
-        return rng.draw(
-            torch.distributions.Poisson(self.mean()[index], validate_args=False), generator
-        )
+        return rng.draw(Poisson(self.mean()[index], validate_args=False), generator)
 
     def values(self) -> Tensor:
         """Up to the largest rate: beyond the largest mode of its parts the mass of a mixture only
         falls.
         """
-        return torch.arange(int(self.mean().max()) + 1, device=self.log_rate.device).to(
-            self.log_rate
-        )
+        return torch.arange(int(self.mean().max()) + 1).to(self.log_rate)
 
     def log_mass(self, values: Tensor) -> Tensor:
         rate = self.log_rate[..., None]
@@ -199,5 +199,5 @@ class PoissonComponent(Discrete):
     def freedom(self) -> int:
         return self.log_rate.numel()
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {"component": "poisson"}

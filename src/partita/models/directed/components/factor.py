@@ -16,12 +16,13 @@ Letters: B rows, D columns, d latent dimensions, q = d + 1, K components, m obse
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
+from partita.core.protocols import Settings
 from partita.core.support import Real
 from partita.errors import Diverged
 from partita.models.directed.components.base import (
@@ -64,7 +65,7 @@ class Latent(NamedTuple):
     x: Tensor  # (D, B) about the origin, zero where missing
 
 
-class Factors(Component):
+class Factors(Component[dict[bool, Common], Latent]):
     """Loadings ``loadings`` (K, D, d), means ``location`` (K, D), noise variances
     exp(``log_noise``), (K, 1) or (K, D).
     """
@@ -120,9 +121,10 @@ class Factors(Component):
         return self.count * (self.latent + 1)
 
     def resize_buffers(self, weights: dict[str, Tensor]) -> None:
-        own, new = getattr(self, "uncertainty", None), weights.get("uncertainty")
-        if own is None or new is None or new.shape == own.shape:
+        new = weights.get("uncertainty")
+        if not self.ard or new is None or new.shape == self.uncertainty.shape:
             return
+        own = self.uncertainty
         if tuple(new.shape) in [(len(own), n, *own.shape[2:]) for n in (1, self.support.width)]:
             self.uncertainty = nn.Parameter(own.new_zeros(new.shape), requires_grad=False)
 
@@ -130,14 +132,16 @@ class Factors(Component):
         """For what complete rows share, found when the first of them come."""
         return {}
 
-    def scores(self, x: Tensor, ready: Any = None) -> tuple[Tensor, Any]:
-        return self._scores(x, {} if ready is None else ready, exact=True)
+    def scores(self, x: Tensor, ready: dict[bool, Common]) -> tuple[Tensor, Latent]:
+        return self._scores(x, ready, exact=True)
 
-    def expected_scores(self, x: Tensor, ready: Any = None) -> tuple[Tensor, Any]:
+    def expected_scores(self, x: Tensor, ready: dict[bool, Common]) -> tuple[Tensor, Latent]:
         """Scores averaged over the posterior of the loadings, where there is one."""
-        return self._scores(x, {} if ready is None else ready, exact=not self.ard)
+        return self._scores(x, ready, exact=not self.ard)
 
-    def _scores(self, x: Tensor, ready: dict[bool, Common], *, exact: bool) -> tuple[Tensor, Any]:
+    def _scores(
+        self, x: Tensor, ready: dict[bool, Common], *, exact: bool
+    ) -> tuple[Tensor, Latent]:
         """log p_k(x) by Woodbury's identity and the determinant lemma."""
         x = x - self.origin
         mask, x = observed(x) if x.isnan().any() else (None, x.mT.contiguous())
@@ -149,9 +153,8 @@ class Factors(Component):
         drive = scaled[:, :-1] @ x - cross.mT  # (K, d, B): V' Psi^-1 (x - mu)
         half = solve(factor, drive)
         quadratic = inverse @ (x * x) - 2 * (scaled[:, -1] @ x) + square - half.square().sum(1)
-        return -0.5 * (log_det + quadratic), Latent(
-            solve(factor, half, transpose=True), factor, mask, x
-        )
+        mean = solve(factor, half, transpose=True)
+        return -0.5 * (log_det + quadratic), Latent(mean, factor, mask, x)
 
     def _common(self, mask: Tensor | None, exact: bool) -> Common:
         noise, (G, cross, square) = self.noise(), self._gram(mask, exact)
@@ -161,12 +164,11 @@ class Factors(Component):
                 "PPCA: loadings and noise must be finite; got others. Fit it again, or restore the "
                 "file it was saved in."
             )
-        log_det = (factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) * 2) + over(
-            mask, (2 * math.pi * noise).log()
-        )
+        log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        log_det = log_det + over(mask, (2 * math.pi * noise).log())
         return Common(1 / noise, self.weights().mT / noise[:, None], factor, cross, square, log_det)
 
-    def statistics(self, r: Tensor, kept: Any) -> Statistics:
+    def statistics(self, r: Tensor, kept: Latent) -> Statistics:
         return self.sums(r, kept.mean, torch.cholesky_inverse(kept.factor), kept.mask, kept.x)
 
     def sums(
@@ -192,14 +194,12 @@ class Factors(Component):
     def maximize(self, statistics: Statistics) -> None:
         A, b, n, noise = statistics["A"], statistics["b"], statistics["n"], self.log_noise.exp()
         seen = n > torch.finfo(n.dtype).eps
-        A = torch.where(
-            seen[..., None, None], A, torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        )
+        eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        A = torch.where(seen[..., None, None], A, eye)
         S = None
         if self.ard:
-            S = torch.linalg.inv(
-                torch.diag_embed(self._prior_precision())[:, None] + A / noise[..., None, None]
-            )
+            prior = torch.diag_embed(self._prior_precision())[:, None]
+            S = torch.linalg.inv(prior + A / noise[..., None, None])
             w = times(S, b) / noise[..., None]
         else:
             w = times(torch.cholesky_inverse(torch.linalg.cholesky(A)), b)
@@ -228,10 +228,8 @@ class Factors(Component):
         if S is not None:
             self.resize_buffers({"uncertainty": S})
             self.uncertainty.copy_(S)
-            spread = (
-                self.loadings.square().sum(1)
-                + over_columns(S.diagonal(dim1=-2, dim2=-1), w.shape[1])[..., :-1]
-            )
+            unknown = over_columns(S.diagonal(dim1=-2, dim2=-1), w.shape[1])[..., :-1]
+            spread = self.loadings.square().sum(1) + unknown
             self.precision.copy_(w.shape[1] / spread)
 
     def prior(self) -> Tensor | float:
@@ -247,29 +245,21 @@ class Factors(Component):
         return -0.5 * ((precision * size - columns * (1 + precision.log())).sum() - log_det.sum())
 
     def _prior_precision(self) -> Tensor:
-        return torch.cat(
-            [self.precision, torch.full_like(self.precision[:, :1], LOCATION_PRECISION)], 1
-        )
+        location = torch.full_like(self.precision[:, :1], LOCATION_PRECISION)
+        return torch.cat([self.precision, location], 1)
 
     @torch.no_grad()
     def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
         self.origin.copy_(mean)
         self.location.copy_(mean.expand_as(self.location))
-        start = (
-            rng.normal(self.loadings.shape, self.loadings, generator)
-            * (variance.clamp_min(self.floor) / self.latent).sqrt()[:, None]
-        )
-        self.loadings.copy_(start)
+        scale = (variance.clamp_min(self.floor) / self.latent).sqrt()[:, None]
+        self.loadings.copy_(rng.normal(self.loadings.shape, self.loadings, generator) * scale)
         noise = variance if self.diagonal else variance.mean(-1, keepdim=True)
         self.log_noise.copy_(noise.clamp_min(self.floor).log().expand_as(self.log_noise))
         if self.ard:
             self.precision.fill_(1.0)
-            self.uncertainty.copy_(
-                1e-3
-                * torch.eye(self.latent + 1, dtype=mean.dtype, device=mean.device).expand_as(
-                    self.uncertainty
-                )
-            )
+            eye = torch.eye(self.latent + 1, dtype=mean.dtype, device=mean.device)
+            self.uncertainty.copy_((1e-3 * eye).expand_as(self.uncertainty))
 
     def relevant(self) -> Tensor:
         """Directions along which the data vary by more than a trace of the noise, ``(K, d)``."""
@@ -282,7 +272,7 @@ class Factors(Component):
         With the prior, z is as uncertain as the loadings make it, which is what fills missing
         values best.
         """
-        latent = self.expected_scores(x)[1]
+        latent = self.expected_scores(x, self.ready())[1]
         return latent.mean.mT, latent.factor
 
     def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
@@ -323,7 +313,7 @@ class Factors(Component):
             + int((d * self.support.width - d * (d - 1) // 2).sum())
         )
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         prior = {"prior": "ard"} if self.ard else {}
         return {
             "latent": self.latent,

@@ -13,12 +13,12 @@ Letters: B rows, D columns, K components, L lower Cholesky factors.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
+from partita.core.protocols import Settings
 from partita.core.support import Real
 from partita.models.directed.components.base import Component, Statistics, means_of, names_of
 from partita.models.directed.components.missing import Conditionals, conditional_draw, conditionals
@@ -44,7 +44,7 @@ def monomials(x: Tensor) -> Tensor:
     return out
 
 
-class FullGaussian(Component):
+class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
     """Means ``location`` (K, D) and Cholesky factors ``scale_tril`` of the covariances, (K, D, D),
     or (1, D, D) if ``tied``.
     """
@@ -83,7 +83,9 @@ class FullGaussian(Component):
         """Whether there are few enough columns for monomials."""
         return self.support.width <= MONOMIAL_WIDTH
 
-    def scores(self, x: Tensor, ready: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
+    def scores(
+        self, x: Tensor, ready: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor | Conditionals]:
         natural, reach = ready
         if x.sum().isnan():
             found = conditionals(x, self.location, self.covariance())
@@ -106,28 +108,24 @@ class FullGaussian(Component):
             1,
         )
 
-    def statistics(self, r: Tensor, kept: Any) -> Statistics:
+    def statistics(self, r: Tensor, kept: Tensor | Conditionals) -> Statistics:
         if isinstance(kept, Tensor) and len(kept) > self.support.width:  # monomials
             return {"t": (kept @ r.mT).mT}  # faster than r @ kept.mT
         one = self.tied and not self.narrow
-        n, s, S = (
-            kept.moments(r, self.origin, one)
-            if isinstance(kept, Conditionals)
-            else moments(r, kept, one)
-        )
-        return (
-            {"t": torch.cat([n[:, None], s, packed(S)], 1)}
-            if self.narrow
-            else {"n": n, "s": s, "S": S}
-        )
+        if isinstance(kept, Conditionals):
+            n, s, S = kept.moments(r, self.origin, one)
+        else:
+            n, s, S = moments(r, kept, one)
+        if self.narrow:
+            return {"t": torch.cat([n[:, None], s, packed(S)], 1)}
+        return {"n": n, "s": s, "S": S}
 
     @torch.no_grad()
     def maximize(self, statistics: Statistics) -> None:
-        n, s, S = (
-            unpacked(statistics["t"], self.support.width)
-            if self.narrow
-            else (statistics[name] for name in "nsS")
-        )
+        if self.narrow:
+            n, s, S = unpacked(statistics["t"], self.support.width)
+        else:
+            n, s, S = (statistics[name] for name in "nsS")
         m = means_of(s, n[:, None], self.location - self.origin)
         spread = S - s[:, :, None] * m[:, None] if len(S) > 1 else S - s.mT @ m
         if self.tied:
@@ -142,9 +140,8 @@ class FullGaussian(Component):
     def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
         self.origin.copy_(mean)
         self.location.copy_(mean.expand_as(self.location))
-        self.scale_tril.copy_(
-            torch.diag(variance.clamp_min(self.floor).sqrt()).expand_as(self.scale_tril)
-        )
+        deviation = variance.clamp_min(self.floor).sqrt()
+        self.scale_tril.copy_(torch.diag(deviation).expand_as(self.scale_tril))
 
     def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
         noise = rng.normal((len(index), self.support.width), self.location, generator)
@@ -159,17 +156,15 @@ class FullGaussian(Component):
 
     def cells(self, missing: bool) -> int:
         D, K = self.support.width, self.count
-        return (
-            4 * K * D * D
-            if missing
-            else 2 * K + (D * (D + 3) // 2 if D <= MONOMIAL_WIDTH else K * D)
-        )
+        if missing:
+            return 4 * K * D * D
+        return 2 * K + (D * (D + 3) // 2 if self.narrow else K * D)
 
     def freedom(self) -> int:
         D = self.support.width
         return self.location.numel() + len(self.scale_tril) * D * (D + 1) // 2
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {
             "component": "gaussian",
             "covariance": "tied" if self.tied else "full",
@@ -197,9 +192,8 @@ class FullGaussian(Component):
 
     def _inverse_factors(self) -> Tensor:
         L = self.scale_tril.tril()
-        return torch.linalg.solve_triangular(
-            L, torch.eye(L.shape[-1], dtype=L.dtype, device=L.device), upper=False
-        )
+        eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)
+        return torch.linalg.solve_triangular(L, eye, upper=False)
 
     def _log_normalizer(self) -> Tensor:
         log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
@@ -226,11 +220,10 @@ def moments(r: Tensor, x: Tensor, one: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of 1, x and x x' under responsibilities, ``(K, B), (D, B) -> (K,), (K, D), (K, D, D)``;
     the last over components as ``one``.
     """
-    S = (
-        ((x * r.sum(0)) @ x.mT)[None]
-        if one
-        else ((r[:, None] * x).flatten(0, 1) @ x.mT).view(len(r), len(x), len(x))
-    )
+    if one:
+        S = ((x * r.sum(0)) @ x.mT)[None]
+    else:
+        S = ((r[:, None] * x).flatten(0, 1) @ x.mT).view(len(r), len(x), len(x))
     return r.sum(1), r @ x.mT, S
 
 

@@ -11,18 +11,19 @@ Letters: B rows, D columns, K components, g blocks of columns, S states.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from partita.core.protocols import Settings
 from partita.models.directed.components.base import Component, Statistics
-from partita.models.directed.components.discrete import Discrete
+from partita.models.directed.mixed_output import joined
 from partita.tables.column_kinds import Law, places, support_of
 
 
-class ProductComponent(Component):
-    """One component for each sort of column.
+class ProductComponent(Component[list[object], list[object]]):
+    """One component for each kind of column.
 
     Arguments:
         laws: What each column holds (:mod:`partita.tables.column_kinds`).
@@ -35,17 +36,17 @@ class ProductComponent(Component):
         self.blocks = nn.ModuleList(blocks.values())
         self.places = [places(laws)[law] for law in blocks]
 
-    def ready(self) -> list[Any]:
+    def ready(self) -> list[object]:
         return [block.ready() for block, _ in self._each()]
 
-    def scores(self, x: Tensor, ready: list[Any]) -> tuple[Tensor, Any]:
+    def scores(self, x: Tensor, ready: list[object]) -> tuple[Tensor, list[object]]:
         found = [
             block.scores(x[:, at], its)
             for (block, at), its in zip(self._each(), ready, strict=True)
         ]
         return torch.stack([scores for scores, _ in found]).sum(0), [kept for _, kept in found]
 
-    def statistics(self, r: Tensor, kept: list[Any]) -> Statistics:
+    def statistics(self, r: Tensor, kept: list[object]) -> Statistics:
         """Those of each block, under names that begin with its number."""
         found = (
             block.statistics(r, its) for (block, _), its in zip(self._each(), kept, strict=True)
@@ -59,13 +60,8 @@ class ProductComponent(Component):
     def maximize(self, statistics: Statistics) -> None:
         for g, (block, _) in enumerate(self._each()):
             own = f"{g}."
-            block.maximize(
-                {
-                    name.removeprefix(own): value
-                    for name, value in statistics.items()
-                    if name.startswith(own)
-                }
-            )
+            mine = {name: value for name, value in statistics.items() if name.startswith(own)}
+            block.maximize({name.removeprefix(own): value for name, value in mine.items()})
 
     def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
         for block, at in self._each():
@@ -83,17 +79,7 @@ class ProductComponent(Component):
         )
 
     def fill_likely(self, x: Tensor, r: Tensor) -> Tensor:
-        """The posterior mean of real columns and the most probable value of the others, ``(B, D),
-        (K, B) -> (B, D)``.
-        """
-        return self._joined(
-            [
-                torch.where(x[:, at].isnan(), block.mode(r), x[:, at])
-                if isinstance(block, Discrete)
-                else torch.einsum("kb,kbd->bd", r, block.fill_mean(x[:, at]))
-                for block, at in self._each()
-            ]
-        )
+        return self._joined([block.fill_likely(x[:, at], r) for block, at in self._each()])
 
     def cells(self, missing: bool) -> int:
         return sum(block.cells(missing) for block, _ in self._each())
@@ -107,7 +93,7 @@ class ProductComponent(Component):
     def prior(self) -> Tensor | float:
         return sum(block.prior() for block, _ in self._each())
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         gaussian = {
             name: value
             for block, _ in self._each()
@@ -124,8 +110,4 @@ class ProductComponent(Component):
         return list(zip(cast(list[Component], list(self.blocks)), self.places, strict=True))
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
-        """Blocks of columns, ``(*, D_g)``, in the order of the table."""
-        order = torch.tensor(
-            [place for at in self.places for place in at], device=parts[0].device
-        ).argsort()
-        return torch.cat(parts, -1)[..., order]
+        return joined(parts, self.places)

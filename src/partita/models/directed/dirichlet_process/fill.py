@@ -34,7 +34,7 @@ DRAWS = 40  # posterior draws that are averaged, spread over those kept
 NUMBERS = 1 << 22  # rows x clusters x columns (x columns) at once
 
 
-class Mixed(NamedTuple):
+class Participants(NamedTuple):
     """The clusters that take part, with the logarithms of their weights."""
 
     clusters: Clusters
@@ -43,7 +43,7 @@ class Mixed(NamedTuple):
 
 def taking_part(
     clusters: Clusters, owner: Tensor, alphas: Tensor, rows: int, kernel: Kernel
-) -> Mixed:
+) -> Participants:
     """Clusters of some of the draws, and for each of these draws a new one."""
     chosen = torch.unique(
         torch.linspace(0, len(alphas) - 1, DRAWS, device=owner.device).round().long()
@@ -55,11 +55,11 @@ def taking_part(
     old = clusters.count[mine].log() - (rows + alphas[owner[mine]]).log()
     # all draws share the prior's predictive
     new = torch.logsumexp(alpha.log() - (rows + alpha).log(), 0)
-    return Mixed(pool, torch.cat([old, new[None]]))
+    return Participants(pool, torch.cat([old, new[None]]))
 
 
 def filled(
-    kernel: Kernel, mixed: Mixed, x: Tensor, how: str, *, generator: torch.Generator
+    kernel: Kernel, mixed: Participants, x: Tensor, how: str, *, generator: torch.Generator
 ) -> Tensor:
     """Rows with NaN replaced by the ``"mean"``, the ``"mode"`` (zeros and ones) or one ``"draw"``,
     ``(N, D)``.
@@ -67,13 +67,15 @@ def filled(
     width = kernel.width**2 if isinstance(kernel, Gaussian) else kernel.width
     out, missing = x.clone(), x.isnan().any(1).nonzero()[:, 0]
     for index in missing.split(max(1, NUMBERS // (len(mixed.log_weight) * width))):
-        part = _t_filled if isinstance(kernel, Gaussian) else _columns_filled
-        out[index] = part(kernel, mixed, x[index], how, generator)  # type: ignore[arg-type]
+        if isinstance(kernel, Gaussian):
+            out[index] = _t_filled(kernel, mixed, x[index], how, generator)
+        else:
+            out[index] = _columns_filled(kernel, mixed, x[index], how, generator)
     return out
 
 
 def _columns_filled(
-    kernel: Kernel, mixed: Mixed, x: Tensor, how: str, generator: torch.Generator
+    kernel: Kernel, mixed: Participants, x: Tensor, how: str, generator: torch.Generator
 ) -> Tensor:
     """Where columns are independent given the cluster."""
     law, seen = column_law(kernel, mixed.clusters), ~x.isnan()
@@ -106,7 +108,7 @@ def column_law(kernel: Kernel, clusters: Clusters) -> Distribution:
 
 
 def _t_filled(
-    kernel: Gaussian, mixed: Mixed, x: Tensor, how: str, generator: torch.Generator
+    kernel: Gaussian, mixed: Participants, x: Tensor, how: str, generator: torch.Generator
 ) -> Tensor:
     """Where the predictive is a multivariate t."""
     kappa, nu, m, L = kernel.posterior(mixed.clusters)

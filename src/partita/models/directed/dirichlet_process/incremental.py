@@ -32,11 +32,9 @@ def stat_size(kind: int, width: int) -> int:
     """Numbers in a cluster's row."""
     if kind == GAUSSIAN:
         return width * width + 2 * width + 1
-    return (
-        3 * width + 1
-        if kind == KNOWN_SCALE
-        else (2 * width + 1 if kind == BERNOULLI else width + 1)
-    )
+    if kind == KNOWN_SCALE:
+        return 3 * width + 1
+    return 2 * width + 1 if kind == BERNOULLI else width + 1
 
 
 @njit(cache=True)

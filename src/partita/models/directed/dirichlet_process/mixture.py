@@ -9,21 +9,20 @@ r"""The Dirichlet process mixture, as draws from its posterior.
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
 
-from typing import Any
-
+import numpy as np
 import torch
 from torch import Tensor
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Capability, Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import summarize_partitions
 from partita.errors import RunError, Unsupported, invalid
 from partita.models.directed.dirichlet_process import priors
-from partita.models.directed.dirichlet_process.draws import check_draws
 from partita.models.directed.dirichlet_process.fill import filled, taking_part
 from partita.models.directed.dirichlet_process.kernels import KERNELS, Clusters, Kernel
+from partita.models.directed.dirichlet_process.priors import Numbers
 from partita.runtime import memory_limit
 
 NUMBERS = 1 << 22  # rows x clusters x columns scored at once
@@ -73,9 +72,9 @@ class DPMixture(DirectedModel):
         kernel: str = "gaussian",
         *,
         alpha: float | None = None,
-        known_scale: Any = None,
-        prior_mean: Any = None,
-        prior_scale: Any = None,
+        known_scale: Numbers | None = None,
+        prior_mean: Numbers | None = None,
+        prior_scale: Numbers | None = None,
         alpha_shape: float = 1.0,
         alpha_rate: float = 1.0,
         generator: torch.Generator,
@@ -83,20 +82,17 @@ class DPMixture(DirectedModel):
         super().__init__()
         check_count("DPMixture", "visible", visible)
         check_choice("DPMixture", "kernel", kernel, ("gaussian", "bernoulli", "multinomial"))
-        for name, value in (
-            ("alpha", alpha),
-            ("alpha_shape", alpha_shape),
-            ("alpha_rate", alpha_rate),
-        ):
+        gamma = {"alpha": alpha, "alpha_shape": alpha_shape, "alpha_rate": alpha_rate}
+        for name, value in gamma.items():
             if value is not None:
                 priors.check_size(name, check_real("DPMixture", name, value, 0, open_low=True))
-        _check_prior(kernel, known_scale, prior_mean, prior_scale, visible)
         self.visible, self.kernel_name, self.alpha = visible, kernel, alpha
-        self.given = {
+        self.given: dict[str, Numbers | None] = {
             "known_scale": known_scale,
             "prior_mean": prior_mean,
             "prior_scale": prior_scale,
         }
+        _check_prior(kernel, self.given, visible)
         self.alpha_shape, self.alpha_rate = alpha_shape, alpha_rate
         self.law = KERNELS["known_scale" if known_scale is not None else kernel]
         self.support = self.law.support(visible)
@@ -109,12 +105,9 @@ class DPMixture(DirectedModel):
             "partitions", torch.zeros(0, 1, 0, dtype=torch.int32, device=generator.device)
         )
         self.register_buffer("owner", torch.zeros(0, dtype=torch.int64, device=generator.device))
-        for name, shape in (
-            ("count", (0,)),
-            ("mean", (0, visible)),
-            ("scatter", (0, square, square)),
-        ):
-            self.register_buffer(name, torch.zeros(shape, **zeros))
+        self.register_buffer("count", torch.zeros(0, **zeros))
+        self.register_buffer("mean", torch.zeros(0, visible, **zeros))
+        self.register_buffer("scatter", torch.zeros(0, square, square, **zeros))
         self.register_load_state_dict_post_hook(_check_loaded)
 
     @property
@@ -134,19 +127,14 @@ class DPMixture(DirectedModel):
     def title(self) -> str:
         return f"DPMixture({self.kernel_name}, {self.visible})"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         given = {
-            name: value.tolist() if hasattr(value, "tolist") else value
+            name: value.tolist() if isinstance(value, Tensor | np.ndarray | np.generic) else value
             for name, value in self.given.items()
         }
+        made = {"visible": self.visible, "kernel": self.kernel_name, "alpha": self.alpha}
         gamma = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate}
-        return {
-            "visible": self.visible,
-            "kernel": self.kernel_name,
-            "alpha": self.alpha,
-            **given,
-            **gamma,
-        }
+        return {**made, **given, **gamma}
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
@@ -180,10 +168,8 @@ class DPMixture(DirectedModel):
 
     def clusters(self, chosen: Tensor | None = None) -> Clusters:
         """The clusters of all draws, or the chosen ones."""
-        chosen = (
-            torch.arange(len(self.owner), device=self.owner.device) if chosen is None else chosen
-        )
-        return Clusters(self.count[chosen], self.mean[chosen], self.scatter[chosen])
+        every = Clusters(self.count, self.mean, self.scatter)
+        return every if chosen is None else Clusters(*(part[chosen] for part in every))
 
     def log_predictive(self, x: Tensor) -> Tensor:
         """log p(x | draw) of every kept draw, parameters integrated out, ``(N, D) -> (S C, N)``."""
@@ -265,8 +251,7 @@ class DPMixture(DirectedModel):
             return []
         return [
             f"the chains are {report.finding}: averages over the clusters are not yet averages "
-            "over the posterior; "
-            "run more sweeps or chains, or give a prior that says more."
+            "over the posterior; run more sweeps or chains, or give a prior that says more."
         ]
 
     def _check_draws(self, owner: str) -> None:
@@ -277,35 +262,72 @@ class DPMixture(DirectedModel):
             )
 
 
-def _check_loaded(model: DPMixture, _: Any) -> None:
+def _check_loaded(model: DPMixture, _: object) -> None:
     """What does not belong together is found here, not when rows are put into it."""
     if model.partitions.shape[:2] != model.alphas.shape or len(model.sweeps) != len(model.alphas):
         raise RunError(
             "load: a DPMixture must hold one alpha for each of its draws; got others. Restore the "
             "file."
         )
-    held = Clusters(model.count, model.mean, model.scatter)
-    check_draws(model.partitions.flatten(0, 1), model.alphas.flatten(), model.owner, held)
+    labels, alphas = model.partitions.flatten(0, 1), model.alphas.flatten()
+    check_partitions(labels, alphas, model.owner, model.clusters())
 
 
-def _check_prior(
-    kernel: str, known_scale: Any, prior_mean: Any, prior_scale: Any, width: int
-) -> None:
+def _check_prior(kernel: str, given: dict[str, Numbers | None], width: int) -> None:
     """Prior settings go with Gaussian kernels, and the spread of the means with a known scale."""
-    for name, value in (
-        ("known_scale", known_scale),
-        ("prior_mean", prior_mean),
-        ("prior_scale", prior_scale),
-    ):
+    for name, value in given.items():
         if value is not None and kernel != "gaussian":
             raise invalid("DPMixture", name, "be None unless kernel='gaussian'", repr(value))
         if value is not None:
             priors.per_column(name, value, width, positive=name != "prior_mean")
-    if prior_scale is not None and known_scale is None:
+    if given["prior_scale"] is not None and given["known_scale"] is None:
         raise invalid(
             "DPMixture",
             "prior_scale",
             "go with known_scale",
-            repr(prior_scale),
+            repr(given["prior_scale"]),
             "Give known_scale too.",
         )
+
+
+def check_partitions(z: Tensor, alphas: Tensor, owner: Tensor, clusters: Clusters) -> None:
+    """Raise unless clusters are those that labels make.
+
+    Arguments:
+        z: The label of every row in every draw, ``(R, n)``.
+        alphas: The concentration of every draw, ``(R,)``.
+        owner: The draw that a cluster belongs to, ``(P,)``.
+        clusters: What each of them holds.
+    """
+    sizes = {len(owner), *map(len, clusters)}
+    if (
+        len(z) != len(alphas)
+        or len(sizes) > 1
+        or not _concentrations(alphas)
+        or not _numbered(z, owner, clusters.count)
+    ):
+        raise RunError(
+            "load: the draws of a DPMixture must be of the clusters saved with them; got others. "
+            "Restore the file."
+        )
+
+
+def _concentrations(alphas: Tensor) -> bool:
+    return bool((alphas.isfinite() & (alphas > 0)).all())
+
+
+def _numbered(z: Tensor, owner: Tensor, count: Tensor) -> bool:
+    """Whether labels are 0, 1, ... in every draw, none without rows, and clusters are counted as
+    they are.
+    """
+    if not z.numel():
+        return not len(z) and not len(owner)
+    if bool((z < 0).any() or (z >= z.shape[1]).any()):
+        return False
+    members = [torch.bincount(labels) for labels in z]
+    owners = torch.cat([torch.full_like(found, draw) for draw, found in enumerate(members)])
+    return (
+        torch.equal(owners, owner)
+        and torch.equal(torch.cat(members).to(count), count)
+        and bool((count > 0).all())
+    )

@@ -12,8 +12,6 @@ statistics alone.
 Letters: n rows, D columns, K pieces.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -58,8 +56,8 @@ def pieces(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     distinct = np.unique(x, axis=0)
     count = min(PIECES, int(len(x) ** 0.5) + 1, len(distinct))
     start = distinct[rng.choice(len(distinct), count, replace=False)]
-    found: Any = KMeans(count, init=start, n_init=1, max_iter=ROUNDS).fit(x)  # type: ignore[arg-type]
-    return found.labels_.astype(np.int32)
+    rounds = KMeans(count, init=start, n_init=1, max_iter=ROUNDS)  # type: ignore[arg-type]
+    return rounds.fit_predict(x).astype(np.int32)
 
 
 @njit(cache=True)

@@ -25,7 +25,7 @@ DISCRETE = (
 COPY = "so the density is degenerate and its likelihood grows without end; leave the column out."
 
 
-def flow_cautions(data: Data, width: int, *, generator: torch.Generator) -> list[str]:
+def flow_warnings(data: Data, width: int, *, generator: torch.Generator) -> list[str]:
     """What is wrong with the columns of x, each in one sentence; columns past ``width`` are their
     context.
     """

@@ -32,7 +32,7 @@ from partita.nets.mlp import MLP
 # single rows explode
 STEEPEST = 3.0
 
-# as far out as a kept column is told to the network: what that makes of outliers would grow with
+# as far out as the network sees a kept column: what that makes of outliers would grow with
 # them, layer upon layer
 FARTHEST = 5.0
 
@@ -53,11 +53,10 @@ class ColumnMLP(MLP):
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
-            x = (
-                torch.addmm(layer.bias[:, None], layer.weight, x)
-                if isinstance(layer, nn.Linear)
-                else layer(x)
-            )
+            if isinstance(layer, nn.Linear):
+                x = torch.addmm(layer.bias[:, None], layer.weight, x)
+            else:
+                x = layer(x)
         return x
 
 

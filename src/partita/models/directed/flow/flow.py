@@ -9,11 +9,11 @@ Letters: N data, B batch, D visible, C context.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Independent, Normal, TransformedDistribution
+from torch.distributions import Independent, Normal, Transform, TransformedDistribution
 
 from partita.core import rng
 from partita.core.checks import (
@@ -24,11 +24,11 @@ from partita.core.checks import (
     check_real,
     check_width,
 )
-from partita.core.protocols import Capability, Data, DirectedModel
+from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.models.directed.flow import masks
-from partita.models.directed.flow.columns import flow_cautions
+from partita.models.directed.flow.columns import flow_warnings
 from partita.models.directed.flow.coupling import (
     AffineCoupling,
     Marginals,
@@ -38,9 +38,9 @@ from partita.models.directed.flow.coupling import (
 from partita.models.directed.flow.layers import (
     ActNorm,
     Layer,
+    LinearMixing,
     Logit,
     Mapped,
-    Mixing,
     Permutation,
     columns,
     rows,
@@ -48,9 +48,12 @@ from partita.models.directed.flow.layers import (
 )
 from partita.models.directed.flow.splines import MOST_BINS, parameters_per_coordinate
 
+if TYPE_CHECKING:
+    from partita.models.directed.flow.verify import Verdict
+
 COUPLINGS = ("affine", "spline")
 MIXINGS = ("none", "reverse", "permutation", "lu")
-INITIAL_ROWS = 4096  # rows of data that the scales are first taken from
+INITIAL_ROWS = 4096  # rows of data that the first scales are taken from
 # names of indices that follow from an order or a mask
 FOLLOW = ("kept", "moved", "back", "inverse")
 
@@ -83,6 +86,7 @@ class Flow(DirectedModel):
     """
 
     capabilities = frozenset({Capability.LOG_PROB, Capability.INVERTIBLE})
+    zero: Tensor
     context_mean: Tensor
     context_scale: Tensor
 
@@ -127,6 +131,11 @@ class Flow(DirectedModel):
             self.register_buffer("context_mean", torch.zeros(context, device=generator.device))
             self.register_buffer("context_scale", torch.ones(context, device=generator.device))
 
+    @property
+    def layers(self) -> list[Layer]:
+        """The chain, from data to latent."""
+        return cast(list[Layer], list(self.chain))
+
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         """z = f(x) and log |det df/dx|, ``(*, D) -> (*, D), (*)``."""
         z, log_det = self._to_latent(*columns(x, self._given(context)))
@@ -135,8 +144,8 @@ class Flow(DirectedModel):
     def to_data(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """x with f(x) = z, ``(*, D) -> (*, D)``."""
         shape, (z, context) = z.shape, columns(z, self._given(context))
-        for layer in reversed(self.chain):
-            z = layer.to_data(z, context)  # type: ignore[operator]
+        for layer in reversed(self.layers):
+            z = layer.to_data(z, context)
         return rows(z, shape)
 
     def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
@@ -152,12 +161,8 @@ class Flow(DirectedModel):
         ``(n, C)``.
         """
         if self.context and (context is None or context.shape != (n, self.context)):
-            raise invalid(
-                "Flow.draw",
-                "context",
-                f"have shape ({n}, {self.context})",
-                None if context is None else tuple(context.shape),
-            )
+            got = None if context is None else tuple(context.shape)
+            raise invalid("Flow.draw", "context", f"have shape ({n}, {self.context})", got)
         return self.to_data(rng.normal((n, self.visible), self.like, generator), context)
 
     def distribution(self, context: Tensor | None = None) -> TransformedDistribution:
@@ -165,11 +170,12 @@ class Flow(DirectedModel):
         gradients.
         """
         self._check_context("Flow.distribution", context)
-        zero: Any = self.zero if context is None else self.zero.expand(*context.shape[:-1], -1)  # type: ignore[operator]
+        zero = self.zero if context is None else self.zero.expand(*context.shape[:-1], -1)
         base = Independent(
             Normal(zero, torch.ones_like(zero), validate_args=False), 1, validate_args=False
         )
-        transforms = [layer.transform(self._given(context)) for layer in reversed(self.chain)]  # type: ignore[operator]
+        given = self._given(context)
+        transforms: list[Transform] = [layer.transform(given) for layer in reversed(self.layers)]
         return TransformedDistribution(base, transforms, validate_args=False)
 
     @torch.no_grad()
@@ -181,21 +187,21 @@ class Flow(DirectedModel):
             self.context_mean.copy_(context.mean(0))
             self.context_scale.copy_(scale_of(context, 0)[0])
         x, context = columns(x, self._given(context))
-        for layer in self.chain:
-            layer.fit_to(x)  # type: ignore[operator]
-            x, _ = layer.to_latent(x, context)  # type: ignore[operator]
+        for layer in self.layers:
+            layer.fit_to(x)
+            x, _ = layer.to_latent(x, context)
 
     def resize_buffers(self, weights: dict[str, Tensor]) -> None:
-        """Nothing grows; indices that follow from others, which earlier saves hold, are left
+        """Nothing grows; indices that follow from others, which earlier checkpoints hold, are left
         out.
         """
         for name in [name for name in weights if name.rpartition(".")[2] in FOLLOW]:
             del weights[name]
 
     def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
-        return flow_cautions(data, self.visible, generator=generator)
+        return flow_warnings(data, self.visible, generator=generator)
 
-    def verify(self, x: Tensor | None = None, *, generator: torch.Generator) -> Any:
+    def verify(self, x: Tensor | None = None, *, generator: torch.Generator) -> "Verdict":
         """Check the flow against itself: round trip, autograd Jacobian, mass over a grid, masks;
         see :func:`verify_flow`.
         """
@@ -203,7 +209,7 @@ class Flow(DirectedModel):
 
         return verify_flow(self, x, generator=generator)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return dict(self._settings)
 
     def title(self) -> str:
@@ -216,8 +222,8 @@ class Flow(DirectedModel):
     def _to_latent(self, x: Tensor, context: Tensor | None) -> Mapped:
         """The chain, ``(D, B) -> (D, B), (B)``."""
         log_det = x.new_zeros(())
-        for layer in self.chain:
-            x, more = layer.to_latent(x, context)  # type: ignore[operator]
+        for layer in self.layers:
+            x, more = layer.to_latent(x, context)
             log_det = log_det + more
         return x, log_det.expand(x.shape[1])
 
@@ -231,7 +237,7 @@ class Flow(DirectedModel):
         return x[..., : self.visible], x[..., self.visible :]
 
     def _given(self, context: Tensor | None) -> Tensor | None:
-        """What the conditioners are told of the context: its units must not matter."""
+        """The context as the conditioners see it: its units must not matter."""
         return None if context is None else (context - self.context_mean) / self.context_scale
 
     def _check_context(self, owner: str, context: Tensor | None) -> None:
@@ -239,19 +245,16 @@ class Flow(DirectedModel):
         if (context is None) != (self.context == 0) or (
             context is not None and context.shape[-1] != self.context
         ):
-            needed = (
-                f"have shape (*, {self.context})"
-                if self.context
-                else "be None, for the flow is not conditional"
-            )
-            raise invalid(
-                owner, "context", needed, None if context is None else tuple(context.shape)
-            )
+            needed = "be None, for the flow is not conditional"
+            if self.context:
+                needed = f"have shape (*, {self.context})"
+            got = None if context is None else tuple(context.shape)
+            raise invalid(owner, "context", needed, got)
 
 
-def _layers(settings: dict[str, Any], generator: torch.Generator) -> list[Layer]:
-    """The chain from data to latent: logit if asked for, then for each coupling a normalization,
-    the coupling, a mix.
+def _layers(settings: Settings, generator: torch.Generator) -> list[Layer]:
+    """The chain from data to latent: a logit if there are levels, then for each coupling a
+    normalization, the coupling, a mix.
     """
     D, made = settings["visible"], []
     if settings["levels"] is not None:
@@ -271,7 +274,7 @@ def _layers(settings: dict[str, Any], generator: torch.Generator) -> list[Layer]
     return [*made, ActNorm(D, generator=generator)]
 
 
-def _mask(settings: dict[str, Any], i: int, origin: Tensor, kept: Tensor) -> Tensor:
+def _mask(settings: Settings, i: int, origin: Tensor, kept: Tensor) -> Tensor:
     """Every second layer keeps what the one before it moved, wherever the mix has put it, so that
     any two cover all columns.
     """
@@ -280,7 +283,7 @@ def _mask(settings: dict[str, Any], i: int, origin: Tensor, kept: Tensor) -> Ten
     return ~kept[origin] if i % 2 and len(origin) > 1 else masks.alternating(len(origin), i)
 
 
-def _coupling(settings: dict[str, Any], mask: Tensor, generator: torch.Generator) -> list[Layer]:
+def _coupling(settings: Settings, mask: Tensor, generator: torch.Generator) -> list[Layer]:
     bins, image = settings["bins"], settings["image"]
     per = 2 if settings["coupling"] == "affine" else parameters_per_coordinate(bins)
     net = make_conditioner(
@@ -298,16 +301,14 @@ def _coupling(settings: dict[str, Any], mask: Tensor, generator: torch.Generator
     return [SplineCoupling(mask, net, bins, settings["bound"]), marginals]
 
 
-def _mixing(name: str, width: int, generator: torch.Generator) -> list[Mixing | Permutation]:
+def _mixing(name: str, width: int, generator: torch.Generator) -> list[LinearMixing | Permutation]:
     if name == "lu":
-        return [Mixing(width, generator=generator)]
+        return [LinearMixing(width, generator=generator)]
     if name == "permutation":
         return [Permutation(rng.permutation(width, generator))]
-    return (
-        [Permutation(torch.arange(width - 1, -1, -1, device=generator.device))]
-        if name == "reverse"
-        else []
-    )
+    if name == "reverse":
+        return [Permutation(torch.arange(width - 1, -1, -1, device=generator.device))]
+    return []
 
 
 def _check(

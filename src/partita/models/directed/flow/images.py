@@ -20,6 +20,7 @@ from partita.core.checks import check_count, check_rows
 from partita.core.quantity import Quantity, half_width
 from partita.diagnostics.weights import verdict_on_ess, verdict_on_reach
 from partita.errors import invalid
+from partita.models.directed.flow.flow import Flow
 from partita.tables import Rows
 
 ROWS_AT_ONCE = 2048
@@ -102,7 +103,7 @@ def check_levels(owner: str, x: Tensor, levels: int) -> None:
 
 @torch.no_grad()
 def evaluate_levels(
-    flow: Any,
+    flow: Flow,
     x: Tensor,
     levels: int,
     *,
@@ -143,7 +144,9 @@ def evaluate_levels(
     )
 
 
-def _of_rows(flow: Any, x: Tensor, draws: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _of_rows(
+    flow: Flow, x: Tensor, draws: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """log of the mean density over the noise for each row, and the variance of that from the noise
     (by the delta method).
     """

@@ -13,7 +13,6 @@ Letters: B batch, D width, C context.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +70,7 @@ class Layer(nn.Module, ABC):
 class LayerTransform(Transform):
     """A layer bound to a context, of rows.
 
-    ``log_prob`` asks for the log-determinant right after the inverse: it is kept for that, and for
+    ``log_prob`` needs the log-determinant right after the inverse: it is kept for that, and for
     once, as weights may change meanwhile.
     """
 
@@ -96,7 +95,8 @@ class LayerTransform(Transform):
     def log_abs_det_jacobian(self, z: Tensor, x: Tensor) -> Tensor:
         if self._last is None or self._last[0] is not x:
             self._inverse(x)
-        (_, log_det), self._last = self._last, None  # type: ignore[misc]
+        assert self._last is not None
+        (_, log_det), self._last = self._last, None
         return log_det
 
     def with_cache(self, cache_size: int = 1) -> "LayerTransform":
@@ -118,7 +118,7 @@ class Ordered(Layer):
         self.register_load_state_dict_post_hook(_find_the_way_back)
 
 
-def _find_the_way_back(layer: Ordered, _: Any) -> None:
+def _find_the_way_back(layer: Ordered, _: object) -> None:
     """From an order that was loaded; by what is none, columns would be taken that are not there."""
     columns, layer.back = layer.order.sort()
     if not torch.equal(columns, torch.arange(len(columns), device=columns.device)):
@@ -139,7 +139,7 @@ class Permutation(Ordered):
         return z.index_select(0, self.back)
 
 
-class Mixing(Ordered):
+class LinearMixing(Ordered):
     r"""A learned linear map x -> P L U x, with a fixed permutation P (Kingma and Dhariwal 2018).
 
     .. math:: \log|\det P L U| = \textstyle\sum_i \log |U_{ii}|          (theory/flows.md, eq. 14.6)
@@ -156,9 +156,8 @@ class Mixing(Ordered):
 
     def factors(self) -> tuple[Tensor, Tensor]:
         """L without the ones on its diagonal, and U with exponentials there."""
-        return self.lower.tril(-1), torch.diagonal_scatter(
-            self.upper.triu(1), self.log_diagonal.exp()
-        )
+        upper = torch.diagonal_scatter(self.upper.triu(1), self.log_diagonal.exp())
+        return self.lower.tril(-1), upper
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         lower, upper = self.factors()

@@ -54,11 +54,8 @@ def _ends(raw: Tensor, bound: float) -> Tensor:
     upto = functional.pad(
         (raw - raw.detach().amax(-2, keepdim=True)).exp().cumsum(-2), (0, 0, 1, 0)
     )
-    least = (
-        torch.arange(bins + 1, dtype=raw.dtype, device=raw.device)[:, None]
-        * (2 * bound * LEAST_BIN)
-        - bound
-    )
+    count = torch.arange(bins + 1, dtype=raw.dtype, device=raw.device)[:, None]
+    least = count * (2 * bound * LEAST_BIN) - bound
     return torch.addcmul(least, upto, 2 * bound * (1 - LEAST_BIN * bins) / upto[..., -1:, :])
 
 

@@ -8,7 +8,7 @@ Letters: D visible.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.annealed import in_double
 from partita.models.directed.flow.coupling import Coupling
-from partita.models.directed.flow.layers import Logit, Mixing, Permutation, columns, rows
+from partita.models.directed.flow.flow import Flow
+from partita.models.directed.flow.layers import LinearMixing, Logit, Permutation, columns, rows
 
 ROUND_TRIP, LOG_DET, MASS = 1e-8, 1e-8, 1e-3  # what passes, in float64
 # of the grid, along each axis; the finer one where the first is too coarse
@@ -45,7 +46,7 @@ class Verdict(NamedTuple):
     passed: bool
 
 
-def verify_flow(flow: Any, x: Tensor | None = None, *, generator: torch.Generator) -> Verdict:
+def verify_flow(flow: Flow, x: Tensor | None = None, *, generator: torch.Generator) -> Verdict:
     """Check a flow at rows ``x`` (by default its own draws) in float64."""
     flow = in_double(flow)
     x, context = _rows(flow, x, generator)
@@ -64,17 +65,15 @@ def verify_flow(flow: Any, x: Tensor | None = None, *, generator: torch.Generato
     return Verdict(round_trip, difference, mass, moved, heard, passed)
 
 
-def coverage_of_masks(flow: Any) -> tuple[bool, bool]:
+def coverage_of_masks(flow: Flow) -> tuple[bool, bool]:
     """Whether every column of the data is moved by a coupling, and reaches a coupling as one that
     conditions.
     """
     D = flow.visible
     came_from = torch.eye(D, dtype=torch.bool)  # which columns of the data each place may hold
     moved, heard = torch.zeros(D, dtype=torch.bool), torch.zeros(D, dtype=torch.bool)
-    for layer in flow.chain:
-        if isinstance(layer, Permutation):
-            came_from = came_from[layer.order.cpu()]
-        elif isinstance(layer, Mixing):
+    for layer in flow.layers:
+        if isinstance(layer, Permutation | LinearMixing):
             # where a mix starts; it may spread them further
             came_from = came_from[layer.order.cpu()]
         elif isinstance(layer, Coupling):
@@ -84,7 +83,7 @@ def coverage_of_masks(flow: Any) -> tuple[bool, bool]:
     return bool(moved.all()), bool(heard.all())
 
 
-def _rows(flow: Any, x: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+def _rows(flow: Flow, x: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
     like = flow.like
     if x is not None:
         return flow._split(x[:ROWS].to(like), None)
@@ -96,7 +95,7 @@ def _rows(flow: Any, x: Tensor | None, generator: torch.Generator) -> tuple[Tens
     return flow.draw(ROWS, context=context, generator=generator), context
 
 
-def _autograd_log_det(flow: Any, x: Tensor, context: Tensor | None) -> Tensor:
+def _autograd_log_det(flow: Flow, x: Tensor, context: Tensor | None) -> Tensor:
     """log |det| of every row's Jacobian; rows do not meet, so that the gradient of a sum over them
     is that of each.
     """
@@ -106,7 +105,7 @@ def _autograd_log_det(flow: Any, x: Tensor, context: Tensor | None) -> Tensor:
     return torch.linalg.slogdet(torch.stack(slopes, 1)).logabsdet
 
 
-def _mass(flow: Any, context: Tensor | None, finer: bool) -> float:
+def _mass(flow: Flow, context: Tensor | None, finer: bool) -> float:
     """The integral of the density of one or two columns, nan for more; on a finer grid where the
     first finds too much or too little.
     """
@@ -119,7 +118,7 @@ def _mass(flow: Any, context: Tensor | None, finer: bool) -> float:
 
 
 @torch.no_grad()
-def _mass_on_grid(flow: Any, context: Tensor | None, points: int) -> float:
+def _mass_on_grid(flow: Flow, context: Tensor | None, points: int) -> float:
     """The density over a grid, by the trapezoidal rule, in the coordinates behind a logit if there
     is one.
     """
@@ -138,20 +137,21 @@ def _mass_on_grid(flow: Any, context: Tensor | None, points: int) -> float:
     return total
 
 
-def _log_density(flow: Any, x: Tensor, context: Tensor | None) -> Tensor:
+def _log_density(flow: Flow, x: Tensor, context: Tensor | None) -> Tensor:
     """log p of unbounded coordinates: those behind the logit where there is one; what it maps past
     the ends of the data counts nothing.
     """
-    if not isinstance(flow.chain[0], Logit):
+    logit = flow.layers[0]
+    if not isinstance(logit, Logit):
         return flow.log_prob(x, context)
-    data = rows(flow.chain[0].to_data(columns(x, None)[0]), x.shape)
-    log_det = flow.chain[0].to_latent(columns(data, None)[0])[1]
-    low, high = flow.chain[0].ends(data)
+    data = rows(logit.to_data(columns(x, None)[0]), x.shape)
+    log_det = logit.to_latent(columns(data, None)[0])[1]
+    low, high = logit.ends(data)
     inside = ((data > low) & (data < high)).all(-1)
     return torch.where(inside, flow.log_prob(data, context) - log_det, -math.inf)
 
 
-def _axes(flow: Any, context: Tensor | None, points: int) -> list[Tensor]:
+def _axes(flow: Flow, context: Tensor | None, points: int) -> list[Tensor]:
     """Points along each axis, half of them even and half where the flow's own draws are, far enough
     out to miss all but nothing.
     """
@@ -162,8 +162,8 @@ def _axes(flow: Any, context: Tensor | None, points: int) -> list[Tensor]:
         n, context=None if context is None else context.expand(n, -1), generator=generator
     )
     each, _ = columns(draws, None)
-    if isinstance(flow.chain[0], Logit):
-        each, _ = flow.chain[0].to_latent(each)
+    if isinstance(flow.layers[0], Logit):
+        each, _ = flow.layers[0].to_latent(each)
     axes = []
     for column in each:
         low, high = float(column.min()), float(column.max())

@@ -13,12 +13,15 @@ dimensions.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
+
+if TYPE_CHECKING:
+    from partita.models.directed.vrnn.model import VRNN
 
 
 class Filtered(NamedTuple):
@@ -30,7 +33,7 @@ class Filtered(NamedTuple):
 
 
 def filtered(
-    model: Any,
+    model: "VRNN",
     steps: Tensor,
     there: Tensor,
     k: int,
@@ -139,13 +142,13 @@ def pick(state: Tensor, parent: Tensor) -> Tensor:
     return state[index]
 
 
-def choose(found: Filtered, generator: torch.Generator) -> Tensor:
+def chosen_state(found: Filtered, generator: torch.Generator) -> Tensor:
     """The memory of one particle of each row, drawn in proportion to its weight, ``(B, ...)``."""
     return pick(found.state, independent(found.log_w, 1, generator))
 
 
 def go_on(
-    model: Any, state: Tensor, steps: int, *, generator: torch.Generator
+    model: "VRNN", state: Tensor, steps: int, *, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Draw what follows, ``(n, steps, E)`` and the latent values behind it ``(n, steps, M)``, from
     memories ``(n, ...)``.
@@ -160,7 +163,7 @@ def go_on(
 
 
 def one_step(
-    model: Any, state: Tensor, generator: torch.Generator
+    model: "VRNN", state: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """x_t and z_t drawn from the model, and the memory after them."""
     parts = model.parts

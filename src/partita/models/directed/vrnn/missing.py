@@ -7,13 +7,14 @@ r"""Missing numbers of a sequence by particle Gibbs (Andrieu, Doucet and Holenst
 Where a step is whole, particles are drawn from the encoder; where some of it is missing, the latent
 variables come from the prior and the missing numbers from the decoder, weighed by what was
 observed. One of the particles is the path of the sweep before, and the next path is chosen by
-weight: the law of the paths stays p(z, missing | observed), whatever the number of particles. Means
-are over all paths of a sweep by their weights, which has less noise than the chosen one.
+weight: the distribution of the paths stays p(z, missing | observed), whatever the number of
+particles. Means are over all paths of a sweep by their weights, which has less noise than the
+chosen one.
 
 Letters: B rows, T steps, E numbers in a step, k particles for each row, M latent dimensions.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from partita.core import rng
 from partita.errors import invalid
 from partita.models.directed.latent import normal_log_prob
 from partita.models.directed.vrnn.filtering import effective, independent, pick
+
+if TYPE_CHECKING:
+    from partita.models.directed.vrnn.model import VRNN
 
 # at least and at most; between them twice the steps, for paths of fewer are all alike far back
 PARTICLES = (24, 256)
@@ -38,7 +42,7 @@ class Kept(NamedTuple):
 
 
 @torch.no_grad()
-def fill(model: Any, x: Tensor, how: str, *, generator: torch.Generator) -> Tensor:
+def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: torch.Generator) -> Tensor:
     """``x`` with its NaN replaced, ``(B, L E)``."""
     size, width = model.output.support.width, model.support.width
     if x.dim() != 2 or x.shape[1] != width:
@@ -53,7 +57,7 @@ def fill(model: Any, x: Tensor, how: str, *, generator: torch.Generator) -> Tens
     return out
 
 
-def smoothed(model: Any, steps: Tensor, generator: torch.Generator) -> Tensor:
+def smoothed(model: "VRNN", steps: Tensor, generator: torch.Generator) -> Tensor:
     """Latent values of each row after some sweeps, ``(B, T, E) -> (B, T, M)``; steps beyond the end
     of a row are NaN.
     """
@@ -74,7 +78,7 @@ def particles(length: int) -> int:
     return max(least, min(most, 2 * length))
 
 
-def _filled(model: Any, steps: Tensor, how: str, k: int, generator: torch.Generator) -> Tensor:
+def _filled(model: "VRNN", steps: Tensor, how: str, k: int, generator: torch.Generator) -> Tensor:
     kept, total = None, torch.zeros_like(steps)
     for sweep in range(BURN_IN + KEPT):
         kept, mean = conditional_sweep(model, steps, kept, generator, k)
@@ -82,11 +86,13 @@ def _filled(model: Any, steps: Tensor, how: str, k: int, generator: torch.Genera
             total += mean
     assert kept is not None
     mean = total / KEPT
-    return kept.x if how == "draw" else mean if how == "mean" else (mean > 0.5).to(mean)
+    if how == "draw":
+        return kept.x
+    return mean if how == "mean" else (mean > 0.5).to(mean)
 
 
 def conditional_sweep(
-    model: Any, steps: Tensor, kept: Kept | None, generator: torch.Generator, k: int
+    model: "VRNN", steps: Tensor, kept: Kept | None, generator: torch.Generator, k: int
 ) -> tuple[Kept, Tensor]:
     """One pass of the filter, with ``kept`` as its first particle: a path of it chosen by weight,
     and the mean of x over all paths.
@@ -116,8 +122,8 @@ def conditional_sweep(
 
 
 def _parents(log_w: Tensor, first_stays: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Whom each particle follows, ``(k, B)``, and the weights after that: drawn anew in the rows
-    where few particles count.
+    """The particle that each one follows, ``(k, B)``, and the weights after that: drawn anew in the
+    rows where few particles count.
     """
     k = len(log_w)
     poor = effective(log_w) < THRESHOLD * k
@@ -129,7 +135,7 @@ def _parents(log_w: Tensor, first_stays: bool, generator: torch.Generator) -> tu
 
 
 def _proposed(
-    model: Any,
+    model: "VRNN",
     seen: Tensor,
     state: Tensor,
     k: int,

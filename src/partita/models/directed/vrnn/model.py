@@ -13,7 +13,7 @@ Letters: B rows, L longest row, T steps of a batch, E numbers in a step, M laten
 hidden units, k draws for each row.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,13 +21,13 @@ from torch.distributions import Distribution
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count
-from partita.core.protocols import Capability, Data
+from partita.core.protocols import Capability, Data, Settings
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.latent import GaussianLatents, LogTerms, kl_between, normal_log_prob
 from partita.models.directed.outputs import make_output
-from partita.models.directed.vrnn.filtering import choose, filtered, go_on
-from partita.models.directed.vrnn.missing import fill, smoothed
+from partita.models.directed.vrnn.filtering import chosen_state, filtered, go_on
+from partita.models.directed.vrnn.missing import fill_steps, smoothed
 from partita.models.directed.vrnn.parts import Parts
 from partita.models.directed.vrnn.paths import Path, PathPosterior, as_steps
 
@@ -326,7 +326,9 @@ class VRNN(GaussianLatents):
                 "extend", "prefix", "be whole, for all rows go on from one step", "nan", remedy
             )
         known, there = as_steps(self, prefix, None)
-        state = choose(filtered(self, known, there, PARTICLES, 0.5, generator=generator), generator)
+        state = chosen_state(
+            filtered(self, known, there, PARTICLES, 0.5, generator=generator), generator
+        )
         return torch.cat(
             [prefix.to(known), go_on(self, state, steps, generator=generator)[0].flatten(1)], 1
         )
@@ -336,7 +338,7 @@ class VRNN(GaussianLatents):
         """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (bits) or one
         ``"draw"``, ``(B, L E)``.
         """
-        return fill(self, x, how, generator=generator)
+        return fill_steps(self, x, how, generator=generator)
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
@@ -355,7 +357,7 @@ class VRNN(GaussianLatents):
             f"{self.support.L} steps of {self.output.support})"
         )
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return dict(self._made)
 
     def _terms_at(self, x: Tensor, z: Tensor, lengths: Tensor | None) -> Terms:

@@ -4,7 +4,7 @@ Letters: B rows, T steps, E numbers in a step, k draws for each row, M latent di
 units, F features.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from torch.distributions import Distribution, constraints
 from partita.errors import invalid
 from partita.models.directed.autoregressive.model import row_ends
 from partita.models.directed.latent import normal_log_prob
+
+if TYPE_CHECKING:
+    from partita.models.directed.vrnn.model import VRNN
 
 
 class Path(NamedTuple):
@@ -33,7 +36,7 @@ class PathPosterior(Distribution):
     support = constraints.real_vector  # type: ignore[assignment]
     has_rsample = True
 
-    def __init__(self, model: Any, steps: Tensor, there: Tensor) -> None:
+    def __init__(self, model: "VRNN", steps: Tensor, there: Tensor) -> None:
         self.model, self.steps, self.there = model, steps, there
         super().__init__(
             steps.shape[:1], torch.Size([steps.shape[1] * model.latent]), validate_args=False
@@ -58,7 +61,7 @@ class PathPosterior(Distribution):
         return (normal_log_prob(path.z, path.mean, path.log_scale)[:, 0] * self.there.mT).sum(0)
 
 
-def as_steps(model: Any, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+def as_steps(model: "VRNN", x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
     """Rows ``(B, l E)`` as steps ``(B, T, E)``, zero beyond their ends, and where there are any,
     ``(B, T)``; T is the longest's length.
     """
