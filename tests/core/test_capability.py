@@ -320,8 +320,6 @@ def test_wrong_settings_of_a_part_are_refused_in_a_sentence() -> None:
 
 
 def test_a_part_with_another_inside_is_never_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        PARTS, "Gibbs", Part("sampler", ("enumerable",), "partita.samplers:Gibbs", "nothing")
-    )
+    monkeypatch.setitem(PARTS, "Gibbs", Part("sampler", ("enumerable",), "nothing"))
     with pytest.raises(Unsupported, match=r"No sampler runs on RBM\(40, 30\): Gibbs: neither side"):
         default("sampler", model_of("large RBM"))

@@ -168,7 +168,7 @@ def test_a_site_sweep_has_the_transition_probabilities_of_its_conditionals(
         expected += row.ravel() / 24
         fixed = row.ravel()
     # one order for each call
-    x = torch.cat([site_sweep(model, BINARY[at : at + 1], None, generator) for _ in range(3000)])
+    x = torch.cat([site_sweep(model, BINARY[at : at + 1], generator) for _ in range(3000)])
     assert chi_squared(x, BINARY, expected) < chi2.isf(FAMILY, 15)
     assert np.abs(fixed - expected).sum() > 0.2  # always the same order would be far from it
 

@@ -153,7 +153,7 @@ def test_the_kernels_agree_with_the_plain_sweep_on_a_larger_model(
     with torch.no_grad():
         slow = x
         for _ in range(30):
-            slow = site_sweep(model, slow, None, generator)
+            slow = site_sweep(model, slow, generator)
     i, j = model.graph.edges.unbind(1)
     a, b = (torch.cat([v, v[:, i] * v[:, j]], 1) for v in (fast, slow))
     z = (a.mean(0) - b.mean(0)) / ((a.var(0) + b.var(0)) / 4000).sqrt()

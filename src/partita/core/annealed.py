@@ -12,13 +12,13 @@ units'.
 """
 
 import copy
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from partita.core.enumeration import Side
-from partita.core.protocols import Data, EnergyModel, Field, Model, Reference
+from partita.core.protocols import Data, EnergyModel, Field, Model, Reference, Settings
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -57,17 +57,19 @@ class Annealed(EnergyModel):
         return self.base.visible_given_hidden(h, self.beta)
 
     def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
-        return self.base.slope(x, self.beta if beta is None else self.beta * beta)
+        return self.base.slope(x, self._at(beta))
+
+    def _at(self, beta: Tensor | None) -> Tensor:
+        """This place on the path of the base, or ``beta`` of the way to it."""
+        return self.beta if beta is None else self.beta * beta
 
     def site_energies(
         self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
     ) -> Tensor:
-        return self.base.site_energies(
-            x, i, values, self.beta if beta is None else self.beta * beta
-        )
+        return self.base.site_energies(x, i, values, self._at(beta))
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        return self.base.conditional_logits(x, self.beta if beta is None else self.beta * beta)
+        return self.base.conditional_logits(x, self._at(beta))
 
     def sides(self) -> list[Side]:
         return [
@@ -90,9 +92,7 @@ class Annealed(EnergyModel):
     def given_component(
         self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator
     ) -> EnergyModel:
-        return self.base.given_component(
-            x, self.beta if beta is None else self.beta * beta, generator=generator
-        )
+        return self.base.given_component(x, self._at(beta), generator=generator)
 
     def anchor_rows(self, n: int) -> Tensor | None:
         return self.base.anchor_rows(n)
@@ -100,7 +100,7 @@ class Annealed(EnergyModel):
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         self.base.initialize(data, generator=generator)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return self.base.settings()
 
     @property
@@ -111,5 +111,5 @@ class Annealed(EnergyModel):
 def in_double(model: AnyModel) -> AnyModel:
     """A copy in float64, for numbers that are published."""
     if isinstance(model, Annealed):
-        return Annealed(in_double(model.base), model.beta.double())  # type: ignore[return-value]
+        return cast(AnyModel, Annealed(in_double(model.base), model.beta.double()))
     return copy.deepcopy(model).double()

@@ -21,13 +21,13 @@ CHEAP_BITS = 12  # few enough states to sum at every step
 
 @dataclass(frozen=True)
 class Need:
-    """A property a part relies on: how to see it, and what to say where it is missing."""
+    """A property a part relies on: how to see it, and the reason given where it is missing."""
 
-    holds: Callable[[Any], bool]
+    holds: Callable[[object], bool]
     otherwise: str
 
 
-def smallest_bits(model: Any) -> float:
+def smallest_bits(model: object) -> float:
     """log2 of the number of terms of the cheaper way to write Z; infinite where it is no finite
     sum.
     """
@@ -39,23 +39,21 @@ def _all_real(support: Support) -> bool:
     """Whether every coordinate is a real number."""
     if isinstance(support, Sequence):
         return _all_real(support.element)
-    return (
-        all(map(_all_real, support.parts))
-        if isinstance(support, Product)
-        else isinstance(support, Real)
-    )
+    if isinstance(support, Product):
+        return all(map(_all_real, support.parts))
+    return isinstance(support, Real)
 
 
-def _integrates(model: Any, width: int) -> bool:
+def _integrates(model: object, width: int) -> bool:
     """Whether Z is an integral over at most ``width`` real coordinates."""
     return (
         isinstance(model, EnergyModel) and _all_real(model.support) and model.support.width <= width
     )
 
 
-def _can(capability: Capability) -> Callable[[Any], bool]:
-    """Whether a model has a capability; what is no model of ours has none."""
-    return lambda model: capability in getattr(model, "capabilities", ())
+def _can(capability: Capability) -> Callable[[object], bool]:
+    """Whether a model has a capability; what is no model has none."""
+    return lambda model: isinstance(model, Model) and capability in model.capabilities
 
 
 NEEDS: dict[str, Need] = {
@@ -157,153 +155,100 @@ NEEDS: dict[str, Need] = {
 }
 
 
+PACKAGES = {  # where the parts of a role live
+    "objective": "partita.objectives",
+    "sampler": "partita.samplers",
+    "partition": "partita.evaluators",
+    "likelihood": "partita.evaluators",
+}
+
+
 @dataclass(frozen=True)
 class Part:
-    """A row of the table: what a method needs, where it lives, and what to use where it
-    cannot run.
-    """
+    """A row of the table: what a method needs, and what to use where it cannot run."""
 
     role: str
     needs: tuple[str, ...]
-    path: str
     instead: str
-    # what more it takes to be chosen where nothing is said; None is never
+    # what more it takes to be the default of its role; None is never
     by_default: tuple[str, ...] | None = ()
 
 
 PARTS: dict[str, Part] = {
-    "EM": Part("objective", ("em",), "partita.objectives:EM", "ExactLikelihood"),
-    "ClosedForm": Part("objective", ("closed_form",), "partita.objectives:ClosedForm", "EM", None),
-    "OnlineEM": Part("objective", ("em",), "partita.objectives:OnlineEM", "ExactLikelihood", None),
-    "ExactLikelihood": Part(
-        "objective", ("exact",), "partita.objectives:ExactLikelihood", "PCD", ("cheap_exact",)
-    ),
-    "Adversarial": Part(
-        "objective", ("generates",), "partita.objectives:Adversarial", "ExactLikelihood"
-    ),
-    "ELBO": Part(
-        "objective",
-        ("latent", "reparameterized"),
-        "partita.objectives:ELBO",
-        "DiscreteELBO or ExactLikelihood",
-    ),
+    "EM": Part("objective", ("em",), "ExactLikelihood"),
+    "ClosedForm": Part("objective", ("closed_form",), "EM", None),
+    "OnlineEM": Part("objective", ("em",), "ExactLikelihood", None),
+    "ExactLikelihood": Part("objective", ("exact",), "PCD", ("cheap_exact",)),
+    "Adversarial": Part("objective", ("generates",), "ExactLikelihood"),
+    "ELBO": Part("objective", ("latent", "reparameterized"), "DiscreteELBO or ExactLikelihood"),
     "IWAEBound": Part(
-        "objective",
-        ("latent", "reparameterized"),
-        "partita.objectives:IWAEBound",
-        "DiscreteELBO or ExactLikelihood",
-        None,
+        "objective", ("latent", "reparameterized"), "DiscreteELBO or ExactLikelihood", None
     ),
-    "DiscreteELBO": Part(
-        "objective",
-        ("latent", "discrete_latents"),
-        "partita.objectives:DiscreteELBO",
-        "ELBO or ExactLikelihood",
-    ),
-    "FIVO": Part("objective", ("latent", "filters"), "partita.objectives:FIVO", "IWAEBound", None),
-    "PCL": Part("objective", ("embeds",), "partita.objectives:PCL", "ExactLikelihood"),
-    "PCD": Part("objective", ("energy",), "partita.objectives:PCD", "ExactLikelihood"),
-    "CD": Part("objective", ("energy",), "partita.objectives:CD", "ExactLikelihood"),
-    "NCE": Part("objective", ("energy",), "partita.objectives:NCE", "ExactLikelihood", None),
-    "ScoreMatching": Part(
-        "objective",
-        ("energy", "real"),
-        "partita.objectives:ScoreMatching",
-        "PseudoLikelihood",
-        None,
-    ),
-    "PseudoLikelihood": Part(
-        "objective",
-        ("energy", "sites"),
-        "partita.objectives:PseudoLikelihood",
-        "ScoreMatching",
-        None,
-    ),
-    "RatioMatching": Part(
-        "objective", ("energy", "sites"), "partita.objectives:RatioMatching", "ScoreMatching", None
-    ),
-    "MAP": Part("objective", ("exact",), "partita.objectives:MAP", "PCD", None),
-    "CollapsedGibbs": Part(
-        "objective", ("posterior_draws",), "partita.objectives:CollapsedGibbs", "EM"
-    ),
-    "InstantiatedGibbs": Part(
-        "objective", ("posterior_draws",), "partita.objectives:InstantiatedGibbs", "EM"
-    ),
-    "Gibbs": Part("sampler", ("gibbs",), "partita.samplers:Gibbs", "MALA"),
-    "MALA": Part("sampler", ("energy", "real"), "partita.samplers:MALA", "Gibbs"),
-    "HMC": Part("sampler", ("energy", "real"), "partita.samplers:HMC", "Gibbs"),
-    "Langevin": Part("sampler", ("energy", "real"), "partita.samplers:Langevin", "Gibbs", None),
-    "Alternating": Part(
-        "sampler",
-        ("energy", "real", "joint"),
-        "partita.samplers:Alternating",
-        "MALA or Gibbs",
-        None,
-    ),
-    "Informed": Part("sampler", ("energy", "sites"), "partita.samplers:Informed", "MALA", None),
-    "Tempering": Part("sampler", ("energy",), "partita.samplers:Tempering", "Gibbs", None),
-    "Enumeration": Part("partition", ("enumerable",), "partita.evaluators:Enumeration", "Sandwich"),
-    "Quadrature": Part(
-        "partition", ("energy", "quadrature"), "partita.evaluators:Quadrature", "Sandwich"
-    ),
-    "Sandwich": Part("partition", ("energy",), "partita.evaluators:Sandwich", "Enumeration"),
-    "Bridge": Part("partition", ("energy",), "partita.evaluators:Bridge", "Sandwich"),
-    "AIS": Part("partition", ("energy",), "partita.evaluators:AIS", "Sandwich"),
-    "SMC": Part("partition", ("energy",), "partita.evaluators:SMC", "Sandwich"),
-    "ReverseAIS": Part("partition", ("energy",), "partita.evaluators:ReverseAIS", "Sandwich"),
-    "LogProb": Part(
-        "likelihood", ("log_prob",), "partita.evaluators:LogProb", "an evaluator of log Z"
-    ),
-    "PosteriorAverage": Part(
-        "likelihood", ("posterior_draws",), "partita.evaluators:PosteriorAverage", "LogProb"
-    ),
-    "IWAE": Part("likelihood", ("latent",), "partita.evaluators:IWAE", "LogProb"),
-    "LatentAIS": Part(
-        "likelihood", ("latent", "latent_energy"), "partita.evaluators:LatentAIS", "IWAE", None
-    ),
-    "ParticleFilter": Part(
-        "likelihood", ("latent", "filters"), "partita.evaluators:ParticleFilter", "IWAE", None
-    ),
-    "TwoSample": Part(
-        "likelihood",
-        ("directed",),
-        "partita.evaluators:TwoSample",
-        "an evaluator of log Z",
-        ("generates",),
-    ),
+    "DiscreteELBO": Part("objective", ("latent", "discrete_latents"), "ELBO or ExactLikelihood"),
+    "FIVO": Part("objective", ("latent", "filters"), "IWAEBound", None),
+    "PCL": Part("objective", ("embeds",), "ExactLikelihood"),
+    "PCD": Part("objective", ("energy",), "ExactLikelihood"),
+    "CD": Part("objective", ("energy",), "ExactLikelihood"),
+    "NCE": Part("objective", ("energy",), "ExactLikelihood", None),
+    "ScoreMatching": Part("objective", ("energy", "real"), "PseudoLikelihood", None),
+    "PseudoLikelihood": Part("objective", ("energy", "sites"), "ScoreMatching", None),
+    "RatioMatching": Part("objective", ("energy", "sites"), "ScoreMatching", None),
+    "MAP": Part("objective", ("exact",), "PCD", None),
+    "CollapsedGibbs": Part("objective", ("posterior_draws",), "EM"),
+    "InstantiatedGibbs": Part("objective", ("posterior_draws",), "EM"),
+    "Gibbs": Part("sampler", ("gibbs",), "MALA"),
+    "MALA": Part("sampler", ("energy", "real"), "Gibbs"),
+    "HMC": Part("sampler", ("energy", "real"), "Gibbs"),
+    "Langevin": Part("sampler", ("energy", "real"), "Gibbs", None),
+    "Alternating": Part("sampler", ("energy", "real", "joint"), "MALA or Gibbs", None),
+    "Informed": Part("sampler", ("energy", "sites"), "MALA", None),
+    "Tempering": Part("sampler", ("energy",), "Gibbs", None),
+    "Enumeration": Part("partition", ("enumerable",), "Sandwich"),
+    "Quadrature": Part("partition", ("energy", "quadrature"), "Sandwich"),
+    "Sandwich": Part("partition", ("energy",), "Enumeration"),
+    "Bridge": Part("partition", ("energy",), "Sandwich"),
+    "AIS": Part("partition", ("energy",), "Sandwich"),
+    "SMC": Part("partition", ("energy",), "Sandwich"),
+    "ReverseAIS": Part("partition", ("energy",), "Sandwich"),
+    "LogProb": Part("likelihood", ("log_prob",), "an evaluator of log Z"),
+    "PosteriorAverage": Part("likelihood", ("posterior_draws",), "LogProb"),
+    "IWAE": Part("likelihood", ("latent",), "LogProb"),
+    "LatentAIS": Part("likelihood", ("latent", "latent_energy"), "IWAE", None),
+    "ParticleFilter": Part("likelihood", ("latent", "filters"), "IWAE", None),
+    "TwoSample": Part("likelihood", ("directed",), "an evaluator of log Z", ("generates",)),
 }
 
 
-MODELS: dict[str, str] = {
-    "RBM": "partita.models:RBM",
-    "MaxEnt": "partita.models:MaxEnt",
-    "DPMixture": "partita.models:DPMixture",
-    "Flow": "partita.models:Flow",
-    "Autoregressive": "partita.models:Autoregressive",
-    "MaskedAutoregressive": "partita.models:MaskedAutoregressive",
-    "MixedAutoregressive": "partita.models:MixedAutoregressive",
-    "VAE": "partita.models:VAE",
-    "SigmoidBelief": "partita.models:SigmoidBelief",
-    "VRNN": "partita.models:VRNN",
-    "GAN": "partita.models:GAN",
-    "Mixture": "partita.models:Mixture",
-    "PPCA": "partita.models:PPCA",
-    "MixturePPCA": "partita.models:MixturePPCA",
-    "Ising": "partita.models:Ising",
-    "Boltzmann": "partita.models:Boltzmann",
-    "Potts": "partita.models:Potts",
-    "LatentEnergy": "partita.models:LatentEnergy",
-    "NeuralEnergy": "partita.models:NeuralEnergy",
-    "Encoder": "partita.models:Encoder",
-}
+MODELS = (  # of partita.models, whose runs are rebuilt by name
+    "RBM",
+    "MaxEnt",
+    "DPMixture",
+    "Flow",
+    "Autoregressive",
+    "MaskedAutoregressive",
+    "MixedAutoregressive",
+    "VAE",
+    "SigmoidBelief",
+    "VRNN",
+    "GAN",
+    "Mixture",
+    "PPCA",
+    "MixturePPCA",
+    "Ising",
+    "Boltzmann",
+    "Potts",
+    "LatentEnergy",
+    "NeuralEnergy",
+    "Encoder",
+)
 
 
-def reason_against(part: str, model: Any) -> str | None:
+def reason_against(part: str, model: object) -> str | None:
     """Why ``part`` cannot run on ``model``; None if it can."""
     return _first_lacking(PARTS[part].needs, model)
 
 
-def require(part: str, model: Any) -> None:
+def require(part: str, model: object) -> None:
     """Raise :class:`Unsupported` unless ``part`` runs on ``model``."""
     reason = reason_against(part, model)
     if reason is not None:
@@ -312,7 +257,7 @@ def require(part: str, model: Any) -> None:
         )
 
 
-def nearest(part: str, model: Any) -> str:
+def nearest(part: str, model: object) -> str:
     """What runs in a part's place: of those that its row names the ones that do, else the first of
     its role that does.
     """
@@ -334,7 +279,7 @@ def nearest(part: str, model: Any) -> str:
     )
 
 
-def require_need(need: str, owner: str, model: Any, instead: str) -> None:
+def require_need(need: str, owner: str, model: object, instead: str) -> None:
     """Raise :class:`Unsupported` unless ``model`` has the one property that an option of ``owner``
     relies on.
     """
@@ -344,7 +289,7 @@ def require_need(need: str, owner: str, model: Any, instead: str) -> None:
         )
 
 
-def default(role: str, model: Any) -> Any:
+def default(role: str, model: object) -> Any:
     """The first part of a role that runs on ``model``, built with its default settings."""
     reasons = {}
     for name, part in PARTS.items():
@@ -358,7 +303,7 @@ def default(role: str, model: Any) -> Any:
 
 def load(part: str) -> Any:
     """The class behind a name of the table, imported only now: parts never import one another."""
-    return _import(PARTS[part].path)
+    return getattr(import_module(PACKAGES[PARTS[part].role]), part)
 
 
 def load_model(name: str) -> type[Model]:
@@ -366,10 +311,10 @@ def load_model(name: str) -> type[Model]:
     if not isinstance(name, str) or name not in MODELS:
         remedy = "Build it yourself and hand it over: load(path, model=...)."
         raise RunError(f"load: model must be one of {', '.join(MODELS)}; got {name!r}. {remedy}")
-    return _import(MODELS[name])
+    return getattr(import_module("partita.models"), name)
 
 
-def grid(models: dict[str, Any]) -> list[tuple[str, str, str, str | None]]:
+def grid(models: dict[str, Model]) -> list[tuple[str, str, str, str | None]]:
     """Every cell as (model, role, part, reason against it)."""
     return [
         (label, part.role, name, reason_against(name, model))
@@ -378,14 +323,9 @@ def grid(models: dict[str, Any]) -> list[tuple[str, str, str, str | None]]:
     ]
 
 
-def _first_lacking(needs: tuple[str, ...], model: Any) -> str | None:
+def _first_lacking(needs: tuple[str, ...], model: object) -> str | None:
     return next((NEEDS[need].otherwise for need in needs if not NEEDS[need].holds(model)), None)
 
 
-def _import(path: str) -> Any:
-    module, name = path.split(":")
-    return getattr(import_module(module), name)
-
-
-def _title(model: Any) -> str:
-    return model.title() if hasattr(model, "title") else type(model).__name__
+def _title(model: object) -> str:
+    return model.title() if isinstance(model, Model) else type(model).__name__

@@ -35,17 +35,10 @@ def check_counts(owner: str, parameter: str, value: object, least: int = 1) -> t
     >>> check_counts("MLP", "widths", [64, 32])
     (64, 32)
     """
-    if (
-        isinstance(value, str | bytes)
-        or not isinstance(value, Iterable)
-        or getattr(value, "ndim", 1) == 0
-    ):
-        raise invalid(
-            owner,
-            parameter,
-            f"be whole numbers of at least {least}, such as (64, 64)",
-            " ".join(repr(value).split()),
-        )
+    text = isinstance(value, str | bytes)
+    if text or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        allowed = f"be whole numbers of at least {least}, such as (64, 64)"
+        raise invalid(owner, parameter, allowed, " ".join(repr(value).split()))
     return tuple(check_count(owner, parameter, one, least) for one in value)
 
 
@@ -99,8 +92,8 @@ def check_choice(owner: str, parameter: str, value: object, allowed: tuple[objec
 def check_role(
     owner: str, parameter: str, value: object, methods: tuple[str, ...], example: str
 ) -> None:
-    """An object that plays a role: neither a name nor a class, with one of the methods the role
-    asks for.
+    """An object that plays a role: neither a name nor a class, with one of the methods of the
+    role.
     """
     if isinstance(value, str | type) or not any(
         callable(getattr(value, method, None)) for method in methods

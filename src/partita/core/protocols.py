@@ -210,9 +210,7 @@ class EnergyModel(Model):
         """Make room for rows of training data, which say where the modes are; none are known until
         :meth:`set_anchors`.
         """
-        self.register_buffer(
-            "anchors", torch.zeros(ANCHORS, width, dtype=like.dtype, device=like.device)
-        )
+        self.register_buffer("anchors", like.detach().new_zeros(ANCHORS, width))
         self.register_buffer("anchored", torch.tensor(False, device=like.device))
 
     @torch.no_grad()
@@ -220,10 +218,8 @@ class EnergyModel(Model):
         """Remember random rows of training data, from which annealing and ladders start as well as
         from the reference.
         """
-        index = torch.randint(
-            len(data), (ANCHORS,), generator=generator, device=generator.device
-        ).cpu()
-        self.anchors.copy_(data.batch(index, generator=generator).x)
+        index = torch.randint(len(data), (ANCHORS,), generator=generator, device=generator.device)
+        self.anchors.copy_(data.batch(index.cpu(), generator=generator).x)
         self.anchored.fill_(True)
 
     def remembering(self, rows: Tensor | None, owner: str) -> "EnergyModel":
@@ -235,19 +231,14 @@ class EnergyModel(Model):
         try:
             rows = torch.as_tensor(rows)
         except (TypeError, ValueError, RuntimeError):
-            raise invalid(
-                owner, "rows", "be a table of numbers", f"a {type(rows).__name__} that is none"
-            ) from None
+            got = f"a {type(rows).__name__} that is none"
+            raise invalid(owner, "rows", "be a table of numbers", got) from None
         if rows.is_complex():
             raise invalid(owner, "rows", "be real numbers", str(rows.dtype))
         rows = rows.to(self.like)
         if rows.dim() != 2 or not len(rows):
-            raise invalid(
-                owner,
-                "rows",
-                f"have shape (N, {self.support.width}) with N of at least 1",
-                tuple(rows.shape),
-            )
+            allowed = f"have shape (N, {self.support.width}) with N of at least 1"
+            raise invalid(owner, "rows", allowed, tuple(rows.shape))
         rows = self.support.check(rows, owner, "rows")
         # of which the first are used, whatever theirs was
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
@@ -268,11 +259,9 @@ class EnergyModel(Model):
         """The ways to write Z as a finite sum: over x here; over h too where x given h is
         tractable.
         """
-        return (
-            [Side("visible", self.support, self.free_energy)]
-            if self.support.bits < float("inf")
-            else []
-        )
+        if self.support.bits == float("inf"):
+            return []
+        return [Side("visible", self.support, self.free_energy)]
 
     def field(self, x: Tensor) -> Field:
         """The work at x that all temperatures share."""
@@ -285,8 +274,8 @@ class EnergyModel(Model):
         return (1 - beta) * self.reference().free_energy(field.x) + beta * self.free_energy(field.x)
 
     def free_energies(self, x: Tensor, betas: Tensor, field: Field | None = None) -> Tensor:
-        """F at every temperature, ``(*, D), (T,) -> (T, *)``, from one product; ``field`` if
-        somebody already has it.
+        """F at every temperature, ``(*, D), (T,) -> (T, *)``, from one product; ``field`` where
+        it is known already.
         """
         field = self.field(x) if field is None else field
         return self.energy_along(field, betas.reshape(-1, *[1] * (x.dim() - 1)))
@@ -305,20 +294,17 @@ class EnergyModel(Model):
         """
         trials = x.expand(len(values), *x.shape).clone()
         trials[..., i] = values.view(-1, *[1] * (x.dim() - 1))
-        return (
-            self.free_energy(trials)
-            if beta is None
-            else self.energy_along(self.field(trials), beta)
-        )
+        if beta is None:
+            return self.free_energy(trials)
+        return self.energy_along(self.field(trials), beta)
 
     def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
         """log p(x_i = v | the others) up to a constant of each site, for all sites and values,
         ``(*, D) -> (*, D, K)``.
         """
         values = self.support.values().to(x)
-        return -torch.stack(
-            [self.site_energies(x, i, values, beta).movedim(0, -1) for i in range(x.shape[-1])], -2
-        )
+        sites = [self.site_energies(x, i, values, beta) for i in range(x.shape[-1])]
+        return -torch.stack([energies.movedim(0, -1) for energies in sites], -2)
 
     def center(self, mu: Tensor) -> None:
         """Rewrite the gradients into their centered form, at column means ``mu`` (D,); for models

@@ -12,8 +12,8 @@ from torch.distributions import Distribution
 from partita.core.capability import PARTS, load
 from partita.errors import PartitaError, RunError
 
-# of priors
-LAWS = (
+Json = Any  # what json.loads may give
+PRIORS = (
     "Normal",
     "Laplace",
     "Cauchy",
@@ -27,7 +27,7 @@ LAWS = (
 )
 
 
-def describe(part: Any) -> Any:
+def describe(part: object) -> Json:
     """A part of the table as JSON: its name and settings, parts and priors inside it too; other
     objects by their name alone.
     """
@@ -40,20 +40,18 @@ def describe(part: Any) -> Any:
         return [describe(inner) for inner in part]
     if isinstance(part, Mapping):
         return {"table": {str(name): describe(inner) for name, inner in part.items()}}
-    if isinstance(part, Distribution) and type(part).__name__ in LAWS:
-        by = {name: getattr(part, name) for name in part.arg_constraints}  # type: ignore[union-attr]
+    if isinstance(part, Distribution) and type(part).__name__ in PRIORS:
+        by = {name: getattr(part, name) for name in type(part).arg_constraints}
         return {
             "law": type(part).__name__,
             "by": {name: [value.tolist(), str(value.dtype)] for name, value in by.items()},
         }
-    return (
-        part
-        if part is None or isinstance(part, bool | int | float | str)
-        else {"not saved": repr(part)}
-    )
+    if part is None or isinstance(part, bool | int | float | str):
+        return part
+    return {"not saved": repr(part)}
 
 
-def build(description: Any) -> Any:
+def build(description: Json) -> Any:
     """The part that :func:`describe` described; nothing but the table's own classes is ever
     called.
     """
@@ -67,7 +65,7 @@ def build(description: Any) -> Any:
     if isinstance(description.get("table"), dict):
         return {name: build(inner) for name, inner in description["table"].items()}
     if "law" in description:
-        return _build_law(description)
+        return _build_prior(description)
     name = description.get("part")
     if not isinstance(name, str) or name not in PARTS:
         raise RunError(
@@ -86,22 +84,18 @@ def build(description: Any) -> Any:
         ) from None
 
 
-def _build_law(description: dict[str, Any]) -> Distribution:
-    """A prior of the listed laws."""
-    if description["law"] not in LAWS:
+def _build_prior(description: dict[str, Any]) -> Distribution:
+    """One of the listed priors."""
+    if description["law"] not in PRIORS:
         raise RunError(
-            f"load: a prior must be one of {', '.join(LAWS)}; got {description['law']!r}. Hand it "
-            "over again, in Python."
+            f"load: a prior must be one of {', '.join(PRIORS)}; got {description['law']!r}. "
+            "Hand it over again, in Python."
         )
     law = getattr(torch.distributions, description["law"])
     dtypes = {str(dtype): dtype for dtype in (torch.float32, torch.float64)}
     try:
-        return law(
-            **{
-                name: torch.tensor(value, dtype=dtypes[dtype])
-                for name, (value, dtype) in description["by"].items()
-            }
-        )
+        by = description["by"].items()
+        return law(**{name: torch.tensor(v, dtype=dtypes[dtype]) for name, (v, dtype) in by})
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
         raise RunError(
             f"load: {description['law']} has no such settings ({error}). Hand the prior over "

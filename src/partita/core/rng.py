@@ -78,7 +78,7 @@ def systematic(log_weights: Tensor, generator: torch.Generator, n: int) -> Tenso
 
 
 def permutation(n: int, generator: torch.Generator) -> Tensor:
-    """A random order of ``n`` things; of very many it is computed as slices of it are asked for
+    """A random order of ``n`` things; of very many it is computed as slices of it are read
     (:mod:`partita.runtime.permutations`).
     """
     if n > MOST_LISTED:

@@ -94,7 +94,7 @@ class Support(ABC):
 
 @dataclass(frozen=True)
 class _Vector(Support):
-    """A support whose coordinates are all of one sort."""
+    """A support whose coordinates are all of one kind."""
 
     D: int
 
@@ -223,7 +223,7 @@ class Sequence(Support):
         check_count("Sequence", "L", self.L)
 
     @property
-    def discrete(self) -> bool:  # type: ignore[override]
+    def discrete(self) -> bool:
         return self.element.discrete
 
     @property
@@ -235,7 +235,7 @@ class Sequence(Support):
         return self.L * self.element.bits
 
     @property
-    def countable_sites(self) -> bool:  # type: ignore[override]
+    def countable_sites(self) -> bool:
         return self.element.countable_sites
 
     def values(self) -> Tensor:
@@ -262,7 +262,7 @@ class Product(Support):
         check_count("Product", "the number of parts", len(self.parts))
 
     @property
-    def discrete(self) -> bool:  # type: ignore[override]
+    def discrete(self) -> bool:
         return all(part.discrete for part in self.parts)
 
     @property

@@ -89,7 +89,7 @@ def resolve_sampler(sampler: Sampler | None, model: EnergyModel) -> Sampler:
 
 
 def resolve_centering(owner: str, centered: bool | None, model: EnergyModel) -> bool:
-    """Whether to center: as told, or wherever the model can."""
+    """Whether to center: as requested, or wherever the model can."""
     check_choice(owner, "centered", centered, (None, True, False))
     if centered:
         capability.require_need(

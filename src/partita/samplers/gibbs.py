@@ -30,8 +30,23 @@ class SiteChanges(NamedTuple):
         return {"moved": (self.before != self.after).float().mean(-1)}
 
 
+class SiteSampler(Sampler[Chains]):
+    """A kernel on discrete coordinates, which remembers x alone."""
+
+    def place(
+        self,
+        model: EnergyModel,
+        state: Chains,
+        x: Tensor,
+        field: Field | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> Chains:
+        return Chains(x, field)
+
+
 @dataclass(frozen=True)
-class Gibbs(Sampler[Chains]):
+class Gibbs(SiteSampler):
     """A kernel on x that leaves every model with tractable conditionals invariant.
 
     Arguments:
@@ -52,17 +67,6 @@ class Gibbs(Sampler[Chains]):
         require("Gibbs", model)
         return Chains(x)
 
-    def place(
-        self,
-        model: EnergyModel,
-        state: Chains,
-        x: Tensor,
-        field: Field | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Chains:
-        return Chains(x, field)
-
     @torch.no_grad()
     def step(
         self, model: EnergyModel, state: Chains, *, generator: torch.Generator
@@ -73,12 +77,10 @@ class Gibbs(Sampler[Chains]):
             x = pair_sweeps(model, x, self.sweeps, self.order, generator)
             return Chains(x), SiteChanges(state.x, x)
         for _ in range(self.sweeps):
-            blocks = Capability.CONDITIONALS in model.capabilities
-            x = (
-                block_sweep(model, x, field, generator)
-                if blocks
-                else site_sweep(model, x, field, generator, self.order)
-            )
+            if Capability.CONDITIONALS in model.capabilities:
+                x = block_sweep(model, x, field, generator)
+            else:
+                x = site_sweep(model, x, generator, self.order)
             field = None
         return Chains(x), SiteChanges(state.x, x)
 
@@ -92,11 +94,7 @@ def block_sweep(model: Any, x: Tensor, field: Field | None, generator: torch.Gen
 
 
 def site_sweep(
-    model: EnergyModel,
-    x: Tensor,
-    field: Field | None,
-    generator: torch.Generator,
-    order: str = "random",
+    model: EnergyModel, x: Tensor, generator: torch.Generator, order: str = "random"
 ) -> Tensor:
     """One coordinate after the other, each from its exact conditional; a random order makes the
     sweep reversible.

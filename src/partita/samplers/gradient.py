@@ -55,11 +55,8 @@ class MetropolisInfo(NamedTuple):
         """
         shape = self.probability.shape
         shares = {"accepted": self.accepted.to(self.probability), "acceptance": self.probability}
-        return {
-            **shares,
-            "step_size": self.size.expand(shape),
-            "diverged": self.diverged.to(self.probability),
-        }
+        lost = self.diverged.to(self.probability)
+        return {**shares, "step_size": self.size.expand(shape), "diverged": lost}
 
 
 def energy_and_gradient(owner: str, model: EnergyModel, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,8 +97,7 @@ def check_start(owner: str, model: EnergyModel, energy: Tensor, gradient: Tensor
             got = f"{values[tuple(at)].item()} in chain {at[energy.dim() - 1]}"
             raise Diverged(
                 f"{owner}: the {what} of {model.title()} must be finite where chains begin; got "
-                f"{got}. "
-                "Look at its parameters, and for logs or square roots of negative numbers."
+                f"{got}. Look at its parameters, and for logs or square roots of negative numbers."
             )
 
 
@@ -224,11 +220,8 @@ class Metropolis(Adaptive[MetropolisState]):
         """
         if not self.warm_up:
             return self
-        return replace(
-            self,
-            warm_up=0,
-            schedule=tuning_run(replace(self, warm_up=TUNING_STEPS), model, generator),
-        )
+        schedule = tuning_run(replace(self, warm_up=TUNING_STEPS), model, generator)
+        return replace(self, warm_up=0, schedule=schedule)
 
     def step_sizes(self, state: MetropolisState) -> StepSize:
         return state.size

@@ -46,9 +46,8 @@ class HMC(Metropolis):
     def varied(self, size: Tensor, state: MetropolisState, generator: torch.Generator) -> Tensor:
         if not self.jitter:
             return size
-        return size * (
-            1 + self.jitter * (2 * rng.uniform(state.energy.shape, state.energy, generator) - 1)
-        )
+        u = rng.uniform(state.energy.shape, state.energy, generator)
+        return size * (1 + self.jitter * (2 * u - 1))
 
     def propose(
         self, model: EnergyModel, state: MetropolisState, momentum: Tensor, size: Tensor

@@ -23,8 +23,9 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import require
 from partita.core.checks import check_choice, check_count
-from partita.core.protocols import Chains, EnergyModel, Field, Sampler
+from partita.core.protocols import Chains, EnergyModel
 from partita.errors import Unsupported
+from partita.samplers.gibbs import SiteSampler
 
 DIFFERENCES = ("exact", "gradient")
 
@@ -54,7 +55,7 @@ Propose = Callable[[EnergyModel, Tensor], Proposal]
 
 
 @dataclass(frozen=True)
-class Informed(Sampler[Chains]):
+class Informed(SiteSampler):
     """A kernel on x that changes one coordinate at a time, where it pays.
 
     Arguments:
@@ -79,22 +80,12 @@ class Informed(Sampler[Chains]):
             )
         return Chains(x)
 
-    def place(
-        self,
-        model: EnergyModel,
-        state: Chains,
-        x: Tensor,
-        field: Field | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Chains:
-        return Chains(x, field)
-
     def step(
         self, model: EnergyModel, state: Chains, *, generator: torch.Generator
     ) -> tuple[Chains, InformedInfo]:
         propose = exact_proposal if self.differences == "exact" else gradient_proposal
-        x, here, accepted = state.x, propose(model, state.x), torch.zeros_like(state.x[..., 0])
+        x, here = state.x, propose(model, state.x)
+        accepted = torch.zeros_like(x[..., 0])
         for _ in range(self.moves):
             x, here, accept = move(model, x, here, propose, generator)
             accepted = accepted + accept.to(accepted)

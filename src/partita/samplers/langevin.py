@@ -69,11 +69,8 @@ class Langevin(Sampler[Position]):
         require("Langevin", model)
         energy, gradient = energy_and_gradient("Langevin", model, x)
         check_start("Langevin", model, energy, gradient)
-        rise = float(
-            (
-                model.free_energy(x - 0.5 * self.step_size * self.step_size * gradient) - energy
-            ).mean()
-        )
+        downhill = x - 0.5 * self.step_size * self.step_size * gradient
+        rise = float((model.free_energy(downhill) - energy).mean())
         if not rise <= EXPLODED * x.shape[-1]:
             raise self._explosion(model, f"a first step downhill that climbs by {rise:.3g} nats")
         return Position(x)
@@ -84,9 +81,8 @@ class Langevin(Sampler[Position]):
     ) -> tuple[Position, Moved]:
         _, gradient = energy_and_gradient("Langevin", model, state.x)
         noise = rng.normal(state.x.shape, state.x, generator)
-        x = torch.add(state.x, gradient, alpha=-0.5 * self.step_size**2).add_(
-            noise, alpha=self.step_size
-        )
+        drifted = torch.add(state.x, gradient, alpha=-0.5 * self.step_size**2)
+        x = drifted.add_(noise, alpha=self.step_size)
         if not math.isfinite(x.sum()):  # one pass over the chains
             raise self._explosion(model, "nan or infinity")
         return Position(x), Moved(state.x, x)

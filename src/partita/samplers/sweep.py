@@ -4,11 +4,13 @@ r"""Sweeps over the sites of a pairwise model: in machine code on a CPU, color b
           (theory/discrete.md, eq. 12.11)
 
 Sites of one color do not see one another, so drawing them together is drawing them in any order: a
-checkerboard sweep has the law of a sequential one that visits the black squares before the white.
+checkerboard sweep is distributed as a sequential one that visits the black squares before the
+white.
 
 Letters: C chains, D sites, K values, S sweeps.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -59,11 +61,10 @@ def pair_sweeps(
     )
     for part in orders.split(1 if getattr(base, "hidden", 0) else sweeps):
         tables = base.sites(x, beta, generator=generator)
-        x = (
-            compiled_sweeps(tables, x, beta, part, generator)
-            if x.device.type == "cpu"
-            else color_sweeps(model, x, len(part), generator)
-        )
+        if x.device.type == "cpu":
+            x = compiled_sweeps(tables, x, beta, part, generator)
+        else:
+            x = color_sweeps(model, x, len(part), generator)
     return x
 
 
@@ -85,15 +86,8 @@ def compiled_sweeps(
         )
         out = torch.empty(rows.shape).copy_(rows)
         seeds = _seeds((len(rows) + LANES - 1) // LANES, LANES, generator)
-        arguments = (
-            out.numpy(),
-            orders.numpy(),
-            _plain(tables.values),
-            start,
-            bias,
-            *common,
-            seeds,
-        )
+        sites = (_plain(tables.values), start, bias)
+        arguments = (out.numpy(), orders.numpy(), *sites, *common, seeds)
         in_threads(sweep_two_values, len(seeds), work, arguments)
     else:
         # by which machine code looks up couplings
@@ -105,7 +99,9 @@ def compiled_sweeps(
     return out.view(x.shape).to(x)
 
 
-def in_threads(kernel: Any, pieces: int, work: int, arguments: tuple[Any, ...]) -> None:
+def in_threads(
+    kernel: Callable[..., None], pieces: int, work: int, arguments: tuple[np.ndarray, ...]
+) -> None:
     """Call ``kernel(first, last, ...)`` on ranges that make up all pieces, as many as torch has
     threads where the work is worth it.
     """
@@ -139,9 +135,8 @@ def color_sweeps(model: EnergyModel, x: Tensor, sweeps: int, generator: torch.Ge
 
 def _seeds(blocks: int, lanes: int, generator: torch.Generator) -> np.ndarray:
     """States of the random generators in the kernels, ``(blocks, 4, lanes)``."""
-    drawn = torch.empty(blocks, 2, lanes, dtype=torch.int64, device=generator.device).random_(
-        -(2**63), None, generator=generator
-    )
+    empty = torch.empty(blocks, 2, lanes, dtype=torch.int64, device=generator.device)
+    drawn = empty.random_(-(2**63), None, generator=generator)
     return drawn.cpu().numpy().view(np.uint32).reshape(blocks, 4, lanes)
 
 
