@@ -95,14 +95,11 @@ def check_role(
     """An object that plays a role: neither a name nor a class, with one of the methods of the
     role.
     """
-    if isinstance(value, str | type) or not any(
-        callable(getattr(value, method, None)) for method in methods
-    ):
-        got = (
-            f"the class {value.__name__}"
-            if isinstance(value, type)
-            else " ".join(repr(value).split())
-        )
+    fits = any(callable(getattr(value, method, None)) for method in methods)
+    if isinstance(value, str | type) or not fits:
+        got = " ".join(repr(value).split())
+        if isinstance(value, type):
+            got = f"the class {value.__name__}"
         raise invalid(owner, parameter, f"be an object such as {example}", got)
 
 

@@ -96,15 +96,11 @@ def draw(
     if isinstance(distribution, Bernoulli):
         return bernoulli(distribution.probs.expand(full), generator)
     if isinstance(distribution, Normal):
-        return (
-            normal(full, distribution.loc, generator)
-            .mul_(distribution.scale)
-            .add_(distribution.loc)
-        )
+        noise = normal(full, distribution.loc, generator)
+        return noise.mul_(distribution.scale).add_(distribution.loc)
     if isinstance(distribution, Categorical):
-        return categories(distribution.logits.expand(*full, -1), generator).to(
-            distribution.logits.dtype
-        )
+        logits = distribution.logits
+        return categories(logits.expand(*full, -1), generator).to(logits.dtype)
     with seeded(generator):
         return distribution.sample(torch.Size(shape))
 

@@ -122,9 +122,8 @@ def check_priors(model: nn.Module, prior: Prior) -> None:
     """Every prior belongs to a parameter and holds the value it starts from."""
     parameters = dict(model.named_parameters())
     named = prior if isinstance(prior, Mapping) else dict.fromkeys(parameters, prior)
-    if not named or not all(
-        name in parameters and isinstance(law, Distribution) for name, law in named.items()
-    ):
+    known = [name in parameters and isinstance(law, Distribution) for name, law in named.items()]
+    if not known or not all(known):
         got = dict(prior) if isinstance(prior, Mapping) else repr(prior)
         raise invalid(
             "MAP",

@@ -56,11 +56,9 @@ class GAN(DirectedModel):
         self.visible = check_count("GAN", "visible", visible)
         self.latent = check_count("GAN", "latent", latent)
         self.support = Real(visible)
-        self.net = (
-            MLP(latent, visible, widths=widths, activation=activation, generator=generator)
-            if net is None
-            else net
-        )
+        if net is None:
+            net = MLP(latent, visible, widths=widths, activation=activation, generator=generator)
+        self.net = net
         check_module("GAN", "net", self.net)
         with torch.no_grad():
             # of a copy: a look moves nothing
@@ -85,10 +83,8 @@ class GAN(DirectedModel):
 
     @classmethod
     def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
-        return cls(
-            **{**settings, "net": build(settings["net"], "GAN", generator=generator)},
-            generator=generator,
-        )
+        net = build(settings["net"], "GAN", generator=generator)
+        return cls(**{**settings, "net": net}, generator=generator)
 
     def title(self) -> str:
         return f"GAN({self.visible}, {self.latent} latent)"

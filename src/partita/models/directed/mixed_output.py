@@ -160,8 +160,6 @@ def _one(law: Law, width: int, variance: str, device: torch.device) -> Output:
         return CategoricalOutput(width, law, device=device)
     if law == "real":
         return GaussianOutput(width, variance, device=device)
-    return (
-        BernoulliOutput(width, device=device)
-        if law == "binary"
-        else PoissonOutput(width, device=device)
-    )
+    if law == "binary":
+        return BernoulliOutput(width, device=device)
+    return PoissonOutput(width, device=device)

@@ -215,8 +215,6 @@ def make_output(
         )
     if states is not None:
         return CategoricalOutput(width, states, device=device)
-    return (
-        BernoulliOutput(width, device=device)
-        if likelihood == "bernoulli"
-        else GaussianOutput(width, variance, device=device)
-    )
+    if likelihood == "bernoulli":
+        return BernoulliOutput(width, device=device)
+    return GaussianOutput(width, variance, device=device)

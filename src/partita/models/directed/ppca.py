@@ -55,9 +55,8 @@ class PPCA(Mixing):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.hold(
-            _factors("PPCA", 1, visible, latent, noise, prior, floor, generator), generator.device
-        )
+        made = _factors("PPCA", 1, visible, latent, noise, prior, floor, generator)
+        self.hold(made, generator.device)
         if noise == "isotropic" and prior is None:
             self.capabilities = self.capabilities | {Capability.CLOSED_FORM}
 
@@ -147,10 +146,9 @@ class MixturePPCA(Mixing):
     ) -> None:
         super().__init__()
         check_count("MixturePPCA", "components", components)
-        self.hold(
-            _factors("MixturePPCA", components, visible, latent, noise, prior, floor, generator),
-            generator.device,
-        )
+        owner = "MixturePPCA"
+        made = _factors(owner, components, visible, latent, noise, prior, floor, generator)
+        self.hold(made, generator.device)
 
     def settings(self) -> Settings:
         return {

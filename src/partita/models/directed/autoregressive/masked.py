@@ -71,9 +71,8 @@ class MaskedAutoregressive(DirectedModel):
             return self._terms(self.net(self._inputs(x)), x).sum(-1)
         size = max(1, CELLS // (max(self.widths) + self.net.outputs * x.shape[-1]))
         rows = x.reshape(-1, x.shape[-1])
-        return torch.cat(
-            [self._terms(self.net(self._inputs(part)), part).sum(-1) for part in rows.split(size)]
-        ).view(x.shape[:-1])
+        parts = [self._terms(self.net(self._inputs(x)), x).sum(-1) for x in rows.split(size)]
+        return torch.cat(parts).view(x.shape[:-1])
 
     @torch.no_grad()
     def draw(
@@ -85,13 +84,11 @@ class MaskedAutoregressive(DirectedModel):
             numbers = self.net(self._inputs(x))[:, i]
             if self.element == "real":
                 x[:, i] = emissions.draw_mixture(numbers, temperature, generator)
+            elif self.element == "binary":
+                odds = numbers.squeeze(-1)
+                x[:, i] = emissions.draw_bernoulli(odds, temperature, top_p, generator)
             else:
-                logits = (
-                    torch.cat([torch.zeros_like(numbers), numbers], -1)
-                    if self.element == "binary"
-                    else numbers
-                )
-                x[:, i] = emissions.draw_categorical(logits, temperature, top_p, generator)
+                x[:, i] = emissions.draw_categorical(numbers, temperature, top_p, generator)
         return x
 
     @torch.no_grad()
@@ -106,17 +103,12 @@ class MaskedAutoregressive(DirectedModel):
         if self.element == "real":
             self.net.last.soften()
             self.net.direct.soften()
-            spread = (
-                torch.linspace(-1.5, 1.5, self.components).to(bias)
-                if self.components > 1
-                else bias.new_zeros(1)
-            )
+            K = self.components
+            spread = torch.linspace(-1.5, 1.5, K).to(bias) if K > 1 else bias.new_zeros(1)
             mean, deviation = data.mean().to(bias), data.variance().sqrt().to(bias)
-            bias[:, : self.components] = 0
-            bias[:, self.components : 2 * self.components] = (
-                mean[:, None] + deviation[:, None] * spread
-            )
-            bias[:, 2 * self.components :] = deviation.log()[:, None] - 0.7
+            bias[:, :K] = 0
+            bias[:, K : 2 * K] = mean[:, None] + deviation[:, None] * spread
+            bias[:, 2 * K :] = deviation.log()[:, None] - 0.7
 
     def title(self) -> str:
         return f"MaskedAutoregressive({self.support.width}, {self.element})"

@@ -133,11 +133,10 @@ class Autoregressive(DirectedModel):
         flat = steps.flatten(0, -3)
         if not len(flat):
             return x.new_zeros(*x.shape[:-1], steps.shape[-2])
-        ends = (
-            row_ends(flat)
-            if lengths is None
-            else check_ends(lengths.to(flat.device).flatten(), flat)
-        )
+        if lengths is None:
+            ends = row_ends(flat)
+        else:
+            ends = check_ends(lengths.to(flat.device).flatten(), flat)
         longest = max(1, int(ends.max()))
         size = len(flat) if torch.is_grad_enabled() else max(1, CELLS // (longest * self.net.width))
         parts = [

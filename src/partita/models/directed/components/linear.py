@@ -18,11 +18,9 @@ def solve(factor: Tensor, drive: Tensor, transpose: bool = False) -> Tensor:
 
 def times(matrices: Tensor, vectors: Tensor) -> Tensor:
     """Products ``(K, D or 1, q, q), (K, D, q) -> (K, D, q)`` with symmetric matrices."""
-    return (
-        vectors @ matrices[:, 0]
-        if matrices.shape[1] == 1
-        else (matrices @ vectors[..., None])[..., 0]
-    )
+    if matrices.shape[1] == 1:
+        return vectors @ matrices[:, 0]
+    return (matrices @ vectors[..., None])[..., 0]
 
 
 def over(mask: Tensor | None, values: Tensor) -> Tensor:

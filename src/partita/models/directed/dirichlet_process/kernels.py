@@ -12,6 +12,7 @@ Letters: N rows, D columns, P clusters.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -50,6 +51,7 @@ class Kernel(ABC):
     """A conjugate pair; ``prior`` is the row of numbers that ``incremental`` reads."""
 
     code: ClassVar[int]  # of partita.models.directed.dirichlet_process.incremental
+    support: ClassVar[Callable[[int], Support]]  # of a width: where rows live
     scatters: ClassVar[bool] = False
 
     def __init__(self, prior: Tensor, width: int) -> None:
@@ -59,11 +61,6 @@ class Kernel(ABC):
     @abstractmethod
     def prior_size(width: int) -> int:
         """Numbers in the prior's row."""
-
-    @staticmethod
-    @abstractmethod
-    def support(width: int) -> Support:
-        """Where rows live."""
 
     @abstractmethod
     def log_base(self, x: Tensor) -> Tensor:
@@ -83,12 +80,8 @@ class Kernel(ABC):
 
     def nothing(self) -> Clusters:
         """A cluster without rows, whose predictive is that of the prior."""
-        scatter = (
-            self.prior.new_zeros(1, self.width, self.width)
-            if self.scatters
-            else self.prior.new_zeros(1, 0, 0)
-        )
-        return Clusters(self.prior.new_zeros(1), self.prior.new_zeros(1, self.width), scatter)
+        square, zeros = self.width if self.scatters else 0, self.prior.new_zeros
+        return Clusters(zeros(1), zeros(1, self.width), zeros(1, square, square))
 
     def parts(self, size: int, start: int = 0) -> list[Tensor]:
         """The prior's columns from ``start``, ``size`` at a time."""
@@ -100,15 +93,11 @@ class Gaussian(Kernel):
     20.7).
     """
 
-    code, scatters = 0, True
+    code, support, scatters = 0, Real, True
 
     @staticmethod
     def prior_size(width: int) -> int:
         return 2 + width + width * width
-
-    @staticmethod
-    def support(width: int) -> Support:
-        return Real(width)
 
     def posterior(self, clusters: Clusters) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """kappa, nu ``(P,)``, mean ``(P, D)`` and the Cholesky factor of S ``(P, D, D)`` given each
@@ -137,9 +126,8 @@ class Gaussian(Kernel):
         whiten = torch.linalg.solve_triangular(
             L, torch.eye(D, dtype=L.dtype, device=L.device).expand(P, D, D), upper=False
         )
-        y = (x @ whiten.reshape(P * D, D).T).view(len(x), P, D) - (whiten @ m[:, :, None]).squeeze(
-            -1
-        )
+        center = (whiten @ m[:, :, None]).squeeze(-1)
+        y = (x @ whiten.reshape(P * D, D).T).view(len(x), P, D) - center
         shrink = kappa / (kappa + 1)
         constant = (
             torch.lgamma((nu + 1) / 2)
@@ -161,9 +149,8 @@ class Gaussian(Kernel):
         # root root' is Wishart(nu, S^-1)
         root = torch.linalg.cholesky(torch.cholesky_inverse(L)) @ bartlett
         matrix = root.mT.contiguous()
-        step = torch.linalg.solve_triangular(
-            matrix, rng.normal((P, D, 1), m, generator), upper=True
-        ).squeeze(-1)
+        noise = rng.normal((P, D, 1), m, generator)
+        step = torch.linalg.solve_triangular(matrix, noise, upper=True).squeeze(-1)
         constant = root.diagonal(dim1=1, dim2=2).log().sum(-1) - D / 2 * math.log(2 * math.pi)
         return Parameters(constant, m + step / kappa[:, None].sqrt(), matrix)
 
@@ -176,15 +163,11 @@ class Gaussian(Kernel):
 class KnownScale(Kernel):
     """N(mu, s^2) in every column, s known, under mu ~ N(m, t^2); the prior's row is s^2, t^2, m."""
 
-    code = 1
+    code, support = 1, Real
 
     @staticmethod
     def prior_size(width: int) -> int:
         return 3 * width
-
-    @staticmethod
-    def support(width: int) -> Support:
-        return Real(width)
 
     def posterior(self, clusters: Clusters) -> tuple[Tensor, Tensor]:
         """Mean and variance of mu given each cluster, ``(P, D)`` both."""
@@ -211,29 +194,23 @@ class KnownScale(Kernel):
         mean, variance = self.posterior(clusters)
         mu = mean + variance.sqrt() * rng.normal(mean.shape, mean, generator)
         noise = self.parts(self.width)[0]
-        return Parameters(
-            -0.5 * (mu.square() / noise).sum(-1), mu / noise, mu.new_zeros(len(mu), 0, 0)
-        )
+        constant = -0.5 * (mu.square() / noise).sum(-1)
+        return Parameters(constant, mu / noise, mu.new_zeros(len(mu), 0, 0))
 
     def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
         mean, variance = self.posterior(clusters)
-        return mean + (variance + self.parts(self.width)[0]).sqrt() * rng.normal(
-            mean.shape, mean, generator
-        )
+        deviation = (variance + self.parts(self.width)[0]).sqrt()
+        return mean + deviation * rng.normal(mean.shape, mean, generator)
 
 
 class Bernoulli(Kernel):
     """Independent coins in every column under Beta(a, b); the prior's row is a, b."""
 
-    code = 2
+    code, support = 2, Binary
 
     @staticmethod
     def prior_size(width: int) -> int:
         return 2 * width
-
-    @staticmethod
-    def support(width: int) -> Support:
-        return Binary(width)
 
     def posterior(self, clusters: Clusters) -> tuple[Tensor, Tensor]:
         """a and b of every column given each cluster, ``(P, D)`` both."""
@@ -250,9 +227,8 @@ class Bernoulli(Kernel):
 
     def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
         p = rng.draw(Beta(*self.posterior(clusters)), generator)
-        return Parameters(
-            torch.log1p(-p).sum(-1), p.log() - torch.log1p(-p), p.new_zeros(len(p), 0, 0)
-        )
+        log_q = torch.log1p(-p)
+        return Parameters(log_q.sum(-1), p.log() - log_q, p.new_zeros(len(p), 0, 0))
 
     def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
         a, b = self.posterior(clusters)
@@ -264,15 +240,11 @@ class Multinomial(Kernel):
     totals to draw new rows with.
     """
 
-    code = 3
+    code, support = 3, Count
 
     @staticmethod
     def prior_size(width: int) -> int:
         return width + TOTALS
-
-    @staticmethod
-    def support(width: int) -> Support:
-        return Count(width)
 
     def posterior(self, clusters: Clusters) -> Tensor:
         """b given each cluster, ``(P, D)``."""
@@ -301,11 +273,9 @@ class Multinomial(Kernel):
         left, x = self.prior[self.width :][pick].clone(), torch.zeros_like(p)
         rest = p.flip(-1).cumsum(-1).flip(-1)
         for i in range(self.width):  # a multinomial is a chain of binomials
-            share = (
-                (p[:, i] / rest[:, i]).nan_to_num(1.0).clamp(0, 1)
-                if i + 1 < self.width
-                else torch.ones_like(left)
-            )
+            share = torch.ones_like(left)
+            if i + 1 < self.width:
+                share = (p[:, i] / rest[:, i]).nan_to_num(1.0).clamp(0, 1)
             x[:, i] = torch.binomial(left, share, generator=generator)
             left = left - x[:, i]
         return x

@@ -159,11 +159,9 @@ class DPMixture(DirectedModel):
         """Give the buffers that grow with the draws the shapes of ``weights``."""
         for name in GROWING:
             own, new = getattr(self, name), weights.get(name)
-            if (
-                new is not None
-                and new.dim() == own.dim()
-                and (name in ("alphas", "partitions") or new.shape[1:] == own.shape[1:])
-            ):
+            if new is None or new.dim() != own.dim():
+                continue
+            if name in ("alphas", "partitions") or new.shape[1:] == own.shape[1:]:
                 setattr(self, name, own.new_zeros(new.shape))
 
     def clusters(self, chosen: Tensor | None = None) -> Clusters:
@@ -299,21 +297,13 @@ def check_partitions(z: Tensor, alphas: Tensor, owner: Tensor, clusters: Cluster
         owner: The draw that a cluster belongs to, ``(P,)``.
         clusters: What each of them holds.
     """
-    sizes = {len(owner), *map(len, clusters)}
-    if (
-        len(z) != len(alphas)
-        or len(sizes) > 1
-        or not _concentrations(alphas)
-        or not _numbered(z, owner, clusters.count)
-    ):
+    alike = len(z) == len(alphas) and len({len(owner), *map(len, clusters)}) == 1
+    positive = bool((alphas.isfinite() & (alphas > 0)).all())
+    if not alike or not positive or not _numbered(z, owner, clusters.count):
         raise RunError(
             "load: the draws of a DPMixture must be of the clusters saved with them; got others. "
             "Restore the file."
         )
-
-
-def _concentrations(alphas: Tensor) -> bool:
-    return bool((alphas.isfinite() & (alphas > 0)).all())
 
 
 def _numbered(z: Tensor, owner: Tensor, count: Tensor) -> bool:

@@ -71,10 +71,6 @@ def copying(x: Tensor, context: Tensor) -> tuple[int, str] | None:
         name = f"column {twin - C}" if twin >= C else f"column {twin} of the context"
         copied = float(alike[twin, column]) > 1 - DEPENDENT
         if copied or float(left[column]) < DEPENDENT:
-            return (
-                column - C,
-                f"is a copy of {name}"
-                if copied
-                else "is a linear function of the columns before it",
-            )
+            linear = "is a linear function of the columns before it"
+            return column - C, f"is a copy of {name}" if copied else linear
     return None

@@ -87,11 +87,10 @@ def _rows(flow: Flow, x: Tensor | None, generator: torch.Generator) -> tuple[Ten
     like = flow.like
     if x is not None:
         return flow._split(x[:ROWS].to(like), None)
-    context = (
-        flow.context_mean + flow.context_scale * rng.normal((ROWS, flow.context), like, generator)
-        if flow.context
-        else None
-    )
+    context = None
+    if flow.context:
+        noise = rng.normal((ROWS, flow.context), like, generator)
+        context = flow.context_mean + flow.context_scale * noise
     return flow.draw(ROWS, context=context, generator=generator), context
 
 
@@ -123,17 +122,15 @@ def _mass_on_grid(flow: Flow, context: Tensor | None, points: int) -> float:
     is one.
     """
     axes = _axes(flow, context, points)
-    grid = torch.cartesian_prod(*axes) if flow.visible > 1 else axes[0][:, None]
-    weight = (
-        torch.cartesian_prod(*map(_trapezoid, axes)).prod(-1)
-        if flow.visible > 1
-        else _trapezoid(axes[0])
-    )
+    if flow.visible > 1:
+        grid = torch.cartesian_prod(*axes)
+        weight = torch.cartesian_prod(*map(_trapezoid, axes)).prod(-1)
+    else:
+        grid, weight = axes[0][:, None], _trapezoid(axes[0])
     total = 0.0
     for x, w in zip(grid.split(1 << 15), weight.split(1 << 15), strict=True):
-        total += float(
-            _log_density(flow, x, None if context is None else context.expand(len(x), -1)).exp() @ w
-        )
+        given = None if context is None else context.expand(len(x), -1)
+        total += float(_log_density(flow, x, given).exp() @ w)
     return total
 
 
@@ -155,12 +152,10 @@ def _axes(flow: Flow, context: Tensor | None, points: int) -> list[Tensor]:
     """Points along each axis, half of them even and half where the flow's own draws are, far enough
     out to miss all but nothing.
     """
-    n = 1 << 16
+    n, count = 1 << 16, points // 2
     generator = torch.Generator(flow.like.device).manual_seed(0)
-    count = points // 2
-    draws = flow.draw(
-        n, context=None if context is None else context.expand(n, -1), generator=generator
-    )
+    given = None if context is None else context.expand(n, -1)
+    draws = flow.draw(n, context=given, generator=generator)
     each, _ = columns(draws, None)
     if isinstance(flow.layers[0], Logit):
         each, _ = flow.layers[0].to_latent(each)

@@ -90,15 +90,7 @@ class VRNN(GaussianLatents):
     ) -> None:
         super().__init__()
         check_choice("VRNN", "element", element, tuple(LIKELIHOODS))
-        for name, value in (
-            ("length", length),
-            ("size", size),
-            ("latent", latent),
-            ("hidden", hidden),
-            ("features", features),
-        ):
-            check_count("VRNN", name, value)
-        self._made = {
+        self._made: Settings = {
             "length": length,
             "element": element,
             "size": size,
@@ -109,6 +101,8 @@ class VRNN(GaussianLatents):
             "variance": variance,
             "activation": activation,
         }
+        for name in ("length", "size", "latent", "hidden", "features"):
+            check_count("VRNN", name, self._made[name])
         self.watch_latents(latent, generator.device)
         self.output = make_output(
             "VRNN", LIKELIHOODS[element], size, None, variance, generator.device
@@ -212,12 +206,9 @@ class VRNN(GaussianLatents):
             if given is not None:
                 now = given[:, t].expand(k, -1, -1).flatten(0, 1)
             else:
-                at, log_spread = parts.prior_of(h) if blind else (mean, log_scale)
-                now = (
-                    at
-                    if generator is None
-                    else at + log_spread.exp() * rng.normal(at.shape, at, generator)
-                )
+                now, log_spread = parts.prior_of(h) if blind else (mean, log_scale)
+                if generator is not None:
+                    now = now + log_spread.exp() * rng.normal(now.shape, now, generator)
             now = now if first is None else torch.cat([first[:, t], now[B:]])
             felt = parts.phi_z(now)
             found.append((now, felt, h, mean, log_scale))
@@ -282,11 +273,8 @@ class VRNN(GaussianLatents):
         """
         steps, there = as_steps(self, x, None)
         path = self.follow(steps, 1, generator=None)
-        kl = (
-            kl_between(path.mean, path.log_scale, *self.parts.prior_of(path.h))[:, 0]
-            * there.mT[..., None]
-        )
-        return kl.sum(0) / there.sum(1, keepdim=True)
+        kl = kl_between(path.mean, path.log_scale, *self.parts.prior_of(path.h))[:, 0]
+        return (kl * there.mT[..., None]).sum(0) / there.sum(1, keepdim=True)
 
     @torch.no_grad()
     def encode(self, x: Tensor) -> Tensor:
@@ -317,9 +305,8 @@ class VRNN(GaussianLatents):
         """
         check_count("extend", "steps", steps, 0)
         if prefix.shape[-1] == 0:
-            return go_on(
-                self, self.parts.start(len(prefix), self.like), steps, generator=generator
-            )[0].flatten(1)
+            start = self.parts.start(len(prefix), self.like)
+            return go_on(self, start, steps, generator=generator)[0].flatten(1)
         if prefix.isnan().any():
             remedy = "Continue rows of each length by themselves."
             raise invalid(

@@ -72,11 +72,10 @@ def as_steps(model: "VRNN", x: Tensor, lengths: Tensor | None) -> tuple[Tensor, 
             "VRNN", "x", f"be rows of 1 to {L} steps of {size}", f"shape {tuple(x.shape)}", remedy
         )
     steps = x.to(model.like).unflatten(-1, (-1, size))
-    ends = (
-        row_ends(steps, "VRNN")
-        if lengths is None
-        else _check_lengths(lengths.to(steps.device), steps)
-    )
+    if lengths is None:
+        ends = row_ends(steps, "VRNN")
+    else:
+        ends = _check_lengths(lengths.to(steps.device), steps)
     T = int(ends.max())
     there = torch.arange(T, device=steps.device) < ends[:, None]
     return steps[:, :T].where(there[..., None], 0.0), there
