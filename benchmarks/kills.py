@@ -292,7 +292,7 @@ def _read(path: Path) -> Any:
     from partita.training import checkpoint
 
     if path.suffix == ".safetensors":
-        return _bits(checkpoint.load(path))
+        return _bits(checkpoint.load_tree(path))
     text = path.read_text()
     if path.suffix == ".jsonl":
         return [_bits(json.loads(line)) for line in text.splitlines()]

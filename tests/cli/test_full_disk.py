@@ -97,7 +97,7 @@ def told(result: Any) -> str:
 def content(folder: str) -> dict[str, Any]:
     """What two runs have alike, to the last digit."""
     saved = {
-        name: plain(checkpoint.load(Path(folder, "checkpoints", f"{name}.safetensors")))
+        name: plain(checkpoint.load_tree(Path(folder, "checkpoints", f"{name}.safetensors")))
         for name in ("last", "model")
     }
     lines = [
@@ -139,7 +139,9 @@ def test_a_fit_ends_with_a_sentence_and_goes_on_when_there_is_room(
         "The last save is in run. Go on with: partita fit --resume run\n"
     )
     assert not list(Path("run").rglob(".*"))
-    assert checkpoint.load(Path("run/checkpoints/last.safetensors"))["step"] == (20 if often else 0)
+    assert checkpoint.load_tree(Path("run/checkpoints/last.safetensors"))["step"] == (
+        20 if often else 0
+    )
     assert call("fit", "--resume", "run", "--quiet").exit_code == 0
     assert content("run") == content("whole")
 
@@ -160,14 +162,14 @@ def test_the_last_file_of_a_fit_can_be_made_later(
     call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert call(*FIT, "whole").exit_code == 0
-    save = checkpoint.save
+    save = checkpoint.save_tree
 
     def filled(path: Path, *more: Any, **how: Any) -> None:
         disk.fill(500 if path.name == "model.safetensors" else 10**9)
         save(path, *more, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", filled)
+        patch.setattr(checkpoint, "save_tree", filled)
         assert "run/checkpoints/model.safetensors" in told(call(*FIT, "run"))
     disk.empty()
     assert call("fit", "--resume", "run", "--quiet").exit_code == 0
@@ -264,7 +266,7 @@ def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
         board = json.loads(Path(folder, "leaderboard.json").read_text())
         return [(line["name"], line["log_likelihood"], line["steps"]) for line in board["results"]]
 
-    save_board, save = leaderboard.save, checkpoint.save
+    save_board, save = leaderboard.save, checkpoint.save_tree
 
     def full_board(*arguments: Any) -> None:
         disk.fill(100)
@@ -279,7 +281,7 @@ def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
         if what == "leaderboard.json":
             patch.setattr(leaderboard, "save", full_board)
         elif what == "rbm/score.safetensors":
-            patch.setattr(checkpoint, "save", full_score)
+            patch.setattr(checkpoint, "save_tree", full_score)
         else:
             fills_at(7, 500, disk, patch)
             patch.setattr(loop, "SAVE_SECONDS", -1.0)

@@ -74,7 +74,7 @@ def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(tmp_path: Path, call: Any) 
     assert call(*FIT, "whole").exit_code == 0
     for name in ("last", "model"):
         a, b = (
-            checkpoint.load(tmp_path / run / "checkpoints" / f"{name}.safetensors")
+            checkpoint.load_tree(tmp_path / run / "checkpoints" / f"{name}.safetensors")
             for run in ("stopped", "whole")
         )
         assert equal(a, b)
@@ -140,7 +140,7 @@ def test_a_damaged_save_is_told_and_the_one_before_it_used(call: Any) -> None:
     for name in ("last", "model"):
         assert equal(
             *(
-                checkpoint.load(Path(run, "checkpoints", f"{name}.safetensors"))
+                checkpoint.load_tree(Path(run, "checkpoints", f"{name}.safetensors"))
                 for run in ("run", "whole")
             )
         )
@@ -149,11 +149,11 @@ def test_a_damaged_save_is_told_and_the_one_before_it_used(call: Any) -> None:
 def test_damaged_weights_of_a_finished_run_are_made_again(call: Any) -> None:
     assert call(*FIT, "run").exit_code == 0
     model = Path("run/checkpoints/model.safetensors")
-    before = copy.deepcopy(checkpoint.load(model))  # what is loaded may still be the file
+    before = copy.deepcopy(checkpoint.load_tree(model))  # what is loaded may still be the file
     damaged(model)
     result = call("fit", "--resume", "run", "--quiet")
     assert result.exit_code == 0 and "It is made again from the last checkpoint." in result.stderr
-    assert equal(checkpoint.load(model), before)
+    assert equal(checkpoint.load_tree(model), before)
 
 
 def test_a_comparison_makes_damaged_scores_and_weights_again(call: Any) -> None:

@@ -46,7 +46,7 @@ def test_two_processes_make_one_run_and_speak_with_one_voice(tmp_path: Path) -> 
     done = ran([*FIT, "--epochs", "5", "--out", "run"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Saved in run") == 1
-    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "last.safetensors")
+    saved = checkpoint.load_tree(tmp_path / "run" / "checkpoints" / "last.safetensors")
     assert len(saved["processes"]) == 2 and partita.load(tmp_path / "run").stopped == "finished"
 
 
@@ -88,7 +88,9 @@ def test_what_only_one_process_meets_is_said_by_the_one_that_leads(tmp_path: Pat
         "The last save is in run. Go on with: partita fit --resume run"
     ]
     assert (
-        len(checkpoint.load(tmp_path / "run" / "checkpoints" / "last.safetensors")["processes"])
+        len(
+            checkpoint.load_tree(tmp_path / "run" / "checkpoints" / "last.safetensors")["processes"]
+        )
         == 2
     )
 
@@ -113,7 +115,7 @@ def test_a_lost_process_ends_the_run_with_a_sentence_and_leaves_it_resumable(
     assert running.returncode == (-signal.SIGKILL if lost == "leader" else 1)
     assert said.startswith("Error: fit: a process of several was lost") and said.count("\n") == 1
     assert said.endswith("The last save is in run. Go on with: partita fit --resume run\n")
-    assert len(checkpoint.load(saved)["processes"]) == 2
+    assert len(checkpoint.load_tree(saved)["processes"]) == 2
 
 
 def first_started(running: subprocess.Popen[str]) -> int:
@@ -258,7 +260,11 @@ def test_two_hosts_fit_one_model(tmp_path: Path) -> None:
         assert [process.returncode for process in running] == [0, 0], "\n".join(said)
         assert "Saved in run" in said[0] and "Saved in run" not in said[1]
         assert (
-            len(checkpoint.load(tmp_path / "run" / "checkpoints" / "last.safetensors")["processes"])
+            len(
+                checkpoint.load_tree(tmp_path / "run" / "checkpoints" / "last.safetensors")[
+                    "processes"
+                ]
+            )
             == 2
         )
     finally:

@@ -17,7 +17,6 @@ import torch
 from partita.core import rng
 from partita.datasets import Dataset, Sequences
 from partita.errors import RunError
-from partita.experiment.affordable import affordable, annealing_cost
 from partita.experiment.candidates import candidates_by_family, table_kind
 from partita.experiment.compare import FIT_SHARE, Comparison
 from partita.experiment.encoded import evaluate_encoded
@@ -28,7 +27,7 @@ from partita.runtime import deadline
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 from partita.training import PartitaWarning, fit
-from partita.training.budget import LEAST_STEPS
+from partita.training.budget import LEAST_STEPS, affordable, annealing_cost
 
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=5)))
 # of a mixture of two Bernoullis with weights 0.6 and 0.4

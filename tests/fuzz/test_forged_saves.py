@@ -123,11 +123,11 @@ def stopped(folder: Path, model: Any, x: torch.Tensor, objective: Any, **options
 
 def forge(folder: Path, change: Any) -> None:
     """The last save with another state of the objective, and the checksum that belongs to it."""
-    tree = checkpoint.load(folder / LAST)
+    tree = checkpoint.load_tree(folder / LAST)
     change(tree)
     for path in (folder / LAST).parent.iterdir():
         path.unlink()
-    checkpoint.save(folder / LAST, tree)
+    checkpoint.save_tree(folder / LAST, tree)
 
 
 def state_of(tree: Any) -> list[Any]:
@@ -303,10 +303,10 @@ def test_what_was_fitted_is_whole(
 ) -> None:
     """Numbers that nothing can be computed with, and sizes that do not belong together."""
     folder = shutil.copytree(subjects.saved(name), tmp_path / "run")
-    held = tree = checkpoint.load(folder / MODEL)
+    held = tree = checkpoint.load_tree(folder / MODEL)
     for key in place[:-1]:
         held = held[key]
     held[place[-1]] = value(held[place[-1]])
-    checkpoint.save(folder / MODEL, tree)
+    checkpoint.save_tree(folder / MODEL, tree)
     with warnings.catch_warnings(action="ignore"), pytest.raises(PartitaError):
         partita.estimators.load(folder).predict(subjects.rows(name)[0])

@@ -69,8 +69,8 @@ def test_an_encoding_without_its_lists() -> None:
 )
 def test_what_a_watch_saw_is_checked(other: dict[str, Any]) -> None:
     with pytest.raises((RunError, KeyError)):  # the latter becomes one where a fit is taken up
-        Watch.taken_up({**WATCH, **other}, None)
-    assert Watch.taken_up(WATCH, None) == Watch()
+        Watch.restored({**WATCH, **other}, None)
+    assert Watch.restored(WATCH, None) == Watch()
 
 
 def test_an_error_is_one_line_whatever_the_name(tmp_path: Path) -> None:

@@ -262,7 +262,9 @@ def test_a_resumed_fit_is_the_same_bit_for_bit(
 
     def stops_at_5(self: Session) -> Any:
         if self.step == 5:
-            checkpoint.save(tmp_path / "parts" / "checkpoints" / "last.safetensors", self.tree())
+            checkpoint.save_tree(
+                tmp_path / "parts" / "checkpoints" / "last.safetensors", self.tree()
+            )
             raise KeyboardInterrupt
         return advance(self)
 

@@ -236,8 +236,10 @@ def test_a_resumed_run_is_the_same_bit_for_bit(lipschitz: str, tmp_path: Any) ->
     from partita.training import checkpoint
 
     fit(tmp_path / "part", 7)
-    saved = checkpoint.load(tmp_path / "part" / "checkpoints" / "last.safetensors")
-    checkpoint.save(tmp_path / "part" / "checkpoints" / "last.safetensors", {**saved, "total": 12})
+    saved = checkpoint.load_tree(tmp_path / "part" / "checkpoints" / "last.safetensors")
+    checkpoint.save_tree(
+        tmp_path / "part" / "checkpoints" / "last.safetensors", {**saved, "total": 12}
+    )
     assert torch.equal(fit(tmp_path / "part", 12, resume=True), whole)
 
 

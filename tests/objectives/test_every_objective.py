@@ -208,7 +208,9 @@ def test_a_resumed_fit_is_the_same_bit_for_bit(
 
     def stops_at_23(self: Session) -> Any:
         if self.step == 23:
-            checkpoint.save(tmp_path / "parts" / "checkpoints" / "last.safetensors", self.tree())
+            checkpoint.save_tree(
+                tmp_path / "parts" / "checkpoints" / "last.safetensors", self.tree()
+            )
             raise KeyboardInterrupt
         return advance(self)
 
@@ -222,7 +224,7 @@ def test_a_resumed_fit_is_the_same_bit_for_bit(
     ):
         assert torch.equal(p, q)
     ends = [
-        checkpoint.load(tmp_path / part / "checkpoints" / "last.safetensors")
+        checkpoint.load_tree(tmp_path / part / "checkpoints" / "last.safetensors")
         for part in ("whole", "parts")
     ]
     assert_same(ends[0]["processes"], ends[1]["processes"])

@@ -29,7 +29,7 @@ def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(memory_limit, "CONTAINERS", (tmp_path / "none", tmp_path / "limit"))
     for said, found in (("max\n", physical), ("12345\n", 12345), (f"{1 << 62}\n", physical)):
         (tmp_path / "limit").write_text(said)
-        memory_limit._told_by.cache_clear()
+        memory_limit._container_limit.cache_clear()
         assert memory_limit.machine() == found
 
 
@@ -55,14 +55,14 @@ def vast(path: Path, size: int) -> None:
 def test_a_checkpoint_of_holes_is_not_believed_and_the_one_before_is_used(tmp_path: Path) -> None:
     path = tmp_path / "last.safetensors"
     for step in (1, 2):
-        checkpoint.save(path, {"step": step}, keep_previous=True)
+        checkpoint.save_tree(path, {"step": step}, keep_previous=True)
     vast(path, 1 << 42)
     with pytest.raises(
         TooLarge,
         match=r"last\.safetensors must fit into the memory of this machine, .* GiB; got 4\.1e\+03 "
         r"GiB\.",
     ):
-        checkpoint.load(path)
+        checkpoint.load_tree(path)
     with pytest.warns(PartitaWarning, match="The save before it is used"):
         assert checkpoint.load_or_previous(path)[0] == {"step": 1}
 

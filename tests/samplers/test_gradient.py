@@ -313,8 +313,10 @@ def test_the_state_is_a_value_that_can_be_saved(tmp_path: Any) -> None:
             for seed in (1, 1, 2)
         )
         assert torch.equal(first.x, again.x) and not torch.equal(first.x, other.x)
-        checkpoint.save(tmp_path / "state.safetensors", {"state": first})
-        loaded = checkpoint.rebuild(first, checkpoint.load(tmp_path / "state.safetensors")["state"])
+        checkpoint.save_tree(tmp_path / "state.safetensors", {"state": first})
+        loaded = checkpoint.rebuild(
+            first, checkpoint.load_tree(tmp_path / "state.safetensors")["state"]
+        )
         g = [torch.Generator().manual_seed(5) for _ in range(2)]
         assert torch.equal(
             sampler.step(model, first, generator=g[0])[0].x,

@@ -19,7 +19,7 @@ from partita.objectives import ELBO
 from partita.runtime import processes
 from partita.tables import as_rows
 from partita.training import Settings, loop
-from partita.training.run_folder import Saves
+from partita.training.run_folder import RunFolder
 from partita.training.session import Session
 from partita.training.start import start_session
 
@@ -160,7 +160,7 @@ def saved(fabric: Any, out: Path) -> list[int]:
     """
     usual, loop.SAVE_SECONDS = loop.SAVE_SECONDS, (math.inf, -1.0)[fabric.global_rank]
     steps = []
-    with before(Saves, "save", lambda _, session: steps.append(session.step)):
+    with before(RunFolder, "save", lambda _, session: steps.append(session.step)):
         fitted("vae", fabric, steps=4, out=out / "saved")
     loop.SAVE_SECONDS = usual
     return steps

@@ -121,7 +121,9 @@ def assert_identical(folder: Path, reference: Path) -> None:
     config.
     """
     for file in ("last.safetensors", "model.safetensors"):
-        saved, expected = (checkpoint.load(f / "checkpoints" / file) for f in (folder, reference))
+        saved, expected = (
+            checkpoint.load_tree(f / "checkpoints" / file) for f in (folder, reference)
+        )
         assert same(saved, expected), [
             key for key in expected if not same(saved.get(key), expected[key])
         ]

@@ -59,8 +59,8 @@ def same(a: Any, b: Any) -> bool:
 @given(tree=TREES)
 def test_any_tree_survives(tree: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("tree") / "tree.safetensors"
-    checkpoint.save(path, tree)
-    assert same(checkpoint.load(path), tree)
+    checkpoint.save_tree(path, tree)
+    assert same(checkpoint.load_tree(path), tree)
 
 
 @pytest.mark.parametrize(
@@ -85,23 +85,23 @@ def test_any_tensor_survives(dtype: torch.dtype, shape: tuple[int, ...], tmp_pat
         if 0 in shape
         else tensor.reshape(shape)
     )
-    checkpoint.save(tmp_path / "x.safetensors", {"t": tensor})
-    assert same(checkpoint.load(tmp_path / "x.safetensors"), {"t": tensor})
+    checkpoint.save_tree(tmp_path / "x.safetensors", {"t": tensor})
+    assert same(checkpoint.load_tree(tmp_path / "x.safetensors"), {"t": tensor})
 
 
 def test_views_transposes_and_shared_memory_survive(tmp_path: Path) -> None:
     x = torch.arange(12.0).reshape(3, 4)
     tree = {"t": x.T, "slice": x[:, 1], "x": x, "again": x, "expanded": torch.ones(1).expand(5)}
-    checkpoint.save(tmp_path / "x.safetensors", tree)
-    assert same(checkpoint.load(tmp_path / "x.safetensors"), tree)
+    checkpoint.save_tree(tmp_path / "x.safetensors", tree)
+    assert same(checkpoint.load_tree(tmp_path / "x.safetensors"), tree)
 
 
 def test_what_is_read_lies_in_memory_as_new_tensors_do(tmp_path: Path) -> None:
     """Products of numbers that lie otherwise are rounded otherwise by some processors, and a fit
     would not go on bit for bit.
     """
-    checkpoint.save(tmp_path / "x.safetensors", [torch.rand(n) for n in range(1, 20)])
-    assert {x.data_ptr() % 64 for x in checkpoint.load(tmp_path / "x.safetensors")} == {
+    checkpoint.save_tree(tmp_path / "x.safetensors", [torch.rand(n) for n in range(1, 20)])
+    assert {x.data_ptr() % 64 for x in checkpoint.load_tree(tmp_path / "x.safetensors")} == {
         torch.empty(1).data_ptr() % 64
     }
 
@@ -115,8 +115,8 @@ def test_names_that_look_alike_do_not_collide(tmp_path: Path) -> None:
         "c": [torch.tensor(5.0)],
         "c/0": torch.tensor(6.0),
     }
-    checkpoint.save(tmp_path / "x.safetensors", tree)
-    assert same(checkpoint.load(tmp_path / "x.safetensors"), tree)
+    checkpoint.save_tree(tmp_path / "x.safetensors", tree)
+    assert same(checkpoint.load_tree(tmp_path / "x.safetensors"), tree)
 
 
 def test_optimizers_survive_with_their_history(tmp_path: Path, generator: torch.Generator) -> None:
@@ -140,8 +140,8 @@ def test_optimizers_survive_with_their_history(tmp_path: Path, generator: torch.
             for step in range(6):
                 optimizer.step(closure)
                 if reload and step == 2:
-                    checkpoint.save(tmp_path / "o.safetensors", optimizer.state_dict())
-                    optimizer.load_state_dict(checkpoint.load(tmp_path / "o.safetensors"))
+                    checkpoint.save_tree(tmp_path / "o.safetensors", optimizer.state_dict())
+                    optimizer.load_state_dict(checkpoint.load_tree(tmp_path / "o.safetensors"))
             ends.append(p.detach().clone())
         assert torch.isfinite(ends[0]).all()
         assert torch.equal(*ends)
@@ -170,7 +170,7 @@ def test_rebuild_gives_the_template_its_shape() -> None:
 )
 def test_what_is_no_value_is_not_saved(tree: dict, words: str, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=words):
-        checkpoint.save(tmp_path / "x.safetensors", tree)
+        checkpoint.save_tree(tmp_path / "x.safetensors", tree)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,7 +180,7 @@ def test_what_is_no_value_is_not_saved(tree: dict, words: str, tmp_path: Path) -
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.9, 0.999])
 def test_a_cut_file_is_called_damaged(share: float, tmp_path: Path) -> None:
     path = tmp_path / "last.safetensors"
-    checkpoint.save(path, {"x": torch.randn(100), "y": [torch.ones(3)]})
+    checkpoint.save_tree(path, {"x": torch.randn(100), "y": [torch.ones(3)]})
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(
@@ -188,7 +188,7 @@ def test_a_cut_file_is_called_damaged(share: float, tmp_path: Path) -> None:
         match=r"load: .*last\.safetensors must be a whole partita checkpoint; got a damaged or "
         r"foreign file \(",
     ):
-        checkpoint.load(path)
+        checkpoint.load_tree(path)
 
 
 class Malicious:
@@ -246,7 +246,7 @@ def test_a_foreign_file_is_refused_and_nothing_of_it_is_run(kind: str, tmp_path:
         else r"must be a whole partita checkpoint; got a damaged or foreign"
     )
     with pytest.raises(RunError, match=refused):
-        checkpoint.load(path)
+        checkpoint.load_tree(path)
     assert not (tmp_path / "executed").exists()
 
 
@@ -256,14 +256,14 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
         match=r"load: last\.safetensors must exist in .*; found none\. The run was stopped before "
         r"its first save\.",
     ):
-        checkpoint.load(tmp_path / "last.safetensors")
+        checkpoint.load_tree(tmp_path / "last.safetensors")
 
 
 def test_a_save_that_fails_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "last.safetensors"
-    checkpoint.save(path, {"x": torch.ones(3)})
+    checkpoint.save_tree(path, {"x": torch.ones(3)})
 
     def full(tensors: dict, name: Path, metadata: dict) -> None:
         Path(name).write_bytes(b"half a fi")
@@ -271,26 +271,26 @@ def test_a_save_that_fails_leaves_the_old_file(
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(OSError, match="no space left"):
-        checkpoint.save(path, {"x": torch.zeros(3)})
-    assert same(checkpoint.load(path), {"x": torch.ones(3)})
+        checkpoint.save_tree(path, {"x": torch.zeros(3)})
+    assert same(checkpoint.load_tree(path), {"x": torch.ones(3)})
 
 
 def test_the_old_file_stays_until_the_new_one_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "last.safetensors"
-    checkpoint.save(path, 1)
+    checkpoint.save_tree(path, 1)
     seen = []
     replace = os.replace
 
     def look(source: Path, target: Path) -> None:
-        seen.append((checkpoint.load(Path(source)), checkpoint.load(Path(target))))
+        seen.append((checkpoint.load_tree(Path(source)), checkpoint.load_tree(Path(target))))
         replace(source, target)
 
     monkeypatch.setattr("partita.training.checkpoint.os.replace", look)
-    checkpoint.save(path, 2)
+    checkpoint.save_tree(path, 2)
     assert seen == [(2, 1)]
-    assert checkpoint.load(path) == 2
+    assert checkpoint.load_tree(path) == 2
     assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"]
 
 
@@ -317,7 +317,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("weights", ["use", "last", "average"])
 def test_a_run_comes_back_with_the_weights_asked_for(weights: str, folder: Path) -> None:
-    saved = checkpoint.load(folder / "checkpoints" / "model.safetensors")["weights"]
+    saved = checkpoint.load_tree(folder / "checkpoints" / "model.safetensors")["weights"]
     loaded = partita.load(folder, weights=weights)
     assert same(dict(loaded.model.state_dict()), saved[weights])
     assert loaded.steps == 25
@@ -465,7 +465,7 @@ def test_a_structure_larger_than_any_run_writes_is_not_parsed(
 ) -> None:
     monkeypatch.setattr("partita.runtime.untrusted.MOST_JSON", 100)
     with pytest.raises(RunError, match="too long a text"):
-        checkpoint.load(folder / "checkpoints" / "model.safetensors")
+        checkpoint.load_tree(folder / "checkpoints" / "model.safetensors")
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def damage(path: Path, chance: random.Random) -> str:
 def ended(folder: Path) -> dict[str, Any]:
     """All that a fit leaves; what it says of its records goes with them."""
     last, model = (
-        checkpoint.load(folder / "checkpoints" / f"{name}.safetensors")
+        checkpoint.load_tree(folder / "checkpoints" / f"{name}.safetensors")
         for name in ("last", "model")
     )
     lines = (folder / "metrics.jsonl").read_text().splitlines()

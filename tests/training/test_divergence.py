@@ -38,7 +38,7 @@ def test_a_rate_that_diverges_is_named_and_nothing_is_lost(
             generator=torch.Generator(),
         )
     assert all(torch.isfinite(value).all() for value in model.state_dict().values())
-    saved = checkpoint.load(out / "checkpoints" / "last.safetensors")
+    saved = checkpoint.load_tree(out / "checkpoints" / "last.safetensors")
     assert all(torch.isfinite(value).all() for value in saved["model"].values())
     assert (
         partita.fit(

@@ -44,7 +44,7 @@ def flip(path: Path, place: int) -> None:
 
 def test_one_wrong_bit_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
-    checkpoint.save(
+    checkpoint.save_tree(
         path,
         {
             "x": torch.zeros(50),
@@ -53,10 +53,10 @@ def test_one_wrong_bit_is_noticed(tmp_path: Path) -> None:
             "n": 3,
         },
     )
-    checkpoint.load(path)
+    checkpoint.load_tree(path)
     flip(path, -20)
     with pytest.raises(RunError, match="its checksum differs"):
-        checkpoint.load(path)
+        checkpoint.load_tree(path)
 
 
 def test_the_save_before_the_last_is_kept_and_used_where_the_last_is_damaged(
@@ -64,7 +64,7 @@ def test_the_save_before_the_last_is_kept_and_used_where_the_last_is_damaged(
 ) -> None:
     path = tmp_path / "last.safetensors"
     for step in (1, 2, 3):
-        checkpoint.save(path, {"step": step}, keep_previous=True)
+        checkpoint.save_tree(path, {"step": step}, keep_previous=True)
     assert checkpoint.load_or_previous(path) == ({"step": 3}, "")
     path.write_bytes(path.read_bytes()[:30])
     with pytest.warns(PartitaWarning, match="damaged or foreign file.*The save before it is used"):
@@ -88,7 +88,7 @@ def test_a_run_whose_last_save_is_damaged_goes_on_from_the_one_before_and_ends_t
         with pytest.raises(Killed):
             fitted(tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "last.safetensors"
-    assert checkpoint.load(last)["step"] == 31
+    assert checkpoint.load_tree(last)["step"] == 31
     flip(last, -5)
     with pytest.warns(PartitaWarning, match="its checksum differs.*The save before it is used"):
         again = fitted(tmp_path / "run", resume=True)
@@ -124,7 +124,7 @@ def test_a_fit_killed_between_its_last_two_files_takes_no_further_step(
             **how,
         )
 
-    whole, save = converged(tmp_path / "whole"), checkpoint.save
+    whole, save = converged(tmp_path / "whole"), checkpoint.save_tree
 
     def killed(path: Path, *more: Any, **how: Any) -> None:
         if path.name == "model.safetensors":
@@ -132,7 +132,7 @@ def test_a_fit_killed_between_its_last_two_files_takes_no_further_step(
         save(path, *more, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", killed)
+        patch.setattr(checkpoint, "save_tree", killed)
         with pytest.raises(Killed):
             converged(tmp_path / "run")
     again = converged(tmp_path / "run", resume=True)
@@ -151,11 +151,11 @@ def test_a_damaged_save_never_takes_the_place_of_the_one_before(
     last = tmp_path / "run" / "checkpoints" / "last.safetensors"
     fitted(tmp_path / "run")
     flip(last, -5)
-    before = checkpoint.load(checkpoint.previous(last))["step"]
+    before = checkpoint.load_tree(checkpoint.previous(last))["step"]
     monkeypatch.setattr(Session, "advance", killed_at(before))
     with pytest.warns(PartitaWarning, match="The save before it is used"), pytest.raises(Killed):
         fitted(tmp_path / "run", resume=True)
-    assert checkpoint.load(checkpoint.previous(last))["step"] == before
+    assert checkpoint.load_tree(checkpoint.previous(last))["step"] == before
 
 
 @pytest.mark.parametrize("moves", [0, 1, 2])
@@ -164,7 +164,7 @@ def test_a_save_that_is_killed_between_its_moves_leaves_a_last_one(
 ) -> None:
     path, replace, made = tmp_path / "checkpoints" / "last.safetensors", os.replace, []
     for step in (1, 2):
-        checkpoint.save(path, {"step": step}, keep_previous=True)
+        checkpoint.save_tree(path, {"step": step}, keep_previous=True)
 
     def killed(source: Path, target: Path) -> None:
         if len(made) == moves:
@@ -176,12 +176,12 @@ def test_a_save_that_is_killed_between_its_moves_leaves_a_last_one(
         patch.setattr(os, "replace", killed)
         if moves < 2:
             with pytest.raises(Killed):
-                checkpoint.save(path, {"step": 3}, keep_previous=True)
+                checkpoint.save_tree(path, {"step": 3}, keep_previous=True)
         else:
-            checkpoint.save(path, {"step": 3}, keep_previous=True)
-    assert checkpoint.load(path)["step"] == (2 if moves < 2 else 3)
-    assert checkpoint.load(checkpoint.previous(path))["step"] == (1 if moves == 0 else 2)
-    checkpoint.save(path, {"step": 4}, keep_previous=True)
+            checkpoint.save_tree(path, {"step": 3}, keep_previous=True)
+    assert checkpoint.load_tree(path)["step"] == (2 if moves < 2 else 3)
+    assert checkpoint.load_tree(checkpoint.previous(path))["step"] == (1 if moves == 0 else 2)
+    checkpoint.save_tree(path, {"step": 4}, keep_previous=True)
     assert sorted(file.name for file in path.parent.iterdir()) == [
         "last.previous.safetensors",
         "last.safetensors",
@@ -229,16 +229,16 @@ def test_a_full_disk_leaves_no_half_file_and_the_last_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "last.safetensors"
-    checkpoint.save(path, {"x": torch.ones(3)}, keep_previous=True)
+    checkpoint.save_tree(path, {"x": torch.ones(3)}, keep_previous=True)
 
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        checkpoint.save(path, {"x": torch.zeros(3)}, keep_previous=True)
+        checkpoint.save_tree(path, {"x": torch.zeros(3)}, keep_previous=True)
     assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"]
-    assert torch.equal(checkpoint.load(path)["x"], torch.ones(3))
+    assert torch.equal(checkpoint.load_tree(path)["x"], torch.ones(3))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -284,7 +284,7 @@ def test_a_fit_that_diverges_goes_back_with_half_the_rate_and_says_so(tmp_path: 
         "must stay finite and small; got" in events[0]["event"]
         and "went back from step" in events[0]["done"]
     )
-    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "last.safetensors")
+    saved = checkpoint.load_tree(tmp_path / "run" / "checkpoints" / "last.safetensors")
     assert saved["rate_scale"] == 0.5 ** sum("went back" in event["done"] for event in events) < 1
 
 
@@ -320,7 +320,7 @@ def test_a_fit_killed_while_it_goes_back_ends_like_one_that_was_not(
             patch.setattr(Session, "advance", killed_at(42, scale=0.5))
         else:
             owner, name = {
-                "before": (loop.Saves, "save"),
+                "before": (loop.RunFolder, "save"),
                 "saved": (History, "rewind"),
                 "rewound": (History, "add"),
             }[place]

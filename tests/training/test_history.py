@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from partita.training.history import History, read
+from partita.training.history import History, read_records, series_of
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def written(path: Path, steps: range) -> History:
 
 def test_records_come_back_exactly(path: Path) -> None:
     history = written(path, range(1, 6))
-    assert read(path) == history.records
+    assert read_records(path) == history.records
     assert [json.loads(line) for line in path.read_text().splitlines()] == history.records
     assert history.records[2]["model"] == 3 / 7  # every digit
 
@@ -42,8 +42,12 @@ def test_without_a_path_records_stay_in_memory(tmp_path: Path) -> None:
 
 
 def test_series_take_only_the_records_that_have_the_number(path: Path) -> None:
-    assert written(path, range(1, 6)).series("validation") == [(1, -1), (3, -3), (5, -5)]
-    assert written(path, range(1, 3)).series("nothing") == []
+    assert series_of(written(path, range(1, 6)).records, "validation") == [
+        (1, -1),
+        (3, -3),
+        (5, -5),
+    ]
+    assert series_of(written(path, range(1, 3)).records, "nothing") == []
 
 
 @pytest.mark.parametrize("cut", [1, 2, 10, 30])
@@ -52,7 +56,7 @@ def test_a_last_line_cut_by_a_kill_is_left_out(path: Path, cut: int) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
     # without its newline the last record is still whole
-    assert read(path) == (records if cut == 1 else records[:-1])
+    assert read_records(path) == (records if cut == 1 else records[:-1])
 
 
 def test_rewinding_drops_later_records_and_the_cut_line(path: Path) -> None:
@@ -62,9 +66,9 @@ def test_rewinding_drops_later_records_and_the_cut_line(path: Path) -> None:
     history = History(path)
     history.rewind(3)
     assert history.records == records[:3]
-    assert read(path) == records[:3]
+    assert read_records(path) == records[:3]
     history.add({"step": 4, "model": 9.0})
-    assert read(path) == [*records[:3], {"step": 4, "model": 9.0}]
+    assert read_records(path) == [*records[:3], {"step": 4, "model": 9.0}]
 
 
 def test_a_file_whose_last_newline_is_missing_is_mended_by_rewinding(path: Path) -> None:
@@ -73,7 +77,7 @@ def test_a_file_whose_last_newline_is_missing_is_mended_by_rewinding(path: Path)
     history = History(path)
     history.rewind(3)
     history.add({"step": 4})
-    assert read(path) == [*records, {"step": 4}]
+    assert read_records(path) == [*records, {"step": 4}]
 
 
 def test_rewinding_leaves_no_half_written_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,20 +89,20 @@ def test_rewinding_leaves_no_half_written_file(path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(OSError, match="no space left"):
         History(path).rewind(1)
-    assert read(path) == records
+    assert read_records(path) == records
 
 
 def test_no_file_is_no_records(path: Path) -> None:
-    assert read(path) == []
-    assert read(None) == []
+    assert read_records(path) == []
+    assert read_records(None) == []
     History(path).rewind(5)
-    assert read(path) == []
+    assert read_records(path) == []
 
 
 def test_numbers_that_are_not_finite_survive(path: Path) -> None:
     history = History(path)
     history.add({"step": 1, "best": float("-inf")})
-    assert read(path) == [{"step": 1, "best": float("-inf")}]
+    assert read_records(path) == [{"step": 1, "best": float("-inf")}]
 
 
 def test_only_what_a_fit_records_is_read(path: Path) -> None:
@@ -109,4 +113,4 @@ def test_only_what_a_fit_records_is_read(path: Path) -> None:
         + json.dumps({"step": [2]})
         + "\n"
     )
-    assert read(path) == [{"step": 1, "loss": 0.5, "event": "x", "none": None}]
+    assert read_records(path) == [{"step": 1, "loss": 0.5, "event": "x", "none": None}]

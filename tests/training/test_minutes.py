@@ -9,7 +9,7 @@ from tests.pressing import ctrl_c_after
 from tests.training.small_fits import same, scenario, timeless
 
 import partita
-from partita.training import budget, start
+from partita.training import budget
 from partita.training.session import Session
 
 
@@ -30,10 +30,10 @@ def test_a_timed_run_is_resumed_with_its_own_number_of_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the clock says the second time."""
-    monkeypatch.setattr(start, "steps_within", lambda *_: 80)
+    monkeypatch.setattr(budget, "_steps_within", lambda *_: 80)
     with ctrl_c_after(33):
         scenario("pcd", tmp_path / "run", steps=None, minutes=1.0)
-    monkeypatch.setattr(start, "steps_within", lambda *_: 500)
+    monkeypatch.setattr(budget, "_steps_within", lambda *_: 500)
     resumed = scenario("pcd", tmp_path / "run", resume=True, steps=None, minutes=1.0)
     whole = scenario("pcd", steps=80)
     assert resumed.steps == resumed.config["steps"] == 80

@@ -80,7 +80,9 @@ def test_a_sampled_gradient_has_the_expectation_of_one_process(name: str, seen: 
 
 
 def test_the_chains_are_shared_out_and_differ(seen: Seen) -> None:
-    parts = checkpoint.load(seen[0] / "whole" / "checkpoints" / "last.safetensors")["processes"]
+    parts = checkpoint.load_tree(seen[0] / "whole" / "checkpoints" / "last.safetensors")[
+        "processes"
+    ]
     (mine, theirs) = (part["objective"][0] for part in parts)
     assert mine[0].shape == theirs[0].shape and 4 in mine[0].shape  # 8 chains
     assert not torch.equal(mine[0], theirs[0])
@@ -88,9 +90,9 @@ def test_the_chains_are_shared_out_and_differ(seen: Seen) -> None:
 
 
 def test_a_run_of_two_is_taken_up_by_two_bit_for_bit(seen: Seen) -> None:
-    whole = checkpoint.load(seen[0] / "whole" / "checkpoints" / "model.safetensors")["weights"][
-        "last"
-    ]
+    whole = checkpoint.load_tree(seen[0] / "whole" / "checkpoints" / "model.safetensors")[
+        "weights"
+    ]["last"]
     assert_equal(whole, seen[1][0]["resumed"])
     assert_equal(seen[1][0]["resumed"], seen[1][1]["resumed"])
 
@@ -100,7 +102,7 @@ def test_a_run_of_two_is_taken_up_by_one_with_all_its_chains(
 ) -> None:
     shutil.copytree(seen[0] / "whole", tmp_path / "run")
     path = tmp_path / "run" / "checkpoints" / "last.safetensors"
-    saved, restored = checkpoint.load(path), []
+    saved, restored = checkpoint.load_tree(path), []
     restore = both.partita.training.session.Session.restore
 
     def spied(self: Any, tree: Any) -> None:
@@ -108,7 +110,7 @@ def test_a_run_of_two_is_taken_up_by_one_with_all_its_chains(
         restored.append(copy.deepcopy((dict(self.bare.state_dict()), self.state.chains)))
 
     monkeypatch.setattr(both.partita.training.session.Session, "restore", spied)
-    checkpoint.save(path, {**saved, "total": 14})
+    checkpoint.save_tree(path, {**saved, "total": 14})
     both.fitted(
         "tempered", None, out=tmp_path / "run", resume=True, schedule="constant", average=0.0
     )
@@ -122,7 +124,7 @@ def test_a_run_of_two_is_taken_up_by_one_with_all_its_chains(
 
 
 def test_a_run_of_one_is_taken_up_by_two_which_share_its_chains(seen: Seen) -> None:
-    saved = checkpoint.load(seen[0] / "alone" / "checkpoints" / "last.safetensors")
+    saved = checkpoint.load_tree(seen[0] / "alone" / "checkpoints" / "last.safetensors")
     ((ladder, *_),) = (part["objective"] for part in saved["processes"])
     mine, theirs = (ranks["of one"] for ranks in seen[1])
     for part in (mine, theirs):

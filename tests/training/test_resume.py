@@ -83,7 +83,7 @@ def test_saving_and_torchs_own_randomness_change_nothing(
 def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(
     name: str, share: float, tmp_path: Path, whole: Whole
 ) -> None:
-    total = checkpoint.load(whole(name) / "checkpoints" / "last.safetensors")["step"]
+    total = checkpoint.load_tree(whole(name) / "checkpoints" / "last.safetensors")["step"]
     stop = max(1, int(share * total))
     with ctrl_c_after(stop):
         partial = scenario(name, tmp_path / "run")
@@ -123,7 +123,7 @@ def test_a_run_killed_at_a_random_step_and_resumed_ends_bit_identical(
     folder = tmp_path / "killed"
     assert killed(name, folder, step, save_seconds, when) == -signal.SIGKILL
     assert not (folder / "checkpoints" / "model.safetensors").exists()
-    reached = checkpoint.load(folder / "checkpoints" / "last.safetensors")["step"]
+    reached = checkpoint.load_tree(folder / "checkpoints" / "last.safetensors")["step"]
     assert reached == 0 if save_seconds > 1 else reached <= step
     scenario(name, folder, resume=True)
     assert_identical(folder, whole(name))

@@ -205,7 +205,7 @@ def test_an_exact_fit_of_a_table_that_no_batch_should_hold_ends_where_the_fit_of
         return run, partita.evaluate(run.model, x, generator=generator).value
 
     whole, best = fit()
-    monkeypatch.setattr("partita.training.recipes.FULL_BATCH", 6 * 7999)
+    monkeypatch.setattr("partita.training.defaults.FULL_BATCH", 6 * 7999)
     parts, value = fit()
     assert (whole.config["fit"]["batch_size"], parts.config["fit"]["batch_size"]) == (0, 1000)
     assert 0 <= best - value < 0.0013 / 5

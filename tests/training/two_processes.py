@@ -247,7 +247,7 @@ def continued(folder: Path, fabric: Any = None) -> dict[str, Tensor]:
     """
     path = folder / "checkpoints" / "last.safetensors"
     if fabric is None or fabric.is_global_zero:
-        checkpoint.save(path, {**checkpoint.load(path), "total": 12})
+        checkpoint.save_tree(path, {**checkpoint.load_tree(path), "total": 12})
     if fabric is not None:
         fabric.barrier()
     run = fitted("tempered", fabric, out=folder, resume=True, schedule="constant", average=0.0)
@@ -266,7 +266,7 @@ def taken_up(path: Path, fabric: Any) -> dict[str, Any]:
             fabric=fabric,
             generator=seeded(3),
         )
-        session.restore(checkpoint.load(path))
+        session.restore(checkpoint.load_tree(path))
     return {
         "model": dict(session.bare.state_dict()),
         "chains": session.state.chains[0],

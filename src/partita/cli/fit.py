@@ -15,7 +15,6 @@ from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.datasets.open import open_dataset
 from partita.errors import RunError
-from partita.experiment.affordable import Plan
 from partita.experiment.experiment import Experiment
 from partita.experiment.saved import found_at, free_path, schema_of, short_name
 from partita.experiment.settings import sort_settings
@@ -27,8 +26,9 @@ from partita.tables.column_kinds import in_words
 from partita.tables.encoding import Encoding
 from partita.tables.frames import TABLES
 from partita.training import Run
+from partita.training.budget import Plan
 from partita.training.run import read_config
-from partita.training.run_folder import begun
+from partita.training.run_folder import is_begun
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -145,7 +145,7 @@ def carry_out(
     only rank 0 writes.
     """
     talk, team = not (as_json or quiet), processes.current()
-    experiment = replace(experiment, folder=team.told(experiment.folder))
+    experiment = replace(experiment, folder=team.broadcast(experiment.folder))
     run = experiment.finished() if resume else None
     plan = experiment.plan_to_resume() if resume else experiment.plan()
     if talk:
@@ -162,7 +162,7 @@ def carry_out(
         )
         raise typer.Exit(130)
     q = score(experiment, run)
-    written = _write_page(experiment, run, q) if page and team.leads else None
+    written = _write_page(experiment, run, q) if page and team.is_zero else None
     if not as_json:
         _print_result(experiment, run, q, written)
         return
@@ -213,7 +213,7 @@ def train(experiment: Experiment, plan: Plan, talk: bool, fabric: "Fabric | None
 
 def _way_on(folder: Path | None) -> str:
     """How to resume a fit that ended too early; empty where there is nothing to resume."""
-    if folder is None or not begun(folder):
+    if folder is None or not is_begun(folder):
         return ""
     return f"The last save is in {folder}. Go on with: partita fit --resume {folder}"
 

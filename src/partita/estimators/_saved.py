@@ -67,7 +67,7 @@ def save(estimator: Any, folder: Path) -> Path:
         "weights": weights,
         "kept": estimator._kept(),
     }
-    checkpoint.save(folder / "checkpoints" / "model.safetensors", tree)
+    checkpoint.save_tree(folder / "checkpoints" / "model.safetensors", tree)
     write_whole(
         folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in run.history)
     )
@@ -114,7 +114,7 @@ def _restored(estimator: Any, about: dict[str, Any], path: Path) -> Any:
                 "Restore the file."
             )
         estimator._restore(
-            checkpoint.load(path / "checkpoints" / "model.safetensors").get("kept") or {}
+            checkpoint.load_tree(path / "checkpoints" / "model.safetensors").get("kept") or {}
         )
         if about.get("schema") is not None:
             estimator.schema_ = Schema.from_json(about["schema"])

@@ -39,7 +39,7 @@ class SavedRegression(BaseEstimator):
         fitted = {
             name: as_tree(value) for name, value in vars(self).items() if name not in parameters
         }
-        checkpoint.save(folder / "checkpoints" / "model.safetensors", {"fitted": fitted})
+        checkpoint.save_tree(folder / "checkpoints" / "model.safetensors", {"fitted": fitted})
         # last: with it there is one
         write_config(
             folder, {"format": FORMAT, "model": model, "estimator": about, "versions": versions}
@@ -50,7 +50,7 @@ class SavedRegression(BaseEstimator):
 def load_regression(estimator: SavedRegression, folder: Path) -> Any:
     """A regression as ``save`` wrote it, fitted."""
     file, kind = folder / "checkpoints" / "model.safetensors", type(estimator)
-    saved = checkpoint.load(file)
+    saved = checkpoint.load_tree(file)
     checkpoint.expect(saved, file, "fitted")
     check_like(saved["fitted"], dict, "model.safetensors: fitted")
     for name in saved["fitted"]:

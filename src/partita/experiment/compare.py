@@ -25,7 +25,6 @@ from partita.core.protocols import EnergyModel
 from partita.datasets import Dataset
 from partita.errors import PartitaError, RunError
 from partita.evaluators import Sandwich
-from partita.experiment.affordable import TIMING, annealing_cost
 from partita.experiment.experiment import Experiment
 from partita.experiment.results import NAME, Candidate, Result, read_result, write_result
 from partita.experiment.splits import fingerprint
@@ -34,6 +33,7 @@ from partita.runtime.atomic_files import write_whole
 from partita.runtime.untrusted import inside, read_json
 from partita.tables import Rows
 from partita.training import history
+from partita.training.budget import TIMING, annealing_cost
 from partita.training.loop import PartitaWarning
 from partita.training.run import Run
 
@@ -177,7 +177,7 @@ class Comparison:
         folder = self.place(candidate.name)
         if folder is None:
             return 0.0
-        return history.seconds_of(history.read(inside(folder, "metrics.jsonl")))
+        return history.seconds_of(history.read_records(inside(folder, "metrics.jsonl")))
 
     def _evaluator(self, model: Any) -> Any:
         """The evaluator of the capability table; an annealing that would take longer than there is

@@ -18,7 +18,6 @@ from partita.core.protocols import LikelihoodEvaluator, Model, Objective, Partit
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import PartitaWarning, RunError
-from partita.experiment.affordable import Plan, affordable
 from partita.experiment.saved import SavedRun
 from partita.experiment.splits import VALIDATION_FRACTION, encoded_parts
 from partita.families import Family
@@ -28,8 +27,9 @@ from partita.runtime.untrusted import check_like
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 from partita.training import Run, fit, load
+from partita.training.budget import Plan, affordable
 from partita.training.run import build_model, read_config
-from partita.training.run_folder import begun, numbers
+from partita.training.run_folder import is_begun, saved_numbers
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -137,7 +137,7 @@ class Experiment:
         check_like(config, RESUMED, f"{self.folder / 'config.json'}", whole=True)
         length = {"epochs": None, "minutes": None, "steps": config["steps"]}
         return Plan(
-            build_model(config, numbers(self.folder)),
+            build_model(config, saved_numbers(self.folder)),
             registry.build(config["objective"]),
             {**config["fit"], **length, "resume": True},
             config.get("remarks") or [],
@@ -200,7 +200,7 @@ class Experiment:
 
     def begun(self) -> bool:
         """Whether the folder holds a fit that can be resumed."""
-        return self.folder is not None and begun(self.folder)
+        return self.folder is not None and is_begun(self.folder)
 
     @property
     def scored(self) -> Split:

@@ -89,12 +89,12 @@ def write_result(folder: Path, result: Result) -> None:
         "rows": rows,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.save(folder / NAME, kept)
+    checkpoint.save_tree(folder / NAME, kept)
 
 
 def read_result(folder: Path, name: str, n: int) -> Result:
     """What :func:`write_result` wrote of a candidate on n rows, with the run where there is one."""
-    kept = checkpoint.load(folder / NAME)
+    kept = checkpoint.load_tree(folder / NAME)
     check_like(kept, SHAPE, NAME, whole=True)
     rows = kept["rows"]
     score = (

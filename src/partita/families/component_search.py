@@ -23,8 +23,8 @@ from partita.objectives.base import Nothing
 from partita.objectives.em import EM, total_log_prob
 from partita.runtime import deadline
 from partita.tables import Rows, as_rows
+from partita.training.defaults import UPDATES
 from partita.training.loop import PartitaWarning, fit
-from partita.training.recipes import UPDATES
 from partita.training.run import Run
 
 PATIENCE = 2  # rungs without a better criterion after which a ladder ends

@@ -1,5 +1,5 @@
-"""Where numbers lie in memory: where they begin elsewhere processors may round sums of them
-otherwise, and bits would depend on chance.
+"""Alignment of tensors in memory: processors may round sums over unaligned numbers differently,
+and seeded results would depend on where a file was mapped.
 """
 
 from torch import Tensor
@@ -8,7 +8,7 @@ ALIGNMENT = 64  # bytes; torch's own tensors begin at a multiple of it
 
 
 def aligned(x: Tensor) -> Tensor:
-    """A tensor on the memory of a file or of NumPy as it is where torch might have put it, else a
+    """A tensor on the memory of a file or of NumPy if it is aligned as torch's own are, else a
     copy.
 
     >>> import torch

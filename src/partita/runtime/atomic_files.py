@@ -1,5 +1,5 @@
-"""Files that are whole or not there, whenever a process is killed: written beside their name,
-forced to the disk, moved over it.
+"""Files that are whole or absent, whenever a process is killed: written beside their name, forced
+to the disk, then moved over it.
 """
 
 import contextlib
@@ -12,8 +12,8 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
-    """A path beside another to write to, moved over it when all is written, and removed when that
-    fails.
+    """A temporary path to write to, moved over ``path`` at the end of the block, and removed if
+    the block fails.
 
     Arguments:
         path: Of the file; its folder is made where there is none.
@@ -44,8 +44,8 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An error of the system inside names this file: a full disk does not say which one it was, and
-    the one beside it means nothing.
+    """Make errors of the system inside the block name this file: a full disk names none, and the
+    temporary name means nothing to a user.
     """
     try:
         yield
@@ -56,8 +56,8 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def unreachable(path: str | Path) -> str:
-    """Why the system cannot even look whether there is a file: a name too long, half a character in
-    it, a folder that is closed.
+    """Why the system cannot even tell whether a file exists: a name too long, half a character in
+    it, a closed folder; empty if it can.
 
     >>> unreachable("nowhere/at/all"), unreachable("a" * 300)
     ('', 'File name too long')
@@ -65,15 +65,17 @@ def unreachable(path: str | Path) -> str:
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        pass
-    except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or str(error)
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError as error:
+        return str(error)
     return ""
 
 
 def to_disk(path: Path) -> None:
-    """Force a file, or the names in a folder, out of the system's memory; folders cannot be
-    everywhere.
+    """Force a file, or the names in a folder, to the disk; not every system can do so for
+    folders.
     """
     with contextlib.suppress(PermissionError, IsADirectoryError):
         handle = os.open(path, os.O_RDONLY)
@@ -88,8 +90,8 @@ def _beside(path: Path) -> Path:
 
 
 def _name_too(path: Path, other: Path) -> None:
-    """Give a file a second name, so that the first is never without one; where a file can have but
-    one, it is moved.
+    """Give a file a second name without ever removing the first; where hard links are not
+    supported, move it.
     """
     beside = _beside(other)
     beside.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""A time to end by, for work whose length nobody knows beforehand; who cuts something short for it
-says what.
+"""A deadline for work whose length is not known beforehand.
 
-Whoever has a time sets it; a search, which ends sooner where there is none left, looks at it.
-Nobody else needs to know of it. The clock stands still while machine code is compiled
-(:mod:`partita.runtime.numba_cache`): that happens once on a machine and is nobody's work.
+A caller with a time budget sets the deadline (:func:`ending_within`). A search reads it
+(:func:`left`), ends sooner where no time is left, and records what it cut short (:func:`cut`). Code
+in between needs no parameter for it. The clock stands still while machine code is compiled
+(:mod:`partita.runtime.numba_cache`), which happens once on a machine.
 """
 
 import math
@@ -22,18 +22,24 @@ class Limit(NamedTuple):
 
 
 class Pauses:
-    """When the clock stands still, and for how long it did; pauses within one another are one."""
+    """A clock that can be paused; nested pauses count as one."""
 
     def __init__(self) -> None:
-        self.seconds, self._since, self._depth = 0.0, 0.0, 0
+        self.seconds = 0.0
+        self._since = 0.0
+        self._depth = 0
 
     def begin(self) -> None:
-        self._since = self._since if self._depth else time.monotonic()
+        """Stop the clock."""
+        if not self._depth:
+            self._since = time.monotonic()
         self._depth += 1
 
     def end(self) -> None:
+        """Let the clock go on, where this ends the outermost pause."""
         self._depth -= 1
-        self.seconds += 0.0 if self._depth else time.monotonic() - self._since
+        if not self._depth:
+            self.seconds += time.monotonic() - self._since
 
     def now(self) -> float:
         """The seconds of the clock."""
@@ -45,7 +51,7 @@ PAUSES = Pauses()  # of this process
 
 
 def now() -> float:
-    """Seconds, of which differences count, without those for which the clock stood still.
+    """Seconds, of which only differences count, without those of pauses.
 
     >>> PAUSES.begin()
     >>> before = now()
@@ -61,8 +67,7 @@ def now() -> float:
 
 @contextmanager
 def ending_within(seconds: float) -> Iterator[Limit]:
-    """Inside the block there are at most so many seconds, less where an outer one ends sooner,
-    which hears of all cuts too.
+    """Set a deadline for the block; an outer one that comes sooner holds, and collects all cuts.
 
     >>> with ending_within(60) as limit, ending_within(600):
     ...     left() <= 60, cut("a search ended early.")
@@ -81,13 +86,13 @@ def ending_within(seconds: float) -> Iterator[Limit]:
 
 
 def left() -> float:
-    """Seconds until the time is up, below zero when it is; infinite where nobody set one."""
+    """Seconds until the deadline, negative after it; infinite where there is none."""
     limit = _LIMIT.get()
     return math.inf if limit is None else limit.moment - now()
 
 
 def cut(what: str) -> None:
-    """Say, in a sentence, what was cut short; nobody hears it where no time was set."""
+    """Record, in a sentence, what was cut short; without a deadline this does nothing."""
     limit = _LIMIT.get()
     if limit is not None:
         limit.cuts.append(what)

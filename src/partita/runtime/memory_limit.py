@@ -1,40 +1,44 @@
-"""Memory that is not there: a size beyond it is refused before anything is asked for, and a no from
-the system becomes one sentence.
+"""Limits of memory: a size beyond it is refused before it is allocated, and a failed allocation
+becomes one sentence.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from math import inf, prod
 from numbers import Integral
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import TypeVar
 
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from partita.errors import PartitaError, TooLarge
 
+T = TypeVar("T")
+
 SENTENCE = (
     "this needs more memory than there is. Ask for fewer hidden units, chains or rows at once."
 )
-TORCH_SAYS = (
+TORCH_MESSAGES = (
     "not enough memory",
     "allocate memory",
     "Storage size calculation overflowed",
     "Overflow when unpacking long",
 )
-COPIES = frozenset({"clone", "contiguous", "to", "double", "float"})
-LIKE = COPIES | {"empty_like", "zeros_like", "ones_like", "rand_like", "randn_like", "full_like"}
-# listed, or one by one
-BY_SIZE = frozenset(
-    {"empty", "zeros", "ones", "rand", "randn", "new_empty", "new_zeros", "new_ones", "repeat"}
-)
-BY_LIST = frozenset({"full", "randint", "new_full"})  # with other numbers beside it
-BY_PRODUCT = frozenset({"eye", "tril_indices", "triu_indices"})  # of their first numbers
-BY_LENGTH = frozenset({"arange", "linspace", "randperm"})
-# where a container's limit is told
+# functions whose result is as large as their first argument
+COPIES = {"clone", "contiguous", "to", "double", "float"}
+LIKE = COPIES | {f"{name}_like" for name in ("empty", "zeros", "ones", "rand", "randn", "full")}
+# whose sizes are listed, or given one by one
+BY_SIZE = {"rand", "randn", "repeat"} | {
+    prefix + name for prefix in ("", "new_") for name in ("empty", "zeros", "ones")
+}
+BY_LIST = {"full", "randint", "new_full"}  # whose sizes are listed, beside other numbers
+BY_PRODUCT = {"eye", "tril_indices", "triu_indices"}  # of their first numbers
+BY_LENGTH = {"arange", "linspace", "randperm"}
+# where a container's limit is stated
 CONTAINERS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -45,12 +49,11 @@ LEAST = 64
 
 
 class Bounded(TorchFunctionMode):
-    """Inside it, a new tensor that holds more than ``most`` numbers is refused, before memory is
-    asked for.
+    """Refuses, inside its block, a new tensor of more than ``most`` numbers before it is allocated.
 
     Arguments:
         most: Numbers of each tensor, or of all that are made, ``together``.
-        refusal: The sentence that says so.
+        refusal: The sentence of the error.
 
     >>> import torch
     >>> with Bounded(1000, "a table must be small; got a large one."):
@@ -61,11 +64,19 @@ class Bounded(TorchFunctionMode):
 
     def __init__(self, most: int, refusal: str, *, together: bool = False) -> None:
         super().__init__()
-        self.left, self.refusal, self.together = most, refusal, together
+        self.left = most
+        self.refusal = refusal
+        self.together = together
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Callable[..., T],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> T:
         kwargs = kwargs or {}
-        numbers = asked_for(func.__name__, (*args, *kwargs.values()))
+        numbers = new_numbers(func.__name__, (*args, *kwargs.values()))
         if numbers > self.left:
             raise TooLarge(self.refusal)
         self.left -= numbers * self.together
@@ -81,8 +92,8 @@ _watch = _Watch()
 
 @contextmanager
 def within_machine(owner: str) -> Iterator[None]:
-    """Inside it, a tensor beyond the memory of this machine is refused; one within another watches
-    once, and the inner one is named.
+    """Refuse, inside the block, a tensor beyond the memory of this machine; in nested blocks the
+    inner owner is named.
     """
     refusal = f"{owner}: {SENTENCE}"
     if (bound := _watch.bound) is not None:
@@ -102,8 +113,8 @@ def within_machine(owner: str) -> Iterator[None]:
 
 @contextmanager
 def named(owner: str) -> Iterator[None]:
-    """Inside it, or in a function decorated by it, the many ways to say that memory ran out become
-    one error.
+    """Turn every error that means that memory ran out, inside the block or the decorated function,
+    into :class:`TooLarge`.
     """
     try:
         yield
@@ -114,12 +125,12 @@ def named(owner: str) -> Iterator[None]:
 
 
 def ran_out(error: Exception) -> bool:
-    """Whether an error says that there is not enough memory."""
-    return isinstance(error, MemoryError) or any(text in str(error) for text in TORCH_SAYS)
+    """Whether an error means that there is not enough memory."""
+    return isinstance(error, MemoryError) or any(text in str(error) for text in TORCH_MESSAGES)
 
 
 def check_room(owner: str, what: str, needed: int, remedy: str) -> None:
-    """Refuse what has to be held in memory and is larger than that, before it is read.
+    """Refuse to read something into memory that is larger than it.
 
     >>> check_room("load", "x.npz", 10**18, "Save its array as .npy.")
     Traceback (most recent call last):
@@ -127,11 +138,10 @@ def check_room(owner: str, what: str, needed: int, remedy: str) -> None:
     got 9.31e+08 GiB. Save its array as .npy.
     """
     if needed > (there := machine()):
-        got = (
-            f"must fit into the memory of this machine, {there / GIB:.3g} GiB; got "
-            f"{needed / GIB:.3g} GiB"
+        raise TooLarge(
+            f"{owner}: {what} must fit into the memory of this machine, {there / GIB:.3g} GiB; "
+            f"got {needed / GIB:.3g} GiB. {remedy}"
         )
-        raise TooLarge(f"{owner}: {what} {got}. {remedy}")
 
 
 def machine() -> int:
@@ -142,7 +152,7 @@ def machine() -> int:
 
 
 def _physical() -> int:
-    """Of the machine; a terabyte where the system does not say."""
+    """Bytes of the machine; a terabyte where the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -150,8 +160,7 @@ def _physical() -> int:
 
 
 def _limits() -> Iterator[float]:
-    """Those that were set, as far as the system has such."""
-    yield from map(_told_by, CONTAINERS)
+    yield from map(_container_limit, CONTAINERS)
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -161,51 +170,47 @@ def _limits() -> Iterator[float]:
 
 
 @cache
-def _told_by(path: Path) -> float:
-    """A container's limit, which stays while it runs; none where the file is not there or
-    says so.
+def _container_limit(path: Path) -> float:
+    """A container's limit, which stays while it runs; infinite where the file is absent or says
+    ``max``.
     """
     with suppress(OSError, ValueError):
         return int(path.read_text())
     return inf
 
 
-def asked_for(operation: str, arguments: tuple[Any, ...]) -> int:
-    """The numbers that a new tensor will hold, as the arguments of what makes it say; 0 for what
-    makes none.
+def new_numbers(operation: str, arguments: tuple[object, ...]) -> int:
+    """The numbers that a new tensor will hold, by the arguments of the operation that makes it; 0
+    for one that makes none.
 
-    >>> (
-    ...     asked_for("randn", (1000, 20)),
-    ...     asked_for("full", ([1000, 20], 7)),
-    ...     asked_for("add", (1000, 20)),
-    ... )
-    (20000, 20000, 0)
+    >>> new_numbers("randn", (1000, 20)), new_numbers("full", ([1000, 20], 7))
+    (20000, 20000)
+    >>> new_numbers("add", (1000, 20))
+    0
     >>> import numpy as np
-    >>> asked_for("zeros", (np.int64(2**40), np.int64(2**40))) == 2**80
+    >>> new_numbers("zeros", (np.int64(2**40), np.int64(2**40))) == 2**80
     True
     """
+    first = arguments[0].numel() if arguments and isinstance(arguments[0], Tensor) else 1
     if operation in LIKE:
-        return max(LEAST, arguments[0].numel())
+        return max(LEAST, first)
     if operation in BY_SIZE or operation in BY_LIST:
-        own = arguments[0].numel() if operation == "repeat" else 1
-        listed = [
-            prod(value)
+        sizes = [
+            prod(_integers(value))
             for value in arguments
-            if isinstance(value, list | tuple) and len(_whole(value)) == len(value)
+            if isinstance(value, list | tuple) and len(_integers(value)) == len(value)
         ]
-        return max(
-            LEAST,
-            *(own * size for size in listed),
-            own * prod(_whole(arguments)) * (operation in BY_SIZE),
-        )
+        if operation in BY_SIZE:
+            sizes.append(prod(_integers(arguments)))
+        return max([LEAST, *(size * (first if operation == "repeat" else 1) for size in sizes)])
     if operation in BY_PRODUCT:
-        whole = _whole(arguments)[:2]
-        return max(LEAST, prod(whole) * (whole[0] if len(whole) == 1 else 1))
-    return max(LEAST, *_whole(arguments), 0) if operation in BY_LENGTH else 0
+        sizes = _integers(arguments)[:2]
+        return max(LEAST, prod(sizes) * (sizes[0] if len(sizes) == 1 else 1))
+    return max([LEAST, *_integers(arguments)]) if operation in BY_LENGTH else 0
 
 
-def _whole(arguments: Sequence[Any]) -> list[int]:
-    """Those that are whole numbers, NumPy's too, none of which may overflow."""
+def _integers(arguments: Iterable[object]) -> list[int]:
+    """The integers among arguments, as Python's, which never overflow."""
     return [
         int(value)
         for value in arguments

@@ -1,6 +1,4 @@
-"""Machine code that numba makes of a function when it is first called, and keeps on disk; the clock
-stands still meanwhile.
-"""
+"""``njit`` with a clock that stands still while numba compiles; machine code is kept on disk."""
 
 from numba import njit
 from numba.core import event
@@ -11,9 +9,7 @@ __all__ = ["njit"]
 
 
 class Compiling(event.Listener):
-    """Stops the clock when numba begins to compile, which one thread does at a time, and lets it go
-    on when that ends or fails.
-    """
+    """Pauses the clock while numba compiles, which one thread does at a time."""
 
     def on_start(self, event: object) -> None:
         PAUSES.begin()

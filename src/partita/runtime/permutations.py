@@ -1,4 +1,4 @@
-r"""Orders and choices of very many things, each place computed when it is asked for: a list of all
+r"""Orders and choices of very many things, of which each place is computed on demand: a list of all
 would be as large as a narrow table.
 
 A shuffle is a Feistel network of R rounds on pairs of half-words, walked until it falls below n; a
@@ -11,20 +11,30 @@ Letters: n things, m in a group, g number of a group, f a mixing function with a
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 ROUNDS = 10
 # odd, near 2^64 over the golden ratio: keys that follow one another come to lie far apart
 GOLDEN = 0x9E3779B97F4A7C15
 
+Places: TypeAlias = "ArrayLike | slice"
+
+
+class Choice(Protocol):
+    """Numbers by their places: an array, or one of the classes below."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, places: np.ndarray, /) -> ArrayLike: ...
+
 
 class Shuffled:
-    """A random order of ``n`` things; slices and arrays of places are answered with the numbers
-    that stand there.
+    """A random order of ``n`` things, indexed by a slice or an array of places.
 
     >>> order = Shuffled(5, key=7)
     >>> sorted(order[:].tolist())
@@ -39,17 +49,16 @@ class Shuffled:
     def __len__(self) -> int:
         return self.n
 
-    def __getitem__(self, places: Any) -> Tensor:
-        asked = (
-            np.arange(*places.indices(self.n)) if isinstance(places, slice) else np.asarray(places)
-        )
-        found = self._stepped(asked.astype(np.uint64))
+    def __getitem__(self, places: Places) -> Tensor:
+        if isinstance(places, slice):
+            places = np.arange(*places.indices(self.n))
+        found = self._stepped(np.asarray(places).astype(np.uint64))
         while (beyond := found >= self.n).any():
             found[beyond] = self._stepped(found[beyond])
         return torch.from_numpy(found.astype(np.int64)).to(self.device)
 
     def split(self, size: int) -> Iterator[Tensor]:
-        """Stretches of it, as :func:`torch.split` gives them."""
+        """Chunks of it, as :func:`torch.split` gives them."""
         return (self[start : start + size] for start in range(0, self.n, size))
 
     def cpu(self) -> "Shuffled":
@@ -81,7 +90,7 @@ class OneIn:
         groups = self.n // self.m
         return self.n - groups if self.others else groups
 
-    def __getitem__(self, places: Any) -> np.ndarray:
+    def __getitem__(self, places: ArrayLike) -> np.ndarray:
         places = np.asarray(places)
         if not self.others:
             return places * self.m + self._drawn(places)
@@ -107,7 +116,7 @@ class Spaced:
     def __len__(self) -> int:
         return self.n
 
-    def __getitem__(self, places: Any) -> np.ndarray:
+    def __getitem__(self, places: ArrayLike) -> np.ndarray:
         starts = np.asarray(places) * self.stride
         return starts if self.total is None else np.minimum(self.length, self.total - starts)
 
@@ -119,14 +128,14 @@ class Spaced:
 class Within:
     """A choice among the things of another choice."""
 
-    def __init__(self, outer: Any, inner: Any) -> None:
+    def __init__(self, outer: Choice, inner: Choice) -> None:
         self.outer, self.inner = outer, inner
 
     def __len__(self) -> int:
         return len(self.inner)
 
-    def __getitem__(self, places: Any) -> np.ndarray:
-        return np.asarray(self.outer[self.inner[places]])
+    def __getitem__(self, places: ArrayLike) -> np.ndarray:
+        return np.asarray(self.outer[np.asarray(self.inner[np.asarray(places)])])
 
 
 def stretches(n: int, size: int) -> Iterator[Tensor]:
@@ -138,7 +147,7 @@ def stretches(n: int, size: int) -> Iterator[Tensor]:
     return (torch.arange(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def row_numbers(index: Any, n: int) -> np.ndarray:
+def row_numbers(index: ArrayLike, n: int) -> np.ndarray:
     """Numbers from 0 to n - 1, from numbers, which may count from the end, or from a mask.
 
     >>> row_numbers([2, -1], 5).tolist(), row_numbers([True, False, True], 3).tolist()

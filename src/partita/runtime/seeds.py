@@ -16,6 +16,6 @@ def keyed(key: int, *path: int) -> torch.Generator:
     """
     mixed = key
     for number in path:
-        # NumPy's whole numbers overflow
+        # int() because NumPy's integers overflow
         mixed = (mixed * 6364136223846793005 + int(number) + 1442695040888963407) % 2**63
     return torch.Generator().manual_seed(mixed)

@@ -1,13 +1,14 @@
-"""Files that somebody else may have written: no path leads out of its folder, JSON is what it
-should be, or one sentence says why not.
+"""Files that others may have written: no path leads out of its folder, JSON is what it should be,
+or one sentence says why not.
 """
 
 import hashlib
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, TypeAlias
 
 from partita.errors import RunError
 from partita.runtime.atomic_files import unreachable
@@ -15,8 +16,9 @@ from partita.runtime.atomic_files import unreachable
 MOST_JSON = 1 << 26  # bytes of a JSON text; as Python's objects they are some twenty times as many
 # levels of a JSON value, far more than partita writes and far fewer than Python follows
 DEEPEST = 200
-LARGEST = 1 << 64  # whole numbers are smaller
+LARGEST = 1 << 64  # integers are smaller
 SEAL = "checksum"  # the name under which an object keeps that of all else in it
+RESTORE = "Restore the file as partita wrote it."
 WORDS = {
     dict: "an object",
     list: "a list",
@@ -26,6 +28,10 @@ WORDS = {
     bool: "true or false",
     NoneType: "null",
 }
+
+Json: TypeAlias = Any  # a value of a JSON text, whose shape check_like checks
+JsonObject: TypeAlias = dict[str, Json]
+Shape: TypeAlias = "type | Sequence[Shape] | Mapping[str, Shape] | None"
 
 
 def inside(folder: Path, *names: str) -> Path:
@@ -44,10 +50,9 @@ def inside(folder: Path, *names: str) -> Path:
         )
     home, real = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
     if not real.is_relative_to(home):
-        remedy = "Put the file itself there, if you trust it."
         raise RunError(
             f"load: {path.as_posix()} must lie in {folder.as_posix()}; got a path that leads out "
-            f"of it. {remedy}"
+            "of it. Put the file itself there, if you trust it."
         )
     if os.path.lexists(path) and not real.is_file():
         raise RunError(
@@ -57,16 +62,13 @@ def inside(folder: Path, *names: str) -> Path:
 
 
 def read_text(path: Path, most: int = MOST_JSON, errors: str = "strict") -> str:
-    """The text of a file; one that is larger than any such file would be is not read."""
+    """The text of a file of at most so many bytes."""
     if path.stat().st_size > most:
-        raise RunError(
-            f"load: {path} must have at most {most >> 20} MiB; got more. Restore the file as "
-            "partita wrote it."
-        )
+        raise RunError(f"load: {path} must have at most {most >> 20} MiB; got more. {RESTORE}")
     return path.read_text(encoding="utf-8", errors=errors)
 
 
-def parse(text: str) -> Any:
+def parse(text: str) -> Json:
     """The value of a JSON text; one too long, nested too deep, or with half a character, which no
     screen shows, is a ``ValueError``.
     """
@@ -80,18 +82,20 @@ def parse(text: str) -> Any:
     return value
 
 
-def _deeper(value: Any, most: int) -> bool:
-    """Whether lists and objects lie in one another more often than so many times."""
-    level, depth = [value], 0
-    while (level := [one for one in level if isinstance(one, dict | list)]) and depth <= most:
+def _deeper(value: Json, most: int) -> bool:
+    """Whether lists and objects are nested more than so many times."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [one for one in level if isinstance(one, dict | list)]
+        if not level:
+            return False
         level = [
             one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)
         ]
-        depth = depth + 1
-    return depth > most
+    return True
 
 
-def read_json(path: Path, shape: Any = None) -> Any:
+def read_json(path: Path, shape: Shape = None) -> Json:
     """The value in a JSON file, checked as :func:`check_like` does; a damaged file is named."""
     try:
         value = parse(read_text(path))
@@ -106,28 +110,26 @@ def read_json(path: Path, shape: Any = None) -> Any:
     return value
 
 
-def sealed(value: dict[str, Any]) -> dict[str, Any]:
+def sealed(value: JsonObject) -> JsonObject:
     """An object with a checksum of all else in it, by which a change on the disk is noticed.
 
     >>> sealed({"rate": 0.1})
     {'rate': 0.1, 'checksum': 'ff5c20efcc60c1a6dba22c5eca3b3421'}
     """
     content = {name: part for name, part in value.items() if name != SEAL}
-    return {
-        **content,
-        SEAL: hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest(),
-    }
+    digest = hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+    return {**content, SEAL: digest}
 
 
-def unsealed(value: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The object without its checksum, and whether that fits; one without any is taken as it is, so
-    that a change can be meant.
+def unsealed(value: JsonObject) -> tuple[JsonObject, bool]:
+    """The object without its checksum, and whether that matches; one without a checksum is
+    accepted, so that a user can change it on purpose.
     """
-    whole = SEAL not in value or value[SEAL] == sealed(value)[SEAL]
-    return {name: part for name, part in value.items() if name != SEAL}, whole
+    intact = SEAL not in value or value[SEAL] == sealed(value)[SEAL]
+    return {name: part for name, part in value.items() if name != SEAL}, intact
 
 
-def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> None:
+def check_like(value: Json, shape: Shape, where: str, *, whole: bool = False) -> None:
     """Raise unless a value has a shape: a type, several, a list ``[shape]``, or an object ``{name:
     shape}`` of which all may be absent, or none if it must be ``whole``.
 
@@ -137,22 +139,11 @@ def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> No
     """
     if shape is None:
         return
-    kinds = (
-        (dict,)
-        if isinstance(shape, dict)
-        else (list,)
-        if isinstance(shape, list)
-        else shape
-        if isinstance(shape, tuple)
-        else (shape,)
-    )
-    kinds = (*kinds, int) if float in kinds else kinds
+    kinds = _kinds(shape)
     if not _one_of(value, kinds):
         allowed = " or ".join(WORDS.get(kind, kind.__name__) for kind in kinds)
         got = repr(value) if len(repr(value)) < 40 else f"{repr(value)[:36]} ..."
-        raise RunError(
-            f"load: {where} must be {allowed}; got {got}. Restore the file as partita wrote it."
-        )
+        raise RunError(f"load: {where} must be {allowed}; got {got}. {RESTORE}")
     if isinstance(shape, list):
         for i, part in enumerate(value):
             check_like(part, shape[0], f"{where}: {i}")
@@ -162,14 +153,22 @@ def check_like(value: Any, shape: Any, where: str, *, whole: bool = False) -> No
                 check_like(value.get(name), inner, f"{where}: {name}", whole=whole)
             if whole and name not in value:
                 raise RunError(
-                    f"load: {where} must say {name}, if only that there is none. Restore the file "
-                    "as partita wrote it."
+                    f"load: {where} must say {name}, if only that there is none. {RESTORE}"
                 )
 
 
-def _one_of(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether a value is of one of some types; true and false are no numbers, nor is what no
-    machine's number holds.
+def _kinds(shape: Shape) -> tuple[type, ...]:
+    """The types that a value of a shape may have; integers are numbers."""
+    if isinstance(shape, dict | list):
+        return (type(shape),)
+    parts = shape if isinstance(shape, tuple) else (shape,)
+    kinds = tuple(part for part in parts if isinstance(part, type))
+    return (*kinds, int) if float in kinds else kinds
+
+
+def _one_of(value: Json, kinds: tuple[type, ...]) -> bool:
+    """Whether a value is of one of some types; true and false are no numbers, nor are integers
+    beyond those of a machine.
     """
     fits = not isinstance(value, int) or abs(value) < LARGEST
     return isinstance(value, kinds) and fits and (bool in kinds or not isinstance(value, bool))

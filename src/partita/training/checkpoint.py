@@ -1,8 +1,9 @@
 """Checkpoints: nested values as one safetensors file, with the structure as JSON in its header.
 Never pickle.
 
-A file is whole or not there, whenever a run is killed (``runtime/atomic_files.py``); a checksum in
-the header tells one that changed since.
+A file is whole or absent, whenever a run is killed (``runtime/atomic_files.py``); by a checksum in
+the header a later change is noticed. What a run's files hold is said by ``training/run.py``, when
+they are written by ``training/run_folder.py``.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,48 +27,48 @@ from partita.errors import PartitaError, PartitaWarning, RunError, TooLarge
 from partita.runtime.alignment import aligned
 from partita.runtime.atomic_files import replacing
 from partita.runtime.memory_limit import check_room, ran_out
-from partita.runtime.untrusted import inside, parse
+from partita.runtime.untrusted import Json, inside, parse
 
-Tree = Any  # dicts, lists, tuples, tensors, numbers, strings, None
+Tree: TypeAlias = Any  # dicts, lists, tuples, tensors, numbers, strings, None
+
+# errors by which a value that is not as it should be shows
+MALFORMED = (TypeError, ValueError, AttributeError, RuntimeError)
 
 
-def save(path: Path, tree: Tree, *, keep_previous: bool = False) -> None:
+def save_tree(path: Path, tree: Tree, *, keep_previous: bool = False) -> None:
     """Write a nested value; the file before it may stay, under the name that :func:`previous`
     gives.
     """
     tensors: dict[str, Tensor] = {}
     skeleton = json.dumps(_pack(tree, "", tensors))
+    metadata = {"partita": skeleton, "checksum": _checksum(skeleton, tensors)}
     with replacing(path, previous(path) if keep_previous else None) as beside:
         try:
-            save_file(
-                tensors,
-                beside,
-                metadata={"partita": skeleton, "checksum": _checksum(skeleton, tensors)},
-            )
+            save_file(tensors, beside, metadata=metadata)
         except SafetensorError as error:
             raise _of_the_system(error) from None
 
 
 def previous(path: Path) -> Path:
-    """Where the save before the last one is kept."""
+    """Where the checkpoint before the last one is kept."""
     return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
 def load_or_previous(path: Path) -> tuple[Tree, str]:
-    """The last save; where it is damaged or gone, the one before it, with a warning, which is
-    returned too.
+    """The last checkpoint; where it is damaged or absent, the one before it, with a warning, which
+    is returned too.
     """
     try:
-        return load(path), ""
+        return load_tree(path), ""
     except (RunError, TooLarge) as error:
         if not previous(path).exists():
             raise
-        tree, remark = load(previous(path)), f"{error} The save before it is used."
-        warnings.warn(remark, PartitaWarning, stacklevel=3)
-        return tree, remark
+        tree, warning = load_tree(previous(path)), f"{error} The save before it is used."
+        warnings.warn(warning, PartitaWarning, stacklevel=3)
+        return tree, warning
 
 
-def load(path: Path) -> Tree:
+def load_tree(path: Path) -> Tree:
     """Read a nested value; tuples come back as lists. Nothing outside the run's folder, which is
     one up, is read.
     """
@@ -86,26 +87,17 @@ def load(path: Path) -> Tree:
             f"load: {path.name} must exist in {path.parent}; found none. The run was stopped "
             "before its first save."
         ) from None
-    # also endless nesting
-    except (
-        SafetensorError,
-        OSError,
-        KeyError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-    ) as error:
-        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+    # RuntimeError is also endless nesting
+    except (SafetensorError, OSError, LookupError, *MALFORMED) as error:
         raise RunError(
             f"load: {path} must be a whole partita checkpoint; got a damaged or foreign file "
-            f"({reason})."
+            f"({reason(error)})."
         ) from None
 
 
-def numbers(path: Path) -> int:
-    """How many numbers a save holds, as its header says, for which the file must have room; none
-    where it is damaged or not there.
+def count_numbers(path: Path) -> int:
+    """How many numbers a checkpoint holds by its header, for which the file must have room; 0 where
+    it is damaged or absent.
     """
     inside(path.parent.parent, path.parent.name, path.name)
     try:
@@ -115,24 +107,26 @@ def numbers(path: Path) -> int:
         return 0
 
 
+def reason(error: Exception) -> str:
+    """The type and the first line of an error, to be quoted in a sentence."""
+    return f"{type(error).__name__}: {error}".split("\n")[0]
+
+
 def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
     """Of the structure and of every tensor's bytes, in the order of their names."""
     total = hashlib.blake2b(skeleton.encode(), digest_size=16)
     for name in sorted(tensors):
         flat = tensors[name].cpu().reshape(-1)
-        flat = (
-            flat
-            if flat.is_contiguous() and flat.stride() == (1,)
-            else flat.clone(memory_format=torch.contiguous_format)
-        )
-        content: Any = flat.view(torch.uint8).numpy() if len(flat) else b""
-        total.update(content)
+        if not flat.is_contiguous() or flat.stride() != (1,):
+            flat = flat.clone(memory_format=torch.contiguous_format)
+        if len(flat):
+            total.update(flat.view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 
 def _of_the_system(error: SafetensorError) -> Exception:
-    """The error of the system, such as a full disk, that the library tells in words; another one as
-    it is.
+    """The error of the system, such as a full disk, that the library reports as text; another one
+    as it is.
     """
     found = re.search(r"os error (\d+)", str(error))
     return error if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
@@ -149,24 +143,15 @@ def expect(tree: Tree, path: Path, *names: str) -> None:
 
 @contextlib.contextmanager
 def of_this_fit() -> Iterator[None]:
-    """Inside it, a save whose parts do not fit the fit that takes it up is refused in one
-    sentence.
-    """
+    """Refuse, in one sentence, a checkpoint whose parts do not fit the fit that resumes from it."""
     try:
         yield
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        RuntimeError,
-    ) as error:
+    except (LookupError, ArithmeticError, *MALFORMED) as error:
         if isinstance(error, PartitaError) or ran_out(error):
             raise
-        reason = f"{type(error).__name__}: {error}".split("\n")[0]
         raise RunError(
-            f"load: last.safetensors must hold the state of this fit; got another ({reason})."
+            "load: last.safetensors must hold the state of this fit; got another "
+            f"({reason(error)})."
         ) from error
 
 
@@ -179,19 +164,15 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     ]
     if isinstance(model, Model) and not wrong:
         model.resize_buffers(weights)
+    found = {name: value.shape for name, value in weights.items() if isinstance(value, Tensor)}
     own = model.state_dict()
-    wrong += [
-        name
-        for name in own
-        if name not in weights or own[name].shape != getattr(weights[name], "shape", None)
-    ]
-    if wrong := {*wrong, *(str(name) for name in weights if name not in own)}:
+    wrong += [name for name, value in own.items() if found.get(name) != value.shape]
+    wrong += [str(name) for name in weights if name not in own]
+    if wrong:
         title = model.title() if isinstance(model, Model) else type(model).__name__
-        names = ", ".join(sorted(wrong))
         raise RunError(
             f"load: the checkpoint must hold the weights of {title}; got other names or shapes for "
-            f"{names}. "
-            "It belongs to another model."
+            f"{', '.join(sorted(set(wrong)))}. It belongs to another model."
         )
     model.load_state_dict(weights)
 
@@ -213,12 +194,12 @@ def rebuild(template: Tree, saved: Tree, *, sizes: bool = False) -> Tree:
     many dimensions as the template's, and the same ``sizes`` if those cannot differ.
     """
     if isinstance(template, Tensor):
-        alike = (
-            isinstance(saved, Tensor)
-            and saved.dtype == template.dtype
-            and saved.dim() == template.dim()
-        )
-        if not alike or (sizes and saved.shape != template.shape):
+        if (
+            not isinstance(saved, Tensor)
+            or saved.dtype != template.dtype
+            or saved.dim() != template.dim()
+            or (sizes and saved.shape != template.shape)
+        ):
             raise ValueError("a tensor of another sort")
         return saved.to(template.device)
     if isinstance(template, nn.Module):
@@ -232,17 +213,14 @@ def rebuild(template: Tree, saved: Tree, *, sizes: bool = False) -> Tree:
     return saved
 
 
-def _pack(tree: Tree, name: str, tensors: dict[str, Tensor]) -> Any:
+def _pack(tree: Tree, name: str, tensors: dict[str, Tensor]) -> Json:
     if isinstance(tree, Tensor):
         label = f"{len(tensors)}{name}"  # numbered, so that no two can share a name
         tensors[label] = tree.detach().contiguous().clone()
         return {"tensor": label}
     if isinstance(tree, dict):
-        return {
-            "dict": [
-                [_key(key), _pack(value, f"{name}/{key}", tensors)] for key, value in tree.items()
-            ]
-        }
+        parts = ((_key(key), value) for key, value in tree.items())
+        return {"dict": [[key, _pack(value, f"{name}/{key}", tensors)] for key, value in parts]}
     if isinstance(tree, list | tuple):
         return {"list": [_pack(value, f"{name}/{i}", tensors) for i, value in enumerate(tree)]}
     if tree is None or isinstance(tree, bool | int | float | str):
@@ -253,13 +231,13 @@ def _pack(tree: Tree, name: str, tensors: dict[str, Tensor]) -> Any:
     )
 
 
-def _key(key: Any) -> str | int:
+def _key(key: object) -> str | int:
     if not isinstance(key, str | int):
         raise TypeError(f"a checkpoint's keys are strings or whole numbers; got {key!r}")
     return key
 
 
-def _unpack(skeleton: Any, tensors: dict[str, Tensor]) -> Tree:
+def _unpack(skeleton: Json, tensors: dict[str, Tensor]) -> Tree:
     (kind, content), *_ = skeleton.items()
     if kind == "tensor":
         return tensors[content]
@@ -268,8 +246,3 @@ def _unpack(skeleton: Any, tensors: dict[str, Tensor]) -> Tree:
     if kind == "list":
         return [_unpack(value, tensors) for value in content]
     return content
-
-
-def generator_state(generator: torch.Generator) -> Tensor:
-    """The state of a generator as a tensor."""
-    return generator.get_state().clone()

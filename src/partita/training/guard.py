@@ -1,49 +1,55 @@
 """Watches a fit: numbers that are not finite, losses that run away, stuck chains, dead hidden
 units, posteriors that collapsed.
 
-What is found goes into the records of the fit; with ``guard="rollback"`` it goes back to where it
-was well, with half the learning rate.
+What is found goes into the records of the fit; with ``guard="rollback"`` it goes back to its last
+healthy state, with half the learning rate.
 """
 
 import copy
 import math
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.protocols import Model
 from partita.errors import Diverged
-from partita.runtime.untrusted import check_like
+from partita.runtime.untrusted import Shape, check_like
+from partita.training.checkpoint import Tree
 from partita.training.history import Record
 from partita.training.settings import Settings
+
+if TYPE_CHECKING:
+    from partita.training.session import Session
 
 COLUMNS = "Look for huge or constant columns."
 # updates after which chains that stood still are stuck; after fewer they may be unlucky
 LEAST_MOVES = 20
 MOST_RETURNS = 8  # from divergences, each with half the learning rate
-MOST_MENDS = 2  # from fit_warnings that were not there before; they may also belong to the data
-PROBED = 256  # rows at which hidden units are looked at, where there are no chains
+MOST_MENDS = 2  # from warnings that were not there before; they may also belong to the data
+PROBED = 256  # rows at which hidden units are checked, where there are no chains
 STUCK = (
     f"no chain has moved in {LEAST_MOVES} updates or more; lower learning_rate, or temper: "
     "PCD(Tempering(Gibbs()))."
 )
+DEAD = (
+    "more than half of the hidden units are always on or always off; lower learning_rate or use "
+    "fewer of them."
+)
 LOOK = 5  # what a stream of random numbers is for; training/session.py has the others
-# of a watch, always there
-COUNTED = {
+REPORTED = "told"  # the name under which a checkpoint keeps the reported warnings
+# of a saved watch, always there
+COUNTED: Shape = {
     **dict.fromkeys(("returns", "mends", "looks", "marked", "far"), int),
     "ill": [str],
-    "told": [str],
+    REPORTED: [str],
 }
-# and what may be
-OPTIONAL: dict[str, Any] = {
-    "event": {"step": int, "event": str, "done": str},
-    "good": dict,
-    "chains": Tensor,
-}
-EARLY = 0.25  # share of a fit before which a model need not look well
+EVENT = {"step": int, "event": str, "done": str}
+OPTIONAL: Shape = {"event": EVENT, "good": dict, "chains": Tensor}
+EARLY = 0.25  # share of a fit before which a model need not be healthy
 # a loss this far from zero, per coordinate, is no longer a learning signal
 RUNAWAY_NATS_PER_COLUMN = 20.0
 # such losses in a row where gradients are clipped: a few rows far out make single batches large
@@ -98,47 +104,50 @@ def remedy(settings: Settings) -> str:
     )
 
 
+@runtime_checkable
+class _HasHiddenUnits(Protocol):
+    def hidden_given_visible(self, x: Tensor, /) -> torch.distributions.Bernoulli: ...
+
+
 @torch.no_grad()
-def fit_warnings(model: Any, before: Tensor | None, after: Tensor | None) -> list[str]:
-    """What looks wrong but need not stop a fit, each in one sentence with its remedy."""
+def fit_warnings(model: Model, before: Tensor | None, after: Tensor | None) -> list[str]:
+    """Warnings that need not stop a fit, each in one sentence with its remedy."""
     found = []
+    if after is None:
+        return found
     if (
         before is not None
-        and after is not None
         and before.shape == after.shape
         and bool((before.to(after) == after).all())
     ):
         found.append(STUCK)
-    if after is not None and hasattr(model, "hidden_given_visible"):
+    if isinstance(model, _HasHiddenUnits):
         p = model.hidden_given_visible(after.to(model.like)).probs.flatten(0, -2).mean(0)
         if bool(((p < 1e-3) | (p > 1 - 1e-3)).double().mean() > 0.5):
-            found.append(
-                "more than half of the hidden units are always on or always off; lower "
-                "learning_rate or use fewer of them."
-            )
+            found.append(DEAD)
     return found
 
 
 class Unwell(Exception):
-    """A fit that was well at the last look is not any more, and may go back to it."""
+    """A fit that was healthy at the last check no longer is, and may go back to it."""
 
 
 @dataclass
 class Watch:
-    """What was seen of a fit along the way; saved with it, so that a fit that is taken up again
-    sees what an unbroken one does.
+    """What was observed in the course of a fit; saved with it, so that a resumed fit observes what
+    an unbroken one does.
 
     Arguments:
-        returns: How often it went back because it diverged, and ...
-        mends: ... because of an ailment.
-        looks: How often it was looked at.
-        marked: A step at least so many updates ago that chains should have moved since, and ...
-        chains: ... where they were then.
-        ill: Kinds of fit_warnings that there were at the last look.
-        told: Kinds of fit_warnings that are in the records.
+        returns: How often it went back because it diverged.
+        mends: How often it went back because of a warning.
+        looks: How often it was checked.
+        marked: A step so many updates ago that chains should have moved since.
+        chains: Where the chains were at that step.
+        ill: Kinds of warnings at the last check.
+        reported: Kinds of warnings that are in the records.
         far: How many losses in a row, up to now, were too large to learn from.
         event: The record of the last return.
-        good: The state of the fit at the last look, where it may go back to it.
+        good: The state of the fit at the last check, where it may go back to it.
     """
 
     returns: int = 0
@@ -147,54 +156,50 @@ class Watch:
     marked: int = 0
     chains: Tensor | None = None
     ill: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     far: int = 0
     event: Record | None = None
-    good: Any = None
+    good: Tree = None
 
-    def begin(self, session: Any) -> None:
-        """Look at what the fit begins with; one that was taken up goes on as it was."""
+    def begin(self, session: "Session") -> None:
+        """Check the state that the fit begins with; a resumed one continues as it was."""
         fresh = session.step == 0 and not self.returns and not self.mends
         if fresh:
             self._remember(session, fit_warnings(session.bare, None, _rows(session)), mark=True)
         if fresh or self.good is None:
             self.keep(session)
 
-    def keep(self, session: Any) -> None:
-        """This is where the fit may go back to."""
+    def keep(self, session: "Session") -> None:
+        """Remember this state as the one to go back to."""
         self.good = copy.deepcopy(session.position()) if _may_return(session) else None
 
-    def look(self, session: Any) -> list[Record]:
-        """Events for the records; raises :class:`Unwell` where the fit should go back because of
-        one.
+    def look(self, session: "Session") -> list[Record]:
+        """Check the fit and return events for the records; raises :class:`Unwell` where the fit
+        should go back because of one.
 
-        Warnings about chains and hidden units stay, a model's own only if they last to the
-        end.
+        Warnings about chains and hidden units stay, a model's own only if they last to the end.
         """
         due = session.step - self.marked >= LEAST_MOVES
         found = fit_warnings(session.bare, self.chains if due else None, _rows(session))
         early = session.step < EARLY * session.total
         own = [] if early and not _may_return(session) else session.bare.fit_warnings()
-        new = [
-            text
-            for text in (found if early or not self.looks else [*found, *own])
-            if _kind(text) not in self.ill
-        ]
-        if session.team.any(bool(new) and self.mends < MOST_MENDS and _may_return(session))[0]:
+        counted = found if early or not self.looks else [*found, *own]
+        new = [text for text in counted if _kind(text) not in self.ill]
+        if session.team.any(bool(new) and self.mends < MOST_MENDS and _may_return(session)):
             raise Unwell(new[0] if new else "another process found its chains or hidden units ill.")
-        session.warnings += [text for text in found if text not in session.warnings]
+        session.add_warnings(found)
         events = []
         for text in found if early else [*found, *own]:
-            if _kind(text) not in self.told:
-                self.told.append(_kind(text))
+            if _kind(text) not in self.reported:
+                self.reported.append(_kind(text))
                 events.append({"step": session.step, "event": text, "done": "went on"})
         self._remember(session, [*found, *own], mark=due)
         self.looks += 1
         return events
 
-    def go_back(self, session: Any, error: Diverged | Unwell) -> Record:
-        """To the last good look, with half the learning rate; raises a divergence where that is not
-        asked for or no longer helps.
+    def go_back(self, session: "Session", error: Diverged | Unwell) -> Record:
+        """Return to the last healthy state with half the learning rate; a divergence is raised
+        where that is not allowed or no longer helps.
         """
         if isinstance(error, Unwell):
             self.mends += 1
@@ -204,7 +209,8 @@ class Watch:
             self.returns += 1
         left, scale, before = session.step, session.rate_scale / 2, session.warnings
         session.return_to(copy.deepcopy(self.good))
-        session.rate_scale, self.far = scale, 0
+        session.rate_scale = scale
+        self.far = 0
         done = (
             f"went back from step {left} to {session.step}, to go on with {scale:g} of the "
             "learning rate"
@@ -215,31 +221,29 @@ class Watch:
         return self.event
 
     @classmethod
-    def taken_up(cls, tree: dict[str, Any], chains: Tensor | None) -> "Watch":
-        """The one that :meth:`tree` and the chains were of, from a file."""
+    def restored(cls, tree: Tree, chains: Tensor | None) -> "Watch":
+        """The watch whose :meth:`tree` and chains were saved."""
         check_like(tree, COUNTED, "last.safetensors: watch", whole=True)
         check_like({**tree, "chains": chains}, OPTIONAL, "last.safetensors: watch")
-        event = tree["event"] and {name: tree["event"][name] for name in OPTIONAL["event"]}
-        return cls(**{**tree, "event": event}, chains=chains)
+        event = tree["event"] and {name: tree["event"][name] for name in EVENT}
+        kept = {"reported" if name == REPORTED else name: tree[name] for name in tree}
+        return cls(**{**kept, "event": event}, chains=chains)
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self) -> Tree:
         """All of it as nested values but the chains, which each process has for itself."""
-        return {
-            entry.name: getattr(self, entry.name)
-            for entry in fields(self)
-            if entry.name != "chains"
-        }
+        names = [entry.name for entry in fields(self) if entry.name != "chains"]
+        return {REPORTED if name == "reported" else name: getattr(self, name) for name in names}
 
-    def _remember(self, session: Any, found: list[str], mark: bool) -> None:
-        self.ill = [_kind(text) for text in found] + [
-            kind for kind in self.ill if kind == _kind(STUCK) and not mark
-        ]
+    def _remember(self, session: "Session", found: list[str], mark: bool) -> None:
+        still = [kind for kind in self.ill if kind == _kind(STUCK) and not mark]
+        self.ill = [_kind(text) for text in found] + still
         if mark:
             chains = _chains(session)
-            self.chains, self.marked = None if chains is None else chains.clone(), session.step
+            self.chains = None if chains is None else chains.clone()
+            self.marked = session.step
 
 
-def ending(error: Diverged, step: int) -> Record:
+def divergence_record(error: Diverged, step: int) -> Record:
     """The record of a divergence that ends a fit."""
     return {
         "step": step,
@@ -248,29 +252,29 @@ def ending(error: Diverged, step: int) -> Record:
     }
 
 
-def _may_return(session: Any) -> bool:
-    """Whether going back is asked for and a smaller step can help; closed-form updates have no
+def _may_return(session: "Session") -> bool:
+    """Whether going back is allowed and a smaller step can help; closed-form updates have no
     step.
     """
     return session.settings.guard == "rollback" and session.optimizer is not None
 
 
-def _chains(session: Any) -> Tensor | None:
+def _chains(session: "Session") -> Tensor | None:
     chains = getattr(session.state, "chains", None)
     return None if chains is None else chains.x
 
 
-def _rows(session: Any) -> Tensor | None:
-    """Rows at which hidden units are looked at: the chains, else some of the data."""
+def _rows(session: "Session") -> Tensor | None:
+    """Rows at which hidden units are checked: the chains, else some of the data."""
     chains = _chains(session)
-    if chains is not None or not hasattr(session.bare, "hidden_given_visible"):
+    if chains is not None or not isinstance(session.bare, _HasHiddenUnits):
         return chains
     index = torch.arange(min(PROBED, len(session.data)))
     return session.data.batch(index, generator=rng.keyed(session.key, LOOK, session.step)).x
 
 
 def _kind(text: str) -> str:
-    """An ailment without its numbers, which differ from look to look.
+    """A warning without its numbers, which differ from check to check.
 
     >>> _kind("1 of 20 units carry 0.5 nats")
     '# of # units carry # nats'

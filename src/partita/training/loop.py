@@ -1,31 +1,39 @@
 """The one training loop, on Lightning Fabric: ``fit`` reads from top to bottom."""
 
 import math
+import signal
+import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_flag, check_generator, check_role
-from partita.core.protocols import Capability, Model, Objective, Update
+from partita.core.checks import check_flag, check_generator, check_path, check_role
+from partita.core.protocols import Capability, Model
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
-from partita.tables import as_rows
+from partita.runtime.untrusted import Json, JsonObject
+from partita.tables import Rows, as_rows
 from partita.training import budget, guard
-from partita.training.history import History, seconds_of
-from partita.training.interrupt import Interrupts
+from partita.training.defaults import resolve_settings
+from partita.training.history import seconds_of
 from partita.training.progress import Display
-from partita.training.recipes import resolve_settings
 from partita.training.run import Run, make_config
-from partita.training.run_folder import Saves, folder_of
-from partita.training.schedules import ValidationSchedule, planned
-from partita.training.session import CAUTIONS, DESCENTS, HELD_OUT, Session
+from partita.training.run_folder import RunFolder
+from partita.training.schedules import ValidationSchedule, schedule_of
+from partita.training.session import DATA_WARNINGS, DESCENTS, HELD_OUT, Session
+from partita.training.settings import Learner, is_closed_form
 from partita.training.start import check_lbfgs, checked_rows, one_process, start_session
 from partita.training.validation import pessimistic, quick_score
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 SAVE_SECONDS = 20.0
 RECORDS = 200  # about this many lines of metrics in a fit
@@ -35,19 +43,19 @@ RECORDS = 200  # about this many lines of metrics in a fit
 def fit(
     model: Model,
     data: Any,
-    objective: Objective | Update | None = None,
+    objective: Learner | None = None,
     *,
     validation: Any = None,
     sample_weight: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
-    about: dict[str, Any] | None = None,
+    about: JsonObject | None = None,
     progress: bool = False,
-    fabric: Any = None,
+    fabric: "Fabric | None" = None,
     log_jacobian: float = 0.0,
     since: float | None = None,
     generator: torch.Generator,
-    **options: Any,
+    **options: Json,
 ) -> Run:
     """Fit a model to data and leave in it the weights to use: the best validated, else the averaged
     ones.
@@ -59,7 +67,7 @@ def fit(
         validation: Held-out rows; the fit keeps the weights that score best on them.
         sample_weight: One weight per row.
         out: Folder of the run; nothing is written without it.
-        resume: Go on with the run in ``out``, bit for bit.
+        resume: Continue the run in ``out``, bit for bit.
         about: More to write into the run's config (data name, command).
         progress: Show a bar.
         fabric: A ``lightning_fabric.Fabric``, for other devices or many processes.
@@ -76,142 +84,147 @@ def fit(
             check_role("fit", "objective", objective, methods, "PCD()")
     check_generator("fit", generator)
     resume, progress = check_flag("fit", "resume", resume), check_flag("fit", "progress", progress)
-    folder = folder_of(out)
-    if resume and out is None:
+    path = None if out is None else check_path("fit", "out", out)
+    if resume and path is None:
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     missing = Capability.MISSING in model.capabilities
     rows = checked_rows(model, as_rows(data, sample_weight, "fit", missing=missing))
-    objective = capability.default("objective", model) if objective is None else objective
-    settings = resolve_settings(model, objective, len(rows), options)
-    check_lbfgs(settings, objective, model)
-    held_out = (
-        None
-        if validation is None
-        else checked_rows(model, as_rows(validation, None, "fit", missing=missing), "validation", 1)
-    )
+    learner = capability.default("objective", model) if objective is None else objective
+    settings = resolve_settings(model, learner, len(rows), options)
+    check_lbfgs(settings, learner, model)
+    held_out: Rows | None = None
+    if validation is not None:
+        held_out = as_rows(validation, None, "fit", missing=missing)
+        held_out = checked_rows(model, held_out, "validation", 1)
     config = make_config(
-        model, objective, settings.as_json(), **(about or {}), rows=[len(rows), rows.width]
+        model, learner, settings.as_json(), **(about or {}), rows=[len(rows), rows.width]
     )
     fabric = one_process() if fabric is None else fabric
     with processes.together(fabric):
-        saves = Saves(folder)
-        saves.check(config, resume)
-        session = start_session(
-            model, rows, objective, settings, held_out=held_out, fabric=fabric, generator=generator
-        )
-        history = saves.history()
+        folder = RunFolder(path)
+        folder.check(config, resume)
+        session = start_session(model, rows, learner, settings, fabric=fabric, generator=generator)
         if resume:
-            config = saves.take_up(session, history, config)
+            config = folder.resume(session, config)
+        else:
+            budget.fix_length(session, held_out)
         config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
-        saves.begin(session, config, resume)
+        folder.begin(session, config, resume)
         if since is not None and not resume:
-            history.add({"step": 0, "epoch": 0, "seconds": round(deadline.now() - since, 3)})
-        _note(session, _data_cautions(session))
-        x_held_out = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
+            seconds = round(deadline.now() - since, 3)
+            folder.history.add({"step": 0, "epoch": 0, "seconds": seconds})
+        if not settings.l1 and not settings.l2:
+            own = rng.keyed(session.key, DATA_WARNINGS)
+            session.add_warnings(session.bare.data_warnings(session.data, generator=own))
+        x = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
         try:
-            stopped = _train(session, history, x_held_out, log_jacobian, saves, progress, since)
+            stopped = _train(session, folder, x, log_jacobian, progress, since)
         except Diverged as error:
-            history.add(guard.ending(error, session.step))
+            folder.history.add(guard.divergence_record(error, session.step))
             session.leave_finite()
-            _finish(session, history, config, "diverged", saves)
+            _finish(session, folder, config, "diverged")
             raise
-        return _finish(session, history, config, stopped, saves)
+        return _finish(session, folder, config, stopped)
 
 
 def _train(
     session: Session,
-    history: History,
+    folder: RunFolder,
     held_out: Tensor | None,
     log_jacobian: float,
-    saves: Saves,
     progress: bool,
     since: float | None,
 ) -> str:
     """Step until the plan is done, the fit converges, stops early, runs out of time or is
     interrupted; returns which.
     """
-    every, looks = _record_interval(session), planned(session)
+    history = folder.history
+    every, schedule = _record_interval(session), schedule_of(session)
     saved, begun = time.monotonic(), deadline.now()
-    # the clock of a fit that is taken up goes on
+    # the clock of a resumed fit goes on
     started = begun - seconds_of(history.records) if since is None else since
     session.watch.begin(session)
     with (
-        Interrupts() as interrupts,
-        Display(session.total, session.step, progress and saves.leads) as display,
+        interruptible() as interrupted,
+        Display(session.total, session.step, progress and folder.team.is_zero) as display,
     ):
-        session.message.wishes = lambda: [
-            interrupts.asked,
+        session.reduction.flags = lambda: [
+            interrupted.is_set(),
             time.monotonic() - saved > SAVE_SECONDS,
             budget.out_of_time(session, deadline.now() - begun),
         ]
-        while (
-            session.step < session.total and not session.settled and not _out_of_patience(session)
-        ):
+        while session.step < session.total:
+            if session.settled or _out_of_patience(session):
+                break
             try:
                 with session.trying():
                     record = session.advance()
                     step, session.settled = session.step, _settled(session)
-                    scores, watches = (
-                        due or bool(session.settled)
-                        for due in (looks.score(step), looks.health(step))
-                    )
-                    score = (
-                        _validate(session, held_out, looks, log_jacobian)
-                        if scores and held_out is not None
-                        else None
-                    )
-                    events = session.watch.look(session) if watches else []
+                    done = bool(session.settled)
+                    score, events = None, []
+                    if held_out is not None and (done or schedule.scores(step)):
+                        score = _validate(session, held_out, schedule, log_jacobian)
+                    if healthy := done or schedule.checks_health(step):
+                        events = session.watch.look(session)
             except (Diverged, guard.Unwell) as error:
-                _go_back(session, history, saves, error)
+                _go_back(session, folder, error)
                 continue
+            place = {"step": step, "epoch": session.epoch}
             for event in events:
                 history.add(event)
             if step % every == 0 or step == session.total:
-                history.add(
-                    {
-                        "step": step,
-                        "epoch": session.epoch,
-                        "seconds": round(deadline.now() - started, 3),
-                        **record,
-                    }
-                )
+                history.add({**place, "seconds": round(deadline.now() - started, 3), **record})
             if score is not None:
-                history.add(
-                    {
-                        "step": step,
-                        "epoch": session.epoch,
-                        "validation": score,
-                        "best": session.best.score,
-                    }
-                )
+                history.add({**place, "validation": score, "best": session.best.score})
                 display.show(score, distance=Capability.GENERATES in session.bare.capabilities)
-            if watches:
+            if healthy:
                 session.watch.keep(session)
             display.advance(step, record)
             if session.settled:
                 break
-            asked, unsaved, late = session.message.wished(session.team)
-            if asked or unsaved:
-                saves.save(session)
+            stop, unsaved, late = session.reduction.raised()
+            if stop or unsaved:
+                folder.save(session)
                 saved = time.monotonic()
-            if asked:
+            if stop:
                 return "interrupted"
             if late and step < session.total:
-                history.add(budget.ending(session))
+                history.add(budget.timeout_record(session))
                 return budget.OUT_OF_TIME
     return session.settled or ("early stop" if _out_of_patience(session) else "finished")
 
 
-def _go_back(
-    session: Session, history: History, saves: Saves, error: Diverged | guard.Unwell
-) -> None:
-    """To the last good look. The save makes it so: whenever a kill comes, the records follow it,
-    here or when the fit is taken up.
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets inside the block, so that a fit ends between two steps
+    and is saved; a second one ends it at once.
+    """
+    interrupted = threading.Event()
+
+    def notice(*_: object) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, notice)
+    try:
+        yield interrupted
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _go_back(session: Session, folder: RunFolder, error: Diverged | guard.Unwell) -> None:
+    """Return to the last healthy state. The checkpoint comes first: whenever a kill comes, the
+    records follow it, here or when the fit is resumed.
     """
     event = session.watch.go_back(session, error)
-    saves.save(session)
-    history.rewind(session.step)
-    history.add(event)
+    folder.save(session)
+    folder.history.rewind(session.step)
+    folder.history.add(event)
 
 
 def _out_of_patience(session: Session) -> bool:
@@ -226,14 +239,14 @@ def _settled(session: Session) -> str:
     (Gill, Murray and Wright 1981, section 8.2.3). A fit that does not fall any more under a larger
     gradient has stalled.
     """
+    settings = session.settings
     if session.optimizer is None:
-        falls = session.objective.converges and session.step > 1
-        return "converged" if falls and abs(session.progress) <= session.settings.tolerance else ""
-    if session.settings.optimizer not in DESCENTS or not session.settings.exactly_minimizes(
-        session.objective, session.bare
-    ):
+        falls = _converges(session) and session.step > 1
+        return "converged" if falls and abs(session.progress) <= settings.tolerance else ""
+    exact = settings.exactly_minimizes(session.objective, session.bare)
+    if settings.optimizer not in DESCENTS or not exact:
         return ""
-    if session.gradient <= session.settings.tolerance:
+    if session.gradient <= settings.tolerance:
         return "converged"
     size, precision = max(1.0, abs(session.loss)), torch.finfo(session.bare.like.dtype).eps
     if session.progress > precision * size:
@@ -242,12 +255,12 @@ def _settled(session: Session) -> str:
 
 
 def _validate(
-    session: Session, held_out: Tensor, looks: ValidationSchedule, log_jacobian: float
+    session: Session, held_out: Tensor, schedule: ValidationSchedule, log_jacobian: float
 ) -> float:
-    """Score the averaged weights on held-out rows and remember them if they are the best."""
+    """Score the averaged weights on validation rows and remember them if they are the best."""
     model, best = session.bare, session.best
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
-    averaged = {name: p.clone() for name, p in session.average.weights(model).items()}
+    averaged = session.average.weights(model)
     _assign(model, averaged)
     q = quick_score(model, held_out, session.key, session.step)
     q = q if q.kind == "none" else q + log_jacobian
@@ -256,40 +269,35 @@ def _validate(
     if score > best.score:
         best.score, best.step, best.misses, best.weights = score, session.step, 0, averaged
     else:
-        best.misses = looks.missed(session.step, best.step)
+        best.misses = schedule.missed(session.step, best.step)
     return q.value
 
 
-def _finish(
-    session: Session, history: History, config: dict[str, Any], stopped: str, saves: Saves
-) -> Run:
+def _finish(session: Session, folder: RunFolder, config: JsonObject, stopped: str) -> Run:
     """Leave the weights to use in the model, and save everything."""
     model = session.bare
-    _note(session, model.fit_warnings())
+    session.add_warnings(model.fit_warnings())
     last = {name: value.clone() for name, value in model.state_dict().items()}
-    average = {**last, **{name: p.clone() for name, p in session.average.weights(model).items()}}
+    average = {**last, **session.average.weights(model)}
     use = {**last, **session.best.weights} if session.best.weights else average
-    weights = {"use": use, "last": last, "average": average}
-    saves.finish(
-        session,
-        {
-            "step": session.step,
-            "stopped": stopped,
-            "warnings": session.warnings,
-            "weights": weights,
-        },
-    )
+    saved = {
+        "step": session.step,
+        "stopped": stopped,
+        "warnings": session.warnings,
+        "weights": {"use": use, "last": last, "average": average},
+    }
+    folder.finish(session, saved)
     model.load_state_dict(use)
     for text in session.warnings:
         warnings.warn(f"fit: {text}", PartitaWarning, stacklevel=3)
     return Run(
         model,
-        history.records,
+        folder.history.records,
         config,
         session.step,
         stopped,
-        [*saves.remarks, *session.warnings],
-        saves.folder,
+        [*folder.warnings, *session.warnings],
+        folder.folder,
     )
 
 
@@ -299,20 +307,11 @@ def _assign(model: torch.nn.Module, values: dict[str, Tensor]) -> None:
         p.copy_(values[name])
 
 
-def _data_cautions(session: Session) -> list[str]:
-    if session.settings.l1 or session.settings.l2:
-        return []
-    return session.bare.data_warnings(session.data, generator=rng.keyed(session.key, CAUTIONS))
-
-
-def _note(session: Session, texts: list[str]) -> None:
-    session.warnings += [text for text in texts if text not in session.warnings]
+def _converges(session: Session) -> bool:
+    """Whether closed-form updates lower the recorded loss to a limit."""
+    return is_closed_form(session.objective) and session.objective.converges
 
 
 def _record_interval(session: Session) -> int:
     """Steps between records; a fit that may converge early records every one."""
-    return (
-        1
-        if session.optimizer is None and session.objective.converges
-        else max(1, session.total // RECORDS)
-    )
+    return 1 if _converges(session) else max(1, session.total // RECORDS)

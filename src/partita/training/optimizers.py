@@ -1,29 +1,55 @@
-"""Optimizers, their learning-rate schedules, penalties and the running average of the weights."""
+"""Optimizers, their learning rates, penalties, the running average of the weights, and the metric
+of ``optimizer="natural"``.
+
+The metric is always the Fisher matrix of the model itself. Energy models: the covariance of their
+scores, over the chains of PCD where there are some, else over all states where there are few, else
+over short chains of its own. Models with an exact likelihood, flows among them: over independent
+draws. Models with latent variables and a Gaussian proposal, the VAE: the sum of the Fisher matrices
+of the decoder's distribution p(x | z) and of the encoder's q(z | x), at the rows of the batch.
+"""
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from partita.core.protocols import Model
-from partita.training.settings import Settings
+from partita.core import rng
+from partita.core.protocols import Batch, Capability, DirectedModel, EnergyModel, Model
+from partita.errors import Unsupported
+from partita.models.directed.vae import VAE
+from partita.optim.natural_gradient import (
+    MatrixMetric,
+    Metric,
+    NaturalGradient,
+    PredictiveMetric,
+    SumMetric,
+    fisher_matrix,
+    score_metric,
+)
+from partita.optim.natural_gradient.scores import MOST_BITS, WRITTEN_OUT
+from partita.runtime.untrusted import JsonObject
+from partita.samplers import sample
+from partita.training.settings import Learner, Settings
 
 AVERAGE_EVERY = 10  # steps
+DRAWS = 256  # of a model, for one Fisher matrix
+BURN_IN = 50  # of chains that are run for the matrix alone
+# radius of the trust region, where the loss is a function of the parameters alone and where it is
+# not
+NATS_EXACT, NATS_NOISY = 1.0, 0.02
 
 
 def make_optimizer(parameters: Iterable[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
     """The optimizer that the settings name."""
+    rate = settings.learning_rate
     if settings.optimizer == "adam":
-        # one pass over the weights
-        return torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)
+        return torch.optim.Adam(parameters, lr=rate, fused=True)  # one pass over the weights
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=settings.learning_rate, momentum=settings.momentum)
-    if settings.optimizer == "natural":
-        from partita.training.natural import make_natural
-
-        return make_natural(parameters, settings)
+        return torch.optim.SGD(parameters, lr=rate, momentum=settings.momentum)
+    if settings.optimizer == "natural":  # its metric comes with every step
+        return NaturalGradient(parameters, lr=rate, damping=settings.damping, radius=NATS_NOISY)
     optimizer = torch.optim.LBFGS(
         parameters,
         max_iter=20,
@@ -35,18 +61,15 @@ def make_optimizer(parameters: Iterable[nn.Parameter], settings: Settings) -> to
     return optimizer
 
 
-def take_up(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """What an optimizer remembered; averages that are not as large as their weights are a
-    ``ValueError``: one pass goes over both.
-    """
+def load_optimizer(optimizer: torch.optim.Optimizer, saved: JsonObject) -> None:
+    """Load a saved state; moments of other shapes than their weights are a ``ValueError``."""
     optimizer.load_state_dict(saved)
-    for weights, kept in (
-        optimizer.state.items() if not isinstance(optimizer, torch.optim.LBFGS) else ()
-    ):
+    if isinstance(optimizer, torch.optim.LBFGS):
+        return
+    for weights, kept in optimizer.state.items():
         for name, value in kept.items():
-            if isinstance(value, Tensor) and value.shape != (
-                () if name == "step" else weights.shape
-            ):
+            shape = () if name == "step" else weights.shape
+            if isinstance(value, Tensor) and value.shape != shape:
                 raise ValueError(f"{name} of other sizes than its weights")
 
 
@@ -99,9 +122,62 @@ class WeightAverage:
             self.values[name].lerp_(p, rate)
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
-        """The averaged weights; the model's own while there is no average."""
-        return (
-            self.values
-            if self.updates
-            else {name: p.detach() for name, p in model.named_parameters()}
+        """A copy of the averaged weights; of the model's own while there is no average."""
+        source = self.values if self.updates else dict(model.named_parameters())
+        return {name: p.detach().clone() for name, p in source.items()}
+
+
+def observe_metric(
+    optimizer: torch.optim.Optimizer | None,
+    model: Model,
+    objective: Learner,
+    state: object,
+    batch: Batch,
+    settings: Settings,
+    generator: torch.Generator,
+) -> None:
+    """Give the optimizer its metric after a backward pass; the matrix is computed when it steps."""
+    if hasattr(state, "module"):
+        raise Unsupported(
+            "fit: optimizer 'natural' moves a model's own parameters, and "
+            f"{type(objective).__name__} trains others beside them. Use 'adam'."
         )
+    # inside Fabric's wrapper
+    natural = cast("NaturalGradient", getattr(optimizer, "optimizer", optimizer))
+    group, adapt = natural.param_groups[0], settings.exactly_minimizes(objective, model)
+    group["adapt"], group["radius"] = adapt, NATS_EXACT if adapt else NATS_NOISY
+    natural.observe(lambda: metric_of(model, state, batch.x, generator=generator))
+
+
+@torch.no_grad()
+def metric_of(model: Model, state: object, x: Tensor, *, generator: torch.Generator) -> Metric:
+    """The metric of a model at its current parameters; ``state`` is the objective's, ``x`` the rows
+    of the batch.
+    """
+    if isinstance(model, EnergyModel):
+        chains = getattr(state, "chains", None)
+        if chains is not None:
+            return score_metric(model, getattr(chains, "moved", chains).x)
+        parameters = sum(p.numel() for p in model.parameters())
+        if model.support.bits <= MOST_BITS and parameters <= WRITTEN_OUT:
+            return MatrixMetric(fisher_matrix(model))
+        start = model.anchor_rows(DRAWS)
+        return score_metric(
+            model, sample(model, DRAWS, burn_in=BURN_IN, x=start, generator=generator)
+        )
+    if isinstance(model, VAE):
+        return _encoder_and_decoder_metric(model, x, generator)
+    if isinstance(model, DirectedModel) and Capability.LOG_PROB in model.capabilities:
+        return score_metric(model, model.draw(DRAWS, generator=generator))
+    raise Unsupported(
+        f"fit: optimizer 'natural' cannot run on {model.title()}: it has no scores of its own "
+        "distribution. Use 'adam'."
+    )
+
+
+def _encoder_and_decoder_metric(model: VAE, x: Tensor, generator: torch.Generator) -> SumMetric:
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    q = model.posterior(x)
+    z = q.mean + q.stddev * rng.normal(q.mean.shape, x, generator)
+    decoder = PredictiveMetric(lambda: model.output.distribution(model.decoder(z)), parameters)
+    return SumMetric([decoder, PredictiveMetric(lambda: model.posterior(x), parameters)])

@@ -1,10 +1,12 @@
 """A progress bar with rate, time left, loss and validation, or a line now and then where there is
-no terminal; silent unless asked for.
+no terminal.
 """
 
 import time
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 SECONDS_BETWEEN_LINES = 10.0  # in a file or a pipe, which show no bar that moves
 
@@ -13,8 +15,9 @@ class Display:
     """Shows where a fit is; without ``visible`` every call does nothing."""
 
     def __init__(self, total: int, start: int, visible: bool) -> None:
-        self.bar = self._make_bar() if visible else None
-        self.total, self.start = total, start
+        self.bar = _make_bar() if visible else None
+        self.total = total
+        self.start = start
         self.shown = 0.0
         self.validation = ""
 
@@ -27,12 +30,7 @@ class Display:
             self.begun = self.printed = time.monotonic()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
 
@@ -43,8 +41,8 @@ class Display:
             return
         self.shown = now
         rate = _rate((step - self.start) / max(now - self.begun, 1e-9))
-        loss = "  ".join(f"{name} {value:.3g}" for name, value in record.items() if name == "model")
-        note = f"{loss.replace('model', 'loss')}{self.validation}"
+        loss = f"loss {record['model']:.3g}" if "model" in record else ""
+        note = f"{loss}{self.validation}"
         self.bar.update(self.task, completed=step, rate=f"{rate} steps/s", note=note)
         if not self.bar.console.is_terminal and now - self.printed > SECONDS_BETWEEN_LINES:
             self.printed = now
@@ -56,29 +54,21 @@ class Display:
         """Remember the latest validation: a log-likelihood, or minus a squared kernel distance for
         a model that has none.
         """
-        self.validation = (
-            f"  validation {-validation:.4f} MMD^2"
-            if distance
-            else f"  validation {validation:.2f} nats"
-        )
+        number = f"{-validation:.4f} MMD^2" if distance else f"{validation:.2f} nats"
+        self.validation = f"  validation {number}"
 
-    def _make_bar(self) -> Any:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
 
-        return Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=16),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
+def _make_bar() -> "Progress":
+    from rich import progress
+
+    return progress.Progress(
+        progress.TextColumn("[bold]{task.description}"),
+        progress.BarColumn(bar_width=16),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[rate]}"),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[note]}"),
+    )
 
 
 def _rate(steps: float) -> str:

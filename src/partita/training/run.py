@@ -2,7 +2,7 @@
 to be read.
 
 ``config.json`` (with a format version), ``metrics.jsonl``, ``checkpoints/last.safetensors``
-(everything, to go on) and ``checkpoints/model.safetensors`` (the weights to use, and beside them
+(everything, to resume) and ``checkpoints/model.safetensors`` (the weights to use, and beside them
 the last and the averaged ones).
 """
 
@@ -11,7 +11,6 @@ import platform
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,12 +19,22 @@ from partita.core.protocols import Model
 from partita.errors import RunError, TooLarge
 from partita.runtime.atomic_files import write_whole
 from partita.runtime.memory_limit import Bounded
-from partita.runtime.untrusted import check_like, inside, read_json, sealed, unsealed
+from partita.runtime.untrusted import (
+    Json,
+    JsonObject,
+    Shape,
+    check_like,
+    inside,
+    read_json,
+    sealed,
+    unsealed,
+)
 from partita.training import checkpoint
-from partita.training.history import Record, read
+from partita.training.history import Record, read_records, series_of
+from partita.training.settings import Learner
 
 FORMAT = 1
-SHAPE = {  # of what is read from config.json
+SHAPE: Shape = {  # of what is read from config.json
     "model": {"name": str, "dtype": str},
     "objective": dict,
     "fit": dict,
@@ -59,10 +68,8 @@ ROOM, SMALL = 16, 1 << 22
 MEANT = "Restore it, or take its checksum out if the change is meant."
 CHANGED = f"config.json has changed since partita wrote it. {MEANT}"
 DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 }
 
 
@@ -84,7 +91,7 @@ class Run:
 
     model: Model = field(repr=False)
     history: list[Record] = field(repr=False)
-    config: dict[str, Any] = field(repr=False)
+    config: JsonObject = field(repr=False)
     steps: int
     stopped: str = "finished"
     warnings: list[str] = field(default_factory=list)
@@ -92,13 +99,11 @@ class Run:
 
     def series(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one recorded number."""
-        return [(record["step"], record[name]) for record in self.history if name in record]
+        return series_of(self.history, name)
 
 
-def make_config(
-    model: Model, objective: Any, settings: dict[str, Any], **more: Any
-) -> dict[str, Any]:
-    """The JSON from which a run is understood and taken up again."""
+def make_config(model: Model, objective: Learner, settings: JsonObject, **more: Json) -> JsonObject:
+    """The JSON from which a run is understood and resumed."""
     return {
         "format": FORMAT,
         "model": {
@@ -126,17 +131,17 @@ def check_new(folder: Path) -> None:
         )
 
 
-def write_config(folder: Path, config: dict[str, Any]) -> None:
+def write_config(folder: Path, config: JsonObject) -> None:
     """Write ``config.json``, whole or not at all, with a checksum."""
     write_whole(folder / "config.json", json.dumps(sealed(config), indent=2) + "\n")
 
 
-def read_config(folder: str | Path) -> dict[str, Any]:
-    """Read ``config.json``, or say in one sentence why it cannot be."""
+def read_config(folder: str | Path) -> JsonObject:
+    """Read ``config.json``, or say in one sentence why it cannot be read."""
     return _read_config(folder)[0]
 
 
-def _read_config(folder: str | Path) -> tuple[dict[str, Any], bool]:
+def _read_config(folder: str | Path) -> tuple[JsonObject, bool]:
     """The config, and whether it is as it was written."""
     if not isinstance(folder, str | Path):
         raise RunError(
@@ -150,62 +155,52 @@ def _read_config(folder: str | Path) -> tuple[dict[str, Any], bool]:
             f"{folder}."
         )
     config = read_json(path)
-    whole = (
-        isinstance(config, dict)
-        and isinstance(config.get("model"), dict)
-        and "name" in config["model"]
-    )
-    if not whole or config.get("format") != FORMAT:
-        got = config.get("format") if isinstance(config, dict) else "no object"
+    made = config.get("format") if isinstance(config, dict) else "no object"
+    model = config.get("model") if isinstance(config, dict) else None
+    if made != FORMAT or not isinstance(model, dict) or "name" not in model:
         raise RunError(
-            f"load: {path} must have format {FORMAT}; got {got}. It was made by another version of "
-            "partita."
+            f"load: {path} must have format {FORMAT}; got {made}. It was made by another version "
+            "of partita."
         )
     check_like(config, SHAPE, path.name)
     return unsealed(config)
 
 
-def check_resumable(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse to go on with a run by another objective, optimizer or batch, or on other rows: its
+def check_resumable(folder: Path, config: JsonObject) -> None:
+    """Refuse to resume a run with another objective, optimizer or batch size, or on other rows: its
     state would not fit.
 
     A config that changed on the disk is refused too: the fit would silently end elsewhere.
     """
-    made, whole = _read_config(folder)
-    fit = made.get("fit", {}) if isinstance(made.get("fit"), dict) else {}
-    asked = [
-        ("objective", config["objective"], made.get("objective")),
-        ("rows", config["rows"], made.get("rows")),
-    ]
-    asked += [(name, config["fit"][name], fit.get(name)) for name in ("optimizer", "batch_size")]
-    for name, here, there in asked:
+    made, intact = _read_config(folder)
+    pairs = [(name, config[name], made.get(name)) for name in ("objective", "rows")]
+    fit = made.get("fit") or {}
+    pairs += [(name, config["fit"][name], fit.get(name)) for name in ("optimizer", "batch_size")]
+    for name, here, there in pairs:
         if here != there:
             raise RunError(
                 f"fit: {name} must be that of the run in {folder}, {there}, to resume it; got "
                 f"{here}."
             )
-    if not whole:
+    if not intact:
         raise RunError(
             f"fit: {folder / 'config.json'} must be as partita wrote it, to resume the run; got a "
             f"changed one. {MEANT}"
         )
 
 
-def build_model(config: dict[str, Any], saved: int = 0) -> Model:
+def build_model(config: JsonObject, saved: int = 0) -> Model:
     """A fresh model as a config describes it, whose sizes the ``saved`` numbers of its weights can
     account for.
     """
-    settings = {
-        key: value for key, value in config["model"].items() if key not in ("name", "dtype")
-    }
-    kind = capability.load_model(config["model"]["name"])
-    dtype = DTYPES.get(str(config["model"].get("dtype")))
-    if dtype is None:
+    settings = dict(config["model"])
+    name, dtype = settings.pop("name"), settings.pop("dtype", None)
+    kind = capability.load_model(name)
+    if dtype not in DTYPES:
         raise RunError(
-            f"load: the model's dtype must be one of {', '.join(DTYPES)}; got "
-            f"{config['model'].get('dtype')!r}."
+            f"load: the model's dtype must be one of {', '.join(DTYPES)}; got {dtype!r}."
         )
-    name, most = config["model"]["name"], ROOM * saved + SMALL
+    most = ROOM * saved + SMALL
     refusal = (
         f"load: config.json must hold the sizes of the {name} that was saved; got larger ones."
     )
@@ -213,29 +208,25 @@ def build_model(config: dict[str, Any], saved: int = 0) -> Model:
         raise TooLarge(refusal)
     try:
         with Bounded(most, refusal, together=True):
-            return kind.from_settings(settings, generator=torch.Generator()).to(dtype)
+            return kind.from_settings(settings, generator=torch.Generator()).to(DTYPES[dtype])
     except (TooLarge, RunError):
         raise
-    except Exception as error:  # whatever a constructor says of settings that nobody checked
-        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+    except Exception as error:  # any complaint of a constructor about settings
         raise RunError(
-            f"load: config.json must hold the settings of {name}; got others ({reason})."
+            f"load: config.json must hold the settings of {name}; got others "
+            f"({checkpoint.reason(error)})."
         ) from error
 
 
-def _numbers(tree: Any) -> int:
+def _numbers(tree: checkpoint.Tree) -> int:
     """How many numbers the tensors of a nested value hold."""
-    return (
-        tree.numel()
-        if isinstance(tree, torch.Tensor)
-        else sum(map(_numbers, tree.values()))
-        if isinstance(tree, dict)
-        else 0
-    )
+    if isinstance(tree, dict):
+        return sum(map(_numbers, tree.values()))
+    return tree.numel() if isinstance(tree, torch.Tensor) else 0
 
 
-def _largest(tree: Any) -> int:
-    """The largest whole number in a JSON value."""
+def _largest(tree: Json) -> int:
+    """The largest integer in a JSON value."""
     if isinstance(tree, dict | list):
         return max(map(_largest, tree.values() if isinstance(tree, dict) else tree), default=0)
     return tree if isinstance(tree, int) else 0
@@ -249,39 +240,30 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
         model: Needed only where the model is made of functions, which are not saved.
         weights: ``"use"`` (the best validated, else averaged), ``"last"`` or ``"average"``.
     """
-    (config, whole), folder = _read_config(folder), Path(folder)
-    saved = checkpoint.load(folder / "checkpoints" / "model.safetensors")
-    checkpoint.expect(
-        saved,
-        folder / "checkpoints" / "model.safetensors",
-        "weights",
-        "step",
-        "stopped",
-        "warnings",
-    )
-    check_like(saved, SAVED, "model.safetensors", whole=True)
-    check_like(saved, {"kept": dict}, "model.safetensors")
+    (config, intact), folder = _read_config(folder), Path(folder)
+    path = folder / "checkpoints" / "model.safetensors"
+    saved = checkpoint.load_tree(path)
+    checkpoint.expect(saved, path, *SAVED)
+    check_like(saved, SAVED, path.name, whole=True)
+    check_like(saved, {"kept": dict}, path.name)
     if weights not in saved["weights"]:
-        raise RunError(
-            f"load: weights must be one of {', '.join(map(str, saved['weights']))}; got "
-            f"{weights!r}."
-        )
+        names = ", ".join(map(str, saved["weights"]))
+        raise RunError(f"load: weights must be one of {names}; got {weights!r}.")
     chosen = saved["weights"][weights]
     check_like(chosen, dict, "model.safetensors: weights")
     model = build_model(config, _numbers(chosen)) if model is None else model
     checkpoint.load_weights(model, chosen)
-    texts = [
-        *([] if whole else [CHANGED]),
-        *config.get("remarks", []),
-        *config.get("cuts", []),
-        *saved["warnings"],
-    ]
     return Run(
         model,
-        read(inside(folder, "metrics.jsonl")),
+        read_records(inside(folder, "metrics.jsonl")),
         config,
         saved["step"],
         saved["stopped"],
-        texts,
+        [
+            *([] if intact else [CHANGED]),
+            *config.get("remarks", []),
+            *config.get("cuts", []),
+            *saved["warnings"],
+        ],
         folder,
     )

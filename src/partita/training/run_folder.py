@@ -1,156 +1,139 @@
-"""A run's folder while it is being fitted: what is written when, by the one process that leads, and
-how a fit is taken up again.
+"""A run's folder while it is being fitted: what process rank 0 writes when, and how a fit is
+resumed.
 
-A folder holds a run from the moment its ``config.json`` is there, which is written after the first
-save; every save stands for a whole fit, to which the records are cut back.
+A folder holds a run from the moment its ``config.json`` exists, which is written after the first
+checkpoint; every checkpoint stands for a whole fit, to which the records are rewound.
 """
 
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from partita.core.checks import check_path
 from partita.errors import PartitaWarning
 from partita.runtime import atomic_files, processes
-from partita.runtime.untrusted import check_like, inside
+from partita.runtime.untrusted import JsonObject, check_like, inside
 from partita.training import checkpoint
+from partita.training.checkpoint import Tree
 from partita.training.history import History
 from partita.training.run import check_new, check_resumable, read_config, write_config
 from partita.training.session import Session
 
 LAST, MODEL, METRICS = "last.safetensors", "model.safetensors", "metrics.jsonl"
-# how long a fit takes is settled when it begins
+# the length of a fit is fixed when it begins
 PLAN = ("epochs", "steps", "minutes", "validations")
 
 
-def folder_of(out: str | Path | None) -> Path | None:
-    """The folder of a run that is to be, looked at before anything is done."""
-    return None if out is None else check_path("fit", "out", out)
+class RunFolder:
+    """The folder that a fit writes to; without one, every call writes nothing.
 
-
-class Saves:
-    """Where a fit writes; without a folder, and in processes that do not lead, every call writes
-    nothing.
-
-    All processes of a fit must come to each call, for they hand their chains to the one that
-    writes.
+    Only process rank 0 writes, but all processes of a fit must make each call together, for it
+    gathers their chains.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.leads = processes.current().leads
-        # what a user should know about the files, but is no part of the run
-        self.remarks: list[str] = []
-        self._records = History()
+        self.team = processes.current()
+        # about the files, and no part of the run
+        self.warnings: list[str] = []
+        self._written = folder if self.team.is_zero else None  # by this process
+        self.history = History()
 
-    def check(self, config: dict[str, Any], resume: bool) -> None:
-        """Refuse a folder that holds another run, before anything is done."""
+    def check(self, config: JsonObject, resume: bool) -> None:
+        """Refuse a folder that holds another run, before anything is written."""
         if self.folder is not None:
             check_resumable(self.folder, config) if resume else check_new(self.folder)
-        processes.current().gather(None)  # nobody writes before all have looked
+        self.team.gather(None)  # no process writes before all have checked
+        if self._written is not None:
+            self.history = History(inside(self._written, METRICS))
 
-    def history(self) -> History:
-        """The records, on disk where there is a folder."""
-        self._records = History(
-            inside(self.folder, METRICS) if self.folder is not None and self.leads else None
-        )
-        return self._records
-
-    def take_up(self, session: Session, history: History, config: dict[str, Any]) -> dict[str, Any]:
-        """Put a session where the last save left it; returns the config with what the run said of
-        itself.
+    def resume(self, session: Session, config: JsonObject) -> JsonObject:
+        """Put a session where the last checkpoint left it; returns the config, with the run's own
+        entries below the new ones.
         """
         assert self.folder is not None
         made = read_config(self.folder)
-        tree = processes.current().told(self._last() if self.leads else None)
+        tree: Tree = self.team.broadcast(self._last() if self.team.is_zero else None)
         session.restore(tree)
-        history.rewind(session.step)
-        self._check_records(history.digest(session.step), tree)
-        returned = session.watch.event
-        if returned is not None and returned not in history.records:
-            history.add(returned)
+        self.history.rewind(session.step)
+        self._check_records(tree)
+        event = session.watch.event
+        if event is not None and event not in self.history.records:
+            self.history.add(event)
         if made["fit"].get("tolerance") != session.settings.tolerance:
             session.settled = ""
         check_like(made["fit"], {"validations": int}, "config.json: fit", whole=True)
-        session.settings = replace(
-            session.settings, **{name: made["fit"].get(name) for name in PLAN}
-        )
+        plan = {name: made["fit"].get(name) for name in PLAN}
+        session.settings = replace(session.settings, **plan)
         return {**made, **config}
 
-    def begin(self, session: Session, config: dict[str, Any], resumed: bool) -> None:
-        """Make the folder, write the first save and then the config, with which it holds a run."""
-        if self.folder is not None and self.leads and not resumed:
-            for left in (
-                self.folder / METRICS,
-                self._path(LAST),
-                checkpoint.previous(self._path(LAST)),
-            ):
-                left.unlink(missing_ok=True)  # by a fit that was stopped before this was a run
+    def begin(self, session: Session, config: JsonObject, resumed: bool) -> None:
+        """Write the first checkpoint and then the config, with which the folder holds a run."""
         if not resumed:
+            if self._written is not None:
+                # left by a fit that was stopped before this was a run
+                for path in (self._written / METRICS, *_checkpoints(self._written)):
+                    path.unlink(missing_ok=True)
             self.save(session)
-        if self.folder is not None and self.leads:
-            write_config(self.folder, config)
+        if self._written is not None:
+            write_config(self._written, config)
 
     def save(self, session: Session) -> None:
-        """Everything, to go on from; the records up to it are on the disk before it."""
+        """Write everything that a resume needs; the records up to it are on the disk before it."""
         if self.folder is None:
             return
         tree = session.tree()
-        if self.leads:
-            if (records := self.folder / METRICS).exists():
+        if self._written is not None:
+            if (records := self._written / METRICS).exists():
                 atomic_files.to_disk(records)
-            checkpoint.save(
-                self._path(LAST),
-                {**tree, "records": self._records.digest(session.step)},
-                keep_previous=True,
-            )
+            tree["records"] = self.history.digest(session.step)
+            last, _ = _checkpoints(self._written)
+            checkpoint.save_tree(last, tree, keep_previous=True)
 
-    def finish(self, session: Session, saved: dict[str, Any]) -> None:
-        """The weights to use; a fit that diverged leaves its last good save as it is."""
+    def finish(self, session: Session, saved: Tree) -> None:
+        """Write the weights to use; a fit that diverged keeps its last good checkpoint."""
         if saved["stopped"] != "diverged":
             self.save(session)
-        if self.folder is not None and self.leads:
-            checkpoint.save(self._path(MODEL), saved)
+        if self._written is not None:
+            checkpoint.save_tree(self._written / "checkpoints" / MODEL, saved)
 
-    def _last(self) -> Any:
-        """The last whole save; a damaged one is removed, so that it never takes the place of the
-        one before it.
+    def _last(self) -> Tree:
+        """The last whole checkpoint; a damaged one is removed, so that it never takes the place of
+        the one before it.
         """
-        tree, remark = checkpoint.load_or_previous(self._path(LAST))
-        if remark:
-            self.remarks.append(remark)
-            self._path(LAST).unlink(missing_ok=True)
+        assert self.folder is not None
+        last, _ = _checkpoints(self.folder)
+        tree, warning = checkpoint.load_or_previous(last)
+        if warning:
+            self.warnings.append(warning)
+            last.unlink(missing_ok=True)
         return tree
 
-    def _check_records(self, found: str, tree: dict[str, Any]) -> None:
-        """Say so where the records are others than when the save was written; the fit itself does
-        not depend on them.
+    def _check_records(self, tree: Tree) -> None:
+        """Warn where the records changed since the checkpoint was written; the fit itself does not
+        depend on them.
         """
-        if self.leads and tree.get("records", found) != found:
-            told = (
+        found = self.history.digest(tree["step"])
+        if self.team.is_zero and tree.get("records", found) != found:
+            self.warnings.append(
                 f"load: {self.folder}/{METRICS} must hold what was recorded up to step "
-                f"{tree['step']}; got other records."
+                f"{tree['step']}; got other records. Weights do not depend on them; curves do."
             )
-            self.remarks.append(f"{told} Weights do not depend on them; curves do.")
-            warnings.warn(self.remarks[-1], PartitaWarning, stacklevel=3)
-
-    def _path(self, name: str) -> Path:
-        assert self.folder is not None
-        return self.folder / "checkpoints" / name
+            warnings.warn(self.warnings[-1], PartitaWarning, stacklevel=3)
 
 
-def numbers(folder: Path) -> int:
-    """How many numbers the larger save of a run holds: what the sizes in its config must account
-    for when it is taken up.
+def _checkpoints(folder: Path) -> tuple[Path, Path]:
+    """Where the last checkpoint of a run is, and the one before it."""
+    last = folder / "checkpoints" / LAST
+    return last, checkpoint.previous(last)
+
+
+def saved_numbers(folder: Path) -> int:
+    """How many numbers the larger checkpoint of a run holds: what the sizes in its config must
+    account for when it is resumed.
     """
-    last = folder / "checkpoints" / LAST
-    return max(map(checkpoint.numbers, (last, checkpoint.previous(last))))
+    return max(map(checkpoint.count_numbers, _checkpoints(folder)))
 
 
-def begun(folder: Path) -> bool:
-    """Whether a folder holds a fit that can be taken up."""
-    last = folder / "checkpoints" / LAST
-    return (folder / "config.json").exists() and (
-        last.exists() or checkpoint.previous(last).exists()
-    )
+def is_begun(folder: Path) -> bool:
+    """Whether a folder holds a fit that can be resumed."""
+    return (folder / "config.json").exists() and any(p.exists() for p in _checkpoints(folder))

@@ -1,13 +1,25 @@
 """The options of a fit, checked once, saved with the run."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal, TypeAlias, TypeGuard, get_args
 
 from partita.core.checks import check_choice, check_count, check_flag, check_real
+from partita.core.protocols import Model, Objective, Update
 from partita.errors import invalid
+from partita.objectives.base import GradientObjective
+from partita.runtime.untrusted import JsonObject
 
-OPTIMIZERS = ("sgd", "adam", "lbfgs", "natural")
-SCHEDULES = ("linear", "constant", "cosine")
+OptimizerName: TypeAlias = Literal["sgd", "adam", "lbfgs", "natural"]
+ScheduleName: TypeAlias = Literal["linear", "constant", "cosine"]
+GuardName: TypeAlias = Literal["stop", "rollback"]
+CHOICES = {
+    "optimizer": get_args(OptimizerName),
+    "schedule": get_args(ScheduleName),
+    "guard": get_args(GuardName),
+}
+LENGTHS = ("epochs", "steps", "minutes")  # of which one is given
+
+Learner: TypeAlias = Objective | Update
 
 
 @dataclass(frozen=True)
@@ -48,11 +60,11 @@ class Settings:
     steps: int | None = None
     minutes: float | None = None
     batch_size: int = 128
-    optimizer: Literal["sgd", "adam", "lbfgs", "natural"] = "sgd"
+    optimizer: OptimizerName = "sgd"
     learning_rate: float = 0.05
     momentum: float = 0.0
     damping: float = 1e-3
-    schedule: Literal["linear", "constant", "cosine"] = "linear"
+    schedule: ScheduleName = "linear"
     warm_up: float = 0.0
     clip: float = 0.0
     average: float = 0.05
@@ -62,39 +74,46 @@ class Settings:
     validations: int = 20
     validate_every: int | None = None
     tolerance: float = 1e-8
-    guard: Literal["stop", "rollback"] = "stop"
+    guard: GuardName = "stop"
     initialize: bool = True
 
     def __post_init__(self) -> None:
-        given = [name for name in ("epochs", "steps", "minutes") if getattr(self, name) is not None]
+        values = self.as_json()
+        given = [name for name in LENGTHS if values[name] is not None]
         if len(given) != 1:
             raise invalid(
                 "fit", "one of epochs, steps and minutes", "be given", " and ".join(given) or "none"
             )
         for name in ("epochs", "steps", "validations", "validate_every"):
-            if getattr(self, name) is not None:
-                check_count("fit", name, getattr(self, name))
+            if values[name] is not None:
+                check_count("fit", name, values[name])
         if self.minutes is not None:
             check_real("fit", "minutes", self.minutes, 0, open_low=True)
-        check_count("fit", "batch_size", self.batch_size, 0)
-        check_count("fit", "patience", self.patience, 0)
-        check_choice("fit", "optimizer", self.optimizer, OPTIMIZERS)
-        check_choice("fit", "schedule", self.schedule, SCHEDULES)
-        check_choice("fit", "guard", self.guard, ("stop", "rollback"))
+        for name in ("batch_size", "patience"):
+            check_count("fit", name, values[name], 0)
+        for name, choices in CHOICES.items():
+            check_choice("fit", name, values[name], choices)
         check_flag("fit", "initialize", self.initialize)
         check_real("fit", "learning_rate", self.learning_rate, 0, open_low=True)
-        check_real("fit", "momentum", self.momentum, 0, 1)
-        check_real("fit", "average", self.average, 0, 1)
-        check_real("fit", "warm_up", self.warm_up, 0, 1)
+        for name in ("momentum", "average", "warm_up"):
+            check_real("fit", name, values[name], 0, 1)
         for name in ("l1", "l2", "tolerance", "clip", "damping"):
-            check_real("fit", name, getattr(self, name), 0)
+            check_real("fit", name, values[name], 0)
 
-    def exactly_minimizes(self, objective: Any, model: Any) -> bool:
+    def exactly_minimizes(self, objective: Learner, model: Model) -> bool:
         """Whether the loss is a function of the parameters alone: no batches, no draws."""
-        return not self.batch_size and getattr(objective, "deterministic_on", lambda _: False)(
-            model
-        )
+        return not self.batch_size and is_deterministic(objective, model)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """All settings by name."""
         return asdict(self)
+
+
+def is_closed_form(objective: Learner) -> TypeGuard[Update]:
+    """Whether an objective takes steps of its own, without an optimizer."""
+    return hasattr(objective, "update")
+
+
+def is_deterministic(objective: Learner, model: Model) -> bool:
+    """Whether the loss of a model is a function of the batch alone."""
+    return isinstance(objective, GradientObjective) and objective.deterministic_on(model)

@@ -1,93 +1,75 @@
-"""What a fit needs before its first step: rows that were checked, a model that begins at the data,
-an optimizer, a number of steps.
+"""What a fit needs before its first step: rows that were checked, a model initialized from the
+data, an optimizer, a number of steps.
 """
 
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from partita.core import rng
 from partita.core.protocols import Capability, Model
 from partita.errors import Unsupported, invalid
-from partita.runtime import deadline, memory_limit, processes
+from partita.objectives.base import GradientObjective
+from partita.runtime import memory_limit, processes
 from partita.tables import Rows
 from partita.tables.arrays import chunks
-from partita.training.budget import steps_within
-from partita.training.optimizers import WeightAverage, make_optimizer
-from partita.training.session import HELD_OUT, Session
-from partita.training.settings import Settings
-from partita.training.validation import quick_score
+from partita.training.optimizers import make_optimizer
+from partita.training.session import Session, State
+from partita.training.settings import Learner, Settings, is_closed_form
 
-VALIDATION_SHARE = 0.2  # of the time, where there is a limit
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+UNTIMED = 1 << 40  # steps of a fit by minutes, until they are timed
 
 
 def start_session(
     model: Model,
     rows: Rows,
-    objective: Any,
+    objective: Learner,
     settings: Settings,
     *,
-    held_out: Rows | None = None,
-    fabric: Any = None,
+    fabric: "Fabric | None" = None,
     generator: torch.Generator,
 ) -> Session:
     """Initialize the model from the data, the objective's state, the optimizer, and the number of
-    steps.
+    steps; :mod:`partita.training.budget` turns minutes into steps.
     """
-    fabric, team = one_process() if fabric is None else fabric, processes.current()
-    key = team.told(rng.seed(generator))
+    fabric, team = fabric or one_process(), processes.current()
+    key = team.broadcast(rng.seed(generator))
     if settings.initialize:
         model.initialize(rows, generator=generator)
-    objective, generator = _shared(objective, settings, len(rows), team), team.generator(generator)
-    # whose first state may be the best of many trials, and holds no chains
-    closed_form = hasattr(objective, "update")
+    objective = _shared(objective, settings, len(rows), team)
+    generator = team.generator(generator)
+    # the first state of closed-form updates may be the best of many trials, and holds no chains
+    closed_form = is_closed_form(objective)
     with nullcontext() if closed_form else memory_limit.within_machine("fit"):
         state = objective.init(model, rows, generator=generator)
-    wrapped, state, optimizer = (
-        (model, state, None) if closed_form else _wrapped(model, state, settings, fabric)
+    wrapped, optimizer = model, None
+    if not closed_form:
+        wrapped, state, optimizer = _wrapped(model, state, settings, fabric)
+    session = Session(
+        wrapped, rows, objective, state, optimizer, settings, UNTIMED, key, generator, fabric, team
     )
-
-    def session(total: int) -> Session:
-        average = WeightAverage(model, settings.average * total)
-        return Session(
-            wrapped,
-            rows,
-            objective,
-            state,
-            optimizer,
-            average,
-            settings,
-            total,
-            key,
-            generator,
-            fabric,
-            team,
-        )
-
-    per_epoch = session(1).steps_per_epoch
-    if settings.minutes is not None:
-        validations, set_aside = team.told(_affordable_validations(model, held_out, key, settings))
-        timed = session(steps_within(settings.minutes, session, set_aside))
-        return replace(timed, settings=replace(settings, validations=validations))
-    return session(settings.steps or (settings.epochs or 1) * per_epoch)
+    if settings.minutes is None:
+        session.set_total(settings.steps or (settings.epochs or 1) * session.steps_per_epoch)
+    return session
 
 
-def _shared(objective: Any, settings: Settings, n: int, team: processes.Team) -> Any:
-    """What one of several processes minimizes; what cannot be shared out is refused."""
+def _shared(objective: Learner, settings: Settings, n: int, team: processes.Team) -> Learner:
+    """The part of an objective that one of several processes minimizes; what cannot be shared out
+    is refused.
+    """
     if team.size == 1:
         return objective
     if (batch := min(n, settings.batch_size or n)) < team.size:
-        raise invalid(
-            "fit",
-            "a batch",
-            f"have at least one row for each of the {team.size} processes",
-            batch,
-            "Raise batch_size.",
-        )
-    if hasattr(objective, "update"):
+        allowed = f"have at least one row for each of the {team.size} processes"
+        raise invalid("fit", "a batch", allowed, batch, "Raise batch_size.")
+    if is_closed_form(objective):
         raise Unsupported(
             f"fit: {type(objective).__name__} takes closed-form steps, which one process does. "
             "Leave out devices."
@@ -97,112 +79,87 @@ def _shared(objective: Any, settings: Settings, n: int, team: processes.Team) ->
             "fit: optimizer 'natural' measures its metric in one process. Leave out devices, or "
             "use 'adam'."
         )
-    return objective.shared(team.size) if hasattr(objective, "shared") else objective
+    if isinstance(objective, GradientObjective):
+        return cast("Learner", objective.shared(team.size))
+    return objective
 
 
-def _wrapped(model: Model, state: Any, settings: Settings, fabric: Any) -> tuple[Any, Any, Any]:
-    """The model, the objective's state and the optimizer in Fabric's hands; trainable extras are
+def _wrapped(
+    model: Model, state: State, settings: Settings, fabric: "Fabric"
+) -> tuple[Model, State, torch.optim.Optimizer]:
+    """The model, the objective's state and the optimizer, wrapped by Fabric; trainable extras are
     optimized beside the model.
     """
     extras = list(state.module.parameters()) if hasattr(state, "module") else []
-    wrapped, optimizer = fabric.setup(
-        model, make_optimizer([*model.parameters(), *extras], settings)
-    )
+    optimizer = make_optimizer([*model.parameters(), *extras], settings)
+    wrapped, optimizer = fabric.setup(model, optimizer)
+    _keep_buffers(wrapped)
     for method in dict.fromkeys(
         name for kind in type(model).__mro__ for name in vars(kind).get("forward_methods", ())
     ):
         wrapped.mark_forward_method(method)
-    return (
-        wrapped,
-        _with_module(state, fabric.setup_module(state.module)) if extras else state,
-        optimizer,
-    )
+    if extras:
+        module = fabric.setup_module(state.module)
+        _keep_buffers(module)
+        state = _with_module(state, module)
+    return wrapped, state, optimizer
 
 
-def _with_module(state: Any, module: Any) -> Any:
-    """A state with its module in Fabric's hands, wherever it is held: by itself, or by the state of
-    an objective inside.
+def _keep_buffers(wrapped: nn.Module) -> None:
+    """Keep buffers from being broadcast in a forward pass: each step all-reduces them itself."""
+    for module in wrapped.modules():
+        if isinstance(module, DistributedDataParallel):
+            module.broadcast_buffers = False
+
+
+def _with_module(state: State, module: nn.Module) -> State:
+    """A state with its module replaced by the wrapped one, wherever it is held: by itself, or by
+    the state of an objective inside.
     """
-    held = "module" in state._fields
-    return (
-        state._replace(module=module)
-        if held
-        else state._replace(inner=_with_module(state.inner, module))
-    )
-
-
-def _affordable_validations(
-    model: Model, held_out: Rows | None, key: int, settings: Settings
-) -> tuple[int, float]:
-    """How many validations fit into a fifth of the time, judged by one, and the seconds they
-    take.
-    """
-    # none before the first sweep
-    if (
-        held_out is None
-        or settings.minutes is None
-        or Capability.POSTERIOR_DRAWS in model.capabilities
-    ):
-        return settings.validations, 0.0
-    x, started = held_out.tensor(rng.keyed(key, HELD_OUT)), deadline.now()
-    quick_score(model, x, key, 0)
-    cost = deadline.now() - started
-    count = max(
-        1,
-        min(settings.validations, int(VALIDATION_SHARE * 60 * settings.minutes / max(cost, 1e-9))),
-    )
-    return count, count * cost
+    if "module" in state._fields:
+        return state._replace(module=module)
+    return state._replace(inner=_with_module(state.inner, module))
 
 
 def checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2) -> Rows:
-    """Width, number of rows, and every value inside the model's support, read in chunks."""
-    if rows.width != model.support.width:
-        raise invalid(
-            "fit",
-            parameter,
-            f"have shape (*, {model.support.width}) to match {model.title()}",
-            (len(rows), rows.width),
-        )
+    """The rows, after their width, their number and every value were checked, in chunks."""
+    width = model.support.width
+    if rows.width != width:
+        allowed = f"have shape (*, {width}) to match {model.title()}"
+        raise invalid("fit", parameter, allowed, (len(rows), rows.width))
     if len(rows) < least:
         raise invalid("fit", parameter, f"have at least {least} rows", len(rows))
     generator = torch.Generator()
-    for part in chunks(len(rows), rows.width):
+    for part in chunks(len(rows), width):
         x = rows.batch(torch.arange(part.start, part.stop), generator=generator).x
         model.support.check(x, "fit", parameter, missing=Capability.MISSING in model.capabilities)
-        if (nothing := x.isnan().all(1)).any():
-            row = part.start + int(nothing.nonzero()[0])
-            raise invalid(
-                "fit",
-                parameter,
-                "have an observed value in every row",
-                f"none in row {row}",
-                "Leave such rows out.",
-            )
+        if (empty := x.isnan().all(1)).any():
+            got = f"none in row {part.start + int(empty.nonzero()[0])}"
+            allowed = "have an observed value in every row"
+            raise invalid("fit", parameter, allowed, got, "Leave such rows out.")
     return rows
 
 
-def check_lbfgs(settings: Settings, objective: Any, model: Model) -> None:
-    if settings.optimizer != "lbfgs":
+def check_lbfgs(settings: Settings, objective: Learner, model: Model) -> None:
+    """Refuse L-BFGS for a loss that is not a function of the parameters alone."""
+    if settings.optimizer != "lbfgs" or settings.exactly_minimizes(objective, model):
         return
-    if settings.batch_size or not getattr(objective, "deterministic_on", lambda _: False)(model):
-        random = (
-            ""
-            if settings.batch_size or not getattr(objective, "deterministic", False)
-            else f", random on {model.title()},"
-        )
-        raise invalid(
-            "fit",
-            "optimizer='lbfgs'",
-            "go with ExactLikelihood and batch_size=0, or another objective that is not random",
-            f"{type(objective).__name__}{random} and batch_size={settings.batch_size}",
-            "Use 'sgd' or 'adam'.",
-        )
+    got = type(objective).__name__
+    if not settings.batch_size and isinstance(objective, GradientObjective):
+        got += f", random on {model.title()}," if objective.deterministic else ""
+    raise invalid(
+        "fit",
+        "optimizer='lbfgs'",
+        "go with ExactLikelihood and batch_size=0, or another objective that is not random",
+        f"{got} and batch_size={settings.batch_size}",
+        "Use 'sgd' or 'adam'.",
+    )
 
 
 @cache
-def one_process() -> Any:
-    """The Fabric of all fits that were given none: it holds nothing of them, and to make one takes
-    a look at every package there is.
+def one_process() -> "Fabric":
+    """The Fabric of all fits that are given none: it keeps nothing of them, and making one takes
+    long, for it looks for every package there is.
     """
     from lightning_fabric import Fabric
 

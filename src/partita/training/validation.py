@@ -1,16 +1,22 @@
-"""Scores along the way: exact where the states are few, else a short annealing whose draws leave
-the fit's own untouched.
+"""Scores during a fit: exact where the states are few, else a short annealing whose draws leave the
+fit's own untouched.
 """
 
 import math
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
 from partita.core.capability import CHEAP_BITS, NEEDS, smallest_bits
-from partita.core.protocols import Capability, EnergyModel, Model
+from partita.core.protocols import (
+    Capability,
+    EnergyModel,
+    LikelihoodEvaluator,
+    Model,
+    PartitionEvaluator,
+)
 from partita.core.quantity import Quantity
 from partita.evaluators import (
     AIS,
@@ -34,32 +40,33 @@ QUICK_BY_GRADIENT = AIS(temperatures=150, chains=64, adaptive=False, witnesses=F
 QUICK_BOUND = IWAE(k=16, simulated=0)  # of which the low end is read, and no verdict
 QUICK_INTEGRAL = Quadrature(tolerance=1e-3)
 
+Evaluator: TypeAlias = LikelihoodEvaluator | PartitionEvaluator
+
 
 def quick_score(model: Model, x: Tensor, key: int, step: int) -> Quantity:
-    """Mean log-likelihood of held-out rows, cheap enough to repeat; its randomness depends on (key,
-    step) alone.
+    """Mean log-likelihood of validation rows, cheap enough to repeat; its randomness depends on
+    (key, step) alone.
     """
+    device = model.like.device
     generator = rng.keyed(key, VALIDATION, step)
-    if model.like.device.type != "cpu":
-        generator = torch.Generator(model.like.device).manual_seed(generator.initial_seed())
-    q = evaluate(
-        model, x.to(model.like.device), evaluator=quick_evaluator(model), generator=generator
-    )
+    if device.type != "cpu":
+        generator = torch.Generator(device).manual_seed(generator.initial_seed())
+    q = evaluate(model, x.to(device), evaluator=quick_evaluator(model), generator=generator)
     return -q if q.kind == "none" else q  # a distance, of which less is better
 
 
 def pessimistic(q: Quantity) -> float:
-    """What weights are compared by: the low end of the interval, for a short annealing that fails
+    """The low end of the interval, by which weights are compared: a short annealing that fails
     flatters the model.
 
-    A score that gives the held-out rows more than all the mass there is, or that hangs on one
+    A score that gives the validation rows more than all the mass there is, or that hangs on one
     chain, is no score.
     """
     failed = "mass_of_rows" in q.details or q.details.get("ess", LEAST_ESS) < LEAST_ESS
     return -math.inf if failed else q.low
 
 
-def quick_evaluator(model: Model) -> Any:
+def quick_evaluator(model: Model) -> Evaluator | None:
     """The cheap evaluator for this model; None leaves the choice to the capability table."""
     if Capability.LATENT in model.capabilities:
         return QUICK_BOUND
