@@ -116,7 +116,7 @@ class Experiment:
         options = self.options
         with deadline.ending_within(seconds) as limit:
             model, objective = self._build()
-            if seconds < math.inf and hasattr(objective, "update"):
+            if seconds < math.inf and isinstance(objective, Update):
                 left = max(LEAST_MINUTES, round(deadline.left() / 60, 2))
                 options = {**options, "minutes": left}
         return Plan(model, objective, options, [], limit.cuts)

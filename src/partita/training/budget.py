@@ -2,9 +2,10 @@
 that are thrown away, and saved with the run.
 
 A fit depends on these numbers alone, however fast the machine is then, and takes no others when it
-is resumed. Two callers have a time to keep:
+is resumed. Three callers have a time to keep:
 
 * a fit by ``minutes`` has as many steps as fit into them (:func:`fix_length`);
+* any fit has at most so many validations as take a fifth of its time (:func:`fix_length`);
 * a comparison cuts the defaults of a fit to a deadline (:func:`affordable`).
 
 A machine may slow down afterwards: a fit with a deadline (:mod:`partita.runtime.deadline`) stops
@@ -60,17 +61,25 @@ PATIENCE = 5  # validations without a better score before a fit by gradients sto
 COPIES = 8
 
 
-def fix_length(session: Session, validation: Rows | None) -> None:
+def fix_length(session: Session, validation: Rows | None, *, given: bool) -> None:
     """Fix the number of steps of a fit by ``minutes``, and lower the number of validations to
-    those that take a fifth of its time.
+    those that take a fifth of its time, unless it is ``given``.
     """
-    settings = session.settings
-    if settings.minutes is None:
+    settings, team = session.settings, session.team
+    bounded = settings.minutes is not None or not given
+    cost = 0.0
+    if bounded and validation is not None and settings.validate_every is None:
+        cost = _cost_before_fit(session, validation)
+    if settings.minutes is not None:
+        count = _affordable_count(VALIDATION_SHARE * 60 * settings.minutes, cost, settings)
+        count, set_aside = team.broadcast((count, count * cost))
+        session.set_total(_steps_within(session, settings.minutes, set_aside))
+    elif team.broadcast(settings.validations * cost <= FREE_SECONDS):
         return
-    cost = 0.0 if validation is None else _cost_before_fit(session, validation)
-    count = _affordable_count(VALIDATION_SHARE * 60 * settings.minutes, cost, settings)
-    count, set_aside = session.team.broadcast((count, count * cost))
-    session.set_total(_steps_within(session, settings.minutes, set_aside))
+    else:
+        steps = session.total * _timed_and_undone(session, _seconds_per_step)
+        seconds = max(FREE_SECONDS, steps * VALIDATION_SHARE / (1 - VALIDATION_SHARE))
+        count = team.broadcast(_affordable_count(seconds, cost, settings))
     session.settings = replace(settings, validations=count)
 
 

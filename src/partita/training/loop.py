@@ -107,7 +107,7 @@ def fit(
         if resume:
             config = folder.resume(session, config)
         else:
-            budget.fix_length(session, held_out)
+            budget.fix_length(session, held_out, given=options.get("validations") is not None)
         config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
         folder.begin(session, config, resume)
         if since is not None and not resume:

@@ -17,7 +17,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.checks import check_parameters
 from partita.core.protocols import Batch, Data, Model, Objective, Update
-from partita.objectives.base import GradientObjective, unwrapped
+from partita.objectives.base import unwrapped
 from partita.runtime import processes
 from partita.runtime.untrusted import Shape, check_like
 from partita.training import checkpoint, distributed, guard
@@ -154,7 +154,7 @@ class Session:
         batch, following = self._batch(), self.state
         record: Numbers = {}
         gradient: float | None = None
-        in_nats = not isinstance(objective, GradientObjective) or objective.in_nats
+        in_nats = not isinstance(objective, Objective) or objective.in_nats
         width = self.data.width if in_nats else math.inf
 
         def closure() -> Tensor:

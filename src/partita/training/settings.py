@@ -6,7 +6,6 @@ from typing import Literal, TypeAlias, TypeGuard, get_args
 from partita.core.checks import check_choice, check_count, check_flag, check_real
 from partita.core.protocols import Model, Objective, Update
 from partita.errors import invalid
-from partita.objectives.base import GradientObjective
 from partita.runtime.untrusted import JsonObject
 
 OptimizerName: TypeAlias = Literal["sgd", "adam", "lbfgs", "natural"]
@@ -45,8 +44,9 @@ class Settings:
         l1, l2: Penalties l1 |W| + l2 W^2 / 2 on the parameters that the model names as penalized.
         patience: Validations without a better score, counted as if they were evenly spread, before
             an early stop; 0 never stops early.
-        validations: How many there are, closer together at the beginning; with ``minutes`` only as
-            many as fit into a fifth of the time.
+        validations: How many there are, closer together at the beginning. Where none are given,
+            and with ``minutes``, fewer are made if they would take more than a fifth of the time;
+            their number is fixed before the first step and recorded.
         validate_every: Epochs between validations, in place of a number of them.
         tolerance: For ``"lbfgs"``: stop where no gradient is larger, or where rounding leaves
             nothing to gain. For closed-form updates that converge, as EM: stop where the mean loss
@@ -116,4 +116,4 @@ def is_closed_form(objective: Learner) -> TypeGuard[Update]:
 
 def is_deterministic(objective: Learner, model: Model) -> bool:
     """Whether the loss of a model is a function of the batch alone."""
-    return isinstance(objective, GradientObjective) and objective.deterministic_on(model)
+    return isinstance(objective, Objective) and objective.deterministic_on(model)

@@ -11,9 +11,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from partita.core import rng
-from partita.core.protocols import Capability, Model
+from partita.core.protocols import Capability, Model, Objective
 from partita.errors import Unsupported, invalid
-from partita.objectives.base import GradientObjective
 from partita.runtime import memory_limit, processes
 from partita.tables import Rows
 from partita.tables.arrays import chunks
@@ -79,7 +78,7 @@ def _shared(objective: Learner, settings: Settings, n: int, team: processes.Team
             "fit: optimizer 'natural' measures its metric in one process. Leave out devices, or "
             "use 'adam'."
         )
-    if isinstance(objective, GradientObjective):
+    if isinstance(objective, Objective):
         return cast("Learner", objective.shared(team.size))
     return objective
 
@@ -145,7 +144,7 @@ def check_lbfgs(settings: Settings, objective: Learner, model: Model) -> None:
     if settings.optimizer != "lbfgs" or settings.exactly_minimizes(objective, model):
         return
     got = type(objective).__name__
-    if not settings.batch_size and isinstance(objective, GradientObjective):
+    if not settings.batch_size and isinstance(objective, Objective):
         got += f", random on {model.title()}," if objective.deterministic else ""
     raise invalid(
         "fit",
