@@ -184,14 +184,14 @@ def test_blocked_sparse_tensors_are_named() -> None:
         )
 
 
-def test_machine_code_and_torch_take_the_same_steps(generator: torch.Generator) -> None:
+def test_sparse_and_dense_matrices_take_the_same_steps(generator: torch.Generator) -> None:
     A = spread(np.geomspace(1e-3, 1, 60), 3)
     b = torch.randn(60, 5, generator=generator, dtype=torch.float64)
-    code, plain = solve(scipy.sparse.csr_array(A), b, iterations=9), solve(A, b, iterations=9)
+    rows, dense = solve(scipy.sparse.csr_array(A), b, iterations=9), solve(A, b, iterations=9)
 
     def energy(x: Tensor) -> Tensor:
         return ((x * (torch.from_numpy(A) @ x)).sum(0) / 2 - (b * x).sum(0)).cpu()
 
-    assert code.reason == plain.reason
-    torch.testing.assert_close(energy(code.x), energy(plain.x), rtol=1e-9, atol=0)
-    torch.testing.assert_close(code.error, plain.error, rtol=1e-6, atol=0)
+    assert rows.reason == dense.reason
+    torch.testing.assert_close(energy(rows.x), energy(dense.x), rtol=1e-9, atol=0)
+    torch.testing.assert_close(rows.error, dense.error, rtol=1e-6, atol=0)

@@ -16,17 +16,17 @@ direction.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 from partita.core.checks import check_count, check_finite, check_real
 from partita.errors import Diverged, invalid
 from partita.optim.iteration import Outcome, iterate
-from partita.optim.operators import Operator, as_operator, check_symmetric
+from partita.optim.operators import Matrix, Operator, Product, as_operator, check_symmetric
 from partita.optim.preconditioners import Preconditioner, as_preconditioner
 
 REASONS = {
@@ -37,13 +37,14 @@ REASONS = {
     "indefinite": "a direction of negative curvature was met, so A is not positive definite; add "
     "damping or use MINRES",
 }
+Array: TypeAlias = Tensor | np.ndarray
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-5}
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What was found, and what is true of it; m right-hand sides give tuples and (m,) tensors in
-    place of single values.
+    """A solution and how good it is; m right-hand sides give tuples and (m,) tensors in place of
+    single values.
 
     Arguments:
         x: The solution, of the shape of b.
@@ -55,18 +56,18 @@ class Solution:
     """
 
     x: Tensor
-    residual: Any
-    iterations: Any
-    reason: Any
-    tolerance: Any
+    residual: float | Tensor
+    iterations: int | Tensor
+    reason: str | tuple[str, ...]
+    tolerance: float | Tensor
     estimate: Callable[[], np.ndarray] = field(repr=False)
 
     @cached_property
-    def error(self) -> Any:
-        """Estimate of the error sqrt((x* - x)' A (x* - x)), computed when first asked for, eq. 50.3
-        and 50.4.
+    def error(self) -> float | Tensor:
+        """Estimate of the error sqrt((x* - x)' A (x* - x)), computed when first read, eq. 50.3 and
+        50.4.
 
-        Infinite where no step was taken that could tell, nan where A is indefinite.
+        Infinite where no step was taken that could show it, nan where A is indefinite.
         """
         found = self.estimate()
         return float(found[0]) if isinstance(self.reason, str) else torch.from_numpy(found)
@@ -92,18 +93,18 @@ class Solution:
 
 
 def solve(
-    A: Any,
-    b: Any,
+    A: Matrix | Product,
+    b: Array,
     *,
-    x0: Any = None,
-    preconditioner: Any = None,
+    x0: Array | None = None,
+    preconditioner: str | Matrix | Product | None = None,
     tolerance: float | None = None,
     absolute: float = 0.0,
     iterations: int | None = None,
     check: bool = True,
 ) -> Solution:
-    """Solve A x = b for symmetric positive definite A, and say how well it went; gradients flow
-    through x to b and to what A is made of.
+    """Solve A x = b for symmetric positive definite A; gradients flow through x to b and to what A
+    is made of.
 
     Arguments:
         A: A tensor, an array, a sparse matrix of SciPy or torch, SciPy's LinearOperator, or a
@@ -115,7 +116,7 @@ def solve(
         tolerance: Relative to the norm of b; 1e-8 in float64 and 1e-5 in float32 if not given.
         absolute: A residual that is small enough whatever b is.
         iterations: Most steps k; 10 n if not given.
-        check: Look whether A is symmetric, which costs a function two products.
+        check: Whether to check that A is symmetric, which costs a function two products.
 
     >>> found = solve(
     ...     torch.tensor([[4.0, 1.0], [1.0, 3.0]]).double(), torch.tensor([1.0, 2.0]).double()
@@ -125,28 +126,21 @@ def solve(
     """
     b = _as_right_hand_sides(b)
     block = b.detach().reshape(len(b), -1)
-    tolerance = (
-        TOLERANCES[b.dtype]
-        if tolerance is None
-        else check_real("solve", "tolerance", tolerance, 0.0)
-    )
+    tolerance = TOLERANCES[b.dtype] if tolerance is None else tolerance
+    check_real("solve", "tolerance", tolerance, 0.0)
     check_real("solve", "absolute", absolute, 0.0)
-    budget = (
-        10 * len(b) if iterations is None else check_count("solve", "iterations", iterations, 0)
-    )
-    operator = as_operator(A, block, "solve")
+    budget = 10 * len(b) if iterations is None else iterations
+    check_count("solve", "iterations", budget, 0)
+    operator = as_operator(A, block)
     if check:
-        check_symmetric(operator, block, "solve")
+        check_symmetric(operator, block)
     start = None if x0 is None else _start(x0, b)
-    M = as_preconditioner(preconditioner, operator, block)
-    system = System(operator, M, budget)
+    system = System(operator, as_preconditioner(preconditioner, operator, block), budget)
     with torch.no_grad():
         found = system.solution(b.detach(), start, tolerance, absolute)
-    return (
-        replace(found, x=_with_gradient(found, b, system, tolerance, absolute))
-        if torch.is_grad_enabled()
-        else found
-    )
+    if not torch.is_grad_enabled():
+        return found
+    return replace(found, x=_with_gradient(found, b, system, tolerance, absolute))
 
 
 @dataclass(frozen=True)
@@ -158,7 +152,7 @@ class System:
     budget: int
 
     def solution(
-        self, b: Tensor, start: Tensor | None, tolerance: Any, absolute: float
+        self, b: Tensor, start: Tensor | None, tolerance: float | np.ndarray, absolute: float
     ) -> Solution:
         """Of (n,) or (n, m), in units of every column's own power of two, so that no square is too
         large or too small to hold.
@@ -177,6 +171,12 @@ class System:
         return _solution(x, found, limit, units, b.dim() == 1)
 
 
+class _ImplicitContext(FunctionCtx):
+    found: Solution
+    system: System
+    tolerance: np.ndarray
+
+
 class _Implicit(torch.autograd.Function):
     """A zero whose gradient is A^{-1} g: added to x it carries dx = A^{-1} (db - dA x), eq.
     50.6.
@@ -184,21 +184,21 @@ class _Implicit(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, residual: Tensor, found: Solution, system: System, tolerance: np.ndarray
+        ctx: _ImplicitContext,
+        residual: Tensor,
+        found: Solution,
+        system: System,
+        tolerance: np.ndarray,
     ) -> Tensor:
         ctx.found, ctx.system, ctx.tolerance = found, system, tolerance
         return torch.zeros_like(residual)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: _ImplicitContext, g: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
         ctx.found.require("gradient of solve")  # the theorem is about solutions
-        return (
-            ctx.system.solution(g, None, ctx.tolerance, 0.0).require("gradient of solve"),
-            None,
-            None,
-            None,
-        )
+        gradient = ctx.system.solution(g, None, ctx.tolerance, 0.0).require("gradient of solve")
+        return gradient, None, None, None
 
 
 def _with_gradient(
@@ -212,10 +212,8 @@ def _with_gradient(
     if not residual.requires_grad:
         return x
     unit = _powers_of_two(block)
-    size = _norms(block / unit)
-    loosest = np.divide(
-        absolute / unit.double().cpu().numpy(), size, out=np.zeros_like(size), where=size > 0
-    )
+    size, units = _norms(block / unit), unit.double().cpu().numpy()
+    loosest = np.divide(absolute / units, size, out=np.zeros_like(size), where=size > 0)
     return x + _Implicit.apply(residual, found, system, np.maximum(tolerance, loosest))  # type: ignore[return-value]
 
 
@@ -228,17 +226,19 @@ def _solution(
     def estimate() -> np.ndarray:
         return found.error() * units
 
+    steps, reasons = found.iterations, tuple(found.reasons)
     if single:
         return Solution(
-            x,
-            float(residual[0]),
-            int(found.iterations[0]),
-            str(found.reasons[0]),
-            float(limit[0]),
-            estimate,
+            x, float(residual[0]), int(steps[0]), str(reasons[0]), float(limit[0]), estimate
         )
-    residual, iterations, tolerance = map(torch.from_numpy, (residual, found.iterations, limit))
-    return Solution(x, residual, iterations, tuple(found.reasons), tolerance, estimate)
+    return Solution(
+        x,
+        torch.from_numpy(residual),
+        torch.from_numpy(steps),
+        reasons,
+        torch.from_numpy(limit),
+        estimate,
+    )
 
 
 def _powers_of_two(block: Tensor) -> Tensor:
@@ -250,19 +250,19 @@ def _powers_of_two(block: Tensor) -> Tensor:
     return torch.where(largest > 0, largest / (2 * mantissa), 1.0)
 
 
-def _as_right_hand_sides(b: Any) -> Tensor:
+def _as_right_hand_sides(b: Array) -> Tensor:
     b = torch.from_numpy(b) if isinstance(b, np.ndarray) else b
     if not isinstance(b, Tensor) or b.dim() not in (1, 2) or b.numel() == 0:
-        raise invalid(
-            "solve", "b", "be a vector (n,) or right-hand sides side by side (n, m)", _shape(b)
-        )
+        got = f"shape {tuple(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
+        allowed = "be a vector (n,) or right-hand sides side by side (n, m)"
+        raise invalid("solve", "b", allowed, got)
     if b.dtype not in TOLERANCES:
         raise invalid("solve", "b", "be float32 or float64", b.dtype)
     check_finite("solve", "b", b.detach())
     return b
 
 
-def _start(x0: Any, b: Tensor) -> Tensor:
+def _start(x0: Array, b: Tensor) -> Tensor:
     x0 = torch.as_tensor(x0).detach().to(b)
     if x0.shape != b.shape:
         raise invalid("solve", "x0", f"have the shape of b, {tuple(b.shape)}", tuple(x0.shape))
@@ -272,7 +272,3 @@ def _start(x0: Any, b: Tensor) -> Tensor:
 
 def _norms(block: Tensor) -> np.ndarray:
     return torch.linalg.vector_norm(block.double(), dim=0).cpu().numpy()
-
-
-def _shape(value: Any) -> str:
-    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

@@ -69,25 +69,19 @@ def minimize(
         raise invalid("minimize", "x0", "hold real numbers", x0.dtype)
     check_finite("minimize", "x0", x0)
     check_real("minimize", "tolerance", tolerance, 0.0)
-    steps = (
-        200 * x0.numel()
-        if iterations is None
-        else check_count("minimize", "iterations", iterations)
-    )
+    steps = 200 * x0.numel() if iterations is None else iterations
+    check_count("minimize", "iterations", steps)
 
     def value_and_slope(flat: np.ndarray) -> tuple[float, np.ndarray]:
         x = torch.from_numpy(flat).to(x0).view(x0.shape).requires_grad_()
         with torch.enable_grad():
             value = function(x)
         if value.numel() != 1 or not value.requires_grad:
-            got = (
-                "one that does not depend on x"
-                if value.numel() == 1
-                else f"shape {tuple(value.shape)}"
-            )
-            raise invalid(
-                "minimize", "function", "return one number that autograd can follow to x", got
-            )
+            got = f"shape {tuple(value.shape)}"
+            if value.numel() == 1:
+                got = "one that does not depend on x"
+            allowed = "return one number that autograd can follow to x"
+            raise invalid("minimize", "function", allowed, got)
         (slope,) = torch.autograd.grad(value.reshape(()), x)
         if not torch.isfinite(value) or not torch.isfinite(slope).all():
             raise Diverged(
@@ -102,10 +96,5 @@ def minimize(
     )
     slope = float(np.abs(found.jac).max())
     reason = "converged" if slope <= tolerance else REASONS.get(found.status, "precision")
-    return Minimum(
-        torch.from_numpy(found.x).to(x0).view(x0.shape),
-        float(found.fun),
-        slope,
-        int(found.nit),
-        reason,
-    )
+    x = torch.from_numpy(found.x).to(x0).view(x0.shape)
+    return Minimum(x, float(found.fun), slope, int(found.nit), reason)

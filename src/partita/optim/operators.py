@@ -1,5 +1,5 @@
-"""What conjugate gradients need of A, whatever A is: a product, a diagonal, and compressed rows
-where there are some.
+"""What conjugate gradients need of A, whatever A is: a product, a diagonal, and the compressed rows
+of a sparse matrix.
 
 Letters: n unknowns, m right-hand sides, A matrix, p a block of vectors (n, m).
 """
@@ -7,17 +7,46 @@ Letters: n unknowns, m right-hand sides, A matrix, p a block of vectors (n, m).
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from partita.errors import Unsupported, invalid
+from partita.errors import InputError, Unsupported, invalid
 
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # first, columns, values
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Product: TypeAlias = Callable[[Tensor], Tensor]
 SYMMETRY = 64.0  # roundings by which A may differ from its transpose
 LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+
+
+@runtime_checkable
+class _Linear(Protocol):
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+    def __matmul__(self, other: np.ndarray, /) -> np.ndarray: ...
+
+
+@runtime_checkable
+class SparseMatrix(_Linear, Protocol):
+    """A sparse matrix or array of SciPy."""
+
+    def tocsr(self) -> "csr_array": ...
+
+
+@runtime_checkable
+class MatrixFree(_Linear, Protocol):
+    """A LinearOperator of SciPy, or what looks like one."""
+
+    def matmat(self, X: np.ndarray) -> np.ndarray: ...
+
+
+Matrix: TypeAlias = Tensor | np.ndarray | SparseMatrix | MatrixFree
 
 
 @dataclass(frozen=True)
@@ -26,100 +55,107 @@ class Operator:
 
     Arguments:
         apply: A p for p of shape (n, m); gradients reach whatever A is made of.
-        rows: Compressed rows, for a sparse matrix in the memory of the CPU.
+        csr: The compressed rows of a sparse matrix in the memory of the CPU.
         matrix: The dense or sparse tensor itself; None for a function.
     """
 
-    apply: Callable[[Tensor], Tensor]
-    rows: Rows | None = None
+    apply: Product
+    csr: "csr_array | None" = None
     matrix: Tensor | None = None
+
+    def product(self, p: Tensor) -> Tensor:
+        """A p without gradients, by the compressed rows if there are any."""
+        return self.apply(p) if self.csr is None else torch.from_numpy(self.csr @ p.numpy())
 
     @cached_property
     def diagonal(self) -> Tensor:
         """The diagonal of A, which a function does not show."""
-        if self.rows is not None:
-            return torch.from_numpy(sparse(self.rows).diagonal())
+        if self.csr is not None:
+            return torch.from_numpy(self.csr.diagonal())
         if self.matrix is None:
             raise Unsupported(
                 "solve: preconditioner 'jacobi' needs the diagonal of A, and A is a function. "
-                "Hand over one of your own: a function from r to an approximate solution of A z = "
-                "r."
+                "Pass your own: a function from r to an approximate solution of A z = r."
             )
-        matrix = self.matrix.detach()
-        if matrix.layout is torch.strided:
-            return matrix.diagonal()
-        matrix = matrix.to_sparse_coo().coalesce()
-        (i, j), values = matrix.indices(), matrix.values()
-        return values.new_zeros(len(matrix)).index_add_(0, i[i == j], values[i == j])
+        if self.matrix.layout is torch.strided:
+            return self.matrix.detach().diagonal()
+        coo = _coalesced(self.matrix)
+        (i, j), values = coo.indices(), coo.values()
+        return values.new_zeros(len(coo)).index_add_(0, i[i == j], values[i == j])
 
 
-def sparse(rows: Rows) -> Any:
-    """Compressed rows as SciPy's matrix."""
-    import scipy.sparse
-
-    first, columns, values = rows
-    return scipy.sparse.csr_array(
-        (values, columns.view(np.int32), first), shape=(len(first) - 1,) * 2
-    )
-
-
-def as_operator(A: Any, b: Tensor, owner: str) -> Operator:
-    """A as an operator on blocks like ``b`` (n, m): a tensor, an array, a sparse matrix of SciPy or
-    torch, or a function.
-    """
+def as_operator(A: Matrix | Product, b: Tensor) -> Operator:
+    """A as an operator on blocks like ``b`` (n, m)."""
     if isinstance(A, Tensor):
-        return _from_tensor(_checked(A, b, owner), b, owner)
-    if np.iscomplexobj(A):
-        raise invalid(
-            owner,
-            "A",
-            "be real",
-            "complex numbers",
-            "Write the system in real and imaginary parts.",
-        )
+        return _from_tensor(A, b)
+    if isinstance(A, np.ndarray | _Linear) and np.iscomplexobj(A):
+        remedy = "Write the system in real and imaginary parts."
+        raise invalid("solve", "A", "be real", "complex numbers", remedy)
     if isinstance(A, np.ndarray):
-        return _from_tensor(_checked(torch.from_numpy(A).to(b), b, owner), b, owner)
-    if hasattr(A, "tocsr"):
-        return _from_scipy(A, b, owner)
-    if hasattr(A, "matmat"):
-        _check_shape(A.shape, b, owner)
-        return Operator(_checked_function(on_arrays(A), owner))
+        return _from_tensor(torch.from_numpy(A).to(b), b)
+    if isinstance(A, SparseMatrix):
+        return _from_scipy(A, b)
+    if isinstance(A, MatrixFree):
+        check_fits("A", A, b)
+        return Operator(on_blocks("A", on_arrays(A)))
     if callable(A):
-        return Operator(_checked_function(cast(Callable[[Tensor], Tensor], A), owner))
-    raise invalid(
-        owner,
-        "A",
-        "be a matrix (tensor, array, sparse) or a function from p to A p",
-        type(A).__name__,
-    )
+        return Operator(on_blocks("A", A))
+    allowed = "be a matrix (tensor, array, sparse) or a function from p to A p"
+    raise invalid("solve", "A", allowed, type(A).__name__)
 
 
-def on_arrays(A: Any) -> Callable[[Tensor], Tensor]:
-    """SciPy's LinearOperator, or a matrix of NumPy or SciPy, as a function on tensors."""
+def on_arrays(A: "np.ndarray | csr_array | _Linear") -> Product:
+    """The product of a matrix or LinearOperator of NumPy or SciPy with a tensor."""
     return lambda p: torch.from_numpy(np.ascontiguousarray(A @ p.detach().cpu().numpy())).to(p)
 
 
-def check_symmetric(operator: Operator, b: Tensor, owner: str) -> None:
-    """Refuse an A that is not its own transpose: looked at whole where it is a matrix, at two
-    vectors where it is a function.
+def on_blocks(parameter: str, function: Product) -> Product:
+    """A caller's function on blocks (n, m); a single right-hand side reaches it as a vector."""
+
+    def apply(p: Tensor) -> Tensor:
+        q = function(p) if p.shape[1] > 1 else function(p[:, 0])[:, None]
+        if q.shape != p.shape or q.dtype != p.dtype:
+            allowed = "map (n,) to (n,) and (n, m) to (n, m), keeping the dtype"
+            got = f"{tuple(p.shape)} to {tuple(q.shape)}, {q.dtype}"
+            raise invalid("solve", parameter, allowed, got)
+        return q
+
+    return apply
+
+
+def check_fits(parameter: str, matrix: Matrix, b: Tensor) -> None:
+    """Refuse a matrix that is not (n, n), or a tensor that is not of b's dtype and device."""
+    n = len(b)
+    if tuple(matrix.shape) != (n, n):
+        allowed = f"have shape ({n}, {n}) to match b"
+        raise invalid("solve", parameter, allowed, tuple(matrix.shape))
+    if isinstance(matrix, Tensor) and (matrix.dtype != b.dtype or matrix.device != b.device):
+        allowed = f"have the dtype and device of b, {b.dtype} on {b.device}"
+        raise invalid("solve", parameter, allowed, f"{matrix.dtype} on {matrix.device}")
+
+
+def check_symmetric(operator: Operator, b: Tensor) -> None:
+    """Refuse an A that is not its own transpose: a matrix by its entries, a function by its
+    products with two vectors.
     """
-    remedy = "Conjugate gradients need a symmetric A; solve A'A x = A'b, or use GMRES."
-    if operator.rows is not None:
-        matrix = sparse(operator.rows)
-        gap, size = (
-            float(abs(part).max()) if part.nnz else 0.0 for part in (matrix - matrix.T, matrix)
-        )
+    if operator.csr is not None:
+        gap, size = _largest(operator.csr - operator.csr.T), _largest(operator.csr)
     elif operator.matrix is not None and operator.matrix.layout is torch.strided:
         matrix = operator.matrix.detach()
         gap, size = float((matrix - matrix.mT).abs().max()), float(matrix.abs().max())
     else:
         gap, size = _probe(operator, b)
         if not np.isfinite(size):
-            raise invalid(owner, "A", "map finite vectors to finite vectors", "nan or infinity")
+            allowed = "map finite vectors to finite vectors"
+            raise invalid("solve", "A", allowed, "nan or infinity")
     if gap > SYMMETRY * torch.finfo(b.dtype).eps * size:
-        raise invalid(
-            owner, "A", "be symmetric", f"a difference of {gap:.3g} from its transpose", remedy
-        )
+        remedy = "Conjugate gradients need a symmetric A; solve A'A x = A'b, or use GMRES."
+        got = f"a difference of {gap:.3g} from its transpose"
+        raise invalid("solve", "A", "be symmetric", got, remedy)
+
+
+def _largest(matrix: "csr_array") -> float:
+    return float(abs(matrix).max()) if matrix.nnz else 0.0
 
 
 @torch.no_grad()
@@ -132,78 +168,44 @@ def _probe(operator: Operator, b: Tensor) -> tuple[float, float]:
     return abs(float((u * Av).sum() - (v * Au).sum())), size
 
 
-def _checked(A: Tensor, b: Tensor, owner: str) -> Tensor:
-    _check_shape(A.shape, b, owner)
+def _from_tensor(A: Tensor, b: Tensor) -> Operator:
+    check_fits("A", A, b)
     if A.layout not in LAYOUTS:
-        raise invalid(
-            owner,
-            "A",
-            "be dense or a sparse COO, CSR or CSC tensor",
-            A.layout,
-            "Use A.to_dense().to_sparse_csr().",
-        )
-    if A.dtype != b.dtype or A.device != b.device:
-        raise invalid(
-            owner,
-            "A",
-            f"have the dtype and device of b, {b.dtype} on {b.device}",
-            f"{A.dtype} on {A.device}",
-        )
-    return A
-
-
-def _check_shape(shape: Any, b: Tensor, owner: str) -> None:
-    if tuple(shape) != (len(b), len(b)):
-        raise invalid(owner, "A", f"have shape ({len(b)}, {len(b)}) to match b", tuple(shape))
-
-
-def _from_tensor(A: Tensor, b: Tensor, owner: str) -> Operator:
-    values = (
-        A.detach() if A.layout is torch.strided else A.detach().to_sparse_coo().coalesce().values()
-    )
-    if not torch.isfinite(values).all():
-        raise invalid(owner, "A", "be finite", "nan or infinity")
+        allowed = "be dense or a sparse COO, CSR or CSC tensor"
+        raise invalid("solve", "A", allowed, A.layout, "Use A.to_dense().to_sparse_csr().")
     if A.layout is torch.strided:
-        return Operator(lambda p: A @ p, None, A)
-    rows = _rows_of(A.detach().to_sparse_csr()) if A.device.type == "cpu" else None
-    return Operator(lambda p: torch.sparse.mm(A, p), rows, A)
+        if not torch.isfinite(A.detach()).all():
+            raise _not_finite()
+        return Operator(lambda p: A @ p, matrix=A)
+    coo, csr = _coalesced(A), None
+    if not torch.isfinite(coo.values()).all():
+        raise _not_finite()
+    if A.device.type == "cpu":
+        from scipy.sparse import coo_array
+
+        csr = coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), A.shape).tocsr()
+    return Operator(lambda p: torch.sparse.mm(A, p), csr, A)
 
 
-def _rows_of(A: Tensor) -> Rows:
-    return A.crow_indices().numpy(), A.col_indices().numpy().astype(np.uint32), A.values().numpy()
-
-
-def _from_scipy(A: Any, b: Tensor, owner: str) -> Operator:
-    _check_shape(A.shape, b, owner)
+def _from_scipy(A: SparseMatrix, b: Tensor) -> Operator:
+    check_fits("A", A, b)
     if b.device.type != "cpu":
-        raise invalid(
-            owner,
-            "A",
-            f"live where b does, on {b.device}",
-            "a SciPy matrix",
-            "Use torch.sparse_csr_tensor(..., device=...).",
-        )
-    A = A.tocsr()
-    if not A.has_canonical_format:
-        A = A.copy()  # the caller's matrix stays as it is
-        A.sum_duplicates()
-    values = A.data.astype(b.numpy().dtype, copy=False)
-    if not np.isfinite(values).all():
-        raise invalid(owner, "A", "be finite", "nan or infinity")
-    rows = (A.indptr, A.indices.astype(np.uint32), values)
-    return Operator(on_arrays(A), rows)
+        remedy = "Use torch.sparse_csr_tensor(..., device=...)."
+        raise invalid("solve", "A", f"be on {b.device}, as b is", "a SciPy matrix", remedy)
+    from scipy.sparse import csr_array
+
+    csr = csr_array(A.tocsr(), dtype=b.numpy().dtype)
+    if not csr.has_canonical_format:
+        csr = csr_array(csr, copy=True)  # the caller's matrix stays as it is
+        csr.sum_duplicates()
+    if not np.isfinite(csr.data).all():
+        raise _not_finite()
+    return Operator(on_arrays(csr), csr)
 
 
-def _checked_function(A: Callable[[Tensor], Tensor], owner: str) -> Callable[[Tensor], Tensor]:
-    """The function on blocks (n, m); a single right-hand side reaches it as a vector."""
+def _coalesced(A: Tensor) -> Tensor:
+    return A.detach().to_sparse_coo().coalesce()
 
-    def apply(p: Tensor) -> Tensor:
-        q = A(p) if p.shape[1] > 1 else A(p[:, 0])[:, None]
-        if q.shape != p.shape or q.dtype != p.dtype:
-            got = f"{tuple(p.shape)} to {tuple(q.shape)}, {q.dtype}"
-            raise invalid(
-                owner, "A", "map (n,) to (n,) and (n, m) to (n, m), keeping the dtype", got
-            )
-        return q
 
-    return apply
+def _not_finite() -> InputError:
+    return invalid("solve", "A", "be finite", "nan or infinity")

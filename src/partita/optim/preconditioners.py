@@ -6,17 +6,28 @@ r"""Cheap approximations of A that make conjugate gradients take fewer steps.
 Letters: n unknowns, m right-hand sides, A matrix, M its approximation, L lower factor, r residual.
 """
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from partita.errors import Unsupported, invalid
-from partita.optim.operators import Operator, on_arrays, sparse
+from partita.optim.operators import (
+    Matrix,
+    MatrixFree,
+    Operator,
+    Product,
+    SparseMatrix,
+    check_fits,
+    on_arrays,
+    on_blocks,
+)
 
-Preconditioner = Callable[[Tensor], Tensor]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Preconditioner = Product
 # added to the diagonal, relative to it, until every pivot is positive (Manteuffel 1980)
 SHIFTS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -34,131 +45,79 @@ def incomplete_cholesky(operator: Operator) -> Preconditioner:
     Meijerink and van der Vorst (1977), An iterative solution method for linear systems whose matrix
     is a symmetric M-matrix.
     """
-    from partita.optim.csr_kernels import incomplete_cholesky as factor
-    from partita.optim.csr_kernels import substitute
+    from scipy.sparse.linalg import splu
 
-    first, columns, values = _lower(operator)
+    from partita.optim.incomplete_cholesky import factorize
+
+    lower = _lower_triangle(operator)
+    entries = lower.data.astype(np.float64)
     for shift in SHIFTS:
-        entries = values.astype(np.float64)
-        if factor(first, columns, entries, shift) < 0:
+        lower.data = entries.copy()
+        if factorize(lower.indptr, lower.indices, lower.data, shift) < 0:
             break
     else:
-        raise invalid(
-            "solve",
-            "A",
-            "be near a positive definite matrix",
-            "pivots that are not positive",
-            "Use preconditioner 'jacobi'.",
-        )
+        got, remedy = "pivots that are not positive", "Use preconditioner 'jacobi'."
+        raise invalid("solve", "A", "be near a positive definite matrix", got, remedy)
+    # in the order given, a triangular matrix is its own factor: only its substitutions are used
+    factor = splu(lower.tocsc(), permc_spec="NATURAL", diag_pivot_thresh=0.0)
 
     def apply(r: Tensor) -> Tensor:
-        z = np.ascontiguousarray(r.numpy(), dtype=np.float64).copy()
-        substitute(first, columns, entries, z)
+        z = factor.solve(factor.solve(r.double().numpy()), trans="T")
         return torch.from_numpy(z).to(r)
 
     return apply
 
 
-def as_preconditioner(chosen: Any, operator: Operator, b: Tensor) -> Preconditioner | None:
-    """The one that is named, a function, or a matrix that approximates the inverse of A; None for
-    none.
+def as_preconditioner(
+    chosen: str | Matrix | Product | None, operator: Operator, b: Tensor
+) -> Preconditioner | None:
+    """The named preconditioner, a function, or the product with a matrix that approximates the
+    inverse of A; None for none.
     """
     if chosen is None:
         return None
     if isinstance(chosen, str):
         if chosen not in BY_NAME:
-            raise invalid(
-                "solve",
-                "preconditioner",
-                f"be one of {', '.join(map(repr, BY_NAME))}, a function or a matrix",
-                repr(chosen),
-            )
+            allowed = f"be one of {', '.join(map(repr, BY_NAME))}, a function or a matrix"
+            raise invalid("solve", "preconditioner", allowed, repr(chosen))
         return BY_NAME[chosen](operator)
-    if (
-        isinstance(chosen, Tensor | np.ndarray)
-        or hasattr(chosen, "tocsr")
-        or hasattr(chosen, "matmat")
-    ):
-        return _from_matrix(chosen, b)
+    if isinstance(chosen, Tensor):
+        check_fits("preconditioner", chosen, b)
+        matrix = chosen.detach()
+        return lambda r: matrix @ r
+    if isinstance(chosen, np.ndarray | SparseMatrix | MatrixFree):
+        check_fits("preconditioner", chosen, b)
+        return on_arrays(chosen)
     if callable(chosen):
-        return _on_blocks(cast(Preconditioner, chosen))
-    raise invalid(
-        "solve",
-        "preconditioner",
-        "be a name, a function from r to z, or a matrix",
-        type(chosen).__name__,
-    )
+        return on_blocks("preconditioner", chosen)
+    allowed = "be a name, a function from r to z, or a matrix"
+    raise invalid("solve", "preconditioner", allowed, type(chosen).__name__)
 
 
-def _on_blocks(function: Preconditioner) -> Preconditioner:
-    """A function as the caller writes it: a single right-hand side reaches it as a vector."""
+def _lower_triangle(operator: Operator) -> "csr_array":
+    """Compressed rows, the diagonal last in each row."""
+    from scipy.sparse import csr_array, tril
 
-    def apply(r: Tensor) -> Tensor:
-        z = function(r) if r.shape[1] > 1 else function(r[:, 0])[:, None]
-        if z.shape != r.shape or z.dtype != r.dtype:
-            got = f"{tuple(r.shape)} to {tuple(z.shape)}, {z.dtype}"
-            raise invalid(
-                "solve",
-                "preconditioner",
-                "map (n,) to (n,) and (n, m) to (n, m), keeping the dtype",
-                got,
+    matrix = operator.csr
+    if matrix is None:
+        if operator.matrix is None or operator.matrix.device.type != "cpu":
+            raise Unsupported(
+                "solve: preconditioner 'incomplete-cholesky' needs the entries of A on a CPU. Use "
+                "'jacobi' or pass your own."
             )
-        return z
-
-    return apply
-
-
-def _from_matrix(matrix: Any, b: Tensor) -> Preconditioner:
-    if tuple(matrix.shape) != (len(b), len(b)):
-        raise invalid(
-            "solve",
-            "preconditioner",
-            f"have shape ({len(b)}, {len(b)}) to match b",
-            tuple(matrix.shape),
-        )
-    if not isinstance(matrix, Tensor):
-        return on_arrays(matrix)
-    if matrix.dtype != b.dtype or matrix.device != b.device:
-        got = f"{matrix.dtype} on {matrix.device}"
-        raise invalid(
-            "solve",
-            "preconditioner",
-            f"have the dtype and device of b, {b.dtype} on {b.device}",
-            got,
-        )
-    return lambda r: matrix.detach() @ r
-
-
-def _lower(operator: Operator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compressed rows of the lower triangle, the diagonal last in each row."""
-    import scipy.sparse
-
-    if operator.rows is not None:
-        matrix = sparse(operator.rows)
-    elif operator.matrix is not None and operator.matrix.device.type == "cpu":
-        matrix = scipy.sparse.csr_array(operator.matrix.detach().numpy())
-    else:
-        raise Unsupported(
-            "solve: preconditioner 'incomplete-cholesky' needs the entries of A on a CPU. Use "
-            "'jacobi' or one of your own."
-        )
+        matrix = csr_array(operator.matrix.detach().numpy())
     _checked_diagonal(torch.from_numpy(matrix.diagonal()))
-    lower = scipy.sparse.csr_array(scipy.sparse.tril(matrix))
+    lower = csr_array(tril(matrix))
     lower.sort_indices()
-    return lower.indptr, lower.indices, lower.data
+    return lower
 
 
 def _checked_diagonal(diagonal: Tensor) -> Tensor:
     if not (diagonal > 0).all():
         row = int(diagonal.argmin())
-        got = f"{float(diagonal[row]):g} in row {row}"
-        raise invalid(
-            "solve", "A", "have a positive diagonal, as every positive definite matrix has", got
-        )
+        allowed = "have a positive diagonal, as every positive definite matrix has"
+        raise invalid("solve", "A", allowed, f"{float(diagonal[row]):g} in row {row}")
     return diagonal
 
 
-BY_NAME: dict[str, Callable[[Operator], Preconditioner]] = {
-    "jacobi": jacobi,
-    "incomplete-cholesky": incomplete_cholesky,
-}
+BY_NAME = {"jacobi": jacobi, "incomplete-cholesky": incomplete_cholesky}

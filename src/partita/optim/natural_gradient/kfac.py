@@ -20,7 +20,7 @@ lambda damping.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +28,11 @@ from torch.distributions import Distribution, kl_divergence
 from torch.nn import functional
 
 from partita.errors import Unsupported, invalid
-from partita.optim.natural_gradient.optimizer import NaturalGradient
+from partita.optim.natural_gradient.optimizer import NaturalGradient, Options
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
+Layer: TypeAlias = nn.Linear | nn.Conv1d | nn.Conv2d
+Predict: TypeAlias = Callable[[Tensor], Distribution]
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,7 @@ class KroneckerMetric:
             Categorical(logits=out)``; their divergence must be known to torch.
     """
 
-    def __init__(
-        self, network: nn.Module, x: Tensor, predict: Callable[[Tensor], Distribution]
-    ) -> None:
+    def __init__(self, network: nn.Module, x: Tensor, predict: Predict) -> None:
         self.layers = _layers(network)
         self.factors = _factors(network, self.layers, x, predict)
 
@@ -94,9 +94,7 @@ class KFAC(NaturalGradient):
     Before each step hand over the inputs: ``optimizer.see(x)``.
     """
 
-    def __init__(
-        self, network: nn.Module, predict: Callable[[Tensor], Distribution], **options: Any
-    ) -> None:
+    def __init__(self, network: nn.Module, predict: Predict, **options: Unpack[Options]) -> None:
         super().__init__([p for layer in _layers(network) for p in layer.parameters()], **options)
         self._network, self._predict = network, predict
 
@@ -105,7 +103,7 @@ class KFAC(NaturalGradient):
         self.observe(lambda: KroneckerMetric(self._network, x, self._predict))
 
 
-def _layers(network: nn.Module) -> list[Any]:
+def _layers(network: nn.Module) -> list[Layer]:
     """The layers that learn, in the order of their parameters."""
     layers = [
         m
@@ -127,17 +125,13 @@ def _layers(network: nn.Module) -> list[Any]:
             "K-FAC: every parameter must belong to a linear or convolutional layer; got "
             f"{other[:3] or 'none'}. Use PredictiveMetric."
         )
-    if any(
-        isinstance(layer, nn.Conv1d | nn.Conv2d) and layer.padding_mode != "zeros"
-        for layer in layers
-    ):
+    convolutions = [layer for layer in layers if not isinstance(layer, nn.Linear)]
+    if any(layer.padding_mode != "zeros" for layer in convolutions):
         raise Unsupported("K-FAC: convolutions must pad with zeros. Use PredictiveMetric.")
     return layers
 
 
-def _factors(
-    network: nn.Module, layers: list[Any], x: Tensor, predict: Callable[[Tensor], Distribution]
-) -> list[Factors]:
+def _factors(network: nn.Module, layers: list[Layer], x: Tensor, predict: Predict) -> list[Factors]:
     """One forward pass, and K backward passes for the columns of the output's root."""
     inputs: dict[int, Tensor] = {}
     outputs: dict[int, Tensor] = {}
@@ -162,21 +156,18 @@ def _factors(
         )
     root = _root(_output_fisher(out, predict))
     kept = [outputs[id(layer)] for layer in layers]
-    G: list[Tensor | None] = [None] * len(layers)
+    G = [out.new_zeros(()) for _ in layers]
     for column in root.unbind(-1):
         slopes = torch.autograd.grad(out, kept, column.view_as(out), retain_graph=True)
-        G = [
-            _output_factor(layer, s, len(x), before)
-            for layer, s, before in zip(layers, slopes, G, strict=True)
-        ]
-    factors = zip(layers, G, strict=True)
+        found = [_output_factor(layer, s, len(x)) for layer, s in zip(layers, slopes, strict=True)]
+        G = [total + part for total, part in zip(G, found, strict=True)]
     return [
-        Factors(_input_factor(layer, inputs[id(layer)]), found, layer.bias is not None)  # type: ignore[arg-type]
-        for layer, found in factors
+        Factors(_input_factor(layer, inputs[id(layer)]), total, layer.bias is not None)
+        for layer, total in zip(layers, G, strict=True)
     ]
 
 
-def _output_fisher(out: Tensor, predict: Callable[[Tensor], Distribution]) -> Tensor:
+def _output_fisher(out: Tensor, predict: Predict) -> Tensor:
     """The Fisher matrix of every row's prediction in the K numbers that the network put out, (B, K,
     K): eq. 50.11 with those for theta.
     """
@@ -202,7 +193,7 @@ def _root(F: Tensor) -> Tensor:
     return vectors * values.clamp_min(0).sqrt()[..., None, :]
 
 
-def _patches(layer: Any, a: Tensor) -> Tensor:
+def _patches(layer: Layer, a: Tensor) -> Tensor:
     """Inputs as (c, B, T, a): what each group of the layer sees at each position, with a one for
     the bias.
     """
@@ -222,28 +213,26 @@ def _patches(layer: Any, a: Tensor) -> Tensor:
     return functional.pad(seen, (0, 1), value=1.0) if layer.bias is not None else seen
 
 
-def _input_factor(layer: Any, a: Tensor) -> Tensor:
+def _input_factor(layer: Layer, a: Tensor) -> Tensor:
     seen = _patches(layer, a)
     return torch.einsum("cbti,cbtj->cij", seen, seen) / seen.shape[1]
 
 
-def _output_factor(layer: Any, slope: Tensor, rows: int, before: Tensor | None) -> Tensor:
+def _output_factor(layer: Layer, slope: Tensor, rows: int) -> Tensor:
     if isinstance(layer, nn.Linear):
         delta = slope.reshape(rows, 1, -1, layer.out_features)
     else:
         delta = slope.flatten(2).mT.unflatten(-1, (layer.groups, -1)).movedim(2, 1)
-    G = torch.einsum("bcti,bctj->cij", delta, delta) / (rows * delta.shape[2])
-    return G if before is None else before + G
+    return torch.einsum("bcti,bctj->cij", delta, delta) / (rows * delta.shape[2])
 
 
-def _matrix(part: Tensor, layer: Any, f: Factors) -> Tensor:
+def _matrix(part: Tensor, layer: Layer, f: Factors) -> Tensor:
     """A layer's parameters as (c, o, a): weight rows with their bias at the end."""
-    weight = part[: layer.weight.numel()].view(f.A.shape[0], f.G.shape[1], -1)
-    return (
-        torch.cat([weight, part[layer.weight.numel() :].view(*weight.shape[:2], 1)], -1)
-        if f.bias
-        else weight
-    )
+    size = layer.weight.numel()
+    weight = part[:size].view(f.A.shape[0], f.G.shape[1], -1)
+    if not f.bias:
+        return weight
+    return torch.cat([weight, part[size:].view(*weight.shape[:2], 1)], -1)
 
 
 def _flat(W: Tensor, f: Factors) -> Tensor:
@@ -267,11 +256,6 @@ def _cholesky(M: Tensor, damping: float) -> Tensor:
     factor, failed = torch.linalg.cholesky_ex(M)
     least, most = factor.diagonal(dim1=1, dim2=2).amin(1) ** 2, M.diagonal(dim1=1, dim2=2).amax(1)
     if failed.any() or not (least > M.shape[-1] * torch.finfo(M.dtype).eps * most).all():
-        raise invalid(
-            "K-FAC",
-            "damping",
-            "be above zero, and larger, where a factor is singular",
-            f"{damping:g}",
-            "Use 1e-3.",
-        )
+        allowed = "be above zero, and larger, where a factor is singular"
+        raise invalid("K-FAC", "damping", allowed, f"{damping:g}", "Use 1e-3.")
     return factor

@@ -19,6 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, kl_divergence
+from torch.nn.utils import parameters_to_vector
 
 from partita.errors import Diverged, invalid
 from partita.optim.conjugate_gradient import solve
@@ -57,10 +58,9 @@ class _ByConjugateGradients:
             check=False,
         )
         if found.reason in ("breakdown", "indefinite") and found.residual > float(g.norm()) * 0.1:
-            remedy = "Raise damping, for example to 1e-3."
             raise Diverged(
                 f"natural gradient: F + damping I must be positive definite; got {found.explain()} "
-                f"at damping {damping:g}. {remedy}"
+                f"at damping {damping:g}. Raise damping, for example to 1e-3."
             )
         return found.x
 
@@ -79,13 +79,10 @@ class MatrixMetric:
         damped = self.F + damping * torch.eye(len(g), dtype=self.F.dtype, device=g.device)
         factor, failed = torch.linalg.cholesky_ex(damped)
         if int(failed) or float(factor.diagonal().min()) ** 2 <= len(g) * size:
-            raise invalid(
-                "natural gradient",
-                "damping",
-                "be large enough to make F + damping I positive definite",
-                f"{damping:g} on a singular Fisher matrix",
-                f"Use at least {max(1e-8, 10 * len(g) * size):.1g}.",
-            )
+            allowed = "be large enough to make F + damping I positive definite"
+            got = f"{damping:g} on a singular Fisher matrix"
+            remedy = f"Use at least {max(1e-8, 10 * len(g) * size):.1g}."
+            raise invalid("natural gradient", "damping", allowed, got, remedy)
         return torch.cholesky_solve(g[:, None].to(factor), factor)[:, 0].to(g)
 
 
@@ -98,6 +95,10 @@ class Scores(Protocol):
 
     def weighted(self, w: Tensor) -> Tensor:
         """w' s, ``(n,) -> (P,)``."""
+        ...
+
+    def written_out(self) -> Tensor:
+        """s itself, (n, P)."""
         ...
 
 
@@ -140,24 +141,15 @@ class PredictiveMetric(_ByConjugateGradients):
             slope = torch.autograd.grad(
                 divergence.sum() / rows, self.parameters, create_graph=True, allow_unused=True
             )
-            along = sum(
-                (
-                    s.flatten() @ part
-                    for s, part in zip(slope, self._split(v), strict=True)
-                    if s is not None
-                ),
-                v.new_zeros(()),
+            along = v.new_zeros(())
+            parts = v.split([p.numel() for p in self.parameters])
+            for s, part in zip(slope, parts, strict=True):
+                if s is not None:
+                    along = along + s.flatten() @ part
+            again = torch.autograd.grad(
+                along, self.parameters, allow_unused=True, materialize_grads=True
             )
-            again = torch.autograd.grad(along, self.parameters, allow_unused=True)
-        return torch.cat(
-            [
-                torch.zeros_like(p).flatten() if a is None else a.flatten()
-                for a, p in zip(again, self.parameters, strict=True)
-            ]
-        )
-
-    def _split(self, v: Tensor) -> tuple[Tensor, ...]:
-        return v.split([p.numel() for p in self.parameters])
+        return parameters_to_vector(again)
 
 
 @dataclass(frozen=True)

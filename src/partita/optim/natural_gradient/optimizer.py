@@ -15,7 +15,7 @@ Letters: theta parameters, eta learning rate, lambda damping, r radius, g gradie
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,23 @@ from partita.optim.natural_gradient.metrics import Metric
 POOR, GOOD = 0.25, 0.75  # of the decrease that was promised
 LARGEST, SMALLEST = 1e6, 1e-10  # damping
 TRIES = 12
+
+
+class Options(TypedDict, total=False):
+    """Settings of :class:`NaturalGradient` by keyword."""
+
+    lr: float
+    damping: float
+    radius: float | None
+    adapt: bool
+
+
+class _Group(TypedDict):
+    params: list[nn.Parameter]
+    lr: float
+    damping: float
+    radius: float | None
+    adapt: bool
 
 
 class NaturalGradient(torch.optim.Optimizer):
@@ -74,21 +91,18 @@ class NaturalGradient(torch.optim.Optimizer):
             check_real("NaturalGradient", "radius", radius, 0.0, open_low=True)
         super().__init__(params, {"lr": lr, "damping": damping, "radius": radius, "adapt": adapt})
         if len(self.param_groups) > 1:
-            raise invalid(
-                "NaturalGradient",
-                "params",
-                "be one group, for one metric is about all of them",
-                len(self.param_groups),
-            )
+            allowed = "be one group, for one metric is about all of them"
+            raise invalid("NaturalGradient", "params", allowed, len(self.param_groups))
         self._metric = metric
 
     def observe(self, metric: Callable[[], Metric]) -> None:
         """The metric of the coming step."""
         self._metric = metric
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
         """One step; ``closure`` computes the loss and its gradients and returns the loss."""
-        group, loss = self.param_groups[0], None
+        group = cast(_Group, self.param_groups[0])
+        loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
@@ -97,21 +111,22 @@ class NaturalGradient(torch.optim.Optimizer):
                 "NaturalGradient", "metric", "be given, or set by observe() before a step", None
             )
         metric, g = self._metric(), self._gradient()
-        if closure is None or not group["adapt"]:
+        if closure is None or loss is None or not group["adapt"]:
             self._move(self._direction(metric, g, group), group)
-            return loss
-        return self._adapted_step(closure, loss, metric, g, group)
+        else:
+            self._adapted_step(closure, float(loss.detach()), metric, g, group)
+        return loss
 
     def _adapted_step(
         self,
-        closure: Callable[[], Any],
-        loss: Any,
+        closure: Callable[[], Tensor],
+        before: float,
         metric: Metric,
         g: Tensor,
-        group: dict[str, Any],
-    ) -> Any:
+        group: _Group,
+    ) -> None:
         """Steps from the same place with more and more damping, until one lowers the loss."""
-        start, before = [p.detach().clone() for p in group["params"]], float(loss.detach())
+        start = [p.detach().clone() for p in group["params"]]
         for _ in range(TRIES):
             direction = self._direction(metric, g, group)
             step = group["lr"] * direction
@@ -120,19 +135,16 @@ class NaturalGradient(torch.optim.Optimizer):
             with torch.enable_grad():
                 gained = before - float(closure().detach())
             if gained >= max(POOR * promised, 0.0):
-                break
+                if gained >= GOOD * promised:
+                    group["damping"] = max(SMALLEST, group["damping"] / 4)
+                return
             group["damping"] = min(LARGEST, max(group["damping"], 1e-6) * 4)
             if gained >= 0:
-                return loss
+                return
             self._restore(start)
-        else:
-            return loss
-        if gained >= GOOD * promised:
-            group["damping"] = max(SMALLEST, group["damping"] / 4)
-        return loss
 
     @torch.no_grad()
-    def _direction(self, metric: Metric, g: Tensor, group: dict[str, Any]) -> Tensor:
+    def _direction(self, metric: Metric, g: Tensor, group: _Group) -> Tensor:
         """The damped natural gradient, shortened to the trust region."""
         direction = metric.solve(g, group["damping"])
         if group["radius"] is None:
@@ -148,10 +160,9 @@ class NaturalGradient(torch.optim.Optimizer):
         ).detach()
 
     @torch.no_grad()
-    def _move(self, direction: Tensor, group: dict[str, Any]) -> None:
-        for p, part in zip(
-            group["params"], direction.split([p.numel() for p in group["params"]]), strict=True
-        ):
+    def _move(self, direction: Tensor, group: _Group) -> None:
+        parts = direction.split([p.numel() for p in group["params"]])
+        for p, part in zip(group["params"], parts, strict=True):
             p.add_(part.view(p.shape), alpha=-group["lr"])
 
     @torch.no_grad()

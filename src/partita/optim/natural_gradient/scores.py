@@ -11,14 +11,15 @@ Letters: n rows, P parameters, D visible, H hidden, t statistic of x, s scores.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
 
 from partita.core.enumeration import chunks, log_partition
 from partita.core.protocols import EnergyModel
 from partita.errors import invalid
+from partita.models.energy.maxent import MaxEnt
 from partita.models.energy.rbm import RBM
 from partita.optim.natural_gradient.metrics import MatrixMetric, ScoreMetric, Scores
 
@@ -39,6 +40,9 @@ class DenseScores:
     def weighted(self, w: Tensor) -> Tensor:
         return w @ self.s
 
+    def written_out(self) -> Tensor:
+        return self.s
+
 
 @dataclass(frozen=True)
 class RBMScores:
@@ -57,7 +61,6 @@ class RBMScores:
         return torch.cat([(weighted.mT @ self.h).flatten(), weighted.sum(0), w @ self.h])
 
     def written_out(self) -> Tensor:
-        """s itself, (n, P)."""
         return torch.cat([(self.t[:, :, None] * self.h[:, None]).flatten(1), self.t, self.h], 1)
 
 
@@ -69,17 +72,22 @@ def scores_of(model: nn.Module, x: Tensor) -> Scores:
     if isinstance(model, RBM) and model.log_sigma is None:
         t = model.units.statistic(x)
         return RBMScores(t, torch.sigmoid(model.c + t @ model.W))
-    if hasattr(model, "expected_features"):
-        return DenseScores(model.expected_features(x))  # type: ignore[operator]
+    if isinstance(model, MaxEnt):
+        return DenseScores(model.expected_features(x))
     return DenseScores(_row_gradients(model, x))
 
 
 def score_metric(model: nn.Module, x: Tensor) -> ScoreMetric | MatrixMetric:
     """F from draws ``x`` of the model, its chains for example, or independent draws of a directed
-    model.
+    model; written out where the parameters are few.
     """
     w = torch.full((len(x),), 1 / len(x), dtype=x.dtype, device=x.device)
-    return _metric(scores_of(model, x), w, isinstance(model, EnergyModel))
+    scores, centered = scores_of(model, x), isinstance(model, EnergyModel)
+    if len(scores.weighted(w)) > WRITTEN_OUT:
+        return ScoreMetric(scores, w, centered)
+    s, w = scores.written_out().double(), w.double()
+    s = s - w @ s if centered else s
+    return MatrixMetric(s.mT @ (w[:, None] * s))
 
 
 @torch.no_grad()
@@ -89,38 +97,20 @@ def fisher_matrix(model: EnergyModel) -> Tensor:
     """
     bits = model.support.bits
     if bits > MOST_BITS:
+        allowed = f"have at most 2^{MOST_BITS} states to sum over"
         remedy = "Use score_metric(model, draws) with draws of the model."
-        raise invalid(
-            "fisher_matrix",
-            "model",
-            f"have at most 2^{MOST_BITS} states to sum over",
-            f"{model.title()} with 2^{bits:g}",
-            remedy,
-        )
+        got = f"{model.title()} with 2^{bits:g}"
+        raise invalid("fisher_matrix", "model", allowed, got, remedy)
     side = model.sides()[0]
     log_z = log_partition(side, model.like)
     total = mean = second = torch.zeros((), dtype=torch.float64, device=log_z.device)
     for states in chunks(side, model.like):
         for x in states.split(max(1, CELLS // sum(p.numel() for p in model.parameters()))):
             w = torch.exp(-side.free_energy(x) - log_z).double()
-            s = _written_out(scores_of(model, x)).double()
+            s = scores_of(model, x).written_out().double()
             total, mean, second = total + w.sum(), mean + w @ s, second + s.mT @ (w[:, None] * s)
     mean = mean / total  # the sum of float32 probabilities is not quite one
     return second / total - mean[:, None] * mean
-
-
-def _metric(scores: Scores, w: Tensor, centered: bool) -> ScoreMetric | MatrixMetric:
-    """Written out where the parameters are few."""
-    metric = ScoreMetric(scores, w, centered)
-    if len(scores.weighted(w)) > WRITTEN_OUT:
-        return metric
-    s, w = _written_out(scores).double(), w.double()
-    s = s - w @ s if centered else s
-    return MatrixMetric(s.mT @ (w[:, None] * s))
-
-
-def _written_out(scores: Scores) -> Tensor:
-    return scores.s if isinstance(scores, DenseScores) else scores.written_out()  # type: ignore[attr-defined]
 
 
 def _row_gradients(model: nn.Module, x: Tensor) -> Tensor:
@@ -145,12 +135,9 @@ def _row_gradients(model: nn.Module, x: Tensor) -> Tensor:
 
 
 @torch.enable_grad()
-def _gradient(model: Any, row: Tensor, sign: float) -> Tensor:
+def _gradient(model: nn.Module, row: Tensor, sign: float) -> Tensor:
     parameters = [p for p in model.parameters() if p.requires_grad]
-    found = torch.autograd.grad(sign * model(row[None])[0], parameters, allow_unused=True)
-    return torch.cat(
-        [
-            torch.zeros_like(p).flatten() if g is None else g.flatten()
-            for g, p in zip(found, parameters, strict=True)
-        ]
+    found = torch.autograd.grad(
+        sign * model(row[None])[0], parameters, allow_unused=True, materialize_grads=True
     )
+    return parameters_to_vector(found)
