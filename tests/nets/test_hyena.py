@@ -142,3 +142,16 @@ def test_too_many_poles_are_refused(generator: torch.Generator) -> None:
         match="distil: K must be at most half the length of the filters less one, 4; got 5",
     ):
         distil(Hyena(2, 1, generator=generator), 10, 5)
+
+
+def test_inference_mode_leaves_training_possible() -> None:
+    """What a forward pass under inference mode keeps must not be met by autograd later."""
+    u = torch.ones(1, 7, 2)
+    seen = Hyena(2, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        before = seen(u).clone()
+    for op in (seen, Hyena(2, generator=torch.Generator().manual_seed(0))):
+        y = op(u)
+        torch.testing.assert_close(y, before)
+        y.square().sum().backward()
+        assert all(p.grad is not None for p in op.parameters())

@@ -1,13 +1,11 @@
 """Networks, described by JSON-able settings so that saved runs rebuild them."""
 
-from typing import Any
-
 import torch
 from torch import nn
 
 from partita.errors import RunError
 from partita.nets.attention import Attention
-from partita.nets.base import Net
+from partita.nets.base import Net, Settings
 from partita.nets.causal import CausalConv
 from partita.nets.conv import ConvDecoder, ConvNet
 from partita.nets.h3 import H3
@@ -39,7 +37,7 @@ __all__ = [
 ]
 
 
-def describe(net: nn.Module) -> dict[str, Any] | None:
+def describe(net: nn.Module) -> Settings | None:
     """A network of the table as JSON; None for a module of the user's own, which is code and is
     never saved.
 
@@ -47,16 +45,12 @@ def describe(net: nn.Module) -> dict[str, Any] | None:
     {'net': 'MLP', 'inputs': 2, 'outputs': 1, 'widths': [4], 'activation': 'silu'}
     """
     name = type(net).__name__
-    return (
-        {"net": name, **net.settings()}
-        if isinstance(net, Net) and NETS.get(name) is type(net)
-        else None
-    )
+    if not isinstance(net, Net) or NETS.get(name) is not type(net):
+        return None
+    return {"net": name, **net.settings()}
 
 
-def build(
-    description: dict[str, Any] | None, owner: str, *, generator: torch.Generator
-) -> nn.Module:
+def build(description: Settings | None, owner: str, *, generator: torch.Generator) -> nn.Module:
     """The network that :func:`describe` described, with fresh weights; only names of the table are
     ever built.
     """
@@ -66,12 +60,11 @@ def build(
             "own, which is code and is never saved. Build the model yourself and hand it over as "
             "load(path, model=...)."
         )
-    name = description.get("net")
+    settings = dict(description)
+    name = settings.pop("net", None)
     if name not in NETS:
         raise RunError(
             f"load: net must be one of {', '.join(NETS)}; got {name!r}. The run was made by "
             "another version of partita."
         )
-    return NETS[name](
-        **{key: value for key, value in description.items() if key != "net"}, generator=generator
-    )
+    return NETS[name](**settings, generator=generator)

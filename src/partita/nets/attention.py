@@ -9,7 +9,7 @@ on the distance of two places.
 Letters: B batch, L length, D width, H heads, d = D / H.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from partita.core.checks import check_count
 from partita.errors import invalid
 from partita.nets.base import linear
-from partita.nets.mixer import MatrixMixer, causal_mask, room
+from partita.nets.mixer import MatrixMixer, causal_mask, check_room
 
 BASE = 10_000.0
 
@@ -31,7 +31,7 @@ class AttentionState(NamedTuple):
     steps: int
 
 
-class Attention(MatrixMixer):
+class Attention(MatrixMixer[AttentionState]):
     """Multi-head causal attention, ``(B, L, D) -> (B, L, D)``.
 
     Arguments:
@@ -42,6 +42,8 @@ class Attention(MatrixMixer):
     >>> Attention(8, 2, generator=torch.Generator().manual_seed(0))(torch.zeros(1, 5, 8)).shape
     torch.Size([1, 5, 8])
     """
+
+    SETTINGS = ("width", "heads")
 
     def __init__(self, width: int, heads: int = 4, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -73,17 +75,14 @@ class Attention(MatrixMixer):
         return q @ k.mT * q.shape[-1] ** -0.5
 
     def start(self, batch: int, capacity: int) -> AttentionState:
-        empty = self.into.weight.new_zeros(
-            batch,
-            self.heads,
-            check_count("Attention", "capacity", capacity),
-            self.width // self.heads,
-        )
+        check_count("Attention", "capacity", capacity)
+        shape = (batch, self.heads, capacity, self.width // self.heads)
+        empty = self.into.weight.new_zeros(shape)
         return AttentionState(empty, empty.clone(), 0)
 
     def step(self, u: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
         t = state.steps
-        room(t, state.k.shape[2], "Attention")
+        check_room(t, state.k.shape[2], "Attention")
         q, k, v = (self._split(x) for x in self.into(u).unsqueeze(1).chunk(3, -1))
         place = torch.tensor([t], device=u.device)
         state.k[:, :, t], state.v[:, :, t] = turned(k, place)[:, :, 0], v[:, :, 0]
@@ -91,9 +90,6 @@ class Attention(MatrixMixer):
             turned(q, place), state.k[:, :, : t + 1], state.v[:, :, : t + 1]
         )
         return self.out(y[:, :, 0].flatten(1)), state._replace(steps=t + 1)
-
-    def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "heads": self.heads}
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -1,10 +1,10 @@
-"""What a network must say to be rebuilt from a saved run: its name and its settings as JSON, never
-code.
+"""Networks that describe themselves, so that a saved run rebuilds them: a name and settings as
+JSON, never code.
 """
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch import nn
 from partita.core.protocols import Built
 from partita.errors import invalid
 
+Settings: TypeAlias = dict[str, Any]  # JSON
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "silu": nn.SiLU,
     "tanh": nn.Tanh,
@@ -24,35 +25,44 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 class Net(Built, ABC):
     """A network that describes itself."""
 
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
+    #: Constructor arguments to save, each held in an attribute of the same name.
+    SETTINGS: ClassVar[tuple[str, ...]] = ()
+
+    def settings(self) -> Settings:
         """Constructor arguments as JSON."""
+        values = {name: getattr(self, name) for name in self.SETTINGS}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
 
 
-def activation(owner: str, name: str) -> nn.Module:
+def make_activation(owner: str, name: str) -> nn.Module:
     """The activation of a name."""
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise invalid(owner, "activation", "be one of " + ", ".join(ACTIVATIONS), repr(name))
     return ACTIVATIONS[name]()
 
 
-def check_options(owner: str, parameter: str, value: object) -> dict[str, Any]:
+def check_options(owner: str, parameter: str, value: object) -> Settings:
     """Settings of a part by name, or none."""
-    if value is not None and not (
-        isinstance(value, dict) and all(isinstance(name, str) for name in value)
-    ):
-        raise invalid(
-            owner,
-            parameter,
-            "be settings by name, such as {'order': 3}",
-            " ".join(repr(value).split()),
-        )
-    return dict(value or {})  # type: ignore[arg-type]
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        allowed = "be settings by name, such as {'order': 3}"
+        raise invalid(owner, parameter, allowed, " ".join(repr(value).split()))
+    return dict(value)
 
 
 class _Unset(nn.Linear):
     def reset_parameters(self) -> None:
         """No weights from anywhere else; torch's ``skip_init`` takes eight times as long."""
+
+
+def uniform(layer: nn.Module, bound: float, generator: torch.Generator) -> None:
+    """Draw all parameters of a layer between -bound and bound."""
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
 
 def linear(

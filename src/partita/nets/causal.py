@@ -7,17 +7,17 @@ far.
 Letters: B batch, L length, D width, K kernel, g gap.
 """
 
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count
-from partita.nets.base import linear
+from partita.nets.base import linear, uniform
 from partita.nets.mixer import Mixer
 
 
-class CausalConv(Mixer):
+class CausalConv(Mixer[Tensor]):
     """Gated causal convolution, ``(B, L, D) -> (B, L, D)``; it remembers exactly g (K - 1) steps
     beside the present.
 
@@ -28,24 +28,22 @@ class CausalConv(Mixer):
         generator: Source of the first weights.
     """
 
+    SETTINGS = ("width", "kernel", "gap")
+
     def __init__(
         self, width: int, kernel: int = 4, gap: int = 1, *, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.width, self.kernel, self.gap = (
-            check_count("CausalConv", name, value)
-            for name, value in (("width", width), ("kernel", kernel), ("gap", gap))
+        self.width = check_count("CausalConv", "width", width)
+        self.kernel = check_count("CausalConv", "kernel", kernel)
+        self.gap = check_count("CausalConv", "gap", gap)
+        self.conv = cast(
+            nn.Conv1d,
+            nn.utils.skip_init(
+                nn.Conv1d, width, 2 * width, kernel, dilation=gap, device=generator.device
+            ),
         )
-        self.conv: Any = nn.utils.skip_init(
-            nn.Conv1d, width, 2 * width, kernel, dilation=gap, device=generator.device
-        )
-        for parameter in self.conv.parameters():
-            nn.init.uniform_(
-                parameter,
-                -((width * kernel) ** -0.5),
-                (width * kernel) ** -0.5,
-                generator=generator,
-            )
+        uniform(self.conv, (width * kernel) ** -0.5, generator)
         self.out = linear(width, width, generator=generator)
 
     @property
@@ -63,6 +61,3 @@ class CausalConv(Mixer):
     def step(self, u: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         near = torch.cat([state, u.unsqueeze(-1)], -1)
         return self.out(nn.functional.glu(self.conv(near), 1)[..., 0]), near[..., 1:]
-
-    def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "kernel": self.kernel, "gap": self.gap}

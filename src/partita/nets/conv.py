@@ -12,19 +12,50 @@ Letters: C channels, L (or I x J) places, K filter size, O output channels.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_width
 from partita.errors import invalid
-from partita.nets.base import Net, activation, linear
+from partita.nets.base import Net, linear, make_activation, uniform
 
 POOLS = {"max": (nn.MaxPool1d, nn.MaxPool2d), "average": (nn.AvgPool1d, nn.AvgPool2d)}
 
 
-class ConvNet(Net):
+class _Convolutional(Net):
+    """What the encoder and the decoder share: sizes, their checks, and a block of layers."""
+
+    def _set(
+        self,
+        shape: Sequence[int],
+        depth: int,
+        channels: Sequence[int],
+        kernel: int,
+        separable: bool,
+        activation: str,
+    ) -> None:
+        owner = type(self).__name__
+        self.shape = check_counts(owner, "shape", shape)
+        if len(self.shape) not in (1, 2):
+            allowed, remedy = "be (length,) or (height, width)", "Channels are given as depth."
+            raise invalid(owner, "shape", allowed, self.shape, remedy)
+        self.depth = check_count(owner, "depth", depth)
+        self.separable = check_flag(owner, "separable", separable)
+        self.channels = check_counts(owner, "channels", channels)
+        check_count(owner, "the number of channels", len(self.channels))
+        self.kernel = check_count(owner, "kernel", kernel)
+        if kernel % 2 == 0:
+            raise invalid(owner, "kernel", "be odd, so that sizes stay", kernel)
+        self.activation = activation
+
+    def _block(self, before: int, after: int, generator: torch.Generator) -> list[nn.Module]:
+        make = separable_convolution if self.separable else convolution
+        layer = make(before, after, self.kernel, len(self.shape), generator=generator)
+        return [layer, make_activation(type(self).__name__, self.activation)]
+
+
+class ConvNet(_Convolutional):
     """Convolution, activation and pooling, repeated; then a linear layer: an encoder, or an energy
     with one output.
 
@@ -44,6 +75,17 @@ class ConvNet(Net):
     torch.Size([5, 3])
     """
 
+    SETTINGS = (
+        "shape",
+        "outputs",
+        "depth",
+        "channels",
+        "kernel",
+        "pool",
+        "separable",
+        "activation",
+    )
+
     def __init__(
         self,
         shape: Sequence[int],
@@ -58,29 +100,22 @@ class ConvNet(Net):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.shape = _check_shape("ConvNet", shape)
-        self.depth = check_count("ConvNet", "depth", depth)
-        _check_sizes("ConvNet", channels, kernel, separable)
+        self._set(shape, depth, channels, kernel, separable, activation)
         check_count("ConvNet", "outputs", outputs)
         check_choice("ConvNet", "pool", pool, (*POOLS, "none"))
-        self.channels = tuple(channels)
-        self.kernel = kernel
         self.pool = pool
-        self.separable = separable
-        self.activation = activation
         self.inputs, self.outputs = depth * prod(self.shape), outputs
-        blocks, size, before = [], self.shape, depth
+        self.blocks = nn.Sequential()
+        size, before = self.shape, depth
         for after in self.channels:
-            blocks += _block(before, after, len(size), self.settings(), generator)
-            size, before = (size if pool == "none" else tuple(n // 2 for n in size)), after
+            self.blocks.extend(self._block(before, after, generator))
+            before = after
+            if pool != "none":
+                self.blocks.append(POOLS[pool][len(size) - 1](2))
+                size = tuple(n // 2 for n in size)
         if min(size) < 1:
-            raise invalid(
-                "ConvNet",
-                "channels",
-                f"pool {self.shape} at most until one place is left",
-                f"{len(channels)} poolings",
-            )
-        self.blocks = nn.Sequential(*blocks)
+            allowed = f"pool {self.shape} at most until one place is left"
+            raise invalid("ConvNet", "channels", allowed, f"{len(channels)} poolings")
         self.last = linear(before * prod(size), outputs, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,20 +124,8 @@ class ConvNet(Net):
         y = self.blocks(x.reshape(-1, self.depth, *self.shape)).flatten(1)
         return self.last(y).reshape(*x.shape[:-1], self.outputs)
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            "shape": list(self.shape),
-            "outputs": self.outputs,
-            "depth": self.depth,
-            "channels": list(self.channels),
-            "kernel": self.kernel,
-            "pool": self.pool,
-            "separable": self.separable,
-            "activation": self.activation,
-        }
 
-
-class ConvDecoder(Net):
+class ConvDecoder(_Convolutional):
     """A linear layer to a small map, then doubling, convolution and activation, repeated: a
     decoder.
 
@@ -119,6 +142,8 @@ class ConvDecoder(Net):
     torch.Size([2, 35])
     """
 
+    SETTINGS = ("inputs", "shape", "depth", "channels", "kernel", "separable", "activation")
+
     def __init__(
         self,
         inputs: int,
@@ -132,14 +157,8 @@ class ConvDecoder(Net):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.shape = _check_shape("ConvDecoder", shape)
-        self.depth = check_count("ConvDecoder", "depth", depth)
-        _check_sizes("ConvDecoder", channels, kernel, separable)
+        self._set(shape, depth, channels, kernel, separable, activation)
         check_count("ConvDecoder", "inputs", inputs)
-        self.channels = tuple(channels)
-        self.kernel = kernel
-        self.separable = separable
-        self.activation = activation
         self.inputs, self.outputs = inputs, depth * prod(self.shape)
         sizes = [self.shape]
         for _ in self.channels:
@@ -147,17 +166,10 @@ class ConvDecoder(Net):
         self.first_shape = (self.channels[0], *sizes[0])
         self.first = linear(inputs, prod(self.first_shape), generator=generator)
         self.blocks = nn.Sequential()
-        for before, after, size in zip(
-            self.channels, (*self.channels[1:], self.channels[-1]), sizes[1:], strict=True
-        ):
-            self.blocks.extend(
-                [
-                    nn.Upsample(size),
-                    *_block(
-                        before, after, len(size), {**self.settings(), "pool": "none"}, generator
-                    ),
-                ]
-            )
+        following = (*self.channels[1:], self.channels[-1])
+        for before, after, size in zip(self.channels, following, sizes[1:], strict=True):
+            self.blocks.append(nn.Upsample(size))
+            self.blocks.extend(self._block(before, after, generator))
         self.blocks.append(
             convolution(self.channels[-1], depth, kernel, len(self.shape), generator=generator)
         )
@@ -167,17 +179,6 @@ class ConvDecoder(Net):
         check_width("ConvDecoder", "z", z, self.inputs, "its inputs")
         y = self.first(z).reshape(-1, *self.first_shape)
         return self.blocks(y).reshape(*z.shape[:-1], self.outputs)
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "inputs": self.inputs,
-            "shape": list(self.shape),
-            "depth": self.depth,
-            "channels": list(self.channels),
-            "kernel": self.kernel,
-            "separable": self.separable,
-            "activation": self.activation,
-        }
 
 
 def convolution(
@@ -197,8 +198,7 @@ def convolution(
         kind, before, after, kernel, padding="same", groups=groups, device=generator.device
     )
     bound = (before // groups * kernel**places) ** -0.5
-    for parameter in layer.parameters():
-        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    uniform(layer, bound, generator)
     return layer
 
 
@@ -208,30 +208,3 @@ def separable_convolution(
     """One filter per channel, then a mix of the channels at every place, (21.3)."""
     depthwise = convolution(before, before, kernel, places, groups=before, generator=generator)
     return nn.Sequential(depthwise, convolution(before, after, 1, places, generator=generator))
-
-
-def _check_shape(owner: str, shape: Sequence[int]) -> tuple[int, ...]:
-    sizes = check_counts(owner, "shape", shape)
-    if len(sizes) not in (1, 2):
-        raise invalid(
-            owner, "shape", "be (length,) or (height, width)", sizes, "Channels are given as depth."
-        )
-    return sizes
-
-
-def _block(
-    before: int, after: int, places: int, settings: dict[str, Any], generator: torch.Generator
-) -> list[nn.Module]:
-    make = separable_convolution if settings["separable"] else convolution
-    layers: list[nn.Module] = [make(before, after, settings["kernel"], places, generator=generator)]
-    layers.append(activation("ConvNet", settings["activation"]))
-    return (
-        layers if settings["pool"] == "none" else [*layers, POOLS[settings["pool"]][places - 1](2)]
-    )
-
-
-def _check_sizes(owner: str, channels: Sequence[int], kernel: int, separable: bool) -> None:
-    check_flag(owner, "separable", separable)
-    check_count(owner, "the number of channels", len(check_counts(owner, "channels", channels)))
-    if check_count(owner, "kernel", kernel) % 2 == 0:
-        raise invalid(owner, "kernel", "be odd, so that sizes stay", kernel)

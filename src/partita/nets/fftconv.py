@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from partita.core.checks import check_count
 from partita.errors import invalid
@@ -37,9 +38,8 @@ def dft_matrix(n: int, like: Tensor, *, unitary: bool = False) -> Tensor:
     order = torch.arange(n, device=like.device)
     # the remainder first: no large angles to round
     angle = (order[:, None] * order % n).double() * (-2 * torch.pi / n)
-    W = torch.polar(torch.ones_like(angle), angle).to(
-        torch.complex128 if like.dtype == torch.float64 else torch.complex64
-    )
+    dtype = torch.complex128 if like.dtype == torch.float64 else torch.complex64
+    W = torch.polar(torch.ones_like(angle), angle).to(dtype)
     return W / n**0.5 if unitary else W
 
 
@@ -76,13 +76,8 @@ def circular_convolution(h: Tensor, u: Tensor) -> Tensor:
     """
     L = _check_lengths("circular_convolution", h, u)
     if h.shape[-1] != L:
-        raise invalid(
-            "circular_convolution",
-            "h",
-            f"have the length of u, {L}",
-            h.shape[-1],
-            "Pad it, or use causal_convolution.",
-        )
+        allowed, remedy = f"have the length of u, {L}", "Pad it, or use causal_convolution."
+        raise invalid("circular_convolution", "h", allowed, h.shape[-1], remedy)
     return by_transform(h, u, n=L, L=L).to(_kept(u))
 
 
@@ -101,11 +96,8 @@ def chunked_convolution(h: Tensor, chunks: Iterable[Tensor]) -> Iterator[Tensor]
         full = size + h.shape[-1] - 1
         y = by_transform(h, chunk, n=fast_length(full), L=full)
         if tail is not None:
-            y = (
-                y + torch.nn.functional.pad(tail, (0, full - tail.shape[-1]))
-                if tail.shape[-1] <= full
-                else _added(tail, y)
-            )
+            reach = max(full, tail.shape[-1])
+            y = pad(y, (0, reach - full)) + pad(tail, (0, reach - tail.shape[-1]))
         tail = y[..., size:]
         yield y[..., :size].to(_kept(chunk))
 
@@ -180,7 +172,7 @@ class Toeplitz:
         if self.row is None:
             return causal_convolution(self.column, x)
         n = fast_length(I + J - 1)
-        around = torch.nn.functional.pad(self.column, (0, n - I - J + 1))
+        around = pad(self.column, (0, n - I - J + 1))
         around = torch.cat([around, self.row[..., 1:].flip(-1)], -1)
         return by_transform(around, x, n=n, L=I).to(_kept(x))
 
@@ -204,11 +196,6 @@ def _kept(u: Tensor) -> torch.dtype:
     cut.
     """
     return u.dtype if u.is_floating_point() else torch.float32
-
-
-def _added(tail: Tensor, y: Tensor) -> Tensor:
-    """A short piece onto a tail that reaches further."""
-    return tail + torch.nn.functional.pad(y, (0, tail.shape[-1] - y.shape[-1]))
 
 
 def _check_lengths(owner: str, h: Tensor, u: Tensor) -> int:

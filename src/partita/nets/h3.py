@@ -9,7 +9,7 @@ diagonal one with a long memory.
 Letters: q, k, v projections of u; S Toeplitz from the filter of a model, D diagonal; N state.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +19,15 @@ from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
 from partita.nets.mixer import MatrixMixer, channels_first
 from partita.nets.short import short_filters
-from partita.nets.ssm import DiagonalSSM
+from partita.nets.ssm import DiagonalSSM, SSMState
 
 
 class H3State(NamedTuple):
     recent: Tensor  # (B, D, N), the present last
-    long: Any
+    long: SSMState
 
 
-class H3(MatrixMixer):
+class H3(MatrixMixer[H3State]):
     """The operator above with a linear layer before and after, ``(B, L, D) -> (B, L, D)``.
 
     Arguments:
@@ -36,6 +36,8 @@ class H3(MatrixMixer):
         longest: Steps that the diagonal model remembers at first.
         generator: Source of the first weights.
     """
+
+    SETTINGS = ("width", "state", "longest")
 
     def __init__(
         self, width: int, state: int = 16, *, longest: float = 1000.0, generator: torch.Generator
@@ -78,6 +80,3 @@ class H3(MatrixMixer):
         recent = torch.cat([state.recent[..., 1:], v.unsqueeze(-1)], -1)
         y, long = self.long.step(k * (recent * self.shift).sum(-1), state.long)
         return self.out(q * y), H3State(recent, long)
-
-    def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "state": self.state, "longest": self.longest}

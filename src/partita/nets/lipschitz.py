@@ -13,7 +13,6 @@ Letters: A a linear map, G its iterated Gram matrices, k iterations.
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from partita.core.checks import check_count
 from partita.errors import Unsupported
 from partita.nets.mlp import MLP
-from partita.nets.spectral import CONVOLUTIONS, input_shapes, still
+from partita.nets.spectral import CONVOLUTIONS, Convolution, Shape, input_shapes, still
 
 SILU_SLOPE = 1.0998395  # the largest derivatives, rounded up
 GELU_SLOPE = 1.1289043
@@ -49,32 +48,27 @@ def gram_bound(A: Tensor, iterations: int = ITERATIONS) -> Tensor:
         size = torch.linalg.matrix_norm(G).clamp_min(1e-300)
         G, log_scale = G / size[..., None, None], log_scale + power * size.log()
         G, power = G.mH @ G, power / 2
-    return (
-        unit
-        * (log_scale + power * torch.linalg.matrix_norm(G).clamp_min(1e-300).log()).exp()
-        * (1 + ROUNDING)
-    )
+    log_norm = log_scale + power * torch.linalg.matrix_norm(G).clamp_min(1e-300).log()
+    return unit * log_norm.exp() * (1 + ROUNDING)
 
 
-def convolution_bound(layer: Any, shape: tuple[int, ...]) -> float:
+def convolution_bound(layer: Convolution, shape: Shape) -> float:
     """An upper bound on the norm of a convolution of inputs of ``shape``, ``(channels, *size)``."""
     if layer.padding_mode not in ("zeros", "circular"):
         raise Unsupported(
             f"lipschitz_bound cannot run on padding_mode={layer.padding_mode!r}: it repeats edge "
             "values. Use 'zeros' or 'circular' instead."
         )
-    reach = [
-        step * (size - 1) for step, size in zip(layer.dilation, layer.kernel_size, strict=True)
-    ]
+    kernel = zip(layer.dilation, layer.kernel_size, strict=True)
+    reach = [step * (size - 1) for step, size in kernel]
     circular = layer.padding_mode == "circular"
     torus = [size + (0 if circular else more) for size, more in zip(shape[1:], reach, strict=True)]
     repeats = math.prod(map(_repeats, _around(layer), reach, shape[1:])) if circular else 1
-    return math.sqrt(repeats) * max(
-        float(gram_bound(block).max()) for block in _frequencies(layer, torus)
-    )
+    largest = max(float(gram_bound(block).max()) for block in _frequencies(layer, torus))
+    return math.sqrt(repeats) * largest
 
 
-def _around(layer: Any) -> list[int]:
+def _around(layer: Convolution) -> list[int]:
     """How many values a circular convolution adds along each axis; torch keeps them last axis
     first, two for each.
     """
@@ -89,60 +83,37 @@ def _repeats(added: int, reach: int, size: int) -> int:
     return math.ceil((size + added - reach) / size)
 
 
-def _frequencies(layer: Any, torus: list[int]) -> list[Tensor]:
+def _frequencies(layer: Convolution, torus: list[int]) -> list[Tensor]:
     """The transform of a kernel at every frequency of a torus, ``(F, out, in)``, one for each
     group.
     """
     weight = layer.weight.detach().double()  # (out, in / groups, *kernel)
-    for axis, step in enumerate(layer.dilation):
-        weight = _spread(weight, axis + 2, step)
-    folded = _folded(weight, torus)
-    transformed = (
-        torch.fft.fftn(folded, dim=tuple(range(2, folded.dim()))).flatten(2).permute(2, 0, 1)
-    )
-    return list(transformed.chunk(layer.groups, 1))
+    # the dilated kernel is laid around the torus, wrapped where it is longer
+    for axis, (step, size) in enumerate(zip(layer.dilation, torus, strict=True), start=2):
+        place = torch.arange(weight.shape[axis], device=weight.device) * step % size
+        shape = (*weight.shape[:axis], size, *weight.shape[axis + 1 :])
+        weight = weight.new_zeros(shape).index_add_(axis, place, weight)
+    transformed = torch.fft.fftn(weight, dim=tuple(range(2, weight.dim())))
+    return list(transformed.flatten(2).permute(2, 0, 1).chunk(layer.groups, 1))
 
 
-def _spread(weight: Tensor, axis: int, step: int) -> Tensor:
-    """A kernel with ``step - 1`` zeros between neighbors along an axis."""
-    if step == 1:
-        return weight
-    shape = list(weight.shape)
-    shape[axis] = step * (shape[axis] - 1) + 1
-    index = torch.arange(weight.shape[axis], device=weight.device) * step
-    return torch.zeros(shape, dtype=weight.dtype, device=weight.device).index_copy_(
-        axis, index, weight
-    )
-
-
-def _folded(weight: Tensor, torus: list[int]) -> Tensor:
-    """A kernel laid around a torus, wrapped where it is longer."""
-    for axis, size in enumerate(torus, start=2):
-        place = torch.arange(weight.shape[axis], device=weight.device) % size
-        shape = [*weight.shape[:axis], size, *weight.shape[axis + 1 :]]
-        weight = torch.zeros(shape, dtype=weight.dtype, device=weight.device).index_add_(
-            axis, place, weight
-        )
-    return weight
-
-
-SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
-    nn.Identity: lambda layer: 1.0,
-    nn.Flatten: lambda layer: 1.0,
-    nn.Unflatten: lambda layer: 1.0,
-    nn.ReLU: lambda layer: 1.0,
+SLOPES: dict[type[nn.Module], float | Callable[..., float]] = {
+    nn.Identity: 1.0,
+    nn.Flatten: 1.0,
+    nn.Unflatten: 1.0,
+    nn.ReLU: 1.0,
     nn.LeakyReLU: lambda layer: max(1.0, abs(layer.negative_slope)),
     nn.ELU: lambda layer: max(1.0, abs(layer.alpha)),
     # a lower threshold makes a visible step
     nn.Softplus: lambda layer: 1.0 if layer.threshold >= 20 else math.inf,
-    nn.Tanh: lambda layer: 1.0,
-    nn.Sigmoid: lambda layer: 0.25,
-    nn.SiLU: lambda layer: SILU_SLOPE,
+    nn.Tanh: 1.0,
+    nn.Sigmoid: 0.25,
+    nn.SiLU: SILU_SLOPE,
     nn.GELU: lambda layer: GELU_SLOPE if layer.approximate == "none" else math.inf,
 }
 
 
-def lipschitz_bound(net: nn.Module, shape: tuple[int, ...] | None = None) -> float:
+def lipschitz_bound(net: nn.Module, shape: Shape | None = None) -> float:
     """An upper bound on |f(x) - f(y)| / |x - y| over all x and y, for a chain of linear layers,
     convolutions and activations.
 
@@ -158,18 +129,16 @@ def lipschitz_bound(net: nn.Module, shape: tuple[int, ...] | None = None) -> flo
     >>> round(lipschitz_bound(net), 3)
     2.0
     """
-    chain = list(_chain(net))
-    shapes = (
-        input_shapes(net, shape) if any(isinstance(layer, CONVOLUTIONS) for layer in chain) else {}
-    )
+    chain = _chain(net)
+    shapes = input_shapes(net, shape)
     with still(net):
         return math.prod(_layer_bound(layer, shapes) for layer in chain)
 
 
 def _chain(net: nn.Module) -> list[nn.Module]:
     """The layers in the order in which they act."""
-    if _acts_as(net, MLP):
-        return _chain(net.layers)  # type: ignore[arg-type]
+    if isinstance(net, MLP) and _acts_as(net, MLP):
+        return _chain(net.layers)
     if not _acts_as(net, nn.Sequential):
         return [net]
     return [inner for layer in net.children() for inner in _chain(layer)]
@@ -182,14 +151,16 @@ def _acts_as(layer: nn.Module, kind: type[nn.Module]) -> bool:
     return isinstance(layer, kind) and type(layer).forward is kind.forward
 
 
-def _layer_bound(layer: nn.Module, shapes: dict[nn.Module, tuple[int, ...]]) -> float:
-    if _acts_as(layer, nn.Linear):
-        return float(gram_bound(layer.weight.detach()))  # type: ignore[arg-type]
-    if any(_acts_as(layer, kind) for kind in CONVOLUTIONS):
+def _layer_bound(layer: nn.Module, shapes: dict[nn.Module, Shape]) -> float:
+    if isinstance(layer, nn.Linear) and _acts_as(layer, nn.Linear):
+        return float(gram_bound(layer.weight.detach()))
+    if isinstance(layer, CONVOLUTIONS) and any(_acts_as(layer, kind) for kind in CONVOLUTIONS):
         return convolution_bound(layer, shapes[layer])
     for kind, slope in SLOPES.items():
-        if _acts_as(layer, kind) and math.isfinite(slope(layer)):
-            return slope(layer)
+        if _acts_as(layer, kind):
+            found = slope(layer) if callable(slope) else slope
+            if math.isfinite(found):
+                return found
     known = ", ".join(sorted({"Linear", "Conv1d", "Conv2d", *(kind.__name__ for kind in SLOPES)}))
     raise Unsupported(
         f"lipschitz_bound cannot run on {type(layer).__name__}: no bound on its slope is known. "

@@ -5,18 +5,19 @@ r"""A perceptron with masks: output i sees only inputs before i.
     M_{kj} = 1 \text{ if } m_k \ge j, \quad V_{ik} = 0 \text{ unless } m_k < i
           (theory/sequences.md, eq. 24.4)
 
+A column may also take in, and be given, several numbers; it then sees those of columns before it.
+
 Letters: D inputs, numbered from 1; K numbers for each output; H hidden units, unit k with degree
 m_k; c context.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count, check_counts
-from partita.nets.base import Net, activation, linear
+from partita.nets.base import Net, linear, make_activation
 
 SOFT = 0.1
 
@@ -64,6 +65,8 @@ class MaskedMLP(Net):
     torch.Size([5, 4, 2])
     """
 
+    SETTINGS = ("inputs", "outputs", "widths", "context", "activation")
+
     def __init__(
         self,
         inputs: int,
@@ -80,17 +83,10 @@ class MaskedMLP(Net):
             check_count("MaskedMLP", name, value)
         self.inputs, self.outputs, self.activation = inputs, outputs, activation
         self.context = check_count("MaskedMLP", "context", context, 0)
-        degrees, masks = torch.arange(1, inputs + 1), []
-        for width in self.widths:
-            following = degrees_of(width, inputs)
-            masks, degrees = [*masks, following[:, None] >= degrees], following
-        places = torch.arange(1, inputs + 1).repeat_interleave(outputs)
-        self.hidden = nn.ModuleList(MaskedLinear(mask, generator=generator) for mask in masks)
-        self.last = MaskedLinear(places[:, None] > degrees, generator=generator)
-        self.direct = MaskedLinear(
-            places[:, None] > torch.arange(1, inputs + 1), generator=generator
+        self.hidden, self.last, self.direct = _masked_layers(
+            [1] * inputs, [outputs] * inputs, self.widths, generator
         )
-        self.act = _activation(activation)
+        self.act = make_activation("MaskedMLP", activation)
         if context:
             self.into_hidden = linear(context, self.widths[0], generator=generator)
             self.into_outputs = linear(context, inputs * outputs, generator=generator)
@@ -105,26 +101,66 @@ class MaskedMLP(Net):
         y = y if context is None else y + self.into_outputs(context)
         return y.unflatten(-1, (self.inputs, self.outputs))
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "widths": list(self.widths),
-            "context": self.context,
-            "activation": self.activation,
-        }
 
+class MaskedColumns(Net):
+    """As :class:`MaskedMLP`, with ``inputs`` and ``outputs`` of each column in place of one number
+    for all (theory/mixed_tables.md, eq. 45.6).
 
-def degrees_of(width: int, inputs: int) -> Tensor:
-    """How many inputs each unit may see, spread evenly from 1 to D - 1; 0 where there is but one
-    input and nothing to see.
+    >>> net = MaskedColumns([1, 3], [2, 3], widths=(8,), generator=torch.Generator().manual_seed(0))
+    >>> [part.shape[1] for part in net(torch.zeros(5, 4))]
+    [2, 3]
     """
-    return (
-        torch.zeros(width, dtype=torch.long)
-        if inputs == 1
-        else 1 + torch.arange(width) % (inputs - 1)
+
+    SETTINGS = ("inputs", "outputs", "widths", "activation")
+
+    def __init__(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        *,
+        widths: Sequence[int] = (512,),
+        activation: str = "relu",
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        for name, values in (("inputs", inputs), ("outputs", outputs), ("widths", widths)):
+            check_count("MaskedColumns", name, len(check_counts("MaskedColumns", name, values)))
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.widths, self.activation = tuple(widths), activation
+        self.hidden, self.last, self.direct = _masked_layers(inputs, outputs, widths, generator)
+        self.act = make_activation("MaskedColumns", activation)
+
+    def forward(self, e: Tensor) -> tuple[Tensor, ...]:
+        """``(*, sum of inputs)`` to the numbers of each column."""
+        a = e
+        for layer in self.hidden:
+            a = self.act(layer(a))
+        return (self.last(a) + self.direct(e)).split(self.outputs, -1)
+
+    def biases(self) -> tuple[Tensor, ...]:
+        """What each column gets before anything is seen; views, to be set."""
+        return self.last.layer.bias.split(self.outputs)
+
+
+def _masked_layers(
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    widths: Sequence[int],
+    generator: torch.Generator,
+) -> tuple[nn.ModuleList, MaskedLinear, MaskedLinear]:
+    """Hidden layers, the last layer and the direct one, of columns with so many inputs and outputs
+    each.
+    """
+    before, after = (
+        torch.arange(1, len(sizes) + 1).repeat_interleave(torch.tensor(sizes))
+        for sizes in (inputs, outputs)
     )
-
-
-def _activation(name: str) -> nn.Module:
-    return activation("MaskedMLP", name)
+    hidden, degrees = nn.ModuleList(), before
+    for width in widths:
+        # inputs that each unit may see, spread evenly from 1 to D - 1; none of a single one
+        following = 1 + torch.arange(width) % max(1, len(inputs) - 1)
+        following = following if len(inputs) > 1 else torch.zeros_like(following)
+        hidden.append(MaskedLinear(following[:, None] >= degrees, generator=generator))
+        degrees = following
+    last = MaskedLinear(after[:, None] > degrees, generator=generator)
+    return hidden, last, MaskedLinear(after[:, None] > before, generator=generator)

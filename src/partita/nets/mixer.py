@@ -11,7 +11,7 @@ Letters: B batch, L length, D width (channels), t step.
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from partita.errors import invalid
 from partita.nets.base import Net
 
-State = Any  # what a mixer remembers between steps; changed in place by the next one
+State = TypeVar("State")  # what a mixer remembers between steps; the next may change it in place
 
 
-class Mixer(Net):
+class Mixer(Net, Generic[State]):
     """A causal map of sequences, ``(B, L, D) -> (B, L, D)``: y at t depends on u up to t."""
 
     width: int
+    out: nn.Module
 
     @abstractmethod
     def forward(self, u: Tensor) -> Tensor:
@@ -42,19 +43,13 @@ class Mixer(Net):
     def check(self, u: Tensor) -> Tensor:
         """Return ``u`` if it is a batch of sequences of this width and of at least one step."""
         if u.dim() != 3 or u.shape[-1] != self.width or u.shape[1] == 0:
-            raise invalid(
-                type(self).__name__,
-                "u",
-                f"have shape (B, L, {self.width}) with L of at least 1",
-                tuple(u.shape),
-            )
+            allowed = f"have shape (B, L, {self.width}) with L of at least 1"
+            raise invalid(type(self).__name__, "u", allowed, tuple(u.shape))
         return u
 
 
-class MatrixMixer(Mixer):
+class MatrixMixer(Mixer[State]):
     """A mixer that is a matrix applied to each channel of v: (23.1) followed by a linear layer."""
-
-    out: nn.Module
 
     @abstractmethod
     def project(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -87,16 +82,11 @@ def channels_first(weight: Tensor, bias: Tensor, u: Tensor) -> Tensor:
     return torch.baddbmm(bias[:, None], weight.expand(len(u), -1, -1), u.mT)
 
 
-def room(steps: int, capacity: int, owner: str) -> None:
-    """Refuse a step beyond the capacity that was asked for."""
+def check_room(steps: int, capacity: int, owner: str) -> None:
+    """Refuse a step beyond the capacity given to start."""
     if steps >= capacity:
-        raise invalid(
-            owner,
-            "step",
-            f"be called at most {capacity} times after start",
-            steps + 1,
-            "Ask start for a larger capacity.",
-        )
+        allowed = f"be called at most {capacity} times after start"
+        raise invalid(owner, "step", allowed, steps + 1, "Give start a larger capacity.")
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

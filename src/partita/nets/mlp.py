@@ -7,14 +7,13 @@ Letters: D inputs, K outputs, a activation.
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import LARGEST, check_count, check_counts, check_real
-from partita.nets.base import Net, activation, linear
+from partita.nets.base import Net, linear, make_activation
 
 aten = torch.ops.aten
 # a gradient and the input of the activation, torch's own formulas
@@ -45,6 +44,8 @@ class MLP(Net):
     torch.Size([5, 3])
     """
 
+    SETTINGS = ("inputs", "outputs", "widths", "activation")
+
     def __init__(
         self,
         inputs: int,
@@ -60,7 +61,11 @@ class MLP(Net):
         self.outputs = check_count("MLP", "outputs", outputs)
         self.widths, self.activation = check_counts("MLP", "widths", widths), activation
         check_real("MLP", "gain", gain, 0, LARGEST, open_low=True)
-        self.layers = _layers((inputs, *self.widths, outputs), activation, gain, generator)
+        layers: list[nn.Module] = []
+        for before, after in pairwise((inputs, *self.widths, outputs)):
+            layers.append(linear(before, after, gain=gain, generator=generator))
+            layers.append(make_activation("MLP", activation))
+        self.layers = nn.Sequential(*layers[:-1])
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x), ``(*, D) -> (*, K)``."""
@@ -86,20 +91,3 @@ class MLP(Net):
             return d
 
         return functional.linear(value, linears[-1].weight, linears[-1].bias), pull
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "widths": list(self.widths),
-            "activation": self.activation,
-        }
-
-
-def _layers(
-    sizes: Sequence[int], name: str, gain: float, generator: torch.Generator
-) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(sizes):
-        layers += [linear(inputs, outputs, gain=gain, generator=generator), activation("MLP", name)]
-    return nn.Sequential(*layers[:-1])

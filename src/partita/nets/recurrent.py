@@ -6,19 +6,17 @@ r"""The LSTM as a mixer of sequences, on torch's own kernel.
 Letters: B batch, L length, D width.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count
-from partita.nets.base import linear
+from partita.nets.base import linear, uniform
 from partita.nets.mixer import Mixer
 
 Memory = tuple[Tensor, Tensor] | None
 
 
-class LSTM(Mixer):
+class LSTM(Mixer[Memory]):
     """Long short-term memory (Hochreiter and Schmidhuber 1997), ``(B, L, D) -> (B, L, D)``.
 
     Arguments:
@@ -27,6 +25,8 @@ class LSTM(Mixer):
         generator: Source of the first weights.
     """
 
+    SETTINGS = ("width", "hidden")
+
     def __init__(
         self, width: int, hidden: int | None = None, *, generator: torch.Generator
     ) -> None:
@@ -34,13 +34,9 @@ class LSTM(Mixer):
         self.width = check_count("LSTM", "width", width)
         self.hidden = check_count("LSTM", "hidden", width if hidden is None else hidden)
         self.lstm = nn.LSTM(self.width, self.hidden, batch_first=True, device=generator.device)
-        with torch.no_grad():
-            for parameter in self.lstm.parameters():
-                nn.init.uniform_(
-                    parameter, -(self.hidden**-0.5), self.hidden**-0.5, generator=generator
-                )
-            # remember at first
-            dict(self.lstm.named_parameters())["bias_hh_l0"][self.hidden : 2 * self.hidden] += 1.0
+        uniform(self.lstm, self.hidden**-0.5, generator)
+        with torch.no_grad():  # remember at first
+            self.lstm.get_parameter("bias_hh_l0")[self.hidden : 2 * self.hidden] += 1.0
         self.out = linear(self.hidden, width, generator=generator)
 
     def forward(self, u: Tensor) -> Tensor:
@@ -52,6 +48,3 @@ class LSTM(Mixer):
     def step(self, u: Tensor, state: Memory) -> tuple[Tensor, Memory]:
         y, state = self.lstm(u.unsqueeze(1), state)
         return self.out(y[:, 0]), state
-
-    def settings(self) -> dict[str, Any]:
-        return {"width": self.width, "hidden": self.hidden}

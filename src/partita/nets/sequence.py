@@ -9,7 +9,8 @@ Letters: B batch, L length, D width.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from partita.core.checks import check_choice, check_count, check_layers, check_real
 from partita.errors import invalid
 from partita.nets.attention import Attention
-from partita.nets.base import Net, check_options, linear
+from partita.nets.base import Net, Settings, check_options, linear
 from partita.nets.causal import CausalConv
 from partita.nets.dropout import MOST, Dropout
 from partita.nets.h3 import H3
@@ -29,33 +30,14 @@ from partita.nets.ssm import DiagonalSSM
 MOST_DOUBLINGS = 9  # of the gap between taps of stacked convolutions, before it starts again at one
 
 
-def _conv(width: int, layer: int, *, generator: torch.Generator, kernel: int = 4) -> Mixer:
-    """Gaps double from layer to layer."""
-    return CausalConv(width, kernel, 2 ** (layer % MOST_DOUBLINGS), generator=generator)
-
-
-def _ssm(width: int, layer: int, *, generator: torch.Generator, **settings: Any) -> Mixer:
-    return DiagonalSSM(
-        width,
-        **{"state": 32, "shortest": 2.0, "longest": 500.0, "mix": True, **settings},
-        generator=generator,
-    )
-
-
-def _plain(kind: type[Mixer]) -> Callable[..., Mixer]:
-    def make(width: int, layer: int, *, generator: torch.Generator, **settings: Any) -> Mixer:
-        return kind(width, **settings, generator=generator)  # type: ignore[call-arg]
-
-    return make
-
-
+SSM = partial(DiagonalSSM, state=32, shortest=2.0, longest=500.0, mix=True)
 MIXERS: dict[str, Callable[..., Mixer]] = {
-    "hyena": _plain(Hyena),
-    "h3": _plain(H3),
-    "ssm": _ssm,
-    "attention": _plain(Attention),
-    "conv": _conv,
-    "lstm": _plain(LSTM),
+    "hyena": Hyena,
+    "h3": H3,
+    "ssm": SSM,
+    "attention": Attention,
+    "conv": CausalConv,
+    "lstm": LSTM,
 }
 
 
@@ -69,7 +51,7 @@ class Block(nn.Module):
         width = mixer.width
         self.mixer, self.dropout = mixer, dropout
         self.mixer_norm = nn.LayerNorm(width, device=generator.device)
-        self.mlp: nn.Module | None = None
+        self.mlp: nn.Sequential | None = None
         if expand:
             self.mlp_norm = nn.LayerNorm(width, device=generator.device)
             self.mlp = nn.Sequential(
@@ -83,7 +65,7 @@ class Block(nn.Module):
         u = u + self.dropout(self.mixer(self.mixer_norm(u)))
         return u if self.mlp is None else u + self.dropout(self.mlp(self.mlp_norm(u)))
 
-    def step(self, u: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def step(self, u: Tensor, state: object) -> tuple[Tensor, object]:
         y, state = self.mixer.step(self.mixer_norm(u), state)
         u = u + y
         return (u if self.mlp is None else u + self.mlp(self.mlp_norm(u))), state
@@ -107,13 +89,15 @@ class SequenceNet(Net):
     torch.Size([1, 5, 8])
     """
 
+    SETTINGS = ("width", "layers", "mixer", "options", "expand")
+
     def __init__(
         self,
         width: int,
         layers: int,
         mixer: str = "hyena",
         *,
-        options: dict[str, Any] | None = None,
+        options: Settings | None = None,
         expand: int = 4,
         dropout: float = 0.0,
         generator: torch.Generator,
@@ -122,20 +106,14 @@ class SequenceNet(Net):
         check_choice("SequenceNet", "mixer", mixer, tuple(MIXERS))
         self.width = check_count("SequenceNet", "width", width)
         self.layers = check_layers("SequenceNet", "layers", layers)
-        self.mixer, self.options = mixer, check_options("SequenceNet", "options", options)
+        self.mixer = mixer
+        self.options = check_options("SequenceNet", "options", options)
         self.expand = check_count("SequenceNet", "expand", expand, 0)
         try:
-            mixers = [
-                MIXERS[mixer](width, i, **self.options, generator=generator) for i in range(layers)
-            ]
+            mixers = [self._make_mixer(i, generator) for i in range(layers)]
         except TypeError as error:
-            raise invalid(
-                "SequenceNet",
-                "options",
-                f"be settings of the {mixer} mixer",
-                self.options,
-                f"({error})",
-            ) from None
+            allowed = f"be settings of the {mixer} mixer"
+            raise invalid("SequenceNet", "options", allowed, options, f"({error})") from None
         self.dropout = Dropout(check_real("SequenceNet", "dropout", dropout, 0, MOST))
         self.blocks = nn.ModuleList(
             Block(part, expand, layers, self.dropout, generator=generator) for part in mixers
@@ -144,38 +122,43 @@ class SequenceNet(Net):
 
     def forward(self, u: Tensor) -> Tensor:
         """All steps at once."""
-        u = self.dropout(self.blocks[0].mixer.check(u))  # type: ignore[operator, union-attr]
-        for block in self.blocks:
+        blocks = self._blocks()
+        u = self.dropout(blocks[0].mixer.check(u))
+        for block in blocks:
             u = block(u)
         return self.dropout(self.norm(u))
 
-    def start(self, batch: int, capacity: int) -> list[Any]:
+    def start(self, batch: int, capacity: int) -> list[object]:
         """The state before the first of at most ``capacity`` steps."""
-        return [block.mixer.start(batch, capacity) for block in self.blocks]  # type: ignore[union-attr]
+        return [block.mixer.start(batch, capacity) for block in self._blocks()]
 
-    def step(self, u: Tensor, state: list[Any]) -> tuple[Tensor, list[Any]]:
+    def step(self, u: Tensor, state: list[object]) -> tuple[Tensor, list[object]]:
         """One step, ``(B, D) -> (B, D)``."""
         following = []
-        for block, past in zip(self.blocks, state, strict=True):
-            u, past = block.step(u, past)  # type: ignore[operator]
+        for block, past in zip(self._blocks(), state, strict=True):
+            u, past = block.step(u, past)
             following.append(past)
         return self.norm(u), following
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            "width": self.width,
-            "layers": self.layers,
-            "mixer": self.mixer,
-            "options": self.options,
-            "expand": self.expand,
-            "dropout": self.dropout.share,
-        }
+    def settings(self) -> Settings:
+        return {**super().settings(), "dropout": self.dropout.share}
+
+    def _make_mixer(self, layer: int, generator: torch.Generator) -> Mixer:
+        options = dict(self.options)
+        if self.mixer == "conv":  # gaps double from layer to layer
+            if "gap" in options:
+                raise TypeError("the gaps of conv are set by its layers")
+            options["gap"] = 2 ** (layer % MOST_DOUBLINGS)
+        return MIXERS[self.mixer](self.width, **options, generator=generator)
+
+    def _blocks(self) -> list[Block]:
+        return cast(list[Block], list(self.blocks))
 
 
 @torch.no_grad()
 def _shrink_outputs(block: Block, depth: int) -> None:
     """Divide what a block adds by sqrt(2 depth), so that a deep stack starts near the identity."""
-    outs = [block.mixer.out, None if block.mlp is None else block.mlp[-1]]  # type: ignore[index]
+    outs = [block.mixer.out] if block.mlp is None else [block.mixer.out, block.mlp[-1]]
     for out in outs:
-        for parameter in [] if out is None else out.parameters():
+        for parameter in out.parameters():
             parameter.mul_((2 * depth) ** -0.5)

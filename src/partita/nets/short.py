@@ -8,10 +8,14 @@ Letters: B batch, C channels, L length, K filter length; the last entry of a fil
 present.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+
+class _ShiftedContext(FunctionCtx):
+    saved_tensors: tuple[Tensor, Tensor]
+    ahead: bool
 
 
 class _Shifted(torch.autograd.Function):
@@ -20,26 +24,21 @@ class _Shifted(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, short: Tensor, ahead: bool) -> Tensor:
+    def forward(ctx: _ShiftedContext, z: Tensor, short: Tensor, ahead: bool) -> Tensor:
         ctx.save_for_backward(z, short)
         ctx.ahead = ahead
         y, L = short[:, -1:] * z, z.shape[-1]
         for back in range(1, min(short.shape[-1], L)):
-            tap = short[:, -1 - back].unsqueeze(-1)
-            (y[..., : L - back] if ahead else y[..., back:]).addcmul_(
-                tap, z[..., back:] if ahead else z[..., : L - back]
-            )
+            early, late = slice(None, L - back), slice(back, None)
+            into, out_of = (early, late) if ahead else (late, early)
+            y[..., into].addcmul_(short[:, -1 - back].unsqueeze(-1), z[..., out_of])
         return y
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        (z, short), (g,), K, L = (
-            ctx.saved_tensors,
-            grads,
-            ctx.saved_tensors[1].shape[-1],
-            grads[0].shape[-1],
-        )
-        early, late = (z, g) if not ctx.ahead else (g, z)
+    def backward(ctx: _ShiftedContext, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (z, short), (g,) = ctx.saved_tensors, grads
+        K, L = short.shape[-1], g.shape[-1]
+        early, late = (g, z) if ctx.ahead else (z, g)
         taps = [
             torch.einsum("bcl,bcl->bc", early[..., : L - back], late[..., back:]).sum(0)
             if back < L

@@ -15,7 +15,7 @@ Letters: A a linear map, v its first right singular vector, c the bound.
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,10 @@ from partita.core.checks import check_count, check_real
 from partita.errors import Unsupported, invalid
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d)
-Map = Callable[[Tensor], Tensor]
+Convolution: TypeAlias = nn.Conv1d | nn.Conv2d
+Linear: TypeAlias = nn.Linear | Convolution
+Map: TypeAlias = Callable[[Tensor], Tensor]
+Shape: TypeAlias = tuple[int, ...]
 
 
 class Norm(NamedTuple):
@@ -74,8 +77,8 @@ def power_iteration(
 
 
 def spectral_norm(
-    layer: nn.Module,
-    shape: tuple[int, ...] | None = None,
+    layer: Linear,
+    shape: Shape | None = None,
     *,
     tolerance: float = 1e-6,
     iterations: int = 20_000,
@@ -87,14 +90,12 @@ def spectral_norm(
     Singular values that are nearly equal take many iterations; ``residual`` says whether these
     sufficed.
     """
-    apply, adjoint, start = linear_map(layer, layer.weight, shape)  # type: ignore[arg-type]
-    v = rng.normal(start, layer.weight, generator)  # type: ignore[arg-type]
+    apply, adjoint, start = linear_map(layer, layer.weight, shape)
+    v = rng.normal(start, layer.weight, generator)
     return power_iteration(apply, adjoint, v, tolerance=tolerance, iterations=iterations)
 
 
-def linear_map(
-    layer: nn.Module, weight: Tensor, shape: tuple[int, ...] | None
-) -> tuple[Map, Map, tuple[int, ...]]:
+def linear_map(layer: Linear, weight: Tensor, shape: Shape | None) -> tuple[Map, Map, Shape]:
     """A layer without its bias as a map and its adjoint, and the shape of its input."""
     if isinstance(layer, nn.Linear):
         return (lambda v: weight @ v), (lambda u: weight.mT @ u), (weight.shape[1],)
@@ -104,12 +105,8 @@ def linear_map(
             "knows. Use Linear, Conv1d or Conv2d instead."
         )
     if shape is None:
-        raise invalid(
-            "spectral_norm",
-            "shape",
-            "be that of one input, (channels, *size), for a convolution",
-            None,
-        )
+        allowed = "be that of one input, (channels, *size), for a convolution"
+        raise invalid("spectral_norm", "shape", allowed, None)
 
     def apply(v: Tensor) -> Tensor:
         # the layer's own padding, stride, dilation and groups
@@ -118,9 +115,8 @@ def linear_map(
     def adjoint(u: Tensor) -> Tensor:
         with torch.enable_grad():
             at = torch.zeros(shape, dtype=u.dtype, device=u.device, requires_grad=True)
-            return torch.autograd.grad(
-                layer._conv_forward(at[None], weight.detach(), None)[0], at, u
-            )[0]
+            out = layer._conv_forward(at[None], weight.detach(), None)[0]
+            return torch.autograd.grad(out, at, u)[0]
 
     return apply, adjoint, tuple(shape)
 
@@ -134,12 +130,13 @@ class SpectralBound(nn.Module):
     """
 
     v: Tensor
+    layer: Linear
 
     def __init__(
         self,
-        layer: nn.Module,
+        layer: Linear,
         bound: float,
-        shape: tuple[int, ...] | None,
+        shape: Shape | None,
         tolerance: float,
         generator: torch.Generator,
     ) -> None:
@@ -150,27 +147,20 @@ class SpectralBound(nn.Module):
         self.register_buffer("v", found.v)
 
     def forward(self, weight: Tensor) -> Tensor:
-        layer: Any = self.layer  # type: ignore[attr-defined]
-        apply, adjoint, _ = linear_map(layer, weight.detach(), self.shape)
+        apply, adjoint, _ = linear_map(self.layer, weight.detach(), self.shape)
         found = power_iteration(apply, adjoint, self.v, tolerance=self.tolerance, iterations=100)
         if self.training:
             self.v.copy_(found.v)
-        sigma = _differentiable_norm(layer, weight, self.shape, found.v)
+        # |A v| at the fixed singular vector, whose gradient in A is u v', that of sigma
+        sigma = linear_map(self.layer, weight, self.shape)[0](found.v).norm()
         return weight / (sigma / self.bound).clamp_min(1.0)
-
-
-def _differentiable_norm(
-    layer: nn.Module, weight: Tensor, shape: tuple[int, ...] | None, v: Tensor
-) -> Tensor:
-    """|A v| at the fixed singular vector, whose gradient in A is u v', that of sigma."""
-    return linear_map(layer, weight, shape)[0](v).norm()
 
 
 def bound_spectral_norms(
     net: nn.Module,
     bound: float = 1.0,
     *,
-    shape: tuple[int, ...] | None = None,
+    shape: Shape | None = None,
     tolerance: float = 1e-3,
     generator: torch.Generator,
 ) -> nn.Module:
@@ -182,11 +172,7 @@ def bound_spectral_norms(
         tolerance: At which power iteration stops.
     """
     check_real("bound_spectral_norms", "bound", bound, 0.0, open_low=True)
-    shapes = (
-        input_shapes(net, shape)
-        if any(isinstance(layer, CONVOLUTIONS) for layer in net.modules())
-        else {}
-    )
+    shapes = input_shapes(net, shape)
     for layer in list(net.modules()):
         if isinstance(layer, (nn.Linear, *CONVOLUTIONS)):
             made = SpectralBound(layer, bound, shapes.get(layer), tolerance, generator)
@@ -209,24 +195,24 @@ def still(net: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def input_shapes(net: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Module, tuple[int, ...]]:
-    """What shape each convolution's input has, seen by sending zeros of ``shape`` through the
-    network; one that acts at two is refused.
+def input_shapes(net: nn.Module, shape: Shape | None) -> dict[nn.Module, Shape]:
+    """The shape of each convolution's input, seen by sending zeros of ``shape`` through the
+    network; a convolution that acts at two shapes is refused.
     """
-    if shape is None:
-        raise invalid(
-            "input_shapes", "shape", "be that of one input of a network with convolutions", None
-        )
-    seen: dict[nn.Module, tuple[int, ...]] = {}
+    seen: dict[nn.Module, Shape] = {}
     layers = [layer for layer in net.modules() if isinstance(layer, CONVOLUTIONS)]
+    if not layers:
+        return seen
+    if shape is None:
+        allowed = "be that of one input of a network with convolutions"
+        raise invalid("input_shapes", "shape", allowed, None)
 
     def see(layer: nn.Module, x: tuple[Tensor, ...]) -> None:
         found = tuple(x[0].shape[1:])
         if seen.setdefault(layer, found) != found:
             raise Unsupported(
                 f"lipschitz_bound cannot run on a {type(layer).__name__} that acts at two shapes, "
-                f"{seen[layer]} and {found}. "
-                "Use two layers instead."
+                f"{seen[layer]} and {found}. Use two layers instead."
             )
 
     hooks = [layer.register_forward_pre_hook(see) for layer in layers]
@@ -252,9 +238,8 @@ def gradient_penalty(
     2017), eq. 16.16.
     """
     if x.shape != y.shape:
-        raise invalid(
-            "gradient_penalty", "y", f"have the shape of x, {tuple(x.shape)}", tuple(y.shape)
-        )
+        allowed = f"have the shape of x, {tuple(x.shape)}"
+        raise invalid("gradient_penalty", "y", allowed, tuple(y.shape))
     share = rng.uniform((len(x), *[1] * (x.dim() - 1)), x, generator)
     z = torch.lerp(y.detach(), x.detach(), share).requires_grad_(True)
     slope = torch.autograd.grad(critic(z).sum(), z, create_graph=True)[0]

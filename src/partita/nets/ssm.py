@@ -12,7 +12,8 @@ Letters: N state, D width (independent channels) or, beside C, the direct term; 
 size.
 """
 
-from typing import Any
+from abc import abstractmethod
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
 from partita.nets.mixer import MatrixMixer
 
+SSMState: TypeAlias = tuple[Tensor, Tensor, Tensor]  # two of the recurrence, and x
 RULES = ("zoh", "bilinear")
 REMEDY = (
     "Give A eigenvalues with negative real parts, or of modulus at most 1 where it is discrete."
@@ -62,10 +64,8 @@ def hippo(N: int) -> tuple[Tensor, Tensor]:
     [[-1.0, 0.0], [-1.732, -2.0]]
     """
     scale = (2 * torch.arange(N, dtype=torch.float64) + 1).sqrt()
-    A = torch.diag(-torch.arange(1.0, N + 1, dtype=torch.float64)) - (scale[:, None] * scale).tril(
-        -1
-    )
-    return A, scale
+    diagonal = torch.diag(-torch.arange(1.0, N + 1, dtype=torch.float64))
+    return diagonal - (scale[:, None] * scale).tril(-1), scale
 
 
 def filter_of(A: Tensor, B: Tensor, C: Tensor, D: Tensor, length: int) -> Tensor:
@@ -85,18 +85,15 @@ def check_stable(owner: str, A: Tensor, *, discrete: bool) -> Tensor:
     worst = eigenvalues.abs().max() - 1 if discrete else eigenvalues.real.max()
     # a rotation may round to a bit above 1
     if worst > max(1e-8, 8 * min(torch.finfo(A.dtype).eps, torch.finfo(torch.float32).eps)):
-        allowed = (
-            "have spectral radius at most 1"
-            if discrete
-            else "have eigenvalues with real parts at most 0"
-        )
-        raise invalid(
-            owner, "A", allowed, f"{float(worst + discrete):.6g}, so its memory explodes", REMEDY
-        )
+        allowed = "have eigenvalues with real parts at most 0"
+        if discrete:
+            allowed = "have spectral radius at most 1"
+        got = f"{float(worst + discrete):.6g}, so its memory explodes"
+        raise invalid(owner, "A", allowed, got, REMEDY)
     return A
 
 
-class SSM(MatrixMixer):
+class SSM(MatrixMixer[SSMState]):
     """What dense and diagonal models share: D channels, each a single-input single-output model,
     without mixing between channels.
 
@@ -104,11 +101,18 @@ class SSM(MatrixMixer):
     linear layer after.
     """
 
-    width: int
+    SETTINGS = ("width", "state", "rule", "shortest", "longest", "mix")
 
+    def _set(self, width: int, state: int, rule: str, shortest: float, longest: float) -> None:
+        owner = type(self).__name__
+        self.width = check_count(owner, "width", width)
+        self.state = check_count(owner, "state", state)
+        self.rule, self.shortest, self.longest = rule, shortest, longest
+        check_choice(owner, "rule", rule, RULES)
+
+    @abstractmethod
     def filter(self, length: int) -> Tensor:
         """h, ``(D, L)``."""
-        raise NotImplementedError
 
     def project(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         return self.into(u).transpose(1, 2), (self.filter(u.shape[1]),)
@@ -122,14 +126,10 @@ class SSM(MatrixMixer):
     def _mixing(self, mix: bool, generator: torch.Generator) -> None:
         self.mix = check_flag(type(self).__name__, "mix", mix)
         self.into = linear(self.width, self.width, generator=generator) if mix else nn.Identity()
-        after = (
-            nn.Sequential(
-                nn.GELU(), linear(self.width, 2 * self.width, generator=generator), nn.GLU(-1)
-            )
-            if mix
-            else nn.Identity()
-        )
-        self.out: nn.Module = after
+        self.out = nn.Identity()
+        if mix:
+            gates = linear(self.width, 2 * self.width, generator=generator)
+            self.out = nn.Sequential(nn.GELU(), gates, nn.GLU(-1))
 
 
 class DenseSSM(SSM):
@@ -160,11 +160,7 @@ class DenseSSM(SSM):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.width = check_count("DenseSSM", "width", width)
-        self.state = check_count("DenseSSM", "state", state)
-        self.rule = rule
-        check_choice("DenseSSM", "rule", rule, RULES)
-        self.shortest, self.longest = shortest, longest
+        self._set(width, state, rule, shortest, longest)
         A, B = (x.to(torch.get_default_dtype()).to(generator.device) for x in hippo(state))
         self.log_dt = nn.Parameter(-log_spaced("DenseSSM", shortest, longest, A.new_zeros(width)))
         self.A = nn.Parameter(A.expand(width, -1, -1).clone())
@@ -186,26 +182,14 @@ class DenseSSM(SSM):
             *self.discrete(), at_least_single(self.C), at_least_single(self.D), length
         ).to(self.D)
 
-    def start(self, batch: int, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
+    def start(self, batch: int, capacity: int) -> SSMState:
         A, B = self.discrete()
         return A, B, A.new_zeros(batch, self.width, self.state)
 
-    def step(
-        self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]
-    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    def step(self, u: Tensor, state: SSMState) -> tuple[Tensor, SSMState]:
         (A, B, x), v = state, self.into(u)
         x = torch.einsum("dmn,bdn->bdm", A, x) + B * v.unsqueeze(-1)
         return self.out((self.C * x).sum(-1).to(v) + self.D * v), (A, B, x)
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "width": self.width,
-            "state": self.state,
-            "rule": self.rule,
-            "shortest": self.shortest,
-            "longest": self.longest,
-            "mix": self.mix,
-        }
 
 
 class DiagonalSSM(SSM):
@@ -230,15 +214,12 @@ class DiagonalSSM(SSM):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.width = check_count("DiagonalSSM", "width", width)
-        self.state = check_count("DiagonalSSM", "state", state, 2)
-        self.rule = rule
-        check_choice("DiagonalSSM", "rule", rule, RULES)
+        check_count("DiagonalSSM", "state", state, 2)
+        self._set(width, state, rule, shortest, longest)
         if state % 2:
-            raise invalid(
-                "DiagonalSSM", "state", "be even, for poles come in conjugate pairs", state
-            )
-        self.shortest, self.longest, half = shortest, longest, state // 2
+            allowed = "be even, for poles come in conjugate pairs"
+            raise invalid("DiagonalSSM", "state", allowed, state)
+        half = state // 2
         like = torch.zeros(width, half, device=generator.device)
         self.log_dt = nn.Parameter(-log_spaced("DiagonalSSM", shortest, longest, like[:, 0]))
         self.log_decay = nn.Parameter(torch.full_like(like, 0.5).log())
@@ -269,26 +250,14 @@ class DiagonalSSM(SSM):
         )
         return torch.cat([h[:, :1] + self.D[:, None], h[:, 1:]], -1)
 
-    def start(self, batch: int, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
+    def start(self, batch: int, capacity: int) -> SSMState:
         log_pole, residue = self.poles()
         return log_pole.exp(), residue, log_pole.new_zeros(batch, *log_pole.shape)
 
-    def step(
-        self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]
-    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    def step(self, u: Tensor, state: SSMState) -> tuple[Tensor, SSMState]:
         (pole, residue, x), v = state, self.into(u)
         x = pole * x + v.unsqueeze(-1)
         return self.out(2 * (residue * x).real.sum(-1).to(v) + self.D * v), (pole, residue, x)
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "width": self.width,
-            "state": self.state,
-            "rule": self.rule,
-            "shortest": self.shortest,
-            "longest": self.longest,
-            "mix": self.mix,
-        }
 
 
 def at_least_single(x: Tensor) -> Tensor:
@@ -301,12 +270,6 @@ def at_least_single(x: Tensor) -> Tensor:
 def log_spaced(owner: str, shortest: float, longest: float, like: Tensor) -> Tensor:
     """Logarithms of numbers spaced evenly between two on a logarithmic scale, one per channel."""
     longest = check_real(owner, "longest", longest, 0, LARGEST, open_low=True)
-    ends = (
-        torch.tensor(
-            [check_real(owner, "shortest", shortest, 0, longest, open_low=True), longest],
-            dtype=like.dtype,
-        )
-        .log()
-        .tolist()
-    )
-    return torch.linspace(ends[0], ends[1], len(like), dtype=like.dtype, device=like.device)
+    check_real(owner, "shortest", shortest, 0, longest, open_low=True)
+    first, last = torch.tensor([shortest, longest], dtype=like.dtype).log().tolist()
+    return torch.linspace(first, last, len(like), dtype=like.dtype, device=like.device)

@@ -9,10 +9,10 @@ matrix of the transform.
 """
 
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 HALF = (torch.float16, torch.bfloat16)  # dtypes without a transform on the CPU: computed in float32
 # values to transform at once: what is made on the way then stays in the caches, and in memory that
@@ -32,35 +32,46 @@ def fast_length(n: int) -> int:
     return int(next_fast_len(n, real=True))  # type: ignore[arg-type]
 
 
-class ByTransform(torch.autograd.Function):
+class _TransformContext(FunctionCtx):
+    saved_tensors: tuple[Tensor, Tensor, Tensor, Tensor]
+    needs_input_grad: tuple[bool, ...]
+    n: int
+    L: int
+
+
+class _ByTransform(torch.autograd.Function):
     """The first L values of the product of two transforms, with gradients by half-size transforms:
     torch's own take a full complex one.
     """
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, u: Tensor, H: Tensor | None, n: int, L: int) -> Tensor:
+    def forward(
+        ctx: _TransformContext, h: Tensor, u: Tensor, H: Tensor | None, n: int, L: int
+    ) -> Tensor:
         H, U = transform(h, n) if H is None else H, transform(u, n)
         ctx.n, ctx.L = n, L
         ctx.save_for_backward(h, u, H, U)
         return torch.fft.irfft(U * H, n=n)[..., :L]
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _TransformContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (h, u, H, U), (g,), n = ctx.saved_tensors, grads, ctx.n
-        # to be differentiated again: what was kept are numbers, not functions of h and u
+        of_h = of_u = None
+        needs_h, needs_u, *_ = ctx.needs_input_grad
         if torch.is_grad_enabled():
-            wanted = [x for x, needed in zip((h, u), ctx.needs_input_grad, strict=False) if needed]
-            found = iter(torch.autograd.grad(_plain(h, u, n, ctx.L), wanted, g, create_graph=True))
-            return (
-                *(next(found) if needed else None for needed in ctx.needs_input_grad[:2]),
-                None,
-                None,
-                None,
-            )
+            # to be differentiated again: what was kept are numbers, not functions of h and u
+            y = torch.fft.irfft(torch.fft.rfft(u, n=n) * torch.fft.rfft(h, n=n), n=n)[..., : ctx.L]
+            if needs_h:
+                (of_h,) = torch.autograd.grad(y, h, g, create_graph=True)
+            if needs_u:
+                (of_u,) = torch.autograd.grad(y, u, g, create_graph=True)
+            return of_h, of_u, None, None, None
         # conjugates in place: one that is only marked would be copied by each product
         G = transform(g, n).conj_physical_()
-        of_h = _reduced((G * U).conj_physical_(), h, n) if ctx.needs_input_grad[0] else None
-        of_u = _reduced(G.mul_(H).conj_physical_(), u, n) if ctx.needs_input_grad[1] else None
+        if needs_h:
+            of_h = _reduced((G * U).conj_physical_(), h, n)
+        if needs_u:
+            of_u = _reduced(G.mul_(H).conj_physical_(), u, n)
         return of_h, of_u, None, None, None
 
 
@@ -75,14 +86,8 @@ def transform(x: Tensor, n: int) -> Tensor:
 
 def _reduced(product: Tensor, like: Tensor, n: int) -> Tensor:
     """Back in time, summed over the dimensions along which ``like`` was repeated."""
-    return torch.fft.irfft(product.sum_to_size(*like.shape[:-1], product.shape[-1]), n=n)[
-        ..., : like.shape[-1]
-    ]
-
-
-def _plain(h: Tensor, u: Tensor, n: int, L: int) -> Tensor:
-    """The same with every step known to autograd."""
-    return torch.fft.irfft(torch.fft.rfft(u, n=n) * torch.fft.rfft(h, n=n), n=n)[..., :L]
+    summed = product.sum_to_size(*like.shape[:-1], product.shape[-1])
+    return torch.fft.irfft(summed, n=n)[..., : like.shape[-1]]
 
 
 def blocks(
@@ -105,7 +110,7 @@ def by_transform(h: Tensor, u: Tensor, H: Tensor | None = None, *, n: int, L: in
     if not h.numel() or not u.numel():  # an empty batch, which transforms do not take
         return u.new_zeros(*torch.broadcast_shapes(h.shape[:-1], u.shape[:-1]), L)
     if torch.is_grad_enabled():
-        return ByTransform.apply(h, u, H, n, L)  # type: ignore[return-value]
+        return _ByTransform.apply(h, u, H, n, L)  # type: ignore[return-value]
     return torch.fft.irfft(transform(u, n) * (transform(h, n) if H is None else H), n=n)[..., :L]
 
 

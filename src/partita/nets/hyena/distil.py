@@ -46,16 +46,14 @@ def poles_of(h: Tensor, K: int) -> Poles:
     """
     L = h.shape[-1]
     if check_count("distil", "K", K) > (L - 1) // 2:
-        raise invalid(
-            "distil", "K", f"be at most half the length of the filters less one, {(L - 1) // 2}", K
-        )
+        allowed = f"be at most half the length of the filters less one, {(L - 1) // 2}"
+        raise invalid("distil", "K", allowed, K)
     h = h.double()
     tail = h[..., 1:]  # the present is left to the direct term
     pole = _poles(tail, K)
     powers = pole.unsqueeze(-2) ** torch.arange(1, L, device=h.device)[:, None]
-    residue = torch.linalg.lstsq(
-        powers, tail.to(pole.dtype).unsqueeze(-1), driver="gelsd"
-    ).solution.squeeze(-1)
+    goal = tail.to(pole.dtype).unsqueeze(-1)
+    residue = torch.linalg.lstsq(powers, goal, driver="gelsd").solution.squeeze(-1)
     found = Poles(pole, residue, h[..., 0] - residue.sum(-1).real, h.new_zeros(h.shape[:-1]))
     error = (found.filter(L) - h).norm(dim=-1) / h.norm(dim=-1).clamp_min(1e-300)
     return found._replace(error=error)
@@ -69,9 +67,8 @@ def _poles(h: Tensor, K: int) -> Tensor:
     index = torch.arange(size, device=h.device)
     columns = h.shape[-1] - size + 1
     hankel = h[..., index[:, None] + torch.arange(columns, device=h.device)]
-    U = torch.linalg.svd(
-        hankel @ hankel.mT if columns > 2 * size else hankel, full_matrices=False
-    ).U[..., :K]
+    wide = columns > 2 * size
+    U = torch.linalg.svd(hankel @ hankel.mT if wide else hankel, full_matrices=False).U[..., :K]
     shift = torch.linalg.lstsq(U[..., :-1, :], U[..., 1:, :], driver="gelsd").solution
     pole = torch.linalg.eigvals(shift)
     return torch.where(pole == 0, TINY, pole / pole.abs().clamp_min(1.0))
@@ -104,9 +101,8 @@ class Distilled:
     def start(self, batch: int) -> DistilledState:
         hyena, like = self.hyena, self.hyena.short
         recent = like.new_zeros(batch, (hyena.order + 1) * hyena.width, hyena.kernel - 1)
-        return DistilledState(
-            recent, self.poles.pole.new_zeros(hyena.order, batch, *self.poles.pole.shape[1:])
-        )
+        pole = self.poles.pole
+        return DistilledState(recent, pole.new_zeros(hyena.order, batch, *pole.shape[1:]))
 
     @torch.no_grad()
     def step(self, u: Tensor, state: DistilledState) -> tuple[Tensor, DistilledState]:

@@ -4,16 +4,15 @@ r"""Implicit long filters: a small network of the place t, under a window that f
     \mathrm{Window}(t) = e^{-t / \tau_d} + b
           (theory/sequences.md, eq. 23.5)
 
-Nothing in it depends on the length asked for: a longer filter begins with the values of a shorter
+Nothing in it depends on the length: a longer filter begins with the values of a shorter
 one.
 
 Letters: N order, D width, L length, E size of the encoding, tau_d the time constant of a channel.
 """
 
 import math
-from functools import lru_cache
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +57,8 @@ class ImplicitFilter(Net):
     True
     """
 
+    SETTINGS = ("width", "order", "hidden", "encoding", "frequency", "shortest", "longest")
+
     def __init__(
         self,
         width: int,
@@ -76,32 +77,30 @@ class ImplicitFilter(Net):
         self.hidden = check_count("ImplicitFilter", "hidden", hidden)
         self.encoding = check_count("ImplicitFilter", "encoding", encoding, 3)
         if encoding % 2 == 0:
-            raise invalid(
-                "ImplicitFilter", "encoding", "be odd: a logarithm, and pairs of waves", encoding
-            )
+            allowed = "be odd: a logarithm, and pairs of waves"
+            raise invalid("ImplicitFilter", "encoding", allowed, encoding)
         self.frequency = check_real("ImplicitFilter", "frequency", frequency, -LARGEST, LARGEST)
         self.shortest, self.longest = shortest, longest
-        device, sizes = generator.device, (encoding, hidden, hidden)
-        layers = [
-            part
-            for a, b in pairwise(sizes)
-            for part in (linear(a, b, generator=generator), Sine(b, self.frequency, device=device))
-        ]
+        device = generator.device
+        layers: list[nn.Module] = []
+        for a, b in pairwise((encoding, hidden, hidden)):
+            layers.append(linear(a, b, generator=generator))
+            layers.append(Sine(b, self.frequency, device=device))
         self.network = nn.Sequential(*layers, linear(hidden, order * width, generator=generator))
-        self.log_decay = nn.Parameter(
-            -log_spaced(
-                "ImplicitFilter", shortest, longest, torch.zeros(width, device=device)
-            ).repeat(order)
-        )
+        like = torch.zeros(width, device=device)
+        longevity = log_spaced("ImplicitFilter", shortest, longest, like)
+        self.log_decay = nn.Parameter(-longevity.repeat(order))
         self.floor = nn.Parameter(torch.full((order * width,), 0.01, device=device))
-        self.scale = nn.Parameter(self._unit_scale())
+        # about unit energy under each window, so that a deep stack neither fades nor explodes
+        self.scale = nn.Parameter((2 * self.log_decay.detach().exp()).sqrt())
         self.direct = nn.Parameter(torch.ones(order * width, device=device))
+        self._encoded: Tensor | None = None
 
     def forward(self, length: int) -> Tensor:
         """h, ``(N, D, L)``."""
         check_count("ImplicitFilter", "length", length)
         scale, last = self.scale[:, None], cast(nn.Linear, self.network[-1])
-        places = self.network[:-1](encode(length, self.encoding, scale.device, scale.dtype))
+        places = self.network[:-1](self._encoding(length))
         # time is last
         values = torch.addmm(scale * last.bias[:, None], scale * last.weight, places.T)
         now = functional.pad(self.direct[:, None], (0, length - 1))
@@ -121,33 +120,28 @@ class ImplicitFilter(Net):
         window = torch.baddbmm(self.floor.to(dtype)[:, None, None], far[:, :, None], near[:, None])
         return window.flatten(1)[:, :length].to(self.scale.dtype)
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            "width": self.width,
-            "order": self.order,
-            "hidden": self.hidden,
-            "encoding": self.encoding,
-            "frequency": self.frequency,
-            "shortest": self.shortest,
-            "longest": self.longest,
-        }
-
-    def _unit_scale(self) -> Tensor:
-        """Factors that give each filter about unit energy under its window, so that a deep stack
-        neither fades nor explodes at first.
+    def _encoding(self, length: int) -> Tensor:
+        """The encoding of all places, which is kept until another length, dtype or device is
+        met.
         """
-        return (2 * self.log_decay.detach().exp()).sqrt()
+        kept, like = self._encoded, self.scale
+        if kept is None or (len(kept), kept.dtype, kept.device) != (
+            length,
+            like.dtype,
+            like.device,
+        ):
+            with torch.inference_mode(False):  # training must be able to use it later
+                kept = _encode(length, self.encoding, like.device).to(like.dtype)
+            self._encoded = kept
+        return kept
 
 
-@lru_cache(maxsize=8)
-def encode(length: int, size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """log(1 + t), and waves with periods on a logarithmic scale, from float64 and kept, (L, E)."""
+def _encode(length: int, size: int, device: torch.device) -> Tensor:
+    """log(1 + t), and waves with periods on a logarithmic scale, (L, E) in float64."""
     t = torch.arange(length, device=device, dtype=torch.float64)
     period = torch.logspace(
         math.log10(2.0), math.log10(LONGEST_PERIOD), (size - 1) // 2, device=device, dtype=t.dtype
     )
     # the remainder first: no large angles to round
     angle = 2 * math.pi * (t[:, None] % period) / period
-    return torch.cat([0.25 * torch.log1p(t)[:, None], angle.cos(), angle.sin()], -1)[:, :size].to(
-        dtype
-    )
+    return torch.cat([0.25 * torch.log1p(t)[:, None], angle.cos(), angle.sin()], -1)[:, :size]

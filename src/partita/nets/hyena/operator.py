@@ -8,17 +8,17 @@ Letters: B batch, L length, D width, N order; v, x^1 ... x^N projections of u; h
 D_x diagonal, S_h Toeplitz.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count, check_layers
 from partita.errors import invalid
-from partita.nets.base import check_options, linear
+from partita.nets.base import Settings, check_options, linear
 from partita.nets.fftconv import Toeplitz, causal_convolution, spectrum
 from partita.nets.hyena.filters import ImplicitFilter
-from partita.nets.mixer import MatrixMixer, channels_first, room
+from partita.nets.mixer import MatrixMixer, channels_first, check_room
 from partita.nets.short import depthwise_causal, short_filters
 
 
@@ -31,7 +31,7 @@ class HyenaState(NamedTuple):
     steps: int
 
 
-class Hyena(MatrixMixer):
+class Hyena(MatrixMixer[HyenaState]):
     """Gated long convolutions at O(N L log L), ``(B, L, D) -> (B, L, D)``.
 
     Arguments:
@@ -48,6 +48,8 @@ class Hyena(MatrixMixer):
     (torch.Size([1, 100, 8]), torch.Size([1, 8, 5, 5]))
     """
 
+    SETTINGS = ("width", "order", "kernel", "max_length")
+
     def __init__(
         self,
         width: int,
@@ -55,16 +57,16 @@ class Hyena(MatrixMixer):
         *,
         kernel: int = 3,
         max_length: int | None = None,
-        filter: dict[str, Any] | None = None,
+        filter: Settings | None = None,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.width = check_count("Hyena", "width", width)
         self.order = check_layers("Hyena", "order", order)
         self.kernel = check_count("Hyena", "kernel", kernel)
-        self.max_length = (
-            max_length if max_length is None else check_count("Hyena", "max_length", max_length)
-        )
+        self.max_length = max_length
+        if max_length is not None:
+            check_count("Hyena", "max_length", max_length)
         self.into = linear(width, (order + 1) * width, generator=generator)
         self.short = nn.Parameter(short_filters((order + 1) * width, kernel, generator))
         try:
@@ -72,9 +74,8 @@ class Hyena(MatrixMixer):
                 width, order, **check_options("Hyena", "filter", filter), generator=generator
             )
         except TypeError as error:
-            raise invalid(
-                "Hyena", "filter", "be settings of ImplicitFilter", filter, f"({error})"
-            ) from None
+            allowed = "be settings of ImplicitFilter"
+            raise invalid("Hyena", "filter", allowed, filter, f"({error})") from None
         self.out = linear(width, width, generator=generator)
         # parameters of the filters, and what they made
         self._kept: tuple[list[Tensor], Tensor, Tensor] | None = None
@@ -102,14 +103,12 @@ class Hyena(MatrixMixer):
             h = self.filters(length)
             return h, spectrum(h, length)
         made_of = [*self.filters.parameters(), *self.filters.buffers()]
-        if (
-            self._kept is None
-            or self._kept[1].shape[-1] != length
-            or not _same(made_of, self._kept[0])
-        ):
+        kept = self._kept
+        if kept is None or kept[1].shape[-1] != length or not _same(made_of, kept[0]):
             h = self.filters(length)
-            self._kept = ([x.detach().clone() for x in made_of], h, spectrum(h, length))
-        return self._kept[1:]
+            kept = ([x.detach().clone() for x in made_of], h, spectrum(h, length))
+            self._kept = kept
+        return kept[1:]
 
     def operate(self, v: Tensor, gates: tuple[Tensor, ...]) -> Tensor:
         """Algorithm 3 of the notes."""
@@ -129,17 +128,13 @@ class Hyena(MatrixMixer):
         self.check_length(check_count("Hyena", "capacity", capacity))
         filters = self.filters(capacity)
         recent = filters.new_zeros(batch, (self.order + 1) * self.width, self.kernel - 1)
-        return HyenaState(
-            recent,
-            filters.new_zeros(self.order, batch, self.width, capacity),
-            filters.flip(-1).contiguous(),
-            0,
-        )
+        past = filters.new_zeros(self.order, batch, self.width, capacity)
+        return HyenaState(recent, past, filters.flip(-1).contiguous(), 0)
 
     def step(self, u: Tensor, state: HyenaState) -> tuple[Tensor, HyenaState]:
         """O(N D t): one scalar product with the past per channel and order."""
         t, capacity = state.steps, state.reversed.shape[-1]
-        room(t, capacity, "Hyena")
+        check_room(t, capacity, "Hyena")
         near = torch.cat([state.recent, self.into(u).unsqueeze(-1)], -1)
         v, *gates = (near * self.short).sum(-1).chunk(self.order + 1, 1)
         for n, x in enumerate(gates):
@@ -153,23 +148,13 @@ class Hyena(MatrixMixer):
         """Refuse what is longer than declared; nothing is cut."""
         if self.max_length is not None and length > self.max_length:
             remedy = "Give a larger max_length: it changes no value of the filters."
-            raise invalid(
-                "Hyena", "u", f"have at most max_length = {self.max_length} steps", length, remedy
-            )
+            allowed = f"have at most max_length = {self.max_length} steps"
+            raise invalid("Hyena", "u", allowed, length, remedy)
 
-    def settings(self) -> dict[str, Any]:
-        filters = {
-            key: value
-            for key, value in self.filters.settings().items()
-            if key not in ("width", "order")
-        }
-        return {
-            "width": self.width,
-            "order": self.order,
-            "kernel": self.kernel,
-            "max_length": self.max_length,
-            "filter": filters,
-        }
+    def settings(self) -> Settings:
+        filters = self.filters.settings()
+        del filters["width"], filters["order"]
+        return {**super().settings(), "filter": filters}
 
 
 def _same(now: list[Tensor], before: list[Tensor]) -> bool:

@@ -19,7 +19,7 @@ from partita.core import rng
 from partita.core.checks import check_count, check_counts
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.models.directed.autoregressive import emissions
-from partita.nets.masked_columns import MaskedColumns
+from partita.nets.masked import MaskedColumns
 from partita.tables.column_kinds import Law, check_laws, in_words, support_of
 
 MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
