@@ -302,5 +302,5 @@ def test_bad_hyper_parameters_are_named(make: Any, message: str) -> None:
     ids=lambda p: type(p).__name__,
 )
 def test_a_posterior_without_a_mode_says_so(pair: Conjugate) -> None:
-    with pytest.raises(InputError, match="map must be asked of a posterior with one mode"):
+    with pytest.raises(InputError, match="map must belong to a posterior with one mode"):
         _ = pair.map

@@ -10,7 +10,7 @@ Letters: D width, K categories.
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Size, Tensor
@@ -19,6 +19,9 @@ from torch.distributions import Wishart as TorchWishart
 from torch.distributions.utils import broadcast_all
 
 from partita.errors import invalid
+
+POSITIVE_DEFINITE = "be symmetric and positive definite"
+ADD_IDENTITY = "Add a small multiple of the identity."
 
 
 class MultivariateStudentT(Distribution):
@@ -58,18 +61,11 @@ class MultivariateStudentT(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         if (scale_tril is None) == (scale_matrix is None):
-            raise invalid(
-                "MultivariateStudentT",
-                "one of scale_tril and scale_matrix",
-                "be given",
-                "both or neither",
-            )
-        tril = (
-            cholesky("MultivariateStudentT", "scale_matrix", scale_matrix)
-            if scale_tril is None
-            else scale_tril
-        )
-        assert tril is not None
+            choice = "one of scale_tril and scale_matrix"
+            raise invalid("MultivariateStudentT", choice, "be given", "both or neither")
+        tril = scale_tril
+        if tril is None:
+            tril = cholesky("MultivariateStudentT", "scale_matrix", scale_matrix)
         df = torch.as_tensor(df, dtype=tril.dtype, device=tril.device)
         batch = torch.broadcast_shapes(df.shape, loc.shape[:-1], tril.shape[:-2])
         self.df = df.expand(batch)
@@ -87,24 +83,20 @@ class MultivariateStudentT(Distribution):
             - 0.5 * D * torch.log(self.df * math.pi)
             - half_log_det(self.scale_tril)
         )
-        return constant - (half + D / 2) * torch.log1p(
-            squared_distance(value - self.loc, self.scale_tril) / self.df
-        )
+        square = squared_distance(value - self.loc, self.scale_tril)
+        return constant - (half + D / 2) * torch.log1p(square / self.df)
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(Size(sample_shape))
         z = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         shrink = torch.sqrt(Chi2(self.df).rsample(Size(sample_shape)) / self.df)
         return self.loc + (self.scale_tril @ z[..., None])[..., 0] / shrink[..., None]
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "MultivariateStudentT":
-        batch, D = Size(batch_shape), self.event_shape[0]
-        parts = (
-            self.df.expand(batch),
-            self.loc.expand(*batch, D),
-            self.scale_tril.expand(*batch, D, D),
-        )
-        return MultivariateStudentT(*parts, validate_args=False)
+    def expand(
+        self, batch_shape: Sequence[int], _instance: object = None
+    ) -> "MultivariateStudentT":
+        df = self.df.expand(Size(batch_shape))  # which the other parameters follow
+        return MultivariateStudentT(df, self.loc, self.scale_tril, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -123,9 +115,8 @@ class MultivariateStudentT(Distribution):
     @property
     def covariance_matrix(self) -> Tensor:
         """df / (df - 2) times the scale matrix; infinite up to ``df`` = 2, and nan up to 1."""
-        factor = torch.where(
-            self.df > 2, self.df / (self.df - 2), torch.where(self.df > 1, math.inf, math.nan)
-        )
+        infinite = torch.where(self.df > 1, math.inf, math.nan)
+        factor = torch.where(self.df > 2, self.df / (self.df - 2), infinite)
         return factor[..., None, None] * self.scale_matrix
 
     @property
@@ -164,7 +155,7 @@ class DirichletMultinomial(Distribution):
         )
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
-    def support(self) -> Any:  # type: ignore[override]
+    def support(self) -> constraints.Constraint:  # type: ignore[override]
         return constraints.multinomial(self.total_count)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -179,12 +170,13 @@ class DirichletMultinomial(Distribution):
         return torch.lgamma(n + 1) + torch.lgamma(A) - torch.lgamma(n + A) + cells.sum(-1)
 
     @torch.no_grad()
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        return Multinomial(
-            self.total_count, Dirichlet(self.concentration).sample(Size(sample_shape))
-        ).sample()
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        probs = Dirichlet(self.concentration).sample(Size(sample_shape))
+        return Multinomial(self.total_count, probs).sample()
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "DirichletMultinomial":
+    def expand(
+        self, batch_shape: Sequence[int], _instance: object = None
+    ) -> "DirichletMultinomial":
         expanded = self.concentration.expand(*batch_shape, *self.event_shape)
         return DirichletMultinomial(self.total_count, expanded, validate_args=False)
 
@@ -224,33 +216,23 @@ class ParetoUniform(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         k, m = self.alpha, self.scale
-        return (
-            torch.log(k)
-            - torch.log1p(k)
-            - torch.log(m)
-            - (k + 1) * torch.log((value / m).clamp_min(1))
-        )
+        flat = torch.log(k) - torch.log1p(k) - torch.log(m)
+        return flat - (k + 1) * torch.log((value / m).clamp_min(1))
 
     def cdf(self, value: Tensor) -> Tensor:
         k, ratio = self.alpha, value / self.scale
-        return torch.where(ratio < 1, k * ratio.clamp_min(0), k + 1 - ratio.clamp_min(1) ** -k) / (
-            k + 1
-        )
+        tail = k + 1 - ratio.clamp_min(1) ** -k
+        return torch.where(ratio < 1, k * ratio.clamp_min(0), tail) / (k + 1)
 
     def icdf(self, value: Tensor) -> Tensor:
         k, left = self.alpha, value * (self.alpha + 1)
         return self.scale * torch.where(left < k, left / k, (k + 1 - left.maximum(k)) ** (-1 / k))
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(
-            torch.rand(
-                self._extended_shape(Size(sample_shape)),
-                dtype=self.scale.dtype,
-                device=self.scale.device,
-            )
-        )
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape, like = self._extended_shape(Size(sample_shape)), self.scale
+        return self.icdf(torch.rand(shape, dtype=like.dtype, device=like.device))
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "ParetoUniform":
+    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> "ParetoUniform":
         return ParetoUniform(
             self.scale.expand(batch_shape), self.alpha.expand(batch_shape), validate_args=False
         )
@@ -268,7 +250,9 @@ class Wishart(TorchWishart):
     draw for a singular one and warns.
     """
 
-    def rsample(self, sample_shape: Any = (), max_try_correction: int | None = None) -> Tensor:
+    def rsample(
+        self, sample_shape: Sequence[int] = (), max_try_correction: int | None = None
+    ) -> Tensor:
         return self._bartlett_sampling(Size(sample_shape))
 
 
@@ -280,16 +264,12 @@ def cholesky(owner: str, parameter: str, matrix: Tensor | None) -> Tensor:
         shape = None if matrix is None else tuple(matrix.shape)
         raise invalid(owner, parameter, "be a square matrix", f"shape {shape}")
     tril, info = torch.linalg.cholesky_ex(matrix)
-    symmetric = _nearly_symmetric(matrix.detach())
+    entries = matrix.detach()
+    rounding = 1e-5 * entries.abs().amax((-2, -1), keepdim=True)
+    symmetric = bool(((entries - entries.mT).abs() <= rounding).all())
     if not symmetric or bool(info.any()) or not bool(torch.isfinite(tril).all()):
         got = "a matrix that is not symmetric" if not symmetric else "a singular or indefinite one"
-        raise invalid(
-            owner,
-            parameter,
-            "be symmetric and positive definite",
-            got,
-            "Add a small multiple of the identity.",
-        )
+        raise invalid(owner, parameter, POSITIVE_DEFINITE, got, ADD_IDENTITY)
     return tril
 
 
@@ -301,10 +281,3 @@ def squared_distance(x: Tensor, tril: Tensor) -> Tensor:
 def half_log_det(tril: Tensor) -> Tensor:
     """Half the log determinant of L L'."""
     return tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-
-def _nearly_symmetric(matrix: Tensor) -> bool:
-    """Symmetric up to rounding of its largest entries."""
-    return bool(
-        ((matrix - matrix.mT).abs() <= 1e-5 * matrix.abs().amax((-2, -1), keepdim=True)).all()
-    )

@@ -11,7 +11,7 @@ Letters: D width, m mean, k pseudo-rows of the mean, nu degrees of freedom, S sc
 rate.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Size, Tensor
@@ -38,7 +38,13 @@ class NormalGamma(Distribution):
     has_rsample = True
 
     def __init__(
-        self, m: Any, k: Any, a: Any, b: Any, *, validate_args: bool | None = None
+        self,
+        m: Tensor | float,
+        k: Tensor | float,
+        a: Tensor | float,
+        b: Tensor | float,
+        *,
+        validate_args: bool | None = None,
     ) -> None:
         self.m, self.k, self.a, self.b = broadcast_all(m, k, a, b)
         super().__init__(self.m.shape, Size([2]), validate_args=validate_args)
@@ -50,20 +56,17 @@ class NormalGamma(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         mu, lam = value.unbind(-1)
-        normal = (
-            0.5 * torch.log(self.k * lam / (2 * torch.pi))
-            - 0.5 * self.k * lam * (mu - self.m).square()
-        )
+        scaled = self.k * lam
+        normal = 0.5 * torch.log(scaled / (2 * torch.pi)) - 0.5 * scaled * (mu - self.m).square()
         return normal + self.precision.log_prob(lam)
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         lam = self.precision.rsample(Size(sample_shape))
         return torch.stack([self.m + torch.randn_like(lam) / torch.sqrt(self.k * lam), lam], -1)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "NormalGamma":
-        return NormalGamma(
-            *(p.expand(batch_shape) for p in (self.m, self.k, self.a, self.b)), validate_args=False
-        )
+    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> "NormalGamma":
+        m = self.m.expand(Size(batch_shape))  # which the other parameters follow
+        return NormalGamma(m, self.k, self.a, self.b, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -115,11 +118,8 @@ class NormalWishart(Distribution):
     @property
     def precision(self) -> Wishart:
         """The margin of the precision matrix."""
-        return Wishart(
-            self.df,
-            covariance_matrix=torch.cholesky_inverse(self.scatter_tril),
-            validate_args=False,
-        )
+        scale = torch.cholesky_inverse(self.scatter_tril)
+        return Wishart(self.df, covariance_matrix=scale, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
         mu, lam = value[..., 0], value[..., 1:]
@@ -132,23 +132,16 @@ class NormalWishart(Distribution):
         )
         return normal + self.precision.log_prob(lam)
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         lam = self.precision.rsample(Size(sample_shape))
         z = torch.randn(lam.shape[:-1], dtype=lam.dtype, device=lam.device)
-        shift = torch.linalg.solve_triangular(
-            torch.linalg.cholesky(lam).mT, z[..., None], upper=True
-        )
+        upper = torch.linalg.cholesky(lam).mT
+        shift = torch.linalg.solve_triangular(upper, z[..., None], upper=True)
         return torch.cat([self.m[..., None] + shift / self.k[..., None, None].sqrt(), lam], -1)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "NormalWishart":
-        batch, D = Size(batch_shape), self.event_shape[0]
-        parts = (
-            self.m.expand(*batch, D),
-            self.k.expand(batch),
-            self.df.expand(batch),
-            self.scatter_tril.expand(*batch, D, D),
-        )
-        return NormalWishart(*parts, validate_args=False)
+    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> "NormalWishart":
+        k = self.k.expand(Size(batch_shape))  # which the other parameters follow
+        return NormalWishart(self.m, k, self.df, self.scatter_tril, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -162,10 +155,5 @@ class NormalWishart(Distribution):
         return self._beside((self.df - self.event_shape[0]).clamp_min(0))
 
     def _beside(self, factor: Tensor) -> Tensor:
-        return torch.cat(
-            [
-                self.m[..., None],
-                factor[..., None, None] * torch.cholesky_inverse(self.scatter_tril),
-            ],
-            -1,
-        )
+        precision = factor[..., None, None] * torch.cholesky_inverse(self.scatter_tril)
+        return torch.cat([self.m[..., None], precision], -1)

@@ -17,10 +17,10 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -110,15 +110,10 @@ def from_draws(
         return replace(q, details={**q.details, "ess": float(len(f)), "khat_weights": -math.inf})
     log_w = log_w.detach().double()
     w = torch.exp(log_w - log_w.max())  # relative to the largest
-    q = mean_quantity(
-        "from_draws", _terms(f, log_w, self_normalized), level, "importance sampling", unit=""
-    )
-    details = {
-        **q.details,
-        "ess": float(w.sum() ** 2 / w.square().sum()),
-        "khat_weights": tail_indices(w)[1],
-    }
-    q = replace(q, details=details)
+    terms = _terms(f, log_w, self_normalized)
+    q = mean_quantity("from_draws", terms, level, "importance sampling", unit="")
+    ess = float(w.sum() ** 2 / w.square().sum())
+    q = replace(q, details={**q.details, "ess": ess, "khat_weights": tail_indices(w)[1]})
     return _of_ratio(q, f, w, level) if self_normalized else q
 
 
@@ -144,7 +139,7 @@ def draws_needed(q: Quantity, error: float) -> float:
 def control_variates(
     f: Function,
     g: Function,
-    g_mean: Tensor | Any,
+    g_mean: ArrayLike,
     p: Distribution,
     n: int,
     *,
@@ -182,38 +177,19 @@ def control_variates(
     check_finite("control_variates", "g(x)", controls)
     centered = controls - torch.as_tensor(g_mean, dtype=controls.dtype, device=controls.device)
     if n < 20 * centered.shape[1]:
-        raise invalid(
-            "control_variates",
-            "n",
-            f"be at least 20 for each of {centered.shape[1]} control variates",
-            n,
-        )
+        allowed = f"be at least 20 for each of {centered.shape[1]} control variates"
+        raise invalid("control_variates", "n", allowed, n)
     residual = cross_fitted(values, centered)
     cost = (time.perf_counter() - started) / max(plain - started, 1e-9)
-    alone = mean_quantity(
-        "control_variates", values, level, "Monte Carlo, control variates left out", unit=""
-    )
-    q = mean_quantity(
-        "control_variates",
-        residual,
-        level,
-        "Monte Carlo with control variates",
-        unit="",
-        scale=float(values.std()),
-    )
+    method = "Monte Carlo, control variates left out"
+    alone = mean_quantity("control_variates", values, level, method, unit="")
+    method, scale = "Monte Carlo with control variates", float(values.std())
+    q = mean_quantity("control_variates", residual, level, method, unit="", scale=scale)
     kept = worst(alone.verdict, q.verdict) == alone.verdict or (q.trusted and q.width < alone.width)
     ratio = float(values.var() / residual.var())
     best = q if kept else alone
-    return replace(
-        best,
-        details={
-            **best.details,
-            "variance_ratio": ratio,
-            "cost_ratio": cost,
-            "gain": ratio / cost,
-            "controlled": kept,
-        },
-    )
+    gains = {"variance_ratio": ratio, "cost_ratio": cost, "gain": ratio / cost, "controlled": kept}
+    return replace(best, details={**best.details, **gains})
 
 
 def cross_fitted(f: Tensor, g: Tensor) -> Tensor:
@@ -224,10 +200,8 @@ def cross_fitted(f: Tensor, g: Tensor) -> Tensor:
     out = torch.empty_like(f)
     for k in range(FOLDS):
         inside, others = fold == k, fold != k
-        center = g[others].mean(0)
-        beta = torch.linalg.lstsq(
-            g[others] - center, (f[others] - f[others].mean())[:, None]
-        ).solution[:, 0]
+        away = (f[others] - f[others].mean())[:, None]
+        beta = torch.linalg.lstsq(g[others] - g[others].mean(0), away).solution[:, 0]
         out[inside] = f[inside] - g[inside] @ beta
     return out
 
@@ -239,20 +213,11 @@ def _of_ratio(q: Quantity, f: Tensor, w: Tensor, level: float) -> Quantity:
     ess = q.details["ess"]
     if bool((f == f[0]).all()):
         alike = np.full(max(2, int(ess)), float(f[0]))
-        said = judge(alike, level, known=f.dtype == torch.bool)
-        return replace(
-            q,
-            value=float(f[0]),
-            low=said.low,
-            high=said.high,
-            verdict=worst(said.verdict, verdict_on_ess(ess, len(f))),
-        )
-    return replace(
-        q,
-        verdict=worst(
-            q.verdict, judge(w.cpu().numpy(), level).verdict, verdict_on_ess(ess, len(f))
-        ),
-    )
+        found = judge(alike, level, known=f.dtype == torch.bool)
+        verdict = worst(found.verdict, verdict_on_ess(ess, len(f)))
+        return replace(q, value=float(f[0]), low=found.low, high=found.high, verdict=verdict)
+    of_weights = judge(w.cpu().numpy(), level).verdict
+    return replace(q, verdict=worst(q.verdict, of_weights, verdict_on_ess(ess, len(f))))
 
 
 def _terms(f: Tensor, log_w: Tensor, self_normalized: bool) -> Tensor:
@@ -269,27 +234,20 @@ def _check_draws(f: Tensor, log_w: Tensor | None) -> None:
     wherever the target has.
     """
     if f.dim() != 1 or len(f) < 2:
-        raise invalid(
-            "from_draws",
-            "f",
-            "hold at least two values, one per draw",
-            f"shape {tuple(f.shape)}",
-            "Take more draws.",
-        )
+        allowed, got = "hold at least two values, one per draw", f"shape {tuple(f.shape)}"
+        raise invalid("from_draws", "f", allowed, got, "Take more draws.")
     if log_w is None:
         return
     if log_w.shape != f.shape:
-        raise invalid(
-            "from_draws", "log_w", f"have one value per draw, shape ({len(f)},)", tuple(log_w.shape)
-        )
+        allowed = f"have one value per draw, shape ({len(f)},)"
+        raise invalid("from_draws", "log_w", allowed, tuple(log_w.shape))
     if bool((log_w.isnan() | (log_w == math.inf)).any()):
         remedy = "The proposal must have mass wherever the target has."
         raise invalid("importance", "log weights", "be below infinity", "nan or inf", remedy)
     if bool((log_w == -math.inf).all()):
+        allowed = "be above minus infinity for some draws"
         remedy = "The proposal must reach where the target has mass."
-        raise invalid(
-            "importance", "log weights", "be above minus infinity for some draws", "none", remedy
-        )
+        raise invalid("importance", "log weights", allowed, "none", remedy)
 
 
 def _draws(owner: str, q: Distribution, n: int, generator: torch.Generator) -> Tensor:
@@ -301,8 +259,7 @@ def _values(owner: str, f: Function, x: Tensor) -> Tensor:
     """f at the draws, in float64; an indicator stays one."""
     values = f(x).detach()
     if values.shape != x.shape[:1]:
-        raise invalid(
-            owner, "f(x)", f"have one value per draw, shape ({len(x)},)", tuple(values.shape)
-        )
+        allowed = f"have one value per draw, shape ({len(x)},)"
+        raise invalid(owner, "f(x)", allowed, tuple(values.shape))
     check_finite(owner, "f(x)", values, remedy="")
     return values if values.dtype == torch.bool else values.double()

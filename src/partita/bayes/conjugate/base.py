@@ -13,18 +13,35 @@ log-normalizer, h base measure.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
+from partita.bayes.distributions import ADD_IDENTITY, POSITIVE_DEFINITE
 from partita.core.checks import check_finite
 from partita.errors import invalid
 
-Hyper = Any  # a number or a tensor when given, a tensor from then on
+Hyper: TypeAlias = Any  # a number or a tensor when given, a tensor from then on
+ONE_MODE = "belong to a posterior with one mode"
+USE_MEAN = "Use posterior.mean, or a prior with one."
+
+
+@runtime_checkable
+class Streamed(Protocol):
+    """Rows that are read once, in chunks, such as :class:`partita.tables.Rows`."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def weight(self) -> np.ndarray | None: ...
+    def parts(self) -> Iterable[np.ndarray]: ...
 
 
 class Moments(NamedTuple):
@@ -39,9 +56,8 @@ class Moments(NamedTuple):
         n, apart = self.n + other.n, other.mean - self.mean
         share = other.n / torch.where(n > 0, n, 1)
         between = (self.n * share)[..., None, None] * apart[..., :, None] * apart[..., None, :]
-        return Moments(
-            n, self.mean + share[..., None] * apart, self.scatter + other.scatter + between
-        )
+        mean = self.mean + share[..., None] * apart
+        return Moments(n, mean, self.scatter + other.scatter + between)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,15 +86,15 @@ class Conjugate(ABC):
         for name, limit in limits.items():
             check_hyper(self.owner, name, getattr(self, name).detach(), limit)
 
-    def update(self, data: Any, weight: Any = None) -> Self:
+    def update(self, data: ArrayLike | Streamed, weight: ArrayLike | None = None) -> Self:
         """The pair after ``data``, ``(n, *batch, *event)`` or ``(n, *event)`` for the whole batch.
 
         Arguments:
-            data: Observations x; :class:`partita.tables.Rows`, which may lie on disk, are taken in
-                some after the others.
+            data: Observations x; :class:`partita.tables.Rows`, which may lie on disk, are read in
+                chunks.
             weight: How often each datum counts, ``(n, *batch)``, not negative; ones if not given.
         """
-        if hasattr(data, "parts"):
+        if isinstance(data, Streamed):
             return self._streamed(data, weight)
         x = self._checked(data)
         w = self._checked_weight(x, weight)
@@ -106,13 +122,7 @@ class Conjugate(ABC):
         """The most probable theta, in the coordinates of ``posterior``."""
         mode = self.posterior.mode
         if not bool(torch.isfinite(mode).all()):
-            raise invalid(
-                self.owner,
-                "map",
-                "be asked of a posterior with one mode",
-                "a density that has none",
-                "Use posterior.mean, or a prior with one.",
-            )
+            raise invalid(self.owner, "map", ONE_MODE, "a density that has none", USE_MEAN)
         return mode
 
     @property
@@ -121,11 +131,13 @@ class Conjugate(ABC):
         return type(self).__name__
 
     @property
-    @abstractmethod
     def like(self) -> Tensor:
-        """A hyper-parameter whose shape is that of the batch and whose device and dtype data
-        take.
-        """
+        """A tensor whose shape is that of the batch and whose device and dtype data take."""
+        parts = [
+            getattr(self, name)[(..., *[0] * limit.event_dim)]
+            for name, limit in self.constraints.items()
+        ]
+        return torch.stack(torch.broadcast_tensors(*parts)).sum(0)
 
     @abstractmethod
     def absorb(self, x: Tensor, w: Tensor) -> Self:
@@ -145,28 +157,25 @@ class Conjugate(ABC):
         """True where a value cannot have come from the likelihood."""
         return torch.zeros_like(x, dtype=torch.bool)
 
-    def _streamed(self, rows: Any, weight: Any) -> Self:
-        """The pair after rows that are read once, in parts."""
-        after, start, weight = self, 0, getattr(rows, "weight", None) if weight is None else weight
+    def _streamed(self, rows: Streamed, weight: ArrayLike | None) -> Self:
+        """The pair after rows that are read once, in chunks."""
+        after, start = self, 0
+        weight = rows.weight if weight is None else weight
+        w = None if weight is None else np.asarray(weight)
         alone = self.event_dim + self.like.dim() == 0 and rows.width == 1  # one column of numbers
         for part in rows.parts():
-            after = after.update(
-                part[:, 0] if alone else part,
-                None if weight is None else weight[start : start + len(part)],
-            )
-            start += len(part)
+            stop = start + len(part)
+            x = part[:, 0] if alone else part
+            after = after.update(x, None if w is None else w[start:stop])
+            start = stop
         return after
 
-    def _checked(self, data: Any) -> Tensor:
+    def _checked(self, data: ArrayLike) -> Tensor:
         x = as_numbers(f"{self.owner}.update", "data", data, self.like)
         check_finite(f"{self.owner}.update", "data", x)
         if x.dim() < 1 + self.event_dim:
-            raise invalid(
-                f"{self.owner}.update",
-                "data",
-                f"have shape (n, {'D' if self.event_dim else '*batch'})",
-                tuple(x.shape),
-            )
+            allowed = f"have shape (n, {'D' if self.event_dim else '*batch'})"
+            raise invalid(f"{self.owner}.update", "data", allowed, tuple(x.shape))
         if x.dim() == 1 + self.event_dim:
             # the same data for every member of the batch
             x = x.reshape(len(x), *[1] * self.like.dim(), *x.shape[1:])
@@ -183,13 +192,11 @@ class Conjugate(ABC):
         try:
             torch.broadcast_shapes(batch, self.like.shape)
         except RuntimeError:
-            allowed = (
-                f"have shape (n, {', '.join(map(str, self.like.shape))}{', D' * self.event_dim}) "
-                "to match the priors"
-            )
+            sizes = ", ".join(["n", *map(str, self.like.shape), *["D"] * self.event_dim])
+            allowed = f"have shape ({sizes}) to match the priors"
             raise invalid(f"{self.owner}.update", "data", allowed, tuple(x.shape)) from None
 
-    def _checked_weight(self, x: Tensor, weight: Any) -> Tensor:
+    def _checked_weight(self, x: Tensor, weight: ArrayLike | None) -> Tensor:
         """Weights with as many dimensions as the data have rows and batch."""
         batch = x.shape[: x.dim() - self.event_dim]
         if weight is None:
@@ -197,16 +204,11 @@ class Conjugate(ABC):
         w = as_numbers(f"{self.owner}.update", "weight", weight, x)
         check_finite(f"{self.owner}.update", "weight", w)
         if w.dim() == 0 or len(w) != len(x):
-            raise invalid(
-                f"{self.owner}.update",
-                "weight",
-                f"have one value per row, {len(x)}",
-                tuple(w.shape),
-            )
+            allowed = f"have one value per row, {len(x)}"
+            raise invalid(f"{self.owner}.update", "weight", allowed, tuple(w.shape))
         if bool((w < 0).any()):
-            raise invalid(
-                f"{self.owner}.update", "weight", "not be negative", f"{w.min().item():g}"
-            )
+            got = f"{w.min().item():g}"
+            raise invalid(f"{self.owner}.update", "weight", "not be negative", got)
         return w.reshape(len(w), *[1] * self.like.dim()) if w.dim() == 1 else w
 
 
@@ -233,7 +235,7 @@ def scatter_matrix(x: Tensor, w: Tensor) -> Tensor:
     return (w.movedim(0, -1)[..., None] * x).mT @ x
 
 
-def as_numbers(owner: str, parameter: str, value: Any, like: Tensor) -> Tensor:
+def as_numbers(owner: str, parameter: str, value: ArrayLike, like: Tensor) -> Tensor:
     """A tensor with the device and dtype of ``like``; what holds no numbers is named."""
     try:
         return torch.as_tensor(value, dtype=like.dtype, device=like.device)
@@ -247,12 +249,6 @@ def check_hyper(owner: str, name: str, value: Tensor, limit: Constraint) -> None
     fine = limit.check(value)
     if not bool(fine.all()):
         if limit.event_dim == 2:
-            raise invalid(
-                owner,
-                name,
-                "be symmetric and positive definite",
-                "another matrix",
-                "Add a small multiple of the identity.",
-            )
+            raise invalid(owner, name, POSITIVE_DEFINITE, "another matrix", ADD_IDENTITY)
         got = value[tuple((~fine).nonzero()[0].tolist())].tolist()
         raise invalid(owner, name, f"be above {getattr(limit, 'lower_bound', 0.0):g}", got)

@@ -26,7 +26,7 @@ from torch.distributions import (
 )
 from torch.distributions.constraints import Constraint
 
-from partita.bayes.conjugate.base import Conjugate, Hyper
+from partita.bayes.conjugate.base import ONE_MODE, USE_MEAN, Conjugate, Hyper
 from partita.bayes.conjugate.gaussian import gamma_normalizer
 from partita.bayes.distributions import DirichletMultinomial
 from partita.core.checks import check_count, check_width
@@ -50,10 +50,6 @@ class BernoulliBeta(Conjugate):
     @property
     def constraints(self) -> dict[str, Constraint]:
         return {"a": constraints.positive, "b": constraints.positive}
-
-    @property
-    def like(self) -> Tensor:
-        return self.a + self.b
 
     @property
     def posterior(self) -> Distribution:
@@ -103,10 +99,6 @@ class MultinomialDirichlet(Conjugate):
         check_count(self.owner, "trials", self.trials)
 
     @property
-    def like(self) -> Tensor:
-        return self.alpha[..., 0]
-
-    @property
     def posterior(self) -> Distribution:
         return Dirichlet(self.alpha)
 
@@ -151,10 +143,6 @@ class PoissonGamma(Conjugate):
         return {"a": constraints.positive, "b": constraints.positive}
 
     @property
-    def like(self) -> Tensor:
-        return self.a + self.b
-
-    @property
     def posterior(self) -> Distribution:
         return Gamma(self.a, self.b)
 
@@ -185,11 +173,4 @@ def check_one_mode(owner: str, alpha: Tensor) -> None:
     corner.
     """
     if bool((alpha <= 1).all(-1).any()):
-        got = "concentrations that are all at most 1"
-        raise invalid(
-            owner,
-            "map",
-            "be asked of a posterior with one mode",
-            got,
-            "Use posterior.mean, or a prior with one.",
-        )
+        raise invalid(owner, "map", ONE_MODE, "concentrations that are all at most 1", USE_MEAN)

@@ -6,27 +6,29 @@ Letters: g groups of data that share a prior, eta hyper-parameters.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.distributions import transform_to
+from torch.distributions import constraints, transform_to
 
 from partita.bayes.conjugate.base import Conjugate
 from partita.errors import Diverged, invalid
 
 Pair = TypeVar("Pair", bound=Conjugate)
+VECTOR = constraints.independent(constraints.positive, 1)
 RUNAWAY = 15.0  # how far a logarithm may move: beyond that the evidence only creeps up to a limit
 
 
 def empirical_bayes(
     prior: Pair,
-    data: Any,
+    data: ArrayLike,
     *,
     only: Sequence[str] | None = None,
-    weight: Any = None,
+    weight: ArrayLike | None = None,
     steps: int = 200,
 ) -> Pair:
     """The prior whose hyper-parameters maximize the evidence, summed over groups, by L-BFGS in
@@ -52,47 +54,36 @@ def empirical_bayes(
     unknown = [name for name in names if name not in limits]
     if unknown or not names:
         raise invalid("empirical_bayes", "only", f"name some of {', '.join(limits)}", repr(only))
-    free = {
-        name: transform_to(limits[name]).inv(getattr(prior, name)).detach().clone().requires_grad_()
-        for name in names
-    }
+    to = {name: transform_to(limits[name]) for name in names}
+    start = {name: to[name].inv(getattr(prior, name)).detach() for name in names}
+    free = {name: value.clone().requires_grad_() for name, value in start.items()}
 
-    def candidate() -> Pair:
-        return replace(
-            prior, **{name: transform_to(limits[name])(value) for name, value in free.items()}
-        )
+    def candidate(values: dict[str, Tensor]) -> Pair:
+        return replace(prior, **{name: to[name](value) for name, value in values.items()})
 
     def evidence() -> Tensor:
-        return _total(candidate().update(data, weight))
+        return torch.as_tensor(candidate(free).update(data, weight).log_evidence).sum()
 
-    start = {name: value.detach().clone() for name, value in free.items()}
     _climb(evidence, list(free.values()), steps)
-    # logarithms
-    scales = [
-        name
-        for name in free
-        if hasattr(getattr(limits[name], "base_constraint", limits[name]), "lower_bound")
-    ]
-    moved = max(
-        (float((free[name].detach() - start[name]).abs().max()) for name in scales), default=0.0
-    )
+    best = {name: value.detach() for name, value in free.items()}
+    moves = [(best[name] - start[name]).abs().max() for name in names if _is_scale(limits[name])]
+    moved = float(max(moves, default=0.0))
     if moved > RUNAWAY:
         raise Diverged(
             "empirical_bayes: the evidence must have a maximum; got one that goes on rising at "
             f"hyper-parameters {math.exp(moved):.1g} times those of the start. Fix some with "
             "only=..., or give more groups."
         )
-    return replace(
-        candidate(),
-        **{name: transform_to(limits[name])(value.detach()) for name, value in free.items()},
-    )
+    return candidate(best)
 
 
-def _total(pair: Conjugate) -> Tensor:
-    return torch.as_tensor(pair.log_evidence).sum()
+def _is_scale(limit: constraints.Constraint) -> bool:
+    """Whether a hyper-parameter is bounded from below, and moves as a logarithm."""
+    base = limit.base_constraint if isinstance(limit, type(VECTOR)) else limit
+    return isinstance(base, type(constraints.positive))
 
 
-def _climb(evidence: Any, free: list[Tensor], steps: int) -> None:
+def _climb(evidence: Callable[[], Tensor], free: list[Tensor], steps: int) -> None:
     """Maximize in place; an evidence without a maximum is reported, not returned."""
     optimizer = torch.optim.LBFGS(
         free,

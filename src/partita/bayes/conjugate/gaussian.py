@@ -42,10 +42,6 @@ class GaussianMean(Conjugate):
         return {"m": constraints.real, "t": constraints.positive, "s": constraints.positive}
 
     @property
-    def like(self) -> Tensor:
-        return self.m + self.t * self.s
-
-    @property
     def posterior(self) -> Distribution:
         return Normal(self.m, self.t**-0.5)
 
@@ -87,10 +83,6 @@ class GaussianPrecision(Conjugate):
         return {"a": constraints.positive, "b": constraints.positive, "m": constraints.real}
 
     @property
-    def like(self) -> Tensor:
-        return self.a + self.b + self.m
-
-    @property
     def posterior(self) -> Distribution:
         return Gamma(self.a, self.b)
 
@@ -127,10 +119,6 @@ class GaussianMeanPrecision(Conjugate):
             "a": constraints.positive,
             "b": constraints.positive,
         }
-
-    @property
-    def like(self) -> Tensor:
-        return self.m + self.k + self.a + self.b
 
     @property
     def posterior(self) -> Distribution:

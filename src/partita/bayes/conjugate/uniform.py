@@ -37,10 +37,6 @@ class UniformPareto(Conjugate):
         return {"m": constraints.positive, "k": constraints.positive}
 
     @property
-    def like(self) -> Tensor:
-        return self.m + self.k
-
-    @property
     def posterior(self) -> Distribution:
         return Pareto(self.m, self.k)
 

@@ -40,12 +40,8 @@ class _Scattered(Conjugate):
     def __post_init__(self) -> None:
         m, S = torch.as_tensor(self.m), torch.as_tensor(self.S)
         if not m.dim() or S.dim() < 2 or S.shape[-2:] != (m.shape[-1], m.shape[-1]):
-            raise invalid(
-                self.owner,
-                "m and S",
-                "have shapes (*, D) and (*, D, D)",
-                f"{tuple(m.shape)} and {tuple(S.shape)}",
-            )
+            got = f"{tuple(m.shape)} and {tuple(S.shape)}"
+            raise invalid(self.owner, "m and S", "have shapes (*, D) and (*, D, D)", got)
         super().__post_init__()
 
     @property
@@ -57,10 +53,6 @@ class _Scattered(Conjugate):
     def D(self) -> int:
         """Width of a datum."""
         return torch.as_tensor(self.m).shape[-1]
-
-    @property
-    def like(self) -> Tensor:
-        return self.m[..., 0] + self.S[..., 0, 0] + self.nu
 
     @cached_property
     def tril(self) -> Tensor:
@@ -121,10 +113,6 @@ class GaussianMeanWishart(_Scattered):
     @property
     def constraints(self) -> dict[str, Constraint]:
         return {**super().constraints, "k": constraints.positive}
-
-    @property
-    def like(self) -> Tensor:
-        return super().like + self.k
 
     @property
     def posterior(self) -> Distribution:

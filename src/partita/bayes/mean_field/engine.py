@@ -47,9 +47,8 @@ class MeanField:
 
 def elbo(log_joint: LogJoint, q: Mapping[str, Factor]) -> Tensor:
     """The evidence lower bound of q, with all constants (eq. 9.2)."""
-    return log_joint({name: factor.statistics() for name, factor in q.items()}) + sum(
-        f.entropy() for f in q.values()
-    )
+    expected = log_joint({name: factor.statistics() for name, factor in q.items()})
+    return expected + sum(factor.entropy() for factor in q.values())
 
 
 def natural_parameters(
@@ -63,11 +62,10 @@ def natural_parameters(
         value = log_joint({**statistics, name: own})
         if not value.requires_grad:
             raise Unsupported(f"Mean field: factor {name!r} does not appear in the log joint.")
-        gradients = torch.autograd.grad(value, list(own.values()), allow_unused=True)
-    return {
-        key: torch.zeros_like(s) if g is None else g
-        for (key, s), g in zip(own.items(), gradients, strict=True)
-    }
+        gradients = torch.autograd.grad(
+            value, list(own.values()), allow_unused=True, materialize_grads=True
+        )
+    return dict(zip(own, gradients, strict=True))
 
 
 def update(log_joint: LogJoint, q: Factors, name: str) -> Factors:

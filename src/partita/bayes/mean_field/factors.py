@@ -64,9 +64,8 @@ class GammaFactor(Factor):
 
     def with_natural(self, eta: Statistics) -> "GammaFactor":
         a, b = eta["log"] + 1, -eta["value"]
-        _require(
-            bool(((a > 0) & (b > 0)).all()), "a gamma needs a positive shape and a positive rate"
-        )
+        proper = bool(((a > 0) & (b > 0)).all())
+        _require(proper, "a gamma needs a positive shape and a positive rate")
         return GammaFactor(a, b)
 
 
@@ -146,16 +145,11 @@ class NormalWishartFactor(Factor):
 
     def statistics(self) -> Statistics:
         tril, D = torch.linalg.cholesky(self.S), self.m.shape[-1]
-        half = 0.5 * (
-            self.nu[..., None] - torch.arange(D, dtype=self.nu.dtype, device=self.nu.device)
-        )
+        half = 0.5 * (self.nu[..., None] - torch.arange(D, device=self.nu.device).to(self.nu))
         precision = self.nu[..., None, None] * torch.cholesky_inverse(tril)
         shift = (precision @ self.m[..., None])[..., 0]
-        log_det = (
-            torch.digamma(half).sum(-1)
-            + D * torch.tensor(2.0).log().to(self.nu)
-            - 2 * half_log_det(tril)
-        )
+        log_two = torch.tensor(2.0).log().to(self.nu)
+        log_det = torch.digamma(half).sum(-1) + D * log_two - 2 * half_log_det(tril)
         return {
             "log_det": log_det,
             "precision": precision,
@@ -171,10 +165,8 @@ class NormalWishartFactor(Factor):
             f"a Normal-Wishart needs k > 0 and more than {D - 1} degrees of freedom",
         )
         m = eta["shift"] / k[..., None]
-        S = (
-            -2 * _symmetric(eta["precision"])
-            - k[..., None, None] * m[..., :, None] * m[..., None, :]
-        )
+        outer = k[..., None, None] * m[..., :, None] * m[..., None, :]
+        S = -2 * _symmetric(eta["precision"]) - outer
         _tril(S, "a Normal-Wishart needs a positive-definite scatter")
         return NormalWishartFactor(m, k, nu, S)
 
@@ -182,9 +174,8 @@ class NormalWishartFactor(Factor):
         """That of the Wishart, and of the Gaussian given it."""
         D, log_det = self.m.shape[-1], self.statistics()["log_det"]
         gaussian = 0.5 * (D * (1 + torch.log(2 * torch.pi / self.k)) - log_det)
-        return (
-            Wishart(self.nu, covariance_matrix=torch.linalg.inv(self.S)).entropy() + gaussian
-        ).sum()
+        wishart = Wishart(self.nu, covariance_matrix=torch.linalg.inv(self.S))
+        return (wishart.entropy() + gaussian).sum()
 
 
 def _require(holds: bool, otherwise: str) -> None:

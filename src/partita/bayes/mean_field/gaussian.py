@@ -10,9 +10,10 @@ Letters: n data, m and t prior mean and its precision, a and b shape and rate of
 """
 
 import math
-from typing import Any
+from dataclasses import replace
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from partita.bayes.mean_field.engine import LogJoint, MeanField, coordinate_ascent
@@ -32,9 +33,8 @@ def gaussian_log_joint(x: Tensor, m: float, t: float, a: float, b: float) -> Log
 
     def log_joint(s: dict[str, Statistics]) -> Tensor:
         mu, square = s["mu"]["value"][0], s["mu"]["outer"][0, 0]
-        likelihood = 0.5 * n * (s["lam"]["log"] - LOG_2PI) - 0.5 * s["lam"]["value"] * (
-            scatter + n * square
-        )
+        misfit = 0.5 * s["lam"]["value"] * (scatter + n * square)
+        likelihood = 0.5 * n * (s["lam"]["log"] - LOG_2PI) - misfit
         away = m - float(center)
         prior = 0.5 * (math.log(t) - LOG_2PI) - 0.5 * t * (square - 2 * away * mu + away**2)
         return likelihood + prior + gamma_log_prior(s["lam"], a, b)
@@ -48,7 +48,7 @@ def gamma_log_prior(s: Statistics, a: float, b: float) -> Tensor:
 
 
 def gaussian(
-    x: Any,
+    x: ArrayLike,
     *,
     m: float = 0.0,
     t: float = 1.0,
@@ -76,8 +76,5 @@ def gaussian(
     result = coordinate_ascent(gaussian_log_joint(x, m, t, a, b), start, tolerance=tolerance)
     mu = result.factors["mu"]
     assert isinstance(mu, GaussianFactor)
-    return MeanField(
-        {**result.factors, "mu": GaussianFactor(mu.m + x.mean(), mu.V)},
-        result.elbo,
-        result.converged,
-    )
+    moved = GaussianFactor(mu.m + x.mean(), mu.V)
+    return replace(result, factors={**result.factors, "mu": moved})

@@ -13,9 +13,10 @@ Dirichlet's concentration.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Categorical, MixtureSameFamily
 
@@ -36,7 +37,7 @@ from partita.errors import invalid
 
 @dataclass(frozen=True)
 class GaussianMixture(MeanField):
-    """A mean field with what a mixture is asked for."""
+    """The mean field of a mixture: its weights, responsibilities and predictive distribution."""
 
     @property
     def responsibilities(self) -> Tensor:
@@ -46,19 +47,15 @@ class GaussianMixture(MeanField):
     @property
     def weights(self) -> Tensor:
         """E[pi], ``(K,)``."""
-        return self._alpha / self._alpha.sum()
+        alpha = cast(DirichletFactor, self.factors["pi"]).alpha
+        return alpha / alpha.sum()
 
     @property
     def predictive(self) -> MixtureSameFamily:
         """p(x | X) under q: a mixture of multivariate t."""
-        q: Any = self.factors["components"]
-        return MixtureSameFamily(
-            Categorical(self.weights), GaussianMeanWishart(q.m, q.S, q.nu, q.k).predictive
-        )
-
-    @property
-    def _alpha(self) -> Tensor:
-        return self.factors["pi"].alpha  # type: ignore[attr-defined]
+        q = cast(NormalWishartFactor, self.factors["components"])
+        component = GaussianMeanWishart(q.m, q.S, q.nu, k=q.k).predictive
+        return MixtureSameFamily(Categorical(self.weights), component)
 
 
 def mixture_log_joint(x: Tensor, alpha: float, prior: GaussianMeanWishart, K: int) -> LogJoint:
@@ -96,7 +93,7 @@ def mixture_log_joint(x: Tensor, alpha: float, prior: GaussianMeanWishart, K: in
 
 
 def gaussian_mixture(
-    x: Any,
+    x: ArrayLike,
     K: int,
     *,
     alpha: float | None = None,
@@ -120,11 +117,8 @@ def gaussian_mixture(
     x = torch.as_tensor(x, dtype=torch.float64)
     check_rows("gaussian_mixture", "x", x, check_count("gaussian_mixture", "K", K))
     check_finite("gaussian_mixture", "x", x)
-    alpha = (
-        1 / K
-        if alpha is None
-        else check_real("gaussian_mixture", "alpha", alpha, 0.0, open_low=True)
-    )
+    alpha = 1 / K if alpha is None else alpha
+    check_real("gaussian_mixture", "alpha", alpha, 0.0, open_low=True)
     center = x.mean(0)
     prior = data_prior(x) if prior is None else prior
     # squares about the data's mean do not cancel
@@ -136,10 +130,9 @@ def gaussian_mixture(
         "pi": DirichletFactor(x.new_full((K,), alpha)),
         "z": CategoricalFactor(seed_logits(x - center, K, generator)),
     }
-    result = coordinate_ascent(
-        mixture_log_joint(x - center, alpha, near, K), start, sweeps=sweeps, tolerance=tolerance
-    )
-    c: Any = result.factors["components"]
+    log_joint = mixture_log_joint(x - center, alpha, near, K)
+    result = coordinate_ascent(log_joint, start, sweeps=sweeps, tolerance=tolerance)
+    c = cast(NormalWishartFactor, result.factors["components"])
     moved = {**result.factors, "components": NormalWishartFactor(c.m + center, c.k, c.nu, c.S)}
     return GaussianMixture(moved, result.elbo, result.converged)
 
@@ -151,13 +144,9 @@ def data_prior(x: Tensor) -> GaussianMeanWishart:
     D = x.shape[1]
     covariance = torch.cov(x.mT).reshape(D, D)
     if len(x) < 2 or int(torch.linalg.matrix_rank(covariance)) < D:
-        raise invalid(
-            "gaussian_mixture",
-            "x",
-            "have a covariance of full rank where no prior is given",
-            "a singular one",
-            "Remove constant or repeated columns, or give prior=GaussianMeanWishart(...).",
-        )
+        allowed = "have a covariance of full rank where no prior is given"
+        remedy = "Remove constant or repeated columns, or give prior=GaussianMeanWishart(...)."
+        raise invalid("gaussian_mixture", "x", allowed, "a singular one", remedy)
     return GaussianMeanWishart(x.mean(0), covariance, float(D + 2), 1.0)
 
 

@@ -12,9 +12,9 @@ Letters: n rows, P columns, lambda noise precision, alpha prior precision.
 """
 
 import math
-from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from partita.bayes.mean_field.engine import Factors, LogJoint, MeanField, coordinate_ascent
@@ -38,21 +38,19 @@ def regression_log_joint(X: Tensor, y: Tensor, noise: Precision, prior: Precisio
         w, outer = s["w"]["value"], s["w"]["outer"]
         residual = yy - 2 * (Xy @ w) + (XX * outer).sum()
         value = 0.5 * n * (lam["log"] - LOG_2PI) - 0.5 * lam["value"] * residual
-        value = (
-            value
-            + 0.5 * P * (alpha["log"] - LOG_2PI)
-            - 0.5 * alpha["value"] * outer.diagonal().sum()
-        )
+        value = value + 0.5 * P * (alpha["log"] - LOG_2PI)
+        value = value - 0.5 * alpha["value"] * outer.diagonal().sum()
         for name, hyper in (("lam", noise), ("alpha", prior)):
-            value = value + (gamma_log_prior(s[name], *hyper) if isinstance(hyper, tuple) else 0.0)
+            if isinstance(hyper, tuple):
+                value = value + gamma_log_prior(s[name], *hyper)
         return value
 
     return log_joint
 
 
 def linear_regression(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     noise: Precision = (1e-3, 1e-3),
     prior: Precision = (1e-3, 1e-3),
@@ -76,23 +74,16 @@ def linear_regression(
     X, y = torch.as_tensor(X, dtype=torch.float64), torch.as_tensor(y, dtype=torch.float64)
     check_rows("linear_regression", "X", X)
     if y.shape != X.shape[:1]:
-        raise invalid(
-            "linear_regression", "y", f"have shape ({len(X)},) to match X", tuple(y.shape)
-        )
+        allowed = f"have shape ({len(X)},) to match X"
+        raise invalid("linear_regression", "y", allowed, tuple(y.shape))
     check_finite("linear_regression", "X", X)
     check_finite("linear_regression", "y", y)
-    q: Factors = {
-        "w": GaussianFactor(X.new_zeros(X.shape[1]), torch.eye(X.shape[1], dtype=X.dtype))
-    }
-    for name, hyper in (("lam", noise), ("alpha", prior)):
-        parameter = "noise" if name == "lam" else "prior"
+    P = X.shape[1]
+    q: Factors = {"w": GaussianFactor(X.new_zeros(P), torch.eye(P, dtype=X.dtype))}
+    for name, parameter, hyper in (("lam", "noise", noise), ("alpha", "prior", prior)):
         if isinstance(hyper, tuple) and len(hyper) != 2:
-            raise invalid(
-                "linear_regression",
-                parameter,
-                "be a precision, or the shape and rate of its gamma prior",
-                hyper,
-            )
+            allowed = "be a precision, or the shape and rate of its gamma prior"
+            raise invalid("linear_regression", parameter, allowed, hyper)
         for number in hyper if isinstance(hyper, tuple) else (hyper,):
             check_real("linear_regression", parameter, number, 0.0, open_low=True)
         if isinstance(hyper, tuple):
@@ -104,8 +95,6 @@ def linear_regression(
 
 def _precision(s: dict[str, Statistics], name: str, hyper: Precision, like: Tensor) -> Statistics:
     """A precision's statistics; those of a known one are its logarithm and itself."""
-    return (
-        s[name]
-        if isinstance(hyper, tuple)
-        else {"log": like.new_tensor(math.log(hyper)), "value": like.new_tensor(hyper)}
-    )
+    if isinstance(hyper, tuple):
+        return s[name]
+    return {"log": like.new_tensor(math.log(hyper)), "value": like.new_tensor(hyper)}

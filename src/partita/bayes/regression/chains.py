@@ -30,7 +30,7 @@ STARTS, CHAINS = 4, 32  # chains, eight from each start
 ROUNDS, WARM_UP = 5, 60  # the metric follows the chains for five rounds of sixty steps
 TARGET, RATE = 0.8, 0.3  # acceptance aimed at, and how fast the step follows
 FEWEST, MOST = 3, 30  # leapfrog steps of a path
-LONGEST = 16  # times the draws asked for
+LONGEST = 16  # times the draws requested
 
 
 class State(NamedTuple):
@@ -65,13 +65,12 @@ def hamiltonian(
         target: Log posterior and its gradient.
         mode: Where the chains begin, spread by ``covariance``.
         covariance: A first guess at the posterior's.
-        draws: Number of states asked for.
+        draws: Fewest states to return.
         generator: Source of the momenta.
     """
     B, size, steps = _root(covariance), len(mode) ** -0.25, -(-draws // CHAINS)
-    w = (mode + rng.normal((STARTS, len(mode)), mode, generator) @ B).repeat_interleave(
-        CHAINS // STARTS, 0
-    )
+    starts = mode + rng.normal((STARTS, len(mode)), mode, generator) @ B
+    w = starts.repeat_interleave(CHAINS // STARTS, 0)
     at = State(w, *target(w))
     for _ in range(ROUNDS):
         trace, size, _, at = _run(target, at, B, size, WARM_UP, True, generator)
@@ -125,12 +124,12 @@ def _step(
         p = p + (e if leap < leaps - 1 else 0.5 * e) * slope @ B.mT
     gain = height - at.height + 0.5 * (momentum.square() - p.square()).sum(-1)
     moved = torch.log(rng.uniform(gain.shape, gain, generator)) < gain
-    chosen = (
+    after = State(
         torch.where(moved[:, None], w, at.w),
         torch.where(moved, height, at.height),
         torch.where(moved[:, None], slope, at.slope),
     )
-    return State(*chosen), float(moved.double().mean())
+    return after, float(moved.double().mean())
 
 
 def _shrunk_covariance(w: Tensor, B: Tensor) -> Tensor:

@@ -13,15 +13,15 @@ weights, a shape and b rate of the noise.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Gamma, StudentT, constraints
 from torch.distributions.constraints import Constraint
 
-from partita.bayes.conjugate.base import check_hyper
+from partita.bayes.conjugate.base import Hyper, as_numbers, check_hyper
 from partita.bayes.conjugate.gaussian import LOG_2PI, gamma_normalizer
 from partita.bayes.distributions import MultivariateStudentT, half_log_det
 from partita.core.checks import check_finite, check_width
@@ -53,11 +53,11 @@ class LinearRegression:
     0.967
     """
 
-    m: Any
-    K: Any
-    a: Any
-    b: Any
-    log_evidence: Any = 0.0
+    m: Hyper
+    K: Hyper
+    a: Hyper
+    b: Hyper
+    log_evidence: Hyper = 0.0
 
     def __post_init__(self) -> None:
         like = next(
@@ -65,11 +65,8 @@ class LinearRegression:
             torch.zeros((), dtype=torch.float64),
         )
         for name in ("m", "K", "a", "b", "log_evidence"):
-            object.__setattr__(
-                self,
-                name,
-                torch.as_tensor(getattr(self, name), dtype=like.dtype, device=like.device),
-            )
+            value = as_numbers("LinearRegression", name, getattr(self, name), like)
+            object.__setattr__(self, name, value)
         if self.m.dim() != 1 or self.K.shape != (len(self.m), len(self.m)):
             shapes = f"{tuple(self.m.shape)} and {tuple(self.K.shape)}"
             raise invalid("LinearRegression", "m and K", "have shapes (P,) and (P, P)", shapes)
@@ -77,7 +74,7 @@ class LinearRegression:
             check_hyper("LinearRegression", name, getattr(self, name).detach(), limit)
 
     def update(
-        self, X: Any, y: Any, weight: Any = None, *, centered: bool = False
+        self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None, *, centered: bool = False
     ) -> "LinearRegression":
         """The regression after rows ``(n, P)`` with targets ``(n,)``, each counting ``weight``
         times.
@@ -129,42 +126,37 @@ class LinearRegression:
         """The most probable weights."""
         return self.m
 
-    def predictive(self, X: Any) -> StudentT:
+    def predictive(self, X: ArrayLike) -> StudentT:
         """p(y | x, data) at each row: wider than at the MAP weights by what is not known of
         them.
         """
         X = torch.as_tensor(X, dtype=self.m.dtype, device=self.m.device)
         check_width("LinearRegression.predictive", "X", X, len(self.m), "m")
         spread = 1 + (X * torch.linalg.solve(self.K, X.mT).mT).sum(-1)
-        for what, value in (("the mean at X", mean := X @ self.m), ("the variance at X", spread)):
-            check_finite(
-                "LinearRegression.predictive",
-                what,
-                value,
-                "Rows lie too far out to be computed with.",
-            )
+        mean = X @ self.m
+        for what, value in (("the mean at X", mean), ("the variance at X", spread)):
+            remedy = "Rows lie too far out to be computed with."
+            check_finite("LinearRegression.predictive", what, value, remedy)
         return StudentT(2 * self.a, mean, torch.sqrt(self.b / self.a * spread))
 
     def _log_normalizer(self) -> Tensor:
         return gamma_normalizer(self.a, self.b) - half_log_det(torch.linalg.cholesky(self.K))
 
-    def _checked(self, X: Any, y: Any, weight: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         X, y = (torch.as_tensor(v, dtype=self.m.dtype, device=self.m.device) for v in (X, y))
         owner = "LinearRegression.update"
         check_width(owner, "X", X, len(self.m), "m")
         if X.dim() != 2 or y.shape != X.shape[:1]:
-            raise invalid(
-                owner,
-                "X and y",
-                "have shapes (n, P) and (n,)",
-                f"{tuple(X.shape)} and {tuple(y.shape)}",
-            )
+            got = f"{tuple(X.shape)} and {tuple(y.shape)}"
+            raise invalid(owner, "X and y", "have shapes (n, P) and (n,)", got)
         check_finite(owner, "X", X)
         check_finite(owner, "y", y)
         return X, y, checked_weight(owner, weight, y)
 
 
-def checked_weight(owner: str, weight: Any, like: Tensor) -> Tensor:
+def checked_weight(owner: str, weight: ArrayLike | None, like: Tensor) -> Tensor:
     """One weight per row, finite and not negative; ones if not given."""
     if weight is None:
         return torch.ones_like(like)
@@ -186,9 +178,8 @@ def best_ridge(X: Tensor, y: Tensor, weight: Tensor, a: float, b: float) -> floa
               b_n = b + \tfrac12 \Big( y^\top y - \sum_j \frac{(u_j^\top X^\top y)^2}{k + s_j} \Big)
     """
     gram, cross = X.mT @ (weight[:, None] * X), X.mT @ (weight * y)
-    return best_ridge_of_sums(
-        gram, cross, float((weight * y.square()).sum()), float(weight.sum()), a, b
-    )
+    total = float((weight * y.square()).sum())
+    return best_ridge_of_sums(gram, cross, total, float(weight.sum()), a, b)
 
 
 def best_ridge_of_sums(
@@ -201,7 +192,7 @@ def best_ridge_of_sums(
     s, pull = values.clamp_min(0).cpu().numpy(), (U.mT @ cross).square().cpu().numpy()
     a_n = a + 0.5 * (n - 1)
 
-    def loss(log_k: Any) -> Any:
+    def loss(log_k: np.ndarray) -> np.ndarray:
         k = np.exp(np.asarray(log_k))[..., None]
         b_n = b + 0.5 * np.maximum(0.0, total - (pull / (k + s)).sum(-1))
         return a_n * np.log(b_n) - 0.5 * np.log(k / (k + s)).sum(-1)

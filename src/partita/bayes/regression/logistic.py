@@ -6,7 +6,7 @@ posterior.
           p(y \mid x, \mathcal D) = \int p(y \mid x, w)\, p(w \mid \mathcal D)\, dw
           (theory/bayes.md, eqs. 8.17 to 8.19)
 
-Classes are told apart by K - 1 contrasts q_j, orthogonal to one another and to a constant, which no
+Classes differ by K - 1 contrasts q_j, orthogonal to one another and to a constant, which no
 class is alone in: the log odds of any two classes have weights of prior N(0, A^-1), whichever the
 two. With two classes w is the one vector of the log odds.
 
@@ -21,10 +21,10 @@ Hessian at the mode, R draws.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
@@ -65,9 +65,8 @@ class Draws:
 
     def average(self, X: Tensor) -> Tensor:
         """p(y = c | x, data) at each row, ``(n, P) -> (n, K)`` (eq. 8.19)."""
-        return torch.cat(
-            [torch.einsum("rkn,r->nk", p, self.probability) for p in self._probabilities(X)]
-        )
+        parts = self._probabilities(X)
+        return torch.cat([torch.einsum("rkn,r->nk", p, self.probability) for p in parts])
 
     def quantiles(self, X: Tensor, levels: Tensor) -> Tensor:
         """Quantiles of the posterior of p(y = c | x, w), ``(n, P), (L,) -> (n, K, L)``."""
@@ -82,9 +81,8 @@ class Draws:
     def _quantiles(self, p: Tensor, levels: Tensor) -> Tensor:
         p, order = torch.sort(p.movedim(0, -1), -1)  # (K, rows, R)
         mass = self.probability[order].cumsum(-1)
-        place = torch.searchsorted(
-            mass, levels.to(mass).expand(*mass.shape[:-1], -1).contiguous()
-        ).clamp_max(p.shape[-1] - 1)
+        sought = levels.to(mass).expand(*mass.shape[:-1], -1).contiguous()
+        place = torch.searchsorted(mass, sought).clamp_max(p.shape[-1] - 1)
         return p.gather(-1, place).movedim(0, 1)
 
 
@@ -131,9 +129,9 @@ class LogisticPosterior:
         """
         check_count("LogisticPosterior.draw", "draws", draws, 4 * CHAINS)
         weighed = self.importance(draws, generator=generator)
-        return (
-            weighed if weighed.verdict == "tight" else self.hamiltonian(draws, generator=generator)
-        )
+        if weighed.verdict == "tight":
+            return weighed
+        return self.hamiltonian(draws, generator=generator)
 
     def importance(self, draws: int, *, generator: torch.Generator) -> Draws:
         """Independent draws from a multivariate t with Laplace's scale, weighed by the
@@ -141,12 +139,8 @@ class LogisticPosterior:
         """
         q = MultivariateStudentT(PROPOSAL_DF, self.map, scale_matrix=torch.linalg.inv(self.hessian))
         w = rng.draw(q, generator, (draws,))
-        height = torch.cat(
-            [
-                self._height(part)
-                for part in w.split(max(1, NUMBERS // (len(self.X) * self.classes)))
-            ]
-        )
+        parts = w.split(max(1, NUMBERS // (len(self.X) * self.classes)))
+        height = torch.cat([self._height(part) for part in parts])
         probability = torch.softmax(height - q.log_prob(w), 0)
         ess, khat = float(1 / probability.square().sum()), tail_indices(probability)[1]
         verdict = worst(judge(probability.cpu().numpy(), 0.95).verdict, verdict_on_ess(ess, draws))
@@ -154,23 +148,14 @@ class LogisticPosterior:
 
     def hamiltonian(self, draws: int, *, generator: torch.Generator) -> Draws:
         """The states of Hamiltonian chains after they warmed up."""
-        data = self.X, self.y, self.weight, self.A
-        found = hamiltonian(
-            lambda w: height_and_slope(w, *data),
-            self.map,
-            torch.linalg.inv(self.hessian),
-            draws,
-            generator=generator,
-        )
+        covariance = torch.linalg.inv(self.hessian)
+        target = partial(height_and_slope, X=self.X, y=self.y, weight=self.weight, A=self.A)
+        found = hamiltonian(target, self.map, covariance, draws, generator=generator)
+        report = found.report
         alike = found.w.new_full((len(found.w),), 1 / len(found.w))
-        details = {
-            "rhat": found.report.rhat,
-            "mixing": found.report.finding,
-            "accepted": found.accepted,
-        }
-        return Draws(
-            found.w, alike, "Hamiltonian Monte Carlo", found.report.ess, found.verdict, details
-        )
+        details = {"rhat": report.rhat, "mixing": report.finding, "accepted": found.accepted}
+        method = "Hamiltonian Monte Carlo"
+        return Draws(found.w, alike, method, report.ess, found.verdict, details)
 
     @property
     def classes(self) -> int:
@@ -189,10 +174,11 @@ class LogisticPosterior:
 
 @lru_cache(maxsize=16)
 def _contrasts(classes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    Q = torch.zeros(classes, classes - 1, dtype=dtype, device=device)
-    for j in range(1, classes):  # Helmert's: class j against those before it
-        Q[:j, j - 1], Q[j, j - 1] = -1.0, float(j)
-        Q[:, j - 1] /= math.sqrt(2 * j * (j + 1))
+    with torch.inference_mode(False):  # training must be able to use it later
+        Q = torch.zeros(classes, classes - 1, dtype=dtype, device=device)
+        for j in range(1, classes):  # Helmert's: class j against those before it
+            Q[:j, j - 1], Q[j, j - 1] = -1.0, float(j)
+            Q[:, j - 1] /= math.sqrt(2 * j * (j + 1))
     return Q
 
 
@@ -235,7 +221,12 @@ def height_and_slope(
 
 
 def logistic_regression(
-    X: Any, y: Any, A: Any, weight: Any = None, *, start: Tensor | None = None
+    X: ArrayLike,
+    y: ArrayLike,
+    A: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    start: Tensor | None = None,
 ) -> LogisticPosterior:
     """The mode by Newton's method with halved steps; the log posterior is concave, so there is one
     (eq. 8.17).
@@ -259,12 +250,8 @@ def logistic_regression(
     check_rows(owner, "X", X)
     check_finite(owner, "X", X)
     if y.shape != X.shape[:1] or bool(((y < 0) | (y != y.round())).any()):
-        raise invalid(
-            owner,
-            "y",
-            f"hold {len(X)} classes as whole numbers from 0",
-            f"shape {tuple(y.shape)} or other values",
-        )
+        allowed = f"hold {len(X)} classes as whole numbers from 0"
+        raise invalid(owner, "y", allowed, f"shape {tuple(y.shape)} or other values")
     A = torch.as_tensor(A, dtype=X.dtype)
     A = torch.diag(A) if A.dim() == 1 else A
     check_width(owner, "A", A, X.shape[1], "X")
@@ -278,9 +265,8 @@ def logistic_regression(
 def _newton(w: Tensor, X: Tensor, y: Tensor, weight: Tensor, A: Tensor) -> Tensor:
     for _ in range(NEWTON):
         value, slope = height_and_slope(w, X, y, weight, A)
-        step = torch.cholesky_solve(
-            slope[:, None], torch.linalg.cholesky(_hessian(w, X, weight, A))
-        )[:, 0]
+        factor = torch.linalg.cholesky(_hessian(w, X, weight, A))
+        step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
         gain, size = float(slope @ step), 1.0  # twice what the step can still gain
         if gain < 1e-18:
             return w + step
