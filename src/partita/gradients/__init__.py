@@ -2,8 +2,6 @@
 them against the truth.
 """
 
-from typing import Any
-
 from partita.core.checks import check_choice
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.control_variates import NVIL, MuProp
@@ -56,7 +54,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {  # of discrete latents
 }
 
 
-def estimator_named(name: str, owner: str = "estimator", **settings: Any) -> Estimator:
+def estimator_named(name: str, owner: str = "estimator", **settings: float) -> Estimator:
     """An estimator by name.
 
     >>> estimator_named("leave-one-out", samples=8)

@@ -13,7 +13,7 @@ Letters: B rows, H units of a layer, L layers, C columns of the context.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,15 @@ from partita.errors import Unsupported, invalid
 from partita.gradients.latents import Chain, Draws, Latent
 
 Function = Callable[[Draws], Tensor]
+Kind = TypeVar("Kind", bound=Latent)
 
 
 class State(NamedTuple):
     """What an estimator keeps between calls."""
 
-    module: Any  # trained by the loss ``extra``; without parameters where there is nothing to train
+    module: (
+        nn.Module
+    )  # trained by the loss ``extra``; without parameters where there is nothing to train
     running: Tensor  # averages of earlier draws, (L, number of them); constant where there are none
 
 
@@ -44,15 +47,23 @@ class Estimate(NamedTuple):
 class Estimator(ABC):
     """The gradient of E_q[f(z)], and of f itself at draws from q, from a few evaluations of f."""
 
-    unbiased: ClassVar[Any] = True  # may be a property
-    relaxes: ClassVar[bool] = False  # asks f, and its slope, between the values that z can take
+    relaxes: ClassVar[bool] = False  # needs f, or its slope, between the values that z can take
     surrogate_is_relaxed: ClassVar[bool] = False  # the value is f at relaxed draws, and no bound
-    # draws over which the target averages exp f before its log: 1 is E[f] itself (VIMCO has more)
-    bound: int = 1
+    averages: ClassVar[int] = 1  # running numbers of each layer
 
-    @abstractmethod
+    @property
+    def unbiased(self) -> bool:
+        """Whether the mean of the estimates is the gradient."""
+        return not self.surrogate_is_relaxed
+
+    @property
+    def bound(self) -> int:
+        """Draws over which the target averages exp f before its log: 1 is E[f] itself."""
+        return 1
+
     def cost(self, layers: int = 1) -> int:
         """Evaluations of f for each row and estimate."""
+        return 1
 
     @abstractmethod
     def estimate(
@@ -79,7 +90,7 @@ class Estimator(ABC):
         self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
     ) -> State:
         """The first state for layers of these widths and a context of so many columns."""
-        return State(nn.Module(), like.new_zeros(len(widths), 1))
+        return State(nn.Module(), like.new_zeros(len(widths), self.averages))
 
 
 def pull(t: Tensor) -> Tensor:
@@ -91,13 +102,9 @@ def values(f: Function, draws: Draws, first: Latent) -> Tensor:
     """f at draws whose first layer is ``first``, checked: one number for each row."""
     result, rows = f(draws), draws[0].shape[: draws[0].dim() - first.event]
     if result.shape != rows:
-        raise invalid(
-            "gradient estimator",
-            "f",
-            f"return one number for each row, shape {tuple(rows)}",
-            f"shape {tuple(result.shape)}",
-            "Sum over units, not over rows.",
-        )
+        allowed = f"return one number for each row, shape {tuple(rows)}"
+        got, remedy = f"shape {tuple(result.shape)}", "Sum over units, not over rows."
+        raise invalid("gradient estimator", "f", allowed, got, remedy)
     return result
 
 
@@ -118,14 +125,11 @@ def context_widths(widths: Sequence[int], context: int) -> list[int]:
     return [1 + context + sum(widths[:i]) for i in range(len(widths))]
 
 
-def require_kind(owner: str, layers: Sequence[Latent], kind: type[Latent], instead: str) -> None:
-    """Raise :class:`Unsupported` unless every layer is of the kind that an estimator is made
-    for.
-    """
-    for layer in layers:
-        if not isinstance(layer, kind):
-            found, wanted = type(layer).__name__, kind.__name__
-            raise Unsupported(
-                f"{owner} cannot run on {found} latents: it is made for {wanted}. Use {instead} "
-                "instead."
-            )
+def require_kind(owner: str, layer: Latent, kind: type[Kind], instead: str) -> Kind:
+    """Return the layer if it is of the kind that an estimator is made for."""
+    if not isinstance(layer, kind):
+        raise Unsupported(
+            f"{owner} cannot run on {type(layer).__name__} latents: it is made for "
+            f"{kind.__name__}. Use {instead} instead."
+        )
+    return layer

@@ -27,7 +27,7 @@ from partita.gradients.base import (
     require_kind,
     values,
 )
-from partita.gradients.latents import Chain, Draws, Relaxable, ancestral
+from partita.gradients.latents import Chain, Draws, Latent, Relaxable, ancestral
 from partita.gradients.score_function import by_score, faded, fading_ratio
 from partita.nets.mlp import MLP
 
@@ -50,17 +50,10 @@ class Baselines(nn.Module):
 
     def __init__(self, inputs: Sequence[int], hidden: int, *, generator: torch.Generator) -> None:
         super().__init__()
-        nets = [
-            MLP(
-                width,
-                1,
-                widths=(hidden,) if width > 1 else (),
-                activation="tanh",
-                generator=generator,
-            )
-            for width in inputs
-        ]
-        self.nets = nn.ModuleList(nets)
+        self.nets = nn.ModuleList()
+        for width in inputs:
+            widths = (hidden,) if width > 1 else ()
+            self.nets.append(MLP(width, 1, widths=widths, activation="tanh", generator=generator))
 
     def forward(self, contexts: Sequence[Tensor]) -> list[Tensor]:
         return [net(context)[..., 0] for net, context in zip(self.nets, contexts, strict=True)]
@@ -78,6 +71,8 @@ class NVIL(Estimator):
         decay: Share of the fading averages that is kept at each call.
     """
 
+    averages = 4
+
     hidden: int = 100
     normalize: bool = True
     decay: float = 0.8
@@ -87,19 +82,15 @@ class NVIL(Estimator):
         check_real("NVIL", "decay", self.decay, 0.0, 1.0)
 
     @property
-    def unbiased(self) -> bool:  # type: ignore[override]
+    def unbiased(self) -> bool:
         return not self.normalize
-
-    def cost(self, layers: int = 1) -> int:
-        return 1
 
     def init(
         self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
     ) -> State:
-        module = Baselines(context_widths(widths, context), self.hidden, generator=generator).to(
-            like
-        )
-        return State(module, like.new_zeros(len(widths), 4))
+        inputs = context_widths(widths, context)
+        module = Baselines(inputs, self.hidden, generator=generator).to(like)
+        return State(module, like.new_zeros(len(widths), self.averages))
 
     def estimate(
         self,
@@ -113,10 +104,8 @@ class NVIL(Estimator):
         drawn = ancestral(q, generator)
         value = values(f, drawn.draws, drawn.layers[0])
         known = value.detach()
-        # (L, *)
-        guesses = torch.stack(
-            state.module([context_of(context, drawn.draws[:i], known) for i in range(len(q))])
-        )
+        contexts = [context_of(context, drawn.draws[:i], known) for i in range(len(q))]
+        guesses = torch.stack(state.module(contexts))  # (L, *)
         mean, deviation, noise = _scales(state, known)
         left = known - mean - deviation * guesses.detach()
         signals = left / (noise.clamp_min(1.0) if self.normalize else 1.0)
@@ -160,6 +149,7 @@ class MuProp(Estimator):
     """
 
     relaxes = True
+    averages = 2
 
     decay: float = 0.9
 
@@ -168,11 +158,6 @@ class MuProp(Estimator):
 
     def cost(self, layers: int = 1) -> int:
         return 1 + layers
-
-    def init(
-        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
-    ) -> State:
-        return State(nn.Module(), like.new_zeros(len(widths), 2))
 
     def estimate(
         self,
@@ -184,23 +169,22 @@ class MuProp(Estimator):
         generator: torch.Generator,
     ) -> Estimate:
         drawn = ancestral(q, generator)
-        require_kind("MuProp", drawn.layers, Relaxable, "NVIL or LeaveOneOut")
-        value = values(f, drawn.draws, drawn.layers[0])
+        layers = [_relaxable(layer) for layer in drawn.layers]
+        value = values(f, drawn.draws, layers[0])
         known, surrogate, left = value.detach(), value, []
-        for i, layer in enumerate(drawn.layers):
-            assert isinstance(layer, Relaxable)
+        for i, layer in enumerate(layers):
             at_mean, slope = mean_field_expansion(q, f, drawn.draws[:i], layer)
-            left.append(
-                known - at_mean - layer.total(slope * (drawn.draws[i] - layer.mean.detach()))
-            )
+            away = drawn.draws[i] - layer.mean.detach()
+            left.append(known - at_mean - layer.total(slope * away))
             surrogate = surrogate + pull(layer.total(slope * layer.mean))
         signals = [rest - c for rest, c in zip(left, fading_ratio(state), strict=True)]
-        return Estimate(
-            surrogate + by_score(signals, drawn),
-            known,
-            known.new_zeros(()),
-            faded(state, left, self.decay),
-        )
+        surrogate = surrogate + by_score(signals, drawn)
+        after = faded(state, left, self.decay)
+        return Estimate(surrogate, known, known.new_zeros(()), after)
+
+
+def _relaxable(layer: Latent) -> Relaxable:
+    return require_kind("MuProp", layer, Relaxable, "NVIL or LeaveOneOut")
 
 
 def mean_field_expansion(
@@ -212,9 +196,7 @@ def mean_field_expansion(
     at = layer.mean.detach().requires_grad_()
     draws: Draws = (*before, at)
     for conditional in q[len(draws) :]:
-        after = conditional(draws)
-        require_kind("MuProp", [after], Relaxable, "NVIL or LeaveOneOut")
-        draws = (*draws, after.mean)  # type: ignore[attr-defined]
+        draws = (*draws, _relaxable(conditional(draws)).mean)
     value = f(draws)
     (slope,) = torch.autograd.grad(value.sum(), at)
     return value.detach(), slope

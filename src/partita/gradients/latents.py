@@ -12,7 +12,7 @@ uniform noise.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -27,10 +27,7 @@ Draws = tuple[Tensor, ...]  # one tensor for each layer, (*, H) or (*, H, K)
 class Latent(ABC):
     """One layer given the layers before it."""
 
-    @property
-    @abstractmethod
-    def event(self) -> int:
-        """Trailing dimensions that make up one draw; those before are rows."""
+    event: int  # trailing dimensions that make up one draw; those before are rows
 
     @abstractmethod
     def draw(self, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
@@ -51,7 +48,7 @@ class Continuous(Latent):
     distribution: Distribution
 
     @property
-    def event(self) -> int:
+    def event(self) -> int:  # type: ignore[override]
         return len(self.distribution.event_shape)
 
     def draw(self, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
@@ -74,7 +71,6 @@ class Relaxable(Latent):
     """
 
     logits: Tensor
-    event: ClassVar[int]  # type: ignore[assignment]
 
     @property
     @abstractmethod
@@ -103,10 +99,8 @@ class Relaxable(Latent):
 
     def noise(self, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
         """Uniform noise, strictly between zero and one."""
-        edge = torch.finfo(self.logits.dtype).eps
-        return rng.uniform((*shape, *self.logits.shape), self.logits, generator).clamp_(
-            edge, 1 - edge
-        )
+        edge, shape = torch.finfo(self.logits.dtype).eps, (*shape, *self.logits.shape)
+        return rng.uniform(shape, self.logits, generator).clamp_(edge, 1 - edge)
 
     def score(self, z: Tensor) -> Tensor:
         r""":math:`\nabla_{\mathrm{logits}} \log q(z) = z - E[z]`, for units of either kind."""
@@ -147,9 +141,8 @@ class Bits(Relaxable):
 
     def conditional_scores(self, z: Tensor, v: Tensor) -> Tensor:
         signs = 2 * z - 1
-        return signs * functional.softplus(
-            torch.logit(v) + functional.softplus(signs * self.logits)
-        )
+        waiting = torch.logit(v) + functional.softplus(signs * self.logits)
+        return signs * functional.softplus(waiting)
 
     @staticmethod
     def harden(s: Tensor) -> Tensor:
@@ -171,9 +164,8 @@ class OneHot(Relaxable):
 
     def draw(self, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
         logits = self.logits.detach().expand(*shape, *self.logits.shape)
-        return functional.one_hot(rng.categories(logits, generator), logits.shape[-1]).to(
-            logits.dtype
-        )
+        drawn = rng.categories(logits, generator)
+        return functional.one_hot(drawn, logits.shape[-1]).to(logits.dtype)
 
     def log_prob(self, z: Tensor) -> Tensor:
         return (z * torch.log_softmax(self.logits, -1)).sum((-1, -2))

@@ -70,7 +70,7 @@ class VIMCO(Estimator):
         check_count("VIMCO", "samples", self.samples, 2)
 
     @property
-    def bound(self) -> int:  # type: ignore[override]
+    def bound(self) -> int:
         return self.samples
 
     def cost(self, layers: int = 1) -> int:
@@ -104,11 +104,8 @@ def log_mean_exp_without(f: Tensor) -> Tensor:
     """
     K = len(f)
     others = (f.sum(0) - f) / (K - 1)
-    swapped = torch.where(
-        torch.eye(K, dtype=torch.bool, device=f.device).view(K, K, *[1] * (f.dim() - 1)),
-        others[:, None],
-        f[None],
-    )
+    own = torch.eye(K, dtype=torch.bool, device=f.device).view(K, K, *[1] * (f.dim() - 1))
+    swapped = torch.where(own, others[:, None], f[None])
     return torch.logsumexp(swapped, 1) - math.log(K)
 
 
@@ -132,11 +129,11 @@ class DisARM(Estimator):
     ) -> Estimate:
         draws, layers, partners = (), [], []
         for conditional in q:
-            layers.append(conditional(draws))
-            require_kind("DisARM", layers[-1:], Bits, "LeaveOneOut or Rebar")
-            u = layers[-1].noise(generator)
-            partners.append(layers[-1].harden(layers[-1].scores(1 - u)).detach())
-            draws = (*draws, layers[-1].harden(layers[-1].scores(u)).detach())
+            layer = require_kind("DisARM", conditional(draws), Bits, "LeaveOneOut or Rebar")
+            u = layer.noise(generator)
+            layers.append(layer)
+            partners.append(layer.harden(layer.scores(1 - u)).detach())
+            draws = (*draws, layer.harden(layer.scores(u)).detach())
         own = values(f, draws, layers[0])
         seen, surrogate = [own], torch.zeros_like(own)
         for i, layer in enumerate(layers):

@@ -15,6 +15,7 @@ noisy scores.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -55,17 +56,11 @@ class Control(nn.Module):
         self.log_temperature = nn.Parameter(
             torch.full((len(widths),), temperature, device=device).log()
         )
-        sizes = (
-            [width + context for width, context in zip(widths, contexts, strict=True)]
-            if hidden
-            else []
-        )
-        self.nets = nn.ModuleList(
-            [
-                MLP(size, 1, widths=(hidden,), activation="tanh", generator=generator)
-                for size in sizes
-            ]
-        )
+        self.nets = nn.ModuleList()
+        for width, context in zip(widths, contexts, strict=True) if hidden else ():
+            size = width + context
+            net = MLP(size, 1, widths=(hidden,), activation="tanh", generator=generator)
+            self.nets.append(net)
 
     def free(self, i: int, context: Tensor, s: Tensor) -> Tensor:
         """The network's part of layer i: a smooth function of s that is zero without networks,
@@ -77,20 +72,16 @@ class Control(nn.Module):
         return self.nets[i](torch.cat([context, squashed], -1))[..., 0]
 
     def forward(self, slopes: Sequence[Tensor]) -> Tensor:
-        """A zero that carries these slopes to the parameters; through a wrapper they are exchanged
-        between processes.
+        """A zero that carries these slopes to the parameters; a distributed wrapper all-reduces
+        them.
         """
-        return torch.stack(
-            [
-                pull(p.flatten() @ slope.flatten())
-                for p, slope in zip(self.parameters(), slopes, strict=True)
-            ]
-        ).sum()
+        pairs = zip(self.parameters(), slopes, strict=True)
+        return torch.stack([pull(p.flatten() @ slope.flatten()) for p, slope in pairs]).sum()
 
 
 class Relaxed(Estimator):
-    """What REBAR and RELAX share; both ask f once at the draws and twice at relaxed ones for every
-    layer.
+    """What REBAR and RELAX share; both evaluate f once at the draws and twice at relaxed ones for
+    every layer.
     """
 
     relaxes = True
@@ -104,10 +95,9 @@ class Relaxed(Estimator):
     def init(
         self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
     ) -> State:
-        module = Control(
-            widths, context_widths(widths, context), self.temperature, self.hidden, generator
-        ).to(like)
-        return State(module, like.new_zeros(len(widths), 1))
+        contexts = context_widths(widths, context)
+        module = Control(widths, contexts, self.temperature, self.hidden, generator).to(like)
+        return State(module, like.new_zeros(len(widths), self.averages))
 
     def estimate(
         self,
@@ -122,7 +112,7 @@ class Relaxed(Estimator):
         value = values(f, draws, layers[0])
         known, surrogate, size = value.detach(), value, value.new_zeros(())
         # inside its wrapper, through which only slopes go back, below
-        control = getattr(state.module, "module", state.module)
+        control = cast(Control, getattr(state.module, "module", state.module))
         for i, layer in enumerate(layers):
             gradient = self._gradient(
                 i, layer, q, f, draws, noise, control, known, context, generator
@@ -135,10 +125,12 @@ class Relaxed(Estimator):
         """Hard draws of all layers, the layers, and the uniform noise behind them."""
         draws, layers, noise = (), [], ()
         for conditional in q:
-            layers.append(conditional(draws))
-            require_kind(type(self).__name__, layers[-1:], Relaxable, "Reparameterization")
-            noise = (*noise, layers[-1].noise(generator))
-            draws = (*draws, layers[-1].harden(layers[-1].scores(noise[-1])).detach())
+            owner, found = type(self).__name__, conditional(draws)
+            layer = require_kind(owner, found, Relaxable, "Reparameterization")
+            u = layer.noise(generator)
+            layers.append(layer)
+            noise = (*noise, u)
+            draws = (*draws, layer.harden(layer.scores(u)).detach())
         return draws, layers, noise
 
     def _gradient(

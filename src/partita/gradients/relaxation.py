@@ -5,14 +5,14 @@ r"""Relaxed draws: the Gumbel-max trick with a softmax in place of the maximum.
           -\log(-\log u_k)
           (theory/gradients.md, eq. 40.12, 40.13)
 
-Maddison, Mnih and Teh (2017); Jang, Gu and Poole (2017). Neither estimator is unbiased: f is asked,
-or its slope taken, between the values that z can take. As tau falls the first one's bias falls and
-its variance grows; that of the straight-through one need not fall.
+Maddison, Mnih and Teh (2017); Jang, Gu and Poole (2017). Neither estimator is unbiased: f is
+evaluated, or its slope taken, between the values that z can take. As tau falls the first one's bias
+falls and its variance grows; that of the straight-through one need not fall.
 
 Letters: H units of a layer, K categories of a unit, tau temperature.
 """
 
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -21,9 +21,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.checks import check_real
 from partita.gradients.base import Estimate, Estimator, Function, State, pull, require_kind, values
-from partita.gradients.latents import Chain, Draws, OneHot, Relaxable
-
-INSTEAD = "Reparameterization"
+from partita.gradients.latents import Chain, Draws, Latent, OneHot, Relaxable
 
 
 def gumbel_max(log_pi: Tensor, generator: torch.Generator) -> Tensor:
@@ -41,24 +39,28 @@ def exponential_race(pi: Tensor, generator: torch.Generator) -> Tensor:
 
 
 @dataclass(frozen=True)
-class GumbelSoftmax(Estimator):
-    """Gradients through relaxed draws of all layers; f is asked at them.
+class _Relaxation(Estimator):
+    """Gradients through draws that are made of noisy scores.
 
     Arguments:
         temperature: tau.
     """
 
-    unbiased = False
     relaxes = True
-    surrogate_is_relaxed = True
 
     temperature: float = 0.5
 
     def __post_init__(self) -> None:
-        check_real("GumbelSoftmax", "temperature", self.temperature, 0.0, open_low=True)
+        owner = type(self).__name__
+        check_real(owner, "temperature", self.temperature, 0.0, open_low=True)
 
-    def cost(self, layers: int = 1) -> int:
-        return 1
+    @property
+    def unbiased(self) -> bool:
+        return False
+
+    @abstractmethod
+    def make(self, layer: Relaxable, s: Tensor) -> Tensor:
+        """A draw of a layer from its noisy scores, through which gradients flow."""
 
     def estimate(
         self,
@@ -69,62 +71,44 @@ class GumbelSoftmax(Estimator):
         *,
         generator: torch.Generator,
     ) -> Estimate:
-        return through_draws(
-            q, f, state, lambda layer, s: layer.soften(s, self.temperature), generator
-        )
+        draws: Draws = ()
+        layers: list[Relaxable] = []
+        for conditional in q:
+            layer = _relaxable(conditional(draws))
+            layers.append(layer)
+            draws = (*draws, self.make(layer, layer.scores(layer.noise(generator))))
+        value = values(f, draws, layers[0])
+        return Estimate(value, value.detach(), value.new_zeros(()), state)
 
 
 @dataclass(frozen=True)
-class StraightThrough(Estimator):
+class GumbelSoftmax(_Relaxation):
+    """Gradients through relaxed draws of all layers, at which f is evaluated.
+
+    Arguments:
+        temperature: tau.
+    """
+
+    surrogate_is_relaxed = True
+
+    def make(self, layer: Relaxable, s: Tensor) -> Tensor:
+        return layer.soften(s, self.temperature)
+
+
+@dataclass(frozen=True)
+class StraightThrough(_Relaxation):
     """Hard draws on the way forward, the slope of relaxed ones on the way back.
 
     Arguments:
         temperature: tau.
     """
 
-    unbiased = False
-    relaxes = True
-
-    temperature: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_real("StraightThrough", "temperature", self.temperature, 0.0, open_low=True)
-
-    def cost(self, layers: int = 1) -> int:
-        return 1
-
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        def passed(layer: Relaxable, s: Tensor) -> Tensor:
-            return layer.harden(s).detach() + pull(layer.soften(s, self.temperature))
-
-        return through_draws(q, f, state, passed, generator)
+    def make(self, layer: Relaxable, s: Tensor) -> Tensor:
+        return layer.harden(s).detach() + pull(layer.soften(s, self.temperature))
 
 
-def through_draws(
-    q: Chain,
-    f: Function,
-    state: State,
-    make: Callable[[Relaxable, Tensor], Tensor],
-    generator: torch.Generator,
-) -> Estimate:
-    """Gradients through draws that ``make`` makes of a layer and its noisy scores."""
-    draws: Draws = ()
-    layers: list[Relaxable] = []
-    for conditional in q:
-        layer = conditional(draws)
-        require_kind("a relaxation", [layer], Relaxable, INSTEAD)
-        layers.append(layer)  # type: ignore[arg-type]
-        draws = (*draws, make(layers[-1], layers[-1].scores(layers[-1].noise(generator))))
-    value = values(f, draws, layers[0])
-    return Estimate(value, value.detach(), value.new_zeros(()), state)
+def _relaxable(layer: Latent) -> Relaxable:
+    return require_kind("a relaxation", layer, Relaxable, "Reparameterization")
 
 
 def relaxed_tail(q: Chain, draws: Draws, noise: Draws, tau: Tensor | float) -> Draws:
@@ -132,7 +116,6 @@ def relaxed_tail(q: Chain, draws: Draws, noise: Draws, tau: Tensor | float) -> D
     all.
     """
     for conditional, u in zip(q[len(draws) :], noise[len(draws) :], strict=True):
-        layer = conditional(draws)
-        require_kind("a relaxation", [layer], Relaxable, INSTEAD)
-        draws = (*draws, layer.soften(layer.scores(u), tau))  # type: ignore[attr-defined]
+        layer = _relaxable(conditional(draws))
+        draws = (*draws, layer.soften(layer.scores(u), tau))
     return draws

@@ -52,9 +52,6 @@ class Reparameterization(Estimator):
     -1.0
     """
 
-    def cost(self, layers: int = 1) -> int:
-        return 1
-
     def estimate(
         self,
         q: Chain,

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from partita.core.checks import check_real
 from partita.gradients.base import Estimate, Estimator, Function, State, pull, values
-from partita.gradients.latents import Ancestral, Chain, Relaxable, ancestral
+from partita.gradients.latents import Ancestral, Chain, Latent, Relaxable, ancestral
 
 
 def score_moments(log_q: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,9 +51,6 @@ def optimal_constant(log_q: Tensor, score: Tensor, f: Tensor) -> Tensor:
 class ScoreFunction(Estimator):
     """(f - baseline) times the score, from one draw; subclasses say what the baseline is."""
 
-    def cost(self, layers: int = 1) -> int:
-        return 1
-
     @abstractmethod
     def baselines(self, state: State) -> Tensor:
         """One number for each layer, ``(L)``, from earlier draws only."""
@@ -70,12 +67,9 @@ class ScoreFunction(Estimator):
         drawn = ancestral(q, generator)
         value = values(f, drawn.draws, drawn.layers[0])
         signals = [value.detach() - c for c in self.baselines(state)]
-        return Estimate(
-            value + by_score(signals, drawn),
-            value.detach(),
-            value.new_zeros(()),
-            self.following(state, value.detach(), drawn),
-        )
+        after = self.following(state, value.detach(), drawn)
+        surrogate = value + by_score(signals, drawn)
+        return Estimate(surrogate, value.detach(), value.new_zeros(()), after)
 
     def following(self, state: State, value: Tensor, drawn: Ancestral) -> State:
         """The state after these draws; unchanged by default."""
@@ -107,15 +101,12 @@ class MovingAverage(ScoreFunction):
         decay: Share of the average that is kept at each call.
     """
 
+    averages = 2
+
     decay: float = 0.9
 
     def __post_init__(self) -> None:
         check_real("MovingAverage", "decay", self.decay, 0.0, 1.0)
-
-    def init(
-        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
-    ) -> State:
-        return State(nn.Module(), like.new_zeros(len(widths), 2))
 
     def baselines(self, state: State) -> Tensor:
         return fading_ratio(state)
@@ -130,9 +121,11 @@ class OptimalConstant(ScoreFunction):
     draws.
 
     Arguments:
-        c: The constant, where somebody computed it (:func:`optimal_constant`).
+        c: The constant, where it is known (:func:`optimal_constant`).
         decay: Share of the averages that is kept at each call.
     """
+
+    averages = 2
 
     c: float | None = None
     decay: float = 0.99
@@ -142,23 +135,16 @@ class OptimalConstant(ScoreFunction):
         if self.c is not None:
             check_real("OptimalConstant", "c", self.c)
 
-    def init(
-        self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
-    ) -> State:
-        return State(nn.Module(), like.new_zeros(len(widths), 2))
-
     def baselines(self, state: State) -> Tensor:
-        return (
-            fading_ratio(state) if self.c is None else torch.full_like(state.running[:, 0], self.c)
-        )
+        if self.c is None:
+            return fading_ratio(state)
+        return torch.full_like(state.running[:, 0], self.c)
 
     def following(self, state: State, value: Tensor, drawn: Ancestral) -> State:
         if self.c is not None:
             return state
-        sizes = [
-            _squared_score(layer, z, value)
-            for layer, z in zip(drawn.layers, drawn.draws, strict=True)
-        ]
+        pairs = zip(drawn.layers, drawn.draws, strict=True)
+        sizes = [_squared_score(layer, z, value) for layer, z in pairs]
         return faded(state, [value] * len(sizes), self.decay, sizes)
 
 
@@ -174,20 +160,16 @@ def faded(
     sums.
     """
     weights = [torch.ones_like(value) for value in values] if weights is None else weights
-    seen = [
-        torch.stack([(w * value).mean(), w.mean()])
-        for w, value in zip(weights, values, strict=True)
-    ]
+    pairs = zip(weights, values, strict=True)
+    seen = [torch.stack([(w * value).mean(), w.mean()]) for w, value in pairs]
     return state._replace(running=torch.lerp(torch.stack(seen), state.running, decay))
 
 
 @torch.no_grad()
-def _squared_score(layer: object, z: Tensor, value: Tensor) -> Tensor:
+def _squared_score(layer: Latent, z: Tensor, value: Tensor) -> Tensor:
     """Squared length of the score in the logits of each row; one for latents without logits, which
     makes the baseline E[f].
     """
-    return (
-        layer.total(layer.score(z).square())
-        if isinstance(layer, Relaxable)
-        else torch.ones_like(value)
-    )
+    if not isinstance(layer, Relaxable):
+        return torch.ones_like(value)
+    return layer.total(layer.score(z).square())

@@ -109,9 +109,8 @@ def measure(
     """
     check_count("laboratory", "draws", n, 2)
     state = warmed_up(problem, estimator, warm_up, generator)
-    estimator = (
-        replace(estimator, learn=False) if isinstance(estimator, Rebar | Relax) else estimator
-    )
+    if isinstance(estimator, Rebar | Relax):
+        estimator = replace(estimator, learn=False)
     shift = exact = problem.exact_gradient(estimator.bound)
     total, squares, done = torch.zeros_like(exact), torch.zeros_like(exact), 0
     while done < n:
@@ -128,15 +127,8 @@ def measure(
             "are too large."
         )
     mean, se = shift + total / n, (variance / n).sqrt()
-    return Measured(
-        bool(estimator.unbiased),
-        exact,
-        mean,
-        se,
-        float(variance.sum()),
-        estimator.cost(len(problem.widths)),
-        n,
-    )
+    cost = estimator.cost(len(problem.widths))
+    return Measured(estimator.unbiased, exact, mean, se, float(variance.sum()), cost, n)
 
 
 def gradients(

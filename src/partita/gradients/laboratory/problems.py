@@ -64,13 +64,9 @@ class Problem:
         log_q, f = self.tables(parameters)
         size = len(f)
         if size**bound > MOST_TERMS:
-            raise invalid(
-                "laboratory",
-                "states",
-                f"number at most {MOST_TERMS} in all {bound} draws together",
-                f"{size}^{bound}",
-                "Use fewer bits or fewer samples.",
-            )
+            allowed = f"number at most {MOST_TERMS} in all {bound} draws together"
+            remedy = "Use fewer bits or fewer samples."
+            raise invalid("laboratory", "states", allowed, f"{size}^{bound}", remedy)
         index = torch.cartesian_prod(*[torch.arange(size)] * bound).view(-1, bound).mT  # (K, S^K)
         return log_q[index].sum(0).exp() @ log_mean_exp(f[index])
 
