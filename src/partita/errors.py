@@ -2,11 +2,53 @@
 came and what to do.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Argument(NamedTuple):
+    """An argument that a sentence names, with a value for one key of it.
+
+    It reads as a keyword in Python; the command line shows its own option instead.
+
+    >>> print(Argument("columns", "age", "count"))
+    columns={'age': 'count'}
+    >>> print(Argument("tokens", value="bytes"))
+    tokens='bytes'
+    """
+
+    name: str
+    key: str | None = None
+    value: str | int | None = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.name
+        held = f"{{{self.key!r}: {self.value!r}}}"
+        return f"{self.name}={self.value!r}" if self.key is None else f"{self.name}={held}"
+
 
 class PartitaError(Exception):
     """Base of every error that partita raises on purpose; the command line prints it without a
     traceback.
+
+    The sentence is made of parts: text, and each :class:`Argument` that it names.
+
+    >>> error = PartitaError("Read it with ", Argument("columns", "age", "count"), ".")
+    >>> print(error)
+    Read it with columns={'age': 'count'}.
+    >>> print(error.rendered(lambda argument: f"--column {argument.key}={argument.value}"))
+    Read it with --column age=count.
     """
+
+    def __str__(self) -> str:
+        return self.rendered(str)
+
+    def rendered(self, shown: Callable[[Argument], str]) -> str:
+        """The sentence, with every argument in it as ``shown`` writes it."""
+        return "".join(
+            shown(part) if isinstance(part, Argument) else str(part) for part in self.args
+        )
 
 
 class InputError(PartitaError, ValueError):
@@ -36,23 +78,49 @@ class Unsupported(PartitaError, TypeError):
 
 
 class TooLarge(PartitaError, MemoryError):
-    """More memory is asked for than there is, or than a file can account for."""
+    """More memory is needed than there is, or than a file can account for."""
 
 
 class PartitaWarning(UserWarning):
     """Something a user should know about work that goes on."""
 
 
-def invalid(owner: str, parameter: str, allowed: str, got: object, remedy: str = "") -> InputError:
+Words = str | Argument | tuple[str | Argument, ...]
+
+
+def invalid(
+    owner: str, parameter: Words, allowed: str, got: object, remedy: Words = ""
+) -> InputError:
     """The one template for wrong input.
 
     >>> print(invalid("RBM", "hidden", "be at least 1", 0))
     RBM: hidden must be at least 1; got 0.
     """
-    return InputError(sentence(owner, parameter, allowed, got, remedy))
+    return InputError(*_parts(owner, parameter, allowed, got, remedy))
+
+
+def unusable(
+    owner: str, parameter: Words, allowed: str, got: object, remedy: Words = ""
+) -> DataError:
+    """The same for data.
+
+    >>> print(unusable("load", "x.csv", "hold rows", "none", "Write it again."))
+    load: x.csv must hold rows; got none. Write it again.
+    """
+    return DataError(*_parts(owner, parameter, allowed, got, remedy))
 
 
 def sentence(owner: str, parameter: str, allowed: str, got: object, remedy: str = "") -> str:
     """``owner: parameter must allowed; got this. Remedy.``"""
-    text = f"{owner}: {parameter} must {allowed}; got {got}."
-    return f"{text} {remedy}" if remedy else text
+    return str(invalid(owner, parameter, allowed, got, remedy))
+
+
+def _parts(
+    owner: str, parameter: Words, allowed: str, got: object, remedy: Words
+) -> tuple[str | Argument, ...]:
+    end = (" ", *_listed(remedy)) if remedy else ()
+    return (f"{owner}: ", *_listed(parameter), f" must {allowed}; got {got}.", *end)
+
+
+def _listed(words: Words) -> tuple[str | Argument, ...]:
+    return (words,) if isinstance(words, str | Argument) else words

@@ -175,7 +175,7 @@ def test_a_full_disk_ends_a_fit_with_a_sentence_and_touches_no_other_run(
 def test_questions_that_a_run_cannot_answer(call: Any, run: str) -> None:
     pd.read_csv("good.csv").assign(w="z").to_csv("new.csv", index=False)
     for verb in ("impute", "cluster"):
-        assert "column 'w' must hold categories of the run, x, y; got 'z'" in refused(
+        assert "column 'w' must hold categories of the fitted table, x, y; got 'z'" in refused(
             call(verb, run, "new.csv")
         )
     pd.read_csv("good.csv").assign(cluster=1, tail_probability=0).to_csv("new.csv", index=False)

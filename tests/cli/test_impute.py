@@ -88,7 +88,7 @@ def test_columns_are_matched_by_name_and_keep_their_order(
     np.testing.assert_allclose(after[:, [1, 2, 0]], read(tmp_path / "filled.csv")[1])
     turned.write_text("a,b,c\n1,2,3\n")
     assert (
-        "DATA must have the columns of the run, height, weight, age; got none called 'height'."
+        "must have the columns of the fitted one, height, weight, age; got none called 'height'."
         in invoke("impute", tmp_path / "run", turned, code=1)
     )
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from partita.cli.app import app
-from partita.tables import arrays, columnar, on_disk, write
+from partita.tables import arrays, arrow, csv, on_disk
 
 ROWS = 400
 
@@ -72,9 +72,9 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is too large for memory, and parts are short."""
     for module, name, value in (
         (on_disk, "IN_MEMORY", 100),
-        (columnar, "PIECE", 100),
+        (arrow, "CHUNK", 100),
         (arrays, "CHUNK", 150),
-        (write, "FIELDS", 70),
+        (csv, "FIELDS", 70),
     ):
         monkeypatch.setattr(module, name, value)
 

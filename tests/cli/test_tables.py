@@ -447,8 +447,8 @@ def test_a_category_that_was_never_seen_is_an_anomaly(
     for verb in ("impute", "cluster"):
         said = call(verb, "run-csv", "new.csv").stderr
         assert (
-            "column 'town' must hold categories of the run, Bonn, Lima, Oslo, Rome; got 'Atlantis'"
-            in said
+            "column 'town' must hold categories of the fitted table, Bonn, Lima, Oslo, Rome; got "
+            "'Atlantis'" in said
         )
 
 

@@ -202,11 +202,12 @@ def test_other_frames_are_compared_with_that_of_the_fit() -> None:
     model = ESTIMATORS["mixture"]().fit(frame())
     with pytest.raises(
         DataError,
-        match=r"MixtureDensity: X must have the columns of the fit, .*; got none called 'town'",
+        match=r"MixtureDensity: the table must have the columns of the fitted one, .*; got none "
+        r"called 'town'",
     ):
         model.score(frame().drop(columns="town"))
     with pytest.raises(
-        DataError, match=r"column 'town' must hold categories of the fit, .*; got 'Paris'"
+        DataError, match=r"column 'town' must hold categories of the fitted table, .*; got 'Paris'"
     ):
         model.score(frame().assign(town="Paris"))
 

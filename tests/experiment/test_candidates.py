@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> Any:
     path = tmp_path / "counts.csv"
     path.write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in COUNTS))
     return lambda kind: open_dataset(
-        str(path), words=True, missing=True, asked=kind and {"*": kind}
+        str(path), words=True, missing=True, columns=kind and {"*": kind}
     )
 
 

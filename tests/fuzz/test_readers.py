@@ -26,7 +26,7 @@ from partita.datasets.open import open_dataset
 from partita.errors import PartitaError
 from partita.experiment.saved import open_run
 from partita.tables import on_disk, read
-from partita.tables.columnar import COLUMNAR
+from partita.tables.arrow import COLUMNAR
 from partita.tables.files import ENDINGS
 
 SHAPES = (
@@ -74,14 +74,14 @@ def use(name: str, raw: bytes, how: dict[str, Any]) -> None:
         path = Path(folder) / name
         path.write_bytes(raw)
         with only_named_errors():
-            read(path, how["array"], words=how["words"], asked=how["asked"])
+            read(path, how["array"], words=how["words"], columns=how["asked"])
         with only_named_errors():
-            data = load(str(path), words=how["words"], missing=how["missing"], asked=how["asked"])
+            data = load(str(path), words=how["words"], missing=how["missing"], columns=how["asked"])
             data.train.tensor()
         with only_named_errors():
             reading = {"length": how["length"], "tokens": how["tokens"]}
             open_dataset(
-                str(path), reading=reading, words=how["words"], asked=how["asked"]
+                str(path), reading=reading, words=how["words"], columns=how["asked"]
             ).train.tensor()
 
 

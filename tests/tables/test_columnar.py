@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from partita.errors import DataError
-from partita.tables import Schema, columnar, on_disk, read
-from partita.tables.columnar import COLUMNAR, open_columnar
+from partita.tables import Schema, arrow, on_disk, read
+from partita.tables.arrow import COLUMNAR, open_columnar
 from partita.tables.copies import write_beside, write_filled
 from partita.tables.on_disk import OnDisk
 from partita.tables.schema import Column
@@ -64,7 +64,7 @@ def save(table: Any, path: Path, kind: str = "file", rows: int = 77) -> Path:
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is too large for memory, and pieces are short."""
     monkeypatch.setattr(on_disk, "IN_MEMORY", 100)
-    monkeypatch.setattr(columnar, "PIECE", 150)
+    monkeypatch.setattr(arrow, "CHUNK", 150)
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -84,7 +84,7 @@ def test_every_format_and_size_gives_the_same_table_and_schema(
     small = read(save(frame, tmp_path / "small.parquet"), words=True)
     if large:
         monkeypatch.setattr(on_disk, "IN_MEMORY", 100)
-        monkeypatch.setattr(columnar, "PIECE", 150)
+        monkeypatch.setattr(arrow, "CHUNK", 150)
     found = read(path, words=True)
     assert isinstance(found.train, OnDisk) == large
     np.testing.assert_array_equal(np.asarray(found.train), small.train)
@@ -95,7 +95,7 @@ def test_every_format_and_size_gives_the_same_table_and_schema(
     )
     kinds = ["real", "binary", "count", "category", "category"]
     assert found.schema is not None and [column.kind for column in found.schema.columns] == kinds
-    again = read(path, words=True, asked=found.schema)
+    again = read(path, words=True, columns=found.schema)
     np.testing.assert_array_equal(np.asarray(again.train), small.train)
 
 
@@ -114,7 +114,7 @@ def test_kinds_that_are_asked_for_and_columns_that_are_left_out(
         DataError, match=r"must be numeric; got text or other values in columns 'town', 'sex', 'id'"
     ):
         read(path)
-    found = read(path, words=True, asked={"id": "ignore", "visits": "category"})
+    found = read(path, words=True, columns={"id": "ignore", "visits": "category"})
     assert found.columns == ("height", "smokes", "visits", "town", "sex") and found.train.shape == (
         ROWS,
         5,
@@ -126,9 +126,9 @@ def test_kinds_that_are_asked_for_and_columns_that_are_left_out(
     assert visits.levels == tuple(sorted(frame["visits"].dropna().unique()))
     changed = save(frame.assign(sex=["x"] * ROWS), tmp_path / "u.arrow")
     with pytest.raises(
-        DataError, match="column 'sex' must hold categories of the run, f, m; got 'x'"
+        DataError, match="column 'sex' must hold categories of the fitted table, f, m; got 'x'"
     ):
-        read(changed, words=True, asked=schema)
+        read(changed, words=True, columns=schema)
 
 
 def test_small_whole_numbers_stay_small_on_disk(tmp_path: Path, in_pieces: None) -> None:
@@ -257,7 +257,7 @@ def test_a_table_on_disk_is_written_as_one_in_memory(
     write_columns(tmp_path / f"here{ending}", columns, x)
     monkeypatch.setattr(on_disk, "IN_MEMORY", 100)
     monkeypatch.setattr("partita.tables.arrays.CHUNK", 100)
-    monkeypatch.setattr("partita.tables.write.FIELDS", 100)
+    monkeypatch.setattr("partita.tables.csv.FIELDS", 100)
     there = on_disk.gathered(iter(np.array_split(x, 7)), x.shape, np.float64)
     assert isinstance(there, OnDisk)
     write_columns(tmp_path / f"there{ending}", columns, there)
@@ -301,4 +301,4 @@ def test_numbers_too_large_to_be_told_apart_are_no_categories(tmp_path: Path) ->
         match=r"whole numbers of column 'id' must lie below 2\^53; got .*\. Turn them into words, "
         r"or leave it",
     ):
-        read(tmp_path / "t.parquet", words=True, asked={"id": "category"})
+        read(tmp_path / "t.parquet", words=True, columns={"id": "category"})

@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partita.tables.conversions import convert, names_in
-from partita.tables.copies import write_beside, write_filled
+from partita.tables.copies import convert, names_in, write_beside, write_filled
 from partita.tables.frames import frame_table
 from partita.tables.schema import Column
-from partita.tables.voice import Voice
 
 TEXT = (
     "id,whole,big,mixed,truth,day,word,price,few\n007,1,9007199254740993,1,True,2020-01-01,Bonn,0.1,1\n"
@@ -98,7 +96,7 @@ def test_copies_keep_every_column_whatever_the_sort_of_file(
     frame.to_parquet(tmp_path / "t.parquet")
     ignored: dict[str, str] = dict.fromkeys(("day", "name", "big", "real"), "ignore")
     # a run has an order of its own
-    table, _, schema = frame_table(frame[list(reversed(frame.columns))], ignored, Voice("fit"))
+    table, _, schema = frame_table(frame[list(reversed(frame.columns))], ignored, "fit")
     filled = np.where(np.isnan(table), np.nanmax(table, 0), table)
     write_filled(tmp_path / source, tmp_path / path, schema, filled)
     after = _read(tmp_path / path)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from partita.errors import DataError
-from partita.tables import Schema, large_csv, on_disk, read
-from partita.tables.conversions import convert, names_in
-from partita.tables.copies import write_filled
+from partita.tables import Schema, csv, on_disk, read
+from partita.tables.copies import convert, names_in, write_filled
 
 ODD = {
     "names over two lines": ('"a\nb",c\n1.5,2\n3,\n', ("a\nb", "c")),
@@ -30,7 +29,7 @@ ODD = {
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "large":
         monkeypatch.setattr(on_disk, "IN_MEMORY", 3)
-        monkeypatch.setattr(large_csv, "FIELDS", 4)
+        monkeypatch.setattr(csv, "FIELDS", 4)
     return request.param
 
 
@@ -75,7 +74,7 @@ def test_codes_that_are_asked_for_as_categories_keep_their_digits(
     codes: tuple[str, str], size: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path / "t.csv", "a,zip\n" + f"1.5,{codes[0]}\n2.5,{codes[1]}\n3.5,\n" * 9)
-    found = read(path, words=True, asked={"z*": "category"})
+    found = read(path, words=True, columns={"z*": "category"})
     assert found.schema is not None and [column.kind for column in found.schema.columns] == [
         "real",
         "category",
@@ -88,7 +87,7 @@ def test_codes_that_are_asked_for_as_categories_keep_their_digits(
         np.isnan(x := np.asarray(found.train[:])), found.schema.columns[1].levels[0], x
     )
     write_filled(path, tmp_path / "out.parquet", found.schema, filled)
-    again = read(tmp_path / "out.parquet", words=True, asked=found.schema)
+    again = read(tmp_path / "out.parquet", words=True, columns=found.schema)
     np.testing.assert_array_equal(np.asarray(again.train[:]), filled)
 
 
@@ -98,7 +97,7 @@ def test_plain_numbers_that_are_asked_for_as_categories_are_numbers(
     found = read(
         written(tmp_path / "t.csv", "a,n\n" + "1.5,3\n2.5,7\n" * 9),
         words=True,
-        asked={"n": "category"},
+        columns={"n": "category"},
     )
     assert (
         found.schema is not None
@@ -117,7 +116,7 @@ def test_words_of_a_run_are_words_in_files_where_they_look_like_others(
     )
     assert isinstance(first.schema, Schema) and first.schema.columns[1].labels
     found = read(
-        written(tmp_path / "new.csv", f"a,w\n{rest}\n{rest}\n"), words=True, asked=first.schema
+        written(tmp_path / "new.csv", f"a,w\n{rest}\n{rest}\n"), words=True, columns=first.schema
     )
     labels = [
         first.schema.columns[1].labels.get(value)
@@ -125,7 +124,7 @@ def test_words_of_a_run_are_words_in_files_where_they_look_like_others(
     ]
     assert labels == [word or None] * 2
     convert(tmp_path / "new.csv", tmp_path / "new.parquet", first.schema.used)
-    again = read(tmp_path / "new.parquet", words=True, asked=first.schema)
+    again = read(tmp_path / "new.parquet", words=True, columns=first.schema)
     np.testing.assert_array_equal(np.asarray(again.train[:]), np.asarray(found.train[:]))
 
 
@@ -134,9 +133,9 @@ def test_one_column_of_words_of_one_length_is_sequences_unless_its_kind_is_said(
 ) -> None:
     path = written(tmp_path / "t.csv", "town\n" + "Rome\nOslo\n" * 9)
     assert read(path, words=True).train.shape == (19, 4)
-    found: Any = read(path, words=True, asked={"town": "category"})
+    found: Any = read(path, words=True, columns={"town": "category"})
     assert found.train.shape == (18, 1) and sorted(found.labels.values()) == ["Oslo", "Rome"]
-    assert read(path, words=True, asked=found.schema).train.shape == (18, 1)
+    assert read(path, words=True, columns=found.schema).train.shape == (18, 1)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ def test_words_that_are_no_categories_are_refused(
     with pytest.raises(DataError) as caught:
         read(path, words=True)
     assert words in str(caught.value)
-    asked = read(path, words=True, asked={"m": "category"})
+    asked = read(path, words=True, columns={"m": "category"})
     assert (
         sorted((asked.labels or {}).values()) == sorted(cells)
         and asked.schema is not None
@@ -188,7 +187,7 @@ def test_what_is_no_number_is_named_where_numbers_are_asked_for(size: str, tmp_p
         "a,m\n" + "".join(f"{i}.5,{i if i != 7 else 'off'}\n" for i in range(20)),
     )
     with pytest.raises(DataError, match="column 'm' must hold numbers to be real; got 'off'"):
-        read(path, words=True, asked={"m": "real"})
+        read(path, words=True, columns={"m": "real"})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Files: what was written is read again, and what cannot be read says why in one sentence."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 from partita.datasets import load
 from partita.errors import DataError
-from partita.tables import columnar, on_disk, read
+from partita.tables import arrow, on_disk, read
 from partita.tables.on_disk import OnDisk
 
 
@@ -164,7 +163,7 @@ def test_parquet_round_trips_also_through_a_file_on_disk(
     tmp_path: Path, in_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_disk, "IN_MEMORY", in_memory)
-    monkeypatch.setattr(columnar, "PIECE", 7)
+    monkeypatch.setattr(arrow, "CHUNK", 7)
     frame = pd.DataFrame({"a": np.arange(20), "b": np.arange(20) / 8, "c": np.arange(20) % 2 == 0})
     frame.to_parquet(tmp_path / "x.parquet")
     splits = read(tmp_path / "x.parquet")
@@ -192,19 +191,6 @@ def test_text_columns_of_parquet_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         DataError,
         match=r"x\.parquet must be numeric; got text or other values in columns 'city', 'day'\.",
-    ):
-        read(tmp_path / "x.parquet")
-
-
-def test_parquet_without_its_package_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "x.parquet", "PAR1")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        DataError,
-        match=r"needs the package pyarrow to be read\. Install it with: pip install "
-        r"'partita\[frames\]'",
     ):
         read(tmp_path / "x.parquet")
 
@@ -261,7 +247,7 @@ def test_paths_that_are_no_data_file_say_why(tmp_path: Path) -> None:
     ):
         read(write(tmp_path / "x.xlsx", "1"))
     with pytest.raises(
-        DataError, match=r"got \.tsv\. Rename it to \.csv, where tabs part fields too"
+        DataError, match=r"got \.tsv\. Rename it to \.csv, where tabs separate fields too"
     ):
         read(write(tmp_path / "x.tsv", "1"))
     with pytest.raises(DataError, match=r"got no ending\."):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partita.errors import DataError
-from partita.tables import large_csv, on_disk, read
+from partita.tables import csv, on_disk, read
 from partita.tables.on_disk import OnDisk
 
 g = np.random.default_rng(0)
@@ -30,7 +30,7 @@ TABLES = {
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_disk, "IN_MEMORY", 10)
-    monkeypatch.setattr(large_csv, "FIELDS", 40)
+    monkeypatch.setattr(csv, "FIELDS", 40)
 
 
 @pytest.mark.parametrize("name", list(TABLES))
@@ -48,7 +48,7 @@ def test_a_large_table_is_read_as_a_small_one(
         small.schema,
         small.labels,
     )
-    again = read(tmp_path / "t.csv", words=True, asked=small.schema)
+    again = read(tmp_path / "t.csv", words=True, columns=small.schema)
     np.testing.assert_array_equal(np.asarray(again.train), small.train)
 
 
@@ -75,9 +75,9 @@ def test_columns_are_left_out_before_they_are_read(tmp_path: Path, large: None) 
     (tmp_path / "t.csv").write_text(
         "id,day,x\n" + "".join(f"person {i},2020-01-{1 + i % 28:02},{i}\n" for i in range(60))
     )
-    found = read(tmp_path / "t.csv", words=True, asked={"id": "ignore", "day": "ignore"})
+    found = read(tmp_path / "t.csv", words=True, columns={"id": "ignore", "day": "ignore"})
     assert found.columns == ("x",) and found.train[:, 0].tolist() == list(range(60))
     with pytest.raises(
         DataError, match="column 'day' must hold numbers or words; got dates or times"
     ):
-        read(tmp_path / "t.csv", words=True, asked={"id": "ignore"})
+        read(tmp_path / "t.csv", words=True, columns={"id": "ignore"})

@@ -31,7 +31,7 @@ import torch
 torch.set_num_threads(1)
 from typer.testing import CliRunner
 from partita.cli.app import app
-from partita.tables import arrays, columnar, on_disk
+from partita.tables import arrays, arrow, on_disk
 from partita.evaluators import likelihood
 
 def status(name):
@@ -44,7 +44,7 @@ def call(words):
         raise SystemExit(done.output + repr(done.exception))
     return done.output
 
-on_disk.IN_MEMORY = likelihood.CELLS_AT_ONCE = columnar.PIECE = arrays.CHUNK = 1 << 18
+on_disk.IN_MEMORY = likelihood.CELLS_AT_ONCE = arrow.CHUNK = arrays.CHUNK = 1 << 18
 room, before, after = json.loads(sys.argv[1])
 for words in before:
     call(words)

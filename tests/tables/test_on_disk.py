@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from partita.datasets import load
 from partita.errors import DataError
 from partita.runtime import memory_limit
-from partita.tables import Rows, columnar, files, on_disk
+from partita.tables import Rows, arrow, files, on_disk
 from partita.tables.on_disk import OnDisk
 
 
@@ -100,9 +101,7 @@ def test_no_room_for_a_temporary_file_is_said(
 ) -> None:
     """The file that is read is not the one at fault."""
     path, x = tmp_path / f"x{ending}", np.asfortranarray(np.ones((50, 3)))
-    np.save(path, x) if ending == ".npy" else pytest.importorskip("pandas").DataFrame(
-        x, columns=list("abc")
-    ).to_parquet(path)
+    np.save(path, x) if ending == ".npy" else pd.DataFrame(x, columns=list("abc")).to_parquet(path)
     monkeypatch.setattr(on_disk, "IN_MEMORY", 10)
     full = partial(open, "/dev/full", "wb")
     monkeypatch.setattr(on_disk.tempfile, "TemporaryFile", full)
@@ -191,12 +190,11 @@ def test_rows_that_lie_apart_are_read_some_after_the_others(
 def test_a_large_parquet_file_goes_to_a_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"a": np.arange(1000), "b": np.r_[np.nan, np.linspace(0, 1, 999)]})
+    frame = pd.DataFrame({"a": np.arange(1000), "b": np.r_[np.nan, np.linspace(0, 1, 999)]})
     frame.to_parquet(tmp_path / "x.parquet")
     small = files.read(tmp_path / "x.parquet").train
     monkeypatch.setattr(on_disk, "IN_MEMORY", 1000)
-    monkeypatch.setattr(columnar, "PIECE", 300)
+    monkeypatch.setattr(arrow, "CHUNK", 300)
     large = files.read(tmp_path / "x.parquet").train
     assert isinstance(large, OnDisk)
     np.testing.assert_array_equal(large[:], small)

@@ -16,8 +16,8 @@ from partita.errors import DataError, InputError
 from partita.tables import Schema, read
 from partita.tables.copies import write_filled
 from partita.tables.frames import array_table, frame_table
-from partita.tables.schema import Column, Series, column_of, infer
-from partita.tables.voice import Voice
+from partita.tables.infer import column_of, infer
+from partita.tables.schema import Column, Series
 from partita.tables.write import text, write_columns
 
 KINDS = {
@@ -53,8 +53,8 @@ def test_all_sources_of_a_table_agree(frame: pd.DataFrame, tmp_path: Path) -> No
     found = [read(tmp_path / "t.csv", words=True), read(tmp_path / "t.parquet", words=True)]
     tables = [(one.train, one.columns, one.schema) for one in found]
     tables += [
-        frame_table(frame, None, Voice("fit")),
-        frame_table(pl.read_parquet(tmp_path / "t.parquet"), None, Voice("fit")),
+        frame_table(frame, None, "fit"),
+        frame_table(pl.read_parquet(tmp_path / "t.parquet"), None, "fit"),
     ]
     for table, columns, schema in tables:
         assert (
@@ -86,17 +86,17 @@ def test_all_sources_of_a_table_agree(frame: pd.DataFrame, tmp_path: Path) -> No
     ],
 )
 def test_numbers_are_taken_for_what_they_can_be(values: list[float], kind: str) -> None:
-    assert column_of(Series("a", np.array(values, dtype=float)), None, Voice("load")).kind == kind
+    assert column_of(Series("a", np.array(values, dtype=float)), None, "load").kind == kind
 
 
 def test_kinds_can_be_said_by_name_and_by_pattern(frame: pd.DataFrame) -> None:
     _, columns, schema = frame_table(
-        frame, {"*t*": "ignore", "town": "category", "left": "count"}, Voice("fit")
+        frame, {"*t*": "ignore", "town": "category", "left": "count"}, "fit"
     )
     # what is said later counts
     assert kinds(schema) == {**KINDS, "height": "ignore", "visits": "ignore", "left": "count"}
     assert columns == ("smokes", "town", "left")
-    table, schema = array_table([[0.5, 1], [2, 0]], {"x2": "real"}, Voice("fit"))
+    table, _, schema = array_table([[0.5, 1], [2, 0]], {"x2": "real"}, "fit")
     assert (
         kinds(schema) == {"x1": "real", "x2": "real"} and not schema.mixed and table.shape == (2, 2)
     )
@@ -131,7 +131,7 @@ def test_what_no_kind_can_take_is_one_sentence(
     if asked is None and isinstance(column[0], str):
         frame["a"] = pd.to_datetime(frame["a"])
     with pytest.raises((DataError, InputError)) as error:
-        frame_table(frame, None if asked is None else {"a": asked}, Voice("load"))
+        frame_table(frame, None if asked is None else {"a": asked}, "load")
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
@@ -144,9 +144,9 @@ def test_names_free_text_and_unknown_columns(tmp_path: Path) -> None:
         "rows",
     ):
         read(tmp_path / "names.csv", words=True)
-    assert read(tmp_path / "names.csv", asked={"who": "ignore"}).train.shape == (200, 1)
+    assert read(tmp_path / "names.csv", columns={"who": "ignore"}).train.shape == (200, 1)
     with pytest.raises(DataError, match="must name one of the columns who, b; got 'whom'"):
-        read(tmp_path / "names.csv", asked={"whom": "ignore"})
+        read(tmp_path / "names.csv", columns={"whom": "ignore"})
     (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
     with pytest.raises(DataError, match="columns must have different names; got 'a' twice"):
         read(tmp_path / "twice.csv")
@@ -158,27 +158,27 @@ def test_names_free_text_and_unknown_columns(tmp_path: Path) -> None:
 
 
 def test_another_table_is_read_by_the_schema_of_the_first(frame: pd.DataFrame) -> None:
-    table, _, schema = frame_table(frame, {"left": "ignore"}, Voice("fit"))
+    table, _, schema = frame_table(frame, {"left": "ignore"}, "fit")
     turned = frame[["town", "visits", "left", "smokes", "height"]]
-    np.testing.assert_array_equal(frame_table(turned, schema, Voice("evaluate"))[0], table)
+    np.testing.assert_array_equal(frame_table(turned, schema, "evaluate")[0], table)
     for changed, words in (
         (
             frame.drop(columns="town"),
-            "must have the columns of the run, height, smokes, visits, town; got none called "
-            "'town'",
+            "must have the columns of the fitted one, height, smokes, visits, town; got none "
+            "called 'town'",
         ),
         (frame.assign(more=1), "got one more, 'more'"),
         (
             frame.assign(town=["Bonn", "Paris", "Bonn", "Bonn"]),
-            "must hold categories of the run, Bonn, Aachen; got 'Paris'",
+            "must hold categories of the fitted table, Bonn, Aachen; got 'Paris'",
         ),
         (
             frame.assign(town=[1, 2, 3, 4]),
-            "column 'town' must hold words, as that of the run does; got numbers",
+            "column 'town' must hold words, as in the fitted table; got numbers",
         ),
     ):
         with pytest.raises(DataError, match=words):
-            frame_table(changed, schema, Voice("evaluate"))
+            frame_table(changed, schema, "evaluate")
 
 
 def test_a_filled_copy_changes_gaps_alone(frame: pd.DataFrame, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_filled_copy_changes_gaps_alone(frame: pd.DataFrame, tmp_path: Path) -
     )
     assert (tmp_path / "o.csv").read_text() == 'n;  a ;b\n007; 1.50;"x; y"\n8;0.1;  z\n9;3.0;q\n'
     frame.to_parquet(tmp_path / "t.parquet")
-    table, _, schema = frame_table(frame, None, Voice("fit"))
+    table, _, schema = frame_table(frame, None, "fit")
     filled = np.where(np.isnan(table), np.nanmax(table, 0), table)
     write_filled(tmp_path / "t.parquet", tmp_path / "o.parquet", schema, filled)
     after = pd.read_parquet(tmp_path / "o.parquet")
@@ -213,7 +213,7 @@ def test_a_filled_copy_changes_gaps_alone(frame: pd.DataFrame, tmp_path: Path) -
 
 
 def test_tables_are_written_as_their_columns_say(frame: pd.DataFrame, tmp_path: Path) -> None:
-    table, _, schema = frame_table(frame, None, Voice("fit"))
+    table, _, schema = frame_table(frame, None, "fit")
     write_columns(tmp_path / "o.parquet", schema.used, table[[0, 3]])
     found = pd.read_parquet(tmp_path / "o.parquet")
     assert [str(kind) for kind in found.dtypes] == ["float64", "bool", "int32", "category", "int64"]
@@ -262,7 +262,7 @@ def test_copies_of_very_wide_tables_take_work_in_proportion(tmp_path: Path) -> N
         Counted.compared = 0
         sys.setprofile(count)
         try:
-            found = read(tmp_path / "t.csv", asked=schema)
+            found = read(tmp_path / "t.csv", columns=schema)
             write_filled(tmp_path / "t.csv", tmp_path / "out.csv", schema, found.train)
         finally:
             sys.setprofile(None)

@@ -22,7 +22,6 @@ from partita.tables.column_kinds import Law
 from partita.tables.encoding import Encoding, Kind
 from partita.tables.frames import array_table
 from partita.tables.on_disk import OnDisk, gathered
-from partita.tables.voice import Voice
 
 ROWS = 400
 LAWS: tuple[Law, ...] = ("real", "binary", "count", 3)
@@ -170,7 +169,7 @@ def test_a_conjugate_pair_takes_in_rows_from_disk(case: Any, stored: Any) -> Non
 )
 def test_rows_are_encoded_on_their_way_from_disk(kind: Kind, source: str, stored: Any) -> None:
     x = columns(source) if kind in ("median", "quantile") else gappy(columns(source))
-    _, schema = array_table(x, {"x4": "category"} if source == "mixed" else None, Voice("fit"))
+    _, _, schema = array_table(x, {"x4": "category"} if source == "mixed" else None, "fit")
     here = Rows(x, missing=True)
     here.schema = schema
     encoding = Encoding.fit(here, kind)

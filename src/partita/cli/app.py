@@ -13,7 +13,7 @@ from partita.cli import tables
 from partita.cli.help import Helpful
 from partita.cli.launch import Devices, Nodes, Strategy, launched
 from partita.cli.options import EVALUATORS, SETTING_OF_ONE, Data, Json, Kinds, Run, Seed, Settings
-from partita.errors import PartitaWarning
+from partita.errors import Argument, PartitaError, PartitaWarning
 
 
 class Commands(Helpful):
@@ -43,15 +43,11 @@ class Commands(Helpful):
         except Exception as error:
             from partita.runtime.memory_limit import SENTENCE, ran_out
 
-            if not _on_purpose(error) and not ran_out(error) and not _unwritten(error):
+            if not (isinstance(error, PartitaError) or ran_out(error) or _unwritten(error)):
                 raise
-            _refuse(
-                str(error)
-                if _on_purpose(error)
-                else SENTENCE
-                if ran_out(error)
-                else f"{error}. {NO_ROOM}"
-            )
+            if isinstance(error, PartitaError):
+                _refuse(error.rendered(_as_option))
+            _refuse(SENTENCE if ran_out(error) else f"{error}. {NO_ROOM}")
 
 
 @contextmanager
@@ -85,8 +81,14 @@ def _refuse(text: str) -> NoReturn:
     raise typer.Exit(1) from None
 
 
-def _on_purpose(error: Exception) -> bool:
-    return any(cls.__module__ == "partita.errors" for cls in type(error).__mro__)
+def _as_option(argument: Argument) -> str:
+    """An argument of a call as the option of the command line."""
+    if argument.name == "columns":
+        key = "" if argument.key is None else f" {argument.key!r}={argument.value}"
+        return f"--column{key}"
+    if argument.value is None:
+        return f"--{argument.name}"
+    return f"--set {argument.name}={argument.value}"
 
 
 def _unwritten(error: Exception) -> bool:

@@ -132,7 +132,7 @@ def _by_family(request: CompareSettings) -> Field:
         words=True,
         missing=True,
         reading=reading,
-        asked=parse_columns(request.columns, "compare") or None,
+        columns=parse_columns(request.columns, "compare") or None,
     )
     if pairs.reading and dataset.reading is None:
         raise invalid(

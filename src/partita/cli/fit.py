@@ -74,7 +74,7 @@ def requested(
         words=family.takes_words(settings.family) or Path(source).suffix.lower() in TABLES,
         missing=bool(family.missing),
         reading=family.reading(settings.family),
-        asked=columns,
+        columns=columns,
     )
     check_count("fit", "seed", seed, 0)
     by_table = settings_by_table(family.name, table_kind(dataset), dataset.train)
@@ -110,7 +110,7 @@ def resumed(folder: Path) -> Experiment:
         words=config["encoding"].get("kind") in ("category", "mixed"),
         missing=bool(family.missing),
         reading=data.get("reading"),
-        asked=schema_of(data),
+        columns=schema_of(data),
     )
     if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
         now = f"{len(dataset.train)} x {dataset.train.width}"

@@ -15,7 +15,7 @@ MOST_SHOWN = 200  # columns
 
 def report(source: str, asked: dict[str, str], *, as_json: bool) -> None:
     """Read a table and show its schema."""
-    data = load(source, words=True, missing=True, asked=asked or None)
+    data = load(source, words=True, missing=True, columns=asked or None)
     schema = data.train.schema
     if schema is None:
         allowed = "a .csv, .parquet, .arrow or .feather file"

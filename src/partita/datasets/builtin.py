@@ -9,7 +9,7 @@ import torch
 
 from partita.core.rng import keyed
 from partita.datasets import toys
-from partita.tables.contents import Splits
+from partita.tables.arrays import Splits
 
 TOY_ROWS = 10_000
 TOY_KEY = 1

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from partita.errors import DataError
-from partita.tables.arrays import NUMERIC
-from partita.tables.contents import Splits
+from partita.tables.arrays import NUMERIC, Splits
 from partita.tables.npy import choose, headers
 
 NOTES = {

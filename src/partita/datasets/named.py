@@ -19,8 +19,9 @@ from partita.datasets.joined import joined
 from partita.errors import DataError, InputError
 from partita.tables.arrays import Columns
 from partita.tables.files import ENDINGS, check_reachable, read
+from partita.tables.frames import ColumnKinds
 from partita.tables.rows import Binarize, Rows
-from partita.tables.schema import KindOverrides, Schema
+from partita.tables.schema import Schema
 
 SPLIT_KEY = 80_20
 HELD_OUT = 0.2
@@ -80,7 +81,7 @@ def load(
     binarize: Binarize | str = "auto",
     words: bool = False,
     missing: bool = False,
-    asked: KindOverrides | Schema | None = None,
+    columns: ColumnKinds = None,
 ) -> Dataset:
     """Data from a built-in name, a name under ``$PARTITA_DATA``, a path, an array, a frame or a
     Dataset.
@@ -88,8 +89,8 @@ def load(
     Where there is no test split, one row in five is held out, always the same ones. ``binarize`` is
     as in :class:`Rows`; ``"auto"`` makes only ``mnist`` binary (dynamic), ``"none"`` nothing. With
     ``words``, columns of a file may hold words, which become numbers whose meaning is in
-    ``train.labels``. With ``missing``, NaN is kept as a value that was not observed. ``asked`` says
-    what columns of a table's file hold, in place of what their values say
+    ``train.labels``. With ``missing``, NaN is kept as a value that was not observed. ``columns``
+    gives kinds of columns of a table's file by name, in place of what their values say
     (:mod:`partita.tables.schema`).
 
     >>> load("digits").train
@@ -100,9 +101,9 @@ def load(
     if isinstance(source, (str, os.PathLike)):
         name = os.fsdecode(source)
         try:
-            return _build(name, _find(name, words, asked), binarize, f"load({name!r})", missing)
+            return _build(name, _find(name, words, columns), binarize, f"load({name!r})", missing)
         except InputError as error:
-            raise DataError(str(error)) from error
+            raise DataError(*error.args) from error
     return _of_value(source, binarize, missing)
 
 
@@ -146,14 +147,14 @@ def _beside(train: Rows, *others: Rows | None) -> Rows:
     return train
 
 
-def _find(name: str, words: bool = False, asked: KindOverrides | Schema | None = None) -> Source:
+def _find(name: str, words: bool = False, columns: ColumnKinds = None) -> Source:
     base, array = _parts(name)
     check_reachable(name)
-    if name in BUILTIN and (not asked or isinstance(asked, Schema)):
+    if name in BUILTIN and (not columns or isinstance(columns, Schema)):
         return BUILTIN[name].make()
     if Path(base).suffix.lower() in ENDINGS:
-        return Source(read(base, array, words=words, asked=asked))
-    if asked and not isinstance(asked, Schema):
+        return Source(read(base, array, words=words, columns=columns))
+    if columns and not isinstance(columns, Schema):
         raise DataError(
             f"load: kinds of columns can be given for files alone; got some for {name!r}. Leave "
             "them out."

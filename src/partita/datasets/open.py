@@ -16,7 +16,7 @@ from partita.datasets.sequences import Sequences
 from partita.datasets.text import TOKENS, Alphabet, read_text
 from partita.errors import DataError
 from partita.tables.files import ENDINGS, check_reachable, read
-from partita.tables.frames import TABLES
+from partita.tables.frames import TABLES, ColumnKinds
 from partita.tables.npy import headers, read_arrays
 from partita.tables.on_disk import OnDisk
 
@@ -83,24 +83,31 @@ def open_dataset(
     binarize: Any = "auto",
     words: bool = False,
     missing: bool = False,
-    asked: Any = None,
+    columns: ColumnKinds = None,
     reading: dict[str, Any] | None = None,
 ) -> Dataset:
     """Tables as rows; with a ``reading``, the settings of :class:`Reading`, streams and text as
     sequences too.
     """
     if reading is None:
-        return load(source, binarize=binarize, words=words, missing=missing, asked=asked)
+        return load(source, binarize=binarize, words=words, missing=missing, columns=columns)
     if not reading.keys() <= Reading.__dataclass_fields__.keys():
         raise DataError(
             f"load: reading must say {', '.join(Reading.__dataclass_fields__)}; got "
             f"{', '.join(map(repr, reading))}."
         )
-    return load_sequences(source, Reading(**reading), binarize=binarize, words=words, asked=asked)
+    return load_sequences(
+        source, Reading(**reading), binarize=binarize, words=words, columns=columns
+    )
 
 
 def load_sequences(
-    source: str, reading: Reading, *, binarize: Any = "auto", words: bool = False, asked: Any = None
+    source: str,
+    reading: Reading,
+    *,
+    binarize: Any = "auto",
+    words: bool = False,
+    columns: ColumnKinds = None,
 ) -> Dataset:
     """Data for models of sequences, with how they were read; tables come as rows.
 
@@ -128,14 +135,14 @@ def load_sequences(
         path is not None
         and path.suffix.lower() in SERIES
         and reading.length is not None
-        and not asked
+        and not columns
     ):
         series = _series(path, words)
         if series is not None:
             return _stream(
                 source, series, Reading(reading.length, reading.tokens, reading.encoding)
             )
-    return load(source, binarize=binarize, words=words, asked=asked)
+    return load(source, binarize=binarize, words=words, columns=columns)
 
 
 def holds_sequences(source: str) -> bool:

@@ -22,6 +22,7 @@ from partita.errors import invalid
 from partita.runtime.alignment import aligned
 from partita.runtime.permutations import Spaced, row_numbers
 from partita.tables.arrays import NUMERIC, check_finite_table
+from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import check_weight
 
@@ -47,8 +48,11 @@ class Sequences:
     ([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]], [3, 1])
     """
 
-    binarize = None  # as Rows has them
-    columns = None
+    # as Rows has them
+    binarize: None = None
+    columns: None = None
+    schema: None = None
+    labels: Labels = {}
     states: int | None = None  # K, where steps are tokens
 
     def __init__(

@@ -13,9 +13,9 @@ from partita.estimators._validation import check_held
 from partita.tables import Rows, Schema
 from partita.tables.arrow import of_frame
 from partita.tables.frames import array_table, frame_table
+from partita.tables.infer import MOST_LEVELS
 from partita.tables.labels import numbered
-from partita.tables.schema import MOST_LEVELS, Column
-from partita.tables.voice import PythonVoice
+from partita.tables.schema import Column
 from partita.tables.write import arrow_table, filled_arrow
 
 DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say which words may be
@@ -183,7 +183,7 @@ def _filled_series(series: Any, values: list[Any]) -> Any:
 def _numbers(X: Any, asked: Any, owner: str) -> tuple[np.ndarray, Schema]:
     check_held(owner, X)
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        table, _, schema = frame_table(X, asked, PythonVoice(owner))
+        table, _, schema = frame_table(X, asked, owner)
     else:
-        table, schema = array_table(X, asked, PythonVoice(owner))
+        table, _, schema = array_table(X, asked, owner)
     return table, schema

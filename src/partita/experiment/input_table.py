@@ -12,9 +12,8 @@ import numpy as np
 from partita.errors import DataError, invalid
 from partita.experiment.saved import SavedRun, schema_of
 from partita.tables import Schema, copies, read
-from partita.tables.arrays import as_table, chunks
-from partita.tables.contents import Splits
-from partita.tables.conversions import names_in
+from partita.tables.arrays import Splits, as_table, chunks
+from partita.tables.copies import names_in
 from partita.tables.schema import Column
 from partita.tables.write import TABLES, check_ending, write_columns
 
@@ -62,7 +61,7 @@ def read_input(opened: SavedRun, path: Path, owner: str, *, closed: bool = True)
     """
     schema = schema_of(opened.data) if path.suffix.lower() in TABLES else None
     asked = None if schema is None else replace(schema, closed=closed)
-    found = read(path, words=opened.encoding.kind in ("category", "mixed"), asked=asked)
+    found = read(path, words=opened.encoding.kind in ("category", "mixed"), columns=asked)
     parts = [part for part in (found.train, found.valid, found.test) if part is not None]
     table = found.train if len(parts) == 1 else np.concatenate(parts)
     table = table if table.ndim in (0, 2) else table.reshape(len(table), math.prod(table.shape[1:]))

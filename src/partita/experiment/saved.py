@@ -47,7 +47,7 @@ class SavedRun:
         how = {
             "words": words,
             "missing": Capability.MISSING in self.run.model.capabilities,
-            "asked": schema_of(self.data),
+            "columns": schema_of(self.data),
         }
         found = open_dataset(
             source,

@@ -14,8 +14,8 @@ import torch
 from partita.core.protocols import Model, Objective, Update
 from partita.errors import InputError, invalid
 from partita.tables import Rows
+from partita.tables.column_kinds import no_words, refusal
 from partita.tables.encoding import Kind
-from partita.tables.mixed_columns import no_words, refusal
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class Family:
         """How rows are to be encoded for this family: by what they hold, or as the settings say;
         columns it cannot take are named.
         """
-        if getattr(rows, "labels", None) and not self.takes_words(settings):
-            raise no_words(rows, self.name)
+        if rows.labels and not self.takes_words(settings):
+            raise no_words(rows.schema, self.name)
         kind = self.kind(rows, self.resolve(settings))
-        error = refusal(rows, kind, self.name)
+        error = refusal(rows.schema, kind, self.name)
         if error is not None:
             raise error
         if (

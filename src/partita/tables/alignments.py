@@ -1,11 +1,12 @@
 """Alignments as tables: FASTA files, and text files with one sequence of letters in each line."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from partita.errors import DataError
-from partita.tables.labels import Labels, letters
+from partita.tables.labels import Labels
 
 FASTA = (".fasta", ".fa", ".afa", ".a2m")
 
@@ -32,7 +33,23 @@ def read_fasta(path: Path) -> tuple[np.ndarray, Labels]:
     return letters((row.upper() for row in rows), f"load: {path}")
 
 
-def looks_like_sequences(rows: list[list[str]]) -> bool:
-    """One word in each line, all of one length, longer than a letter."""
-    lengths = {len(row[0]) for row in rows if len(row) == 1}
-    return all(len(row) == 1 for row in rows) and len(lengths) == 1 and min(lengths) > 1
+def letters(sequences: Iterable[str], owner: str) -> tuple[np.ndarray, Labels]:
+    """Aligned sequences as a table with one column for each place, and what its numbers mean.
+
+    >>> letters(["AC-", "AG-"], "load")[0].tolist()
+    [[65.0, 67.0, 45.0], [65.0, 71.0, 45.0]]
+    """
+    rows = list(sequences)
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise DataError(
+                f"{owner}: sequences must have one length, as those of an alignment have; got "
+                f"{len(rows[0])} in row 0 and {len(row)} in row {number}. Align them first."
+            )
+    codes = (
+        np.array([list(row) for row in rows])
+        .view(np.uint32)
+        .reshape(len(rows), -1)
+        .astype(np.float64)
+    )
+    return codes, {float(code): chr(int(code)) for code in np.unique(codes)}

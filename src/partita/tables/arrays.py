@@ -3,15 +3,20 @@ tensors, frames, lists.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeGuard, cast
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from partita.core.checks import check_tensor
-from partita.errors import InputError, invalid
+from partita.errors import DataError, InputError, invalid, unusable
+from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk
+from partita.tables.schema import Schema, listed
 
 CHUNK = 1 << 21  # numbers that are looked at together when a table is streamed
 NUMERIC = "biuf"  # NumPy's kinds of real numbers: bool, int, unsigned, float
@@ -22,7 +27,48 @@ ENCODE = (
 Columns = tuple[str, ...] | None
 
 
-def as_table(x: Any, owner: str) -> tuple[np.ndarray, Columns]:
+class Frame(Protocol):
+    """A frame of pandas or polars."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def to_numpy(self) -> np.ndarray: ...
+
+
+TableLike = ArrayLike | Tensor | Frame | OnDisk
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The rows of a file, all together or in parts; the first axis is the row."""
+
+    train: np.ndarray
+    valid: np.ndarray | None = None
+    test: np.ndarray | None = None
+    columns: Columns = None
+    weight: np.ndarray | None = None
+    labels: Labels | None = None  # what numbers that stand for words mean
+    schema: Schema | None = None  # what the columns of a table hold
+
+
+def damaged(path: Path) -> DataError:
+    """The error for a file that does not hold what its ending says."""
+    return unusable(
+        "load",
+        str(path),
+        f"be a whole {path.suffix} file",
+        "one that is cut short or damaged",
+        "Copy or download it again.",
+    )
+
+
+def is_frame(x: object) -> TypeGuard[Frame]:
+    """Whether something is a frame."""
+    return hasattr(x, "columns") and hasattr(x, "to_numpy")
+
+
+def as_table(x: TableLike, owner: str) -> tuple[np.ndarray, Columns]:
     """A numeric array of rows and columns, without a copy where none is needed, and the names of
     its columns if it has any.
 
@@ -33,34 +79,25 @@ def as_table(x: Any, owner: str) -> tuple[np.ndarray, Columns]:
         table, columns = cast("np.ndarray", x), None  # indexed like one
     elif isinstance(x, Tensor):
         table, columns = _of_array(_of_tensor(x, owner), owner), None
-    elif hasattr(x, "columns") and hasattr(x, "to_numpy"):
+    elif is_frame(x):
         table, columns = _of_frame(x, owner)
     else:
         table, columns = _of_array(x, owner), None
-    check_shape(table, owner)
+    _check_shape(table, owner)
     return table, columns
 
 
-def check_shape(table: np.ndarray, owner: str) -> None:
+def _check_shape(table: np.ndarray, owner: str) -> None:
     """Rows and columns, at least one of each."""
     if table.ndim != 2:
         shape = f"({', '.join(map(str, table.shape))}{',' if table.ndim == 1 else ''})"
-        raise invalid(
-            owner,
-            "x",
-            "be a table of rows and columns",
-            f"shape {shape}",
-            "Reshape it to (rows, columns).",
-        )
+        allowed = "be a table of rows and columns"
+        remedy = "Reshape it to (rows, columns)."
+        raise invalid(owner, "x", allowed, f"shape {shape}", remedy)
     for axis, name in enumerate(("row", "column")):
         if table.shape[axis] == 0:
-            raise invalid(
-                owner,
-                "x",
-                f"have at least one {name}",
-                f"shape {table.shape}",
-                "Check how the data were selected.",
-            )
+            remedy = "Check how the data were selected."
+            raise invalid(owner, "x", f"have at least one {name}", f"shape {table.shape}", remedy)
 
 
 def check_finite_table(
@@ -77,12 +114,9 @@ def check_finite_table(
             row, column = np.argwhere(bad)[0]
             value = table[part.start + row, column]
             where = f"{value} at row {part.start + row}, column {_label(columns, column)}"
+            impute = "Remove or impute the missing values first."
             raise invalid(
-                owner,
-                "x",
-                "be finite",
-                where,
-                "Remove or impute the missing values first." if value != value else "Replace it.",
+                owner, "x", "be finite", where, impute if value != value else "Replace it."
             )
 
 
@@ -99,17 +133,15 @@ def chunks(rows: int, width: int) -> Iterator[slice]:
 
 def not_numeric(owner: str, columns: Sequence[str], parameter: str = "x") -> InputError:
     """The error for columns of text, dates or other things that are no real numbers."""
-    shown = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
-    return invalid(
-        owner,
-        parameter,
-        "be numeric",
-        f"text or other values in column{'s' * (len(columns) > 1)} {shown}",
-        ENCODE,
-    )
+    return invalid(owner, parameter, "be numeric", text_in(columns), ENCODE)
 
 
-def stack(series: Sequence[np.ndarray], columns: Columns, owner: str) -> np.ndarray:
+def text_in(columns: Sequence[str]) -> str:
+    """What is held by columns that are not numeric."""
+    return f"text or other values in column{'s' * (len(columns) > 1)} {listed(columns)}"
+
+
+def _stack(series: Sequence[np.ndarray], columns: Columns, owner: str) -> np.ndarray:
     """Columns side by side; those that are not numeric are named in the error."""
     numbers = [_as_numbers(values) for values in series]
     text = [_label(columns, i) for i, values in enumerate(numbers) if values is None]
@@ -129,13 +161,11 @@ def _of_frame(frame: Any, owner: str) -> tuple[np.ndarray, Columns]:
     table = frame.to_numpy()
     if table.dtype.kind in NUMERIC:
         return table, columns
-    # polars, else pandas
-    series = (
-        frame.get_columns()
-        if hasattr(frame, "get_columns")
-        else [column for _, column in frame.items()]
-    )
-    return stack([_of_series(column) for column in series], columns, owner), columns
+    if hasattr(frame, "get_columns"):  # polars
+        series = frame.get_columns()
+    else:
+        series = [column for _, column in frame.items()]
+    return _stack([_of_series(column) for column in series], columns, owner), columns
 
 
 def _of_series(series: Any) -> np.ndarray:
@@ -150,33 +180,22 @@ def _of_series(series: Any) -> np.ndarray:
 
 def _of_array(x: Any, owner: str) -> np.ndarray:
     if hasattr(x, "toarray"):
-        raise invalid(
-            owner,
-            "x",
-            "be a dense table",
-            f"a sparse {type(x).__name__}",
-            "Call x.toarray() first.",
-        )
+        got = f"a sparse {type(x).__name__}"
+        raise invalid(owner, "x", "be a dense table", got, "Call x.toarray() first.")
     if isinstance(x, np.ma.MaskedArray):
         x = np.ma.filled(x.astype(float), np.nan)
     try:
         table = np.asarray(x)
     except ValueError as error:
-        raise invalid(
-            owner, "x", "have rows of equal length", "rows of different lengths", "Pad or cut them."
-        ) from error
+        got = "rows of different lengths"
+        raise invalid(owner, "x", "have rows of equal length", got, "Pad or cut them.") from error
     if table.dtype.kind in NUMERIC:
         return table
     if table.dtype.kind == "c":
-        raise invalid(
-            owner,
-            "x",
-            "hold real numbers",
-            "complex ones",
-            "Give real and imaginary parts as columns of their own.",
-        )
+        remedy = "Give real and imaginary parts as columns of their own."
+        raise invalid(owner, "x", "hold real numbers", "complex ones", remedy)
     if table.ndim == 2 and table.size:
-        return stack(list(np.asarray(x, dtype=object).T), None, owner)
+        return _stack(list(np.asarray(x, dtype=object).T), None, owner)
     return table if table.ndim != 2 else table.astype(float)
 
 

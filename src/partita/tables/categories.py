@@ -8,17 +8,24 @@ from itertools import chain
 
 import numpy as np
 
-from partita.errors import invalid
-from partita.tables import Rows
+from partita.errors import Argument, Words, invalid
+from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk
+from partita.tables.rows import Rows
 
 Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
 
 BINS = 4  # of a real column that is cut
-MOST_STATES = 64  # distinct values of a column that may be categories without being asked for
+MOST_STATES = 64  # distinct values of a column that are taken for categories
 # numbers of a table on disk that are ranked, and the key of the draw of its rows
 RANKED, RANK_KEY = 1 << 24, 50_50
-NUMBERS = ", or fit to numbers of any size, as with --column '*'=count or '*'=real"
+NUMBERS = (
+    ", or fit to numbers of any size, as with ",
+    Argument("columns", "*", "count"),
+    " or ",
+    Argument("columns", "*", "real"),
+)
+FLAT = 1e-12  # of a column's own size: a smaller deviation is none
 SHARED = 1.2  # columns share one list if it is no longer than this many times their longest
 
 
@@ -113,63 +120,57 @@ def from_codes(codes: np.ndarray, lists: Lists) -> np.ndarray:
     return np.stack(columns, 1)
 
 
-def check_known(
-    x: np.ndarray, lists: Lists, labels: dict[float, str], owner: str, first: int = 0
-) -> None:
+def check_known(x: np.ndarray, lists: Lists, labels: Labels, owner: str, first: int = 0) -> None:
     """Every value is one of its column's list, else one sentence with the value, as a word if it is
     one; rows count from ``first``.
     """
     unknown = to_codes(x, lists) == -1
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
-        value, known = float(x[row, column]), [labels.get(v, f"{v:g}") for v in lists[column][:8]]
-        allowed = (
-            f"hold categories seen in training, in column {column}: "
-            f"{', '.join(known)}{', ...' if len(lists[column]) > 8 else ''}"
-        )
+        value = float(x[row, column])
+        known = ", ".join(labels.get(v, f"{v:g}") for v in lists[column][:8])
+        more = ", ..." if len(lists[column]) > 8 else ""
+        allowed = f"hold categories seen in training, in column {column}: {known}{more}"
         got = f"{labels.get(value, f'{value:g}')} at row {first + row}"
-        remedy = "Map rare values to a category of their own"
-        raise invalid(owner, "X", allowed, got, f"{remedy}{'' if labels else NUMBERS}.")
+        numbers = () if labels else NUMBERS
+        remedy: Words = ("Map rare values to a category of their own", *numbers, ".")
+        raise invalid(owner, "X", allowed, got, remedy)
 
 
 def common_deviation(rows: Rows, owner: str) -> float:
     """The root of the mean variance of all columns; a table that does not vary at all has no
     density.
     """
-    deviation = float(np.sqrt(variances(rows, owner).mean()))
-    if deviation <= 1e-12 * float(rows.mean().abs().max()):  # of its own size: units may be small
+    deviation = float(np.sqrt(_variances(rows, owner).mean()))
+    if deviation <= FLAT * float(rows.mean().abs().max()):
         raise invalid(owner, "X", "vary to have a density", "one and the same row throughout")
     return deviation
 
 
-def deviations(rows: Rows, owner: str) -> np.ndarray:
-    """Standard deviations; a column that does not vary has no density, and is named."""
-    found = np.sqrt(variances(rows, owner))
-    flat = np.flatnonzero(found <= 1e-12 * np.abs(rows.mean().numpy()))
+def deviations(rows: Rows, owner: str, real: np.ndarray | None = None) -> np.ndarray:
+    """Standard deviations; a column (a real one, where ``real`` tells which are) that does not vary
+    has no density, and is named.
+    """
+    found = np.sqrt(_variances(rows, owner))
+    flat = found <= FLAT * np.abs(rows.mean().numpy())
+    flat = np.flatnonzero(flat if real is None else flat & real)
     if len(flat):
-        raise invalid(
-            owner,
-            "X",
-            "vary in every column to have a density",
-            f"one value throughout column {_name(rows, flat[0])!r}",
-            "Leave constant columns out.",
-        )
+        which = "every" if real is None else "every real"
+        allowed = f"vary in {which} column to have a density"
+        got = f"one value throughout column {_name(rows, flat[0])!r}"
+        raise invalid(owner, "X", allowed, got, "Leave constant columns out.")
     return found
 
 
-def variances(rows: Rows, owner: str) -> np.ndarray:
+def _variances(rows: Rows, owner: str) -> np.ndarray:
     """Of the columns; one whose numbers are too large to be squared is named."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = rows.variance().numpy()
     beyond = np.flatnonzero(~np.isfinite(found))
     if len(beyond):
-        raise invalid(
-            owner,
-            "X",
-            "hold numbers that can be squared, below 1e154",
-            f"larger ones in column {_name(rows, beyond[0])!r}",
-            "Divide them by a power of ten.",
-        )
+        allowed = "hold numbers that can be squared, below 1e154"
+        got = f"larger ones in column {_name(rows, beyond[0])!r}"
+        raise invalid(owner, "X", allowed, got, "Divide them by a power of ten.")
     return found
 
 

@@ -1,5 +1,5 @@
-r"""Columns of different sorts side by side: what each holds, in one word, and the support of them
-all.
+r"""Columns of different kinds side by side: what each holds, in one word, the support of them all,
+and which of them a family takes.
 
 A law is ``"real"``, ``"binary"``, ``"count"``, or the number K of states of a category, which are 0
 to K - 1.
@@ -11,16 +11,25 @@ to K - 1.
 Letters: D columns, K states.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from partita.core.checks import check_count
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
-from partita.errors import invalid
+from partita.errors import Argument, InputError, Words, invalid
+from partita.tables.arrays import text_in
+from partita.tables.schema import Schema, listed
 
 Law = str | int
 
-NAMED: dict[str, type[Support]] = {"real": Real, "binary": Binary, "count": Count}
+MIXED = "mixture, vae or autoregressive"
+TAKEN = {  # the kinds of column that an encoding of one kind can hold
+    **dict.fromkeys(("real", "scaled", "raw"), ("real",)),
+    **dict.fromkeys(("binary", "signs", "median", "median-signs"), ("binary",)),
+    "count": ("binary", "count"),
+    "category": ("binary", "count", "category"),
+}
+NAMED: dict[str, Callable[[int], Support]] = {"real": Real, "binary": Binary, "count": Count}
 
 
 def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
@@ -30,24 +39,15 @@ def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
     ('real', 3)
     """
     if isinstance(laws, str) or not isinstance(laws, Iterable) or getattr(laws, "ndim", 1) == 0:
-        raise invalid(
-            owner,
-            "laws",
-            "say what each column holds, such as ('real', 3)",
-            " ".join(repr(laws).split()),
-        )
+        allowed = "say what each column holds, such as ('real', 3)"
+        raise invalid(owner, "laws", allowed, " ".join(repr(laws).split()))
     laws = tuple(laws)
     check_count(owner, "the number of columns", len(laws))
     for law in laws:
-        if law not in NAMED and (
-            isinstance(law, (str, bool)) or not isinstance(law, int) or law < 1
-        ):
-            raise invalid(
-                owner,
-                "a column",
-                f"be one of {', '.join(map(repr, NAMED))} or a number of states",
-                repr(law),
-            )
+        states = isinstance(law, int) and not isinstance(law, bool) and law >= 1
+        if law not in NAMED and not states:
+            allowed = f"be one of {', '.join(map(repr, NAMED))} or a number of states"
+            raise invalid(owner, "a column", allowed, repr(law))
     return laws
 
 
@@ -57,12 +57,11 @@ def support_of(laws: Sequence[Law]) -> Product:
     >>> support_of(("real", "real", 3))
     Product(parts=(Real(D=2), Categorical(D=1, K=3)))
     """
-    return Product(tuple(one_law(law, len(list(run))) for law, run in groupby(laws)))
+    return Product(tuple(_one_kind(law, len(list(run))) for law, run in groupby(laws)))
 
 
-def one_law(law: Law, width: int) -> Support:
-    """The support of ``width`` columns of one law."""
-    return Categorical(width, law) if isinstance(law, int) else NAMED[law](width)  # type: ignore[call-arg]
+def _one_kind(law: Law, width: int) -> Support:
+    return Categorical(width, law) if isinstance(law, int) else NAMED[law](width)
 
 
 def places(laws: Sequence[Law]) -> dict[Law, list[int]]:
@@ -78,7 +77,7 @@ def places(laws: Sequence[Law]) -> dict[Law, list[int]]:
 
 
 def in_words(laws: Sequence[Law]) -> str:
-    """How many columns there are of each sort.
+    """How many columns there are of each kind.
 
     >>> in_words(("real", 3, "real", 5, "count"))
     '2 real, 1 count, 2 categorical'
@@ -86,3 +85,37 @@ def in_words(laws: Sequence[Law]) -> str:
     counts = {name: sum(law == name for law in laws) for name in NAMED}
     counts["categorical"] = sum(isinstance(law, int) for law in laws)
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def refusal(schema: Schema | None, encoding: str, family: str) -> InputError | None:
+    """The error for columns of a table that a family cannot take by its encoding; None where it
+    takes all.
+
+    Columns of numbers that are all of one kind, where none is overridden, are left to the
+    encoding's own check.
+    """
+    if schema is None or encoding not in TAKEN or not (schema.by_column or schema.labels):
+        return None
+    taken = TAKEN[encoding]
+    others = [column for column in schema.used if column.kind not in taken]
+    if not others:
+        return None
+    remedy: Words = (
+        f"Use {MIXED}, which take mixed columns; or read them otherwise, as in ",
+        Argument("columns", others[0].name, taken[0]),
+        ".",
+    )
+    got = listed(f"{column.name!r} ({column.kind})" for column in others)
+    return invalid(f"family {family}", "columns", f"all be {' or '.join(taken)}", got, remedy)
+
+
+def no_words(schema: Schema | None, family: str) -> InputError:
+    """The error for columns of words where a family takes numbers alone."""
+    names = ["0"] if schema is None else [column.name for column in schema.used if column.labels]
+    remedy: Words = (
+        f"Use {MIXED}, which take words; encode such columns as numbers; or leave them out, as in ",
+        Argument("columns", names[0], "ignore"),
+        ".",
+    )
+    got = text_in(list(map(repr, names)))
+    return invalid(f"family {family}", "columns", "be numeric", got, remedy)

@@ -1,43 +1,62 @@
 """Copies of files of tables with more in them: gaps filled, or columns beside their own; what is
 there keeps every bit.
 
-A copy of another sort is first one of the file's own, which is then converted
-(:mod:`partita.tables.conversions`). A file is read and its copy written some rows after the others,
-so that neither need fit into memory.
+A copy of the other format, text or columnar, is first one of the file's own, which is then
+converted: every column, also one that a run ignores, in the file's own order. Text has no types. A
+column that is known gets its type where that holds every value of the file exactly; others are
+truth values, whole numbers, numbers or words, by what all of their fields are.
+
+Files are read and written chunk by chunk, so that none need fit into memory.
 """
 
+import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import types
 
 from partita.runtime.atomic_files import replacing
-from partita.tables.arrow import arrow
-from partita.tables.columnar import COLUMNAR, Columnar, open_columnar, open_writer
-from partita.tables.conversions import convert
-from partita.tables.csv import delimiter_of, names_of, raw_records
-from partita.tables.fields import is_missing
-from partita.tables.schema import Column, Schema, column_names
-from partita.tables.write import FIELDS, filled_arrow, filled_type, text, write_csv
+from partita.tables.arrow import COLUMNAR, Columnar, open_columnar, open_writer
+from partita.tables.csv import PADDED, TRUTH, TextTable, is_missing, open_text
+from partita.tables.schema import Cell, Column, Schema
+from partita.tables.write import (
+    coded,
+    filled_arrow,
+    filled_type,
+    own_type,
+    rows_of_text,
+    text,
+    write_csv,
+)
+
+LARGEST = 2**63
+WHOLE = re.compile(r"[+-]?(0|[1-9]\d*)")
+# Arrow's types whose numbers have fewer digits than Python's
+NARROW = {"float": np.float32, "halffloat": np.float16}
+WORDS = ("string", "category")  # types of them
+FOUND = ("int64", "float64", "string")  # each holds what the one before it does
 
 
 def write_filled(source: Path, path: Path, schema: Schema, x: np.ndarray) -> None:
     """A copy of a table's file with ``x``, the columns that a schema uses, in place of what is
     missing, and nowhere else.
     """
-    if not _alike(source, path):
+    if _is_columnar(source) != _is_columnar(path):
         with TemporaryDirectory() as folder:
             write_filled(source, own := Path(folder) / f"filled{source.suffix}", schema, x)
             convert(own, path, schema.used)
         return
     with replacing(path) as beside:
-        if path.suffix.lower() in COLUMNAR:
+        if _is_columnar(path):
             _write_filled_columns(open_columnar(source), beside, path.suffix.lower(), schema, x)
         else:
-            write_csv(beside, _filled_cells(source, schema, x), delimiter_of(source) or ",")
+            table = open_text(source)
+            cells = chain(table.header, _filled_cells(table, schema, x))
+            write_csv(beside, cells, table.layout.delimiter or ",")
 
 
 def write_beside(
@@ -49,166 +68,261 @@ def write_beside(
     ``known`` are columns of the file whose types a run knows, where the copy has types and the file
     has none.
     """
-    if not _alike(source, path):
+    if _is_columnar(source) != _is_columnar(path):
         with TemporaryDirectory() as folder:
             write_beside(source, own := Path(folder) / f"beside{source.suffix}", columns, x)
             convert(own, path, [*known, *columns])
         return
     with replacing(path) as beside:
-        if path.suffix.lower() in COLUMNAR:
+        if _is_columnar(path):
             _write_more_columns(open_columnar(source), beside, path.suffix.lower(), columns, x)
         else:
-            write_csv(beside, _more_cells(source, columns, x), delimiter_of(source) or ",")
+            table = open_text(source)
+            names = [[*header, *(column.name for column in columns)] for header in table.header]
+            cells = (
+                [*record, *more]
+                for records, part in _beside(table, x)
+                for record, more in zip(records, rows_of_text(columns, part), strict=True)
+            )
+            write_csv(beside, chain(names, cells), table.layout.delimiter or ",")
 
 
-def _alike(source: Path, path: Path) -> bool:
-    """Whether a copy is of the file's own sort: text, or columnar."""
-    return (source.suffix.lower() in COLUMNAR) == (path.suffix.lower() in COLUMNAR)
+def convert(source: Path, path: Path, known: Sequence[Column]) -> None:
+    """A .csv file as a columnar one, or the other way round; ``known`` are columns of which more
+    than their fields is known.
+    """
+    with replacing(path) as beside:
+        if _is_columnar(path):
+            columns = {column.name: column for column in known}
+            _write_columnar(open_text(source), beside, path.suffix.lower(), columns)
+        else:
+            table = open_columnar(source)
+            write_csv(beside, chain([table.names], _as_text(table)))
 
 
-def _filled_cells(source: Path, schema: Schema, x: np.ndarray) -> Iterator[list[str]]:
+def names_in(path: Path) -> tuple[str, ...]:
+    """The names of a table's columns, in the file's order."""
+    return open_columnar(path).names if _is_columnar(path) else open_text(path).names
+
+
+def _is_columnar(path: Path) -> bool:
+    return path.suffix.lower() in COLUMNAR
+
+
+def _beside(table: TextTable, x: np.ndarray) -> Iterator[tuple[list[list[str]], np.ndarray]]:
+    """Rows of text as they are written, and the rows of ``x`` beside them."""
+    start = 0
+    for chunk in table.raw_chunks():
+        columns = (column.to_pylist() for column in chunk.columns)
+        yield list(map(list, zip(*columns, strict=True))), x[start : start + len(chunk)]
+        start += len(chunk)
+
+
+def _filled_cells(table: TextTable, schema: Schema, x: np.ndarray) -> Iterator[list[str]]:
     """The fields of a file as they are written, and what is missing from the rows of ``x``."""
-    header = sum(1 for _ in raw_records(source)) > len(x)
-    records = raw_records(source)
-    if header:
-        yield (first := next(records))
-    names = (
-        names_of([field.strip() for field in first])
-        if header
-        else list(column_names(len(next(raw_records(source)))))
-    )
-    place_of = {name: place for place, name in enumerate(names)}
-    at = [place_of[column.name] for column in schema.used]
-    for rows, part in in_step(records, x):
-        filled = [column.words(part[:, i].tolist()) for i, column in enumerate(schema.used)]
-        for row, record in enumerate(rows):
-            for place, words in zip(at, filled, strict=True):
+    place_of = {name: place for place, name in enumerate(table.names)}
+    places = [place_of[name] for name in schema.names]
+    for records, part in _beside(table, x):
+        for record, words in zip(records, rows_of_text(schema.used, part), strict=True):
+            for place, word in zip(places, words, strict=True):
                 if is_missing(record[place].strip()):
-                    record[place] = text(words[row])
+                    record[place] = word
             yield record
-
-
-def _more_cells(source: Path, columns: Sequence[Column], x: np.ndarray) -> Iterator[list[str]]:
-    records = raw_records(source)
-    yield [*next(records), *(column.name for column in columns)]
-    for rows, part in in_step(records, x):
-        values = zip(
-            *(column.words(part[:, i].tolist()) for i, column in enumerate(columns)), strict=True
-        )
-        for record, extra in zip(rows, values, strict=True):
-            yield [*record, *map(text, extra)]
 
 
 def _write_more_columns(
     source: Columnar, beside: Path, ending: str, columns: Sequence[Column], x: np.ndarray
 ) -> None:
     """A columnar file with more columns."""
-    pa, schema, start = arrow(), source.schema, 0
-    fields = [pa.field(column.name, pa.type_for_alias(column.dtype)) for column in columns]
-    for field in fields:
-        schema = schema.append(field)
+    schema = source.schema
+    for column in columns:
+        schema = schema.append(pa.field(column.name, own_type(column)))
     lists = _categories(source)
+    start = 0
     with open_writer(beside, ending, schema) as out:
-        for piece in source.pieces():
-            whole, part = _with_lists(piece, lists), x[start : start + len(piece)]
-            for i, (field, column) in enumerate(zip(fields, columns, strict=True)):
-                whole = whole.append_column(
-                    field, pa.array(column.words(part[:, i].tolist()), field.type)
-                )
+        for chunk in source.chunks():
+            whole = _with_lists(chunk, lists)
+            part = x[start : start + len(chunk)]
+            for i, column in enumerate(columns):
+                words = pa.array(column.words(part[:, i].tolist()), own_type(column))
+                whole = whole.append_column(column.name, words)
             out.write_table(whole.cast(schema))
-            start += len(piece)
+            start += len(chunk)
 
 
 def _write_filled_columns(
     source: Columnar, beside: Path, ending: str, schema: Schema, x: np.ndarray
 ) -> None:
-    """A columnar file with its gaps filled; its categories are gathered first, for all parts of a
+    """A columnar file with its gaps filled; its categories are gathered first, for all chunks of a
     file share one list of them.
     """
-    after = _filled_schema(source.schema, schema)
-    lists, start = _categories(source, schema, x), 0
-    lists = {
-        name: words
-        for name, words in lists.items()
-        if after.field(name) == source.schema.field(name)
-    }
-    with open_writer(beside, ending, after) as out:
-        for piece in source.pieces():
-            filled = filled_arrow(_with_lists(piece, lists), schema, x[start : start + len(piece)])
-            out.write_table(filled.cast(after))
-            start += len(piece)
-
-
-def _filled_schema(before: Any, schema: Schema) -> Any:
-    """The types of a file once its gaps are filled."""
+    before = source.schema
     used = {column.name: column for column in schema.used}
-    types = [
-        filled_type(field.type, used[field.name]) if field.name in used else field.type
+    fields = [
+        field.with_type(filled_type(field.type, used[field.name])) if field.name in used else field
         for field in before
     ]
-    return arrow().schema(
-        [field.with_type(kind) for field, kind in zip(before, types, strict=True)], before.metadata
-    )
+    after = pa.schema(fields, before.metadata)
+    lists = {
+        name: words
+        for name, words in _categories(source, schema, x).items()
+        if after.field(name) == before.field(name)
+    }
+    start = 0
+    with open_writer(beside, ending, after) as out:
+        for chunk in source.chunks():
+            part = x[start : start + len(chunk)]
+            out.write_table(filled_arrow(_with_lists(chunk, lists), schema, part).cast(after))
+            start += len(chunk)
 
 
 def _categories(
-    source: Columnar, schema: Schema | None = None, x: Any = None
-) -> dict[str, list[Any]]:
+    source: Columnar, schema: Schema | None = None, x: np.ndarray | None = None
+) -> dict[str, list[Cell]]:
     """The words of each column of categories: those of the file in its order, then those that fill
     its gaps.
     """
-    pa, start = arrow(), 0
-    lists = {
-        field.name: dict[Any, None]()
-        for field in source.schema
-        if pa.types.is_dictionary(field.type)
-    }
-    used = (
-        {} if schema is None else {column.name: (i, column) for i, column in enumerate(schema.used)}
-    )
-    more = {name: dict[Any, None]() for name in lists}
-    for piece in source.pieces() if lists else ():
-        for name, words in lists.items():
-            held = piece.column(name)
-            for chunk in held.chunks:
-                words |= dict.fromkeys(chunk.dictionary.to_pylist())
-            if name in used and held.null_count:
+    coded_names = [field.name for field in source.schema if types.is_dictionary(field.type)]
+    own: dict[str, dict[Cell, None]] = {name: {} for name in coded_names}
+    more: dict[str, dict[Cell, None]] = {name: {} for name in coded_names}
+    used = {} if schema is None else {one.name: (i, one) for i, one in enumerate(schema.used)}
+    start = 0
+    for chunk in source.chunks() if coded_names else ():
+        for name in coded_names:
+            held = chunk.column(name)
+            for part in held.chunks:
+                own[name] |= dict.fromkeys(part.dictionary.to_pylist())
+            if x is not None and name in used and held.null_count:
                 i, column = used[name]
                 gaps = np.asarray(held.is_null().to_numpy(), dtype=bool)
-                more[name] |= dict.fromkeys(
-                    column.words(x[start : start + len(piece)][gaps, i].tolist())
-                )
-        start += len(piece)
-    return {name: list(words | more[name]) for name, words in lists.items()}
+                values = x[start : start + len(chunk)][gaps, i]
+                more[name] |= dict.fromkeys(column.words(values.tolist()))
+        start += len(chunk)
+    return {name: list(own[name] | more[name]) for name in coded_names}
 
 
-def _with_lists(piece: Any, lists: dict[str, list[Any]]) -> Any:
-    """Rows whose columns of categories all have the same lists of words as those of other
-    pieces.
-    """
+def _with_lists(chunk: pa.Table, lists: dict[str, list[Cell]]) -> pa.Table:
+    """Rows whose columns of categories have the same lists of words as those of other chunks."""
     for name, words in lists.items():
-        place = piece.column_names.index(name)
-        piece = piece.set_column(place, piece.field(place), recoded(piece.column(place), words))
-    return piece
+        place = chunk.column_names.index(name)
+        held = chunk.column(place)
+        again = coded(held.to_pylist(), words, held.type)
+        chunk = chunk.set_column(place, chunk.field(place), again)
+    return chunk
 
 
-def recoded(held: Any, words: Sequence[Any]) -> Any:
-    """A column of categories with its numbers those of another list of words."""
-    pa, joined = arrow(), held.unify_dictionaries().combine_chunks()
-    place = {word: number for number, word in enumerate(words)}
-    table = pa.array(
-        [place[word] for word in joined.dictionary.to_pylist()], type=joined.type.index_type
+def _as_text(source: Columnar) -> Iterator[list[str]]:
+    """A columnar file as fields of text that read back the same; a missing value is empty."""
+    for chunk in source.chunks():
+        columns = [
+            [_field(value, NARROW.get(str(held.type), float)) for value in held.to_pylist()]
+            for held in chunk.columns
+        ]
+        yield from map(list, zip(*columns, strict=True))
+
+
+def _field(value: object, number: type) -> str:
+    if isinstance(value, float):
+        return "" if value != value else str(number(value))
+    return text(value)
+
+
+def _write_columnar(source: TextTable, path: Path, ending: str, known: dict[str, Column]) -> None:
+    dtypes = _dtypes(source, known)
+    coded_words = pa.dictionary(pa.int32(), pa.string())
+    kinds = [coded_words if name == "category" else pa.type_for_alias(name) for name in dtypes]
+    schema = pa.schema(list(map(pa.field, source.names, kinds)))
+    with open_writer(path, ending, schema) as out:
+        for chunk in source.raw_chunks():
+            arrays = [
+                _array(values.to_pylist(), dtype, kind, known.get(name))
+                for name, dtype, kind, values in zip(
+                    source.names, dtypes, kinds, chunk.columns, strict=True
+                )
+            ]
+            out.write_table(pa.table(arrays, schema=schema))
+
+
+def _array(fields: Sequence[str], dtype: str, kind: pa.DataType, column: Column | None) -> pa.Array:
+    # without the space around them, as a run knows its words
+    fields = fields if column is None else [field.strip() for field in fields]
+    values = [None if _is_gap(field, dtype, column) else _value(field, dtype) for field in fields]
+    if dtype != "category":
+        return pa.array(values, kind)
+    assert column is not None
+    return coded(values, map(text, column.words(column.levels)), kind)
+
+
+def _is_gap(field: str, dtype: str, column: Column | None) -> bool:
+    """Whether a field stands for no value; in words that nothing is known of, NA is a word too."""
+    return field == "" if dtype == "string" and column is None else is_missing(field.strip())
+
+
+def _value(field: str, dtype: str) -> Cell:
+    if dtype == "bool":
+        return TRUTH[field.strip().lower()] == 1.0
+    if "int" in dtype:
+        return int(field) if WHOLE.fullmatch(field.strip()) else round(float(field))
+    return float(field) if "float" in dtype else field
+
+
+def _dtypes(source: TextTable, known: dict[str, Column]) -> list[str]:
+    """What each column is written as: the type that is known where it holds all fields exactly,
+    else by the fields alone.
+    """
+    numbers = [dtype in ("int64", "float64") for dtype in source.types]
+    wanted = [
+        _wanted(known.get(name), dtype)
+        for name, dtype in zip(source.names, source.types, strict=True)
+    ]
+    found = [
+        "int64" if number else "bool" if dtype == "bool" else "string"
+        for number, dtype in zip(numbers, source.types, strict=True)
+    ]
+    for chunk in source.chunks():
+        for i, values in enumerate(chunk.columns):
+            if numbers[i]:
+                there = [field for field in values.to_pylist() if not is_missing(field)]
+                found[i] = max(found[i], _number_type(there), key=FOUND.index)
+                if wanted[i] not in ("", *WORDS) and not _holds(wanted[i], there):
+                    wanted[i] = ""
+    return [one or other for one, other in zip(wanted, found, strict=True)]
+
+
+def _wanted(column: Column | None, dtype: str) -> str:
+    """The type that is known of a column, if fields of this type can be of it."""
+    if column is None:
+        return ""
+    if dtype in ("int64", "float64"):
+        fits = "int" in column.dtype or "float" in column.dtype
+    else:
+        fits = column.dtype == dtype
+    return column.dtype if column.labels or fits else ""
+
+
+def _number_type(fields: Sequence[str]) -> str:
+    """Whole numbers, numbers, or words where digits would be lost."""
+    if all(WHOLE.fullmatch(field) and abs(int(field)) < LARGEST for field in fields):
+        return "int64"
+    lost = any(
+        PADDED.fullmatch(field) or (WHOLE.fullmatch(field) and float(field) != int(field))
+        for field in fields
     )
-    levels = pa.array(words, type=joined.type.value_type)
-    return pa.DictionaryArray.from_arrays(
-        table.take(joined.indices), levels, ordered=joined.type.ordered
+    return "string" if lost else "float64"
+
+
+def _holds(dtype: str, fields: Sequence[str]) -> bool:
+    """Whether a type of numbers has every one of these exactly."""
+    if "float" in dtype:
+        numbers = np.array([float(field) for field in fields])
+        with np.errstate(over="ignore"):
+            exact = bool((numbers.astype(dtype).astype(float) == numbers).all())
+        return exact and all(
+            float(field) == int(field) for field in fields if WHOLE.fullmatch(field)
+        )
+    limits = np.iinfo(dtype)
+    values = [int(field) if WHOLE.fullmatch(field) else float(field) for field in fields]
+    return all(
+        abs(value) < LARGEST and value == int(value) and limits.min <= value <= limits.max
+        for value in values
     )
-
-
-def in_step(
-    records: Iterator[list[str]], x: np.ndarray
-) -> Iterator[tuple[list[list[str]], np.ndarray]]:
-    """Records of text and the rows of a table beside them, some at a time."""
-    size = max(1, FIELDS // x.shape[1])
-    for start in range(0, len(x), size):
-        yield list(islice(records, size)), x[start : start + size]

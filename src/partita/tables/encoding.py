@@ -10,8 +10,9 @@ which keeps the shape of a cloud of points as it is. ``median`` cuts real column
 are masses of the binary table, and there is no way back. For models of spins, ``signs`` reads zeros
 and ones as -1 and +1, ``spins`` leaves spins as they are and ``median-signs`` cuts real columns.
 For models of categories, ``category`` numbers each column's values from 0, and ``quantile`` cuts
-real columns into parts of about equally many rows. ``mixed`` treats each column as its schema says
-(:mod:`partita.tables.mixed_columns`).
+real columns into parts of about equally many rows. ``mixed`` treats each column as its schema says:
+real ones are standardized, zeros and ones and counts stay, categories are numbered, and only
+observed real columns count in the Jacobian (theory/mixed_tables.md, eq. 45.3).
 
 Letters: N rows, D columns.
 """
@@ -26,8 +27,6 @@ from partita.core.checks import check_choice
 from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.errors import RunError, invalid
 from partita.runtime.untrusted import check_like
-from partita.tables import Rows
-from partita.tables import mixed_columns as mixed
 from partita.tables.arrays import chunks
 from partita.tables.categories import (
     Lists,
@@ -42,28 +41,22 @@ from partita.tables.categories import (
     to_rank,
 )
 from partita.tables.column_kinds import Law
-from partita.tables.labels import Labels, labels_from_json
+from partita.tables.infer import ALLOWED, outside
+from partita.tables.labels import Labels, labels_from_json, labels_to_json
 from partita.tables.on_disk import OnDisk
+from partita.tables.rows import Rows
+from partita.tables.schema import KINDS as COLUMN_KINDS
 
-Kind = Literal[
-    "binary",
-    "spin",
-    "count",
-    "raw",
-    "real",
-    "scaled",
-    "median",
-    "signs",
-    "spins",
-    "median-signs",
-    "category",
-    "quantile",
-    "steps",
-    "mixed",
-]
+Plain = Literal["binary", "spin", "count", "raw", "signs", "spins", "steps"]
+Kind = Literal[Plain, "real", "scaled", "median", "median-signs", "category", "quantile", "mixed"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# of what a config says of it
-SHAPE = {"shift": [float], "scale": [float], "lists": [[float]], "labels": dict, "columns": [str]}
+SHAPE = {  # in a config
+    "shift": [float],
+    "scale": [float],
+    "lists": [[float]],
+    "labels": dict,
+    "columns": [str],
+}
 PLAIN: dict[str, type[Support]] = {  # kinds that learn nothing from data
     "binary": Binary,
     "spin": Spin,
@@ -106,29 +99,41 @@ class Encoding:
         from all parts of their data.
         """
         check_choice(owner, "support", kind, KINDS)
+        zeros = np.zeros(rows.width)
+        ones = np.ones(rows.width)
         if kind == "mixed":
-            kinds = mixed.kinds_of(rows)
-            assert rows.schema is not None
-            return cls(
-                kind,
-                *mixed.moments_of(rows, kinds, owner),
-                mixed.lists_of(rows.schema),
-                columns=kinds,
-            )
+            return cls._fit_mixed(rows, owner)
         if kind == "real":
             return cls(kind, rows.mean().numpy(), deviations(rows, owner))
         if kind == "scaled":
-            return cls(
-                kind, rows.mean().numpy(), np.full(rows.width, common_deviation(rows, owner))
-            )
-        if kind in ("category", "quantile"):
-            lists = (
-                categories_of(rows, *rows.held_out) if kind == "category" else quantile_cuts(rows)
-            )
-            return cls(kind, np.zeros(rows.width), np.ones(rows.width), lists, dict(rows.labels))
+            return cls(kind, rows.mean().numpy(), common_deviation(rows, owner) * ones)
+        if kind == "category":
+            lists = categories_of(rows, *rows.held_out)
+            return cls(kind, zeros, ones, lists, dict(rows.labels))
+        if kind == "quantile":
+            return cls(kind, zeros, ones, quantile_cuts(rows), dict(rows.labels))
         if kind in CUT:
-            return cls(kind, np.median(to_rank(rows), axis=0), np.ones(rows.width))
+            return cls(kind, np.median(to_rank(rows), axis=0), ones)
         return cls.constant(kind, rows.width)
+
+    @classmethod
+    def _fit_mixed(cls, rows: Rows, owner: str) -> "Encoding":
+        """Means and deviations of real columns, 0 and 1 of the others, and the values of each
+        category.
+        """
+        if rows.schema is None:
+            allowed = "be a table whose columns have kinds"
+            remedy = "Give a frame, or a .csv or .parquet file."
+            raise invalid("fit", "X", allowed, "an array", remedy)
+        used = rows.schema.used
+        real = np.array([column.kind == "real" for column in used])
+        return cls(
+            "mixed",
+            np.where(real, rows.mean().numpy(), 0.0),
+            np.where(real, deviations(rows, owner, real), 1.0),
+            tuple(column.levels for column in used),
+            columns=tuple(column.kind for column in used),
+        )
 
     @property
     def log_jacobian(self) -> float:
@@ -162,41 +167,54 @@ class Encoding:
 
     @property
     def laws(self) -> tuple[Law, ...] | None:
-        """What each column of a mixed table holds once it is encoded; None for other kinds."""
-        return mixed.laws_of(self.columns, self.lists) if self.columns else None
+        """What each column of a mixed table holds once it is encoded; None for other kinds.
+
+        A category with one value is certain, and adds nothing to a score.
+        """
+        laws = zip(self.columns, self.lists, strict=False)
+        found = tuple(len(values) if kind == "category" else kind for kind, values in laws)
+        return found if self.columns else None
+
+    @property
+    def _coded(self) -> tuple[list[int], Lists]:
+        """The columns that are categories, and their lists."""
+        if self.kind == "category":
+            return list(range(len(self.lists))), self.lists
+        at = [i for i, kind in enumerate(self.columns) if kind == "category"]
+        return at, tuple(self.lists[i] for i in at)
 
     def encode(self, x: np.ndarray) -> np.ndarray:
-        """Rows in the model's units, float64; NaN stays NaN."""
-        if self.columns:
-            return mixed.encode(x, self.columns, self.shift, self.scale, self.lists)
-        if self.lists:
-            return to_codes(x, self.lists) if self.kind == "category" else to_bins(x, self.lists)
+        """Rows in the model's units, float64; NaN stays NaN, and a category that is in no list
+        becomes -1.
+        """
+        if self.kind == "quantile":
+            return to_bins(x, self.lists)
         if self.kind in CUT:
             above = np.where(np.isnan(x), np.nan, x > self.shift)
             return above if self.kind == "median" else 2 * above - 1
-        return (np.asarray(x, dtype=np.float64) - self.shift) / self.scale
+        x = np.asarray(x, dtype=np.float64)
+        z = (x - self.shift) / self.scale
+        at, lists = self._coded
+        if at:
+            z[:, at] = to_codes(x[:, at], lists)
+        return z
 
     def unseen(self, x: np.ndarray) -> np.ndarray:
         """Rows with a category that training never saw, ``(N, D) -> (N,)``: no model of categories
         gives them any probability.
         """
-        if self.columns:
-            return np.asarray(mixed.unseen(x, self.columns, self.lists).any(axis=1))
-        return (
-            np.asarray((to_codes(x, self.lists) == -1).any(axis=1))
-            if self.kind == "category"
-            else np.zeros(len(x), dtype=bool)
-        )
+        at, lists = self._coded
+        return np.asarray((to_codes(x[:, at], lists) == -1).any(axis=1))
 
     def decode(self, z: np.ndarray) -> np.ndarray:
         """Rows in the table's units; the number of the part itself where the table was cut."""
-        if self.columns:
-            return mixed.decode(z, self.columns, self.shift, self.scale, self.lists)
-        if self.kind == "category":
-            return from_codes(z, self.lists)
         if self.kind in CUT:
             return (z + 1) / 2 if self.kind == "median-signs" else z
-        return z * self.scale + self.shift
+        x = z * self.scale + self.shift
+        at, lists = self._coded
+        if at:
+            x[:, at] = from_codes(z[:, at], lists)
+        return x
 
     def in_words(self, x: np.ndarray) -> np.ndarray:
         """Decoded rows with words where the table had words; the numbers themselves where it had
@@ -234,61 +252,55 @@ class Encoding:
 
         ``first`` is the number of its first row, where it is a part of a larger table.
         """
-        support = self.support
         if self.columns:
-            mixed.check(x, self.columns, self.lists, owner, first)
+            self._check_columns(x, owner, first)
         if self.kind == "category":
             check_known(x, self.lists, self.labels, owner, first)
-        outside = (
-            np.isinf(x)
-            if support is None
-            else ~np.isnan(x) & support.outside(torch.from_numpy(x)).numpy()
-        )
-        if outside.any():
-            row, column = np.argwhere(outside)[0]
-            allowed, remedy = (
-                ("finite numbers", "")
-                if support is None
-                else (support.in_words(), support.remedy())
-            )
-            raise invalid(
-                owner,
-                "X",
-                f"hold {allowed}",
-                f"{x[row, column]:g} at row {first + row}, column {column}",
-                remedy,
-            )
+        allowed, remedy = "finite numbers", ""
+        bad = np.isinf(x)
+        if self.support is not None:
+            allowed, remedy = self.support.in_words(), self.support.remedy()
+            bad = ~np.isnan(x) & self.support.outside(torch.from_numpy(x)).numpy()
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            got = f"{x[row, column]:g} at row {first + row}, column {column}"
+            raise invalid(owner, "X", f"hold {allowed}", got, remedy)
         return x
+
+    def _check_columns(self, x: np.ndarray, owner: str, first: int) -> None:
+        """Every value of a mixed table that is not missing is one that its column may hold."""
+        for i, (kind, values) in enumerate(zip(self.columns, x.T, strict=True)):
+            if kind == "category":
+                bad = ~np.isin(values, self.lists[i])
+                allowed = "categories seen in training"
+            else:
+                bad = outside(kind, values)
+                allowed = ALLOWED[kind]
+            bad &= ~np.isnan(values)
+            if bad.any():
+                row = int(bad.argmax())
+                got = f"{values[row]:g} at row {first + row}"
+                raise invalid(owner, "X", f"hold {allowed} in column {i}", got)
 
     @property
     def support(self) -> Support | None:
         """What values columns may hold; None where any finite number does."""
         return PLAIN[self.kind](len(self.shift)) if self.kind in PLAIN else None  # type: ignore[call-arg]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """For a run's config; numbers come back bit for bit, and those that the kind already tells
         are left out.
         """
         if self.kind in PLAIN:
             return {"kind": self.kind}
-        if self.lists and not self.columns:
-            labels = {f"{number:.0f}": word for number, word in self.labels.items()}
-            return {
-                "kind": self.kind,
-                "lists": [list(values) for values in self.lists],
-                "labels": labels,
-            }
-        more = (
-            {"columns": list(self.columns), "lists": [list(values) for values in self.lists]}
-            if self.columns
-            else {}
-        )
-        return {
-            "kind": self.kind,
-            "shift": self.shift.tolist(),
-            "scale": self.scale.tolist(),
-            **more,
-        }
+        lists = [list(values) for values in self.lists]
+        if lists and not self.columns:
+            return {"kind": self.kind, "lists": lists, "labels": labels_to_json(self.labels)}
+        found: dict[str, object] = {"kind": self.kind}
+        found |= {"shift": self.shift.tolist(), "scale": self.scale.tolist()}
+        if self.columns:
+            found |= {"columns": list(self.columns), "lists": lists}
+        return found
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None, width: int) -> "Encoding":
@@ -309,23 +321,20 @@ class Encoding:
         return made
 
     def _check_whole(self, width: int) -> None:
-        """What was read has a number, and where the kind has them a list and a sort, for every
+        """What was read has a number, and where the encoding has them a list and a kind, for every
         column.
         """
-        listed, mixes = self.kind in ("category", "quantile", "mixed"), self.kind == "mixed"
+        listed = width * (self.kind in ("category", "quantile", "mixed"))
         lengths = len(self.shift), len(self.scale), len(self.lists), len(self.columns)
         whole = (
-            lengths == (width, width, width * listed, width * mixes)
+            lengths == (width, width, listed, width * (self.kind == "mixed"))
             and np.isfinite([*self.shift, *self.scale]).all()
+            and (self.scale > 0).all()
+            and all((np.diff(values) > 0).all() for values in self.lists)
+            and set(self.columns) <= set(COLUMN_KINDS) - {"ignore"}
+            and all(self._coded[1])
         )
-        listed_well = not _unordered(self.lists) and (self.kind != "category" or all(self.lists))
-        known = set(self.columns) <= set(mixed.SORTS)
-        chosen = whole and all(
-            values
-            for sort, values in zip(self.columns, self.lists, strict=False)
-            if sort == "category"
-        )
-        if not known or not chosen or not listed_well or (self.scale <= 0).any():
+        if not whole:
             raise RunError(
                 f"load: config.json: encoding must say how each of {width} columns is encoded as "
                 f"{self.kind}; it does not."
@@ -336,11 +345,6 @@ class Encoding:
         """Zeros and ones or counts as they are, or spins: nothing to learn from data."""
         shift, scale = AFFINE.get(kind, (0.0, 1.0))
         return cls(kind, np.full(width, shift), np.full(width, scale))
-
-
-def _unordered(lists: Lists) -> bool:
-    """Whether some list of values does not rise."""
-    return any(not (np.diff(values) > 0).all() for values in lists)
 
 
 def infer_kind(rows: Rows) -> Kind:

@@ -1,25 +1,30 @@
 """Files of numbers: .npz, .npy (memory-mapped), .csv, .txt, .parquet, .arrow and .feather, with
 column names where the file has them.
 
-A .txt file is read like a .csv file of numbers that are parted by white space, commas, semicolons,
-tabs or bars. Nothing is unpickled.
+A .txt file is read like a .csv file of numbers that are separated by white space, commas,
+semicolons, tabs or bars. Nothing is unpickled.
 """
 
 import csv
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from partita.errors import DataError, InputError
+import numpy as np
+
+from partita.errors import DataError, InputError, unusable
 from partita.runtime import memory_limit
 from partita.runtime.atomic_files import unreachable
-from partita.tables.alignments import FASTA, read_fasta
-from partita.tables.contents import Splits, damaged
-from partita.tables.csv import holds_sequences, read_delimited, read_words
-from partita.tables.frames import TABLES, read_table
+from partita.tables.alignments import FASTA, letters, read_fasta
+from partita.tables.arrays import Splits, damaged
+from partita.tables.csv import open_text, sequence_lines
+from partita.tables.frames import TABLES, ColumnKinds, read_table
 from partita.tables.npy import read_npy, read_npz
-from partita.tables.schema import KindOverrides, Schema
+from partita.tables.schema import Schema
+
+ENDINGS = (".npz", ".npy", *TABLES, ".txt", *FASTA)
+TABBED = (".tsv", ".tab")
 
 
 @memory_limit.named("load")
@@ -28,145 +33,116 @@ def read(
     array: str | None = None,
     *,
     words: bool = False,
-    asked: KindOverrides | Schema | None = None,
+    columns: ColumnKinds = None,
 ) -> Splits:
     """The numbers in a file; ``array`` picks one array of an .npz. Missing values of a table (.csv,
     .parquet, .arrow) arrive as NaN.
 
     With ``words``, columns of a table or a .txt may hold words, and lines of letters are sequences.
-    ``asked`` says what columns of a table hold, in place of what their values say
+    ``columns`` says what columns of a table hold, in place of what their values say
     (:mod:`partita.tables.schema`).
     """
     check_reachable(path)
     path = Path(path)
+    ending = path.suffix.lower()
     _check_file(path)
-    if array is not None and path.suffix.lower() != ".npz":
+    if array is not None and ending != ".npz":
         raise DataError(
             f"load: only an .npz file holds named arrays; got {array!r} with {path}. Leave out "
             f"':{array}'."
         )
-    if path.suffix.lower() == ".npz":
-        return read_npz(path, array)
-    if words and (
-        path.suffix.lower() == ".txt"
-        or (path.suffix.lower() == ".csv" and not asked and _are_sequences(path))
-    ):
-        return _read_words(path)
-    if path.suffix.lower() in TABLES:
-        return _read_table(path, words, asked)
-    if asked and not isinstance(asked, Schema):
+    if columns and not isinstance(columns, Schema) and ending not in TABLES:
         raise DataError(
             f"load: kinds of columns can be given for {', '.join(TABLES)} files; got some for "
             f"{path}. Leave them out."
         )
-    return READERS[path.suffix.lower()](path)
+    if ending == ".npz":
+        return read_npz(path, array)
+    if ending == ".npy":
+        return read_npy(path)
+    with _text(path):
+        if ending in FASTA:
+            return _labeled(*read_fasta(path))
+        if words and (ending == ".txt" or (ending == ".csv" and not columns)):
+            lines = sequence_lines(path)
+            if lines is not None:
+                return _labeled(*letters(lines, f"load: {path}"))
+        if ending == ".txt":
+            return _read_text(path, words)
+        found = read_table(path, words, columns)
+        labels = found.schema.labels or None
+        return Splits(found.values, columns=found.columns, labels=labels, schema=found.schema)
 
 
 def check_reachable(name: str | Path) -> None:
     """Refuse what is no path, and one that the system cannot even look for."""
     if not isinstance(name, str | Path):
-        raise DataError(
-            f"load: a file must be given by its path; got {type(name).__name__}. For values use "
-            "partita.datasets.load."
-        )
+        got = type(name).__name__
+        remedy = "For values use partita.datasets.load."
+        raise unusable("load", "a file", "be given by its path", got, remedy)
     if why := unreachable(name):
-        raise DataError(
-            f"load: {str(name)!r} must be a path or a name; got one that cannot be looked for "
-            f"({why})."
-        )
+        got = f"one that cannot be looked for ({why})"
+        raise unusable("load", repr(str(name)), "be a path or a name", got)
 
 
 def _check_file(path: Path) -> None:
+    ending = path.suffix.lower()
     if path.is_dir():
-        raise DataError(
-            f"load: {path} must be a file; got a folder. Name a file in it, or point PARTITA_DATA "
-            "at it and use its names."
-        )
+        remedy = "Name a file in it, or point PARTITA_DATA at it and use its names."
+        raise unusable("load", str(path), "be a file", "a folder", remedy)
     if not path.exists():
-        raise DataError(
-            f"load: {path} must be a file; got a path where there is none. Check the spelling and "
-            "the working directory."
-        )
-    if path.suffix.lower() not in ENDINGS:
-        came = path.suffix or "no ending"
-        remedy = (
-            "Rename it to .csv, where tabs part fields too."
-            if came.lower() in TABBED
-            else "Convert it to one of these."
-        )
-        raise DataError(
-            f"load: {path} must end in one of {' '.join(ENDINGS)}; got {came}. {remedy}"
-        )
+        raise no_file(path)
+    if ending not in ENDINGS:
+        remedy = "Convert it to one of these."
+        if ending in TABBED:
+            remedy = "Rename it to .csv, where tabs separate fields too."
+        allowed = f"end in one of {' '.join(ENDINGS)}"
+        raise unusable("load", str(path), allowed, path.suffix or "no ending", remedy)
     if not stat.S_ISREG(path.stat().st_mode):
-        raise DataError(
-            f"load: {path} must be a file; got a pipe or a device. Write its contents to a file."
-        )
-    if path.stat().st_size == 0:
-        raise DataError(f"load: {path} must hold rows; got an empty file. Write it again.")
-    if path.suffix.lower() in (".txt", *FASTA):
-        memory_limit.check_room(
-            "load",
-            str(path),
-            path.stat().st_size,
-            "Convert it to .csv, .parquet or .npy, which stay on disk.",
-        )
+        remedy = "Write its contents to a file."
+        raise unusable("load", str(path), "be a file", "a pipe or a device", remedy)
+    size = path.stat().st_size
+    if size == 0:
+        raise unusable("load", str(path), "hold rows", "an empty file", "Write it again.")
+    if ending in (".txt", *FASTA):
+        remedy = "Convert it to .csv, .parquet or .npy, which stay on disk."
+        memory_limit.check_room("load", str(path), size, remedy)
+
+
+def no_file(path: Path) -> DataError:
+    """The error for a path of nothing."""
+    remedy = "Check the spelling and the working directory."
+    return unusable("load", str(path), "be a file", "a path where there is none", remedy)
 
 
 @contextmanager
 def _text(path: Path) -> Iterator[None]:
-    """Inside it, what is wrong with a file of text is an error of data."""
+    """Inside it, what is wrong with the contents of a file is an error of data."""
     try:
         yield
     except InputError as error:
-        raise DataError(str(error)) from error
+        raise DataError(*error.args) from error
     except UnicodeDecodeError as error:
-        whole = f"a whole {path.suffix} file, in UTF-8"
+        allowed = f"be a whole {path.suffix} file, in UTF-8"
         remedy = "Save it as UTF-8, or copy or download it again."
-        raise DataError(
-            f"load: {path} must be {whole}; got bytes that are no such text. {remedy}"
-        ) from error
+        got = "bytes that are no such text"
+        raise unusable("load", str(path), allowed, got, remedy) from error
     except (OSError, csv.Error) as error:
         raise damaged(path) from error
 
 
-def _are_sequences(path: Path) -> bool:
-    with _text(path):
-        return holds_sequences(path)
+def _read_text(path: Path, words: bool) -> Splits:
+    """The columns of a .txt file: numbers, or else words if they may be."""
+    source = open_text(path)
+    if not words:
+        source.number_dtype()
+    chunks = list(source.series())
+    table = np.concatenate([np.stack([one.values for one in chunk], 1) for chunk in chunks])
+    labels = {
+        number: word for chunk in chunks for one in chunk for number, word in one.labels.items()
+    }
+    return Splits(table, columns=source.columns, labels=labels if words else None)
 
 
-def _read_table(path: Path, words: bool, asked: KindOverrides | Schema | None) -> Splits:
-    with _text(path):
-        table, columns, schema = read_table(path, words, asked)
-    return Splits(
-        table,
-        columns=columns,
-        labels=None if schema is None else schema.labels or None,
-        schema=schema,
-    )
-
-
-def _read_numbers(path: Path) -> Splits:
-    with _text(path):
-        table, columns = read_delimited(path)
-    return Splits(table, columns=columns)
-
-
-def _read_words(path: Path) -> Splits:
-    with _text(path):
-        table, columns, labels = read_words(path)
-    return Splits(table, columns=columns, labels=labels)
-
-
-def _read_fasta(path: Path) -> Splits:
-    with _text(path):
-        table, labels = read_fasta(path)
-    return Splits(table, labels=labels)
-
-
-READERS: dict[str, Callable[[Path], Splits]] = {
-    ".npy": read_npy,
-    ".txt": _read_numbers,
-    **dict.fromkeys(FASTA, _read_fasta),
-}
-ENDINGS = (".npz", ".npy", *TABLES, ".txt", *FASTA)
-TABBED = (".tsv", ".tab")
+def _labeled(values: np.ndarray, labels: dict[float, str]) -> Splits:
+    return Splits(values, labels=labels)

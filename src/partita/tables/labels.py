@@ -5,9 +5,8 @@ Short words (up to six bytes) are their own bytes read as a whole number; longer
 digest. Both are exact in float64.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
@@ -32,43 +31,33 @@ def label_number(word: str) -> float:
 def numbered(words: Sequence[str]) -> tuple[np.ndarray, Labels]:
     """A column of words as numbers, and what the numbers mean."""
     table = {word: label_number(word) for word in dict.fromkeys(words)}
-    labels = {number: word for word, number in table.items()}
-    if len(labels) < len(table):
-        raise DataError("load: two words of one column have the same number; rename one of them.")
+    labels: Labels = {}
+    for word, number in table.items():
+        check_distinct(labels, {number: word})
+        labels[number] = word
     return np.array([table[word] for word in words]), labels
 
 
-def labels_from_json(value: dict[str, Any]) -> Labels:
-    """Labels as a run's config has them: words by the numbers that stand for them."""
+def check_distinct(labels: Labels, more: Labels) -> None:
+    """No number stands for two words of one column."""
+    if any(labels.get(number, word) != word for number, word in more.items()):
+        raise DataError("load: two words of one column have the same number; rename one of them.")
+
+
+def labels_to_json(labels: Labels) -> dict[str, str]:
+    """Labels for a run's config."""
+    return {f"{number:.0f}": word for number, word in labels.items()}
+
+
+def labels_from_json(value: Mapping[str, object]) -> Labels:
+    """Labels from a run's config."""
     try:
-        labels = {float(number): word for number, word in value.items()}
+        labels = {float(number): word for number, word in value.items() if isinstance(word, str)}
     except ValueError:
         labels = {}
-    if len(labels) < len(value) or not all(isinstance(word, str) for word in value.values()):
+    if len(labels) < len(value):
         raise RunError(
             "load: config.json: labels must be words by number; got others. Restore the file as "
             "partita wrote it."
         )
     return labels
-
-
-def letters(sequences: Iterable[str], owner: str) -> tuple[np.ndarray, Labels]:
-    """Aligned sequences as a table with one column for each place, and what its numbers mean.
-
-    >>> letters(["AC-", "AG-"], "load")[0].tolist()
-    [[65.0, 67.0, 45.0], [65.0, 71.0, 45.0]]
-    """
-    rows = list(sequences)
-    for number, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise DataError(
-                f"{owner}: sequences must have one length, as those of an alignment have; got "
-                f"{len(rows[0])} in row 0 and {len(row)} in row {number}. Align them first."
-            )
-    codes = (
-        np.array([list(row) for row in rows])
-        .view(np.uint32)
-        .reshape(len(rows), -1)
-        .astype(np.float64)
-    )
-    return codes, {float(code): chr(int(code)) for code in np.unique(codes)}

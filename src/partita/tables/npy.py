@@ -5,96 +5,84 @@ Nothing is unpickled.
 """
 
 import math
-import os
 import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
-from partita.errors import DataError
+from partita.errors import DataError, unusable
 from partita.runtime import memory_limit
 from partita.tables import on_disk
-from partita.tables.arrays import NUMERIC, Columns
-from partita.tables.contents import Splits, damaged
+from partita.tables.arrays import NUMERIC, Columns, Splits, damaged
 from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk, read_header
 
 MOST_DEFLATED = 1032  # bytes that one byte of deflated ones can stand for
-# by NumPy and zip
-UNREADABLE = (
-    ValueError,
-    EOFError,
-    OSError,
-    KeyError,
-    OverflowError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+# what NumPy and zip raise
+DAMAGE = (ValueError, EOFError, OSError, KeyError, OverflowError, RuntimeError)
+UNREADABLE = (*DAMAGE, zipfile.BadZipFile, zlib.error)
+BESIDE = ("columns", "weights", "alphabet")  # arrays that tell more about others
 # the two ways to name the arrays of a split file
 SPLITS = (("train", "valid", "test"), ("x_train", "x_valid", "x_test"))
 
+Header = tuple[tuple[int, ...], np.dtype]  # the shape and dtype of an array
+
 
 def read_npy(path: Path) -> Splits:
-    """An array, which stays on disk until its rows are asked for."""
+    """An array, which stays on disk until its rows are read."""
     try:
-        table: Any = OnDisk.npy(path)  # which also looks whether the file holds what it says
+        table = OnDisk.npy(path)  # which also looks whether the file holds what it says
         if path.stat().st_size > on_disk.most_held():
-            table = on_disk.from_columns(path) if table is None else table
-            return Splits(np.lib.format.open_memmap(path, mode="r") if table is None else table)
+            found = on_disk.from_columns(path) if table is None else cast("np.ndarray", table)
+            if found is not None:
+                return Splits(found)
         return Splits(np.lib.format.open_memmap(path, mode="r"))
     except DataError:
         raise
     except UNREADABLE as error:
-        raise (_objects(path) if "Python objects" in str(error) else damaged(path)) from error
+        raise _refusal(path, error) from error
 
 
 def read_npz(path: Path, array: str | None) -> Splits:
     """One array by name, or those whose names tell what they are, with names of columns, weights
     and letters beside them.
     """
+    found = headers(path)
+    named = {"train": array} if array in found else {}
+    names = choose(found) if array is None else named
+    if not names:
+        raise _which(path, array, list(found))
+    held = read_arrays(path, [*names.values(), *BESIDE])
+    x, valid, test = (held.get(names.get(split, "")) for split in SPLITS[0])
+    assert x is not None
     try:
-        found = headers(path)
-        names = {"train": array} if array in found else {} if array else choose(found)
-        if not names:
-            raise _which(path, array, list(found))
-        _check_room(
-            path,
-            [
-                found[name]
-                for name in (*names.values(), "columns", "weights", "alphabet")
-                if name in found
-            ],
+        return Splits(
+            x,
+            valid,
+            test,
+            columns=_columns(held.get("columns"), x),
+            weight=_weight(held.get("weights"), names, x),
+            labels=_alphabet(held.get("alphabet"), x),
         )
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {split: archive[name] for split, name in names.items()}
-            x = arrays["train"]
-            return Splits(
-                **arrays,
-                columns=_columns(archive, x),
-                weight=_weight(archive, names, x),
-                labels=_alphabet(archive, x),
-            )
-    except DataError:
-        raise
     except UNREADABLE as error:
-        raise (_objects(path) if "Object arrays" in str(error) else damaged(path)) from error
+        raise damaged(path) from error
 
 
-def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+def headers(path: Path) -> dict[str, Header]:
     """Shape and dtype of each array in an .npz, from the headers alone: nothing is decompressed
     beyond them.
     """
-    found, there = {}, os.path.getsize(path)
-    if not path.is_file():  # nobody may ever write to a pipe
+    if not path.is_file():  # a pipe may never be written to
         raise damaged(path)
+    size = path.stat().st_size
+    found: dict[str, Header] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
-                if member.file_size > MOST_DEFLATED * min(member.compress_size, there):
+                if member.file_size > MOST_DEFLATED * min(member.compress_size, size):
                     raise damaged(path)
                 with archive.open(member) as stream:
                     shape, _, dtype = read_header(stream, member.file_size)
@@ -106,16 +94,20 @@ def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
 
 def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Arrays of an .npz by name, those of them that it has."""
-    found, names = headers(path), list(names)
-    _check_room(path, [found[name] for name in names if name in found])
+    found = headers(path)
+    there = [name for name in names if name in found]
+    # a thousand bytes can be deflated to one
+    needed = sum(math.prod(found[name][0]) * found[name][1].itemsize for name in there)
+    remedy = "Save the array as .npy, which stays on disk."
+    memory_limit.check_room("load", f"what {path} holds", needed, remedy)
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in names if name in archive}
+            return {name: archive[name] for name in there}
     except UNREADABLE as error:
-        raise (_objects(path) if "Object arrays" in str(error) else damaged(path)) from error
+        raise _refusal(path, error) from error
 
 
-def choose(found: dict[str, tuple[tuple[int, ...], np.dtype]]) -> dict[str, str]:
+def choose(found: dict[str, Header]) -> dict[str, str]:
     """Which array is train, valid and test; empty if the names do not tell.
 
     >>> pixels = ((3, 2), np.dtype("uint8"))
@@ -133,44 +125,27 @@ def choose(found: dict[str, tuple[tuple[int, ...], np.dtype]]) -> dict[str, str]
     return {}
 
 
-def _check_room(path: Path, arrays: Iterable[tuple[tuple[int, ...], np.dtype]]) -> None:
-    """Refuse arrays that memory does not hold: a thousand bytes of them can be deflated to one."""
-    needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in arrays)
-    memory_limit.check_room(
-        "load", f"what {path} holds", needed, "Save the array as .npy, which stays on disk."
-    )
-
-
-def _columns(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Columns:
-    names = archive.get("columns")
+def _columns(names: np.ndarray | None, x: np.ndarray) -> Columns:
     if names is None or names.ndim != 1 or x.shape[1:] != names.shape:
         return None
     "".join(map(str, names)).encode()  # half a character is no part of a name
     return tuple(map(str, names))
 
 
-def _alphabet(archive: np.lib.npyio.NpzFile, x: np.ndarray) -> Labels | None:
-    """What whole numbers of sequences stand for, where the file has an ``alphabet`` of as many
-    letters.
-    """
-    alphabet = archive.get("alphabet")
-    if (
-        alphabet is None
-        or alphabet.shape != ()
-        or x.dtype.kind not in "iu"
-        or x.size == 0
-        or x.max() >= len(str(alphabet))
-    ):
+def _alphabet(alphabet: np.ndarray | None, x: np.ndarray) -> Labels | None:
+    """What whole numbers of sequences stand for, where the file has as many letters."""
+    if alphabet is None or alphabet.shape != () or x.dtype.kind not in "iu" or x.size == 0:
         return None
-    str(alphabet).encode()
-    return {float(code): letter for code, letter in enumerate(str(alphabet))}
+    letters = str(alphabet)
+    letters.encode()
+    if x.max() >= len(letters):
+        return None
+    return {float(code): letter for code, letter in enumerate(letters)}
 
 
-def _weight(
-    archive: np.lib.npyio.NpzFile, names: dict[str, str], x: np.ndarray
-) -> np.ndarray | None:
-    weight = archive.get("weights") if names == {"train": "x"} else None
-    return weight if weight is not None and weight.shape == x.shape[:1] else None
+def _weight(weight: np.ndarray | None, names: dict[str, str], x: np.ndarray) -> np.ndarray | None:
+    fits = weight is not None and names == {"train": "x"} and weight.shape == x.shape[:1]
+    return weight if fits else None
 
 
 def _which(path: Path, array: str | None, found: list[str]) -> DataError:
@@ -182,9 +157,10 @@ def _which(path: Path, array: str | None, found: list[str]) -> DataError:
     )
 
 
-def _objects(path: Path) -> DataError:
+def _refusal(path: Path, error: Exception) -> DataError:
+    """The error for a file that cannot be read: it is damaged, or holds Python objects."""
+    if "Object arrays" not in str(error) and "Python objects" not in str(error):
+        return damaged(path)
+    got = "Python objects, which could run code and are never read"
     remedy = "Save plain numbers with numpy.save or numpy.savez."
-    return DataError(
-        f"load: {path} must hold numbers; got Python objects, which could run code and are never "
-        f"read. {remedy}"
-    )
+    return unusable("load", str(path), "hold numbers", got, remedy)

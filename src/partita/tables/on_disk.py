@@ -1,4 +1,4 @@
-"""A table that stays on disk: rows are read as they are asked for, so that neither memory nor
+"""A table that stays on disk: rows are read when they are needed, so that neither memory nor
 address space need hold it.
 
 A memory map would cost address space for the whole file, which containers and ``ulimit -v`` count;
@@ -9,14 +9,15 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import IO, BinaryIO, NoReturn, cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from partita.errors import DataError
+from partita.errors import DataError, unusable
 from partita.runtime import memory_limit
 
 IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory, and ...
@@ -24,10 +25,14 @@ IN_MEMORY = 1 << 30  # bytes up to which a table is held in memory, and ...
 # take as much again and more
 SHARE = 8
 TURNED = 1 << 21  # numbers that are turned from columns to rows together
+# what NumPy raises where bytes are no header
+NO_HEADER = (RecursionError, MemoryError, OverflowError, TypeError, SyntaxError, TokenError)
 CLOSE = 16  # rows apart up to which two are read in one go
-# bytes, about, up to which that is done: of rows that lie apart far more are read than are asked
-# for
+# bytes, about, up to which that is done: of rows that lie apart far more are read than needed
 SPAN = 1 << 24
+
+
+RowKey = slice | int | Sequence[int] | np.ndarray
 
 
 class OnDisk:
@@ -58,7 +63,10 @@ class OnDisk:
         offset: int = 0,
         form: tuple[int, ...] | None = None,
     ) -> None:
-        self.shape, self.dtype, self.offset, self.form = shape, np.dtype(dtype), offset, form
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.offset = offset
+        self.form = form
         self._handle = os.open(file, os.O_RDONLY) if isinstance(file, Path) else os.dup(file)
 
     @classmethod
@@ -71,13 +79,8 @@ class OnDisk:
             offset = file.tell()
         if len(shape) < 2 or by_columns or dtype.hasobject:
             return None
-        return cls(
-            path,
-            (shape[0], math.prod(shape[1:])),
-            dtype,
-            offset,
-            shape[1:] if len(shape) > 2 else None,
-        )
+        form = shape[1:] if len(shape) > 2 else None
+        return cls(path, (shape[0], math.prod(shape[1:])), dtype, offset, form)
 
     @property
     def size(self) -> int:
@@ -96,7 +99,7 @@ class OnDisk:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> np.ndarray:
+    def __getitem__(self, key: RowKey | tuple[RowKey, RowKey]) -> np.ndarray:
         if isinstance(key, tuple):
             rows, columns = key
             return self[rows][..., columns]
@@ -104,28 +107,26 @@ class OnDisk:
             start, stop, step = key.indices(len(self))
             return self._between(start, stop) if step == 1 else self[np.arange(start, stop, step)]
         rows = np.asarray(key)
-        rows = (
-            np.flatnonzero(rows)
-            if rows.dtype == bool
-            else np.where(rows < 0, rows + len(self), rows)
-        )
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        rows = np.where(rows < 0, rows + len(self), rows)
         return self._gathered(rows.reshape(-1)).reshape(*rows.shape, self.shape[1])
 
     def between(self, start: int, stop: int) -> "OnDisk":
         """A range of rows as a table of its own, on the same file."""
-        return OnDisk(
-            self._handle, (stop - start, self.shape[1]), self.dtype, self.offset + start * self._row
-        )
+        shape = (stop - start, self.shape[1])
+        return OnDisk(self._handle, shape, self.dtype, self.offset + start * self._row)
 
     def _between(self, start: int, stop: int) -> np.ndarray:
         out = np.empty((max(0, stop - start), self.shape[1]), self.dtype)
-        buffer: Any = out.reshape(-1).view(np.uint8)
-        view, place = memoryview(buffer), self.offset + start * self._row
+        view = memoryview(out.reshape(-1).view(np.uint8).data)
+        place = self.offset + start * self._row
         while len(view):
             count = os.preadv(self._handle, [view], place)
             if count == 0:
                 raise OSError("a table on disk became shorter while it was read")
-            view, place = view[count:], place + count
+            view = view[count:]
+            place += count
         return out
 
     def _gathered(self, rows: np.ndarray) -> np.ndarray:
@@ -138,10 +139,10 @@ class OnDisk:
             out[order[run]] = self._between(first, last + 1)[rows[order[run]] - first]
         return out
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return self[:].astype(dtype or self.dtype, copy=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> NoReturn:
         raise TypeError("a table on disk is not pickled: open its file again")
 
     def __copy__(self) -> "OnDisk":
@@ -159,7 +160,7 @@ def most_held() -> int:
     return min(IN_MEMORY, memory_limit.machine() // SHARE)
 
 
-def from_columns(path: Path) -> Any:
+def from_columns(path: Path) -> np.ndarray | None:
     """The table of an .npy file whose columns lie one after the other, as :func:`gathered` makes
     it; None of another one.
     """
@@ -168,9 +169,8 @@ def from_columns(path: Path) -> Any:
         # rows of nothing can be as many as a header likes
         if len(shape) != 2 or not by_columns or dtype.hasobject or not shape[1]:
             return None
-        return gathered(
-            _by_rows(file, (shape[0], shape[1]), dtype, file.tell()), (shape[0], shape[1]), dtype
-        )
+        pieces = _by_rows(file, (shape[0], shape[1]), dtype, file.tell())
+        return gathered(pieces, (shape[0], shape[1]), dtype)
 
 
 def _by_rows(
@@ -186,9 +186,9 @@ def _by_rows(
         yield part
 
 
-def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -> Any:
+def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
     """Pieces of a table one below the other: an array up to :func:`most_held` bytes, else an
-    :class:`OnDisk` in a temporary file.
+    :class:`OnDisk` in a temporary file, which is indexed like one.
 
     >>> gathered(iter([np.zeros((2, 1)), np.ones((1, 1))]), (3, 1), np.uint8).tolist()
     [[0], [0], [1]]
@@ -203,7 +203,7 @@ def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: Any) -
     with tempfile.TemporaryFile(buffering=0) as file:
         for piece in pieces:
             _write(file, piece.astype(dtype, copy=False))
-        return OnDisk(file.fileno(), shape, dtype)
+        return cast("np.ndarray", OnDisk(file.fileno(), shape, dtype))
 
 
 def _joined(pieces: Iterable[np.ndarray], out: np.ndarray) -> np.ndarray:
@@ -218,7 +218,7 @@ def _joined(pieces: Iterable[np.ndarray], out: np.ndarray) -> np.ndarray:
     return out[:start]
 
 
-def _write(file: Any, piece: np.ndarray) -> None:
+def _write(file: IO[bytes], piece: np.ndarray) -> None:
     left = memoryview(piece.tobytes())
     try:
         while left:
@@ -228,38 +228,27 @@ def _write(file: Any, piece: np.ndarray) -> None:
 
 
 def _no_room(got: str) -> DataError:
-    where = f"a table that is larger than memory must find room in {tempfile.gettempdir()}"
-    return DataError(f"load: {where}; got {got}. Set TMPDIR to a folder that has some.")
+    allowed = f"find room in {tempfile.gettempdir()}"
+    remedy = "Set TMPDIR to a folder that has some."
+    return unusable("load", "a table that is larger than memory", allowed, got, remedy)
 
 
-def read_header(file: BinaryIO | Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+def read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether it goes by columns, and dtype of an .npy of ``size`` bytes; one that says more
     than the bytes can hold is refused.
     """
     version = np.lib.format.read_magic(file)
-    header = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
     try:
-        shape, by_columns, dtype = header(file)
-    # of a header that is no header
-    except (
-        RecursionError,
-        MemoryError,
-        OverflowError,
-        TypeError,
-        SyntaxError,
-        TokenError,
-    ) as error:
+        if version == (1, 0):
+            shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+        else:
+            shape, by_columns, dtype = np.lib.format.read_array_header_2_0(file)
+    except NO_HEADER as error:
         raise ValueError("the header is damaged") from error
-    claimed = (
-        -1
-        if any(type(length) is not int or length < 0 for length in shape)
-        else math.prod(shape) * max(1, dtype.itemsize)
-    )
-    if not dtype.hasobject and (claimed < 0 or size < file.tell() + claimed):
+    if dtype.hasobject:
+        return shape, by_columns, dtype
+    counts = all(type(length) is int and length >= 0 for length in shape)
+    if not counts or size < file.tell() + math.prod(shape) * max(1, dtype.itemsize):
         raise ValueError("the file is shorter than its header says")
     return shape, by_columns, dtype
 

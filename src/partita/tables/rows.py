@@ -11,10 +11,11 @@ Letters: N rows, B batch, D columns.
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from typing import Any
+from typing import Literal, cast
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, DTypeLike
 from torch import Tensor
 
 from partita.core.protocols import Batch
@@ -22,11 +23,13 @@ from partita.core.rng import bernoulli
 from partita.errors import invalid
 from partita.runtime.alignment import aligned
 from partita.runtime.permutations import OneIn, Within, row_numbers
-from partita.tables.arrays import Columns, as_table, check_finite_table, chunks
+from partita.tables.arrays import Columns, TableLike, as_table, check_finite_table, chunks
 from partita.tables.column_kinds import Law
-from partita.tables.gray import Binarize, check_binarize, gray_scale
 from partita.tables.labels import Labels
 from partita.tables.schema import Schema
+
+Binarize = Literal["dynamic"] | float | None
+Weight = ArrayLike | Tensor
 
 
 class Rows:
@@ -41,7 +44,7 @@ class Rows:
         scale: The gray level that means one; by default 255 for bytes above 1, else 1.
         columns: Names, by default those of a frame.
         missing: Whether NaN is kept, as a value that was not observed; refused otherwise.
-        owner: Who asks, for error messages.
+        owner: The caller's name in error messages.
 
     >>> rows = Rows([[0, 255], [0, 0]], binarize=0.5, scale=255)
     >>> rows, rows.mean().tolist()
@@ -50,8 +53,8 @@ class Rows:
 
     def __init__(
         self,
-        x: Any,
-        weight: Any = None,
+        x: TableLike,
+        weight: Weight | None = None,
         binarize: Binarize = None,
         *,
         scale: float | None = None,
@@ -60,32 +63,28 @@ class Rows:
         owner: str = "Rows",
     ) -> None:
         self.array, names = as_table(x, owner)
-        self.columns = (
-            names if columns is None else _check_columns(columns, self.array.shape[1], owner)
-        )
+        self.columns = names
+        if columns is not None:
+            self.columns = _check_columns(columns, self.array.shape[1], owner)
         check_finite_table(self.array, self.columns, owner, missing and binarize is None)
-        self.binarize: Binarize = check_binarize(binarize, owner)
-        self.scale: float | None = (
-            scale if binarize is None else gray_scale(self.array, scale, owner)
-        )
-        self.weight: Tensor | None = (
-            None if weight is None else check_weight(weight, len(self.array), owner)
-        )
+        self.binarize: Binarize = _check_binarize(binarize, owner)
+        self.scale = scale if binarize is None else _gray_scale(self.array, scale, owner)
+        self.weight: Tensor | None = None
+        if weight is not None:
+            self.weight = check_weight(weight, len(self.array), owner)
         self.labels: Labels = {}  # what numbers that stand for words mean
         self.states: int | None = None  # of encoded categories: K
         self.schema: Schema | None = None  # what the columns of a table hold
         self.laws: tuple[Law, ...] | None = None  # of encoded columns of different sorts
         # the other parts of the same data: what they hold are categories too
         self.held_out: tuple[Rows, ...] = ()
-        self._selected: Any = None  # row numbers, listed or as a choice that computes them
+        # row numbers, listed or as a choice that computes them
+        self._selected: np.ndarray | OneIn | Within | None = None
         self._affine: tuple[np.ndarray, np.ndarray] | None = None
         self._encode: Callable[[np.ndarray], np.ndarray] | None = None
         self._mean: Tensor | None = None
-        self._type = (
-            np.float64
-            if self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8
-            else np.float32
-        )
+        wide = self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8
+        self._type = np.dtype(np.float64 if wide else np.float32)
 
     @property
     def width(self) -> int:
@@ -95,17 +94,15 @@ class Rows:
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the batches."""
-        return torch.float64 if self._type is np.float64 else torch.float32
+        return torch.float64 if self._type == np.float64 else torch.float32
 
     def __len__(self) -> int:
         return len(self.array) if self._selected is None else len(self._selected)
 
     def __repr__(self) -> str:
+        weighted = "" if self.weight is None else ", weighted"
         binarize = "" if self.binarize is None else f", binarize={self.binarize!r}"
-        return (
-            f"Rows({len(self)} x "
-            f"{self.width}{', weighted' if self.weight is not None else ''}{binarize})"
-        )
+        return f"Rows({len(self)} x {self.width}{weighted}{binarize})"
 
     def batch(self, index: Tensor, *, generator: torch.Generator) -> Batch:
         """The rows numbered ``index`` (a LongTensor), on the generator's device."""
@@ -116,12 +113,8 @@ class Rows:
     def tensor(self, generator: torch.Generator | None = None) -> Tensor:
         """All rows as one batch, (N, D); dynamic binarization needs the generator."""
         if generator is None and self.binarize == "dynamic":
-            raise invalid(
-                "Rows.tensor",
-                "generator",
-                "be given when binarize='dynamic' draws the rows anew",
-                None,
-            )
+            allowed = "be given when binarize='dynamic' draws the rows anew"
+            raise invalid("Rows.tensor", "generator", allowed, None)
         generator = torch.Generator() if generator is None else generator
         out = torch.empty(len(self), self.width, dtype=self.dtype, device=generator.device)
         for part in chunks(*out.shape):
@@ -154,20 +147,16 @@ class Rows:
         """
         view, chosen = self._view(), row_numbers(index, len(self))
         view._selected = chosen if self._selected is None else np.asarray(self._selected[chosen])
-        view.weight = (
-            None
-            if self.weight is None
-            else check_weight(self.weight[chosen], len(chosen), "Rows.take")
-        )
+        if self.weight is not None:
+            view.weight = check_weight(self.weight[chosen], len(chosen), "Rows.take")
         return view
 
     def one_in(self, m: int, key: int) -> "tuple[Rows, Rows]":
         """Of every ``m`` rows one, drawn by the key, and the others; as views that hold no list of
         row numbers.
         """
-        return self._chosen(OneIn(len(self), m, key)), self._chosen(
-            OneIn(len(self), m, key, others=True)
-        )
+        others = OneIn(len(self), m, key, others=True)
+        return self._chosen(OneIn(len(self), m, key)), self._chosen(others)
 
     def _chosen(self, choice: OneIn) -> "Rows":
         if self.weight is not None:
@@ -176,7 +165,7 @@ class Rows:
         view._selected = choice if self._selected is None else Within(self._selected, choice)
         return view
 
-    def weighted(self, weight: Any, owner: str = "Rows.weighted") -> "Rows":
+    def weighted(self, weight: Weight, owner: str = "Rows.weighted") -> "Rows":
         """The same rows with other weights."""
         view = self._view()
         view.weight = check_weight(weight, len(self), owner)
@@ -185,8 +174,9 @@ class Rows:
     def binarized(self, binarize: Binarize, owner: str = "Rows.binarized") -> "Rows":
         """The same rows with another way, or none, of making them binary."""
         view = self._view()
-        view.binarize = check_binarize(binarize, owner)
-        view.scale = self.scale if binarize is None else gray_scale(self.array, self.scale, owner)
+        view.binarize = _check_binarize(binarize, owner)
+        if binarize is not None:
+            view.scale = _gray_scale(self.array, self.scale, owner)
         return view
 
     def rescaled(self, shift: np.ndarray, scale: np.ndarray) -> "Rows":
@@ -203,20 +193,24 @@ class Rows:
         view._affine = (m + s * shift, s * scale)
         return view
 
-    def encoded(self, encode: Callable[[np.ndarray], np.ndarray], dtype: Any) -> "Rows":
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray], dtype: DTypeLike) -> "Rows":
         """The same rows as a function of them, ``(B, D) -> (B, D)``, computed in float64 as they
         are read; labels and schema are dropped.
 
         >>> Rows([[1.0, 2.0]]).encoded(lambda x: 10 * x, np.float32).tensor().tolist()
         [[10.0, 20.0]]
         """
-        view, before = self._view(), self._encode
-        view._encode, view._type = encode if before is None else lambda x: encode(before(x)), dtype
-        view.labels, view.schema, view.held_out = {}, None, ()
+        view = self._view()
+        before = self._encode
+        view._encode = encode if before is None else lambda x: encode(before(x))
+        view._type = np.dtype(dtype)
+        view.labels = {}
+        view.schema = None
+        view.held_out = ()
         return view
 
     def parts(self) -> Iterator[np.ndarray]:
-        """All rows as batches hold them, some at a time; gray levels are made binary by draws of a
+        """All rows as batches hold them, chunk by chunk; gray levels are made binary by draws of a
         fixed seed.
         """
         generator = torch.Generator().manual_seed(0)
@@ -243,17 +237,11 @@ class Rows:
         if (mass == 0).any():
             column = int(np.flatnonzero(mass == 0)[0])
             name = column if self.columns is None else repr(self.columns[column])
-            raise invalid(
-                "Rows",
-                "x",
-                "have an observed value in every column",
-                f"none in column {name}",
-                "Leave that column out.",
-            )
-        return torch.from_numpy(
-            total
-            / (len(self) if (mass == mass[0]).all() and abs(mass[0] - len(self)) < 1e-6 else mass)
-        )
+            allowed = "have an observed value in every column"
+            got = f"none in column {name}"
+            raise invalid("Rows", "x", allowed, got, "Leave that column out.")
+        complete = (mass == mass[0]).all() and abs(mass[0] - len(self)) < 1e-6
+        return torch.from_numpy(total / (len(self) if complete else mass))
 
     def _read(self, index: np.ndarray) -> np.ndarray:
         rows = index if self._selected is None else np.asarray(self._selected[index])
@@ -269,11 +257,9 @@ class Rows:
         if self.binarize is None:
             return x
         gray = x / (self.scale or 1.0)
-        return (
-            bernoulli(gray, generator)
-            if isinstance(self.binarize, str)
-            else (gray > self.binarize).to(x.dtype)
-        )
+        if isinstance(self.binarize, str):
+            return bernoulli(gray, generator)
+        return (gray > self.binarize).to(x.dtype)
 
     def _expected(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for part in chunks(len(self), self.width):
@@ -285,16 +271,22 @@ class Rows:
             yield values.astype(np.float64, copy=False), weight
 
 
-def as_rows(x: Any, weight: Any = None, owner: str = "fit", *, missing: bool = False) -> Rows:
+def as_rows(
+    x: "Rows | TableLike",
+    weight: Weight | None = None,
+    owner: str = "fit",
+    *,
+    missing: bool = False,
+) -> Rows:
     """Rows from Rows, a tensor, a NumPy array, a pandas or polars frame, or nested lists, checked.
 
     >>> as_rows(torch.eye(3), owner="fit")
     Rows(3 x 3)
     """
-    # sequences and other data of that role are read as they are
-    if isinstance(x, Rows) or hasattr(x, "batch"):
-        return x if weight is None else x.weighted(weight, owner)
-    return Rows(x, weight, missing=missing, owner=owner)
+    if hasattr(x, "batch"):  # sequences and other data of that role are read as they are
+        rows = cast("Rows", x)
+        return rows if weight is None else rows.weighted(weight, owner)
+    return Rows(cast("TableLike", x), weight, missing=missing, owner=owner)
 
 
 def _check_columns(columns: Sequence[str], width: int, owner: str) -> Columns:
@@ -303,7 +295,7 @@ def _check_columns(columns: Sequence[str], width: int, owner: str) -> Columns:
     return tuple(map(str, columns))
 
 
-def check_weight(weight: Any, n: int, owner: str) -> Tensor:
+def check_weight(weight: Weight, n: int, owner: str) -> Tensor:
     """One nonnegative number per row, with mean one."""
     try:
         mass = torch.as_tensor(np.asarray(weight, dtype=np.float64)).clone()
@@ -317,18 +309,33 @@ def check_weight(weight: Any, n: int, owner: str) -> Tensor:
         )
     bad = (~torch.isfinite(mass) | (mass < 0)).nonzero()
     if len(bad):
-        raise invalid(
-            owner,
-            "weight",
-            "be finite and at least 0",
-            f"{mass[bad[0]].item()} at row {bad[0].item()}",
-        )
+        got = f"{mass[bad[0]].item()} at row {bad[0].item()}"
+        raise invalid(owner, "weight", "be finite and at least 0", got)
     if mass.sum() == 0:
-        raise invalid(
-            owner,
-            "weight",
-            "have a sum above 0",
-            "only zeros",
-            "Leave weight out to weigh all rows alike.",
-        )
+        remedy = "Leave weight out to weigh all rows alike."
+        raise invalid(owner, "weight", "have a sum above 0", "only zeros", remedy)
     return mass / mass.mean()
+
+
+def _check_binarize(binarize: Binarize, owner: str) -> Binarize:
+    """A way to make rows binary, or none."""
+    if binarize is None or (isinstance(binarize, str) and binarize == "dynamic"):
+        return binarize
+    if isinstance(binarize, (int, float)) and 0 < binarize < 1:
+        return float(binarize)
+    allowed = "be None, 'dynamic' or a threshold between 0 and 1"
+    raise invalid(owner, "binarize", allowed, repr(binarize))
+
+
+def _gray_scale(table: np.ndarray, scale: float | None, owner: str) -> float:
+    """The gray level that means one; gray levels beyond it are refused."""
+    ends = [(part.min(), part.max()) for part in (table[part] for part in chunks(*table.shape))]
+    low = float(min(low for low, _ in ends))
+    high = float(max(high for _, high in ends))
+    if scale is None:
+        scale = 255.0 if table.dtype == np.uint8 and high > 1 else 1.0
+    if low < 0 or high > scale:
+        allowed = f"hold gray levels from 0 to {scale:g} to be made binary"
+        remedy = "Give the largest gray level as scale, or leave binarize out."
+        raise invalid(owner, "x", allowed, f"values from {low:g} to {high:g}", remedy)
+    return float(scale)

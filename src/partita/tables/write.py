@@ -1,39 +1,40 @@
 """Tables on disk: columns keep their names, types, categories and order, and a file is written
 whole or not at all.
 
-Rows are written some after the others, so that neither a table on disk nor the file that it is a
-copy of need fit into memory.
+Rows are written chunk by chunk, so that a table on disk need not fit into memory.
 """
 
 import csv
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import types
 
-from partita.errors import invalid
+from partita.errors import Argument, invalid
 from partita.runtime.atomic_files import replacing
 from partita.tables.arrays import chunks
-from partita.tables.arrow import arrow, dtype_name, is_text
-from partita.tables.columnar import COLUMNAR, open_writer
+from partita.tables.arrow import COLUMNAR, compute, dtype_name, is_text, open_writer
 from partita.tables.csv import DELIMITERS
-from partita.tables.schema import Column, Schema, column_names
+from partita.tables.frames import TABLES
+from partita.tables.schema import Cell, Column, Schema, column_names
 
-TABLES = (".csv", *COLUMNAR)
 ENDINGS = (*TABLES, ".npy", ".npz")
-FIELDS = 1 << 18  # of text that are held together
 
 
 def check_ending(path: Path, owner: str, columns: Sequence[Column] = ()) -> Path:
     """A path that ends as a table does; words go into tables alone."""
-    allowed = TABLES if any(column.labels for column in columns) else ENDINGS
+    words = any(column.labels for column in columns)
+    allowed = TABLES if words else ENDINGS
     if path.suffix.lower() not in allowed:
-        why = "" if allowed is ENDINGS else ", for columns hold words"
-        raise invalid(owner, "--out", f"end in one of {' '.join(allowed)}{why}", str(path))
+        why = ", for columns hold words" if words else ""
+        ends = f"end in one of {' '.join(allowed)}{why}"
+        raise invalid(owner, Argument("out"), ends, str(path))
     return path
 
 
@@ -41,10 +42,9 @@ def plain_columns(names: Sequence[str] | None, x: np.ndarray) -> list[Column]:
     """Columns of numbers that nothing is known about: whole ones where all are."""
     parts = (x[part] for part in chunks(*x.shape))
     whole = np.all([(~np.isfinite(part) | (part == np.round(part))).all(0) for part in parts], 0)
-    kinds = ["int64" if one else "float64" for one in whole]
     return [
-        Column(name, "real", kind)
-        for name, kind in zip(names or column_names(x.shape[1]), kinds, strict=True)
+        Column(name, "real", "int64" if one else "float64")
+        for name, one in zip(names or column_names(x.shape[1]), whole, strict=True)
     ]
 
 
@@ -56,59 +56,76 @@ def write_columns(
     if ending in ENDINGS:
         check_ending(path, "write", columns)
     parts = (x[part] for part in chunks(*x.shape))
+    names = [column.name for column in columns] if header else None
     with replacing(path) as beside:
         if ending == ".npy":
             with beside.open("wb") as stream:
                 _write_array(stream, x, parts)
         elif ending == ".npz":
-            _write_archive(
-                beside, x, parts, [column.name for column in columns] if header else None
-            )
+            _write_archive(beside, x, parts, names)
         elif ending in COLUMNAR:
-            with open_writer(
-                beside, ending, arrow_table(columns, np.zeros((0, len(columns)))).schema
-            ) as out:
+            schema = arrow_table(columns, np.zeros((0, len(columns)))).schema
+            with open_writer(beside, ending, schema) as out:
                 for part in parts:
                     out.write_table(arrow_table(columns, part))
         else:
-            write_csv(beside, _cells(columns, x, header), ",")
+            cells = (row for part in parts for row in rows_of_text(columns, part))
+            write_csv(beside, chain([names] if names else [], cells))
 
 
-def arrow_table(columns: Sequence[Column], x: np.ndarray) -> Any:
+def arrow_table(columns: Sequence[Column], x: np.ndarray) -> pa.Table:
     """Numbers, (N, D), as an Arrow table of the types of its columns."""
-    return arrow().table(
-        [_array(column, x[:, i]) for i, column in enumerate(columns)],
-        names=[column.name for column in columns],
-    )
+    arrays = [_array(column, x[:, i]) for i, column in enumerate(columns)]
+    return pa.table(arrays, names=[column.name for column in columns])
 
 
-def filled_arrow(table: Any, schema: Schema, x: np.ndarray) -> Any:
+def filled_arrow(table: pa.Table, schema: Schema, x: np.ndarray) -> pa.Table:
     """An Arrow table with the gaps of the columns that a schema uses filled, of the same types
     (:func:`filled_type`).
     """
     used = {column.name: (i, column) for i, column in enumerate(schema.used)}
-    columns, fields = list(table.columns), list(table.schema)
-    for place, held in enumerate(table.columns):
-        if fields[place].name in used and (held.null_count or _has_nan(held)):
-            i, column = used[fields[place].name]
+    columns = list(table.columns)
+    fields = list(table.schema)
+    for place, (held, field) in enumerate(zip(table.columns, table.schema, strict=True)):
+        if field.name in used and (held.null_count or _has_nan(held)):
+            i, column = used[field.name]
             columns[place] = _filled(held, column, x[:, i])
-            fields[place] = fields[place].with_type(columns[place].type)
-    return arrow().table(columns, schema=arrow().schema(fields, table.schema.metadata))
+            fields[place] = field.with_type(columns[place].type)
+    return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
-def filled_type(kind: Any, column: Column) -> Any:
-    """The Arrow type of a column once its gaps are filled: the one it has; the run's own where that
-    cannot hold what the run has, words or numbers, for then nothing is there that would have to be
-    kept.
+def filled_type(kind: pa.DataType, column: Column) -> pa.DataType:
+    """The Arrow type of a column once its gaps are filled.
+
+    It is the one that the column has; the run's own where that cannot hold what the run has, words
+    or numbers, for then nothing is there that would have to be kept.
     """
-    inner = kind.value_type if arrow().types.is_dictionary(kind) else kind
-    fits = (
-        is_text(inner) if column.labels else not is_text(inner) and not arrow().types.is_null(inner)
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    fits = is_text(inner) if column.labels else not (is_text(inner) or types.is_null(inner))
+    return kind if fits else own_type(column)
+
+
+def own_type(column: Column) -> pa.DataType:
+    """The Arrow type of a column."""
+    if column.dtype != "category":
+        return pa.type_for_alias(column.dtype)
+    if column.labels:
+        return pa.dictionary(pa.int32(), pa.string())
+    whole = all(level == round(level) for level in column.levels)
+    return pa.dictionary(pa.int32(), pa.int64() if whole else pa.float64())
+
+
+def coded(values: Iterable[Cell], levels: Iterable[Cell], kind: pa.DataType) -> pa.DictionaryArray:
+    """Values as a column of categories with these levels, the first of equal ones counts."""
+    known = list(dict.fromkeys(levels))
+    place = {level: i for i, level in enumerate(known)}
+    codes = [None if value is None else place[value] for value in values]
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes, kind.index_type), pa.array(known, kind.value_type), ordered=kind.ordered
     )
-    return kind if fits else _own_type(column)
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """A value in a field of text; a float as the shortest that reads back the same.
 
     >>> text(0.1), text(3), text(None), text("a b")
@@ -117,81 +134,62 @@ def text(value: Any) -> str:
     return "" if value is None else repr(value) if isinstance(value, float) else str(value)
 
 
-def _cells(columns: Sequence[Column], x: np.ndarray, header: bool) -> Iterator[list[str]]:
-    """Fields of text for the rows of ``x``, below the names."""
-    if header:
-        yield [column.name for column in columns]
-    for start in range(0, len(x), size := max(1, FIELDS // x.shape[1])):
-        part = x[start : start + size]
-        for row in zip(
-            *(column.words(part[:, i].tolist()) for i, column in enumerate(columns)), strict=True
-        ):
-            yield [text(value) for value in row]
+def rows_of_text(columns: Sequence[Column], x: np.ndarray) -> Iterator[list[str]]:
+    """Fields of text for the rows of ``x``."""
+    words = (column.words(x[:, i].tolist()) for i, column in enumerate(columns))
+    for row in zip(*words, strict=True):
+        yield list(map(text, row))
 
 
-def _filled(held: Any, column: Column, values: np.ndarray) -> Any:
+def write_csv(path: Path, rows: Iterable[Sequence[str]], delimiter: str = ",") -> None:
+    """Fields of text, row by row; those of the first in quotes where one has a mark that could be
+    taken for the delimiter.
+    """
+    rows = iter(rows)
+    first = next(rows, [])
+    marks = [mark for mark in DELIMITERS if mark != delimiter]
+    marked = any(mark in field for field in first for mark in marks)
+    quoting = csv.QUOTE_ALL if marked else csv.QUOTE_MINIMAL
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(
+            first
+        )
+        csv.writer(stream, delimiter=delimiter, lineterminator="\n").writerows(rows)
+
+
+def _filled(held: pa.ChunkedArray, column: Column, values: np.ndarray) -> pa.Array:
     """A column as this table has it, not the one that was fitted."""
-    if filled_type(held.type, column) != held.type:
+    kind = held.type
+    if filled_type(kind, column) != kind:
         return _array(column, values)
-    return (_dictionary if arrow().types.is_dictionary(held.type) else _plain)(held, column, values)
-
-
-def _plain(held: Any, column: Column, values: np.ndarray) -> Any:
-    pa, column = arrow(), replace(column, dtype=dtype_name(held.type))
-    compute: Any = import_module("pyarrow.compute")  # whose functions are made when it is imported
+    if types.is_dictionary(kind):
+        # categories keep the order they have in the file; those that only the run knows come after
+        joined = held.unify_dictionaries().combine_chunks()
+        words = column.words(values.tolist())
+        known = joined.dictionary.to_pylist()
+        filled = [
+            word if value is None else value
+            for value, word in zip(joined.to_pylist(), words, strict=True)
+        ]
+        return coded(filled, [*known, *words], kind)
     gap = compute.is_null(held, nan_is_null=True)
     # views can be cast, and little else
-    kind = pa.large_string() if pa.types.is_string_view(held.type) else held.type
-    filled = compute.if_else(
-        gap, pa.chunked_array([_array(column, values).cast(kind)]), held.cast(kind)
-    )
-    return filled.cast(held.type)
+    plain = pa.large_string() if types.is_string_view(kind) else kind
+    own = _array(replace(column, dtype=dtype_name(kind)), values).cast(plain)
+    return compute.if_else(gap, own, held.cast(plain)).cast(kind)
 
 
-def _dictionary(held: Any, column: Column, values: np.ndarray) -> Any:
-    """Categories keep the order they have in the file; those that only the run knows come after
-    them.
-    """
-    pa, joined = arrow(), held.unify_dictionaries().combine_chunks()
+def _has_nan(held: pa.ChunkedArray) -> bool:
+    return types.is_floating(held.type) and bool(compute.any(compute.is_nan(held)).as_py())
+
+
+def _array(column: Column, values: np.ndarray) -> pa.Array:
     words = column.words(values.tolist())
-    known = places_of([*joined.dictionary.to_pylist(), *words])
-    indices = [
-        known[word] if index is None else index
-        for index, word in zip(joined.indices.to_pylist(), words, strict=True)
-    ]
-    levels = pa.array(list(known), type=joined.type.value_type)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(indices, type=joined.type.index_type), levels, ordered=joined.type.ordered
-    )
-
-
-def places_of(words: Iterable[Any]) -> dict[Any, int]:
-    """Different words by their place, each at its first.
-
-    >>> places_of(["b", "a", "b", "c"])
-    {'b': 0, 'a': 1, 'c': 2}
-    """
-    return {word: place for place, word in enumerate(dict.fromkeys(words))}
-
-
-def _has_nan(held: Any) -> bool:
-    compute: Any = import_module("pyarrow.compute")
-    return arrow().types.is_floating(held.type) and bool(compute.any(compute.is_nan(held)).as_py())
-
-
-def _array(column: Column, values: np.ndarray) -> Any:
-    pa, words, levels = (
-        arrow(),
-        column.words(values.tolist()),
-        places_of(column.words(column.levels)),
-    )
+    kind = own_type(column)
     try:
         if column.dtype == "category":
-            places = [None if word is None else levels[word] for word in words]
-            return pa.DictionaryArray.from_arrays(
-                pa.array(places, type=pa.int32()), pa.array(list(levels))
-            )
-        return pa.array(words, type=_own_type(column))
+            return coded(words, column.words(column.levels), kind)
+        return pa.array(words, type=kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         allowed = f"hold values of its type, {column.dtype}"
@@ -199,23 +197,7 @@ def _array(column: Column, values: np.ndarray) -> Any:
         raise invalid("write", f"column {column.name!r}", allowed, reason, remedy) from None
 
 
-def _own_type(column: Column) -> Any:
-    pa = arrow()
-    levels = (
-        pa.string()
-        if column.labels
-        else pa.float64()
-        if any(level != round(level) for level in column.levels)
-        else pa.int64()
-    )
-    return (
-        pa.dictionary(pa.int32(), levels)
-        if column.dtype == "category"
-        else pa.type_for_alias(column.dtype)
-    )
-
-
-def _write_array(stream: Any, x: np.ndarray, parts: Iterator[np.ndarray]) -> None:
+def _write_array(stream: IO[bytes], x: np.ndarray, parts: Iterable[np.ndarray]) -> None:
     """An .npy file, as numpy.save writes it."""
     header = {
         "descr": np.lib.format.dtype_to_descr(x.dtype),
@@ -228,7 +210,7 @@ def _write_array(stream: Any, x: np.ndarray, parts: Iterator[np.ndarray]) -> Non
 
 
 def _write_archive(
-    path: Path, x: np.ndarray, parts: Iterator[np.ndarray], names: list[str] | None
+    path: Path, x: np.ndarray, parts: Iterable[np.ndarray], names: list[str] | None
 ) -> None:
     """An .npz file, as numpy.savez_compressed writes it."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -237,17 +219,3 @@ def _write_archive(
         if names is not None:
             with archive.open("columns.npy", "w") as stream:
                 np.lib.format.write_array(stream, np.array(names), allow_pickle=False)
-
-
-def write_csv(path: Path, rows: Iterator[list[str]], delimiter: str) -> None:
-    """Fields of text, row by row; those of the first in quotes where one has a mark that could be
-    taken for the one between fields.
-    """
-    first = next(rows, [])
-    marked = any(mark in field for field in first for mark in DELIMITERS if mark != delimiter)
-    quoting = csv.QUOTE_ALL if marked else csv.QUOTE_MINIMAL
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(
-            first
-        )
-        csv.writer(stream, delimiter=delimiter, lineterminator="\n").writerows(rows)
