@@ -31,7 +31,7 @@ Records = Mapping[str, Record]
 
 def write(known: Records, path: Path = PAGE) -> Path:
     """Write the page, whole or not at all."""
-    return page.write(path, TITLE, subtitle(known), sections(known))
+    return page.write_page(path, TITLE, subtitle(known), sections(known))
 
 
 def subtitle(known: Records) -> str:

@@ -27,7 +27,7 @@ WARM = (
     "partita.cli.compare",
     "partita.cli.evaluate",
     "partita.cli.fit",
-    "partita.cli.report",
+    "partita.report.folder",
 )  # not pyarrow, which starts a thread
 PROGRAM = (
     "import partita.training.loop as loop; loop.SAVE_SECONDS = {}; from partita.cli import main; "

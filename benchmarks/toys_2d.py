@@ -13,7 +13,7 @@ from torch import Tensor
 
 import partita
 from harness import show
-from partita.cli.pictures import write_png
+from partita.cli.output import write_png
 from partita.core.quadrature import Box, cells
 from partita.datasets import load
 from partita.datasets.toys import MOONS_NOISE, eight_gaussians_log_prob

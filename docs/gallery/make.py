@@ -230,7 +230,9 @@ def memory() -> Any:
     g = torch.Generator().manual_seed(0)
     u = torch.randn(8, 512, 32, dtype=torch.float64, generator=g)
     figure = graph_objects.Figure()
-    for (name, layer), color in zip(lab_memory.layers(32, g).items(), COLORS, strict=False):
+    for (name, layer), color in zip(
+        lab_memory.sequence_layers(32, g).items(), COLORS, strict=False
+    ):
         m = probe(layer.double(), u)
         figure.add_scatter(
             y=m.size.where(m.size > m.tolerance, torch.nan).tolist(),
@@ -246,8 +248,8 @@ def no_free_lunch() -> Any:
     does.
     """
     domain = np.stack(np.meshgrid(np.arange(3), np.arange(3)), -1).reshape(-1, 2)
-    lunch = enumerate_targets(lab_no_free_lunch.learners(), domain, [0, 2, 4, 7])
-    return lab_no_free_lunch.figure(lunch).update_layout(height=640, margin={"l": 170})
+    lunch = enumerate_targets(lab_no_free_lunch.small_learners(), domain, [0, 2, 4, 7])
+    return lab_no_free_lunch.lunch_figure(lunch).update_layout(height=640, margin={"l": 170})
 
 
 def spun(

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 import partita
-from partita.cli.pictures import sheet, write_png
+from partita.cli.output import write_png
 from partita.datasets import load
 from partita.models import RBM
+from partita.report.images import sheet
 from partita.samplers import Gibbs
 
 ACROSS, ZOOM, GAP = 10, 5, 4

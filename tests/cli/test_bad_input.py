@@ -282,10 +282,10 @@ def test_data_of_another_width_are_no_data_of_the_run(call: Any, fitted: Path, t
 
 
 def test_who_has_read_enough_is_no_error(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(as_json: bool) -> None:
+    def closed() -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
-    monkeypatch.setattr("partita.cli.lists.data", closed)
+    monkeypatch.setattr("partita.datasets.names", closed)
     result = call("data")
     assert result.exit_code == 1 and result.output == ""
 
@@ -305,7 +305,7 @@ def test_a_python_run_cannot_be_resumed_by_the_command_line(call: Any, generator
 
 
 def test_an_unexpected_error_is_not_swallowed(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("partita.cli.lists.data", lambda as_json: 1 // 0)
+    monkeypatch.setattr("partita.datasets.names", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError, match="by zero"):
         call("data")
 
@@ -313,7 +313,7 @@ def test_an_unexpected_error_is_not_swallowed(call: Any, monkeypatch: pytest.Mon
 def test_a_place_that_cannot_be_written_is_named(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("partita.cli.lists.data", lambda as_json: os.listdir("/nowhere/at/all"))
+    monkeypatch.setattr("partita.datasets.names", lambda: os.listdir("/nowhere/at/all"))
     result = call("data")
     assert result.exit_code == 1
     assert (

@@ -5,7 +5,12 @@ from typing import Any
 
 import torch
 
-from partita.cli.lab_partition import evaluators, figure, machine
+from partita.cli.lab_partition import (
+    Timed,
+    partition_evaluators,
+    partition_figure,
+    random_machine,
+)
 
 
 def test_labs_are_listed_in_one_line_each(call: Any) -> None:
@@ -53,13 +58,13 @@ def test_the_partition_lab_compares_with_the_truth(call: Any) -> None:
         call("lab", "partition", *settings, "--seed", "1", "--json", "--out", "z.html").stdout
     )["evaluators"]
     g = torch.Generator().manual_seed(1)
-    model = machine(6, 4, 1.0, g)
+    model = random_machine(6, 4, 1.0, g)
     states = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 6)
     truth = float(torch.logsumexp(-model(states), 0).detach())
     assert (
         said["enumeration"]["kind"] == "exact" and abs(said["enumeration"]["value"] - truth) < 1e-9
     )
-    assert set(said) == set(evaluators(60, 40)) and all(
+    assert set(said) == set(partition_evaluators(60, 40)) and all(
         abs(q["value"] - truth) < 0.5 for q in said.values()
     )
     assert (
@@ -69,8 +74,9 @@ def test_the_partition_lab_compares_with_the_truth(call: Any) -> None:
 
 def test_the_figure_shows_every_estimate() -> None:
     g = torch.Generator().manual_seed(0)
-    model = machine(4, 3, 0.5, g)
+    model = random_machine(4, 3, 0.5, g)
     found = {
-        name: (evaluator(model, generator=g), 0.1) for name, evaluator in evaluators(30, 20).items()
+        name: Timed(evaluator(model, generator=g), 0.1)
+        for name, evaluator in partition_evaluators(30, 20).items()
     }
-    assert len(figure(found).data) == len(found) - 1
+    assert len(partition_figure(found).data) == len(found) - 1

@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy import stats
 
-from partita.cli.anomalies import scorer, tail_probabilities
+from partita.experiment.anomalies import row_scorer, tail_probabilities
 from partita.experiment.input_table import read_input
 from partita.experiment.saved import open_run
 
@@ -371,9 +371,9 @@ def test_rows_rank_among_normal_rows_seen_in_the_same_columns(
     new.loc[0, ["smokes", "income"]] = None
     new.to_csv("new.csv", index_label="id")
     found = told(call("anomalies", "run-csv", "new.csv", "--normal", "normal.csv", "--json"))
-    table, score = pd.read_csv("new-anomalies.csv"), scorer(open_run(fitted["csv"]), 0)
+    table, score = pd.read_csv("new-anomalies.csv"), row_scorer(open_run(fitted["csv"]), 0)
     normal.to_csv("whole.csv", index_label="id")
-    whole = next(read_input(open_run(fitted["csv"]), Path("whole.csv"), "anomalies").parts())[1]
+    whole = next(read_input(open_run(fitted["csv"]), Path("whole.csv"), "anomalies").chunks())[1]
     assert found["calibration_rows"] == among
     whole = whole[lacking if among < 400 else 0 :]
     seen = [np.where(np.isin(np.arange(5), (1, 4)), np.nan, whole), whole]
@@ -491,7 +491,7 @@ def test_rows_that_are_equal_rank_as_equal_however_they_are_scored(call: Any) ->
             "whole",
         )
     )
-    scores = scorer(open_run(Path("whole")), 0)
+    scores = row_scorer(open_run(Path("whole")), 0)
     others, alone = scores(table), np.concatenate([scores(row[None]) for row in table[:60]])
     np.testing.assert_array_equal(
         tail_probabilities(alone, others), tail_probabilities(others[:60], others)

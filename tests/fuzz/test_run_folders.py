@@ -19,9 +19,9 @@ from tests.fuzz.tensors import MODEL, joined, other_tensors, parts, signed
 
 import partita
 from partita import estimators
-from partita.cli.report import write as write_report
 from partita.errors import PartitaError, RunError, TooLarge
 from partita.experiment.saved import open_run
+from partita.report.folder import write_report
 
 KINDS = ("link", "loop", "pipe", "folder")
 names = st.sampled_from(subjects.NAMES)

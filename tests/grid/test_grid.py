@@ -193,7 +193,7 @@ def test_what_a_refusal_names_runs() -> None:
 
 
 def test_the_page_is_current() -> None:
-    assert (ROOT / "docs" / "grid.md").read_text() == grid.markdown(), (
+    assert (ROOT / "docs" / "grid.md").read_text() == grid.grid_page(), (
         "make it again: python -m partita.cli.grid > docs/grid.md"
     )
 
@@ -203,10 +203,10 @@ def test_letters_go_on_after_z() -> None:
 
 
 def test_the_terminals_grid_shows_every_model_in_any_width() -> None:
-    made = grid.make()
+    made = grid.capability_grid()
     for width in (60, 80, 200):
         for parts in made.marks.values():
-            lines = grid.block(parts, len(made.models), width)
+            lines = grid.grid_lines(parts, len(made.models), width)
             assert max(map(len, lines)) <= width
             heads = [
                 word for line in lines if not line.split()[0].isalpha() for word in line.split()

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from partita.cli.report import write
 from partita.datasets import load
 from partita.evaluators import Sandwich
 from partita.experiment.encoded import evaluate_encoded
 from partita.models import RBM
 from partita.objectives import PCD
 from partita.report.context import Subject
+from partita.report.folder import write_report
 from partita.report.run import write_run
 from partita.samplers import Gibbs
 from partita.tables.encoding import Encoding
@@ -101,7 +101,7 @@ def comparison_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         .exit_code
         == 0
     )
-    return write(folder)
+    return write_report(folder)
 
 
 @pytest.fixture(scope="session")

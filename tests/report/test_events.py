@@ -13,7 +13,7 @@ from partita.models import RBM
 from partita.objectives import PCD
 from partita.report.blocks import Figure, Table
 from partita.report.context import Subject
-from partita.report.page import write
+from partita.report.page import write_page
 from partita.report.run import SECTIONS, sections
 from partita.report.sections.events import event_rows, events
 from partita.tables.encoding import Encoding
@@ -95,7 +95,7 @@ def test_the_table_is_readable_in_the_dark_and_on_a_phone(
         viewport={"width": 390, "height": 800}, offline=True, color_scheme="dark"
     )
     page = context.new_page()
-    page.goto(write(tmp_path / "report.html", "An RBM", "that went back", made).as_uri())
+    page.goto(write_page(tmp_path / "report.html", "An RBM", "that went back", made).as_uri())
     cells = page.locator("#events td").all_inner_texts()
     assert cells[0] == "50" and "went back from step 90 to 80" in cells[5]
     assert page.evaluate("document.documentElement.scrollWidth") == 390

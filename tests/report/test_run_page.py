@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from partita.cli.fit import requested, score, train
-from partita.cli.report import open_subject
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.diagnostics import summarize_weights
@@ -23,6 +22,7 @@ from partita.report import images
 from partita.report.baseline import independent_columns
 from partita.report.blocks import Beside, Figure
 from partita.report.context import Subject
+from partita.report.folder import open_subject
 from partita.report.page import render
 from partita.report.run import sections, write_run
 from partita.report.sections.annealing import weights_along

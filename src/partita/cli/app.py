@@ -1,23 +1,54 @@
-"""The commands and their options; each imports what does its work only when it is called."""
+"""The command line: all verbs with an example of each, and how errors are shown.
+
+A verb imports what does its work only when it is called, so that ``--help`` is fast.
+"""
 
 import errno
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from partita.cli import tables
-from partita.cli.help import Helpful
-from partita.cli.launch import Devices, Nodes, Strategy, launched
-from partita.cli.options import EVALUATORS, SETTING_OF_ONE, Data, Json, Kinds, Run, Seed, Settings
+from partita.cli.anomalies import anomalies
+from partita.cli.cluster import cluster
+from partita.cli.data import data
+from partita.cli.evaluate import evaluate
+from partita.cli.impute import impute
+from partita.cli.lab import lab
+from partita.cli.launch import launched
+from partita.cli.models import models
+from partita.cli.options import (
+    SETTING_OF_ONE,
+    Data,
+    Devices,
+    Json,
+    Kinds,
+    Nodes,
+    Seed,
+    Settings,
+    Strategy,
+)
+from partita.cli.report import report
+from partita.cli.sample import sample
+from partita.cli.schema import schema
 from partita.errors import Argument, PartitaError, PartitaWarning
 
 
-class Commands(Helpful):
+class Commands(TyperGroup):
     """Errors that partita raises on purpose become one line on stderr and exit code 1."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_metavar(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _without_metavar(command.get_params(ctx))
+        return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for word in args:
@@ -101,8 +132,16 @@ def _unwritten(error: Exception) -> bool:
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _without_metavar(params: list[Any]) -> list[Any]:
+    """Parameters whose flags show no type in the help, which would look like a value to give."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"partita {version('partita')}")
@@ -118,9 +157,6 @@ def partita(
     """Fit, sample and honestly score probability models whose normalizer is intractable."""
 
 
-@app.command(
-    epilog="Example: partita fit rbm digits --minutes 1 --set n_hidden=100 --set learning_rate=0.05"
-)
 def fit(
     model: Annotated[
         str | None, typer.Argument(help="A family: partita models lists them.", metavar="MODEL")
@@ -166,9 +202,8 @@ def fit(
         "--column": column,
         "--guard": guard,
     }
-    said = [name for name, value in given.items() if value is not None]
-    if resume is not None and said:
-        raise typer.BadParameter(f"goes alone; leave out {', '.join(said)}.", param_hint="--resume")
+    if resume is not None:
+        _refuse_beside_resume(given)
     if resume is None and (model is None or data is None):
         raise typer.BadParameter(
             "are needed, as in: partita fit rbm digits.", param_hint="MODEL and DATA"
@@ -176,128 +211,18 @@ def fit(
     from partita.cli import fit as command
     from partita.experiment.settings import parse_columns
 
-    asked = parse_columns(column or [], "fit")
-    budget = {
-        name: value
-        for name, value in {"minutes": minutes, "epochs": epochs, "guard": guard}.items()
-        if value is not None
-    }
+    kinds = parse_columns(column or [], "fit")
+    limits = {"minutes": minutes, "epochs": epochs, "guard": guard}
+    budget = {name: value for name, value in limits.items() if value is not None}
     how = {"as_json": as_json, "quiet": quiet, "page": page}
     with launched(devices, nodes, strategy) as fabric:
         if resume is not None:
             command.carry_out(command.resumed(resume), resume=True, fabric=fabric, **how)
             return
-        what = (str(model), str(data), out, settings or [], budget, seed, asked)
+        what = (str(model), str(data), out, settings or [], budget, seed, kinds)
         command.carry_out(command.requested(*what), fabric=fabric, **how)
 
 
-@app.command(epilog="Example: partita evaluate runs/rbm-digits-1 --evaluator sandwich")
-def evaluate(
-    run: Run,
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            help="A name or a file; by default what the run was fitted to.", metavar="DATA"
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="test, train, valid or all; else test of the run's own data, all of others."
-        ),
-    ] = None,
-    evaluator: Annotated[str, typer.Option(help=EVALUATORS)] = "auto",
-    bits: Annotated[bool, typer.Option("--bits", help="Also in bits per dimension.")] = False,
-    seed: Seed = 0,
-    devices: Devices = None,
-    nodes: Nodes = 1,
-    strategy: Strategy = "ddp",
-    as_json: Json = False,
-) -> None:
-    """Mean log-likelihood per row, with what kind of number it is and how far to trust it."""
-    from partita.cli import evaluate as command
-
-    with launched(devices, nodes, strategy):
-        command.report(run, data, split, evaluator, bits=bits, seed=seed, as_json=as_json)
-
-
-@app.command(
-    epilog="Example: partita sample runs/rbm-digits-1 -n 64 --out draws.csv --png draws.png"
-)
-def sample(
-    run: Run,
-    n: Annotated[
-        int | None,
-        typer.Option(
-            "-n", "--number", help="How many draws; 64 rows, or 1 sequence, if not given."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help=".csv, .parquet, .npz or .npy, .txt for text; RUN/samples-N if not given."
-        ),
-    ] = None,
-    burn_in: Annotated[
-        int | None, typer.Option(help="Steps of each chain; exact draws or 1000 if not given.")
-    ] = None,
-    png: Annotated[Path | None, typer.Option(help="Also a picture, where rows are images.")] = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Text that a model of text goes on from.")
-    ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(help="Steps to draw of a sequence; up to the model's length if not given."),
-    ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="Of each step of a sequence; 1 draws from the model.")
-    ] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Share of the mass that each step of a sequence keeps.")
-    ] = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Draw new rows from a model and say whether the chains mixed."""
-    from partita.cli import continuation
-    from partita.cli import sample as command
-
-    asked = {
-        "prompt": prompt,
-        "length": length,
-        "temperature": temperature,
-        "top_p": top_p,
-        "burn_in": burn_in,
-        "png": png,
-    }
-    if continuation.applies(run, asked):
-        continuation.report(run, 1 if n is None else n, out, asked, seed=seed, as_json=as_json)
-    else:
-        command.report(run, 64 if n is None else n, out, burn_in, png, seed=seed, as_json=as_json)
-
-
-@app.command(epilog="Example: partita lab memory --set length=512 --out memory.html")
-def lab(
-    name: Annotated[
-        str | None, typer.Argument(help="Which; all are listed if not given.", metavar="NAME")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the figure goes, .html.")] = None,
-    settings: Settings = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Small experiments that show what the theory says."""
-    from partita.cli import lab as command
-
-    command.listing(as_json) if name is None else command.run(
-        name, settings or [], out, seed=seed, as_json=as_json
-    )
-
-
-@app.command(
-    epilog="Example: partita compare digits --minutes 5, or partita compare digits --model rbm "
-    "--objectives all"
-)
 def compare(
     data: Data = None,
     models: Annotated[
@@ -358,9 +283,8 @@ def compare(
         "--set": settings,
         "--column": column,
     }
-    said = [name for name, value in given.items() if value is not None]
-    if resume is not None and said:
-        raise typer.BadParameter(f"goes alone; leave out {', '.join(said)}.", param_hint="--resume")
+    if resume is not None:
+        _refuse_beside_resume(given)
     if resume is None and data is None:
         raise typer.BadParameter("is needed, as in: partita compare digits.", param_hint="DATA")
     by_objective = model is not None or objectives is not None
@@ -378,7 +302,7 @@ def compare(
     from partita.experiment.compare_settings import CompareSettings, resumed
 
     within = (model or "rbm", _names(objectives or "all")) if by_objective else ("", [])
-    asked = CompareSettings(
+    request = CompareSettings(
         str(data),
         _names(models or ""),
         settings or [],
@@ -390,7 +314,7 @@ def compare(
         *within,
     )
     command.report(
-        asked if resume is None else resumed(resume),
+        request if resume is None else resumed(resume),
         out or resume,
         page=page,
         as_json=as_json,
@@ -402,43 +326,27 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-@app.command(epilog="Example: partita report runs/rbm-digits-1 --out digits.html")
-def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="A run or a comparison, as fit or compare made it.", metavar="FOLDER"),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where the page goes, .html; FOLDER/report.html if not given."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """One HTML file about a run or a comparison, which opens from disk with no network."""
-    from partita.cli import report as command
-
-    command.report(folder, out, as_json=as_json)
+def _refuse_beside_resume(given: dict[str, object]) -> None:
+    """Refuse other parameters where a fit or a comparison is resumed."""
+    others = ", ".join(name for name, value in given.items() if value is not None)
+    if others:
+        raise typer.BadParameter(f"goes alone; leave out {others}.", param_hint="--resume")
 
 
-@app.command(epilog="Example: partita models --grid")
-def models(
-    grid: Annotated[
-        bool, typer.Option("--grid", help="What runs with what, and why not where it does not.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """The families of models and their settings."""
-    from partita.cli import lists as command
-
-    command.grid(as_json) if grid else command.models(as_json)
-
-
-@app.command(epilog="Example: partita data")
-def data(as_json: Json = False) -> None:
-    """The data sets that can be given by name."""
-    from partita.cli import lists as command
-
-    command.data(as_json)
-
-
-app.add_typer(tables.app)
+EXAMPLES: dict[Callable[..., None], str] = {
+    fit: "partita fit rbm digits --minutes 1 --set n_hidden=100 --set learning_rate=0.05",
+    evaluate: "partita evaluate runs/rbm-digits-1 --evaluator sandwich",
+    sample: "partita sample runs/rbm-digits-1 -n 64 --out draws.csv --png draws.png",
+    compare: "partita compare digits --minutes 5, or partita compare digits --model rbm "
+    "--objectives all",
+    report: "partita report runs/rbm-digits-1 --out digits.html",
+    impute: "partita impute runs/mixture-people-1 people-with-gaps.csv --out filled.csv",
+    anomalies: "partita anomalies runs/mixture-people-1 new-people.csv --alpha 0.01",
+    cluster: "partita cluster runs/mixture-people-1 people.csv --probabilities",
+    schema: "partita schema people.csv --column age=real --column id=ignore",
+    models: "partita models --grid",
+    data: "partita data",
+    lab: "partita lab memory --set length=512 --out memory.html",
+}  # in the order of the help
+for verb, example in EXAMPLES.items():
+    app.command(epilog=f"Example: {example}")(verb)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from partita.cli import leaderboard, show
+from partita.cli import leaderboard, output
 from partita.cli.fit import describe_data
 from partita.cli.watch import Watch
 from partita.datasets import Dataset, Sequences
@@ -91,7 +91,7 @@ def report(
     interrupted = any(result.interrupted for result in results)
     written = _write_page(folder) if page and not interrupted else None
     if as_json:
-        show.print_json(
+        output.print_json(
             {
                 **board.as_json(folder, ranking(results)),
                 "report": None if written is None else str(written),
@@ -229,14 +229,16 @@ def _write_page(folder: Path) -> Path | None:
     """The page about the comparison; what hinders it is a warning, for the leaderboard itself is
     whole.
     """
-    from partita.cli.report import write
+    from partita.report.folder import write_report
 
     try:
-        return write(folder)
+        return write_report(folder)
     except (PartitaError, OSError) as error:
-        show.warning(f"no report was written: {error}")
+        output.print_warning(f"no report was written: {error}")
     except KeyboardInterrupt:
-        show.warning(f"no report was written: interrupted. Write it with: partita report {folder}")
+        output.print_warning(
+            f"no report was written: interrupted. Write it with: partita report {folder}"
+        )
     return None
 
 
@@ -250,7 +252,7 @@ def _print(
     leaderboard.print_board(board, results)
     for result in results:
         for text in [] if result.run is None else result.run.warnings:
-            show.warning(f"{result.name}: {text}")
+            output.print_warning(f"{result.name}: {text}")
     if compiled >= 1:
         typer.echo(
             f"Beside these seconds, {compiled:.0f} went into compiling machine code, which is kept "

@@ -1,103 +1,110 @@
 """``partita evaluate``: a log-likelihood with its kind, interval, diagnostics and verdict."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partita.cli import show
-from partita.core import rng
-from partita.core.quantity import Quantity, bits_per_dimension
-from partita.experiment.saved import open_run, pick_split
-from partita.families import named_evaluator
+from partita.cli import output
+from partita.cli.launch import launched
+from partita.cli.options import (
+    EVALUATORS,
+    Devices,
+    Json,
+    Nodes,
+    Run,
+    Seed,
+    Strategy,
+    file_argument,
+)
 
-DIAGNOSTICS = {
-    "ess": "effective sample size",
-    "ess_reverse": "effective sample size, reverse",
-    "khat": "Pareto k-hat",
-    "khat_reverse": "Pareto k-hat, reverse",
-    "gap": "gap, upper minus lower side",
-    "gap_of_search": "gap on rows whose posterior was sought",
-    "overlap": "overlap",
-    "rhat": "R-hat",
-    "round_trips": "round trips of the ladders",
-    "ess_of_rows": "effective draws of a row, median",
-    "chains": "chains",
-    "per_step": "log-likelihood per step",
-    "steps": "steps",
-    "p_value": "p-value by permutation",
-    "coverage": "coverage of these rows by draws",
-}
+if TYPE_CHECKING:
+    from partita.core.quantity import Quantity
+
+# diagnostics that a page shows and a terminal does not
+ON_PAGES = ("temperatures", "beyond", "added")
 
 
-def report(
-    folder: Path,
-    data: str | None,
-    split: str | None,
-    evaluator: str,
-    *,
-    bits: bool,
-    seed: int,
-    as_json: bool,
+def evaluate(
+    run: Run,
+    data: Annotated[
+        str | None, file_argument("A name or a file; by default what the run was fitted to.")
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="test, train, valid or all; else test of the run's own data, all of others."
+        ),
+    ] = None,
+    evaluator: Annotated[str, typer.Option(help=EVALUATORS)] = "auto",
+    bits: Annotated[bool, typer.Option("--bits", help="Also in bits per dimension.")] = False,
+    seed: Seed = 0,
+    devices: Devices = None,
+    nodes: Nodes = 1,
+    strategy: Strategy = "ddp",
+    as_json: Json = False,
 ) -> None:
-    """Score a split of the data and print the result: if not said, what was held out of the run's
-    own data, all rows of others.
-    """
-    opened = open_run(folder)
-    chosen = named_evaluator(evaluator, bounds=True)
-    own, dataset = opened.learned_from(data), opened.dataset(data)
-    split = ("test" if own else "all") if split is None else split
-    rows = pick_split(dataset, split)
-    if own and split != "train" and opened.has_changed(dataset):
-        show.warning(
-            f"{opened.data['name']} has other rows than when the run was fitted: it may have "
-            "learned from some of these."
+    """Mean log-likelihood per row, with what kind of number it is and how far to trust it."""
+    with launched(devices, nodes, strategy):
+        from partita.core import rng
+        from partita.core.quantity import bits_per_dimension
+        from partita.experiment.saved import open_run, pick_split
+        from partita.families import named_evaluator
+        from partita.report.format import meaning
+
+        saved = open_run(run)
+        chosen = named_evaluator(evaluator, bounds=True)
+        own, dataset = saved.learned_from(data), saved.dataset(data)
+        if split is None:
+            split = "test" if own else "all"
+        rows = pick_split(dataset, split)
+        if own and split != "train" and saved.has_changed(dataset):
+            output.print_warning(
+                f"{saved.data['name']} has other rows than when the run was fitted: it may have "
+                "learned from some of these."
+            )
+        q = saved.score(rows, chosen, rng.keyed(seed, 1))
+        per_dimension = bits_per_dimension(q, rows.numbers_per_row()) if bits else None
+        if as_json:
+            result = {"run": str(run), "split": split, **q.as_json()}
+            if per_dimension is not None:
+                result["bits_per_dimension"] = per_dimension.as_json()
+            output.print_json(result)
+            return
+        model, which = (
+            saved.run.model,
+            f"all {len(rows)}" if split == "all" else f"{len(rows)} {split}",
         )
-    q = opened.score(rows, chosen, rng.keyed(seed, 1))
-    per_dimension = bits_per_dimension(q, rows.numbers_per_row()) if bits else None
-    if as_json:
-        extra = (
-            {}
-            if per_dimension is None
-            else {"bits_per_dimension": show.quantity_json(per_dimension)}
-        )
-        show.print_json({"run": str(folder), "split": split, **show.quantity_json(q), **extra})
-        return
-    which = f"all {len(rows)} rows" if split == "all" else f"{len(rows)} {split} rows"
-    note = (
-        "; of these the run learned from some: --split test leaves them out"
-        if own and split == "all"
-        else ""
-    )
-    typer.echo(f"{opened.run.model.title()} on {which} of {data or opened.data.get('name')}{note}")
-    show.table(["", ""], _lines(q, per_dimension, opened.run.model.support.discrete))
-    typer.echo(show.meaning(q))
+        note = ""
+        if own and split == "all":
+            note = "; of these the run learned from some: --split test leaves them out"
+        typer.echo(f"{model.title()} on {which} rows of {data or saved.data.get('name')}{note}")
+        output.print_table(["", ""], _lines(q, per_dimension, model.support.discrete))
+        typer.echo(meaning(q))
 
 
-def _lines(q: Quantity, per_dimension: Quantity | None, discrete: bool) -> list[list[str]]:
+def _lines(q: "Quantity", per_dimension: "Quantity | None", discrete: bool) -> list[list[str]]:
     """The table: what was found, how, and how far to trust it."""
-    log_z: Any = q.details.get("log_z")
-    score = ["log-likelihood per row", f"{q.value:.3f} nats, {'mass' if discrete else 'density'}"]
-    what = [f"{q.unit}, no likelihood", f"{q.value:.5f}"] if q.kind == "none" else score
-    lines = [what, ["kind", q.kind], ["by", q.method]]
+    from partita.core.quantity import Quantity
+    from partita.report.format import diagnostics, interval, latent_use, verdict
+
+    if q.kind == "none":
+        lines = [[f"{q.unit}, no likelihood", f"{q.value:.5f}"]]
+    else:
+        measure = "mass" if discrete else "density"
+        lines = [["log-likelihood per row", f"{q.value:.3f} nats, {measure}"]]
+    lines += [["kind", q.kind], ["by", q.method]]
     if q.kind != "exact":
-        lines.append(["interval", show.interval(q)])
+        lines.append(["interval", interval(q)])
     if q.se_data:  # one row has none
         lines.append(["se over rows", f"{q.se_data:.3f}"])
     if per_dimension is not None:
-        lines.append(
-            [
-                "bits per dimension",
-                f"{per_dimension.value:.4f} {show.interval(per_dimension)}".rstrip(),
-            ]
-        )
-    if log_z is not None:
-        lines.append(["log Z", f"{log_z.value:.3f} {show.interval(log_z)}".rstrip()])
-    lines += [
-        [label, f"{q.details[name]:.4g}"]
-        for name, label in DIAGNOSTICS.items()
-        if name in q.details
-    ]
-    lines += [["chains are", q.details["mixing"]]] if "mixing" in q.details else []
-    use = show.latent_use(q)
-    return [*lines, *([["latent dimensions", use]] if use else []), ["verdict", show.verdict(q)]]
+        value = f"{per_dimension.value:.4f} {interval(per_dimension)}"
+        lines.append(["bits per dimension", value.rstrip()])
+    if isinstance(log_z := q.details.get("log_z"), Quantity):
+        lines.append(["log Z", f"{log_z.value:.3f} {interval(log_z)}".rstrip()])
+    lines += diagnostics(q, without=ON_PAGES)
+    if "mixing" in q.details:
+        lines.append(["chains are", q.details["mixing"]])
+    if use := latent_use(q):
+        lines.append(["latent dimensions", use])
+    return [*lines, ["verdict", verdict(q)]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import typer
 
-from partita.cli import show
+from partita.cli import output
 from partita.core.checks import check_count
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
@@ -20,6 +20,7 @@ from partita.experiment.saved import found_at, free_path, schema_of, short_name
 from partita.experiment.settings import sort_settings
 from partita.families import family_named
 from partita.families.table_kind import settings_by_table, table_kind
+from partita.report.format import latent_use, meaning, verdict
 from partita.runtime import processes
 from partita.runtime.untrusted import check_like
 from partita.tables.column_kinds import in_words
@@ -152,7 +153,7 @@ def carry_out(
         typer.echo(data_card(experiment, plan))
     run = run or train(experiment, plan, talk, fabric)
     for text in run.warnings:
-        show.warning(text)
+        output.print_warning(text)
     folder = experiment.folder
     if run.stopped == "interrupted":
         typer.echo(
@@ -166,14 +167,14 @@ def carry_out(
     if not as_json:
         _print_result(experiment, run, q, written)
         return
-    show.print_json(
+    output.print_json(
         {
             "run": str(folder),
             "stopped": run.stopped,
             "steps": run.steps,
             "split": experiment.scored,
             "warnings": run.warnings,
-            "log_likelihood": show.quantity_json(q),
+            "log_likelihood": q.as_json(),
             "report": None if written is None else str(written),
         }
     )
@@ -232,7 +233,7 @@ def score(experiment: Experiment, run: Run) -> Quantity:
 
 
 def _write_page(experiment: Experiment, run: Run, q: Quantity) -> Path | None:
-    from partita.cli.report import write_after_fit
+    from partita.report.folder import write_after_fit
 
     return write_after_fit(run, experiment.encoding, experiment.dataset, experiment.scored, q)
 
@@ -244,11 +245,11 @@ def _print_result(experiment: Experiment, run: Run, q: Quantity, page: Path | No
     typer.echo(f"{distance if q.kind == 'none' else f'Log-likelihood per {split} row'}: {q}")
     if "per_step" in q.details:
         typer.echo(f"Per step: {q.details['per_step']:.4f} nats, over {q.details['steps']} steps")
-    if use := show.latent_use(q):
+    if use := latent_use(q):
         typer.echo(f"Latent dimensions: {use}.")
-    typer.echo(show.meaning(q))
+    typer.echo(meaning(q))
     if q.kind != "exact":
-        typer.echo(f"Verdict {show.verdict(q)}.")
+        typer.echo(f"Verdict {verdict(q)}.")
     typer.echo(f"Saved in {folder}" + ("" if page is None else f", with a report: {page}"))
     typer.echo(f"Next: partita evaluate {folder}\n      partita sample {folder} -n 64")
 

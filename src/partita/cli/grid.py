@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 import typer
 
-from partita.cli import show
+from partita.cli import output
 from partita.core import capability
 from partita.families import representatives
 
@@ -41,7 +41,7 @@ class Grid:
     notes: dict[str, str]  # letter to reason
 
 
-def make() -> Grid:
+def capability_grid() -> Grid:
     """The grid of the capability table over one model of each sort."""
     cells = capability.grid(representatives())
     models = list(dict.fromkeys(model for model, *_ in cells))
@@ -49,28 +49,26 @@ def make() -> Grid:
     letters = {reason: _letter(number) for number, reason in enumerate(reasons)}
     marks: dict[str, dict[str, list[str]]] = {}
     for _, role, part, reason in cells:
-        marks.setdefault(role, {}).setdefault(part, []).append(
-            RUNS if reason is None else letters[reason]
-        )
+        mark = RUNS if reason is None else letters[reason]
+        marks.setdefault(role, {}).setdefault(part, []).append(mark)
     return Grid(models, marks, {letter: reason for reason, letter in letters.items()})
 
 
 def print_grid() -> None:
     """Models by number, one block for each role, letters for reasons."""
-    grid = make()
-    show.table(
-        ["", ""], [[str(number), model] for number, model in enumerate(grid.models, 1)], "Models"
-    )
+    grid = capability_grid()
+    numbered = [[str(number), model] for number, model in enumerate(grid.models, 1)]
+    output.print_table(["", ""], numbered, "Models")
     for role, parts in grid.marks.items():
         typer.echo(f"\n{ROLES.get(role, role)}")
-        for text in block(parts, len(grid.models), shutil.get_terminal_size().columns):
+        for text in grid_lines(parts, len(grid.models), shutil.get_terminal_size().columns):
             typer.echo(text)
     typer.echo(f"\n{RUNS} runs")
     for letter, reason in grid.notes.items():
         typer.echo(f"{letter} {reason}")
 
 
-def block(parts: dict[str, list[str]], models: int, width: int) -> list[str]:
+def grid_lines(parts: dict[str, list[str]], models: int, width: int) -> list[str]:
     """Lines of parts by numbers of models, as many models side by side as ``width`` holds, the
     others below.
     """
@@ -87,9 +85,9 @@ def block(parts: dict[str, list[str]], models: int, width: int) -> list[str]:
     return lines
 
 
-def markdown() -> str:
+def grid_page() -> str:
     """The grid as a page: models down, parts across."""
-    grid, blocks = make(), [HEAD]
+    grid, blocks = capability_grid(), [HEAD]
     for role, parts in grid.marks.items():
         lines = [
             f"| | {' | '.join(f'`{part}`' for part in parts)} |",
@@ -106,12 +104,9 @@ def markdown() -> str:
 
 def _letter(number: int) -> str:
     """a, b, ..., z, aa, ab, ..."""
-    return (
-        ascii_lowercase[number]
-        if number < 26
-        else _letter(number // 26 - 1) + ascii_lowercase[number % 26]
-    )
+    before = _letter(number // 26 - 1) if number >= 26 else ""
+    return before + ascii_lowercase[number % 26]
 
 
 if __name__ == "__main__":
-    typer.echo(markdown(), nl=False)
+    typer.echo(grid_page(), nl=False)

@@ -2,16 +2,13 @@
 that enumerate.
 """
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
-import typer
 
-from partita.cli import show
+from partita.cli.lab import Finding, LabSettings
 from partita.core.checks import check_choice, check_count
 from partita.errors import invalid
-from partita.experiment.saved import free_path
 from partita.gradients import Estimator
 from partita.gradients.laboratory import (
     Measured,
@@ -27,19 +24,20 @@ from partita.gradients.laboratory import (
 )
 from partita.gradients.score_function import optimal_constant
 
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
 PROBLEMS = ("bits", "layers", "categories", "evidence")
 MOST_BITS = 10
 TEMPERATURES = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5)
 SPAN = 3.0  # of the constants shown around c*, where f moves by about one
 
 
-def run(settings: dict[str, Any], out: Path | None, *, seed: int, as_json: bool) -> None:
-    """Measure, print a table, draw the figure."""
+def compare_estimators(settings: LabSettings, seed: int) -> Finding:
+    """Bias and variance of every estimator of one gradient."""
     draws = check_count("lab gradients", "draws", settings["draws"], 100)
-    if out is not None and out.suffix.lower() != ".html":
-        raise invalid("lab gradients", "--out", "end in .html", str(out))
     g = torch.Generator().manual_seed(seed)
-    problem = posed(settings, g)
+    problem = _problem(settings, g)
     estimators = all_estimators(problem)
     found = {
         name: measure(problem, estimator, draws, generator=g)
@@ -47,54 +45,40 @@ def run(settings: dict[str, Any], out: Path | None, *, seed: int, as_json: bool)
     }
     best = float(optimal_constant(*problem.score_table()))
     by_temperature = bias_by_temperature(problem, TEMPERATURES, draws, generator=g)
-    path = free_path(Path("gradients"), ".html") if out is None else out
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure(problem, found, best, by_temperature).write_html(path, include_plotlyjs=True)
-    if as_json:
-        show.print_json(
-            {
-                "figure": str(path),
-                "problem": problem.name,
-                "optimal_constant": best,
-                "estimators": {name: _json(m, estimators[name]) for name, m in found.items()},
-            }
-        )
-        return
-    columns = ["", "bias z", "bias", "variance", "x cost", "cost", "unbiased", "f"]
-    rows = [_row(name, m, estimators[name]) for name, m in found.items()]
-    show.table(columns, rows, f"{problem.name}, {draws} estimates each, float64")
-    typer.echo(
-        f"Optimal constant baseline: {best:.4f}. VIMCO is measured against its own bound.\nFigure "
-        f"in {path}"
+    return Finding(
+        _figure(problem, found, best, by_temperature),
+        f"{problem.name}, {draws} estimates each, float64",
+        ["", "bias z", "bias", "variance", "x cost", "cost", "unbiased", "f"],
+        [_row(name, m, estimators[name]) for name, m in found.items()],
+        {
+            "problem": problem.name,
+            "optimal_constant": best,
+            "estimators": {name: _numbers(m, estimators[name]) for name, m in found.items()},
+        },
+        f"Optimal constant baseline: {best:.4f}. VIMCO is measured against its own bound.",
     )
 
 
-def posed(settings: dict[str, Any], generator: torch.Generator) -> Problem:
-    """The problem that the settings ask for."""
-    count = check_count("lab gradients", "bits", settings["bits"], 2)
+def _problem(settings: LabSettings, generator: torch.Generator) -> Problem:
+    """The problem of the settings."""
+    name, count = settings["problem"], check_count("lab gradients", "bits", settings["bits"], 2)
     if count > MOST_BITS:
-        raise invalid(
-            "lab gradients",
-            "bits",
-            f"be at most {MOST_BITS}, for the exact gradient sums over all states",
-            count,
-        )
-    check_choice("lab gradients", "problem", settings["problem"], PROBLEMS)
-    made = {
-        "bits": lambda: bits(count, generator=generator),
-        "layers": lambda: layers(count - count // 2, count // 2, generator=generator),
-        "categories": lambda: categories(max(1, count // 2), 3, generator=generator),
-        "evidence": lambda: evidence(count, generator=generator),
-    }
-    return made[settings["problem"]]()
+        allowed = f"be at most {MOST_BITS}, for the exact gradient sums over all states"
+        raise invalid("lab gradients", "bits", allowed, count)
+    check_choice("lab gradients", "problem", name, PROBLEMS)
+    if name == "layers":
+        return layers(count - count // 2, count // 2, generator=generator)
+    if name == "categories":
+        return categories(max(1, count // 2), 3, generator=generator)
+    return (bits if name == "bits" else evidence)(count, generator=generator)
 
 
-def figure(
+def _figure(
     problem: Problem,
     found: dict[str, Measured],
     best: float,
     by_temperature: dict[str, list[Measured]],
-) -> Any:
+) -> "Figure":
     """Variances above; below, the parabola of constant baselines and the bias of relaxations by
     temperature.
     """
@@ -110,26 +94,14 @@ def figure(
         rows=2, cols=2, specs=[[{"colspan": 2}, None], [{}, {}]], subplot_titles=titles
     )
     names = list(found)
-    fig.add_trace(
-        go.Bar(
-            x=names, y=[m.variance for m in found.values()], name="variance", marker_color="#1f3a5f"
-        ),
-        row=1,
-        col=1,
-    )
-    fig.add_trace(
-        go.Bar(x=names, y=[m.work for m in found.values()], name="x cost", marker_color="#9db8d9"),
-        row=1,
-        col=1,
-    )
+    for label, color, heights in (
+        ("variance", "#1f3a5f", [m.variance for m in found.values()]),
+        ("x cost", "#9db8d9", [m.work for m in found.values()]),
+    ):
+        fig.add_trace(go.Bar(x=names, y=heights, name=label, marker_color=color), row=1, col=1)
     c = torch.linspace(best - SPAN, best + SPAN, 61, dtype=torch.float64)
-    fig.add_trace(
-        go.Scatter(
-            x=c.tolist(), y=variance_with_constant(problem, c).tolist(), name="exact", mode="lines"
-        ),
-        row=2,
-        col=1,
-    )
+    exact = variance_with_constant(problem, c).tolist()
+    fig.add_trace(go.Scatter(x=c.tolist(), y=exact, name="exact", mode="lines"), row=2, col=1)
     measured = found["optimal constant"].variance
     fig.add_trace(
         go.Scatter(x=[best], y=[measured], name="measured at c*", mode="markers", marker_size=10),
@@ -137,9 +109,8 @@ def figure(
         col=1,
     )
     for name, results in by_temperature.items():
-        trace = go.Scatter(
-            x=TEMPERATURES, y=[m.bias for m in results], name=name, mode="lines+markers"
-        )
+        bias = [m.bias for m in results]
+        trace = go.Scatter(x=TEMPERATURES, y=bias, name=name, mode="lines+markers")
         fig.add_trace(trace, row=2, col=2)
     fig.update_yaxes(type="log", exponentformat="power", row=1, col=1)
     fig.update_yaxes(title_text="|bias| / |gradient|", rangemode="tozero", row=2, col=2)
@@ -149,7 +120,6 @@ def figure(
 
 
 def _row(name: str, m: Measured, estimator: Estimator) -> list[str]:
-    said = ["yes" if m.unbiased else "no", "smooth" if estimator.relaxes else "any"]
     return [
         name,
         f"{m.z:.1f}",
@@ -157,22 +127,20 @@ def _row(name: str, m: Measured, estimator: Estimator) -> list[str]:
         f"{m.variance:.4g}",
         f"{m.work:.4g}",
         str(m.cost),
-        *said,
+        "yes" if m.unbiased else "no",
+        "smooth" if estimator.relaxes else "any",
     ]
 
 
-def _json(m: Measured, estimator: Estimator) -> dict[str, Any]:
-    numbers = {
+def _numbers(m: Measured, estimator: Estimator) -> dict[str, object]:
+    return {
+        "unbiased": m.unbiased,
+        "needs_smooth_f": estimator.relaxes,
         "z": m.z,
         "bias": m.bias,
         "variance": m.variance,
         "variance_times_cost": m.work,
         "cost": m.cost,
-    }
-    return {
-        "unbiased": m.unbiased,
-        "needs_smooth_f": estimator.relaxes,
-        **numbers,
         "exact": m.exact.tolist(),
         "mean": m.mean.tolist(),
     }

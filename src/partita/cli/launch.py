@@ -1,5 +1,5 @@
 """``--devices`` and ``--nodes``: the processes of one command, started by Fabric or by torchrun;
-only the one that leads speaks.
+only process rank 0 prints.
 """
 
 import contextlib
@@ -12,49 +12,35 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
 from partita.cli import INTERRUPTED as PRESSED
 
-# Fabric's kills all when one is lost; once all have met, connections tell, and the leader says so
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+# Fabric's thread that kills all processes when one is lost; once all have met, broken connections
+# show the loss, and rank 0 reports it
 OBSERVER = "child-process-observer"
 ENDING = 3.0  # seconds that a process which was killed may take to end
 LOST = (
     "Error: a process of several was lost before all had started; nothing was begun. Free some "
     "memory, or ask for fewer --devices."
 )
-# exit codes of Ctrl-C, which meets all processes of a terminal, and of which the first has told
+# exit codes of Ctrl-C, which reaches all processes of a terminal; the first of them reports it
 INTERRUPTED = (130, -signal.SIGINT)
-STARTED_BY = "PARTITA_STARTED_BY"  # the process that started others, as they are told
-
-Devices = Annotated[
-    int | None, typer.Option(help="Processes on this machine that work together.", min=1)
-]
-Nodes = Annotated[
-    int,
-    typer.Option(
-        help="Machines: run the command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set.",
-        min=1,
-    ),
-]
-Strategy = Annotated[
-    str,
-    typer.Option(
-        help="How processes work together; ddp gives each its share of every batch and of the "
-        "chains."
-    ),
-]
+STARTED_BY = "PARTITA_STARTED_BY"  # environment variable: the process that started the others
 
 
 @contextlib.contextmanager
-def launched(devices: int | None, nodes: int, strategy: str) -> Iterator[Any]:
+def launched(devices: int | None, nodes: int, strategy: str) -> "Iterator[Fabric | None]":
     """The Fabric whose processes share the work inside the block; None where there is one
     process.
     """
     if "LOCAL_WORLD_SIZE" in os.environ or (devices or 1) * nodes > 1:
-        # read on import: torch shows frames of its stack where we say what was lost
+        # read on import: torch would print stack traces beside our own sentence about the loss
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from partita.core.checks import check_choice
     from partita.runtime import processes
@@ -75,7 +61,7 @@ def launched(devices: int | None, nodes: int, strategy: str) -> Iterator[Any]:
         yield fabric
 
 
-def _start(devices: int, nodes: int, strategy: str) -> Any:
+def _start(devices: int, nodes: int, strategy: str) -> "Fabric":
     from lightning_fabric import Fabric
 
     for name in ("lightning_fabric", "lightning.fabric"):
@@ -99,13 +85,12 @@ def _meeting() -> Iterator[None]:
 
     def watch() -> None:
         while not met.wait(0.2):
-            code = (
-                INTERRUPTED[0]
-                if PRESSED.is_set()
-                else _code_of_lost()
-                if starts
-                else int(str(os.getppid()) != starter)
-            )
+            if PRESSED.is_set():
+                code = INTERRUPTED[0]
+            elif starts:
+                code = _code_of_lost()
+            else:
+                code = int(str(os.getppid()) != starter)
             if starts and code not in (0, *INTERRUPTED):
                 print(LOST, file=sys.stderr, flush=True)
             if code:
@@ -133,7 +118,7 @@ def _code_of_lost() -> int:
 
 
 class Leader(NamedTuple):
-    """Where the process that leads is."""
+    """Where process rank 0 is."""
 
     machine: str
     pid: int
@@ -150,8 +135,8 @@ class Leader(NamedTuple):
         return self._ended()
 
     def _ended(self) -> bool:
-        """As far as its own machine tells; one whose exit code nobody has asked for yet has ended
-        too.
+        """As far as its own machine shows; a zombie, whose exit code is not yet collected, has
+        ended too.
         """
         try:
             os.kill(self.pid, 0)
@@ -164,8 +149,8 @@ class Leader(NamedTuple):
 
 @contextlib.contextmanager
 def _leading() -> Iterator[None]:
-    """The process that leads: where it ends by an error it hangs up, and stays until the others
-    could ask why.
+    """Process rank 0: on an error it closes its connections, and stays until the others have read
+    the reason.
     """
     import torch.distributed as dist
 
@@ -177,7 +162,7 @@ def _leading() -> Iterator[None]:
     except LostProcess:
         raise
     except (PartitaError, OSError):
-        # where it left word; kept open by being held
+        # holds the reason; kept open by this reference
         store = dist.distributed_c10d._get_default_store()
         with contextlib.suppress(RuntimeError, ValueError):
             dist.destroy_process_group()
@@ -188,10 +173,10 @@ def _leading() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent(leader: Leader, first: bool) -> Iterator[None]:
-    """A process that follows: what it would say the leader says; an error that only this one meets
-    it leaves word of.
+    """Another process: it prints nothing, for rank 0 prints the same; an error of its own it passes
+    on to rank 0.
 
-    Where the leader is lost itself the others speak; on another machine the ``first`` does.
+    Where rank 0 itself is lost, the others report it; on another machine only the ``first`` does.
     """
     from partita.errors import PartitaError
     from partita.runtime.processes import LostProcess

@@ -1,7 +1,7 @@
-"""Options that several commands share."""
+"""Arguments and options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,24 @@ def _seed(value: int) -> int:
     return value
 
 
-Data = Annotated[
-    str | None, typer.Argument(help="A name (partita data lists them) or a file.", metavar="DATA")
-]
+# the functions of typer that make parameters are declared to return Any
+
+
+def file_argument(text: str) -> Any:
+    """The file that a verb works on."""
+    return typer.Argument(help=text, metavar="DATA")
+
+
+def table_output(word: str) -> Any:
+    """``--out``, the file for a table's results; by default beside it, its name ending in a
+    word.
+    """
+    return typer.Option(
+        help=f".csv .parquet .arrow .npy .npz; DATA-{word} beside the file if not given."
+    )
+
+
+Data = Annotated[str | None, file_argument("A name (partita data lists them) or a file.")]
 Run = Annotated[
     Path, typer.Argument(help="Folder of a run, as partita fit made it.", metavar="RUN")
 ]
@@ -34,3 +49,15 @@ EVALUATORS = (
     "auto; for log Z enumeration, quadrature, sandwich, bridge, ais, reverse-ais; with latent "
     "variables iwae-K, latent-ais-T, filter-K, by K draws or T temperatures."
 )
+Devices = Annotated[
+    int | None, typer.Option(help="Processes on this machine that work together.", min=1)
+]
+Nodes = Annotated[
+    int,
+    typer.Option(
+        help="Machines: run the command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set.",
+        min=1,
+    ),
+]
+STRATEGY = "How processes work together; ddp gives each its share of every batch and of the chains."
+Strategy = Annotated[str, typer.Option(help=STRATEGY)]

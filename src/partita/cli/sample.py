@@ -1,128 +1,138 @@
-"""``partita sample``: draws from a model, a preview where rows are images, and whether the chains
-mixed.
-"""
+"""``partita sample``: new rows of a model, or continuations of sequences."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
-from partita.cli import pictures, show
-from partita.core import capability, rng
-from partita.core.checks import check_count
-from partita.core.protocols import DirectedModel, Model
-from partita.diagnostics import ChainReport
-from partita.errors import invalid
-from partita.experiment.encoded import draw_rows
-from partita.experiment.saved import SavedRun, free_path, open_run, schema_of
-from partita.samplers import run as run_chains
-from partita.tables.encoding import CUT
-from partita.tables.schema import Column
-from partita.tables.write import check_ending, plain_columns, write_columns
+from partita.cli import output
+from partita.cli.options import Json, Run, Seed
 
-DIAGNOSED = 64  # chains that are followed further to see whether they mixed
-FOLLOWED = 100  # steps
+if TYPE_CHECKING:
+    from partita.experiment.saved import SavedRun
+    from partita.experiment.synthesis import Request
 
 
-def report(
-    folder: Path,
+def sample(
+    run: Run,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "-n", "--number", help="How many draws; 64 rows, or 1 sequence, if not given."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=".csv, .parquet, .npz or .npy, .txt for text; RUN/samples-N if not given."
+        ),
+    ] = None,
+    burn_in: Annotated[
+        int | None, typer.Option(help="Steps of each chain; exact draws or 1000 if not given.")
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="Also a picture, where rows are images.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Text that a model of text goes on from.")
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(help="Steps to draw of a sequence; up to the model's length if not given."),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of each step of a sequence; 1 draws from the model.")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Share of the mass that each step of a sequence keeps.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Draw new rows from a model and say whether the chains mixed."""
+    from partita.core.checks import check_count
+    from partita.errors import invalid
+    from partita.experiment.saved import open_run
+    from partita.experiment.synthesis import Request, sequence_model
+
+    if n is not None:
+        check_count("sample", "-n", n)
+    saved, request = open_run(run), Request(prompt, length, temperature, top_p)
+    if saved.data.get("reading") is None and request == Request():
+        _sample_rows(saved, n or 64, out, burn_in, png, seed, as_json)
+        return
+    model = sequence_model(saved)
+    for option, value, allowed in (
+        ("--burn-in", burn_in, "go with a model that chains draw from"),
+        ("--png", png, "go with rows that are images"),
+    ):
+        if value is not None:
+            raise invalid("sample", option, allowed, model.title(), "Leave it out.")
+    _sample_sequences(saved, n or 1, out, request, seed, as_json)
+
+
+def _sample_rows(
+    saved: "SavedRun",
     n: int,
     out: Path | None,
     burn_in: int | None,
     png: Path | None,
-    *,
     seed: int,
     as_json: bool,
 ) -> None:
-    """Draw, write, preview, diagnose."""
-    check_count("sample", "-n", n)
-    opened = open_run(folder)
-    named = (
-        bool(opened.encoding.labels or opened.data.get("columns"))
-        or opened.encoding.kind == "mixed"
-    )
-    path = (
-        free_path(folder / "samples", ".csv" if named else ".npz")
-        if out is None
-        else check_ending(out, "sample")
-    )
-    generator = rng.keyed(seed, 3)
-    model = opened.run.model
-    if burn_in is not None and isinstance(model, DirectedModel):
-        raise invalid(
-            "sample",
-            "--burn-in",
-            "go with a model that chains draw from",
-            model.title(),
-            "Leave it out: its draws are exact.",
-        )
-    z = draw_rows(model, n, burn_in, generator)
-    x = opened.encoding.decode(z.double().numpy())
-    chains = None if _exact(model, burn_in) else _diagnose(model, z, generator)
-    small = x.astype(np.int8) if np.isin(x, (-1, 0, 1)).all() else x
-    columns = _columns(opened, x)
-    write_columns(
-        check_ending(path, "sample", columns),
-        columns,
-        small,
-        header=opened.data.get("columns") is not None,
-    )
+    from partita.errors import invalid
+    from partita.experiment.synthesis import sample_path, synthesize, write_rows
+    from partita.report.images import sheet
+
+    path = sample_path(saved, out)
+    x, chains = synthesize(saved, n, burn_in, seed=seed)
+    write_rows(saved, x, path)
+    shape = saved.data.get("shape")
     if png is not None:
-        pictures.write_png(png, pictures.sheet(x, _shape(opened, "sample --png")))
+        if not shape:
+            got = f"{saved.data.get('name', 'data')!r}, whose rows have no shape"
+            raise invalid("sample --png", "RUN", "have rows that are images", got)
+        output.write_png(png, sheet(x, tuple(shape)))
     if as_json:
-        show.print_json(
-            {
-                "run": str(folder),
-                "n": n,
-                "out": str(path),
-                "exact": chains is None,
-                **(chains._asdict() if chains else {}),
-            }
-        )
+        diagnosis = {} if chains is None else chains._asdict()
+        made = {"run": str(saved.run.folder), "n": n, "out": str(path), "exact": chains is None}
+        output.print_json({**made, **diagnosis})
         return
-    if opened.data.get("shape"):
-        typer.echo(pictures.preview(x, tuple(opened.data["shape"])))
+    if shape:
+        typer.echo(output.preview(x, tuple(shape)))
     typer.echo(f"{n} draws written to {path}" + ("" if png is None else f" and {png}"))
     typer.echo("Exact independent draws." if chains is None else str(chains))
 
 
-def _exact(model: Model, burn_in: int | None) -> bool:
-    return isinstance(model, DirectedModel) or (
-        burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS
-    )
+def _sample_sequences(
+    saved: "SavedRun", n: int, out: Path | None, request: "Request", seed: int, as_json: bool
+) -> None:
+    from partita.experiment.synthesis import continue_sequences, write_sequences
 
-
-def _diagnose(model: Any, z: Any, generator: Any) -> ChainReport:
-    """Follow some of the chains further: R-hat and ESS of the free energy."""
-    return run_chains(
-        model,
-        capability.default("sampler", model),
-        z[:DIAGNOSED],
-        draws=FOLLOWED,
-        generator=generator,
-    ).report
-
-
-def _shape(opened: SavedRun, owner: str) -> tuple[int, ...]:
-    if not opened.data.get("shape"):
-        raise invalid(
-            owner,
-            "RUN",
-            "have rows that are images",
-            f"{opened.data.get('name', 'data')!r}, whose rows have no shape",
+    drawn = continue_sequences(saved, n, request, seed=seed)
+    path, beyond = write_sequences(saved, drawn, out), drawn.steps > drawn.window
+    if as_json:
+        output.print_json(
+            {
+                "run": str(saved.run.folder),
+                "n": n,
+                "out": str(path),
+                "exact": drawn.exact,
+                "beyond_window": beyond,
+                "texts": drawn.texts,
+                "temperature": drawn.temperature,
+                "top_p": drawn.top_p,
+            }
         )
-    return tuple(opened.data["shape"])
-
-
-def _columns(opened: SavedRun, x: np.ndarray) -> list[Column]:
-    """What draws are written as: as the run's table had them, where it is known."""
-    schema, labels = schema_of(opened.data), opened.encoding.labels
-    if schema is not None and opened.encoding.kind not in CUT:
-        return list(schema.used)
-    columns = plain_columns(opened.data.get("columns"), x)
-    return (
-        [Column(column.name, "category", "string", labels=labels) for column in columns]
-        if labels
-        else columns
+        return
+    for text in drawn.texts or []:
+        typer.echo(text + "\n")
+    typer.echo(f"{n} draw{'s' * (n > 1)} written to {path}")
+    typer.echo(
+        "Exact draws from the model."
+        if drawn.exact
+        else "Not draws from the model: temperature or top-p favors what is likely."
     )
+    if beyond:
+        output.print_warning(
+            f"{drawn.steps} steps go beyond the {drawn.window} that the model was fitted to; it "
+            "was never scored there."
+        )

@@ -1,68 +1,77 @@
-"""``partita schema``: what each column of a table is taken for, and how it will be read."""
+"""``partita schema``: what each column of a table is taken for."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
-from partita.cli import show
-from partita.datasets import Dataset, load
-from partita.errors import DataError
-from partita.tables import Column
+from partita.cli import output
+from partita.cli.options import Json, Kinds, file_argument
+
+if TYPE_CHECKING:
+    from partita.datasets import Dataset
+    from partita.tables import Column, Schema
 
 MOST_SHOWN = 200  # columns
 
 
-def report(source: str, asked: dict[str, str], *, as_json: bool) -> None:
-    """Read a table and show its schema."""
-    data = load(source, words=True, missing=True, columns=asked or None)
-    schema = data.train.schema
-    if schema is None:
-        allowed = "a .csv, .parquet, .arrow or .feather file"
+def schema(
+    data: Annotated[str, file_argument("A .csv, .parquet, .arrow or .feather file.")],
+    column: Kinds = None,
+    as_json: Json = False,
+) -> None:
+    """What each column of a table is taken for, and how to say otherwise."""
+    from partita.datasets import load
+    from partita.errors import DataError
+    from partita.experiment.settings import parse_columns
+
+    kinds = parse_columns(column or [], "schema")
+    dataset = load(data, words=True, missing=True, columns=kinds or None)
+    found = dataset.train.schema
+    if found is None:
         held = (
             "lines are read as sequences, a column for each letter"
-            if data.train.labels
+            if dataset.train.labels
             else "columns are numbers of one sort"
         )
-        raise DataError(f"schema: DATA must be {allowed}; got {source!r}, whose {held}.")
-    if as_json:
-        columns = [
-            {
-                key: value
-                for key, value in column.as_json().items()
-                if key not in ("levels", "labels")
-            }
-            | ({"categories": column.words(column.levels)} if column.levels else {})
-            for column in schema.columns
-        ]
-        show.print_json(
-            {"data": source, "rows": _count(data), "mixed": schema.mixed, "columns": columns}
+        raise DataError(
+            "schema: DATA must be a .csv, .parquet, .arrow or .feather file; got "
+            f"{data!r}, whose {held}."
         )
+    splits = (dataset.train, dataset.valid, dataset.test)
+    rows = sum(len(split) for split in splits if split is not None)
+    if as_json:
+        columns = [_column_json(one) for one in found.columns]
+        output.print_json({"data": data, "rows": rows, "mixed": found.mixed, "columns": columns})
         return
-    rows = [
-        [column.name, column.kind, column.dtype, str(column.missing), _holds(column, data)]
-        for column in schema.columns[:MOST_SHOWN]
+    lines = [
+        [one.name, one.kind, one.dtype, str(one.missing), _contents(one, found, dataset)]
+        for one in found.columns[:MOST_SHOWN]
     ]
-    title = f"{source}: {_count(data)} rows, {len(schema.columns)} columns"
-    show.table(["column", "kind", "type", "missing", "holds"], rows, title, whole=2)
-    if len(schema.columns) > MOST_SHOWN:
-        typer.echo(f"... and {len(schema.columns) - MOST_SHOWN} more; --json has all.")
+    title = f"{data}: {rows} rows, {len(found.columns)} columns"
+    output.print_table(["column", "kind", "type", "missing", "holds"], lines, title, whole=2)
+    if len(found.columns) > MOST_SHOWN:
+        typer.echo(f"... and {len(found.columns) - MOST_SHOWN} more; --json has all.")
     typer.echo(
         "Read a column otherwise with --column NAME=KIND: real, binary, count, category or ignore."
     )
 
 
-def _count(data: Dataset) -> int:
-    return sum(len(rows) for rows in (data.train, data.valid, data.test) if rows is not None)
+def _column_json(column: "Column") -> dict[str, object]:
+    described: dict[str, object] = {
+        key: value for key, value in column.as_json().items() if key not in ("levels", "labels")
+    }
+    if column.levels:
+        described["categories"] = column.words(column.levels)
+    return described
 
 
-def _holds(column: Column, data: Dataset) -> str:
+def _contents(column: "Column", schema: "Schema", data: "Dataset") -> str:
     """Categories by name, or the range of numbers."""
+    import numpy as np
+
     if column.kind == "ignore":
         return "left out"
     if column.levels:
         return column.in_words()
-    assert data.train.schema is not None
-    place = data.train.schema.used.index(column)
-    values: Any = data.train.array[:, place]
+    values = np.asarray(data.train.array[:, schema.used.index(column)])
     return f"{np.nanmin(values):g} to {np.nanmax(values):g}"

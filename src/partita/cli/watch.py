@@ -5,13 +5,16 @@ candidate.
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from partita.cli import leaderboard, show
+from partita.cli import leaderboard, output
 from partita.experiment.leaderboard import ranking
 from partita.experiment.results import Candidate, Result
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Watch:
@@ -34,13 +37,12 @@ class Watch:
         self.talk = talk
         self.results: list[Result] = []
         self.running, self.since = "", 0.0
-        screen = leaderboard.console()
-        live = talk and screen.is_terminal
-        self.live = (
-            Live(get_renderable=self.table, console=screen, refresh_per_second=2, transient=True)
-            if live
-            else None
-        )
+        screen = leaderboard.wide_console()
+        self.live = None
+        if talk and screen.is_terminal:
+            self.live = Live(
+                get_renderable=self.table, console=screen, refresh_per_second=2, transient=True
+            )
 
     def __enter__(self) -> "Watch":
         if self.live is not None:
@@ -76,18 +78,16 @@ class Watch:
             cut = ", cut short by the clock" * self.board.cut_short(result)
             typer.echo(f"{before}  {result.problem or result.score} ({result.seconds:.0f} s{cut})")
 
-    def table(self) -> Any:
-        """Places so far, whose turn it is, and who waits."""
+    def table(self) -> "Table":
+        """Places so far, the candidate that is being fitted, and those that wait."""
         results, running = self.results, self.running
         known = {result.name for result in results}
         lines = leaderboard.lines_of(ranking(results), self.board)
         for name in self.names:
-            if name not in known:
-                busy = name == running
-                note = [f"{time.monotonic() - self.since:.0f}"] if busy else [""]
-                lines.append(
-                    ["…" if busy else "", name, "fitting" if busy else "waiting", *[""] * 7, *note]
-                )
-        return show.grid(
-            *leaderboard.fitting(lines, self.board.what), whole=len(leaderboard.COLUMNS)
-        )
+            if name == running:
+                seconds = f"{time.monotonic() - self.since:.0f}"
+                lines.append(["…", name, "fitting", *[""] * 7, seconds])
+            elif name not in known:
+                lines.append(["", name, "waiting", *[""] * 8])
+        columns, cells = leaderboard.fitting(lines, self.board.what)
+        return output.rich_table(columns, cells, whole=len(leaderboard.COLUMNS))

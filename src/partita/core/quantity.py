@@ -12,7 +12,7 @@ Sums of intervals cover with probability at least 1 - alpha_1 - alpha_2 whatever
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -114,6 +114,27 @@ class Quantity:
     def trusted(self) -> bool:
         """Whether the verdict allows the number to be published with its interval."""
         return self.verdict != "do not publish"
+
+    def as_json(self) -> dict[str, object]:
+        """All fields as JSON, with those diagnostics that are numbers or words, log Z and the KL
+        divergence of each latent dimension.
+
+        >>> Quantity(2.0, details={"ess": 9.5, "rows": [1.0, 3.0]}).as_json()["details"]
+        {'ess': 9.5}
+        """
+        result: dict[str, object] = {
+            item.name: getattr(self, item.name) for item in fields(self) if item.name != "details"
+        }
+        result["details"] = {
+            name: value
+            for name, value in self.details.items()
+            if isinstance(value, bool | int | float | str)
+        }
+        if isinstance(log_z := self.details.get("log_z"), Quantity):
+            result["log_z"] = log_z.as_json()
+        if "kl_per_dimension" in self.details:
+            result["kl_per_dimension"] = self.details["kl_per_dimension"].tolist()
+        return result
 
     def __float__(self) -> float:
         return float(self.value)

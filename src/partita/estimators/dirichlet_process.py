@@ -20,6 +20,7 @@ from partita.diagnostics.partitions import (
 from partita.errors import RunError, invalid
 from partita.estimators._density import Density
 from partita.estimators._em import impute_rows
+from partita.experiment.clustering import consensus_membership
 from partita.families import FAMILIES
 from partita.models import DPMixture
 from partita.tables import Rows
@@ -206,15 +207,8 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """Probability of each cluster of ``labels_``, (N, K): where each draw would put a row, by
         who else is there (eq. 20.19).
         """
-        z, labels = self._encoded(X, "predict_proba"), self._posterior().labels
-        owner = self.model_.owner.numpy()
-        partitions = self._posterior().partitions.reshape(-1, len(labels))
-        starts = np.searchsorted(owner, np.arange(len(partitions)))
-        shared = np.zeros((len(owner), labels.max() + 1))
-        for start, draw in zip(starts, partitions, strict=True):
-            np.add.at(shared, (start + draw, labels), 1.0)
-        shared /= shared.sum(1, keepdims=True)
-        return self.model_.responsibilities(z).numpy() @ shared / len(partitions)
+        z = self._encoded(X, "predict_proba")
+        return consensus_membership(self.model_, z, self._posterior().labels)
 
     def transform(self, X: Any) -> np.ndarray:
         """Probability of each cluster of ``labels_``, (N, K)."""

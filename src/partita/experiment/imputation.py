@@ -1,32 +1,48 @@
-r"""Observed coordinates are held, missing ones drawn from p(missing | observed): by clamped Gibbs
+r"""Missing values of a table, filled in from what its rows do hold; observed cells stay untouched.
+
+Observed coordinates are held, missing ones drawn from p(missing | observed): by clamped Gibbs
 sampling,
 
 .. math:: x_M \sim p(x_M \mid h),\; h \sim p(h \mid x_M, x_O) \qquad\text{or}\qquad p(x_i \mid
           x_{\setminus i}), \; i \in M
 
-or exactly where what is missing from a row has few states, whatever holds them together: there
-chains may not mix.
+or exactly where what is missing from a row has few states, however they depend on one another:
+there chains may not mix.
+
+A file is filled in chunks, so that it need not fit into memory. Where a chunk ends depends on the
+number of columns alone, and each chunk has its own random numbers: the result depends on the seed
+and on the rows, not on the machine or the file format.
 
 Letters: N rows, R chains per row, D columns, m missing values of a row, K values of each, S = K^m
 states of them.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Distribution
 
 from partita.core import rng
 from partita.core.annealed import in_double
 from partita.core.capability import reason_against, require
 from partita.core.checks import check_choice
-from partita.core.protocols import Capability, EnergyModel
+from partita.core.protocols import Capability, EnergyModel, Model
 from partita.errors import invalid
 from partita.experiment.imputation_gradient import gradient_posterior
+from partita.experiment.input_table import InputTable, destination, in_file_order, read_input
+from partita.experiment.saved import SavedRun, open_run
+from partita.tables.arrays import chunks
+from partita.tables.copies import write_filled
 from partita.tables.encoding import CUT, Encoding
+from partita.tables.labels import Labels
+from partita.tables.on_disk import gathered
+from partita.tables.schema import Column
+from partita.tables.write import TABLES, check_ending, plain_columns, write_columns
 
 CHAINS = 8  # per row, where they are averaged; one draw takes one
 BURN_IN = 100
@@ -35,8 +51,104 @@ CELLS = 1 << 22  # rows x chains x columns at once
 FEW_STATES = 1 << 10  # of what is missing from a row, up to which they are summed
 
 
+# (model, rows, whether to draw, chains per row, generator) -> what fill makes of the missing values
+Posterior = Callable[[EnergyModel, Tensor, bool, int, torch.Generator], Tensor]
+
+
+@runtime_checkable
+class _Filler(Protocol):
+    """A model with its own way to fill in missing values."""
+
+    def fill(self, x: Tensor, how: str = ..., *, generator: torch.Generator) -> Tensor: ...
+
+
+class _Conditionals(Protocol):
+    """A model whose visible and hidden units are independent given the others."""
+
+    def hidden_given_visible(self, x: Tensor) -> Distribution: ...
+
+    def visible_given_hidden(self, h: Tensor) -> Distribution: ...
+
+
+class FilledFile(NamedTuple):
+    """Where a file without its gaps was written, and how many there were."""
+
+    path: Path
+    model: Model
+    rows: int
+    values: int  # all cells of the table
+    filled: int  # those that were missing
+
+
+def impute_file(
+    folder: Path, source: Path, out: Path | None = None, how: str = "auto", *, seed: int = 0
+) -> FilledFile:
+    """Write a file with its missing values filled in by a saved run; columns keep their names,
+    types and order.
+    """
+    saved = open_run(folder)
+    path = destination(source, out, "impute", "imputed")
+    table = read_input(saved, source, "impute")
+    if out is not None and table.schema is not None:
+        check_ending(path, "impute", table.schema.used)
+    filled, missing = impute_table(saved, table, how, seed)
+    _write(table, path, filled, saved.encoding.labels)
+    return FilledFile(path, saved.run.model, len(filled), filled.size, missing)
+
+
+def impute_table(saved: SavedRun, table: InputTable, how: str, seed: int) -> tuple[np.ndarray, int]:
+    """A table with its gaps filled, columns in the file's order, in memory or on disk; and how many
+    gaps there were.
+    """
+    model, encoding = saved.run.model, saved.encoding
+    missing, back = 0, np.argsort(table.order)
+
+    def filled() -> Iterator[np.ndarray]:
+        nonlocal missing
+        for number, (part, x) in enumerate(table.chunks()):
+            missing += int(np.isnan(x).sum())
+            generator = rng.keyed(seed, 4, *([number] if number else []))
+            whole = impute_encoded(
+                model, encoding, x, how, "impute", first=part.start, generator=generator
+            )
+            yield whole[:, back]
+
+    dtype = table.table.dtype if table.table.dtype.kind == "f" else np.dtype(float)
+    return gathered(filled(), table.shape, dtype), missing
+
+
+def imputation_method(model: Model) -> str:
+    """How a model fills in missing values, as an adverbial phrase."""
+    if Capability.LATENT in model.capabilities:
+        return "by chains of its posterior"
+    if Capability.MISSING in model.capabilities:
+        return "exactly"
+    if Capability.POSTERIOR_DRAWS in model.capabilities:
+        return "on average over its posterior draws"
+    return "by clamped sampling"
+
+
+def _write(table: InputTable, path: Path, filled: np.ndarray, labels: Labels) -> None:
+    if table.schema is None:
+        columns = plain_columns(table.names, filled)
+        if labels:
+            columns = [
+                Column(column.name, "category", "string", labels=labels) for column in columns
+            ]
+        write_columns(path, columns, filled, header=table.names is not None)
+    elif path.suffix.lower() in TABLES:
+        write_filled(table.path, path, table.schema, filled)
+    else:
+        columns = table.schema.used
+        order = in_file_order(table, columns)
+        parts = (filled[part][:, order] for part in chunks(*table.shape))
+        ordered = gathered(parts, table.shape, filled.dtype)
+        header = table.names is not None
+        write_columns(path, [columns[i] for i in order], ordered, header=header)
+
+
 def impute_encoded(
-    model: Any,
+    model: Model,
     encoding: Encoding,
     x: np.ndarray,
     how: str,
@@ -48,46 +160,34 @@ def impute_encoded(
     """A table with its NaN filled, in its own units: in the model's own way where it has one, else
     by clamped sampling.
 
-    ``first`` is the number of its first row, where it is a part of a larger one, for error
-    messages.
+    ``first`` is the number of its first row in the table that it is a chunk of, for error messages.
     """
-    own: Any = getattr(model, "fill", None)
-    if own is None and not isinstance(model, EnergyModel):
-        raise invalid(
-            owner,
-            "the model",
-            "be of a family that can fill in what is missing",
-            model.title(),
-            "A mixture or a VAE can.",
-        )
+    if not isinstance(model, _Filler | EnergyModel):
+        allowed = "be of a family that can fill in what is missing"
+        raise invalid(owner, "the model", allowed, model.title(), "A mixture or a VAE can.")
     check_how(model, encoding, how, owner)
     z = torch.from_numpy(encoding.encode(encoding.check(x, owner, first)))
-    if how == "auto":
-        how = "likely" if encoding.kind == "mixed" else "mode" if model.support.discrete else "mean"
-    if own is not None and not z.isnan().any():  # a part of a table may have no gaps
-        return x.copy()
-    filled = (
-        fill(model, z, how, generator=generator)
-        if own is None
-        else own(z, how, generator=generator)
-    )
+    if how == "auto" and encoding.kind == "mixed":
+        how = "likely"
+    elif how == "auto":
+        how = "mode" if model.support.discrete else "mean"
+    if isinstance(model, _Filler):
+        if not z.isnan().any():  # as of a chunk without gaps
+            return x.copy()
+        filled = model.fill(z, how, generator=generator)
+    else:
+        filled = fill(model, z, how, generator=generator)
     return np.where(np.isnan(x), encoding.decode(filled.double().cpu().numpy()), x)
 
 
-def check_how(model: Any, encoding: Encoding, how: str, owner: str) -> None:
-    """Refuse what cannot be filled in, or not in this way."""
+def check_how(model: Model, encoding: Encoding, how: str, owner: str) -> None:
+    """Refuse encodings that cannot be filled in, and ways that do not go with the encoding."""
     check_choice(owner, "how", how, ("auto", "mean", "mode", "draw"))
     if encoding.kind in CUT:
-        held, where = (
-            ("categories", "quantiles") if encoding.kind == "quantile" else ("binary", "median")
-        )
-        raise invalid(
-            owner,
-            "X",
-            f"be {held}, for real columns were cut at their {where} and cannot be drawn back",
-            "real columns",
-            "Cut X yourself before fit.",
-        )
+        quantiles = encoding.kind == "quantile"
+        held, where = ("categories", "quantiles") if quantiles else ("binary", "median")
+        allowed = f"be {held}, for real columns were cut at their {where} and cannot be drawn back"
+        raise invalid(owner, "X", allowed, "real columns", "Cut X yourself before fit.")
     if encoding.kind == "mixed" and how not in ("auto", "draw"):
         allowed = (
             "be 'auto' (the mean of real columns, the most probable value of others) or 'draw' "
@@ -107,27 +207,25 @@ def fill(model: EnergyModel, z: Tensor, how: str = "auto", *, generator: torch.G
     """``z`` with its NaN replaced by the mean, the mode or a draw of what is missing given what is
     not, ``(N, D)``.
     """
-    by_gradient = (
-        reason_against("Gibbs", model) is not None and reason_against("MALA", model) is None
-    )
-    if not by_gradient:
+    posterior: Posterior = _posterior
+    if reason_against("Gibbs", model) is not None and reason_against("MALA", model) is None:
+        posterior = gradient_posterior
+    else:
         require("Gibbs", model)
     if not z.isnan().any():
         return z
     model, discrete = in_double(model), model.support.discrete
-    how = ("mode" if discrete else "mean") if how == "auto" else how
-    values = (
-        model.support.values().to(torch.float64) if discrete else torch.ones(1, dtype=torch.float64)
-    )
-    posterior = gradient_posterior if by_gradient else _posterior
+    values = model.support.values() if discrete else torch.ones(1)
     filled = _by_states(model, z.double(), how == "draw", posterior, generator)
-    if how != "draw":
-        filled = values[filled.argmax(-1)] if how == "mode" else filled @ values
+    if how == "mode" or (how == "auto" and discrete):
+        filled = values.double()[filled.argmax(-1)]
+    elif how != "draw":
+        filled = filled @ values.double()
     return torch.where(z.isnan(), filled, z.double())
 
 
 def _by_states(
-    model: EnergyModel, z: Tensor, one_draw: bool, posterior: Any, generator: torch.Generator
+    model: EnergyModel, z: Tensor, one_draw: bool, posterior: Posterior, generator: torch.Generator
 ) -> Tensor:
     """What :func:`_posterior` gives of all rows: exactly where the missing values of a row have few
     states, by chains for the others.
@@ -143,17 +241,10 @@ def _by_states(
     if (many := count > most).any():
         chains = 1 if one_draw else CHAINS
         step = max(1, CELLS // (chains * z.shape[1] * max(1, K)))
-        parts.append(
-            (
-                many,
-                torch.cat(
-                    [
-                        posterior(model, part, one_draw, chains, generator)
-                        for part in z[many].split(step)
-                    ]
-                ),
-            )
-        )
+        found = [
+            posterior(model, part, one_draw, chains, generator) for part in z[many].split(step)
+        ]
+        parts.append((many, torch.cat(found)))
     filled = z.new_empty(len(z), *parts[0][1].shape[1:])
     for rows, part in parts:
         filled[rows] = part
@@ -167,10 +258,8 @@ def _summed(model: EnergyModel, z: Tensor, one_draw: bool, generator: torch.Gene
     values, m = model.support.values().to(z), int(z[0].isnan().sum())
     states = torch.cartesian_prod(*[values] * m).view(-1, m) if m else z.new_empty(1, 0)
     places, found = z.isnan().nonzero()[:, 1].view(len(z), 1, m), []
-    for part, place in zip(
-        *(rows.split(max(1, CELLS // (len(states) * z.shape[1]))) for rows in (z, places)),
-        strict=True,
-    ):
+    step = max(1, CELLS // (len(states) * z.shape[1]))
+    for part, place in zip(z.split(step), places.split(step), strict=True):
         x = part.nan_to_num()[:, None].repeat(1, len(states), 1)
         x.scatter_(2, place.expand(-1, len(states), -1), states.expand(len(part), -1, -1))
         p = torch.softmax(-model(x), 1)
@@ -178,9 +267,8 @@ def _summed(model: EnergyModel, z: Tensor, one_draw: bool, generator: torch.Gene
             u = rng.uniform((len(part), 1), p, generator)
             found.append(x[torch.arange(len(part)), (u > p.cumsum(1)[:, :-1]).sum(1)])
         else:
-            found.append(
-                torch.stack([(p[..., None] * (x == value)).sum(1) for value in values], -1)
-            )
+            shares = [(p[..., None] * (x == value)).sum(1) for value in values]
+            found.append(torch.stack(shares, -1))
     return torch.cat(found)
 
 
@@ -193,14 +281,10 @@ def _posterior(
     """
     known = z.expand(chains, *z.shape)
     missing = known.isnan()
-    x = torch.where(
-        missing,
-        model.reference().draw(chains * len(z), generator=generator).view_as(known).to(z),
-        known,
-    )
-    sweep = (
-        clamped_block_sweep if Capability.CONDITIONALS in model.capabilities else clamped_site_sweep
-    )
+    start = model.reference().draw(chains * len(z), generator=generator).view_as(known).to(z)
+    x = torch.where(missing, start, known)
+    in_blocks = Capability.CONDITIONALS in model.capabilities
+    sweep = clamped_block_sweep if in_blocks else clamped_site_sweep
     for _ in range(BURN_IN):
         x, _ = sweep(model, x, missing, generator)
     if one_draw:
@@ -213,19 +297,19 @@ def _posterior(
 
 
 def clamped_block_sweep(
-    model: Any, x: Tensor, missing: Tensor, generator: torch.Generator
+    model: EnergyModel, x: Tensor, missing: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Hidden units given x, then the missing visible ones given h; returns the state and what the
-    conditionals say.
+    """Hidden units given x, then the missing visible ones given h; returns the state, and
+    probabilities or means of the conditionals.
     """
-    h = rng.draw(model.hidden_given_visible(x), generator)
-    conditional = model.visible_given_hidden(h)
+    units = cast(_Conditionals, model)
+    h = rng.draw(units.hidden_given_visible(x), generator)
+    conditional = units.visible_given_hidden(h)
     drawn = torch.where(missing, rng.draw(conditional, generator), x)
     if isinstance(conditional, Categorical):
         return drawn, conditional.probs
-    return drawn, torch.stack(
-        [1 - conditional.mean, conditional.mean], -1
-    ) if model.support.discrete else conditional.mean[..., None]
+    mean = conditional.mean
+    return drawn, torch.stack([1 - mean, mean], -1) if model.support.discrete else mean[..., None]
 
 
 def clamped_site_sweep(

@@ -1,5 +1,5 @@
-"""A file that a verb works on, some rows after the others: its columns in the order of the run, and
-results that go beside them.
+"""A file of rows for a saved run: its columns in the order of the run, read in chunks, and results
+that are written beside them.
 """
 
 import math
@@ -45,56 +45,51 @@ class InputTable:
         """(N, D)."""
         return len(self.table), self.table.shape[1]
 
-    def parts(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Ranges of rows and what they hold, columns in the order of the run; where a part ends
+    def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Ranges of rows and their values, columns in the order of the run; where a chunk ends
         depends on D alone.
         """
         for part in chunks(*self.shape):
             yield part, np.asarray(self.table[part], dtype=np.float64)[:, self.order]
 
 
-def read_input(opened: SavedRun, path: Path, owner: str, *, closed: bool = True) -> InputTable:
-    """The columns of a run in all rows of a file, also of one that has parts: by name where both
-    have names, else by place.
+def read_input(saved: SavedRun, path: Path, owner: str, *, closed: bool = True) -> InputTable:
+    """The columns of a run in all rows of a file, its splits one after the other: by name where
+    both have names, else by place.
 
     A category that the run does not know is refused where ``closed``.
     """
-    schema = schema_of(opened.data) if path.suffix.lower() in TABLES else None
-    asked = None if schema is None else replace(schema, closed=closed)
-    found = read(path, words=opened.encoding.kind in ("category", "mixed"), columns=asked)
-    parts = [part for part in (found.train, found.valid, found.test) if part is not None]
-    table = found.train if len(parts) == 1 else np.concatenate(parts)
+    schema = schema_of(saved.data) if path.suffix.lower() in TABLES else None
+    wanted = None if schema is None else replace(schema, closed=closed)
+    found = read(path, words=saved.encoding.kind in ("category", "mixed"), columns=wanted)
+    splits = [split for split in (found.train, found.valid, found.test) if split is not None]
+    table = found.train if len(splits) == 1 else np.concatenate(splits)
     table = table if table.ndim in (0, 2) else table.reshape(len(table), math.prod(table.shape[1:]))
     table, _ = as_table(table, owner)
-    order = (
-        list(range(table.shape[1]))
-        if schema is not None
-        else column_order(opened, found, table.shape[1], owner)
-    )
+    if schema is not None:
+        order = list(range(table.shape[1]))
+    else:
+        order = _column_order(saved, found, table.shape[1], owner)
     return InputTable(path, table, found.columns, order, schema or found.schema)
 
 
-def column_order(opened: SavedRun, found: Splits, width: int, owner: str) -> list[int]:
+def _column_order(saved: SavedRun, found: Splits, width: int, owner: str) -> list[int]:
     """Where each column of the run is in the file: by name where both have names, else by place."""
-    wanted = opened.data.get("columns")
+    wanted, expected = saved.data.get("columns"), saved.run.model.support.width
     if found.columns is None or wanted is None:
-        if width != opened.run.model.support.width:
+        if width != expected:
             raise DataError(
-                f"{owner}: DATA must have {opened.run.model.support.width} columns, as the run "
-                f"has; got {width}."
+                f"{owner}: DATA must have {expected} columns, as the run has; got {width}."
             )
         return list(range(width))
     if sorted(wanted) != sorted(found.columns):
         run, file = set(wanted), set(found.columns)
         lost = [name for name in wanted if name not in file]
         more = [name for name in found.columns if name not in run]
-        got = (
-            f"none called {lost[0]!r}"
-            if lost
-            else f"one more, {more[0]!r}"
-            if more
-            else "some of them twice"
-        )
+        if lost:
+            got = f"none called {lost[0]!r}"
+        else:
+            got = f"one more, {more[0]!r}" if more else "some of them twice"
         shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
         raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
     place_of = {name: place for place, name in enumerate(found.columns)}
@@ -102,52 +97,41 @@ def column_order(opened: SavedRun, found: Splits, width: int, owner: str) -> lis
 
 
 def destination(source: Path, out: Path | None, owner: str, word: str) -> Path:
-    """Where what was made of a file is written: where it was asked for, but not over the file
-    itself, or else beside it.
+    """Where results for a file are written: to ``out``, which must be another file, or beside it.
 
     >>> destination(Path("a/table.csv"), None, "impute", "imputed").as_posix()
     'a/table-imputed.csv'
     """
-    path = (
-        source.parent / f"{source.stem}-{word}{source.suffix}"
-        if out is None
-        else check_ending(out, owner)
-    )
+    if out is None:
+        path = source.parent / f"{source.stem}-{word}{source.suffix}"
+    else:
+        path = check_ending(out, owner)
     if path.exists() and source.exists() and path.samefile(source):
-        raise invalid(
-            owner,
-            "--out",
-            "be another file than DATA, which would be lost",
-            str(path),
-            f"Try --out {source.stem}-{word}.csv.",
-        )
+        allowed = "be another file than DATA, which would be lost"
+        raise invalid(owner, "--out", allowed, str(path), f"Try --out {source.stem}-{word}.csv.")
     return path
 
 
-def write_beside(tabled: InputTable, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
-    """The file with more columns after its own, which stay as they are; the new ones stand alone
-    where either is no table with names.
+def write_beside(table: InputTable, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
+    """Write a file with more columns after its own, which stay as they are; the new ones alone
+    where either file is no table with names.
     """
-    own = (
-        ()
-        if tabled.names is None
-        else names_in(tabled.path)
-        if tabled.path.suffix.lower() in TABLES
-        else tabled.names
-    )
-    taken = [column.name for column in columns if column.name in own]
+    names = table.names or ()
+    if names and table.path.suffix.lower() in TABLES:
+        names = names_in(table.path)
+    taken = [column.name for column in columns if column.name in names]
     if taken:
         raise DataError(
             f"write: DATA must have no column called {taken[0]!r}, which results are written to. "
             "Rename it."
         )
-    if tabled.schema is not None and tabled.names is not None and path.suffix.lower() in TABLES:
-        copies.write_beside(tabled.path, path, columns, x, tabled.schema.used)
+    if table.schema is not None and table.names is not None and path.suffix.lower() in TABLES:
+        copies.write_beside(table.path, path, columns, x, table.schema.used)
     else:
         write_columns(path, columns, x)
 
 
-def in_files_order(tabled: InputTable, columns: Sequence[Column]) -> list[int]:
-    """Places of columns as the file has them, who may have more and others in between."""
-    place_of = {name: place for place, name in enumerate(names_in(tabled.path))}
+def in_file_order(table: InputTable, columns: Sequence[Column]) -> list[int]:
+    """Places of columns in the order of the file, which may have others in between."""
+    place_of = {name: place for place, name in enumerate(names_in(table.path))}
     return sorted(range(len(columns)), key=lambda i: place_of[columns[i].name])

@@ -3,18 +3,22 @@
 import math
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from partita.core import rng
 from partita.core.checks import check_choice
-from partita.core.protocols import Capability
+from partita.core.protocols import Capability, LikelihoodEvaluator, PartitionEvaluator
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
-from partita.datasets.open import open_dataset
+from partita.datasets.open import Reading, open_dataset
+from partita.datasets.text import Alphabet
 from partita.errors import DataError, PartitaWarning, RunError
 from partita.evaluators import likelihood
 from partita.experiment.encoded import evaluate_encoded
@@ -23,6 +27,7 @@ from partita.tables.encoding import Encoding
 from partita.training import Run, load
 from partita.training.run import CHANGED
 
+Evaluator = LikelihoodEvaluator | PartitionEvaluator | Quantity
 SPLITS = ("test", "train", "valid", "all")
 # gray levels of a scored split are made binary by these draws, the same in every command
 SPLIT_KEY = 7
@@ -43,24 +48,20 @@ class SavedRun:
             raise RunError(
                 f"evaluate: DATA must be given for {self.run.folder}, whose config names none."
             )
-        words = self.encoding.kind in ("category", "mixed")
-        how = {
-            "words": words,
-            "missing": Capability.MISSING in self.run.model.capabilities,
-            "columns": schema_of(self.data),
-        }
         found = open_dataset(
             source,
             binarize=self.data.get("binarize") or "none",
             reading=self.data.get("reading"),
-            **how,
+            words=self.encoding.kind in ("category", "mixed"),
+            missing=Capability.MISSING in self.run.model.capabilities,
+            columns=schema_of(self.data),
         )
-        if name is None and found.train.width != len(self.encoding.shift):
-            then = (
-                f"the data that the run was fitted to, {len(self.encoding.shift)} values in a row"
+        width = len(self.encoding.shift)
+        if name is None and found.train.width != width:
+            raise DataError(
+                f"load: {source} must be the data that the run was fitted to, {width} values in a "
+                f"row; got {found.train.width}. Restore the file."
             )
-            now = f"{found.train.width}"
-            raise DataError(f"load: {source} must be {then}; got {now}. Restore the file.")
         return found
 
     def learned_from(self, name: str | None) -> bool:
@@ -73,7 +74,9 @@ class SavedRun:
         """
         return len(dataset.train) != (self.data.get("rows") or [len(dataset.train)])[0]
 
-    def score(self, rows: Rows, evaluator: Any, generator: Any) -> Quantity:
+    def score(
+        self, rows: Rows, evaluator: Evaluator | None, generator: torch.Generator
+    ) -> Quantity:
         """Mean log-likelihood per row in the units of the data."""
         if isinstance(rows, Rows) and len(rows) * rows.width > likelihood.CELLS_AT_ONCE:
             return likelihood.in_parts(
@@ -85,10 +88,21 @@ class SavedRun:
             )
         return self._score(split_table(rows), evaluator, generator)
 
-    def _score(self, x: np.ndarray, evaluator: Any, generator: Any) -> Quantity:
+    def _score(
+        self, x: np.ndarray, evaluator: Evaluator | None, generator: torch.Generator
+    ) -> Quantity:
         return evaluate_encoded(
             self.run.model, self.encoding, x, evaluator=evaluator, generator=generator
         )
+
+
+def text_alphabet(config: Mapping[str, Any]) -> Alphabet | None:
+    """What tokens stand for in a run whose rows are text; None of others."""
+    reading = (config.get("data") or {}).get("reading")
+    if reading is None or config["model"].get("element") != "categorical":
+        return None
+    known = {name: reading[name] for name in ("tokens", "symbols") if reading.get(name) is not None}
+    return Reading(**known).alphabet
 
 
 def found_at(source: str) -> str:
@@ -96,12 +110,9 @@ def found_at(source: str) -> str:
     stays behind its colon.
     """
     base, colon, array = source.rpartition(":")
-    path = Path(source) if not colon or Path(source).exists() else Path(base)
-    return (
-        f"{path.resolve()}{colon + array if path != Path(source) else ''}"
-        if path.is_file()
-        else source
-    )
+    if colon and not Path(source).exists():
+        return f"{Path(base).resolve()}:{array}" if Path(base).is_file() else source
+    return f"{Path(source).resolve()}" if Path(source).is_file() else source
 
 
 def schema_of(data: dict[str, Any]) -> Schema | None:
@@ -131,14 +142,14 @@ def open_run(folder: Path) -> SavedRun:
 
 
 def _check_widths(data: dict[str, Any], width: int) -> None:
-    """What a config says of rows speaks of as many values as its model has."""
+    """Refuse a config whose columns, schema or shape are not as wide as the model."""
     schema, shape = schema_of(data), data.get("shape") or [width]
-    said = {
+    widths = {
         "columns": len(data.get("columns") or range(width)),
         "schema": width if schema is None else len(schema.used),
         "shape": math.prod(shape) if min(shape) > 0 else 0,
     }
-    for name, got in said.items():
+    for name, got in widths.items():
         if got != width:
             raise RunError(
                 f"load: config.json: data: {name} must be of {width} values in a row, as the model "
@@ -166,16 +177,8 @@ def split_table(rows: Rows) -> np.ndarray:
 
 def free_path(base: Path, suffix: str = "") -> Path:
     """``base-N`` with the first number that is free."""
-    taken = (
-        {path.name for path in base.parent.glob(f"{base.name}-*")}
-        if base.parent.exists()
-        else set()
-    )
-    return next(
-        base.with_name(f"{base.name}-{n}{suffix}")
-        for n in range(1, len(taken) + 2)
-        if f"{base.name}-{n}{suffix}" not in taken
-    )
+    paths = (base.with_name(f"{base.name}-{n}{suffix}") for n in count(1))
+    return next(path for path in paths if not path.exists())
 
 
 def short_name(source: str) -> str:

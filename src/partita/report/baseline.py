@@ -1,5 +1,4 @@
-r"""The score of columns that know nothing of one another: what a model must beat to have learnt
-anything.
+r"""The score of independent columns: what a model must beat to have learned anything.
 
 .. math:: \frac1N \sum_n \sum_i \log \hat p_i(x_{ni}), \qquad \hat p_i \text{ frequencies, or a
           normal density}
@@ -9,7 +8,7 @@ Letters: N rows, D columns.
 
 import numpy as np
 
-from partita.core.support import Count, Product, Real, Sequence, Support
+from partita.core.support import Count, Product, Real, Sequence
 from partita.report.context import Subject
 from partita.tables import Rows
 
@@ -21,21 +20,16 @@ def independent_columns(subject: Subject) -> float | None:
     there is no such model.
     """
     support = subject.model.support
-    if subject.dataset is None or subject.rows is None or isinstance(support, Product):
+    if subject.dataset is None or subject.rows is None or isinstance(support, Product | Count):
         return None
     known, scored = (_encoded(subject, rows) for rows in (subject.dataset.train, subject.rows))
     if isinstance(support, Sequence):
         return _pooled(known, scored, support)
-    if isinstance(support, Count):
+    if not isinstance(support, Real):
+        return _frequencies(known, scored)
+    if not (np.nanstd(known, 0) > 0).all():  # a constant column has no density
         return None
-    if isinstance(support, Real):
-        varies = bool((np.nanstd(known, 0) > 0).all())  # a column that does not has no density
-        return (
-            _normal(known, scored) + float(subject.encoding.log_jacobians(scored).mean())
-            if varies
-            else None
-        )
-    return _frequencies(known, scored)
+    return _normal(known, scored) + float(subject.encoding.log_jacobians(scored).mean())
 
 
 def _encoded(subject: Subject, rows: Rows) -> np.ndarray:
@@ -62,8 +56,8 @@ def _frequencies(known: np.ndarray, scored: np.ndarray) -> float:
     return total / len(scored)
 
 
-def _pooled(known: np.ndarray, scored: np.ndarray, support: Support) -> float | None:
+def _pooled(known: np.ndarray, scored: np.ndarray, support: Sequence) -> float | None:
     """Tokens of text: one table of frequencies for all steps."""
-    if not support.discrete or support.element.width > 1:  # type: ignore[attr-defined]
+    if not support.discrete or support.element.width > 1:
         return None
     return _frequencies(known.reshape(-1, 1), scored.reshape(-1, 1)) * scored.shape[1]

@@ -7,9 +7,9 @@ markup.
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 
 class Link(NamedTuple):
@@ -53,9 +53,9 @@ class Figure:
     """
 
     kind: ClassVar[str] = "figure"
-    traces: list[dict[str, Any]]
+    traces: Sequence[Mapping[str, object]]
     alt: str
-    layout: dict[str, Any] = field(default_factory=dict)
+    layout: Mapping[str, object] = field(default_factory=dict)
     caption: str = ""
     height: int = 320
 
@@ -99,7 +99,7 @@ class Beside:
     """Blocks side by side where there is room, one below the other where there is not."""
 
     kind: ClassVar[str] = "beside"
-    blocks: Sequence[Any]
+    blocks: "Sequence[Block]"
     least: int = 280  # pixels that each needs
 
 
@@ -109,7 +109,7 @@ class Folded:
 
     kind: ClassVar[str] = "folded"
     title: str
-    blocks: Sequence[Any]
+    blocks: "Sequence[Block]"
 
 
 Block = Text | Big | Figure | Picture | Table | Code | Beside | Folded

@@ -1,22 +1,29 @@
-"""The page about a comparison: who stands where and how surely, who failed and why, and every run
-in short.
+"""The page about a comparison: places and how sure they are, failures, and a summary of every
+run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Folded, Link, Section, Table, Text
 from partita.report.context import DRAWS, Subject
-from partita.report.page import write
-from partita.report.ranking import Standing, apart, ends, leaderboard, meaning
+from partita.report.page import write_page
+from partita.report.ranking import (
+    SavedBoard,
+    SavedQuantity,
+    Standing,
+    interval_ends,
+    kinds_of_scores,
+    leaderboard,
+    without_likelihood,
+)
 from partita.report.run import Maker, blocks_of, sections
 from partita.report.sections import about, parts
-from partita.report.sections.curves import visible
+from partita.report.sections.curves import visible_range
 from partita.report.sections.samples import correlations, data_picture, draws_picture, pictured
 
 # the same for all
@@ -24,54 +31,52 @@ COMMON: dict[str, Maker] = {"Data": about.data_card, "Make it again": about.orig
 IN_SHORT: dict[str, Maker] = {"What the model is made of": parts.parts}
 
 
-def write_comparison(board: Mapping[str, Any], standings: Sequence[Standing], path: Path) -> Path:
-    """Write the page about a comparison; ``board`` is the saved leaderboard, ``standings`` its
-    lines, opened.
+def write_comparison(board: SavedBoard, standings: Sequence[Standing], path: Path) -> Path:
+    """Write the page about a comparison; ``standings`` are the lines of its saved leaderboard, with
+    their runs.
     """
     ranked = sorted(standings, key=lambda s: s.order)
-    scored = [s for s in ranked if s.score]
-    shared = [
-        Section("Leaderboard", list(leaderboard(ranked, board))),
-        Section("What the numbers mean", list(meaning(scored))),
-        Section(
-            "Scores with their intervals", [scores(scored, board.get("entropy"))] if scored else []
-        ),
-        Section("Without a likelihood", list(apart([s for s in ranked if s.distance]))),
-        Section("Learning curves", list(_curves([s for s in ranked if not s.distance]))),
-        Section("Samples beside data", list(_draws([s for s in ranked if s.subject is not None]))),
-    ]
-    singles = [Section(s.name, list(_in_short(s))) for s in ranked]
-    first = next((s.subject for s in ranked if s.subject is not None), None)
-    made = [section for section in [*shared, *singles] if section.blocks] + (
-        [] if first is None else sections(first, COMMON)
-    )
-    return write(path, str(board.get("title", "Comparison")), f"{len(standings)} candidates.", made)
+    scored = [(s, q) for s in ranked if (q := s.score)]
+    opened = [(s.name, s.subject) for s in ranked if s.subject is not None]
+    shared = {
+        "Leaderboard": leaderboard(ranked, board),
+        "What the numbers mean": kinds_of_scores([s for s, _ in scored]),
+        "Scores with their intervals": _scores(scored, board.get("entropy")),
+        "Without a likelihood": without_likelihood(ranked),
+        "Learning curves": _curves([s for s in ranked if not s.distance]),
+        "Samples beside data": _draws(opened),
+    }
+    made = [Section(title, list(blocks)) for title, blocks in shared.items()]
+    made += [Section(s.name, list(_summary(s))) for s in ranked]
+    made = [section for section in made if section.blocks]
+    if opened:
+        made += sections(opened[0][1], COMMON)
+    return write_page(path, board.get("title", "Comparison"), f"{len(standings)} candidates.", made)
 
 
-def _known_ends(q: Mapping[str, Any]) -> tuple[float, float]:
-    """For a bar: an end that is not known is drawn at the value itself, whose cross says enough."""
+def _known_ends(q: SavedQuantity) -> tuple[float, float]:
+    """Ends for a bar: one that is not known is drawn at the value itself, whose cross says
+    enough.
+    """
     low, high = (q["value"] if end is None else end for end in (q["low"], q["high"]))
     return low, high
 
 
-def scores(scored: Sequence[Standing], entropy: float | None = None) -> Figure:
+def _scores(
+    scored: Sequence[tuple[Standing, SavedQuantity]], entropy: float | None = None
+) -> Iterator[Block]:
     """Values with their intervals, best on top; a cross is not to be published, a dotted line is
-    where no model comes beyond on average.
+    the highest possible score on average.
     """
-    quantities = [s.score for s in scored if s.score]
+    if not scored:
+        return
+    names, quantities = [s.name for s, _ in scored], [q for _, q in scored]
     values = [q["value"] for q in quantities]
-    above, below = zip(
-        *(
-            (high - q["value"], q["value"] - low)
-            for q in quantities
-            for low, high in [_known_ends(q)]
-        ),
-        strict=True,
-    )
+    ends = [_known_ends(q) for q in quantities]
     bars = {
         "type": "data",
-        "array": above,
-        "arrayminus": below,
+        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
+        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
         "symmetric": False,
         "thickness": 1.5,
         "color": plots.DATA,
@@ -82,57 +87,42 @@ def scores(scored: Sequence[Standing], entropy: float | None = None) -> Figure:
         "type": "scatter",
         "mode": "markers",
         "x": values,
-        "y": [s.name for s in scored],
+        "y": names,
         "error_x": bars,
         "marker": marks,
     }
-    ends = (
-        f"from {values[-1]:.2f} ({scored[-1].name}) to {values[0]:.2f} ({scored[0].name}) nats per "
-        "row"
+    alt = (
+        f"Scores of {len(scored)} candidates with intervals, from {values[-1]:.2f} ({names[-1]}) "
+        f"to {values[0]:.2f} ({names[0]}) nats per row."
     )
-    alt = f"Scores of {len(scored)} candidates with intervals, {ends}."
-    seen = visible(values)
+    caption = "Intervals of the computation. A cross marks a number that is not to be published."
+    if all(q["kind"] == "exact" for q in quantities):
+        caption = "All are exact: computing them leaves no interval."
+    seen = visible_range(values)
     if seen is not None:  # no farther than the last that is
-        last = min(min(q["value"], _known_ends(q)[0]) for q in quantities if q["value"] >= seen[0])
+        lows = zip(values, ends, strict=True)
+        last = min(min(value, low) for value, (low, _) in lows if value >= seen[0])
         seen = [max(seen[0], last - 0.05 * (seen[1] - last)), seen[1]]
-    layout: dict[str, Any] = {
+        beyond = [
+            f"{name} ({value:.2f})"
+            for name, value in zip(names, values, strict=True)
+            if value < seen[0]
+        ]
+        caption += f" Too far left to be seen: {', '.join(beyond)}."
+    layout: dict[str, object] = {
         "xaxis": plots.axis("nats per row", range=seen),
         "yaxis": {"autorange": "reversed", "type": "category"},
     }
     if entropy is not None:
-        line = {"color": plots.DATA, "width": 1, "dash": "dot"}
-        layout["shapes"] = [
-            {
-                "type": "line",
-                "x0": -entropy,
-                "x1": -entropy,
-                "yref": "paper",
-                "y0": 0,
-                "y1": 1,
-                "line": line,
-            }
-        ]
-    exact = all(q["kind"] == "exact" for q in quantities)
-    caption = (
-        "All are exact: computing them leaves no interval."
-        if exact
-        else ("Intervals of the computation. A cross marks a number that is not to be published.")
-    )
-    if seen is not None:
-        beyond = ", ".join(
-            f"{s.name} ({q['value']:.2f})"
-            for s, q in zip(scored, quantities, strict=True)
-            if q["value"] < seen[0]
-        )
-        caption += f" Too far left to be seen: {beyond}."
-    return Figure([trace], alt, layout, caption, 110 + 30 * len(scored))
+        layout["shapes"] = [plots.vertical(-entropy, color=plots.DATA, width=1, dash="dot")]
+    yield Figure([trace], alt, layout, caption, 110 + 30 * len(scored))
 
 
 def _curves(ranked: Sequence[Standing]) -> Iterator[Block]:
     """Validation scores of all along the seconds of their fits."""
-    traces, values = [], []
+    traces, values, absent = [], [], []
     for i, s in enumerate(ranked):
-        points = [] if s.subject is None else timed(s.subject.run.history)
+        points = [] if s.subject is None else timed_validation(s.subject.run.history)
         if len(points) > 1:
             seconds, scores = zip(*points, strict=True)
             line = {"color": plots.color(i), "width": 1.8, "dash": plots.dash(i)}
@@ -140,48 +130,32 @@ def _curves(ranked: Sequence[Standing]) -> Iterator[Block]:
                 plots.line(np.maximum(seconds, 1e-2), scores, s.name, plots.color(i), line=line)
             )
             values += scores
-    if traces:
-        layout = {
-            "xaxis": plots.log_axis("seconds"),
-            "yaxis": plots.axis("nats per row", range=visible(values)),
-        }
-        alt = f"Validation scores of {len(traces)} candidates along their fits."
-        lost = ", ".join(
-            s.name
-            for s in ranked
-            if s.subject is not None and s.name not in {trace["name"] for trace in traces}
-        )
-        caption = (
-            "Validation rows along the fit of each, by the seconds since it began, its search "
-            "included."
-        )
-        yield Figure(
-            traces,
-            alt,
-            layout,
-            f"{caption} With fewer than two validations, and so not here: {lost}."
-            if lost
-            else caption,
-            420,
-        )
-
-
-def _draws(opened: Sequence[Standing]) -> Iterator[Block]:
-    """The data once, then draws of every candidate; of tables, the correlations that each has
-    learnt.
-    """
-    subjects = [(s.name, s.subject) for s in opened if s.subject is not None]
-    data = next(
-        (
-            picture
-            for _, subject in subjects
-            if pictured(subject) and (picture := data_picture(subject))
-        ),
-        None,
+        elif s.subject is not None:
+            absent.append(s.name)
+    if not traces:
+        return
+    layout = {
+        "xaxis": plots.log_axis("seconds"),
+        "yaxis": plots.axis("nats per row", range=visible_range(values)),
+    }
+    alt = f"Validation scores of {len(traces)} candidates along their fits."
+    caption = (
+        "Validation rows along the fit of each, by the seconds since it began, its search included."
     )
+    if absent:
+        caption += f" With fewer than two validations, and so not here: {', '.join(absent)}."
+    yield Figure(traces, alt, layout, caption, 420)
+
+
+def _draws(opened: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
+    """The data once, then draws of every candidate; of tables, the correlations that each has
+    learned.
+    """
+    pictures = (data_picture(subject) for _, subject in opened if pictured(subject))
+    data = next((picture for picture in pictures if picture is not None), None)
     draws = [
         block
-        for name, subject in subjects
+        for name, subject in opened
         for block in blocks_of(partial(_drawn, name=f"draws of {name}"), subject)
     ]
     if draws:
@@ -189,64 +163,52 @@ def _draws(opened: Sequence[Standing]) -> Iterator[Block]:
 
 
 def _drawn(subject: Subject, name: str) -> Iterator[Block]:
-    data = None if pictured(subject) else subject.some_rows(DRAWS)
     if pictured(subject):
         yield draws_picture(subject, name)
-    elif (
-        data is not None and data.shape[1] > 2 and not subject.encoding.labels and not subject.mixed
-    ):
+        return
+    data = subject.some_rows(DRAWS)
+    numeric = not subject.encoding.labels and not subject.mixed
+    if data is not None and data.shape[1] > 2 and numeric:
         yield correlations(data, subject.drawn.x, name)
 
 
-def timed(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """(seconds, score of the validation rows) along a fit."""
+def timed_validation(history: Sequence[Mapping[str, object]]) -> list[tuple[float, float]]:
+    """(seconds, score of the validation set) along a fit."""
     clock, found = 0.0, []
     for record in history:
-        clock = seconds if isinstance(seconds := record.get("seconds"), int | float) else clock
-        if isinstance(record.get("validation"), float) and np.isfinite(record["validation"]):
-            found.append((clock, record["validation"]))
+        seconds, score = record.get("seconds"), record.get("validation")
+        if isinstance(seconds, int | float):
+            clock = seconds
+        if isinstance(score, float) and np.isfinite(score):
+            found.append((clock, score))
     return found
 
 
-def _in_short(standing: Standing) -> Iterator[Block]:
+def _summary(standing: Standing) -> Iterator[Block]:
     """One candidate: how it ended, what it is made of, and where to read on."""
-    run = None if standing.subject is None else standing.subject.run
-    if standing.line.get("problem"):
-        yield Text(str(standing.line["problem"]), "warning")
-    if run is None or standing.subject is None:
+    line, subject, q = standing.line, standing.subject, standing.score
+    if problem := line.get("problem"):
+        yield Text(problem, "warning")
+    if subject is None:
         return
-    settings, q = (run.config.get("family") or {}).get("settings") or {}, standing.score
-    interval = (
-        "" if q is None else f"{'' if q['kind'] == 'exact' else f' ({ends(q)})'}, {q['verdict']}"
-    )
-    yield Table(
-        [
-            *(
-                []
-                if q is None
-                else [["score", f"{q['value']:.3f} nats per row, {q['kind']}{interval}"]]
-            ),
-            ["model", run.model.title()],
-            [
-                "stopped",
-                f"{run.stopped} after {run.steps:,} "
-                f"steps{', cut short by the clock' * bool(standing.line.get('cut_short'))}",
-            ],
-            [
-                "settings",
-                ", ".join(
-                    f"{name}={value}" for name, value in settings.items() if value is not None
-                ),
-            ],
-            [
-                "its own page",
-                Link(standing.page, standing.page)
-                if standing.page
-                else f"made by: partita report {run.folder}",
-            ],
-        ]
-    )
+    run = subject.run
+    rows: list[list[str | Link]] = []
+    if q is not None:
+        interval = "" if q["kind"] == "exact" else f" ({interval_ends(q)})"
+        score = f"{q['value']:.3f} nats per row, {q['kind']}{interval}, {q['verdict']}"
+        rows.append(["score", score])
+    cut = ", cut short by the clock" if line.get("cut_short") else ""
+    settings = (run.config.get("family") or {}).get("settings") or {}
+    given = ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None)
+    made_by = f"made by: partita report {run.folder}"
+    rows += [
+        ["model", run.model.title()],
+        ["stopped", f"{run.stopped} after {run.steps:,} steps{cut}"],
+        ["settings", given],
+        ["its own page", Link(standing.page, standing.page) if standing.page else made_by],
+    ]
+    yield Table(rows)
     for warning in run.warnings:
         yield Text(f"Warning: {warning}", "warning")
-    for section in sections(standing.subject, IN_SHORT):
+    for section in sections(subject, IN_SHORT):
         yield Folded(section.title, section.blocks)

@@ -13,9 +13,9 @@ from partita.core.protocols import DirectedModel, EnergyModel, Model
 from partita.core.quantity import Quantity
 from partita.core.support import Sequence
 from partita.datasets import Dataset
-from partita.datasets.open import Reading
 from partita.datasets.text import Alphabet
 from partita.evaluators.partition.reverse_ais import exact_draws
+from partita.experiment.saved import text_alphabet
 from partita.samplers.run import Draws
 from partita.samplers.run import run as run_chains
 from partita.tables import Column, Rows, Schema
@@ -80,7 +80,7 @@ class Subject:
 
     @cached_property
     def mixed(self) -> tuple[Column, ...]:
-        """The columns of a table of different sorts; none of other tables."""
+        """The columns of a table of several kinds; none of other tables."""
         schema = self.data.get("schema") if self.encoding.kind == "mixed" else None
         return Schema.from_json(schema).used if schema else ()
 
@@ -95,14 +95,7 @@ class Subject:
     @property
     def alphabet(self) -> Alphabet | None:
         """What tokens stand for, where rows are text."""
-        reading = self.data.get("reading")
-        tokens = self.run.config["model"].get("element") == "categorical"
-        known = (
-            {name: reading[name] for name in ("tokens", "symbols") if reading.get(name) is not None}
-            if reading is not None
-            else {}
-        )
-        return Reading(**known).alphabet if reading is not None and tokens else None
+        return text_alphabet(self.run.config)
 
     @property
     def rows(self) -> Rows | None:
@@ -138,13 +131,16 @@ class Subject:
         """
         generator, model = self.generator(2), self.model
         if isinstance(model, DirectedModel):
-            n = DRAWS if not self.sequential else SEQUENCES if self.shape is None else IMAGES
+            n = DRAWS
+            if self.sequential:
+                n = SEQUENCES if self.shape is None else IMAGES
             x = self.shown(model.draw(n, generator=generator))
             return Drawn(x, x)
+        assert isinstance(model, EnergyModel)
         if capability.smallest_bits(model) <= capability.CHEAP_BITS:
-            x = self.shown(exact_draws(model, DRAWS, generator=generator))  # type: ignore[arg-type]
+            x = self.shown(exact_draws(model, DRAWS, generator=generator))
             return Drawn(x, x)
-        chains = follow(model, generator)  # type: ignore[arg-type]
+        chains = follow(model, generator)
         return Drawn(self.shown(spread(chains.x, DRAWS)), self.shown(chains.x[:, -1]), chains)
 
 

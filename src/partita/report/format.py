@@ -1,7 +1,7 @@
 """What a score means, in plain words: for the terminal and for the page."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from partita.core.quantity import Quantity
@@ -28,6 +28,27 @@ VERDICT_IN_WORDS = {
 }
 EXACT_IN_WORDS = "publish it; it has no interval"
 
+# of the details of a score, with their labels
+DIAGNOSTICS = {
+    "ess": "effective sample size",
+    "ess_reverse": "effective sample size, reverse",
+    "khat": "Pareto k-hat",
+    "khat_reverse": "Pareto k-hat, reverse",
+    "gap": "gap, upper minus lower side",
+    "gap_of_search": "gap on rows whose posterior was sought",
+    "overlap": "overlap",
+    "rhat": "R-hat",
+    "round_trips": "round trips of the ladders",
+    "ess_of_rows": "effective draws of a row, median",
+    "chains": "chains",
+    "temperatures": "temperatures",
+    "beyond": "witnesses beyond the forward side",
+    "added": "nats that they may add",
+    "per_step": "log-likelihood per step",
+    "steps": "steps",
+    "p_value": "p-value by permutation",
+    "coverage": "coverage of these rows by draws",
+}
 RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -49,11 +70,22 @@ def verdict(q: Quantity) -> str:
 
 def interval(q: Quantity, digits: int = 3) -> str:
     """The interval with its level; nothing for an exact number."""
-    return (
-        ""
-        if q.kind == "exact"
-        else f"[{q.low:.{digits}f}, {q.high:.{digits}f}] ({percent(q.level)})"
-    )
+    if q.kind == "exact":
+        return ""
+    return f"[{q.low:.{digits}f}, {q.high:.{digits}f}] ({percent(q.level)})"
+
+
+def diagnostics(q: Quantity, without: Collection[str] = ()) -> list[list[str]]:
+    """The diagnostics of a score, a label and a number each.
+
+    >>> diagnostics(Quantity(1.0, details={"chains": 64, "rhat": 1.01}), without=["rhat"])
+    [['chains', '64']]
+    """
+    return [
+        [label, f"{q.details[name]:.4g}"]
+        for name, label in DIAGNOSTICS.items()
+        if isinstance(q.details.get(name), int | float) and name not in without
+    ]
 
 
 def one_in(nats: float) -> str:
@@ -63,11 +95,9 @@ def one_in(nats: float) -> str:
     ('one in 2,000', 'one in 2.7 × 10⁴³')
     """
     whole, rest = divmod(-nats / math.log(10), 1)
-    return (
-        f"one in {round(math.exp(-nats)):,}"
-        if whole < 7
-        else f"one in {10**rest:.1f} × {power(10, whole)}"
-    )
+    if whole < 7:
+        return f"one in {round(math.exp(-nats)):,}"
+    return f"one in {10**rest:.1f} × {power(10, whole)}"
 
 
 def power(base: int, exponent: float) -> str:
@@ -79,11 +109,11 @@ def power(base: int, exponent: float) -> str:
     return f"{base}{f'{exponent:.0f}'.translate(RAISED)}"
 
 
-def number(value: float) -> str:
+def short_number(value: float) -> str:
     """Four digits of a number, with commas rather than powers of ten while it is of a size to be
     read.
 
-    >>> number(19214.7), number(0.12345), number(3.0), number(-2.5e12)
+    >>> short_number(19214.7), short_number(0.12345), short_number(3.0), short_number(-2.5e12)
     ('19,210', '0.1235', '3', '-2.5e+12')
     """
     return f"{float(f'{value:.4g}'):,.10g}" if abs(value) < 1e9 else f"{value:.4g}"
@@ -99,8 +129,8 @@ def percent(share: float) -> str:
 
 
 def cut_short(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Whose fits had no time for all of their steps, and how many they took, or whose searches
-    ended early; from their lines.
+    """Candidates whose fits had no time for all of their steps, with how many they took, or whose
+    searches ended early.
 
     >>> cut_short(
     ...     [
@@ -110,66 +140,52 @@ def cut_short(lines: Sequence[Mapping[str, Any]]) -> str:
     ... )
     'Cut short by the clock, and perhaps better with more minutes: rbm (1,200 steps), mixture ...'
     """
-    told = ", ".join(f"{line['name']} ({_cut(line)})" for line in lines)
-    return f"Cut short by the clock, and perhaps better with more minutes: {told}."
+    candidates = ", ".join(f"{line['name']} ({_cut(line)})" for line in lines)
+    return f"Cut short by the clock, and perhaps better with more minutes: {candidates}."
 
 
 def _cut(line: Mapping[str, Any]) -> str:
-    """What the clock left of a fit: its steps, or those of the planned ones that it came to, or its
-    search.
-    """
-    steps = f"{line['steps']:,} step{'s' * (line['steps'] != 1)}"
-    stopped = line.get("stopped", "finished")
+    """What the time budget cut short: the steps of a fit, or its search."""
+    steps, stopped = line["steps"], line.get("stopped", "finished")
     if stopped == OUT_OF_TIME:
-        return (
-            f"{line['steps']:,} of {line.get('planned_steps', 0):,} steps, which took longer than "
-            "planned"
-        )
-    return steps if stopped == "finished" else "its search"
+        planned = line.get("planned_steps", 0)
+        return f"{steps:,} of {planned:,} steps, which took longer than planned"
+    return f"{steps:,} step{'s' * (steps != 1)}" if stopped == "finished" else "its search"
 
 
-def models(lines: Sequence[Mapping[str, Any]]) -> str:
-    """What was fitted under each name, with its sizes and the law of its columns, once where all
-    are alike; empty where nothing was.
+def fitted_models(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The model that was fitted under each name, once where all are alike; empty where none was.
 
-    >>> models(
+    >>> fitted_models(
     ...     [
     ...         {"name": "mixture", "model": "Mixture(3, 13, gaussian full)"},
     ...         {"name": "gan", "problem": "diverged"},
     ...     ]
     ... )
     'Models: mixture is Mixture(3, 13, gaussian full).'
-    >>> models([{"name": name, "model": "RBM(64, 64)"} for name in ("cd", "pcd")])
+    >>> fitted_models([{"name": name, "model": "RBM(64, 64)"} for name in ("cd", "pcd")])
     'Models: all are RBM(64, 64).'
     """
     named = {line["name"]: line["model"] for line in lines if line.get("model")}
     if len(named) > 1 and len({*named.values()}) == 1:
         return f"Models: all are {next(iter(named.values()))}."
-    told = "; ".join(f"{name} is {model}" for name, model in named.items())
-    return f"Models: {told}." if told else ""
+    models = "; ".join(f"{name} is {model}" for name, model in named.items())
+    return f"Models: {models}." if models else ""
 
 
 def left_out(reasons: Mapping[str, str]) -> Iterator[str]:
-    """Who does not take part and why, those of one reason together.
+    """Families that do not take part and why, those of one reason together.
 
-    >>> list(
-    ...     left_out(
-    ...         {
-    ...             "flow": "values are missing",
-    ...             "rbm": "it takes no words",
-    ...             "gan": "values are missing",
-    ...         }
-    ...     )
-    ... )
+    >>> gaps = "values are missing"
+    >>> list(left_out({"flow": gaps, "rbm": "it takes no words", "gan": gaps}))
     ['Left out flow, gan, each because values are missing.', 'Left out rbm: it takes no words.']
     """
     together: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         together.setdefault(str(reason), []).append(name)
     for reason, names in together.items():
-        yield (
-            f"Left out {', '.join(names)}{': ' if len(names) == 1 else ', each because '}{reason}."
-        )
+        because = ": " if len(names) == 1 else ", each because "
+        yield f"Left out {', '.join(names)}{because}{reason}."
 
 
 def latent_use(q: Quantity) -> str:
@@ -183,11 +199,9 @@ def latent_use(q: Quantity) -> str:
 
     active, total, most = q.details["active_units"], float(kl.sum()), float(kl.max())
     each = " a step" if "per_step" in q.details else ""
-    collapsed = (
-        ". The posterior has collapsed: the model hardly uses them"
-        if active <= FEW * len(kl)
-        else ""
-    )
+    collapsed = ""
+    if active <= FEW * len(kl):
+        collapsed = ". The posterior has collapsed: the model hardly uses them"
     return (
         f"{active} of {len(kl)} carry more than {ACTIVE:g} nats{each}: {total:.3g} in all, the "
         f"most {most:.3g}{collapsed}"

@@ -9,10 +9,16 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
 
 from partita.report.blocks import Section
 from partita.runtime.atomic_files import write_whole
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 TEMPLATES = files("partita.report") / "templates"
 
@@ -21,27 +27,26 @@ def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     """The page as text."""
     from jinja2 import Environment
 
-    about = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    about.filters["json"] = as_json
-    about.tests["number"] = looks_numeric
-    template = about.from_string(_read("page.html"))
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["json"] = script_json
+    environment.tests["number"] = looks_numeric
+    template = environment.from_string(_read("page.html"))
     parts = {"style": _read("page.css"), "script": _read("page.js"), "plotly": _plotly()}
     return template.render(title=title, subtitle=subtitle, sections=sections, **parts)
 
 
-def write(path: Path, title: str, subtitle: str, sections: Sequence[Section]) -> Path:
+def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section]) -> Path:
     """Write the page, whole or not at all."""
-    text = render(title, subtitle, sections)
-    write_whole(path, text)
+    write_whole(path, render(title, subtitle, sections))
     return path
 
 
-def as_json(value: Any) -> Any:
+def script_json(value: object) -> "Markup":
     """A figure as JSON that may stand inside a script element; what is not finite is null.
 
     Plotly reads tags in its texts: names of columns are escaped, and shown as they are.
 
-    >>> str(as_json({"a": ["</script>", float("nan")]}))
+    >>> str(script_json({"a": ["</script>", float("nan")]}))
     '{"a":["&lt;/script>",null]}'
     """
     from markupsafe import Markup
@@ -49,25 +54,18 @@ def as_json(value: Any) -> Any:
     return Markup(json.dumps(_plain(value), separators=(",", ":"), allow_nan=False))
 
 
-def looks_numeric(cell: Any) -> bool:
+def looks_numeric(cell: object) -> bool:
     """Whether a cell is a number, which is never broken into two lines.
 
-    >>> (
-    ...     looks_numeric("-1.5e+03"),
-    ...     looks_numeric("12.5 %"),
-    ...     looks_numeric("8 x 8"),
-    ...     looks_numeric(""),
-    ... )
-    (True, True, False, False)
+    >>> [looks_numeric(cell) for cell in ("-1.5e+03", "12.5 %", "8 x 8", "")]
+    [True, True, False, False]
     """
-    return (
-        isinstance(cell, str) and re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?( %)?", cell) is not None
-    )
+    return isinstance(cell, str) and bool(re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?( %)?", cell))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Arrays as lists, numbers with as many digits as a screen can show."""
-    if hasattr(value, "tolist"):
+    if isinstance(value, np.ndarray | np.generic | Tensor):
         value = value.tolist()
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
@@ -80,7 +78,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _read(name: str) -> Any:
+def _read(name: str) -> str:
     from markupsafe import Markup
 
     text = (TEMPLATES / name).read_text(encoding="utf-8")
@@ -88,7 +86,7 @@ def _read(name: str) -> Any:
 
 
 @cache
-def _plotly() -> Any:
+def _plotly() -> "Markup":
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 

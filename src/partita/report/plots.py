@@ -1,14 +1,15 @@
-"""The few sorts of figures that pages use, as plotly's JSON; plain dictionaries, so that nothing
-needs plotly to make them.
+"""The few kinds of figures that pages use, as plotly's JSON: plain dictionaries, which need no
+plotly.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from partita.report.blocks import Figure
 
+Plot = dict[str, object]  # a trace, an axis or a layout, as plotly takes them
+Values = Sequence[float] | np.ndarray
 DATA, MODEL = "#7f8c99", "#d1495b"  # rows of the data, draws of the model
 COLORS = (
     "#4477AA",
@@ -32,40 +33,48 @@ def color(i: int) -> str:
 
 
 def dash(i: int) -> str:
-    """The sort of line of the i-th of several things, of which more than there are colors share
-    them.
-    """
+    """The dash of the i-th of several lines: it tells apart those that share a color."""
     return ("solid", "dash", "dot", "dashdot")[i // len(COLORS) % 4]
 
 
-def axis(title: str = "", **more: Any) -> dict[str, Any]:
+def axis(title: str = "", **more: object) -> Plot:
     """An axis with its title."""
     return {"title": {"text": title}, **more}
 
 
-def log_axis(title: str) -> dict[str, Any]:
+def log_axis(title: str) -> Plot:
     """A logarithmic axis of small positive numbers, each tick with its whole number."""
     ticks = [float(f"{digit}e{power}") for power in range(-2, 6) for digit in (1, 2, 5)]
     return axis(title, type="log", tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks])
 
 
-def plane(names: Sequence[str], low: np.ndarray, high: np.ndarray) -> dict[str, Any]:
+def vertical(x: float, **style: object) -> dict[str, object]:
+    """A line across the whole height of a figure."""
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": style}
+
+
+def plane(names: Sequence[str], low: np.ndarray, high: np.ndarray) -> Plot:
     """Two axes over a box, equally long in both directions where their ranges are alike."""
     across, up = (
         axis(name, range=[float(a), float(b)], constrain="domain")
         for name, a, b in zip(names, low, high, strict=True)
     )
-    ratio = float((high[1] - low[1]) / (high[0] - low[0])) if high[0] > low[0] else 0.0
-    return {"xaxis": across, "yaxis": {**up, **({"scaleanchor": "x"} if 1 / 3 < ratio < 3 else {})}}
+    if 1 / 3 < _ratio(low, high, 0.0) < 3:
+        up["scaleanchor"] = "x"
+    return {"xaxis": across, "yaxis": up}
 
 
 def plane_height(low: np.ndarray, high: np.ndarray, width: int) -> int:
     """Pixels that a plane of about this width needs."""
-    ratio = float((high[1] - low[1]) / (high[0] - low[0])) if high[0] > low[0] else 1.0
-    return int(np.clip(80 + ratio * width, 240, width))
+    return int(np.clip(80 + _ratio(low, high, 1.0) * width, 240, width))
 
 
-def line(x: Any, y: Any, name: str = "", color: str = COLORS[0], **more: Any) -> dict[str, Any]:
+def _ratio(low: np.ndarray, high: np.ndarray, flat: float) -> float:
+    """Height of a box over its width; ``flat`` where it has no width."""
+    return float((high[1] - low[1]) / (high[0] - low[0])) if high[0] > low[0] else flat
+
+
+def line(x: Values, y: Values, name: str = "", color: str = COLORS[0], **more: object) -> Plot:
     """A curve, thinned to what a screen shows."""
     keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), POINTS)).round().astype(int))
     x, y = np.asarray(x)[keep], np.asarray(y)[keep]
@@ -83,7 +92,7 @@ def line(x: Any, y: Any, name: str = "", color: str = COLORS[0], **more: Any) ->
     }
 
 
-def points(x: Any, y: Any, name: str, color: str, **more: Any) -> dict[str, Any]:
+def points(x: Values, y: Values, name: str, color: str, **more: object) -> Plot:
     """A cloud of points."""
     mark = {"size": 4, "color": color, "opacity": 0.55}
     return {
@@ -98,7 +107,7 @@ def points(x: Any, y: Any, name: str, color: str, **more: Any) -> dict[str, Any]
     }
 
 
-def band(x: Any, low: Any, high: Any, name: str, color: str = COLORS[0]) -> list[dict[str, Any]]:
+def band(x: Values, low: Values, high: Values, name: str, color: str = COLORS[0]) -> list[Plot]:
     """The area between two curves."""
     edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip"}
     return [
@@ -107,7 +116,7 @@ def band(x: Any, low: Any, high: Any, name: str, color: str = COLORS[0]) -> list
     ]
 
 
-def diagonal(low: float, high: float, name: str = "equal") -> dict[str, Any]:
+def diagonal(low: float, high: float, name: str = "equal") -> Plot:
     """Where two numbers are the same."""
     return {
         "type": "scatter",
@@ -119,6 +128,11 @@ def diagonal(low: float, high: float, name: str = "equal") -> dict[str, Any]:
         "line": {"color": DATA, "width": 1, "dash": "dot"},
         "showlegend": False,
     }
+
+
+def color_bar(unit: str) -> Plot:
+    """The scale beside a heat map."""
+    return {"thickness": 12, "outlinewidth": 0, "title": {"text": unit, "side": "right"}}
 
 
 def heat(
@@ -133,12 +147,10 @@ def heat(
 ) -> Figure:
     """A matrix as colors, about zero where it is signed; the first row is on top."""
     reach = float(np.nanmax(np.abs(z))) if z.size else 1.0
-    limits = (
-        {"zmin": -reach, "zmax": reach, "colorscale": "diverging"}
-        if signed
-        else {"colorscale": "sequential"}
-    )
-    bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": unit, "side": "right"}}
+    limits: Plot = {"colorscale": "sequential"}
+    if signed:
+        limits = {"zmin": -reach, "zmax": reach, "colorscale": "diverging"}
+    bar = color_bar(unit)
     trace = {"type": "heatmap", "z": z, "x": list(x), "y": list(y), "colorbar": bar, **limits}
     layout = {
         "yaxis": {"autorange": "reversed", "type": "category", "showgrid": False},
@@ -156,27 +168,26 @@ def marginals(
     data, draws = data[~np.isnan(data)], draws[~np.isnan(draws)]
     if discrete:
         values = np.unique(np.concatenate([data, draws]))[:POINTS]
-        places: Any = [words.get(float(v), f"{v:g}") for v in values]
-        shares = [
-            [float((part == v).mean()) if len(part) else 0.0 for v in values]
-            for part in (data, draws)
-        ]
+        places: object = [words.get(float(v), f"{v:g}") for v in values]
+        counts = [[int((part == v).sum()) for v in values] for part in (data, draws)]
     else:
-        edges = np.histogram_bin_edges(
-            np.concatenate([data, np.clip(draws, data.min(), data.max())]), BINS
-        )
+        seen = np.concatenate([data, np.clip(draws, data.min(), data.max())])
+        edges = np.histogram_bin_edges(seen, BINS)
         places = (edges[1:] + edges[:-1]) / 2
-        shares = [np.histogram(part, edges)[0] / max(1, len(part)) for part in (data, draws)]
+        counts = [np.histogram(part, edges)[0] for part in (data, draws)]
     traces = [
         {
             "type": "bar",
             "x": places,
-            "y": share,
+            "y": np.asarray(count) / max(1, len(part)),
             "name": label,
             "marker": {"color": shade},
             "opacity": 0.7,
         }
-        for share, label, shade in zip(shares, ("data", "draws"), (DATA, MODEL), strict=True)
+        for count, part, label, shade in (
+            (counts[0], data, "data", DATA),
+            (counts[1], draws, "draws", MODEL),
+        )
     ]
     layout = {
         "barmode": "group" if discrete else "overlay",
@@ -186,9 +197,5 @@ def marginals(
         "yaxis": {"rangemode": "tozero", "nticks": 4},
         "title": {"text": name, "font": {"size": 12}},
     }
-    return Figure(
-        traces,
-        f"Shares of the values of {name}, in the data and in draws of the model.",
-        layout,
-        height=190,
-    )
+    alt = f"Shares of the values of {name}, in the data and in draws of the model."
+    return Figure(traces, alt, layout, height=190)

@@ -6,7 +6,7 @@ from pathlib import Path
 from partita.errors import PartitaError
 from partita.report.blocks import Block, Section, Text
 from partita.report.context import Subject
-from partita.report.page import write
+from partita.report.page import write_page
 from partita.report.sections import (
     about,
     annealing,
@@ -42,7 +42,7 @@ SECTIONS: dict[str, Maker] = {
 
 def write_run(subject: Subject, path: Path) -> Path:
     """Write the page about a run."""
-    return write(path, *titles(subject), sections(subject))
+    return write_page(path, *titles(subject), sections(subject))
 
 
 def titles(subject: Subject) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import torch
 from partita.report import images
 from partita.report.blocks import Block, Code, Folded, Picture, Table, Text
 from partita.report.context import Subject
-from partita.report.format import number
+from partita.report.format import short_number
 from partita.tables import Column
 from partita.training.history import seconds_of
 
@@ -123,7 +123,7 @@ def column_profile(subject: Subject) -> list[list[str]]:
     numbers = zip(np.nanmin(x, 0), np.nanmean(x, 0), np.nanmax(x, 0), np.nanstd(x, 0), strict=True)
     missing = np.isnan(x).mean(0)
     return [
-        [name, *(number(value) for value in four), f"{100 * lost:.1f} %"]
+        [name, *(short_number(value) for value in four), f"{100 * lost:.1f} %"]
         for name, four, lost in zip(subject.columns, numbers, missing, strict=False)
     ]
 
@@ -133,8 +133,8 @@ def _of_kind(column: Column, x: np.ndarray) -> list[str]:
     holds = (
         column.in_words()
         if column.levels
-        else f"{number(np.nanmin(x))} to {number(np.nanmax(x))}, mean "
-        f"{number(float(np.nanmean(x)))}"
+        else f"{short_number(np.nanmin(x))} to {short_number(np.nanmax(x))}, mean "
+        f"{short_number(float(np.nanmean(x)))}"
     )
     return [column.kind, holds, f"{100 * np.isnan(x).mean():.1f} %"]
 

@@ -83,7 +83,7 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
     layout = {
         "xaxis": plots.axis("step"),
-        "yaxis": plots.axis(name, range=visible(values)),
+        "yaxis": plots.axis(name, range=visible_range(values)),
         "shapes": event_lines(run),
     }
     coarser = (
@@ -99,14 +99,7 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
 def event_lines(run: Run) -> list[dict[str, Any]]:
     """A dotted line at each step at which the guard met something."""
     steps = dict.fromkeys(record["step"] for record in run.history if "event" in record)
-    line = {
-        "type": "line",
-        "yref": "paper",
-        "y0": 0,
-        "y1": 1,
-        "line": {"color": plots.MODEL, "width": 1, "dash": "dot"},
-    }
-    return [{**line, "x0": step, "x1": step} for step in steps]
+    return [plots.vertical(step, color=plots.MODEL, width=1, dash="dot") for step in steps]
 
 
 def critic_curve(run: Run) -> Figure | None:
@@ -178,10 +171,10 @@ def smoothed(values: np.ndarray) -> np.ndarray:
     return (total[high] - total[low]) / (high - low)
 
 
-def visible(values: tuple[float, ...] | list[float]) -> list[float] | None:
+def visible_range(values: tuple[float, ...] | list[float]) -> list[float] | None:
     """The range worth seeing: the first scores of a fit can lie far below the others.
 
-    >>> visible([-1000.0, -11.0, -10.0, -10.0])
+    >>> visible_range([-1000.0, -11.0, -10.0, -10.0])
     [-13.0, -9.85]
     """
     high = max(values)

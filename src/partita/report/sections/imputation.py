@@ -11,7 +11,7 @@ from partita.errors import InputError, Unsupported
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
 from partita.report.context import Subject
-from partita.report.format import number
+from partita.report.format import short_number
 from partita.tables.encoding import CUT
 
 IMAGES = 10
@@ -156,7 +156,7 @@ def _examples(
         subject.columns
     )
     return [
-        [subject.columns[i], *(words[i].get(float(value), number(value)) for value in pair)]
+        [subject.columns[i], *(words[i].get(float(value), short_number(value)) for value in pair)]
         for i, *pair in pairs
     ]
 

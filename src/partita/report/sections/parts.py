@@ -22,7 +22,7 @@ from partita.models.directed.components.product import ProductComponent
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
 from partita.report.context import DRAWS, Subject
-from partita.report.format import number
+from partita.report.format import short_number
 from partita.report.sections import couplings
 from partita.report.sections.samples import SIDE
 
@@ -150,7 +150,7 @@ def _typical(
     names = subject.columns
     labels = [column.labels for column in subject.mixed] or [{}] * len(names)
     lines = [
-        [name, *(words.get(float(value), number(value)) for value in x[:, i])]
+        [name, *(words.get(float(value), short_number(value)) for value in x[:, i])]
         for i, (name, words) in enumerate(zip(names, labels, strict=True))
     ]
     head = ("column", *(f"{i + 1}, weight {weights[k]:.2f}" for i, k in enumerate(order[:TYPICAL])))

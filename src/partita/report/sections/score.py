@@ -10,26 +10,6 @@ from partita.report.blocks import Big, Block, Figure, Table, Text
 from partita.report.context import Subject
 
 TONES = {"tight": "good", "loose": "fair", "do not publish": "bad"}
-DIAGNOSTICS = {
-    "ess": "effective sample size",
-    "ess_reverse": "effective sample size, reverse",
-    "khat": "Pareto k-hat",
-    "khat_reverse": "Pareto k-hat, reverse",
-    "gap": "gap, upper minus lower side",
-    "gap_of_search": "gap on rows whose posterior was sought",
-    "overlap": "overlap",
-    "rhat": "R-hat",
-    "round_trips": "round trips of the ladders",
-    "chains": "chains",
-    "temperatures": "temperatures",
-    "reference": "annealed from",
-    "beyond": "witnesses beyond the forward side",
-    "added": "nats that they may add",
-    "per_step": "log-likelihood per step",
-    "steps": "steps",
-    "p_value": "p-value by permutation",
-    "coverage": "coverage of these rows by draws",
-}
 
 
 def likelihood(subject: Subject) -> Iterator[Block]:
@@ -84,11 +64,7 @@ def facts(q: Quantity, subject: Subject) -> list[list[str]]:
     if use := format.latent_use(q):
         rows.append(["latent dimensions", use])
     rows += [["chains are", q.details["mixing"]]] if "mixing" in q.details else []
-    return rows + [
-        [label, f"{q.details[name]:.4g}"]
-        for name, label in DIAGNOSTICS.items()
-        if isinstance(q.details.get(name), int | float)
-    ]
+    return rows + format.diagnostics(q, without=["ess_of_rows"])
 
 
 def over_rows(q: Quantity, split: str) -> Figure:

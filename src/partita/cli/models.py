@@ -1,0 +1,66 @@
+"""``partita models``: the families of models, and the grid of what runs with what."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from partita.cli import output
+from partita.cli.options import Json
+
+if TYPE_CHECKING:
+    from partita.families import Family
+
+
+def models(
+    grid: Annotated[
+        bool, typer.Option("--grid", help="What runs with what, and why not where it does not.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """The families of models and their settings."""
+    from partita.families import FAMILIES
+
+    if grid:
+        _show_grid(as_json)
+    elif as_json:
+        output.print_json({family.name: _family_json(family) for family in FAMILIES.values()})
+    else:
+        _show_families(list(FAMILIES.values()))
+
+
+def _show_grid(as_json: bool) -> None:
+    from partita.cli.grid import print_grid
+    from partita.core import capability
+    from partita.families import representatives
+
+    if as_json:
+        keys = ("model", "role", "part", "reason")
+        cells = capability.grid(representatives())
+        output.print_json([dict(zip(keys, cell, strict=True)) for cell in cells])
+    else:
+        print_grid()
+
+
+def _show_families(families: "list[Family]") -> None:
+    from dataclasses import fields
+
+    from partita.training import Settings
+
+    for family in families:
+        rows = [
+            [f"  {name}", str(setting.default).replace("None", "none"), setting.meaning]
+            for name, setting in family.settings.items()
+        ]
+        output.print_table(["", "default", ""], rows, f"{family.name}: {family.summary}")
+        typer.echo("")
+    every = ", ".join(field.name for field in fields(Settings))
+    typer.echo(f"Every fit also takes, through --set: {every}, binarize.")
+    typer.echo("Example: partita fit rbm digits --set hidden=100 --set l2=1e-4")
+
+
+def _family_json(family: "Family") -> dict[str, object]:
+    settings = {
+        name: {"default": setting.default, "meaning": setting.meaning}
+        for name, setting in family.settings.items()
+    }
+    return {"summary": family.summary, "settings": settings}
