@@ -190,9 +190,10 @@ def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
     assert "sample: -n must be a whole number of at least 1; got 0." in sentence(
         call("sample", "run", "-n", "0")
     )
-    said = sentence(call("sample", "run", "--out", "draws.xls"))
+    printed = sentence(call("sample", "run", "--out", "draws.xls"))
     assert (
-        "--out must end in one of .csv .parquet .arrow .feather .npy .npz; got draws.xls." in said
+        "--out must end in one of .csv .parquet .arrow .feather .npy .npz; got draws.xls."
+        in printed
     )
     assert "must have rows that are images" in sentence(call("sample", "run", "--png", "p.png"))
     assert "burn_in must be a whole number of at least 0; got -1" in sentence(
@@ -233,20 +234,20 @@ def test_changed_data_are_noticed_on_resume(call: Any, fitted: Path, table: Path
 
 def test_a_config_that_speaks_of_other_rows_is_refused(call: Any, fitted: Path) -> None:
     config = json.loads((fitted / "config.json").read_text())
-    for said in (
+    for changed in (
         {"columns": ["a", "b"]},
         {"shape": [2, 3]},
         {"schema": config["data"]["schema"][1:]},
     ):
         (fitted / "config.json").write_text(
-            json.dumps({**config, "data": {**config["data"], **said}})
+            json.dumps({**config, "data": {**config["data"], **changed}})
         )
-        assert f"config.json: data: {next(iter(said))} must be of 5 values in a row" in sentence(
+        assert f"config.json: data: {next(iter(changed))} must be of 5 values in a row" in sentence(
             call("report", "run")
         )
 
 
-def test_a_config_that_changed_is_told_when_it_is_used_and_refused_when_it_is_resumed(
+def test_a_changed_config_warns_when_used_and_is_refused_when_resumed(
     call: Any, fitted: Path
 ) -> None:
     path = fitted / "config.json"
@@ -281,7 +282,7 @@ def test_data_of_another_width_are_no_data_of_the_run(call: Any, fitted: Path, t
     assert "The data of the run cannot be read" in Path("images/report.html").read_text()
 
 
-def test_who_has_read_enough_is_no_error(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_pipe_is_no_error(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed() -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 

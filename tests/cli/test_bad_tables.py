@@ -105,7 +105,7 @@ def test_binary_rubbish_and_types_of_parquet_files(call: Any) -> None:
     )
 
 
-def test_one_column_is_a_table_and_very_many_are_told_what_they_cost(call: Any) -> None:
+def test_one_column_is_a_table_and_very_many_are_warned_of_their_cost(call: Any) -> None:
     Path("one.csv").write_text("town\n" + "Rome\nOslo\nOslo\n" * 20)
     assert (
         call(

@@ -93,13 +93,13 @@ def test_a_word_that_only_test_rows_have_is_an_improbable_category(ending: str, 
     assert all(math.isfinite(entry["log_likelihood"]["value"]) for entry in board.values()), (
         done.output
     )
-    said = json.loads(
+    printed = json.loads(
         call(
             "fit", "mixture", f"rare{ending}", "--set", "n_components=1", "--epochs", "4", "--json"
         ).stdout
     )
-    assert said["log_likelihood"]["value"] == board["mixture"]["log_likelihood"]["value"]
-    assert [len(known) for known in read_config(said["run"])["encoding"]["lists"]][1] == 4
+    assert printed["log_likelihood"]["value"] == board["mixture"]["log_likelihood"]["value"]
+    assert [len(known) for known in read_config(printed["run"])["encoding"]["lists"]][1] == 4
 
 
 def test_numbers_that_go_beyond_those_of_training_stay_numbers() -> None:

@@ -67,16 +67,16 @@ def test_fit_json_is_one_object_with_the_librarys_number(call: Any) -> None:
         "--seed",
         "4",
     )
-    said = json.loads(result.stdout)
+    printed = json.loads(result.stdout)
     run = partita.load("run")
     test = load("digits").test
     assert test is not None
     q = partita.evaluate(run.model, test.tensor(), generator=torch.Generator())
-    assert said["log_likelihood"]["value"] == q.value
+    assert printed["log_likelihood"]["value"] == q.value
     assert (
-        said["log_likelihood"]["kind"] == "exact"
-        and said["run"] == "run"
-        and said["stopped"] == "finished"
+        printed["log_likelihood"]["kind"] == "exact"
+        and printed["run"] == "run"
+        and printed["stopped"] == "finished"
     )
     assert (
         run.config["seed"] == 4
@@ -171,17 +171,17 @@ def test_maxent_of_few_columns_is_fitted_exactly(call: Any, table: Path) -> None
 def test_real_columns_are_standardized_and_scored_in_their_units(call: Any, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(400, 2)) * [1000, 0.1] + [5e4, 3]
     np.save(tmp_path / "x.npy", x)
-    said = json.loads(
+    printed = json.loads(
         call(
             "fit", "rbm", "x.npy", "--epochs", "20", "--set", "n_hidden=2", "--json", "--out", "run"
         ).stdout
     )
     entropy = np.log(2 * np.pi * np.e) + np.log(1000 * 0.1)
     # 80 test rows: four standard errors
-    assert said["log_likelihood"]["value"] == pytest.approx(-entropy, abs=0.3)
+    assert printed["log_likelihood"]["value"] == pytest.approx(-entropy, abs=0.3)
     assert (
         json.loads(call("evaluate", "run", "--json").stdout)["value"]
-        == said["log_likelihood"]["value"]
+        == printed["log_likelihood"]["value"]
     )
     call("sample", "run", "-n", "200", "--out", "y.npy")
     np.testing.assert_allclose(np.load("y.npy").mean(0), [5e4, 3], rtol=0.05)
@@ -219,23 +219,23 @@ def test_all_rows_of_other_data_are_scored_and_what_was_held_out_of_its_own(
     """
     copy = table.with_name("other.csv")
     copy.write_text(table.read_text())
-    said = {
+    printed = {
         split: json.loads(call("evaluate", fitted, table, "--split", split, "--json").stdout)
         for split in ("train", "test", "all")
     }
-    assert [said[split]["n"] for split in said] == [240, 60, 300]
-    assert 300 * said["all"]["value"] == pytest.approx(
-        240 * said["train"]["value"] + 60 * said["test"]["value"]
+    assert [printed[split]["n"] for split in printed] == [240, 60, 300]
+    assert 300 * printed["all"]["value"] == pytest.approx(
+        240 * printed["train"]["value"] + 60 * printed["test"]["value"]
     )
     for given in ((), (table,), ("spikes.csv",)):
         assert (
             json.loads(call("evaluate", fitted, *given, "--json").stdout)["value"]
-            == said["test"]["value"]
+            == printed["test"]["value"]
         )
     other = json.loads(call("evaluate", fitted, copy, "--json").stdout)
     assert other["split"] == "all" and (other["n"], other["value"]) == (
         300,
-        pytest.approx(said["all"]["value"]),
+        pytest.approx(printed["all"]["value"]),
     )
     assert "on all 300 rows of other.csv" in call("evaluate", fitted, "other.csv").output
     assert "of these the run learned from some" in call("evaluate", fitted, "--split", "all").output
@@ -244,9 +244,9 @@ def test_all_rows_of_other_data_are_scored_and_what_was_held_out_of_its_own(
 def test_parts_of_its_own_are_scored_together(call: Any, fitted: Path, table: Path) -> None:
     x = np.loadtxt(table, delimiter=",", skiprows=1)
     np.savez("parts.npz", train=x[:100], valid=x[100:130], test=x[130:])
-    asked = ((table, "--split", "all"), ("parts.npz",))
+    requests = ((table, "--split", "all"), ("parts.npz",))
     whole, together = (
-        json.loads(call("evaluate", fitted, *given, "--json").stdout) for given in asked
+        json.loads(call("evaluate", fitted, *given, "--json").stdout) for given in requests
     )
     assert together["n"] == 300 and together["value"] == pytest.approx(whole["value"])
     assert json.loads(call("anomalies", fitted, "parts.npz", "--json").stdout)["rows"] == 300
@@ -310,8 +310,8 @@ def test_sample_previews_images_and_reports_mixing(call: Any) -> None:
     assert "R-hat" in result.output and "█" in result.output
     data = Path("p.png").read_bytes()
     assert data.startswith(b"\x89PNG") and struct.unpack(">II", data[16:24]) == (17, 17)
-    said = json.loads(call("sample", "run", "-n", "4", "--burn-in", "20", "--json").stdout)
-    assert said["exact"] is False and said["n"] == 4 and said["rhat"] > 0.9
+    printed = json.loads(call("sample", "run", "-n", "4", "--burn-in", "20", "--json").stdout)
+    assert printed["exact"] is False and printed["n"] == 4 and printed["rhat"] > 0.9
 
 
 def test_lists(call: Any) -> None:

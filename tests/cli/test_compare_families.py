@@ -134,7 +134,7 @@ def test_a_family_that_fails_is_a_line_and_the_others_finish(
         and lines["rbm"]["problem"]
         and lines["vae"]["log_likelihood"] is None
     )
-    # where nobody is left
+    # where no candidate is left
     assert call("compare", table, "--models", "rbm,vae", *SMALL, "--quiet").exit_code == 1
 
 
@@ -212,21 +212,21 @@ def test_a_fit_that_the_clock_cuts_short_says_so(
         line["name"]: line["cut_short"]
         for line in json.loads(Path("board/leaderboard.json").read_text())["results"]
     }
-    (told,) = [
+    (message,) = [
         line
         for line in text.splitlines()
         if line.startswith("Cut short by the clock, and perhaps better with more minutes: ")
     ]
     assert (
         cut == {"mixture": True, "rbm": True}
-        and f"rbm ({LEAST_STEPS} steps)" in told
-        and "mixture (" in told
+        and f"rbm ({LEAST_STEPS} steps)" in message
+        and "mixture (" in message
     )
     assert sum(line.rstrip().endswith(" cut") for line in text.splitlines()) == 2
     assert "Warning: mixture: 1 of 4 starts tried: there was no time for more." in text
     assert (
         "Cut short"
-        not in call("compare", table, *options, "--set", "steps=10", "--out", "asked").output
+        not in call("compare", table, *options, "--set", "steps=10", "--out", "stepped").output
     )
 
 

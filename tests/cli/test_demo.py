@@ -12,14 +12,14 @@ from partita.experiment.compare_settings import sort_pairs
 
 
 def test_the_demo_compares_at_least_eight_families_and_leaves_none_out() -> None:
-    said = sort_pairs(demo.SETTINGS)
-    found, left_out = candidates_by_family(demo.MODELS, said.families, load(demo.DATA))
+    printed = sort_pairs(demo.SETTINGS)
+    found, left_out = candidates_by_family(demo.MODELS, printed.families, load(demo.DATA))
     assert (
         len(found) == len(set(demo.MODELS)) >= 8
         and not left_out
-        and not said.fit
-        and not said.data
-        and not said.reading
+        and not printed.fit
+        and not printed.data
+        and not printed.reading
     )
     assert demo.MINUTES <= 4
 

@@ -87,7 +87,7 @@ def fills_at(step: int, room: int, disk: Disk, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Session, "advance", filled)
 
 
-def told(result: Any) -> str:
+def message(result: Any) -> str:
     """The one sentence of an error."""
     assert result.exit_code == 1, result.output
     assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
@@ -132,9 +132,9 @@ def test_a_fit_ends_with_a_sentence_and_goes_on_when_there_is_room(
         # a save is larger than that, and so are the records of 20 steps
         fills_at(20, 2000 if often else 300, disk, patch)
         patch.setattr(loop, "SAVE_SECONDS", -1.0 if often else 1000.0)
-        said = told(call(*FIT, "run"))
+        printed = message(call(*FIT, "run"))
     disk.empty()
-    assert said == (
+    assert printed == (
         f"Error: File too large: run/{name}. Free some space, or choose another place. "
         "The last save is in run. Go on with: partita fit --resume run\n"
     )
@@ -148,10 +148,10 @@ def test_a_fit_ends_with_a_sentence_and_goes_on_when_there_is_room(
 
 def test_a_fit_without_room_for_its_first_save_is_no_run(call: Any, disk: Disk) -> None:
     disk.fill(500)
-    said = told(call(*FIT, "run"))
+    printed = message(call(*FIT, "run"))
     disk.empty()
     assert (
-        said
+        printed
         == "Error: File too large: run/checkpoints/last.safetensors. Free some space, or choose "
         "another place.\n"
     )
@@ -170,7 +170,7 @@ def test_the_last_file_of_a_fit_can_be_made_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save_tree", filled)
-        assert "run/checkpoints/model.safetensors" in told(call(*FIT, "run"))
+        assert "run/checkpoints/model.safetensors" in message(call(*FIT, "run"))
     disk.empty()
     assert call("fit", "--resume", "run", "--quiet").exit_code == 0
     assert content("run") == content("whole")
@@ -188,7 +188,7 @@ def test_a_page_without_room_is_a_caution_and_the_fit_is_whole(call: Any, disk: 
     assert not list(Path("run").rglob("*report.html*"))
     assert call("evaluate", "run").exit_code == 0
     disk.fill(200_000)
-    assert "File too large: run/report.html" in told(call("report", "run"))
+    assert "File too large: run/report.html" in message(call("report", "run"))
     disk.empty()
     assert call("report", "run").exit_code == 0
 
@@ -213,9 +213,9 @@ def test_an_imputation_without_room_leaves_the_one_before(
     assert call("impute", "run", "few.csv", "--out", out).exit_code == 0
     before = Path(out).read_bytes()
     disk.fill(len(before) + 500)
-    said = told(call("impute", "run", "many.csv", "--out", out))
+    printed = message(call("impute", "run", "many.csv", "--out", out))
     disk.empty()
-    assert "File too large: " in said and ". Free some space" in said
+    assert "File too large: " in printed and ". Free some space" in printed
     assert Path(out).read_bytes() == before and not list(Path().glob(".*"))
 
 
@@ -239,7 +239,7 @@ def test_an_estimator_without_room_is_saved_when_there_is_some(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-def test_a_score_that_cannot_be_written_down_is_said(call: Any) -> None:
+def test_a_score_that_cannot_be_written_is_reported(call: Any) -> None:
     assert call(*FIT, "run").exit_code == 0
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -286,11 +286,11 @@ def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
             fills_at(7, 500, disk, patch)
             patch.setattr(loop, "SAVE_SECONDS", -1.0)
             patch.setattr(loop, "RECORDS", 1)
-        said = told(call(*COMPARE, "board"))
+        printed = message(call(*COMPARE, "board"))
     disk.empty()
     assert (
-        f"File too large: board/{what}." in said
-        and "What is done is saved. Go on with: partita compare --resume board" in said
+        f"File too large: board/{what}." in printed
+        and "What is done is saved. Go on with: partita compare --resume board" in printed
     )
     assert call("compare", "--resume", "board", "--quiet", "--no-report").exit_code == 0
     assert scores("board") == scores("whole")

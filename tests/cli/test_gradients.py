@@ -10,9 +10,9 @@ import pytest
 
 def test_the_gradient_lab(call: Any) -> None:
     settings = ("--set", "draws=400", "--set", "bits=2", "--json", "--out", "g.html")
-    said = json.loads(call("lab", "gradients", *settings).stdout)
-    assert {"REINFORCE", "REBAR", "VIMCO", "Gumbel-softmax"} <= set(said["estimators"])
-    found = said["estimators"]["leave-one-out"]
+    printed = json.loads(call("lab", "gradients", *settings).stdout)
+    assert {"REINFORCE", "REBAR", "VIMCO", "Gumbel-softmax"} <= set(printed["estimators"])
+    found = printed["estimators"]["leave-one-out"]
     assert (
         found["unbiased"]
         and found["cost"] == 4

@@ -59,10 +59,10 @@ def test_fit_evaluate_sample_and_impute(
     assert "Exact independent draws" in invoke(
         "sample", tmp_path / "run", "-n", 3, "--out", tmp_path / "draws.csv"
     )
-    told = json.loads(
+    message = json.loads(
         invoke("impute", tmp_path / "run", path, "--out", tmp_path / "filled.csv", "--json")
     )
-    assert told["filled"] == gaps.sum() and told["rows"] == 90
+    assert message["filled"] == gaps.sum() and message["rows"] == 90
     (names, before), (names_after, after) = read(path), read(tmp_path / "filled.csv")
     assert names == names_after == NAMES
     np.testing.assert_array_equal(after[~gaps], before[~gaps])
@@ -115,8 +115,8 @@ def test_resuming_and_bad_files(table: tuple[Path, np.ndarray], tmp_path: Path) 
     path, _ = table
     invoke("fit", "mixture", path, "--out", tmp_path / "run", "--set", "n_components=2", "--quiet")
     assert "Converged" in invoke("fit", "--resume", tmp_path / "run", "--quiet")
-    said = invoke("impute", tmp_path / "run", path, "--out", "x.png", code=1)
-    assert "impute: --out must end in one of .csv .parquet .arrow .feather .npy .npz" in said
+    printed = invoke("impute", tmp_path / "run", path, "--out", "x.png", code=1)
+    assert "impute: --out must end in one of .csv .parquet .arrow .feather .npy .npz" in printed
     assert "how must be one of 'auto', 'mean', 'mode', 'draw'" in invoke(
         "impute", tmp_path / "run", path, "--how", "guess", code=1
     )

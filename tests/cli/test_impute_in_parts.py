@@ -85,11 +85,11 @@ def test_an_exact_filling_is_that_of_the_whole_table(
     ending: str, how: str, folder: Path, tmp_path: Path, request: Any
 ) -> None:
     out = [tmp_path / f"{name}{ending}" for name in ("whole", "parts")]
-    told = []
+    message = []
     for path in out:
         if path is out[1]:
             request.getfixturevalue("in_parts")
-        told.append(
+        message.append(
             json.loads(
                 call(
                     "impute",
@@ -103,7 +103,7 @@ def test_an_exact_filling_is_that_of_the_whole_table(
                 )
             )
         )
-    assert told[0]["filled"] == told[1]["filled"] and told[0]["rows"] == ROWS
+    assert message[0]["filled"] == message[1]["filled"] and message[0]["rows"] == ROWS
     readers: dict[str, Any] = {
         ".csv": pd.read_csv,
         ".parquet": pd.read_parquet,

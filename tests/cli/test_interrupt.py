@@ -126,7 +126,7 @@ def damaged(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
 
 
-def test_a_damaged_save_is_told_and_the_one_before_it_used(call: Any) -> None:
+def test_a_damaged_checkpoint_warns_and_the_one_before_it_is_used(call: Any) -> None:
     assert call(*FIT, "whole").exit_code == call(*FIT, "run").exit_code == 0
     Path("run/checkpoints/model.safetensors").unlink()
     damaged(Path("run/checkpoints/last.safetensors"))

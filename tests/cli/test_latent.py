@@ -20,14 +20,14 @@ def test_a_vae_is_fitted_scored_from_below_sampled_and_fills_holes(
         "fit", "vae", "moons", "--set", "steps=5", "--set", "n_hidden=8", "--quiet", "--out", "run"
     )
     assert result.exit_code == 0 and "lower bound by IWAE with 128 draws" in result.output
-    said = json.loads(
+    printed = json.loads(
         call("evaluate", "run", "--evaluator", "iwae-8", "--split", "train", "--json").stdout
     )
-    assert said["kind"] == "lower" and said["method"] == "IWAE with 8 draws"
-    assert len(said["kl_per_dimension"]) == 2 and said["details"]["active_units"] == sum(
-        kl > 0.01 for kl in said["kl_per_dimension"]
+    assert printed["kind"] == "lower" and printed["method"] == "IWAE with 8 draws"
+    assert len(printed["kl_per_dimension"]) == 2 and printed["details"]["active_units"] == sum(
+        kl > 0.01 for kl in printed["kl_per_dimension"]
     )
-    phrase = f"{said['details']['active_units']} of 2 carry more than 0.01 nats"
+    phrase = f"{printed['details']['active_units']} of 2 carry more than 0.01 nats"
     assert phrase in call("evaluate", "run", "--evaluator", "iwae-8", "--split", "train").output
     assert (
         "Latent dimensions: " in result.output and "of 2 carry more than 0.01 nats" in result.output
@@ -81,10 +81,10 @@ def test_a_vrnn_reads_sequences_of_different_lengths(call: Any, tmp_path: Path) 
     assert (
         result.exit_code == 0 and "Per step: -" in result.output and "lower bound" in result.output
     )
-    said = json.loads(call("evaluate", "run", "--evaluator", "filter-4", "--json").stdout)
+    printed = json.loads(call("evaluate", "run", "--evaluator", "filter-4", "--json").stdout)
     assert (
-        said["method"] == "particle filter with 4 particles"
-        and said["details"]["steps"] == lengths.sum()
+        printed["method"] == "particle filter with 4 particles"
+        and printed["details"]["steps"] == lengths.sum()
     )
     drawn = json.loads(call("sample", "run", "-n", "2", "--length", "5", "--json").stdout)
     assert drawn["exact"] and np.load(drawn["out"])["x"].shape == (2, 5, 3)
@@ -98,11 +98,11 @@ def test_a_collapsed_posterior_is_called_so_wherever_a_score_is_shown() -> None:
     q = Quantity(
         -8.0, kind="lower", details={"kl_per_dimension": kl, "active_units": 1, "per_step": -8.0}
     )
-    said = (
+    printed = (
         "1 of 16 carry more than 0.01 nats a step: 0.5 in all, the most 0.5. The posterior has "
         "collapsed: the model hardly uses them"
     )
-    assert latent_use(q) == said and latent_use(Quantity(-8.0)) == ""
+    assert latent_use(q) == printed and latent_use(Quantity(-8.0)) == ""
 
 
 def test_text_has_no_likelihood_here_and_says_where_it_has(call: Any, tmp_path: Path) -> None:

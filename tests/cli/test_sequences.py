@@ -39,9 +39,9 @@ def text(tmp_path: Path) -> Path:
 def test_every_backbone_fits_a_text_file(model: str, call: Any, text: Path) -> None:
     result = call("fit", model, text, *SMALL, "--out", "run")
     assert result.exit_code == 0 and "Per step: -" in result.output
-    said = json.loads(call("evaluate", "run", "--json").stdout)
-    assert said["kind"] == "exact" and said["details"]["per_step"] == pytest.approx(
-        said["value"] * said["n"] / said["details"]["steps"]
+    printed = json.loads(call("evaluate", "run", "--json").stdout)
+    assert printed["kind"] == "exact" and printed["details"]["per_step"] == pytest.approx(
+        printed["value"] * printed["n"] / printed["details"]["steps"]
     )
 
 
@@ -49,30 +49,30 @@ def test_all_of_another_text_is_scored(call: Any, text: Path) -> None:
     """In windows that leave no step out."""
     call("fit", "hyena", text, *SMALL, "--out", "run")
     text.with_name("other.txt").write_text("abra cadabra hokus" * 20)
-    said = json.loads(call("evaluate", "run", "other.txt", "--json").stdout)
-    assert said["split"] == "all" and said["details"]["steps"] == 18 * 20
+    printed = json.loads(call("evaluate", "run", "other.txt", "--json").stdout)
+    assert printed["split"] == "all" and printed["details"]["steps"] == 18 * 20
 
 
 def test_a_prompt_is_continued_and_the_same_seed_gives_the_same_text(call: Any, text: Path) -> None:
     call("fit", "hyena", text, *SMALL, "--out", "run")
-    said = json.loads(
+    printed = json.loads(
         call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout
     )
-    assert [len(t) for t in said["texts"]] == [13, 13] and all(
-        t.startswith("abra") for t in said["texts"]
+    assert [len(t) for t in printed["texts"]] == [13, 13] and all(
+        t.startswith("abra") for t in printed["texts"]
     )
-    assert said["exact"] and not said["beyond_window"]
+    assert printed["exact"] and not printed["beyond_window"]
     again = json.loads(
         call("sample", "run", "--prompt", "abra", "--length", "9", "-n", "2", "--json").stdout
     )
-    assert again["texts"] == said["texts"]
+    assert again["texts"] == printed["texts"]
     sharp = json.loads(
         call(
             "sample", "run", "--temperature", "0.5", "--top-p", "0.9", "--length", "20", "--json"
         ).stdout
     )
     assert not sharp["exact"] and sharp["beyond_window"]
-    assert Path(said["out"]).read_text().startswith("abra")
+    assert Path(printed["out"]).read_text().startswith("abra")
 
 
 def test_bad_prompts_and_texts_are_named(call: Any, text: Path, tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_a_series_of_numbers_is_fitted_and_continued(call: Any, tmp_path: Path) 
     np.savetxt(tmp_path / "wave.csv", np.sin(np.arange(600) / 5), header="level", comments="")
     result = call("fit", "hyena", tmp_path / "wave.csv", *SMALL, "--out", "run")
     assert result.exit_code == 0 and "Per step: " in result.output
-    said = json.loads(call("sample", "run", "-n", "2", "--length", "5", "--json").stdout)
-    assert np.load(said["out"])["x"].shape == (2, 5, 1)
+    printed = json.loads(call("sample", "run", "-n", "2", "--length", "5", "--json").stdout)
+    assert np.load(printed["out"])["x"].shape == (2, 5, 1)
 
 
 CONVOLVED = {"network": "conv", "channels": [3]}
@@ -171,13 +171,13 @@ def test_a_table_is_read_column_by_column(call: Any, table: Path) -> None:
 
 def test_labs_are_listed_and_run(call: Any) -> None:
     assert "memory" in call("lab").output
-    said = json.loads(
+    printed = json.loads(
         call(
             "lab", "memory", "--set", "length=24", "--set", "width=8", "--json", "--out", "m.html"
         ).stdout
     )
-    assert set(said["layers"]) == {"SSM", "Hyena", "attention", "LSTM"} and all(
-        m["causal"] for m in said["layers"].values()
+    assert set(printed["layers"]) == {"SSM", "Hyena", "attention", "LSTM"} and all(
+        m["causal"] for m in printed["layers"].values()
     )
     assert Path("m.html").stat().st_size > 1000
     assert "NAME must be one of memory" in call("lab", "memry").output

@@ -71,7 +71,7 @@ def fitted(call: Any) -> dict[str, Path]:
     return {"csv": Path("run-csv"), "parquet": Path("run-parquet")}
 
 
-def told(result: Any) -> Any:
+def message(result: Any) -> Any:
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -88,7 +88,7 @@ def test_a_schema_is_shown_and_can_be_overridden(call: Any) -> None:
         "--column NAME=KIND",
     ):
         assert words in shown.output
-    found = told(
+    found = message(
         call("schema", "people.csv", "--column", "age=ignore", "--column", "v*=real", "--json")
     )
     by_name = {column["name"]: column for column in found["columns"]}
@@ -107,7 +107,7 @@ def test_a_schema_is_shown_and_can_be_overridden(call: Any) -> None:
 def test_both_files_give_the_same_model_and_every_verb_takes_them(
     call: Any, fitted: dict[str, Path]
 ) -> None:
-    scores = [told(call("evaluate", run, "--json")) for run in fitted.values()]
+    scores = [message(call("evaluate", run, "--json")) for run in fitted.values()]
     # float32 as text
     assert scores[0]["kind"] == "exact" and scores[0]["value"] == pytest.approx(
         scores[1]["value"], abs=1e-5
@@ -120,7 +120,7 @@ def test_both_files_give_the_same_model_and_every_verb_takes_them(
     )
     call("sample", "run-csv", "-n", "5", "--out", "new.csv")
     assert [str(kind) for kind in pd.read_csv("new.csv").dtypes][:3] == ["float64", "bool", "int64"]
-    assert told(call("sample", "run-csv", "-n", "5", "--json"))["out"].endswith("samples-1.csv")
+    assert message(call("sample", "run-csv", "-n", "5", "--json"))["out"].endswith("samples-1.csv")
 
 
 def test_round_trip_leaves_what_was_observed_bit_for_bit(
@@ -128,14 +128,15 @@ def test_round_trip_leaves_what_was_observed_bit_for_bit(
 ) -> None:
     before = pd.read_parquet("people.parquet")
     count = int(pd.read_parquet("people.parquet").isna().sum().sum())
-    assert told(call("impute", "run-parquet", "people.parquet", "--json"))["filled"] == count
+    assert message(call("impute", "run-parquet", "people.parquet", "--json"))["filled"] == count
     after = pd.read_parquet("people-imputed.parquet")
     assert (after.dtypes == before.dtypes).all() and not after.isna().any().any()
     for name in before:
         there = before[name].notna()
         assert before[name][there].tolist() == after[name][there].tolist()
     assert (
-        told(call("impute", "run-csv", "people.csv", "--how", "draw", "--json"))["filled"] == count
+        message(call("impute", "run-csv", "people.csv", "--how", "draw", "--json"))["filled"]
+        == count
     )
     old, new = (
         Path(name).read_text().splitlines() for name in ("people.csv", "people-imputed.csv")
@@ -155,7 +156,7 @@ def test_round_trip_leaves_what_was_observed_bit_for_bit(
 
 
 def test_clusters_come_beside_the_rows_in_their_order(call: Any, fitted: dict[str, Path]) -> None:
-    found = told(call("cluster", "run-csv", "people.csv", "--probabilities", "--json"))
+    found = message(call("cluster", "run-csv", "people.csv", "--probabilities", "--json"))
     assert found["clusters"] == 3 and sum(found["sizes"]) == 300
     table, before = pd.read_csv("people-clusters.csv"), pd.read_csv("people.csv")
     pd.testing.assert_frame_equal(table[list(before.columns)], before)
@@ -205,13 +206,13 @@ def test_the_index_of_a_shuffled_frame_is_no_column_and_is_kept(
 ) -> None:
     shuffled = pd.read_parquet("people.parquet").sample(frac=1.0, random_state=0)
     shuffled.to_parquet("shuffled.parquet")  # pandas keeps the index as one more column
-    told(call("impute", "run-parquet", "shuffled.parquet", "--json"))
+    message(call("impute", "run-parquet", "shuffled.parquet", "--json"))
     filled = pd.read_parquet("shuffled-imputed.parquet")
     pd.testing.assert_frame_equal(
         filled.where(shuffled.notna()), shuffled.where(shuffled.notna()), check_dtype=False
     )
     assert filled.index.equals(shuffled.index) and not filled.isna().any(axis=None)
-    told(call("anomalies", "run-parquet", "shuffled.parquet", "--json"))
+    message(call("anomalies", "run-parquet", "shuffled.parquet", "--json"))
     assert pd.read_parquet("shuffled-anomalies.parquet").index.equals(shuffled.index)
 
 
@@ -221,7 +222,7 @@ def test_draws_of_categories_alone_are_categories(call: Any) -> None:
         sex=pd.Categorical.from_codes(np.arange(200) % 2, ["m", "f"])
     )
     frame.to_parquet("words.parquet")
-    told(
+    message(
         call("fit", "mixture", "words.parquet", "--set", "n_components=2", "--json", "--out", "run")
     )
     call("sample", "run", "-n", "20", "--out", "new.parquet")
@@ -239,7 +240,7 @@ def test_clusters_of_a_dirichlet_process_are_those_of_its_estimator(call: Any) -
     x = np.concatenate([g.normal(0, 1, (30, 2)), g.normal(9, 1, (30, 2))])
     pd.DataFrame(x, columns=["a", "b"]).to_csv("points.csv", index=False)
     call("fit", "dpmm", "points.csv", "--epochs", "40", "--out", "run", "--quiet")
-    told(call("cluster", "run", "points.csv", "--json"))
+    message(call("cluster", "run", "points.csv", "--json"))
     found = pd.read_csv("points-clusters.csv")
     assert len(set(found["cluster"][:30])) == 1 and set(found["cluster"][:30]).isdisjoint(
         found["cluster"][30:]
@@ -270,7 +271,7 @@ def test_tail_probabilities_are_those_of_held_out_normal_rows(
     probability there is.
     """
     people(300, seed=5).to_csv("new.csv", index_label="id")
-    found = told(call("anomalies", "run-csv", "new.csv", "--alpha", "0.05", "--json"))
+    found = message(call("anomalies", "run-csv", "new.csv", "--alpha", "0.05", "--json"))
     assert found["calibration_rows"] == 60 and found["least_tail_probability"] == pytest.approx(
         1 / 61
     )
@@ -278,11 +279,13 @@ def test_tail_probabilities_are_those_of_held_out_normal_rows(
     assert list(table.columns[-3:]) == ["anomaly_score", "tail_probability", "anomaly"]
     assert table.index[table["anomaly"]].tolist() == found["anomalies"]
     people(400, seed=6).to_csv("calibration.csv", index_label="id")
-    found = told(call("anomalies", "run-csv", "new.csv", "--normal", "calibration.csv", "--json"))
+    found = message(
+        call("anomalies", "run-csv", "new.csv", "--normal", "calibration.csv", "--json")
+    )
     scores = [pd.read_csv("new-anomalies.csv")["anomaly_score"]]
     done = call("anomalies", "run-csv", "calibration.csv", "--json")
     assert (
-        told(done)["anomalies"] == []
+        message(done)["anomalies"] == []
         and "Warning: no row can be called an anomaly: 60 normal rows allow no tail" in done.stderr
     )
     scores.append(pd.read_csv("calibration-anomalies.csv")["anomaly_score"])
@@ -294,7 +297,7 @@ def test_tail_probabilities_are_those_of_held_out_normal_rows(
     people(2, seed=7).assign(age=[20.0, 70.0], visits=[30, 0], income=[90.0, 1.0]).to_csv(
         "odd.csv", index_label="id"
     )
-    told(call("anomalies", "run-csv", "odd.csv", "--normal", "calibration.csv", "--json"))
+    message(call("anomalies", "run-csv", "odd.csv", "--normal", "calibration.csv", "--json"))
     assert pd.read_csv("odd-anomalies.csv")["tail_probability"].tolist() == [1 / 401, 1 / 401]
 
 
@@ -317,11 +320,11 @@ def test_gaps_that_a_family_cannot_take_are_named(call: Any) -> None:
     x[4, 1] = np.nan
     pd.DataFrame(x[:, ::-1], columns=["c", "b", "a"]).to_csv("gappy.csv", index=False)
     call("fit", "flow", "whole.csv", "--epochs", "1", "--out", "run", "--quiet", "--no-report")
-    said = call("anomalies", "run", "gappy.csv")
-    assert said.exit_code == 1
+    printed = call("anomalies", "run", "gappy.csv")
+    assert printed.exit_code == 1
     assert re.search(
         r"anomalies: DATA must hold no gaps for Flow\(.*\); got one at row 4, column 'b'\.",
-        said.output,
+        printed.output,
     )
 
 
@@ -335,7 +338,7 @@ def test_a_gap_by_itself_is_no_anomaly(call: Any) -> None:
         g.normal(size=(2000, 3)) + g.normal(size=(2000, 1)), columns=list(unit)
     ) * pd.Series(unit)
     table[:1500].to_csv("normal.csv", index=False)
-    told(
+    message(
         call(
             "fit",
             "mixture",
@@ -351,7 +354,7 @@ def test_a_gap_by_itself_is_no_anomaly(call: Any) -> None:
     new = table[1500:].reset_index(drop=True)
     new.loc[:249, "b"], new.loc[250:, "c"] = np.nan, np.nan
     new.to_csv("new.csv", index=False)
-    found = told(call("anomalies", "run", "new.csv", "--alpha", "0.05", "--json"))
+    found = message(call("anomalies", "run", "new.csv", "--alpha", "0.05", "--json"))
     counts = np.histogram(found["anomalies"], [0, 250, 500])[0]
     assert found["calibration_rows"] == 300 and (counts > 0).all() and (counts < 34).all()
 
@@ -370,7 +373,7 @@ def test_rows_rank_among_normal_rows_seen_in_the_same_columns(
     new = people(9, seed=5).astype(object)
     new.loc[0, ["smokes", "income"]] = None
     new.to_csv("new.csv", index_label="id")
-    found = told(call("anomalies", "run-csv", "new.csv", "--normal", "normal.csv", "--json"))
+    found = message(call("anomalies", "run-csv", "new.csv", "--normal", "normal.csv", "--json"))
     table, score = pd.read_csv("new-anomalies.csv"), row_scorer(open_run(fitted["csv"]), 0)
     normal.to_csv("whole.csv", index_label="id")
     whole = next(read_input(open_run(fitted["csv"]), Path("whole.csv"), "anomalies").chunks())[1]
@@ -431,12 +434,12 @@ def test_a_category_that_was_never_seen_is_an_anomaly(
     new.to_csv("seen.csv", index_label="id")
     new.loc[[3, 8], "town"] = "Atlantis"
     new.to_csv("new.csv", index_label="id")
-    told(call("anomalies", "run-csv", "seen.csv", "--json"))
+    message(call("anomalies", "run-csv", "seen.csv", "--json"))
     done = call(
         "anomalies", "run-csv", "new.csv", "--alpha", "0.017", "--out", f"found.{ending}", "--json"
     )
     assert {3, 8} <= set(
-        told(done)["anomalies"]
+        message(done)["anomalies"]
     ) and "Warning: 2 of 30 rows are impossible under the model" in done.stderr
     table = pd.read_csv("found.csv") if ending == "csv" else pd.read_parquet("found.parquet")
     assert table["town"].astype(str).tolist() == new["town"].tolist() and table["anomaly_score"][
@@ -445,10 +448,10 @@ def test_a_category_that_was_never_seen_is_an_anomaly(
     scores = pd.read_csv("seen-anomalies.csv")["anomaly_score"]
     np.testing.assert_allclose(table["anomaly_score"].drop([3, 8]), scores.drop([3, 8]), rtol=1e-12)
     for verb in ("impute", "cluster"):
-        said = call(verb, "run-csv", "new.csv").stderr
+        printed = call(verb, "run-csv", "new.csv").stderr
         assert (
-            "column 'town' must hold categories of the fitted table, Bonn, Lima, Oslo, Rome; got "
-            "'Atlantis'" in said
+            "column 'town' must hold categories of the run, Bonn, Lima, Oslo, Rome; got 'Atlantis'"
+            in printed
         )
 
 
@@ -458,15 +461,17 @@ def test_a_row_too_far_to_be_scored_is_the_strangest(call: Any) -> None:
     """
     frame = people(200)[["age", "income", "visits"]].astype(float)
     frame.to_csv("people.csv", index=False)
-    told(call("fit", "mixture", "people.csv", "--set", "n_components=1", "--json", "--out", "run"))
+    message(
+        call("fit", "mixture", "people.csv", "--set", "n_components=1", "--json", "--out", "run")
+    )
     frame[:30].to_csv("near.csv", index=False)
     pd.concat([frame[:30], frame[:1].assign(age=1.7976931348623157e308)]).to_csv(
         "far.csv", index=False
     )
-    told(call("anomalies", "run", "near.csv", "--json"))
-    assert told(call("anomalies", "run", "far.csv", "--alpha", "0.03", "--json"))["anomalies"] == [
-        30
-    ]
+    message(call("anomalies", "run", "near.csv", "--json"))
+    assert message(call("anomalies", "run", "far.csv", "--alpha", "0.03", "--json"))[
+        "anomalies"
+    ] == [30]
     near, far = (pd.read_csv(f"{name}-anomalies.csv")["anomaly_score"] for name in ("near", "far"))
     assert far[30] == np.inf
     np.testing.assert_allclose(far[:30], near, rtol=1e-12)
@@ -478,7 +483,7 @@ def test_rows_that_are_equal_rank_as_equal_however_they_are_scored(call: Any) ->
     """
     table = np.random.default_rng(0).normal(size=(300, 5)).round()
     pd.DataFrame(table).add_prefix("x").to_csv("whole.csv", index=False)
-    told(
+    message(
         call(
             "fit",
             "mixture",
@@ -508,7 +513,7 @@ def test_scores_count_the_units_of_real_columns_and_no_others(call: Any) -> None
     runs = {}
     for name in ("people", "cents"):
         how = ("--set", "n_components=2", "--set", "covariance_type=diagonal", "--json")
-        runs[name] = told(call("fit", "mixture", f"{name}.csv", *how, "--out", name))[
+        runs[name] = message(call("fit", "mixture", f"{name}.csv", *how, "--out", name))[
             "log_likelihood"
         ]["value"]
     assert runs["people"] - runs["cents"] == pytest.approx(np.log(100), abs=1e-4)
@@ -551,7 +556,7 @@ def test_units_of_what_is_missing_count_for_nothing(call: Any) -> None:
                 "--out",
                 f"{component}-{name}",
             )
-            scores[component, name] = told(call("fit", "mixture", f"{name}.csv", *how))[
+            scores[component, name] = message(call("fit", "mixture", f"{name}.csv", *how))[
                 "log_likelihood"
             ]["value"]
         seen = ~np.isnan(open_run(Path(f"{component}-euros")).dataset(None).test.tensor().numpy())
@@ -565,7 +570,7 @@ def test_families_that_take_mixed_columns_are_compared_and_the_others_say_what_t
     call: Any,
 ) -> None:
     people(200).to_parquet("people.parquet")
-    found = told(
+    found = message(
         call(
             "compare",
             "people.parquet",

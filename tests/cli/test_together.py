@@ -50,7 +50,7 @@ def test_two_processes_make_one_run_and_speak_with_one_voice(tmp_path: Path) -> 
     assert len(saved["processes"]) == 2 and partita.load(tmp_path / "run").stopped == "finished"
 
 
-def test_wrong_input_is_said_once(tmp_path: Path) -> None:
+def test_wrong_input_is_reported_once(tmp_path: Path) -> None:
     done = ran([*FIT, "--set", "n_chains=127", "--epochs", "1"], tmp_path)
     assert done.returncode == 1
     assert (
@@ -76,7 +76,7 @@ main()
 """
 
 
-def test_what_only_one_process_meets_is_said_by_the_one_that_leads(tmp_path: Path) -> None:
+def test_an_error_of_one_process_is_reported_by_rank_0(tmp_path: Path) -> None:
     (tmp_path / "one_fails.py").write_text(ONE_FAILS)
     done = ran(
         [sys.executable, "one_fails.py", *FIT[3:], "--epochs", "50", "--out", "run"], tmp_path
@@ -111,10 +111,12 @@ def test_a_lost_process_ends_the_run_with_a_sentence_and_leaves_it_resumable(
         time.sleep(0.2)
     follower = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()[0]
     os.kill(running.pid if lost == "leader" else int(follower), signal.SIGKILL)
-    said = running.communicate(timeout=60)[1]  # until both have closed what they write to
+    printed = running.communicate(timeout=60)[1]  # until both have closed what they write to
     assert running.returncode == (-signal.SIGKILL if lost == "leader" else 1)
-    assert said.startswith("Error: fit: a process of several was lost") and said.count("\n") == 1
-    assert said.endswith("The last save is in run. Go on with: partita fit --resume run\n")
+    assert (
+        printed.startswith("Error: fit: a process of several was lost") and printed.count("\n") == 1
+    )
+    assert printed.endswith("The last save is in run. Go on with: partita fit --resume run\n")
     assert len(checkpoint.load_tree(saved)["processes"]) == 2
 
 
@@ -133,9 +135,9 @@ def test_a_process_that_is_lost_before_they_meet_ends_all(lost: str, tmp_path: P
     )
     follower = first_started(running)
     os.kill(running.pid if lost == "leader" else follower, signal.SIGKILL)
-    said = running.communicate(timeout=60)[1]  # when both have closed what they write to
+    printed = running.communicate(timeout=60)[1]  # when both have closed what they write to
     assert running.returncode == (-signal.SIGKILL if lost == "leader" else 1)
-    assert said == ("" if lost == "leader" else f"{launch.LOST}\n")
+    assert printed == ("" if lost == "leader" else f"{launch.LOST}\n")
     assert not (tmp_path / "run").exists()
 
 
@@ -256,9 +258,9 @@ def test_two_hosts_fit_one_model(tmp_path: Path) -> None:
             )
             for rank, name in enumerate(names)
         ]
-        said = [process.communicate(timeout=200)[0] for process in running]
-        assert [process.returncode for process in running] == [0, 0], "\n".join(said)
-        assert "Saved in run" in said[0] and "Saved in run" not in said[1]
+        printed = [process.communicate(timeout=200)[0] for process in running]
+        assert [process.returncode for process in running] == [0, 0], "\n".join(printed)
+        assert "Saved in run" in printed[0] and "Saved in run" not in printed[1]
         assert (
             len(
                 checkpoint.load_tree(tmp_path / "run" / "checkpoints" / "last.safetensors")[

@@ -66,7 +66,9 @@ def visit(request: pytest.FixtureRequest, browser: Any) -> Iterator[Visit]:
     found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
     found.page.on(
         "request",
-        lambda asked: None if asked.url.startswith(OURS) else found.complaints.append(asked.url),
+        lambda request: (
+            None if request.url.startswith(OURS) else found.complaints.append(request.url)
+        ),
     )
     found.page.goto(path.as_uri())
     found.waiting = found.page.locator(UNDRAWN).count()
@@ -140,7 +142,7 @@ def test_links_lead_to_sections(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("selector", [".plot", "img"])
-def test_what_cannot_be_seen_is_told(visit: Visit, selector: str) -> None:
+def test_figures_have_alternative_text(visit: Visit, selector: str) -> None:
     texts = visit.page.evaluate(
         f"[...document.querySelectorAll('{selector}')].map((e) => e.getAttribute('aria-label') ?? "
         "e.alt)"

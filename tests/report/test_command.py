@@ -34,7 +34,7 @@ def points(tmp_path: Path) -> Path:
     return tmp_path / "points.csv"
 
 
-def test_a_fit_leaves_a_page_unless_told_not_to(points: Path, tmp_path: Path) -> None:
+def test_a_fit_leaves_a_page_unless_switched_off(points: Path, tmp_path: Path) -> None:
     result = json.loads(
         call("fit", "mixture", points, "--out", tmp_path / "one", *QUICK, "--json").stdout
     )
@@ -87,7 +87,7 @@ def test_the_page_of_a_saved_run_and_of_a_comparison(
     )
 
 
-def test_failures_and_ties_are_told(tmp_path: Path) -> None:
+def test_failures_and_ties_are_reported(tmp_path: Path) -> None:
     def line(name: str, low: float, high: float, tied: bool | None = None) -> dict[str, Any]:
         score = {
             "value": (low + high) / 2,
@@ -186,7 +186,7 @@ def test_differences_and_ties_of_the_leaderboard_come_first(tmp_path: Path) -> N
     )
 
 
-def test_doubts_levels_and_want_of_time_are_told(tmp_path: Path) -> None:
+def test_doubts_levels_and_lack_of_time_are_reported(tmp_path: Path) -> None:
     """A number that is not to be published is no winner, though it be the highest, or the
     only one.
     """

@@ -35,5 +35,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except typer.Exit as stop:  # Ctrl-C, after which it has been said what was saved
+    except typer.Exit as stop:  # Ctrl-C, after the message about what was saved
         raise SystemExit(stop.exit_code) from None

@@ -55,7 +55,7 @@ def _show_families(families: "list[Family]") -> None:
         typer.echo("")
     every = ", ".join(field.name for field in fields(Settings))
     typer.echo(f"Every fit also takes, through --set: {every}, binarize.")
-    typer.echo("Example: partita fit rbm digits --set hidden=100 --set l2=1e-4")
+    typer.echo("Example: partita fit rbm digits --set n_hidden=100 --set l2=1e-4")
 
 
 def _family_json(family: "Family") -> dict[str, object]:

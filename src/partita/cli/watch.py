@@ -4,7 +4,6 @@ candidate.
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import typer
@@ -49,12 +48,7 @@ class Watch:
             self.live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.live is not None:
             self.live.stop()
 

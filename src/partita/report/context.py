@@ -93,6 +93,11 @@ class Subject:
         return self.model.support.discrete
 
     @property
+    def planar(self) -> bool:
+        """Whether rows are points in the plane."""
+        return self.model.support.width == 2 and not self.discrete and not self.mixed
+
+    @property
     def alphabet(self) -> Alphabet | None:
         """What tokens stand for, where rows are text."""
         return text_alphabet(self.run.config)

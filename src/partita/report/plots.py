@@ -42,6 +42,11 @@ def axis(title: str = "", **more: object) -> Plot:
     return {"title": {"text": title}, **more}
 
 
+def axes(across: str, up: str, **more: object) -> Plot:
+    """A layout with titles on both axes."""
+    return {"xaxis": axis(across), "yaxis": axis(up), **more}
+
+
 def log_axis(title: str) -> Plot:
     """A logarithmic axis of small positive numbers, each tick with its whole number."""
     ticks = [float(f"{digit}e{power}") for power in range(-2, 6) for digit in (1, 2, 5)]
@@ -88,6 +93,20 @@ def line(x: Values, y: Values, name: str = "", color: str = COLORS[0], **more: o
         "line": {"color": color, "width": 1.8},
         "marker": {"size": 5, "color": color},
         "showlegend": bool(name),
+        **more,
+    }
+
+
+def mark(x: float, y: float, name: str, size: int, symbol: str, **more: object) -> Plot:
+    """One marked point."""
+    marker = {"size": size, "color": MODEL, "symbol": symbol}
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [x],
+        "y": [y],
+        "name": name,
+        "marker": marker,
         **more,
     }
 

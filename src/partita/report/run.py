@@ -25,14 +25,14 @@ Maker = Callable[[Subject], Iterator[Block]]
 
 SECTIONS: dict[str, Maker] = {
     "Score": score.likelihood,
-    "What the number means": meaning.meaning,
+    "What the number means": meaning.score_meaning,
     "Learning curves": curves.learning,
     "Events": events.events,
     "Samples beside data": samples.samples,
     "Density": density.density,
     "What the model is made of": parts.parts,
     "Chain diagnostics": chains.chains,
-    "Annealing path": annealing.path,
+    "Annealing path": annealing.annealing_path,
     "Missing values": imputation.imputation,
     "Data": about.data_card,
     "Configuration": about.configuration,

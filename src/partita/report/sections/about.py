@@ -2,17 +2,17 @@
 
 import json
 import platform
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
 
+from partita.core.support import Sequence
 from partita.report import images
 from partita.report.blocks import Block, Code, Folded, Picture, Table, Text
 from partita.report.context import Subject
 from partita.report.format import short_number
-from partita.tables import Column
+from partita.tables import Column, Rows
 from partita.training.history import seconds_of
 
 LISTED = 30  # columns described one by one
@@ -37,8 +37,7 @@ ENCODINGS = {
 
 def data_card(subject: Subject) -> Iterator[Block]:
     """What the model was fitted to."""
-    config, data = subject.run.config, subject.data
-    if not data:
+    if not subject.data:
         yield Text("The run was made in Python and does not say what its data are.")
         return
     yield Table(_facts(subject))
@@ -48,113 +47,79 @@ def data_card(subject: Subject) -> Iterator[Block]:
     if subject.shape is not None:
         mean, caption = subject.dataset.train.mean().numpy(), "Mean of the rows to learn from"
         limits = (0.0, 1.0) if subject.encoding.kind == "binary" else None
-        yield Picture(
-            images.png(images.sheet(mean[None], subject.shape, limits=limits)),
-            f"{caption}, as an image.",
-            caption,
-            160,
-        )
+        sheet = images.png(images.sheet(mean[None], subject.shape, limits=limits))
+        yield Picture(sheet, f"{caption}, as an image.", caption, 160)
     elif not subject.sequential:
-        profile, numbers = column_profile(subject), ("lowest", "mean", "highest", "deviation")
-        middle = (
-            ("kind", "holds")
-            if subject.mixed
-            else ("values", "most frequent")
-            if subject.encoding.labels
-            else numbers
-        )
-        head = ("column", *middle, "missing")
-        yield Table(profile, head, _profile_caption(subject, len(profile)))
-    if (
-        config["model"].get("element") == "categorical"
-        and subject.alphabet is not None
-        and subject.alphabet.symbols
-    ):
-        yield Code(subject.alphabet.symbols, f"The {subject.alphabet.size} characters of the text")
+        yield _profile(subject, subject.dataset.train)
+    if (alphabet := subject.alphabet) is not None and alphabet.symbols:
+        yield Code(alphabet.symbols, f"The {alphabet.size} characters of the text")
 
 
 def _facts(subject: Subject) -> list[list[str]]:
     data, dataset = subject.data, subject.dataset
     rows = [["name", str(data.get("name"))], ["source", str(data.get("source"))]]
     if dataset is not None:
-        fitted = (subject.run.config.get("rows") or [len(dataset.train)])[0]
-        aside = (
-            ""
-            if fitted == len(dataset.train)
-            else f", of {len(dataset.train)}: the others chose the weights"
-        )
-        rows += [["rows to learn from", f"{fitted}{aside}"]]
+        total = len(dataset.train)
+        fitted = (subject.run.config.get("rows") or [total])[0]
+        aside = "" if fitted == total else f", of {total}: the others chose the weights"
+        rows.append(["rows to learn from", f"{fitted}{aside}"])
         held_out = (("validate", dataset.valid), ("test", dataset.test))
         rows += [[f"rows to {what}", f"{len(part)}"] for what, part in held_out if part is not None]
-    rows += [
-        ["steps in a row", f"{subject.model.support.L}"]  # type: ignore[attr-defined]
-        if subject.sequential
-        else ["columns", f"{subject.model.support.width}"]
-    ]
-    rows += [["an image of", " x ".join(map(str, subject.shape))]] if subject.shape else []
-    rows += [["values", ENCODINGS.get(subject.encoding.kind, subject.encoding.kind)]]
-    rows += [["made binary", str(data["binarize"])]] if data.get("binarize") is not None else []
-    rows += [["note", dataset.note]] if dataset is not None and dataset.note else []
+    if isinstance(support := subject.model.support, Sequence):
+        rows.append(["steps in a row", f"{support.L}"])
+    else:
+        rows.append(["columns", f"{support.width}"])
+    if subject.shape:
+        rows.append(["an image of", " x ".join(map(str, subject.shape))])
+    rows.append(["values", ENCODINGS.get(subject.encoding.kind, subject.encoding.kind)])
+    if data.get("binarize") is not None:
+        rows.append(["made binary", str(data["binarize"])])
+    if dataset is not None and dataset.note:
+        rows.append(["note", dataset.note])
     return rows
 
 
-def column_profile(subject: Subject) -> list[list[str]]:
-    """Lowest, mean, highest and deviation of the first columns, or their words; and what share is
-    missing.
+def _profile(subject: Subject, rows: Rows) -> Table:
+    """The first columns: lowest, mean, highest and deviation, or their categories; and the share
+    that is missing.
     """
-    assert subject.dataset is not None
-    rows = subject.dataset.train
-    x = (
-        rows.take(np.arange(min(PROFILED, len(rows))))
-        .tensor(subject.generator(6))
-        .numpy()
-        .astype(np.float64)[:, :LISTED]
-    )
+    some = rows.take(np.arange(min(PROFILED, len(rows)))).tensor(subject.generator(6)).numpy()
+    columns = some.astype(np.float64)[:, :LISTED].T
+    labels = subject.encoding.labels
     if subject.mixed:
-        return [
-            [column.name, *_of_kind(column, values)]
-            for column, values in zip(subject.mixed, x.T, strict=False)
-        ]
-    if subject.encoding.labels:
-        return [
-            [name, *_words(column, subject.encoding.labels)]
-            for name, column in zip(subject.columns, x.T, strict=False)
-        ]
-    numbers = zip(np.nanmin(x, 0), np.nanmean(x, 0), np.nanmax(x, 0), np.nanstd(x, 0), strict=True)
-    missing = np.isnan(x).mean(0)
-    return [
-        [name, *(short_number(value) for value in four), f"{100 * lost:.1f} %"]
-        for name, four, lost in zip(subject.columns, numbers, missing, strict=False)
+        head = ("kind", "holds")
+        middle = [_of_kind(*pair) for pair in zip(subject.mixed, columns, strict=False)]
+    elif labels:
+        head, middle = ("values", "most frequent"), [_words(x, labels) for x in columns]
+    else:
+        head, middle = ("lowest", "mean", "highest", "deviation"), [_range(x) for x in columns]
+    lines = [
+        [name, *cells, f"{100 * np.isnan(x).mean():.1f} %"]
+        for name, cells, x in zip(subject.columns, middle, columns, strict=False)
     ]
+    caption, width = "Columns of the rows to learn from", subject.model.support.width
+    if width > len(lines):
+        caption += f": the first {len(lines)} of {width}"
+    return Table(lines, ("column", *head, "missing"), caption)
+
+
+def _range(x: np.ndarray) -> list[str]:
+    return [short_number(float(f(x))) for f in (np.nanmin, np.nanmean, np.nanmax, np.nanstd)]
 
 
 def _of_kind(column: Column, x: np.ndarray) -> list[str]:
-    """Its kind, its categories or range, and what share is missing."""
-    holds = (
-        column.in_words()
-        if column.levels
-        else f"{short_number(np.nanmin(x))} to {short_number(np.nanmax(x))}, mean "
-        f"{short_number(float(np.nanmean(x)))}"
-    )
-    return [column.kind, holds, f"{100 * np.isnan(x).mean():.1f} %"]
+    """Its kind, and its categories or range."""
+    if column.levels:
+        return [column.kind, column.in_words()]
+    low, mean, high, _ = _range(x)
+    return [column.kind, f"{low} to {high}, mean {mean}"]
 
 
-def _words(column: np.ndarray, labels: dict[float, str]) -> list[str]:
-    """How many there are, and which is the most frequent."""
-    values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+def _words(x: np.ndarray, labels: Mapping[float, str]) -> list[str]:
+    """How many categories there are, and the most frequent of them."""
+    values, counts = np.unique(x[~np.isnan(x)], return_counts=True)
     most = float(values[counts.argmax()])
-    return [
-        f"{len(values)}",
-        labels.get(most, f"{most:g}"),
-        f"{100 * np.isnan(column).mean():.1f} %",
-    ]
-
-
-def _profile_caption(subject: Subject, listed: int) -> str:
-    width = subject.model.support.width
-    return "Columns of the rows to learn from" + (
-        f": the first {listed} of {width}" if width > listed else ""
-    )
+    return [f"{len(values)}", labels.get(most, f"{most:g}")]
 
 
 def configuration(subject: Subject) -> Iterator[Block]:
@@ -163,28 +128,27 @@ def configuration(subject: Subject) -> Iterator[Block]:
     parameters = sum(p.numel() for p in run.model.parameters())
     seconds = seconds_of(run.history)
     family = config.get("family") or {}
-    yield Table(
-        [
-            ["model", run.model.title()],
-            *([["family", str(family.get("name"))]] if family else []),
-            ["parameters", f"{parameters:,}"],
-            ["objective", str((config.get("objective") or {}).get("part", "given in Python"))],
-            ["stopped", f"{run.stopped} after {run.steps:,} steps"],
-            *([["time of the fit", f"{seconds:.1f} seconds"]] if seconds else []),
-        ]
-    )
+    rows = [["model", run.model.title()]]
+    if family:
+        rows.append(["family", str(family.get("name"))])
+    rows += [
+        ["parameters", f"{parameters:,}"],
+        ["objective", str((config.get("objective") or {}).get("part", "given in Python"))],
+        ["stopped", f"{run.stopped} after {run.steps:,} steps"],
+    ]
+    if seconds:
+        rows.append(["time of the fit", f"{seconds:.1f} seconds"])
+    yield Table(rows)
     for warning in run.warnings:
         yield Text(f"Warning: {warning}", "warning")
     if family:
         yield Folded("Settings of the family", [Table(_settings(family.get("settings") or {}))])
     yield Folded("Settings of the fit", [Table(_settings(config.get("fit") or {}))])
-    yield Folded(
-        "Objective and model, as saved",
-        [Code(json.dumps({name: config.get(name) for name in ("objective", "model")}, indent=2))],
-    )
+    as_saved = {name: config.get(name) for name in ("objective", "model")}
+    yield Folded("Objective and model, as saved", [Code(json.dumps(as_saved, indent=2))])
 
 
-def _settings(settings: dict[str, Any]) -> list[list[str]]:
+def _settings(settings: Mapping[str, object]) -> list[list[str]]:
     return [[name, "" if value is None else str(value)] for name, value in settings.items()]
 
 

@@ -32,7 +32,7 @@ TEMPERATURES = 400
 STOPS = 40  # places along the way where weights are looked at
 
 
-def path(subject: Subject) -> Iterator[Block]:
+def annealing_path(subject: Subject) -> Iterator[Block]:
     """Nothing where log Z was not needed, is exact or was integrated."""
     log_z = None if subject.score is None else subject.score.details.get("log_z")
     if not isinstance(log_z, Quantity) or not isinstance(subject.model, EnergyModel):
@@ -41,20 +41,15 @@ def path(subject: Subject) -> Iterator[Block]:
         return
     betas, log_w = weights_along(subject.model, subject.generator(3))
     start = float(subject.model.reference().log_z)
-    reports = [summarize_weights(weights) for weights in log_w]
     yield Text(
         f"log Z was not summed but estimated: {CHAINS} chains walk from a distribution whose log Z "
         "is known (beta = 0) to the model (beta = 1), and their weights add up to log Z. This "
         f"picture is a shorter walk of {TEMPERATURES} temperatures, made for it; log Z of the "
         f"score comes from {log_z.method}."
     )
-    yield Beside(
-        [
-            _weights(betas, log_w.numpy(), start, log_z),
-            _ess(betas, [report.ess for report in reports]),
-        ],
-        least=340,
-    )
+    ess = [summarize_weights(weights).ess for weights in log_w]
+    figures = [_weights(betas, log_w.numpy(), start, log_z), _ess(betas, ess)]
+    yield Beside(figures, least=340)
 
 
 def weights_along(model: EnergyModel, generator: torch.Generator) -> tuple[np.ndarray, Tensor]:
@@ -85,15 +80,7 @@ def _weights(betas: np.ndarray, log_w: np.ndarray, start: float, log_z: Quantity
         "arrayminus": [log_z.value - log_z.low],
         "symmetric": False,
     }
-    end = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [1.0],
-        "y": [log_z.value],
-        "error_y": bars,
-        "name": "log Z of the score",
-        "marker": {"size": 9, "color": plots.MODEL, "symbol": "diamond"},
-    }
+    end = plots.mark(1.0, log_z.value, "log Z of the score", 9, "diamond", error_y=bars)
     traces = [
         *plots.band(betas, low, high, "90 % of the chains"),
         plots.line(betas, mean, "their log mean", mode="lines"),
@@ -103,8 +90,8 @@ def _weights(betas: np.ndarray, log_w: np.ndarray, start: float, log_z: Quantity
         f"log Z along beta, from {start:.1f} at the reference to {mean[-1]:.1f} at the model; "
         f"the score's log Z is {log_z.value:.1f}."
     )
-    layout = {"xaxis": plots.axis("beta"), "yaxis": plots.axis("nats")}
-    return Figure(traces, alt, layout, "Log weights along the way, plus log Z of the reference.")
+    caption = "Log weights along the way, plus log Z of the reference."
+    return Figure(traces, alt, plots.axes("beta", "nats"), caption)
 
 
 def _ess(betas: np.ndarray, ess: list[float]) -> Figure:

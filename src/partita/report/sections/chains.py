@@ -20,37 +20,19 @@ def chains(subject: Subject) -> Iterator[Block]:
     if drawn is None:
         return
     report = drawn.report
-    care = (
-        ""
-        if report.mixed
-        else " Take the draws, and what follows from them, with care: run longer, or temper."
-    )
-    said = f"In the {report.draws} steps that were watched the chains are {report.finding}.{care}"
-    yield Text(said, "plain" if report.mixed else "warning")
-    yield Table(
-        [
-            [
-                "R-hat of the free energy",
-                f"{report.rhat:.3f}",
-                f"at most {RHAT_TIGHT} where chains agree; above {RHAT_LOOSE} they do not",
-            ],
-            [
-                "effective sample size, bulk",
-                f"{report.ess_bulk:.0f}",
-                f"of {report.chains * report.draws} draws",
-            ],
-            [
-                "effective sample size, tail",
-                f"{report.ess_tail:.0f}",
-                "for the ends of the distribution",
-            ],
-            ["chains", f"{report.chains}", f"{report.draws} draws of each, after {BURN_IN} steps"],
-            *(
-                [name, f"{value:.3f}", "mean over all steps"]
-                for name, value in drawn.acceptance.items()
-            ),
-        ]
-    )
+    finding = f"In the {report.draws} steps that were watched the chains are {report.finding}."
+    care = " Take the draws, and what follows from them, with care: run longer, or temper."
+    yield Text(finding) if report.mixed else Text(finding + care, "warning")
+    agree = f"at most {RHAT_TIGHT} where chains agree; above {RHAT_LOOSE} they do not"
+    bulk, tail = "effective sample size, bulk", "effective sample size, tail"
+    rows = [
+        ["R-hat of the free energy", f"{report.rhat:.3f}", agree],
+        [bulk, f"{report.ess_bulk:.0f}", f"of {report.chains * report.draws} draws"],
+        [tail, f"{report.ess_tail:.0f}", "for the ends of the distribution"],
+        ["chains", f"{report.chains}", f"{report.draws} draws of each, after {BURN_IN} steps"],
+    ]
+    acceptance = drawn.acceptance.items()
+    yield Table(rows + [[name, f"{rate:.3f}", "mean over all steps"] for name, rate in acceptance])
     energies = subject.model(drawn.x[:TRACED]).double().numpy()
     steps = np.arange(energies.shape[1])
     traces = [
@@ -61,9 +43,8 @@ def chains(subject: Subject) -> Iterator[Block]:
         f"Free energy of {len(traces)} chains along {len(steps)} steps, between "
         f"{energies.min():.1f} and {energies.max():.1f}."
     )
-    layout = {"xaxis": plots.axis("step"), "yaxis": plots.axis("free energy, nats")}
     caption = (
         "Free energy of some chains. Mixed chains cross all the time; a chain that keeps to its "
         "own level is stuck."
     )
-    yield Figure(traces, alt, layout, caption, 260)
+    yield Figure(traces, alt, plots.axes("step", "free energy, nats"), caption, 260)

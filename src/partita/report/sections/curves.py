@@ -1,7 +1,6 @@
 """Learning curves: the score on validation rows, and every number that the fit recorded."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -36,16 +35,10 @@ def learning(subject: Subject) -> Iterator[Block]:
         yield claim
         yield Beside([curve for name in BESIDE_CLAIM if (curve := recorded(run, name))], least=340)
         drawn = (*NOT_CURVES, *CLAIM, *BESIDE_CLAIM)
-    names = [
-        name
-        for name in dict.fromkeys(key for record in run.history for key in record)
-        if name not in drawn
-    ]
+    names = dict.fromkeys(key for record in run.history for key in record if key not in drawn)
     # two names of one number are one curve
-    different = {tuple(run.series(name)): name for name in reversed(names)}
-    curves = [
-        curve for name in names if name in different.values() and (curve := recorded(run, name))
-    ]
+    first = {tuple(run.series(name)): name for name in reversed(names)}.values()
+    curves = [curve for name in names if name in first and (curve := recorded(run, name))]
     if curves:
         yield Beside(curves[:SHOWN], least=340)
     if len(curves) > SHOWN:
@@ -69,15 +62,7 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     best = int(np.argmax(values))
     traces = [
         plots.line(steps, values, color=plots.COLORS[2]),
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": [steps[best]],
-            "y": [values[best]],
-            "name": "best",
-            "marker": {"size": 11, "symbol": "star", "color": plots.MODEL},
-            "showlegend": False,
-        },
+        plots.mark(steps[best], values[best], "best", 11, "star", showlegend=False),
     ]
     ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
     alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
@@ -86,17 +71,13 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
         "yaxis": plots.axis(name, range=visible_range(values)),
         "shapes": event_lines(run),
     }
-    coarser = (
-        ""
-        if Capability.LOG_PROB in run.model.capabilities
-        else " A quicker, coarser computation than the final score."
-    )
-    return Figure(
-        traces, alt, layout, f"Validation rows along the fit; the star is the highest.{coarser}"
-    )
+    caption = "Validation rows along the fit; the star is the highest."
+    if Capability.LOG_PROB not in run.model.capabilities:
+        caption += " A quicker, coarser computation than the final score."
+    return Figure(traces, alt, layout, caption)
 
 
-def event_lines(run: Run) -> list[dict[str, Any]]:
+def event_lines(run: Run) -> list[plots.Plot]:
     """A dotted line at each step at which the guard met something."""
     steps = dict.fromkeys(record["step"] for record in run.history if "event" in record)
     return [plots.vertical(step, color=plots.MODEL, width=1, dash="dot") for step in steps]
@@ -121,12 +102,7 @@ def critic_curve(run: Run) -> Figure | None:
         "The audit of the critic: its dual value, divided by its certified Lipschitz constant, is "
         "at most the exact distance."
     )
-    return Figure(
-        traces,
-        "; ".join(ends) + ".",
-        {"xaxis": plots.axis("step"), "yaxis": plots.axis("distance")},
-        caption,
-    )
+    return Figure(traces, "; ".join(ends) + ".", plots.axes("step", "distance"), caption)
 
 
 def numbers(run: Run, name: str) -> list[tuple[int, float]]:
@@ -150,12 +126,7 @@ def recorded(run: Run, name: str) -> Figure | None:
         traces[0]["opacity"] = 0.35
         traces.append(plots.line(steps, smoothed(np.array(values)), color=plots.COLORS[0]))
     alt = f"{title} along the steps, from {values[0]:.3g} to {values[-1]:.3g}."
-    return Figure(
-        traces,
-        alt,
-        {"xaxis": plots.axis("step"), "yaxis": plots.axis(title), "shapes": event_lines(run)},
-        height=240,
-    )
+    return Figure(traces, alt, plots.axes("step", title, shapes=event_lines(run)), height=240)
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:

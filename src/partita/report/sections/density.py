@@ -12,7 +12,7 @@ from partita.report.blocks import Block, Figure
 from partita.report.context import Subject
 
 CELLS = 90  # along each side
-DEPTH = 9.0  # nats below the highest that are still told apart
+DEPTH = 9.0  # nats below the highest that are still distinguished
 POINTS = 300
 
 
@@ -22,28 +22,20 @@ def density(subject: Subject) -> Iterator[Block]:
     x = subject.some_raw_rows(POINTS)
     model = subject.model
     known = isinstance(model, EnergyModel) or Capability.LOG_PROB in model.capabilities
-    if (
-        x is None
-        or not known
-        or subject.discrete
-        or subject.mixed
-        or model.support.width != 2
-        or subject.sequential
-    ):
+    if x is None or not known or not subject.planar or subject.sequential:
         return
     low, high = np.nanmin(x, 0), np.nanmax(x, 0)
     edge = 0.12 * (high - low)
     sides = [np.linspace(a, b, CELLS) for a, b in zip(low - edge, high + edge, strict=True)]
     grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
     log_p = log_density(subject, grid).reshape(CELLS, CELLS)
-    bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "nats", "side": "right"}}
     heat = {
         "type": "heatmap",
         "x": sides[0],
         "y": sides[1],
         "z": np.maximum(log_p, log_p.max() - DEPTH),
         "colorscale": "sequential",
-        "colorbar": bar,
+        "colorbar": plots.color_bar("nats"),
         "hoverinfo": "z",
     }
     mark = {"size": 3.5, "color": plots.MODEL, "opacity": 0.8}

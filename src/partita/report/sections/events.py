@@ -18,17 +18,16 @@ def events(subject: Subject) -> Iterator[Block]:
         return
     back = sum(done.startswith("went back") for _, _, done in rows)
     times = "once" if back == 1 else f"{back} times"
-    yield Text(
-        f"The guard took the fit back {times} to where it was well, to go on with half the "
-        "learning rate."
-        if back
-        else "The guard met something that a reader should know."
-    )
-    caption = (
-        "Dotted lines in the learning curves are at these steps."
-        if len(rows) <= SHOWN
-        else f"The first {SHOWN} of {len(rows)}."
-    )
+    if back:
+        yield Text(
+            f"The guard took the fit back {times} to where it was well, to go on with half the "
+            "learning rate."
+        )
+    else:
+        yield Text("The guard met something that a reader should know.")
+    caption = "Dotted lines in the learning curves are at these steps."
+    if len(rows) > SHOWN:
+        caption = f"The first {SHOWN} of {len(rows)}."
     yield Table(rows[:SHOWN], ("step", "what was found", "what was done"), caption)
 
 

@@ -28,18 +28,15 @@ def imputation(subject: Subject) -> Iterator[Block]:
     if x is None or subject.sequential or subject.encoding.kind in CUT:
         return
     hidden = _lower_half(x, subject.shape) if subject.shape else _one_in_each_row(x, subject)
+    shown = np.where(hidden, np.nan, x)
     try:
-        shown = np.where(hidden, np.nan, x)
         filled = impute_encoded(
             subject.model, subject.encoding, shown, "auto", "report", generator=subject.generator(4)
         )
     except (Unsupported, InputError):  # a model that cannot
         return
-    yield from (
-        _as_images(subject, x, hidden, filled)
-        if subject.shape
-        else _as_table(subject, x, hidden, filled)
-    )
+    blocks = _as_images if subject.shape else _as_table
+    yield from blocks(subject, x, hidden, filled)
 
 
 def _lower_half(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -66,12 +63,8 @@ def _as_images(
         ("The hidden half filled in by the model", filled),
     ]
     for name, rows in strips:
-        yield Picture(
-            images.png(images.sheet(rows, subject.shape, across=len(rows))),
-            f"{len(rows)} images. {name}.",
-            name,
-            SIDE,
-        )
+        sheet = images.png(images.sheet(rows, subject.shape, across=len(rows)))
+        yield Picture(sheet, f"{len(rows)} images. {name}.", name, SIDE)
 
 
 def _as_table(
@@ -135,28 +128,23 @@ def _scatter(
         plots.diagonal(low, high),
         plots.points(t, g, "hidden cells", plots.MODEL, showlegend=False),
     ]
-    layout = {
-        "xaxis": plots.axis("true value, in standard deviations"),
-        "yaxis": plots.axis("filled in"),
-    }
-    yield Figure(
-        traces,
+    layout = plots.axes("true value, in standard deviations", "filled in")
+    alt = (
         f"True against filled-in values of {len(t)} hidden cells; root mean square error "
-        f"{error:.2f}.",
-        layout,
-        "Each point is a hidden cell; on the dotted line the guess is right.",
+        f"{error:.2f}."
     )
+    caption = "Each point is a hidden cell; on the dotted line the guess is right."
+    yield Figure(traces, alt, layout, caption)
 
 
 def _examples(
     subject: Subject, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray
 ) -> list[list[str]]:
     pairs = zip(columns[:EXAMPLES], truth[:EXAMPLES], guess[:EXAMPLES], strict=True)
-    words = [column.labels for column in subject.mixed] or [subject.encoding.labels] * len(
-        subject.columns
-    )
+    names = subject.columns
+    words = [column.labels for column in subject.mixed] or [subject.encoding.labels] * len(names)
     return [
-        [subject.columns[i], *(words[i].get(float(value), short_number(value)) for value in pair)]
+        [names[i], *(words[i].get(float(value), short_number(value)) for value in pair)]
         for i, *pair in pairs
     ]
 

@@ -17,7 +17,7 @@ COLUMNS_ALONE = "columns that are independent, each with its own distribution,"
 STEPS_ALONE = "steps that are independent, each with the frequencies of all,"
 
 
-def meaning(subject: Subject) -> Iterator[Block]:
+def score_meaning(subject: Subject) -> Iterator[Block]:
     """Nothing where there is no score."""
     q = subject.score
     if q is None:
@@ -30,14 +30,11 @@ def meaning(subject: Subject) -> Iterator[Block]:
     yield Text(f"Verdict {format.verdict(q)}.")
     if q.se_data:
         both = (
-            ""
-            if q.kind == "exact"
-            else "Two errors are kept apart. The interval is about computing this number on these "
-            "rows. "
+            "Two errors are kept apart. The interval is about computing this number on these rows. "
         )
         yield Text(
-            f"{both}The ± is about the rows: another set of as many would move the number by about "
-            "that much."
+            f"{'' if q.kind == 'exact' else both}The ± is about the rows: another set of as many "
+            "would move the number by about that much."
         )
 
 
@@ -53,14 +50,12 @@ def _mass(q: Quantity, subject: Subject) -> str:
             f"On average the model gives a {subject.split} sequence a log-probability of "
             f"{q.value:.2f} nats.{_each_step(q)}"
         )
-    bits = subject.model.support.bits
-    among = (
-        f" among {format.power(2, bits)} possible rows" if math.isfinite(bits) and bits > 12 else ""
-    )
-    chance = f"a typical row has a chance of {format.one_in(min(q.value, 0.0))}{among}"
+    bits, among = subject.model.support.bits, ""
+    if math.isfinite(bits) and bits > 12:
+        among = f" among {format.power(2, bits)} possible rows"
     return (
         f"On average the model gives a {subject.split} row a log-probability of {q.value:.2f} "
-        f"nats: {chance}."
+        f"nats: a typical row has a chance of {format.one_in(min(q.value, 0.0))}{among}."
     )
 
 
@@ -68,11 +63,11 @@ def _each_step(q: Quantity) -> str:
     step = q.details.get("per_step")
     if step is None:
         return ""
-    choice = (
-        f"as if it chose, at every step, among {math.exp(min(-step, FARTHEST)):.2f} continuations "
-        "that are equally likely"
+    choices = math.exp(min(-step, FARTHEST))
+    return (
+        f" That is {step:.3f} nats for each step: as if it chose, at every step, among "
+        f"{choices:.2f} continuations that are equally likely."
     )
-    return f" That is {step:.3f} nats for each step: {choice}."
 
 
 def _density(q: Quantity, subject: Subject) -> str:
@@ -85,12 +80,10 @@ def _density(q: Quantity, subject: Subject) -> str:
 
 def _distance(q: Quantity, subject: Subject) -> str:
     p = q.details.get("p_value")
-    tail = (
-        ""
-        if p is None
-        else " Were draws and rows alike, a value this large would come up with probability "
-        f"{p:.3g}."
-    )
+    tail = ""
+    if p is not None:
+        alike = " Were draws and rows alike, a value this large would come up with probability"
+        tail = f"{alike} {p:.3g}."
     return (
         f"This model has no likelihood: it can only draw. The number, {q.value:.4f}, compares its "
         f"draws with {subject.split} rows; it is zero on average where the two are alike, and says "
@@ -99,19 +92,21 @@ def _distance(q: Quantity, subject: Subject) -> str:
 
 
 def _gain(q: Quantity, subject: Subject) -> Iterator[Block]:
-    """What the model gains over columns that know nothing of one another, and how far it could go
-    where that is known.
+    """What the model gains over independent columns, and the highest possible score where that is
+    known.
     """
     base = independent_columns(subject)
     if base is not None:
         gain, alone = q.value - base, STEPS_ALONE if subject.sequential else COLUMNS_ALONE
-        times = math.exp(min(abs(gain), MOST_TO_COUNT))
-        count = f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
-        likely = f": it finds a typical row {count} times {'more' if gain > 0 else 'less'} likely"
-        so = f"The model {'gains' if gain > 0 else 'loses'} {abs(gain):.2f} nats per row on that"
+        gains, more = ("gains", "more") if gain > 0 else ("loses", "less")
+        likely = ""
+        if abs(gain) < MOST_TO_COUNT:
+            times = math.exp(abs(gain))
+            count = f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
+            likely = f": it finds a typical row {count} times {more} likely"
         yield Text(
-            f"For comparison, {alone} would score {base:.2f} nats. "
-            f"{so}{likely if abs(gain) < MOST_TO_COUNT else ''}."
+            f"For comparison, {alone} would score {base:.2f} nats. The model {gains} "
+            f"{abs(gain):.2f} nats per row on that{likely}."
         )
     entropy = None if subject.dataset is None else subject.dataset.entropy
     if entropy is not None:

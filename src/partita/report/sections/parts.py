@@ -18,6 +18,11 @@ from partita.models import (
     MixturePPCA,
     Potts,
 )
+from partita.models.directed.components.base import Component
+from partita.models.directed.components.diagonal import DiagonalGaussian
+from partita.models.directed.components.discrete import BernoulliComponent, PoissonComponent
+from partita.models.directed.components.factor import Factors
+from partita.models.directed.components.gaussian import FullGaussian
 from partita.models.directed.components.product import ProductComponent
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
@@ -79,10 +84,10 @@ def _(model: Any, subject: Subject) -> Iterator[Block]:
             labels=[f"{i + 1}, length {lengths[k][j]:.2f}" for i, j in enumerate(order)],
         )
     noise = np.sqrt(component.noise().double().numpy())
+    upper = "" if np.ptp(noise) < 1e-12 else f" to {noise.max():.3g}"
     yield Text(
-        "What is left over: a standard deviation of "
-        f"{noise.min():.3g}{'' if np.ptp(noise) < 1e-12 else f' to {noise.max():.3g}'} in units of "
-        "the standardized columns.",
+        f"What is left over: a standard deviation of {noise.min():.3g}{upper} in units of the "
+        "standardized columns.",
         "small",
     )
 
@@ -103,7 +108,7 @@ def _(model: Mixture, subject: Subject) -> Iterator[Block]:
     if means is None:
         return
     x = subject.shown(torch.from_numpy(means))[order]
-    if x.shape[1] == 2 and not subject.discrete:
+    if x.shape[1] == 2 and isinstance(component, DiagonalGaussian | FullGaussian):
         yield _ellipses(subject, x, _covariances(component)[order], weights[order])
     else:
         labels = [f"{i + 1}, weight {weights[k]:.2f}" for i, k in enumerate(order)]
@@ -143,23 +148,20 @@ def _typical(
     component: ProductComponent, subject: Subject, order: np.ndarray, weights: np.ndarray
 ) -> Block:
     """A typical row of each component of a mixed table, in words."""
-    nothing = torch.full((component.count, component.support.width), torch.nan, dtype=torch.float64)
-    x = subject.shown(
-        component.fill_likely(nothing, torch.eye(component.count, dtype=torch.float64))
-    )[order[:TYPICAL]]
+    count, order = component.count, order[:TYPICAL]
+    nothing = torch.full((count, component.support.width), torch.nan, dtype=torch.float64)
+    x = subject.shown(component.fill_likely(nothing, torch.eye(count, dtype=torch.float64)))[order]
     names = subject.columns
     labels = [column.labels for column in subject.mixed] or [{}] * len(names)
     lines = [
-        [name, *(words.get(float(value), short_number(value)) for value in x[:, i])]
-        for i, (name, words) in enumerate(zip(names, labels, strict=True))
+        [name, *(words.get(float(value), short_number(value)) for value in values)]
+        for name, words, values in zip(names, labels, x.T, strict=True)
     ]
-    head = ("column", *(f"{i + 1}, weight {weights[k]:.2f}" for i, k in enumerate(order[:TYPICAL])))
-    return Table(
-        lines,
-        head,
-        "A typical row of each component: means of real columns, the most probable value of "
-        "others.",
+    head = ("column", *(f"{i + 1}, weight {weights[k]:.2f}" for i, k in enumerate(order)))
+    caption = (
+        "A typical row of each component: means of real columns, the most probable value of others."
     )
+    return Table(lines, head, caption)
 
 
 def _rows_as_pictures(
@@ -189,19 +191,21 @@ def _bars(y: np.ndarray, x: list[str], across: str, up: str, caption: str) -> Fi
     return Figure([bars], caption, layout, caption, 200)
 
 
-def _means(component: Any) -> np.ndarray | None:
+def _means(component: Component) -> np.ndarray | None:
     """Means in the model's units, ``(K, D)``; None for categories, which have none."""
-    if hasattr(component, "location"):
+    if isinstance(component, DiagonalGaussian | FullGaussian | Factors):
         return component.location.double().numpy()
-    if hasattr(component, "log_rate"):
+    if isinstance(component, PoissonComponent):
         return component.log_rate.exp().double().numpy()
-    return torch.sigmoid(component.logits).double().numpy() if component.logits.dim() == 2 else None
+    if isinstance(component, BernoulliComponent):
+        return torch.sigmoid(component.logits).double().numpy()
+    return None
 
 
-def _covariances(component: Any) -> np.ndarray:
+def _covariances(component: DiagonalGaussian | FullGaussian) -> np.ndarray:
     """Covariances of Gaussian components in the model's units, ``(K, D, D)``."""
     count, width = component.location.shape
-    if hasattr(component, "scale_tril"):
+    if isinstance(component, FullGaussian):
         L = component.scale_tril.double().numpy()
         return np.broadcast_to(L @ L.transpose(0, 2, 1), (count, width, width))
     variance = np.broadcast_to(np.exp(2 * component.log_scale.double().numpy()), (count, width))
@@ -213,19 +217,14 @@ def _ellipses(
 ) -> Figure:
     """Each component as the curve of two standard deviations, over rows of the data."""
     x = subject.some_raw_rows(DRAWS)
-    traces = (
-        []
-        if x is None
-        else [plots.points(x[:, 0], x[:, 1], "rows of the data", plots.DATA, showlegend=False)]
-    )
+    traces = []
+    if x is not None:
+        data = plots.points(x[:, 0], x[:, 1], "rows of the data", plots.DATA, showlegend=False)
+        traces.append(data)
     for k, (mean, covariance, weight) in enumerate(zip(means, covariances, weights, strict=True)):
         values, vectors = np.linalg.eigh(covariance)
-        curve = (
-            subject.encoding.scale[:, None]
-            * (vectors * np.sqrt(np.maximum(values, 0)) @ CIRCLE)
-            * 2
-            + mean[:, None]
-        )
+        ellipse = vectors * np.sqrt(np.maximum(values, 0)) @ CIRCLE
+        curve = subject.encoding.scale[:, None] * ellipse * 2 + mean[:, None]
         name = f"component {k + 1}, weight {weight:.3f}"
         traces.append(
             plots.line(*curve, color=plots.color(k), mode="lines", hoverinfo="text", text=name)

@@ -3,10 +3,10 @@ columns of a table.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from partita.core.support import Sequence
 from partita.report import images, plots
 from partita.report.blocks import Beside, Block, Code, Figure, Picture, Text
 from partita.report.context import DRAWS, IMAGES, SEQUENCES, Subject
@@ -18,11 +18,9 @@ SIDE = 420  # pixels of a sheet of images
 
 def samples(subject: Subject) -> Iterator[Block]:
     """The sort of picture that suits the data."""
-    how = (
-        "exact and independent"
-        if subject.drawn.chains is None
-        else "from chains, whose diagnostics are below"
-    )
+    how = "from chains, whose diagnostics are below"
+    if subject.drawn.chains is None:
+        how = "exact and independent"
     yield Text(
         f"New rows drawn from the model beside rows of the {subject.split} part. The draws are "
         f"{how}."
@@ -36,8 +34,7 @@ def samples(subject: Subject) -> Iterator[Block]:
 
 def pictured(subject: Subject) -> bool:
     """Whether rows can be seen one by one: images, sequences, points in the plane."""
-    plane = subject.model.support.width == 2 and not subject.discrete and not subject.mixed
-    return subject.sequential or subject.shape is not None or plane
+    return subject.sequential or subject.shape is not None or subject.planar
 
 
 def data_picture(subject: Subject) -> Block | None:
@@ -59,20 +56,14 @@ def picture(subject: Subject, x: np.ndarray, name: str, shade: str) -> Block:
     """Rows as what they are."""
     if subject.alphabet is not None:
         alphabet = subject.alphabet
-        return Code(
-            "\n\n".join(alphabet.decode(row[~np.isnan(row)])[:CHARACTERS] for row in x[:2]),
-            name.capitalize(),
-        )
-    if subject.sequential and subject.shape is None:
-        steps = x.reshape(len(x), -1, subject.model.support.element.width)  # type: ignore[attr-defined]
-        return _roll(steps[0], name) if steps.shape[2] > 1 else _lines(steps[..., 0], name)
+        texts = [alphabet.decode(row[~np.isnan(row)])[:CHARACTERS] for row in x[:2]]
+        return Code("\n\n".join(texts), name.capitalize())
     if subject.shape is not None:
-        return Picture(
-            images.png(images.sheet(x, subject.shape)),
-            f"{len(x)} {name} as images.",
-            name.capitalize(),
-            SIDE,
-        )
+        sheet = images.png(images.sheet(x, subject.shape))
+        return Picture(sheet, f"{len(x)} {name} as images.", name.capitalize(), SIDE)
+    if isinstance(support := subject.model.support, Sequence):
+        steps = x.reshape(len(x), -1, support.element.width)
+        return _roll(steps[0], name) if steps.shape[2] > 1 else _lines(steps[..., 0], name)
     return _plane(subject, x, name, shade)
 
 
@@ -83,11 +74,8 @@ def _count(subject: Subject) -> int:
 def _roll(x: np.ndarray, name: str) -> Figure:
     x = x[~np.isnan(x).any(1)]
     trace = {"type": "heatmap", "z": x.T, "colorscale": "sequential", "showscale": False}
-    return Figure(
-        [trace],
-        f"One sequence, {name}: steps from left to right.",
-        {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)},
-    )
+    alt = f"One sequence, {name}: steps from left to right."
+    return Figure([trace], alt, plots.axes("step", name))
 
 
 def _lines(x: np.ndarray, name: str) -> Figure:
@@ -95,11 +83,7 @@ def _lines(x: np.ndarray, name: str) -> Figure:
         plots.line(np.arange(len(row)), row, color=plots.color(i), mode="lines")
         for i, row in enumerate(x[:SEQUENCES])
     ]
-    return Figure(
-        traces,
-        f"{len(traces)} sequences, {name}.",
-        {"xaxis": plots.axis("step"), "yaxis": plots.axis(name)},
-    )
+    return Figure(traces, f"{len(traces)} sequences, {name}.", plots.axes("step", name))
 
 
 def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
@@ -129,12 +113,14 @@ def _table(subject: Subject) -> Iterator[Block]:
     words = subject.encoding.labels
     which = f"; the {COLUMNS} columns that vary most" if wide else ""
     yield Text(f"How often each value occurs: gray in the data, red in draws{which}.", "small")
-    sorts: list[Any] = [(column.labels, column.kind != "real") for column in subject.mixed]
-    sorts = sorts or [(words, subject.discrete)] * data.shape[1]
-    yield Beside(
-        [plots.marginals(data[:, i], draws[:, i], subject.columns[i], *sorts[i]) for i in shown],
-        least=160,
-    )
+    labels = [column.labels for column in subject.mixed] or [words] * data.shape[1]
+    discrete = [column.kind != "real" for column in subject.mixed]
+    discrete = discrete or [subject.discrete] * data.shape[1]
+    marginals = [
+        plots.marginals(data[:, i], draws[:, i], subject.columns[i], labels[i], discrete[i])
+        for i in shown
+    ]
+    yield Beside(marginals, least=160)
     if data.shape[1] > 2 and not words and not any(column.levels for column in subject.mixed):
         yield correlations(data, draws)
 
@@ -145,7 +131,7 @@ def _most_varied(data: np.ndarray, n: int) -> list[int]:
 
 def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int = 60) -> Figure:
     """Correlations of all pairs of columns, data against draws: on the diagonal where the model has
-    learnt them.
+    learned them.
     """
     chosen = _most_varied(data, most)
     i, j = np.triu_indices(len(chosen), 1)
@@ -160,7 +146,7 @@ def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int 
         f"Correlations of {len(i)} pairs of columns, in the data and in draws; root mean square "
         f"difference {off:.3f}."
     )
-    layout = {"xaxis": plots.axis("correlation in the data"), "yaxis": plots.axis("in draws")}
+    layout = plots.axes("correlation in the data", "in draws")
     caption = (
         "Each point is a pair of columns; on the dotted line the model has learnt it. "
         f"Root mean square difference {off:.3f}."
