@@ -5,7 +5,6 @@ lacks it.
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -52,9 +51,7 @@ def mnist_from_openml() -> Splits:
         "x_train and x_test."
     )
     try:
-        x: Any = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True, n_retries=0)[
-            0
-        ]
+        found = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True, n_retries=0)
     except OSError as error:
         raise DataError(
             f"load: 'mnist' must come from $PARTITA_DATA or OpenML; got neither ({error}). {remedy}"
@@ -64,7 +61,7 @@ def mnist_from_openml() -> Splits:
             "load: 'mnist' from OpenML needs pandas to be read. Install it with: pip install "
             "'partita[frames]'"
         ) from error
-    pixels = np.asarray(x).astype(np.uint8).reshape(-1, 28, 28)
+    pixels = np.asarray(found[0]).astype(np.uint8).reshape(-1, 28, 28)
     return Splits(pixels[:MNIST_TRAIN], test=pixels[MNIST_TRAIN:])
 
 

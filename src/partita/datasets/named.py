@@ -4,10 +4,11 @@ same way.
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from torch import Tensor
@@ -15,9 +16,10 @@ from torch import Tensor
 from partita.core.rng import MOST_LISTED, keyed, permutation
 from partita.datasets import folder
 from partita.datasets.builtin import BUILTIN, Source
-from partita.datasets.joined import joined
-from partita.errors import DataError, InputError
-from partita.tables.arrays import Columns
+from partita.datasets.sequences import Sequences
+from partita.errors import DataError, InputError, unusable
+from partita.runtime import memory_limit
+from partita.tables.arrays import Columns, TableLike
 from partita.tables.files import ENDINGS, check_reachable, read
 from partita.tables.frames import ColumnKinds
 from partita.tables.rows import Binarize, Rows
@@ -53,7 +55,7 @@ class Dataset:
     note: str = ""
     shape: tuple[int, ...] | None = None
     entropy: float | None = None
-    reading: dict[str, Any] | None = None
+    reading: dict[str, str | int | None] | None = None
     undivided: Rows | None = None
 
     def whole(self) -> Rows:
@@ -63,7 +65,7 @@ class Dataset:
         (1797, 1438)
         """
         parts = [rows for rows in (self.train, self.valid, self.test) if rows is not None]
-        return joined(parts) if self.undivided is None else self.undivided
+        return _joined(parts) if self.undivided is None else self.undivided
 
 
 class Entry(NamedTuple):
@@ -76,7 +78,7 @@ class Entry(NamedTuple):
 
 
 def load(
-    source: Any,
+    source: "str | os.PathLike[str] | Dataset | Rows | TableLike",
     *,
     binarize: Binarize | str = "auto",
     words: bool = False,
@@ -115,16 +117,12 @@ def names() -> list[Entry]:
     """
     listed = [Entry(name, maker.size, "built in", maker.note) for name, maker in BUILTIN.items()]
     found = folder.entries()
-    remote = (
-        []
-        if any(name == "mnist" for name, _ in found)
-        else [Entry("mnist", "60000/10000 x 784", "OpenML", folder.NOTES["mnist"])]
-    )
-    return (
-        listed
-        + remote
-        + [Entry(name, size, "$PARTITA_DATA", folder.NOTES.get(name, "")) for name, size in found]
-    )
+    if all(name != "mnist" for name, _ in found):
+        listed.append(Entry("mnist", "60000/10000 x 784", "OpenML", folder.NOTES["mnist"]))
+    notes = folder.NOTES
+    return listed + [
+        Entry(name, size, "$PARTITA_DATA", notes.get(name, "")) for name, size in found
+    ]
 
 
 def hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
@@ -178,35 +176,30 @@ def _unknown(name: str) -> DataError:
     known = [entry.name for entry in names()]
     families = dict.fromkeys(re.sub(r"([/:]).*", r"\1...", known_name) for known_name in known)
     close = get_close_matches(name, known, 1, 0.5)
-    hint = (
-        f"Did you mean {close[0]!r}?"
-        if close
-        else "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
-    )
-    return DataError(
-        f"load: {name!r} must be a path or one of {', '.join(families)}; got neither. {hint}"
-    )
+    hint = "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
+    if close:
+        hint = f"Did you mean {close[0]!r}?"
+    allowed = f"be a path or one of {', '.join(families)}"
+    return unusable("load", repr(name), allowed, "neither", hint)
 
 
-def _build(name: str, source: Source, binarize: Any, owner: str, missing: bool = False) -> Dataset:
+def _build(
+    name: str, source: Source, binarize: Binarize | str, owner: str, missing: bool = False
+) -> Dataset:
     splits = source.splits
-    binarize = (
-        ("dynamic" if name in DYNAMIC else None)
-        if binarize == "auto"
-        else None
-        if binarize == "none"
-        else binarize
-    )
+    if binarize == "auto":
+        binarize = "dynamic" if name in DYNAMIC else None
     train = Rows(
         _flat(splits.train),
         splits.weight,
-        binarize,
+        _chosen(binarize),
         scale=source.scale,
         columns=splits.columns,
         missing=missing,
         owner=owner,
     )
-    train.labels, train.schema = splits.labels or {}, splits.schema
+    train.labels = splits.labels or {}
+    train.schema = splits.schema
     valid, test = (
         None if x is None else _like(train, x, owner, missing) for x in (splits.valid, splits.test)
     )
@@ -229,41 +222,92 @@ def _build(name: str, source: Source, binarize: Any, owner: str, missing: bool =
     )
 
 
-def _of_value(x: Any, binarize: Any, missing: bool = False) -> Dataset:
-    shape = tuple(x.shape[1:]) if isinstance(x, (np.ndarray, Tensor)) and x.ndim > 2 else None
-    rows = (
-        x
-        if isinstance(x, Rows)
-        else Rows(x if shape is None else _flat(x), missing=missing, owner="load")
-    )
+def _of_value(x: Rows | TableLike, binarize: Binarize | str, missing: bool) -> Dataset:
+    shape = None
+    if isinstance(x, Rows):
+        rows = x
+    elif isinstance(x, (np.ndarray, Tensor)) and x.ndim > 2:
+        shape = tuple(x.shape[1:])
+        rows = Rows(_flat(x), missing=missing, owner="load")
+    else:
+        rows = Rows(cast("TableLike", x), missing=missing, owner="load")
     train, test = hold_out(rows)
-    data = Dataset(
-        "data", _beside(train, test), None, test, rows.columns, shape=shape, undivided=rows
-    )
+    train = _beside(train, test)
+    data = Dataset("data", train, None, test, rows.columns, shape=shape, undivided=rows)
     return data if binarize == "auto" else _again(data, binarize)
 
 
-def _flat(x: Any) -> Any:
+def _chosen(binarize: Binarize | str) -> Binarize:
+    return None if binarize == "none" else cast("Binarize", binarize)
+
+
+def _flat(x: np.ndarray | Tensor) -> np.ndarray | Tensor:
     return x.reshape(len(x), -1) if x.ndim not in (0, 2) and len(x) else x
 
 
 def _like(train: Rows, x: np.ndarray, owner: str, missing: bool = False) -> Rows:
     rows = Rows(_flat(x), None, train.binarize, scale=train.scale, missing=missing, owner=owner)
     if rows.width != train.width:
+        allowed = f"have {train.width} columns, as train has"
         remedy = "Save the parts of a split with the same columns."
-        raise DataError(
-            f"{owner}: every split must have {train.width} columns, as train has; got "
-            f"{rows.width}. {remedy}"
-        )
+        raise unusable(owner, "every split", allowed, rows.width, remedy)
     rows.columns = train.columns
     return rows
 
 
-def _again(data: Dataset, binarize: Any) -> Dataset:
-    def change(rows: Rows) -> Rows:
-        return rows.binarized(None if binarize == "none" else binarize, "load")
+def _again(data: Dataset, binarize: Binarize | str) -> Dataset:
+    parts = {"train": data.train, "valid": data.valid}
+    parts |= {"test": data.test, "undivided": data.undivided}
+    changed = {
+        name: rows.binarized(_chosen(binarize), "load")
+        for name, rows in parts.items()
+        if rows is not None
+    }
+    return replace(data, **changed)
 
-    valid, test, undivided = (
-        None if rows is None else change(rows) for rows in (data.valid, data.test, data.undivided)
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    """Rows or sequences of all parts, one after the other, read as those of the first are, in
+    memory; weights are left out.
+
+    >>> _joined([Rows([[1.0], [2.0]]).take([1]), Rows([[3.0]])]).tensor().tolist()
+    [[2.0], [3.0]]
+    >>> _joined([Sequences.of([[1, 2]]), Sequences.of([[3]])]).tensor().tolist()
+    [[1.0, 2.0], [3.0, nan]]
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    needed = sum(4 * len(part) * part.width for part in parts)
+    memory_limit.check_room("load", "all parts together", needed, "Score one part after the other.")
+    if isinstance(first, Sequences):
+        return cast("Rows", _joined_sequences(cast("Sequence[Sequences]", parts)))
+    rows = Rows(
+        np.concatenate([part.binarized(None).tensor().numpy() for part in parts]),
+        None,
+        first.binarize,
+        scale=first.scale,
+        columns=first.columns,
+        missing=True,
+        owner="load",
     )
-    return replace(data, train=change(data.train), valid=valid, test=test, undivided=undivided)
+    rows.labels = first.labels
+    rows.schema = first.schema
+    return rows
+
+
+def _joined_sequences(parts: Sequence[Sequences]) -> Sequences:
+    before = np.cumsum([0, *(len(part.stream) for part in parts)])
+    every = [np.arange(len(part)) for part in parts]
+    starts = [
+        part.starts[rows] + first for part, rows, first in zip(parts, every, before, strict=False)
+    ]
+    rows = Sequences(
+        np.concatenate([part.stream[:] for part in parts]),
+        np.concatenate(starts),
+        np.concatenate([part.lengths[rows] for part, rows in zip(parts, every, strict=True)]),
+        longest=max(part.longest for part in parts),
+        owner="load",
+    )
+    rows.states = parts[0].states
+    return rows

@@ -3,9 +3,10 @@ parts that follow one another.
 """
 
 import csv
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,11 +15,12 @@ from partita.datasets import folder
 from partita.datasets.named import Dataset, load
 from partita.datasets.sequences import Sequences
 from partita.datasets.text import TOKENS, Alphabet, read_text
-from partita.errors import DataError
+from partita.errors import Argument, DataError, unusable
 from partita.tables.files import ENDINGS, check_reachable, read
 from partita.tables.frames import TABLES, ColumnKinds
 from partita.tables.npy import headers, read_arrays
 from partita.tables.on_disk import OnDisk
+from partita.tables.rows import Binarize, Rows
 
 PARTS = ("train", "valid", "test")
 SHARES = (0.8, 0.9)  # of a stream: where training ends, and validation
@@ -52,39 +54,28 @@ class Reading:
         if known is not None and not (
             isinstance(known, str) and len(known) > 1 and [*known] == sorted(set(known))
         ):
-            raise DataError(
-                "load: symbols must be the characters of a vocabulary, each once and in order; "
-                f"got {self.symbols!r}."
-            )
+            allowed = "be the characters of a vocabulary, each once and in order"
+            raise unusable("load", "symbols", allowed, repr(known))
 
     @property
     def alphabet(self) -> Alphabet | None:
         """What tokens stand for; None where it is not known yet."""
-        return (
-            Alphabet()
-            if self.tokens == "bytes"
-            else None
-            if self.symbols is None
-            else Alphabet(self.symbols)
-        )
+        if self.tokens == "bytes":
+            return Alphabet()
+        return None if self.symbols is None else Alphabet(self.symbols)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "length": self.length,
-            "tokens": self.tokens,
-            "encoding": self.encoding,
-            "symbols": self.symbols,
-        }
+    def as_json(self) -> dict[str, str | int | None]:
+        return asdict(self)
 
 
 def open_dataset(
     source: str,
     *,
-    binarize: Any = "auto",
+    binarize: Binarize | str = "auto",
     words: bool = False,
     missing: bool = False,
     columns: ColumnKinds = None,
-    reading: dict[str, Any] | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Tables as rows; with a ``reading``, the settings of :class:`Reading`, streams and text as
     sequences too.
@@ -92,10 +83,8 @@ def open_dataset(
     if reading is None:
         return load(source, binarize=binarize, words=words, missing=missing, columns=columns)
     if not reading.keys() <= Reading.__dataclass_fields__.keys():
-        raise DataError(
-            f"load: reading must say {', '.join(Reading.__dataclass_fields__)}; got "
-            f"{', '.join(map(repr, reading))}."
-        )
+        allowed = f"say {', '.join(Reading.__dataclass_fields__)}"
+        raise unusable("load", "reading", allowed, ", ".join(map(repr, reading)))
     return load_sequences(
         source, Reading(**reading), binarize=binarize, words=words, columns=columns
     )
@@ -105,7 +94,7 @@ def load_sequences(
     source: str,
     reading: Reading,
     *,
-    binarize: Any = "auto",
+    binarize: Binarize | str = "auto",
     words: bool = False,
     columns: ColumnKinds = None,
 ) -> Dataset:
@@ -175,29 +164,24 @@ def _path(source: str) -> Path | None:
 def _series(path: Path, words: bool = False) -> np.ndarray | None:
     """The numbers of a file that holds but one column of them; None for a table."""
     found = read(path, words=words)
-    alone = (
-        found.labels is None
-        and found.weight is None
-        and (found.train.ndim == 1 or found.train.shape[1:] == (1,))
-    )
-    on_disk = isinstance(found.train, OnDisk)
-    return (found.train if on_disk else found.train.reshape(-1)) if alone else None
+    table = found.train
+    if found.labels is not None or found.weight is not None:
+        return None
+    if table.ndim != 1 and table.shape[1:] != (1,):
+        return None
+    return table if isinstance(table, OnDisk) else table.reshape(-1)
 
 
-def _stream(name: str, stream: Any, reading: Reading, states: int | None = None) -> Dataset:
+def _stream(name: str, stream: np.ndarray, reading: Reading, states: int | None = None) -> Dataset:
     """Windows of three parts of a stream that follow one another."""
     if reading.length is None:
-        raise DataError(
-            "load: length must be given for text, which is one long sequence; got none. As in "
-            "--set length=256."
-        )
+        allowed = "be given for text, which is one long sequence"
+        remedy = ("As in ", Argument("length", value=256), ".")
+        raise unusable("load", "length", allowed, "none", remedy)
     first, second = (int(share * len(stream)) for share in SHARES)
     if first < reading.length:
-        remedy = "Give a longer one, or a smaller --set length."
-        raise DataError(
-            f"load: {name} must have at least {reading.length} steps to learn from; got {first}. "
-            f"{remedy}"
-        )
+        allowed = f"have at least {reading.length} steps to learn from"
+        raise unusable("load", name, allowed, first, "Give a longer one, or a smaller length.")
     ends = ((0, first), (first, second), (second, len(stream)), (0, len(stream)))
     parts = [
         stream.between(*end) if isinstance(stream, OnDisk) else stream[slice(*end)] for end in ends
@@ -210,9 +194,9 @@ def _stream(name: str, stream: Any, reading: Reading, states: int | None = None)
     for rows in windows:
         if rows is not None:
             rows.states = states
-    train, valid, test, whole = windows
-    how = {"note": "windows of one stream", "reading": reading.as_json(), "undivided": whole}
-    return Dataset(name, train, valid, test, **how)  # type: ignore[arg-type]
+    train, valid, test, whole = cast("list[Rows]", windows)
+    note = "windows of one stream"
+    return Dataset(name, train, valid, test, note=note, reading=reading.as_json(), undivided=whole)
 
 
 def _archive(name: str, path: Path, reading: Reading) -> Dataset:
@@ -225,15 +209,10 @@ def _archive(name: str, path: Path, reading: Reading) -> Dataset:
     }
     for part, (x, lengths) in arrays.items():
         if x.ndim == 0 or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not len(lengths):
-            raise DataError(
-                f"load: {path} must hold steps in {part} and a length of each sequence in "
-                f"{part}_lengths; got other shapes."
-            )
-    packed = (
-        name.startswith(PACKED)
-        and arrays["train"][0].dtype == np.uint8
-        and arrays["train"][0].ndim == 2
-    )
+            allowed = f"hold steps in {part} and a length of each sequence in {part}_lengths"
+            raise unusable("load", str(path), allowed, "other shapes")
+    first = arrays["train"][0]
+    packed = name.startswith(PACKED) and first.dtype == np.uint8 and first.ndim == 2
     longest = max(int(lengths.max()) for _, lengths in arrays.values())
     rows = {
         part: Sequences.parted(
@@ -245,5 +224,5 @@ def _archive(name: str, path: Path, reading: Reading) -> Dataset:
         for part, (x, lengths) in arrays.items()
     }
     made = Reading(None, reading.tokens, reading.encoding).as_json()
-    parts = (rows.get(part) for part in PARTS)
-    return Dataset(name, *parts, note="whole sequences", reading=made)  # type: ignore[arg-type]
+    train, valid, test = (cast("Rows", rows.get(part)) for part in PARTS)
+    return Dataset(name, train, valid, test, note="whole sequences", reading=made)

@@ -9,10 +9,11 @@ in a step.
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from partita.core.checks import check_count
@@ -24,9 +25,11 @@ from partita.runtime.permutations import Spaced, row_numbers
 from partita.tables.arrays import NUMERIC, check_finite_table
 from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk
-from partita.tables.rows import check_weight
+from partita.tables.rows import Weight, check_weight
 
 ROWS_AT_ONCE = 256
+
+Stream = ArrayLike | Tensor | OnDisk
 
 
 class Sequences:
@@ -40,7 +43,7 @@ class Sequences:
         starts, lengths: a and l of each row.
         longest: L; the longest of the lengths if not given.
         weight: One nonnegative number per row; kept with mean one.
-        owner: Who asks, for error messages.
+        owner: The caller's name in error messages.
 
     >>> rows = Sequences.of([[1, 2, 3], [4]])
     >>> batch = rows.batch(torch.tensor([0, 1]), generator=torch.Generator())
@@ -57,30 +60,34 @@ class Sequences:
 
     def __init__(
         self,
-        stream: Any,
-        starts: Any,
-        lengths: Any,
+        stream: Stream,
+        starts: ArrayLike | Spaced,
+        lengths: ArrayLike | Spaced,
         *,
         longest: int | None = None,
-        weight: Any = None,
+        weight: Weight | None = None,
         owner: str = "Sequences",
     ) -> None:
         self.stream = _check_stream(stream, owner)
-        self.starts, self.lengths = starts, lengths
-        if not isinstance(starts, Spaced):
+        # listed, or computed where there are very many
+        self.starts: np.ndarray | Spaced
+        self.lengths: np.ndarray | Spaced
+        if isinstance(starts, Spaced) and isinstance(lengths, Spaced):
+            self.starts, self.lengths = starts, lengths
+            self.longest = lengths.length if longest is None else longest
+        else:
             self.starts = np.asarray(starts, dtype=np.int64)
             self.lengths = np.asarray(lengths, dtype=np.int64)
-            longest = _check_parts(self.starts, self.lengths, len(self.stream), longest, owner)
-        self.longest: int = longest  # type: ignore[assignment]
-        self.weight: Tensor | None = (
-            None if weight is None else check_weight(weight, len(self.starts), owner)
-        )
+            self.longest = _check_parts(self.starts, self.lengths, len(self.stream), longest, owner)
+        self.weight: Tensor | None = None
+        if weight is not None:
+            self.weight = check_weight(weight, len(self.starts), owner)
         self.dtype = torch.float64 if self.stream.dtype == np.float64 else torch.float32
 
     @classmethod
     def windows(
         cls,
-        stream: Any,
+        stream: Stream,
         length: int,
         *,
         stride: int | None = None,
@@ -97,18 +104,13 @@ class Sequences:
         T = len(_check_stream(stream, owner))
         count = len(range(0, max(1, T - length + stride), stride))
         if count > MOST_LISTED:
-            return cls(
-                stream,
-                Spaced(count, stride),
-                Spaced(count, stride, T, length),
-                longest=length,
-                owner=owner,
-            )
+            lengths = Spaced(count, stride, T, length)
+            return cls(stream, Spaced(count, stride), lengths, longest=length, owner=owner)
         starts = np.arange(count) * stride
         return cls(stream, starts, np.minimum(length, T - starts), longest=length, owner=owner)
 
     @classmethod
-    def of(cls, parts: Sequence[Any], *, owner: str = "Sequences.of") -> "Sequences":
+    def of(cls, parts: Sequence[ArrayLike], *, owner: str = "Sequences.of") -> "Sequences":
         """Sequences of different lengths, (l,) or (l, E) each."""
         arrays = [np.asarray(part) for part in parts]
         check_count(owner, "the number of sequences", len(arrays))
@@ -117,21 +119,18 @@ class Sequences:
     @classmethod
     def parted(
         cls,
-        stream: Any,
-        lengths: Any,
+        stream: Stream,
+        lengths: ArrayLike,
         *,
         longest: int | None = None,
         owner: str = "Sequences.parted",
     ) -> "Sequences":
         """Sequences that lie one after the other in a stream and fill it."""
         lengths = np.asarray(lengths, dtype=np.int64)
-        if lengths.sum() != len(stream):
-            raise invalid(
-                owner,
-                "lengths",
-                f"add up to the {len(stream)} steps of the stream",
-                int(lengths.sum()),
-            )
+        T = len(cast("np.ndarray", stream))
+        if lengths.sum() != T:
+            allowed = f"add up to the {T} steps of the stream"
+            raise invalid(owner, "lengths", allowed, int(lengths.sum()))
         return cls(stream, np.cumsum(lengths) - lengths, lengths, longest=longest, owner=owner)
 
     @property
@@ -157,10 +156,8 @@ class Sequences:
         return len(self.starts)
 
     def __repr__(self) -> str:
-        return (
-            f"Sequences({len(self)} of at most {self.longest} "
-            f"steps{f' of {self.size}' if self.size > 1 else ''})"
-        )
+        size = f" of {self.size}" if self.size > 1 else ""
+        return f"Sequences({len(self)} of at most {self.longest} steps{size})"
 
     def batch(self, index: Tensor, *, generator: torch.Generator) -> Batch:
         """The rows numbered ``index``, on the generator's device; lengths only where some row ends
@@ -189,18 +186,17 @@ class Sequences:
         mean = self.mean().numpy()
         return self._average(lambda x: (x - mean) ** 2)
 
-    def take(self, index: Any) -> "Sequences":
+    def take(self, index: Tensor | np.ndarray | Sequence[int]) -> "Sequences":
         """A view of some rows, by number or by a mask; the stream is not copied."""
-        chosen, view = row_numbers(index, len(self)), copy(self)
-        view.starts, view.lengths = self.starts[chosen], self.lengths[chosen]
-        view.weight = (
-            None
-            if self.weight is None
-            else check_weight(self.weight[chosen], len(chosen), "Sequences.take")
-        )
+        chosen = row_numbers(index, len(self))
+        view = copy(self)
+        view.starts = self.starts[chosen]
+        view.lengths = self.lengths[chosen]
+        if self.weight is not None:
+            view.weight = check_weight(self.weight[chosen], len(chosen), "Sequences.take")
         return view
 
-    def weighted(self, weight: Any, owner: str = "Sequences.weighted") -> "Sequences":
+    def weighted(self, weight: Weight, owner: str = "Sequences.weighted") -> "Sequences":
         """The same rows with other weights."""
         view = copy(self)
         view.weight = check_weight(weight, len(self), owner)
@@ -229,23 +225,19 @@ class Sequences:
         return torch.from_numpy(total / np.where(mass > 0, mass, 1.0))
 
 
-def _check_stream(stream: Any, owner: str) -> np.ndarray:
-    array: Any = stream  # a table on disk stays there
-    if not isinstance(stream, OnDisk):
-        array = (
-            stream.detach().cpu().numpy() if isinstance(stream, Tensor) else np.asanyarray(stream)
-        )
-        array = array[:, None] if array.ndim == 1 else array
+def _check_stream(stream: Stream, owner: str) -> np.ndarray:
+    if isinstance(stream, OnDisk):
+        array = cast("np.ndarray", stream)  # indexed like one, and stays where it is
+    elif isinstance(stream, Tensor):
+        array = stream.detach().cpu().numpy()
+    else:
+        array = np.asanyarray(stream)
+    array = array[:, None] if array.ndim == 1 else array
     if array.dtype.kind not in NUMERIC or array.ndim != 2 or 0 in array.shape:
+        allowed = "be numbers of shape (T,) or (T, E) with at least one step"
         got = f"{array.dtype} of shape {array.shape}"
         remedy = "Give one number, or one row of numbers, for each step."
-        raise invalid(
-            owner,
-            "stream",
-            "be numbers of shape (T,) or (T, E) with at least one step",
-            got,
-            remedy,
-        )
+        raise invalid(owner, "stream", allowed, got, remedy)
     check_finite_table(array, None, owner)
     return array
 
@@ -253,39 +245,22 @@ def _check_stream(stream: Any, owner: str) -> np.ndarray:
 def _check_parts(
     starts: np.ndarray, lengths: np.ndarray, T: int, longest: int | None, owner: str
 ) -> int:
+    both = "starts and lengths"
     if starts.shape != lengths.shape or starts.ndim != 1 or not len(starts):
-        raise invalid(
-            owner,
-            "starts and lengths",
-            "be one number for each of at least one row",
-            f"{starts.shape} and {lengths.shape}",
-        )
+        allowed = "be one number for each of at least one row"
+        raise invalid(owner, both, allowed, f"{starts.shape} and {lengths.shape}")
     if lengths.min() < 1:
-        raise invalid(
-            owner,
-            "lengths",
-            "be at least 1",
-            f"{lengths.min()} in row {lengths.argmin()}",
-            "Leave empty sequences out.",
-        )
-    if starts.min() < 0 or (starts + lengths).max() > T:
-        raise invalid(
-            owner,
-            "starts and lengths",
-            f"stay within the {T} steps of the stream",
-            int((starts + lengths).max()),
-        )
+        got = f"{lengths.min()} in row {lengths.argmin()}"
+        raise invalid(owner, "lengths", "be at least 1", got, "Leave empty sequences out.")
+    end = int((starts + lengths).max())
+    if starts.min() < 0 or end > T:
+        raise invalid(owner, both, f"stay within the {T} steps of the stream", end)
     longest = int(lengths.max()) if longest is None else longest
     if lengths.max() > longest:
+        got = f"{lengths.max()} in row {lengths.argmax()}"
         remedy = (
             "Cut long sequences into windows, or declare a larger maximum: nothing is cut in "
             "silence."
         )
-        raise invalid(
-            owner,
-            "lengths",
-            f"be at most {longest}",
-            f"{lengths.max()} in row {lengths.argmax()}",
-            remedy,
-        )
+        raise invalid(owner, "lengths", f"be at most {longest}", got, remedy)
     return longest

@@ -1,16 +1,19 @@
 """Text as tokens: characters of a vocabulary, or bytes, and back."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from partita.core.checks import check_choice
-from partita.errors import DataError, invalid
+from partita.errors import Argument, invalid, unusable
 from partita.runtime.memory_limit import check_room
+from partita.tables.files import no_file
 
 TOKENS = ("characters", "bytes")
+BYTES = Argument("tokens", value="bytes")
 
 
 @dataclass(frozen=True)
@@ -46,39 +49,28 @@ class Alphabet:
         wrong = np.flatnonzero(known[index] != points)
         if len(wrong):
             where = f"{text[wrong[0]]!r} at place {wrong[0]}"
-            raise invalid(
-                owner,
-                "text",
-                f"hold the {self.size} characters the model was built from",
-                where,
-                "Fit with --set tokens=bytes.",
-            )
+            allowed = f"hold the {self.size} characters the model was built from"
+            raise invalid(owner, "text", allowed, where, ("Fit with ", BYTES, "."))
         return index.astype(np.uint8 if self.size <= 256 else np.uint32)
 
-    def decode(self, tokens: Any) -> str:
+    def decode(self, tokens: ArrayLike) -> str:
         """Tokens as text; bytes that are no UTF-8 become a replacement mark."""
         index = np.asarray(tokens).astype(np.int64)
         outside = index[(index < 0) | (index >= self.size)]
         if len(outside):
-            raise invalid(
-                "decode",
-                "tokens",
-                f"be of the vocabulary, from 0 to {self.size - 1}",
-                int(outside[0]),
-            )
+            allowed = f"be of the vocabulary, from 0 to {self.size - 1}"
+            raise invalid("decode", "tokens", allowed, int(outside[0]))
         if self.symbols is None:
             return index.astype(np.uint8).tobytes().decode("utf-8", "replace")
         return "".join(self.symbols[i] for i in index)
 
-    def as_json(self) -> dict[str, Any]:
-        return (
-            {"tokens": "bytes"}
-            if self.symbols is None
-            else {"tokens": "characters", "symbols": self.symbols}
-        )
+    def as_json(self) -> dict[str, str]:
+        if self.symbols is None:
+            return {"tokens": "bytes"}
+        return {"tokens": "characters", "symbols": self.symbols}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Alphabet":
+    def from_json(cls, value: Mapping[str, str]) -> "Alphabet":
         return cls(value.get("symbols"))
 
 
@@ -87,46 +79,34 @@ def read_text(
     tokens: str = "characters",
     encoding: str = "utf-8",
     alphabet: Alphabet | None = None,
-) -> tuple[Any, Alphabet]:
+) -> tuple[np.ndarray, Alphabet]:
     """The tokens of a text file and what they stand for; bytes stay on disk. ``alphabet`` is that
     of an earlier fit.
     """
     check_choice("load", "tokens", tokens, TOKENS)
     path = Path(path)
     if not path.is_file():
-        raise DataError(
-            f"load: {path} must be a file; got a path where there is none. Check the spelling and "
-            "the working directory."
-        )
+        raise no_file(path)
     if path.stat().st_size == 0:
-        raise DataError(f"load: {path} must hold text; got an empty file. Write it again.")
+        raise unusable("load", str(path), "hold text", "an empty file", "Write it again.")
     if tokens == "bytes":
         return np.memmap(path, dtype=np.uint8, mode="r"), Alphabet()
-    check_room(
-        "load",
-        str(path),
-        path.stat().st_size,
-        "Take it as bytes, which stay on disk: --set tokens=bytes.",
-    )
+    remedy = "Take it as bytes, which stay on disk: tokens=bytes."
+    check_room("load", str(path), path.stat().st_size, remedy)
     try:
         text = path.read_bytes().decode(encoding)
     except UnicodeDecodeError as error:
         got = f"the byte {error.object[error.start]:#04x} at place {error.start}"
-        remedy = (
-            "Name its encoding, as in --set encoding=latin-1, or take it as it is: --set "
-            "tokens=bytes."
-        )
-        raise DataError(f"load: {path} must be text in {encoding}; got {got}. {remedy}") from None
+        latin = Argument("encoding", value="latin-1")
+        remedy = ("Name its encoding, as in ", latin, ", or take it as it is: ", BYTES, ".")
+        raise unusable("load", str(path), f"be text in {encoding}", got, remedy) from None
     except (LookupError, TypeError, ValueError):
-        raise DataError(
-            f"load: encoding must be one that Python knows, as utf-8 or latin-1; got {encoding!r}."
-        ) from None
+        allowed = "be one that Python knows, as utf-8 or latin-1"
+        raise unusable("load", "encoding", allowed, repr(encoding)) from None
     alphabet = Alphabet.of(text) if alphabet is None else alphabet
     if alphabet.size < 2:
-        raise DataError(
-            f"load: {path} must hold at least two different characters; got one, which needs no "
-            "model."
-        )
+        allowed = "hold at least two different characters"
+        raise unusable("load", str(path), allowed, "one, which needs no model")
     return alphabet.encode(text, "load"), alphabet
 
 

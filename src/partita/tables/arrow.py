@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,16 +35,6 @@ NAMES = {
     "float": "float32",
     "halffloat": "float16",
 }
-
-
-class TableWriter(Protocol):
-    """A columnar file that is being written, chunk by chunk."""
-
-    def __enter__(self) -> "TableWriter": ...
-
-    def __exit__(self, *error: object) -> object: ...
-
-    def write_table(self, table: pa.Table) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -137,7 +127,9 @@ def open_columnar(path: Path) -> Columnar:
             return Columnar(path, reader.schema, rows, nulls)
 
 
-def open_writer(path: Path, ending: str, schema: pa.Schema) -> TableWriter:
+def open_writer(
+    path: Path, ending: str, schema: pa.Schema
+) -> pq.ParquetWriter | ipc.RecordBatchFileWriter:
     """A writer of a columnar file with some ending."""
     if ending == ".parquet":
         return pq.ParquetWriter(path, schema)

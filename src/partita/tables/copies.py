@@ -33,12 +33,11 @@ from partita.tables.write import (
     write_csv,
 )
 
-LARGEST = 2**63
 WHOLE = re.compile(r"[+-]?(0|[1-9]\d*)")
 # Arrow's types whose numbers have fewer digits than Python's
 NARROW = {"float": np.float32, "halffloat": np.float16}
 WORDS = ("string", "category")  # types of them
-FOUND = ("int64", "float64", "string")  # each holds what the one before it does
+WIDER = {"int64": "float64", "float64": "string"}
 
 
 def write_filled(source: Path, path: Path, schema: Schema, x: np.ndarray) -> None:
@@ -262,8 +261,12 @@ def _value(field: str, dtype: str) -> Cell:
     if dtype == "bool":
         return TRUTH[field.strip().lower()] == 1.0
     if "int" in dtype:
-        return int(field) if WHOLE.fullmatch(field.strip()) else round(float(field))
+        return round(_number(field.strip()))
     return float(field) if "float" in dtype else field
+
+
+def _number(field: str) -> int | float:
+    return int(field) if WHOLE.fullmatch(field) else float(field)
 
 
 def _dtypes(source: TextTable, known: dict[str, Column]) -> list[str]:
@@ -283,8 +286,13 @@ def _dtypes(source: TextTable, known: dict[str, Column]) -> list[str]:
         for i, values in enumerate(chunk.columns):
             if numbers[i]:
                 there = [field for field in values.to_pylist() if not is_missing(field)]
-                found[i] = max(found[i], _number_type(there), key=FOUND.index)
-                if wanted[i] not in ("", *WORDS) and not _holds(wanted[i], there):
+                values = list(map(_number, there))
+                if found[i] == "int64" and not all(isinstance(value, int) for value in values):
+                    found[i] = "float64"
+                padded = any(map(PADDED.fullmatch, there))
+                while found[i] != "string" and (padded or not _holds(found[i], values)):
+                    found[i] = WIDER[found[i]]
+                if wanted[i] not in ("", *WORDS) and not _holds(wanted[i], values):
                     wanted[i] = ""
     return [one or other for one, other in zip(wanted, found, strict=True)]
 
@@ -300,29 +308,9 @@ def _wanted(column: Column | None, dtype: str) -> str:
     return column.dtype if column.labels or fits else ""
 
 
-def _number_type(fields: Sequence[str]) -> str:
-    """Whole numbers, numbers, or words where digits would be lost."""
-    if all(WHOLE.fullmatch(field) and abs(int(field)) < LARGEST for field in fields):
-        return "int64"
-    lost = any(
-        PADDED.fullmatch(field) or (WHOLE.fullmatch(field) and float(field) != int(field))
-        for field in fields
-    )
-    return "string" if lost else "float64"
-
-
-def _holds(dtype: str, fields: Sequence[str]) -> bool:
+def _holds(dtype: str, values: list[int | float]) -> bool:
     """Whether a type of numbers has every one of these exactly."""
-    if "float" in dtype:
-        numbers = np.array([float(field) for field in fields])
-        with np.errstate(over="ignore"):
-            exact = bool((numbers.astype(dtype).astype(float) == numbers).all())
-        return exact and all(
-            float(field) == int(field) for field in fields if WHOLE.fullmatch(field)
-        )
-    limits = np.iinfo(dtype)
-    values = [int(field) if WHOLE.fullmatch(field) else float(field) for field in fields]
-    return all(
-        abs(value) < LARGEST and value == int(value) and limits.min <= value <= limits.max
-        for value in values
-    )
+    try:
+        return pa.array(values, dtype).to_pylist() == values
+    except (pa.ArrowInvalid, OverflowError, TypeError):
+        return False

@@ -2,16 +2,16 @@
 files, and frames of pandas and polars.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from partita.errors import InputError, unusable
 from partita.tables.arrays import Columns, as_table
-from partita.tables.arrow import COLUMNAR, of_frame, open_columnar, series_of
-from partita.tables.csv import EXACT, WordColumns, open_text
+from partita.tables.arrow import COLUMNAR, Columnar, of_frame, open_columnar, series_of
+from partita.tables.csv import EXACT, TextTable, WordColumns, open_text
 from partita.tables.infer import INDEX, Digest, KindOverrides, infer, resolve
 from partita.tables.on_disk import gathered
 from partita.tables.schema import (
@@ -37,26 +37,7 @@ class Table(NamedTuple):
     schema: Schema
 
 
-class Source(Protocol):
-    """The file of a table, which is read chunk by chunk."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def columns(self) -> Columns: ...
-
-    @property
-    def types(self) -> tuple[str, ...]: ...
-
-    @property
-    def rows(self) -> int: ...
-
-    def series(self, left_out: Collection[str] = ()) -> Iterator[list[Series]]: ...
-
-    def gaps(self, names: Collection[str]) -> dict[str, int]: ...
-
-    def number_dtype(self) -> np.dtype: ...
+TableFile = Columnar | TextTable  # read chunk by chunk
 
 
 def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
@@ -70,12 +51,9 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
             and whose categories are the only ones.
     """
     owner = f"load: {path}"
-    source: Source
-    if path.suffix.lower() in COLUMNAR:
-        source = open_columnar(path)
-    else:
-        text = open_text(path)
-        source = text.with_words(_word_columns(columns, text.names, owner))
+    source = open_columnar(path) if path.suffix.lower() in COLUMNAR else open_text(path)
+    if isinstance(source, TextTable):
+        source = source.with_words(_word_columns(columns, source.names, owner))
     if isinstance(columns, Schema):
         schema, dtype = columns, np.dtype(float)
     else:
@@ -170,7 +148,7 @@ def _of_series(series: list[Series], columns: ColumnKinds, owner: str) -> Table:
     return Table(np.stack([one.values for one in used], 1), tuple(schema.names), schema)
 
 
-def _stored_dtype(source: Source, words: bool) -> np.dtype:
+def _stored_dtype(source: TableFile, words: bool) -> np.dtype:
     """That of the numbers; float64 where columns hold words, if they may."""
     try:
         return source.number_dtype()
@@ -181,7 +159,7 @@ def _stored_dtype(source: Source, words: bool) -> np.dtype:
 
 
 def _infer_by_chunks(
-    source: Source, overrides: KindOverrides | None, owner: str
+    source: TableFile, overrides: KindOverrides | None, owner: str
 ) -> tuple[Schema, float]:
     """The schema of a file, and the largest number in it."""
     check_names(source.names, owner)
