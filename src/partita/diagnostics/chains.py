@@ -58,11 +58,9 @@ class ChainReport(NamedTuple):
             return "loose" if self.redrawn else "do not publish"
         if self._reaches(CHAINS_TIGHT, RHAT_TIGHT, self._enough(ESS_TIGHT, EACH_TIGHT)):
             return "tight"
-        return (
-            "loose"
-            if self._reaches(CHAINS_LOOSE, RHAT_LOOSE, self._enough(ESS_LOOSE, EACH_LOOSE))
-            else "do not publish"
-        )
+        if self._reaches(CHAINS_LOOSE, RHAT_LOOSE, self._enough(ESS_LOOSE, EACH_LOOSE)):
+            return "loose"
+        return "do not publish"
 
     @property
     def mixed(self) -> bool:
@@ -74,10 +72,8 @@ class ChainReport(NamedTuple):
         """The verdict on the chains and what it rests on; every warning and every report says it in
         these words.
         """
-        word = {"tight": "mixed", "loose": "nearly mixed", "do not publish": "not mixed"}[
-            self.verdict
-        ]
-        return f"{word}, {self._reason()}"
+        words = {"tight": "mixed", "loose": "nearly mixed", "do not publish": "not mixed"}
+        return f"{words[self.verdict]}, {self._reason()}"
 
     def _reason(self) -> str:
         if self.draws < LEAST_DRAWS:
@@ -93,10 +89,8 @@ class ChainReport(NamedTuple):
         if not self.rhat <= RHAT_LOOSE:
             return f"the chains disagree, R-hat {self.rhat:.3g}"
         if not self.mixed:
-            return (
-                f"{self.ess:.0f} effective draws where {self._enough(ESS_LOOSE, EACH_LOOSE):.0f} "
-                "are needed"
-            )
+            enough = self._enough(ESS_LOOSE, EACH_LOOSE)
+            return f"{self.ess:.0f} effective draws where {enough:.0f} are needed"
         return "the chains agree" if self.verdict == "tight" else self._not_tight()
 
     def __str__(self) -> str:
@@ -128,10 +122,8 @@ class ChainReport(NamedTuple):
             return f"the {self.chains} chains agree as far as fewer than {CHAINS_TIGHT} can show"
         if self.rhat > RHAT_TIGHT:
             return f"the chains nearly agree, R-hat {self.rhat:.3g}"
-        return (
-            f"{self.ess:.0f} effective draws where {self._enough(ESS_TIGHT, EACH_TIGHT):.0f} "
-            "would do"
-        )
+        enough = self._enough(ESS_TIGHT, EACH_TIGHT)
+        return f"{self.ess:.0f} effective draws where {enough:.0f} would do"
 
 
 def summarize_chains(values: Tensor, *, redrawn: bool = False) -> ChainReport:
@@ -154,29 +146,22 @@ def summarize_chains(values: Tensor, *, redrawn: bool = False) -> ChainReport:
         return ChainReport(math.nan, math.nan, math.nan, C, n, redrawn)
     # chains that never move have no variance within
     with np.errstate(divide="ignore", invalid="ignore"):
-        rhat = max(
-            (float(np.nanmax(np.asarray(array_stats.rhat(part)))) for part in _families(table)),
-            default=math.nan,
-        )
+        rhats = [float(np.nanmax(np.asarray(array_stats.rhat(p)))) for p in _families(table)]
+        rhat = max(rhats, default=math.nan)
         # rounding of a variance that is zero
         rhat = rhat if math.isnan(rhat) or rhat < RHAT_INFINITE else math.inf
-        bulk, tail = (
-            np.asarray(array_stats.ess(table, method=how, prob=prob)).min()
-            for how, prob in (("bulk", None), ("tail", 0.9))
-        )
-    return ChainReport(rhat, float(bulk), float(tail), C, n, redrawn)
+        bulk = float(np.asarray(array_stats.ess(table, method="bulk", prob=None)).min())
+        tail = float(np.asarray(array_stats.ess(table, method="tail", prob=0.9)).min())
+    return ChainReport(rhat, bulk, tail, C, n, redrawn)
 
 
 def worst_of(*reports: ChainReport) -> ChainReport:
     """The report that trusts the chains least; of equal ones that of the largest R-hat."""
-    return max(
-        reports,
-        key=lambda report: (
-            VERDICTS.index(report.verdict),
-            not math.isnan(report.rhat),
-            report.rhat,
-        ),
-    )
+
+    def distrust(report: ChainReport) -> tuple[int, bool, float]:
+        return VERDICTS.index(report.verdict), not math.isnan(report.rhat), report.rhat
+
+    return max(reports, key=distrust)
 
 
 def mean_half_width(values: Tensor, report: ChainReport, level: float) -> float:
@@ -188,13 +173,10 @@ def mean_half_width(values: Tensor, report: ChainReport, level: float) -> float:
     if values.shape[1] < LEAST_DRAWS:
         return math.inf
     ess = float(np.asarray(array_stats.ess(values.double().cpu().numpy(), method="mean")))
-    ess = max(
-        1.0,
-        min(number for number in (ess, report.ess_bulk, values.numel()) if not math.isnan(number)),
-    )
-    half = float(
-        values.std() * stdtrit(max(2.0, ess / DRAWS_PER_DEGREE), 0.5 + level / 2)
-    ) / math.sqrt(ess)
+    known = [n for n in (ess, report.ess_bulk, values.numel()) if not math.isnan(n)]
+    ess = max(1.0, min(known))
+    quantile = stdtrit(max(2.0, ess / DRAWS_PER_DEGREE), 0.5 + level / 2)
+    half = float(values.std() * quantile) / math.sqrt(ess)
     return half if report.mixed else max(half, float((values.mean(1) - values.mean()).abs().max()))
 
 

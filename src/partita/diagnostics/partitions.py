@@ -1,5 +1,5 @@
-r"""What many draws of a partition say: how many clusters, who belongs together, one partition for
-all, and how sure that is.
+r"""What many draws of a partition say: how many clusters, which rows belong together, one
+partition for all, and how sure that is.
 
 .. math:: d(a, b) = \sum_k f(a_k) + \sum_j f(b_j) - 2 \sum_{kj} f(n_{kj}), \qquad
           f(m) = \tfrac{m}{n} \log m \;\text{(variation of information)} \quad\text{or}\quad
@@ -71,9 +71,8 @@ def all_partitions(n: int) -> np.ndarray:
     """
     check_count("all_partitions", "n", n)
     if n > MOST_ENUMERATED:
-        raise invalid(
-            "all_partitions", "n", f"be at most {MOST_ENUMERATED}", n, "Sample them instead."
-        )
+        allowed = f"be at most {MOST_ENUMERATED}"
+        raise invalid("all_partitions", "n", allowed, n, "Sample them instead.")
     labels = np.zeros((1, 1), np.int64)
     for _ in range(n - 1):
         room = labels.max(1) + 2  # an old label or the next new one

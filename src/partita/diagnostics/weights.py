@@ -79,9 +79,8 @@ def verdict_on_sandwich(forward: WeightReport, reverse: WeightReport, gap: float
     """Both sides: from their effective sample sizes and the distance between them; where the sides
     meet, heavy tails only loosen.
     """
-    tails = max(
-        forward.khat, reverse.khat, key=lambda khat: -math.inf if math.isnan(khat) else khat
-    )
+    khats = [khat for khat in (forward.khat, reverse.khat) if not math.isnan(khat)]
+    tails = max(khats, default=math.nan)
     verdict = worst(
         verdict_on_ess(forward.ess, forward.n),
         verdict_on_ess(reverse.ess, reverse.n),

@@ -8,7 +8,6 @@ Letters: D width, n draws.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,9 +45,8 @@ def gaussian_kl(
     ratio = torch.linalg.solve_triangular(q, p, upper=False)
     shift = torch.linalg.solve_triangular(q, (mean_q - mean_p)[..., None], upper=False)
     log_det = 2 * (q.diagonal(dim1=-2, dim2=-1).log() - p.diagonal(dim1=-2, dim2=-1).log()).sum(-1)
-    return 0.5 * (
-        ratio.square().sum((-2, -1)) + shift.square().sum((-2, -1)) - mean_p.shape[-1] + log_det
-    )
+    squares = ratio.square().sum((-2, -1)) + shift.square().sum((-2, -1))
+    return 0.5 * (squares - mean_p.shape[-1] + log_det)
 
 
 def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:
@@ -81,7 +79,7 @@ def kl(
 
 
 def closed_form_kl(p: Distribution, q: Distribution) -> float | None:
-    """KL(p || q) where torch knows it; torch's form for categories asks for equally many."""
+    """KL(p || q) where torch knows it; torch's form for categories needs equally many."""
     if isinstance(p, Categorical) and isinstance(q, Categorical) and p.probs.shape != q.probs.shape:
         return None
     try:
@@ -111,30 +109,24 @@ def estimate_kl(
 
 def log_prob_anywhere(side: Distribution, x: Tensor) -> Tensor:
     """log p(x) in float64, minus infinity outside the support, where torch would refuse."""
-    inside: Any = side.support.check(x)  # type: ignore[union-attr]
+    assert side.support is not None
+    inside: Tensor = side.support.check(x)  # type: ignore[assignment]  # torch does not say
     if bool(inside.all()):
         return side.log_prob(x).double()
     if not bool(inside.any()):
         return torch.full(inside.shape, -math.inf, dtype=torch.float64, device=x.device)
     rows = inside.view(*inside.shape, *[1] * len(side.event_shape))
-    # any row inside stands in
-    return torch.where(
-        inside, side.log_prob(torch.where(rows, x, x[inside][0])).double(), -math.inf
-    )
+    filled = torch.where(rows, x, x[inside][0])  # any row inside stands in
+    return torch.where(inside, side.log_prob(filled).double(), -math.inf)
 
 
 def check_single(owner: str, p: Distribution, q: Distribution) -> None:
     """Both are one distribution, not a batch of them, on vectors of the same shape."""
     for name, distribution in (("p", p), ("q", q)):
         if distribution.batch_shape:
-            raise invalid(
-                owner,
-                name,
-                "be one distribution",
-                f"a batch of shape {tuple(distribution.batch_shape)}",
-                "Wrap its coordinates in torch.distributions.Independent.",
-            )
+            got = f"a batch of shape {tuple(distribution.batch_shape)}"
+            remedy = "Wrap its coordinates in torch.distributions.Independent."
+            raise invalid(owner, name, "be one distribution", got, remedy)
     if p.event_shape != q.event_shape:
-        raise invalid(
-            owner, "q", f"have the event shape of p, {tuple(p.event_shape)}", tuple(q.event_shape)
-        )
+        allowed = f"have the event shape of p, {tuple(p.event_shape)}"
+        raise invalid(owner, "q", allowed, tuple(q.event_shape))

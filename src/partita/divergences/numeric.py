@@ -14,12 +14,12 @@ import math
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, MultivariateNormal, Normal
+from torch.nn.functional import pad
 
 from partita.core import rng
 from partita.core.checks import check_count, check_level
@@ -67,13 +67,10 @@ def f_divergence(
     closed = _closed_form(chosen, p, q)
     if closed is not None:
         return Quantity(closed, unit=chosen.unit, method="closed form")
-    integrated = (
-        _by_quadrature(chosen, p, q)
-        if p.event_shape == () and _on_the_line(p) and _on_the_line(q)
-        else None
-    )
-    if integrated is not None:
-        return integrated
+    if p.event_shape == () and _on_the_line(p) and _on_the_line(q):
+        integrated = _by_quadrature(chosen, p, q)
+        if integrated is not None:
+            return integrated
     return estimate_f_divergence(chosen, p, q, draws=draws, level=level, generator=generator)
 
 
@@ -95,29 +92,27 @@ def estimate_f_divergence(
     parts = [_terms(chosen, p, q, rows) for rows in (x, y)]
     value = float(sum(part.mean() for part in parts)) / 2
     if not math.isfinite(value):
-        beyond_q, beyond_p = (
-            bool(torch.isinf(log_prob_anywhere(side, rows)).any())
-            for side, rows in ((q, x), (p, y))
+        # infinite for sure where a draw of one lies outside the other and f is infinite there
+        if (math.isinf(chosen.slope_at_infinity) and _leaves(q, x)) or (
+            math.isinf(chosen.at_zero) and _leaves(p, y)
+        ):
+            method = "draws outside the other's support"
+            return Quantity(value, unit=chosen.unit, method=method)
+        return Quantity(
+            value,
+            kind="estimate",
+            unit=chosen.unit,
+            method="ratios beyond float64",
+            verdict="do not publish",
         )
-        proved = (beyond_q and math.isinf(chosen.slope_at_infinity)) or (
-            beyond_p and math.isinf(chosen.at_zero)
-        )
-        return _without_end(value, chosen.unit, proved)
     terms = pooled_terms(*((0.5, part) for part in parts))
-    return mean_quantity(
-        "estimate_f_divergence", terms, level, f"{2 * half} draws of both", unit=chosen.unit
-    )
+    method = f"{2 * half} draws of both"
+    return mean_quantity("estimate_f_divergence", terms, level, method, unit=chosen.unit)
 
 
-def _without_end(value: float, unit: str, proved: bool) -> Quantity:
-    """Infinite for sure where a draw of one lies outside the other and that has no end of a price;
-    else beyond float64, no more.
-    """
-    if proved:
-        return Quantity(value, unit=unit, method="draws outside the other's support")
-    return Quantity(
-        value, kind="estimate", unit=unit, method="ratios beyond float64", verdict="do not publish"
-    )
+def _leaves(side: Distribution, x: Tensor) -> bool:
+    """Whether a row lies outside the support."""
+    return bool(torch.isinf(log_prob_anywhere(side, x)).any())
 
 
 def gaussian_power_integral(alpha: float, p: Distribution, q: Distribution) -> float:
@@ -130,9 +125,8 @@ def gaussian_power_integral(alpha: float, p: Distribution, q: Distribution) -> f
     if float(torch.linalg.eigvalsh(precision).min()) <= 0:
         return math.inf
     field = A @ m_p + B @ m_q
-    log_det = -0.5 * (
-        alpha * torch.logdet(S_p) + (1 - alpha) * torch.logdet(S_q) + torch.logdet(precision)
-    )
+    mixed = alpha * torch.logdet(S_p) + (1 - alpha) * torch.logdet(S_q)
+    log_det = -0.5 * (mixed + torch.logdet(precision))
     exponent = field @ torch.linalg.solve(precision, field) - m_p @ A @ m_p - m_q @ B @ m_q
     return float(log_det + 0.5 * exponent)
 
@@ -148,12 +142,8 @@ def _terms(f: FDivergence, p: Distribution, q: Distribution, x: Tensor) -> Tenso
 
 def _summed(f: FDivergence, p: Distribution, q: Distribution) -> Quantity:
     states = torch.unique(torch.cat([side.enumerate_support() for side in (p, q)]), dim=0)
-    log_p, log_q = (_mass(side, states) for side in (p, q))
-    return Quantity(
-        float(finite_divergence(f, log_p, log_q)),
-        unit=f.unit,
-        method=f"sum over {len(states)} states",
-    )
+    value = float(finite_divergence(f, _mass(p, states), _mass(q, states)))
+    return Quantity(value, unit=f.unit, method=f"sum over {len(states)} states")
 
 
 def _mass(side: Distribution, states: Tensor) -> Tensor:
@@ -161,15 +151,11 @@ def _mass(side: Distribution, states: Tensor) -> Tensor:
     chances of zero up).
     """
     if isinstance(side, Bernoulli):
-        return (
-            torch.where(states == 1, side.probs, torch.where(states == 0, 1 - side.probs, 0.0))
-            .double()
-            .log()
-        )
+        zero = torch.where(states == 0, 1 - side.probs, 0.0)
+        return torch.where(states == 1, side.probs, zero).double().log()
     if isinstance(side, Categorical):
-        return torch.nn.functional.pad(
-            side.probs.double(), (0, max(0, len(states) - side.probs.shape[-1]))
-        )[states.long()].log()
+        more = max(0, len(states) - side.probs.shape[-1])
+        return pad(side.probs.double(), (0, more))[states.long()].log()
     return log_prob_anywhere(side, states)
 
 
@@ -180,16 +166,16 @@ def _closed_form(f: FDivergence, p: Distribution, q: Distribution) -> float | No
         return None
     if f.name == "total-variation" and torch.equal(_moments(p)[1], _moments(q)[1]):
         return _equal_covariance_variation(p, q)
-    alpha = (
-        float(f.name.removeprefix("alpha-")) if f.name.startswith("alpha-") else POWERS.get(f.name)
-    )
+    alpha = POWERS.get(f.name)
+    if f.name.startswith("alpha-"):
+        alpha = float(f.name.removeprefix("alpha-"))
     if alpha is None:
         return None
     power = gaussian_power_integral(alpha, p, q)
     excess = math.inf if power > 700 else math.expm1(power)
-    return {"hellinger": max(0.0, -excess), "pearson": excess}.get(
-        f.name, excess / (alpha * (alpha - 1))
-    )
+    if f.name == "hellinger":
+        return max(0.0, -excess)
+    return excess if f.name == "pearson" else excess / (alpha * (alpha - 1))
 
 
 def _equal_covariance_variation(p: Distribution, q: Distribution) -> float:
@@ -199,15 +185,12 @@ def _equal_covariance_variation(p: Distribution, q: Distribution) -> float:
     return math.erf(distance / (2 * math.sqrt(2)))
 
 
-def _moments(side: Any) -> tuple[Tensor, Tensor]:
+def _moments(side: Distribution) -> tuple[Tensor, Tensor]:
     """Mean and covariance in float64, ``(D,), (D, D)``."""
     mean = side.mean.double().reshape(-1)
-    covariance = (
-        side.covariance_matrix
-        if isinstance(side, MultivariateNormal)
-        else side.variance.reshape(1, 1)
-    )
-    return mean, covariance.double()
+    if isinstance(side, MultivariateNormal):
+        return mean, side.covariance_matrix.double()
+    return mean, side.variance.reshape(1, 1).double()
 
 
 def _on_the_line(side: Distribution) -> bool:
@@ -227,22 +210,24 @@ def _by_quadrature(f: FDivergence, p: Distribution, q: Distribution) -> Quantity
         return log_prob_anywhere(p, at), log_prob_anywhere(q, at)
 
     edges = _edges(p, q)
-    masses = [
-        _integral(lambda x, side=side: float(log_masses(x)[side].exp()), edges) for side in (0, 1)
-    ]
+    for side in (0, 1):
+        mass = _integral(lambda x, side=side: float(log_masses(x)[side].exp()), edges)
+        if mass is None or abs(mass[0] - 1) > LOST_MASS:
+            return None
     found = _integral(lambda x: float(finite_divergence(f, *log_masses(x))), edges)
-    if found is None or any(mass is None or abs(mass[0] - 1) > LOST_MASS for mass in masses):
+    if found is None:
         return None
-    reach = found[1] + 1e-15 * (1 + abs(found[0])) if math.isfinite(found[0]) else 0.0
+    value, error = found
+    reach = error + 1e-15 * (1 + abs(value)) if math.isfinite(value) else 0.0
     return Quantity(
-        found[0],
-        found[0] - reach,
-        found[0] + reach,
+        value,
+        value - reach,
+        value + reach,
         level=DETERMINISTIC,
         kind="estimate",
         unit=f.unit,
         method="quadrature",
-        details={"quadrature_error": found[1]},
+        details={"quadrature_error": error},
     )
 
 
@@ -260,10 +245,8 @@ def _integral(function: Callable[[float], float], edges: list[float]) -> tuple[f
         for a, b in pairwise(edges):
             piece = integrate.quad(function, a, b, epsabs=1e-12, epsrel=1e-10, limit=200)
             value, error = value + piece[0], error + piece[1]
-    fine = value == math.inf or (
-        math.isfinite(value) and error <= WORST_ERROR * max(1.0, abs(value)) and not failed
-    )
-    return (value, error) if fine else None
+    precise = math.isfinite(value) and error <= WORST_ERROR * max(1.0, abs(value)) and not failed
+    return (value, error) if precise or value == math.inf else None
 
 
 def _edges(p: Distribution, q: Distribution) -> list[float]:

@@ -33,7 +33,7 @@ def median_bandwidth(x: Tensor, y: Tensor) -> float:
     return float(apart.median()) if len(apart) else 1.0
 
 
-def distances(x: Tensor, y: Tensor) -> Tensor:
+def _distances(x: Tensor, y: Tensor) -> Tensor:
     """|x_i - y_j|, about a common middle: far from zero a product would lose all digits."""
     middle = x.mean(0)
     return torch.cdist(x - middle, y - middle)
@@ -42,7 +42,7 @@ def distances(x: Tensor, y: Tensor) -> Tensor:
 def gaussian_kernel(x: Tensor, y: Tensor, bandwidth: float) -> Tensor:
     """k(x_i, y_j), ``(n, D), (m, D) -> (n, m)``."""
     check_real("gaussian_kernel", "bandwidth", bandwidth, 0.0, open_low=True)
-    return distances(x, y).square_().mul_(-0.5 / bandwidth**2).clamp_min_(-80.0).exp_()
+    return _distances(x, y).square_().mul_(-0.5 / bandwidth**2).clamp_min_(-80.0).exp_()
 
 
 def mmd2(x: Tensor, y: Tensor, bandwidth: float | None = None) -> Tensor:
@@ -71,8 +71,8 @@ def coverage(x: Tensor, y: Tensor, neighbors: int = 5) -> Tensor:
     """
     check_two("coverage", x, y, check_count("coverage", "neighbors", neighbors) + 1)
     x, y = x.double(), y.double()
-    radius = distances(x, x).kthvalue(neighbors + 1, 1).values  # the nearest is the row itself
-    return (distances(x, y).amin(1) <= radius).double().mean()
+    radius = _distances(x, x).kthvalue(neighbors + 1, 1).values  # the nearest is the row itself
+    return (_distances(x, y).amin(1) <= radius).double().mean()
 
 
 def modes_covered(

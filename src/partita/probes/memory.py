@@ -13,7 +13,6 @@ Letters: B draws, L length, D channels, t step, n distance, q and k queries and 
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from scipy import stats
@@ -71,7 +70,7 @@ def memory(module: nn.Module, u: Tensor) -> Memory:
         raise invalid("memory", "u", "have shape (B, L, D) with L of at least 2", tuple(u.shape))
     L = u.shape[1]
     last, early = _slopes(module, u, L - 1), {t: _slopes(module, u, t) for t in (0, L // 4, L // 2)}
-    rounding = ROUNDINGS * torch.finfo(u.dtype).eps * math.log2(2 * L)
+    rounding = _rounding(u, L)
     largest = max(float(size.max()) for size in (last, *early.values()))
     causal = all(bool((size[t + 1 :] <= rounding * largest).all()) for t, size in early.items())
     return Memory(last.flip(0), rounding * float(last.max()), causal)
@@ -81,11 +80,11 @@ def state_space_memory(A: Tensor, B: Tensor, C: Tensor, D: Tensor, length: int) 
     """J_n of a discrete state-space model in closed form."""
     check_stable("state_space_memory", A, discrete=True)
     size = filter_of(A, B, C, D, check_count("state_space_memory", "length", length)).detach().abs()
-    return Memory(
-        size,
-        ROUNDINGS * torch.finfo(size.dtype).eps * math.log2(2 * length) * float(size.max()),
-        True,
-    )
+    return Memory(size, _rounding(size, length) * float(size.max()), True)
+
+
+def _rounding(like: Tensor, length: int) -> float:
+    return ROUNDINGS * torch.finfo(like.dtype).eps * math.log2(2 * length)
 
 
 @dataclass(frozen=True)
@@ -109,12 +108,8 @@ def attention_by_distance(
     """
     states = model.settings()["states"]
     if model.settings()["element"] != "categorical" or model.net.mixer != "attention":
-        raise invalid(
-            "attention_by_distance",
-            "model",
-            "be a model of tokens with backbone 'attention'",
-            model.title(),
-        )
+        allowed = "be a model of tokens with backbone 'attention'"
+        raise invalid("attention_by_distance", "model", allowed, model.title())
     check_level("attention_by_distance", level)
     check_count("attention_by_distance", "draws", draws, 2)
     L = model.support.L
@@ -129,8 +124,8 @@ def attention_by_distance(
 def _slopes(module: nn.Module, u: Tensor, t: int) -> Tensor:
     """The largest |dy(t) / du(s)| for every s, (L,)."""
     u = u.detach().clone().requires_grad_()
-    y: Any = module(u)
-    y = (y[0] if isinstance(y, tuple) else y)[:, t]
+    out = module(u)
+    y: Tensor = (out[0] if isinstance(out, tuple) else out)[:, t]
     size = u.new_zeros(u.shape[1])
     if not y.requires_grad:  # it does not look at u at all
         return size
@@ -139,12 +134,8 @@ def _slopes(module: nn.Module, u: Tensor, t: int) -> Tensor:
         (slope,) = torch.autograd.grad(
             y[:, channel].sum(), u, retain_graph=True, allow_unused=True, materialize_grads=True
         )
-        check_finite(
-            "memory",
-            "the slopes of module",
-            slope,
-            "Give it inputs at which it can be differentiated.",
-        )
+        remedy = "Give it inputs at which it can be differentiated."
+        check_finite("memory", "the slopes of module", slope, remedy)
         size = torch.maximum(size, slope.abs().amax((0, 2)))
     return size
 
@@ -158,7 +149,8 @@ def _layer_logits(model: Autoregressive, tokens: Tensor) -> list[Tensor]:
             q, k = mixer.project(inputs[0])[1]
             found.append((q @ k.mT).mean(1))
 
-    hooks = [block.mixer.register_forward_pre_hook(look) for block in model.net.blocks]  # type: ignore[union-attr]
+    mixers = [part for part in model.net.modules() if isinstance(part, Attention)]
+    hooks = [mixer.register_forward_pre_hook(look) for mixer in mixers]
     try:
         model.contexts(tokens)
     finally:

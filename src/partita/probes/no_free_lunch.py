@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral
-from typing import Any
+from typing import Protocol, Self, TypeAlias, cast, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from partita.core.checks import check_count
 from partita.errors import invalid
@@ -29,8 +30,18 @@ MOST_POINTS = 16  # 2^16 targets
 MOST_TRAINING = 12  # 2^12 labelings, and as many fits of every learner
 MOST_MASS = 2**30
 OWNER = "no_free_lunch"
-# (X_train, y_train, X_off) -> labels of X_off
-Learner = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """A classifier of scikit-learn."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self: ...
+    def predict(self, X: np.ndarray) -> np.ndarray: ...
+
+
+# a function maps (X_train, y_train, X_off) to labels of X_off
+Learner: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], ArrayLike] | Classifier
 
 
 @dataclass(frozen=True)
@@ -66,11 +77,8 @@ class Lunch:
         """The left-hand side, counted: mistakes summed over all targets, each weighed by ``prior``
         (whole numbers, (2^n,)).
         """
-        q = (
-            np.ones(len(self.targets), dtype=np.int64)
-            if prior is None
-            else _whole(prior, len(self.targets), "prior")
-        )
+        n = len(self.targets)
+        q = np.ones(n, dtype=np.int64) if prior is None else _whole(prior, n, "prior")
         return {
             name: sum(int(a) * int(b) for a, b in zip(q, found, strict=True) if a and b)
             for name, found in self.mistakes.items()
@@ -86,7 +94,11 @@ class Lunch:
 
 
 def no_free_lunch(
-    learners: Mapping[str, Any], domain: Any, train: Sequence[int], *, mass: Any = None
+    learners: Mapping[str, Learner],
+    domain: ArrayLike,
+    train: Sequence[int],
+    *,
+    mass: ArrayLike | None = None,
 ) -> Lunch:
     """Count the mistakes of ``learners`` outside the training points, on all 2^n targets.
 
@@ -160,7 +172,7 @@ def _agreements(lunch: Lunch) -> np.ndarray:
 
 def _mistakes(
     name: str,
-    learner: Any,
+    learner: Learner,
     X: np.ndarray,
     labels: np.ndarray,
     X_off: np.ndarray,
@@ -176,41 +188,34 @@ def _mistakes(
 
 
 def _hypothesis(
-    name: str, learner: Any, X: np.ndarray, y: np.ndarray, X_off: np.ndarray
+    name: str, learner: Learner, X: np.ndarray, y: np.ndarray, X_off: np.ndarray
 ) -> np.ndarray:
-    if not hasattr(learner, "fit"):
+    if not isinstance(learner, Classifier):
         h = np.asarray(learner(X, y, X_off))
     elif (y == y[0]).all():
         h = np.full(len(X_off), y[0])
     else:
         from sklearn.base import clone
 
-        fresh: Any = clone(learner)
+        fresh = cast(Classifier, clone(learner))
         h = np.asarray(fresh.fit(X, y).predict(X_off))
     if h.shape != (len(X_off),) or not np.isin(h, (0, 1)).all():
-        raise invalid(
-            OWNER,
-            f"learner {name!r}",
-            f"return {len(X_off)} labels, each 0 or 1",
-            f"shape {h.shape}, {h.ravel()[:3].tolist()}",
-        )
+        allowed = f"return {len(X_off)} labels, each 0 or 1"
+        got = f"shape {h.shape}, {h.ravel()[:3].tolist()}"
+        raise invalid(OWNER, f"learner {name!r}", allowed, got)
     return h.astype(np.int8)
 
 
-def _checked_domain(domain: Any) -> np.ndarray:
+def _checked_domain(domain: ArrayLike) -> np.ndarray:
     X = np.asarray(domain, dtype=np.float64)
     X = X[:, None] if X.ndim == 1 else X
     if X.ndim != 2 or not 2 <= len(X) <= MOST_POINTS:
-        remedy = (
-            f"All 2^n targets are enumerated, so n is at most {MOST_POINTS}; take fewer points."
-        )
-        raise invalid(
-            OWNER, "domain", f"hold 2 to {MOST_POINTS} points (n, d)", f"shape {X.shape}", remedy
-        )
+        allowed = f"hold 2 to {MOST_POINTS} points (n, d)"
+        remedy = "All 2^n targets are enumerated; take fewer points."
+        raise invalid(OWNER, "domain", allowed, f"shape {X.shape}", remedy)
     if not np.isfinite(X).all() or len(np.unique(X, axis=0)) < len(X):
-        raise invalid(
-            OWNER, "domain", "hold finite points, each once", "a repeated or infinite one"
-        )
+        got = "a repeated or infinite one"
+        raise invalid(OWNER, "domain", "hold finite points, each once", got)
     return X
 
 
@@ -223,37 +228,24 @@ def _checked_training(train: Sequence[int], n: int) -> np.ndarray:
         and len(np.unique(D)) == len(D)
     )
     if not fine or D.min() < 0 or D.max() >= n or len(D) >= n:
-        raise invalid(
-            OWNER,
-            "train",
-            f"hold different numbers from 0 to {n - 1}, at least one and not all",
-            list(train),
-        )
+        allowed = f"hold different numbers from 0 to {n - 1}, at least one and not all"
+        raise invalid(OWNER, "train", allowed, list(train))
     if len(D) > MOST_TRAINING:
-        raise invalid(
-            OWNER,
-            "train",
-            f"hold at most {MOST_TRAINING} points, for each learner is fitted to all their "
-            "labelings",
-            len(D),
-        )
+        why = "for each learner is fitted to all their labelings"
+        raise invalid(OWNER, "train", f"hold at most {MOST_TRAINING} points, {why}", len(D))
     return np.sort(D)
 
 
-def _whole(values: Any, n: int, name: str) -> np.ndarray:
+def _whole(values: ArrayLike, n: int, name: str) -> np.ndarray:
     numbers = np.asarray(values)
     whole = np.issubdtype(numbers.dtype, np.integer) or all(
         isinstance(value, Integral) for value in numbers.ravel()
     )
     if numbers.shape != (n,) or not whole or numbers.min() < 0 or not numbers.any():
+        allowed = f"be {n} whole numbers of at least 0, not all 0"
+        got = f"{numbers.dtype} of shape {numbers.shape}"
         remedy = "Multiply shares by their common denominator."
-        raise invalid(
-            OWNER,
-            name,
-            f"be {n} whole numbers of at least 0, not all 0",
-            f"{numbers.dtype} of shape {numbers.shape}",
-            remedy,
-        )
+        raise invalid(OWNER, name, allowed, got, remedy)
     if name == "mass" and sum(map(int, numbers)) > MOST_MASS:
         raise invalid(OWNER, name, f"add up to at most {MOST_MASS}", sum(map(int, numbers)))
     return numbers.astype(np.int64) if name == "mass" else numbers

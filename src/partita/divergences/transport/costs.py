@@ -51,32 +51,23 @@ def check_problem(
     check_floating(owner, "cost", cost)
     check_finite(owner, "cost", cost, "Remove rows with missing values first.")
     if bool((cost < 0).any()):
-        raise invalid(
-            owner,
-            "cost",
-            "be at least 0",
-            f"{float(cost.min()):g}",
-            "Add a constant to all costs: the plan stays the same.",
-        )
-    return check_weights(owner, "a", a, cost, cost.shape[-2]), check_weights(
-        owner, "b", b, cost, cost.shape[-1]
-    )
+        remedy = "Add a constant to all costs: the plan stays the same."
+        raise invalid(owner, "cost", "be at least 0", f"{float(cost.min()):g}", remedy)
+    a = check_weights(owner, "a", a, cost, cost.shape[-2])
+    return a, check_weights(owner, "b", b, cost, cost.shape[-1])
 
 
 def check_floating(owner: str, name: str, values: Tensor) -> None:
     """Real numbers: shares of whole numbers would be rounded to nothing."""
     if not values.is_floating_point():
-        raise invalid(
-            owner, name, "be of a floating dtype", str(values.dtype), f"Use {name}.double()."
-        )
+        remedy = f"Use {name}.double()."
+        raise invalid(owner, name, "be of a floating dtype", values.dtype, remedy)
 
 
 def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
     """Weights ``(*, n)`` that are positive or zero and sum to one; even ones for None."""
     if weight is None:
-        return torch.full(
-            (*like.shape[:-2], count), 1 / count, dtype=like.dtype, device=like.device
-        )
+        return like.new_full((*like.shape[:-2], count), 1 / count)
     check_width(owner, name, weight, count, "the costs")
     check_floating(owner, name, weight)
     check_finite(owner, name, weight)
@@ -86,11 +77,6 @@ def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, co
     slack = count**0.5 * 8 * torch.finfo(weight.dtype).eps
     if bool(((total - 1).abs() > slack).any()):
         worst = float(total.flatten()[(total - 1).abs().argmax()])
-        raise invalid(
-            owner,
-            name,
-            "sum to 1",
-            f"{worst:.6g}",
-            f"Divide them by their sum: {name} / {name}.sum(-1, keepdim=True).",
-        )
+        remedy = f"Divide them by their sum: {name} / {name}.sum(-1, keepdim=True)."
+        raise invalid(owner, name, "sum to 1", f"{worst:.6g}", remedy)
     return weight.to(like).expand(*like.shape[:-2], count)

@@ -34,7 +34,7 @@ class Plan(NamedTuple):
         phi, psi: The potentials, ``(n,)`` and ``(m,)``, with phi_i + psi_j <= c_ij.
         gap: Cost of the plan minus value of the potentials; zero up to rounding proves that both
             are optimal.
-        solver: Who solved it.
+        solver: The solver that found it.
     """
 
     value: Tensor
@@ -70,21 +70,15 @@ def exact_transport(
     """
     check_choice("exact_transport", "solver", solver, SOLVERS)
     if cost.dim() != 2:
-        raise invalid(
-            "exact_transport",
-            "cost",
-            "have shape (n, m)",
-            tuple(cost.shape),
-            "Solve the problems of a batch one by one.",
-        )
+        remedy = "Solve the problems of a batch one by one."
+        raise invalid("exact_transport", "cost", "have shape (n, m)", tuple(cost.shape), remedy)
     even = a is None and b is None and cost.shape[0] == cost.shape[1]
     a, b = check_problem("exact_transport", cost, a, b)
     chosen = _choose(solver, even)
     c, p, q = (t.detach().double().cpu().numpy() for t in (cost, a, b))
     p, q = p / p.sum(), q / q.sum()
-    plan, phi, psi = {"pot": _by_pot, "assignment": _by_assignment, "highs": _by_highs}[chosen](
-        c, p, q
-    )
+    solve = {"pot": _by_pot, "assignment": _by_assignment, "highs": _by_highs}[chosen]
+    plan, phi, psi = solve(c, p, q)
     phi, psi = feasible(c, phi, psi)
     gap = float((plan * c).sum() - p @ phi - q @ psi)
     plan, phi, psi = (torch.from_numpy(part).to(cost) for part in (plan, phi, psi))
@@ -104,12 +98,10 @@ def wasserstein(
     differentiable in the rows.
     """
     value = exact_transport(cost_matrix(x, y, power), a, b, solver=solver).value
+    if power == 1.0:
+        return value
     # no slope at 0
-    return (
-        value
-        if power == 1.0
-        else torch.where(value > 0, torch.where(value > 0, value, 1.0) ** (1 / power), 0.0)
-    )
+    return torch.where(value > 0, torch.where(value > 0, value, 1.0) ** (1 / power), 0.0)
 
 
 def feasible(c: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -122,21 +114,11 @@ def feasible(c: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> tuple[np.ndarra
 
 def _choose(solver: str, even: bool) -> str:
     if solver == "assignment" and not even:
-        raise invalid(
-            "exact_transport",
-            "solver='assignment'",
-            "go with even weights and as many sources as targets",
-            "others",
-            "Use 'highs' or 'pot'.",
-        )
+        allowed, remedy = "go with even weights and as many sources as targets", "'highs' or 'pot'"
+        raise invalid("exact_transport", "solver='assignment'", allowed, "others", f"Use {remedy}.")
     if solver == "pot" and find_spec("ot") is None:
-        raise invalid(
-            "exact_transport",
-            "solver='pot'",
-            "go with POT",
-            "an environment without it",
-            "Run pip install partita[transport].",
-        )
+        got, remedy = "an environment without it", "Run pip install partita[transport]."
+        raise invalid("exact_transport", "solver='pot'", "go with POT", got, remedy)
     if solver != "auto":
         return solver
     if find_spec("ot") is not None:

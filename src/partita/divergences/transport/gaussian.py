@@ -40,9 +40,8 @@ def gaussian_entropic_transport(
     eye = torch.eye(d, dtype=root.dtype, device=root.device)
     middle = _root(4 * root @ covariance_y @ root + epsilon**2 / 4 * eye)
     moved = (mean_x - mean_y).square().sum() + torch.trace(covariance_x + covariance_y - middle)
-    return moved + epsilon / 2 * (
-        d * (1 - math.log(epsilon)) + torch.logdet(middle + epsilon / 2 * eye)
-    )
+    log_det = torch.logdet(middle + epsilon / 2 * eye)
+    return moved + epsilon / 2 * (d * (1 - math.log(epsilon)) + log_det)
 
 
 def _root(matrix: Tensor) -> Tensor:

@@ -30,19 +30,14 @@ def line_transport(
     """
     check_real("line_transport", "power", power, 1.0)
     if x.shape[:-1] != y.shape[:-1]:
-        raise invalid(
-            "line_transport",
-            "y",
-            f"have the batch shape of x, {tuple(x.shape[:-1])}",
-            tuple(y.shape[:-1]),
-        )
+        allowed = f"have the batch shape of x, {tuple(x.shape[:-1])}"
+        raise invalid("line_transport", "y", allowed, tuple(y.shape[:-1]))
     for name, values in (("x", x), ("y", y)):
         check_floating("line_transport", name, values)
         check_finite("line_transport", name, values)
         if values.dim() == 0 or values.shape[-1] == 0:
-            raise invalid(
-                "line_transport", name, "hold at least one value", f"shape {tuple(values.shape)}"
-            )
+            got = f"shape {tuple(values.shape)}"
+            raise invalid("line_transport", name, "hold at least one value", got)
     if a is None and b is None and x.shape[-1] == y.shape[-1]:
         return (x.sort(-1).values - y.sort(-1).values).abs().pow(power).mean(-1)
     (x, at_x), (y, at_y) = _quantiles("a", x, a), _quantiles("b", y, b)
@@ -91,6 +86,5 @@ def _quantiles(name: str, values: Tensor, weight: Tensor | None) -> tuple[Tensor
 
 
 def _place(levels: Tensor, middle: Tensor) -> Tensor:
-    return torch.searchsorted(levels.contiguous(), middle.contiguous()).clamp_max(
-        levels.shape[-1] - 1
-    )
+    place = torch.searchsorted(levels.contiguous(), middle.contiguous())
+    return place.clamp_max(levels.shape[-1] - 1)

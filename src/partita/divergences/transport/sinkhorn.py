@@ -18,11 +18,11 @@ than on others, so they are clamped first, and the matrix is read in blocks that
 Letters: n sources, m targets, u = phi / epsilon, v = psi / epsilon, K = -c / epsilon.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 from partita.core.checks import check_count, check_real
 from partita.core.quantity import Quantity
@@ -82,8 +82,8 @@ def sinkhorn(
     tolerance: float | None = None,
     iterations: int = 2000,
 ) -> Entropic:
-    """Solve entropic transport, ``(*, n, m), (*, n), (*, m)``, from large epsilon down to the one
-    asked for.
+    """Solve entropic transport, ``(*, n, m), (*, n), (*, m)``, from a large epsilon down to the
+    given one.
 
     Arguments:
         cost: At least zero; a batch is solved together.
@@ -100,26 +100,14 @@ def sinkhorn(
     check_count("sinkhorn", "iterations", iterations)
     check_real("sinkhorn", "epsilon", epsilon, 0.0, open_low=True)
     a, b = check_problem("sinkhorn", cost, a, b)
-    tolerance = (1e-4 if cost.dtype == torch.float32 else 1e-6) if tolerance is None else tolerance
-    largest = float(cost.detach().max())
-    check_precision(
-        float(cost.detach().mean()),
-        epsilon,
-        check_real("sinkhorn", "tolerance", tolerance, 0.0, open_low=True),
-        cost.dtype,
-    )
+    if tolerance is None:
+        tolerance = 1e-4 if cost.dtype == torch.float32 else 1e-6
+    check_real("sinkhorn", "tolerance", tolerance, 0.0, open_low=True)
+    check_precision(float(cost.detach().mean()), epsilon, tolerance, cost.dtype)
     with torch.no_grad():
-        phi, psi, error, made = _solve(
-            cost.detach(),
-            a.detach().log(),
-            b.detach().log(),
-            epsilon,
-            largest,
-            tolerance,
-            iterations,
-        )
-    value = DualValue.apply(cost, a, b, phi, psi, epsilon)
-    return Entropic(value, phi, psi, error, made, error <= tolerance, epsilon)  # type: ignore[arg-type]
+        phi, psi, error, made = _solve(cost, a.log(), b.log(), epsilon, tolerance, iterations)
+    value = cast(Tensor, _DualValue.apply(cost, a, b, phi, psi, epsilon))
+    return Entropic(value, phi, psi, error, made, error <= tolerance, epsilon)
 
 
 def check_precision(typical: float, epsilon: float, tolerance: float, dtype: torch.dtype) -> None:
@@ -129,24 +117,34 @@ def check_precision(typical: float, epsilon: float, tolerance: float, dtype: tor
     least = torch.finfo(dtype).eps * typical / tolerance
     if epsilon < least:
         remedy = "Use exact_transport" if dtype == torch.float64 else "Use float64, exact_transport"
-        raise invalid(
-            "sinkhorn",
-            "epsilon",
+        allowed = (
             f"be at least {least:.2g} for a marginal error of {tolerance:g} in {dtype} with costs "
-            f"of {typical:.3g} on average",
-            f"{epsilon:g}",
-            f"{remedy}, or a larger epsilon or tolerance.",
+            f"of {typical:.3g} on average"
         )
+        remedy = f"{remedy}, or a larger epsilon or tolerance."
+        raise invalid("sinkhorn", "epsilon", allowed, f"{epsilon:g}", remedy)
 
 
-class DualValue(torch.autograd.Function):
+class _DualContext(FunctionCtx):
+    saved_tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+    needs_input_grad: tuple[bool, ...]
+    epsilon: float
+
+
+class _DualValue(torch.autograd.Function):
     r"""The dual value :math:`\langle a, \varphi\rangle + \langle b, \psi\rangle - \varepsilon (\sum
     \Gamma - 1)`, envelope gradients.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, cost: Tensor, a: Tensor, b: Tensor, phi: Tensor, psi: Tensor, epsilon: float
+        ctx: _DualContext,
+        cost: Tensor,
+        a: Tensor,
+        b: Tensor,
+        phi: Tensor,
+        psi: Tensor,
+        epsilon: float,
     ) -> Tensor:
         ctx.save_for_backward(cost, a, b, phi, psi)
         ctx.epsilon = epsilon
@@ -155,7 +153,7 @@ class DualValue(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: _DualContext, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         cost, a, b, phi, psi = ctx.saved_tensors
         of_cost = None
         if ctx.needs_input_grad[0]:
@@ -183,20 +181,17 @@ def _solve(
     log_a: Tensor,
     log_b: Tensor,
     epsilon: float,
-    largest: float,
     tolerance: float,
     iterations: int,
 ) -> tuple[Tensor, Tensor, float, int]:
-    """Potentials, the marginal error, and the updates made; epsilon falls by halves until it is the
-    one asked for.
+    """Potentials, the marginal error, and the updates made; epsilon falls by halves to the given
+    one.
 
     The last update is always made at that one: potentials of a larger epsilon bound nothing.
     """
-    psi, current, made = torch.zeros_like(log_b), max(epsilon, largest), 0
+    psi, current, made = torch.zeros_like(log_b), max(epsilon, float(cost.max())), 0
     K = torch.empty_like(cost)
-    buffer = torch.empty(
-        max(BLOCK, cost.shape[-1], cost.shape[-2]), dtype=cost.dtype, device=cost.device
-    )
+    buffer = cost.new_empty(max(BLOCK, *cost.shape[-2:]))
     while True:
         left = iterations - made
         current = current if left > 1 else epsilon
@@ -232,20 +227,16 @@ def log_sums(K: Tensor, w: Tensor, buffer: Tensor) -> Tensor:
     a buffer.
     """
     n, m = K.shape[-2:]
-    K, w, out = (
-        K.reshape(-1, n, m),
-        w.expand(*K.shape[:-2], m).reshape(-1, m),
-        K.new_empty(K.shape[:-1]),
-    )
+    out = K.new_empty(K.shape[:-1])
+    flat, w, K = out.view(-1, n), w.expand(*K.shape[:-2], m).reshape(-1, m), K.reshape(-1, n, m)
     # several problems, or a part of one
-    flat, rows, problems = out.view(-1, n), max(1, min(n, BLOCK // m)), max(1, BLOCK // (n * m))
+    rows, problems = max(1, min(n, BLOCK // m)), max(1, BLOCK // (n * m))
     for first in range(0, len(K), problems):
         some = slice(first, first + problems)
         for start in range(0, n, rows):
             part = K[some, start : start + rows]
-            flat[some, start : start + rows] = _log_sums_of_block(
-                part, w[some], buffer[: part.numel()]
-            )
+            sums = _log_sums_of_block(part, w[some], buffer[: part.numel()])
+            flat[some, start : start + rows] = sums
     return out
 
 
@@ -269,7 +260,8 @@ def sinkhorn_divergence(
     *,
     epsilon: float,
     power: float = 2.0,
-    **options: Any,
+    tolerance: float | None = None,
+    iterations: int = 2000,
 ) -> Tensor:
     r"""Debiased entropic transport, zero at x = y and positive elsewhere (Feydy et al. 2019), ``(*,
     n, D), (*, m, D) -> (*)``.
@@ -278,22 +270,18 @@ def sinkhorn_divergence(
               - \tfrac12 \mathrm{OT}_\varepsilon(a, a) - \tfrac12 \mathrm{OT}_\varepsilon(b, b)
               \qquad \text{(theory/divergences.md, eq. 16.8)}
 
-    ``options`` are those of :func:`sinkhorn`; a problem that does not converge is refused.
+    A problem that does not converge is refused.
     """
-    parts = []
-    for name, (p, w), (q, z) in (
-        ("x and y", (x, a), (y, b)),
-        ("x and x", (x, a), (x, a)),
-        ("y and y", (y, b), (y, b)),
-    ):
-        found = sinkhorn(cost_matrix(p, q, power), w, z, epsilon=epsilon, **options)
+
+    def value(name: str, p: Tensor, w: Tensor | None, q: Tensor, z: Tensor | None) -> Tensor:
+        cost = cost_matrix(p, q, power)
+        found = sinkhorn(cost, w, z, epsilon=epsilon, tolerance=tolerance, iterations=iterations)
         if not found.converged:
-            raise invalid(
-                "sinkhorn_divergence",
-                "iterations",
-                f"suffice between {name}",
-                f"a marginal error of {found.error:.2g} after {found.iterations}",
-                "Allow more iterations, a larger tolerance or a larger epsilon.",
-            )
-        parts.append(found.value)
-    return parts[0] - 0.5 * parts[1] - 0.5 * parts[2]
+            got = f"a marginal error of {found.error:.2g} after {found.iterations}"
+            remedy = "Allow more iterations, a larger tolerance or a larger epsilon."
+            allowed = f"suffice between {name}"
+            raise invalid("sinkhorn_divergence", "iterations", allowed, got, remedy)
+        return found.value
+
+    between = value("x and y", x, a, y, b)
+    return between - 0.5 * value("x and x", x, a, x, a) - 0.5 * value("y and y", y, b, y, b)
