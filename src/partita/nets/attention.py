@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from partita.core.checks import check_count
 from partita.errors import invalid
 from partita.nets.base import linear
-from partita.nets.mixer import MatrixMixer, causal_mask, check_room
+from partita.nets.mixer import MatrixMixer, causal_mask, check_capacity
 
 BASE = 10_000.0
 
@@ -58,7 +58,7 @@ class Attention(MatrixMixer[AttentionState]):
         """v, ``(B, D, L)``, and q and k turned by their places, ``(B, H, L, d)``."""
         q, k, v = self.into(u).chunk(3, -1)
         t = torch.arange(u.shape[1], device=u.device)
-        return v.transpose(1, 2), (turned(self._split(q), t), turned(self._split(k), t))
+        return v.transpose(1, 2), (_turned(self._split(q), t), _turned(self._split(k), t))
 
     def operate(self, v: Tensor, gates: tuple[Tensor, ...]) -> Tensor:
         q, k = gates
@@ -82,12 +82,12 @@ class Attention(MatrixMixer[AttentionState]):
 
     def step(self, u: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
         t = state.steps
-        check_room(t, state.k.shape[2], "Attention")
+        check_capacity(t, state.k.shape[2], "Attention")
         q, k, v = (self._split(x) for x in self.into(u).unsqueeze(1).chunk(3, -1))
         place = torch.tensor([t], device=u.device)
-        state.k[:, :, t], state.v[:, :, t] = turned(k, place)[:, :, 0], v[:, :, 0]
+        state.k[:, :, t], state.v[:, :, t] = _turned(k, place)[:, :, 0], v[:, :, 0]
         y = scaled_dot_product_attention(
-            turned(q, place), state.k[:, :, : t + 1], state.v[:, :, : t + 1]
+            _turned(q, place), state.k[:, :, : t + 1], state.v[:, :, : t + 1]
         )
         return self.out(y[:, :, 0].flatten(1)), state._replace(steps=t + 1)
 
@@ -95,7 +95,7 @@ class Attention(MatrixMixer[AttentionState]):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-def turned(x: Tensor, t: Tensor) -> Tensor:
+def _turned(x: Tensor, t: Tensor) -> Tensor:
     """Pairs of coordinates turned by t / base^(2 i / d), ``(*, L, d), (L,) -> (*, L, d)``."""
     half = x.shape[-1] // 2
     rate = BASE ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)

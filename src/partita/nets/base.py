@@ -59,7 +59,7 @@ class _Unset(nn.Linear):
         """No weights from anywhere else; torch's ``skip_init`` takes eight times as long."""
 
 
-def uniform(layer: nn.Module, bound: float, generator: torch.Generator) -> None:
+def init_uniform(layer: nn.Module, bound: float, generator: torch.Generator) -> None:
     """Draw all parameters of a layer between -bound and bound."""
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -bound, bound, generator=generator)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count
-from partita.nets.base import linear, uniform
+from partita.nets.base import init_uniform, linear
 from partita.nets.mixer import Mixer
 
 
@@ -43,7 +43,7 @@ class CausalConv(Mixer[Tensor]):
                 nn.Conv1d, width, 2 * width, kernel, dilation=gap, device=generator.device
             ),
         )
-        uniform(self.conv, (width * kernel) ** -0.5, generator)
+        init_uniform(self.conv, (width * kernel) ** -0.5, generator)
         self.out = linear(width, width, generator=generator)
 
     @property

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_width
 from partita.errors import invalid
-from partita.nets.base import Net, linear, make_activation, uniform
+from partita.nets.base import Net, init_uniform, linear, make_activation
 
 POOLS = {"max": (nn.MaxPool1d, nn.MaxPool2d), "average": (nn.AvgPool1d, nn.AvgPool2d)}
 
@@ -198,7 +198,7 @@ def convolution(
         kind, before, after, kernel, padding="same", groups=groups, device=generator.device
     )
     bound = (before // groups * kernel**places) ** -0.5
-    uniform(layer, bound, generator)
+    init_uniform(layer, bound, generator)
     return layer
 
 

@@ -82,7 +82,7 @@ def channels_first(weight: Tensor, bias: Tensor, u: Tensor) -> Tensor:
     return torch.baddbmm(bias[:, None], weight.expand(len(u), -1, -1), u.mT)
 
 
-def check_room(steps: int, capacity: int, owner: str) -> None:
+def check_capacity(steps: int, capacity: int, owner: str) -> None:
     """Refuse a step beyond the capacity given to start."""
     if steps >= capacity:
         allowed = f"be called at most {capacity} times after start"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_count
-from partita.nets.base import linear, uniform
+from partita.nets.base import init_uniform, linear
 from partita.nets.mixer import Mixer
 
 Memory = tuple[Tensor, Tensor] | None
@@ -34,7 +34,7 @@ class LSTM(Mixer[Memory]):
         self.width = check_count("LSTM", "width", width)
         self.hidden = check_count("LSTM", "hidden", width if hidden is None else hidden)
         self.lstm = nn.LSTM(self.width, self.hidden, batch_first=True, device=generator.device)
-        uniform(self.lstm, self.hidden**-0.5, generator)
+        init_uniform(self.lstm, self.hidden**-0.5, generator)
         with torch.no_grad():  # remember at first
             self.lstm.get_parameter("bias_hh_l0")[self.hidden : 2 * self.hidden] += 1.0
         self.out = linear(self.hidden, width, generator=generator)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.optim.lanczos import Steps, error_estimate
+from partita.optim.lanczos import CGSteps, error_estimate
 from partita.optim.operators import Operator
 from partita.optim.preconditioners import Preconditioner
 
@@ -46,7 +46,7 @@ class _Progress:
 
     reasons: np.ndarray
     left: np.ndarray  # steps
-    runs: list[Steps] = field(default_factory=list)
+    runs: list[CGSteps] = field(default_factory=list)
 
 
 def iterate(
@@ -160,7 +160,7 @@ def _take_steps(
         running = running & ((np.sqrt(following) if M is None else _norms(r)) > limit)
         rz, size = following, following + beta**2 * size
     if alphas:
-        progress.runs.append(Steps(np.stack(alphas), np.stack(betas), start))
+        progress.runs.append(CGSteps(np.stack(alphas), np.stack(betas), start))
 
 
 def _quotient(a: np.ndarray, b: np.ndarray, where: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ STRETCH = 0.1  # of all steps, over which the rate is measured
 SLOWEST = 0.99  # rate of the series; a slower one says nothing
 
 
-class Steps(NamedTuple):
+class CGSteps(NamedTuple):
     """One run of steps from a start: alphas and betas (k, m), zero where a column stood still, and
     r . z at the start (m,).
     """
@@ -30,7 +30,7 @@ class Steps(NamedTuple):
     start: np.ndarray
 
 
-def error_estimate(runs: list[Steps], rz: np.ndarray, reasons: np.ndarray) -> np.ndarray:
+def error_estimate(runs: list[CGSteps], rz: np.ndarray, reasons: np.ndarray) -> np.ndarray:
     """The A-norm of the error of every column, (m,), where r . z is ``rz`` now.
 
     Infinite where no step has shown anything of A yet; nan where A is indefinite, and the A-norm no
@@ -42,7 +42,7 @@ def error_estimate(runs: list[Steps], rz: np.ndarray, reasons: np.ndarray) -> np
     return np.where(reasons == "indefinite", np.nan, np.sqrt(np.minimum(bound, ahead)))
 
 
-def smallest_ritz_value(runs: list[Steps], column: int) -> float:
+def smallest_ritz_value(runs: list[CGSteps], column: int) -> float:
     """The smallest eigenvalue of the Lanczos matrix: diagonal 1/alpha_k + beta_{k-1}/alpha_{k-1},
     beside it sqrt(beta_k)/alpha_k.
 
@@ -65,7 +65,7 @@ def smallest_ritz_value(runs: list[Steps], column: int) -> float:
     return smallest
 
 
-def _ahead(runs: list[Steps], column: int) -> float:
+def _ahead(runs: list[CGSteps], column: int) -> float:
     """What is left of the sum, by the rate of its last two stretches; infinite where they do not
     show one.
     """
@@ -78,7 +78,7 @@ def _ahead(runs: list[Steps], column: int) -> float:
     return last * rate / (1 - rate) if rate < SLOWEST else np.inf
 
 
-def _taken(run: Steps, column: int) -> np.ndarray:
+def _taken(run: CGSteps, column: int) -> np.ndarray:
     """alpha_i r_i . z_i, by which each step lowered the square of the error."""
     k = int(np.count_nonzero(run.alphas[:, column]))
     shrinking = np.cumprod(np.concatenate([[1.0], run.betas[: max(k - 1, 0), column]]))[:k]

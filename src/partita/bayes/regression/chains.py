@@ -33,7 +33,7 @@ FEWEST, MOST = 3, 30  # leapfrog steps of a path
 LONGEST = 16  # times the draws requested
 
 
-class State(NamedTuple):
+class _State(NamedTuple):
     """Where the chains are, and the log posterior and its gradient there."""
 
     w: Tensor  # (C, P)
@@ -42,7 +42,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chains:
+class HamiltonianChains:
     """States of all chains after they warmed up, ``(R, P)``, and what they say of themselves."""
 
     w: Tensor
@@ -57,7 +57,7 @@ class Chains:
 
 def hamiltonian(
     target: Target, mode: Tensor, covariance: Tensor, draws: int, *, generator: torch.Generator
-) -> Chains:
+) -> HamiltonianChains:
     """At least ``draws`` states of 32 chains; they go on, twice as long each time, until their
     verdict is tight.
 
@@ -71,7 +71,7 @@ def hamiltonian(
     B, size, steps = _root(covariance), len(mode) ** -0.25, -(-draws // CHAINS)
     starts = mode + rng.normal((STARTS, len(mode)), mode, generator) @ B
     w = starts.repeat_interleave(CHAINS // STARTS, 0)
-    at = State(w, *target(w))
+    at = _State(w, *target(w))
     for _ in range(ROUNDS):
         trace, size, _, at = _run(target, at, B, size, WARM_UP, True, generator)
         B = _root(_shrunk_covariance(trace[WARM_UP // 2 :, :, :-1].flatten(0, 1), B))
@@ -80,20 +80,22 @@ def hamiltonian(
     while True:
         more, _, accepted, at = _run(target, at, B, size, max(steps, len(kept)), False, generator)
         kept = torch.cat([kept, more])
-        found = Chains(kept[..., :-1].flatten(0, 1), summarize_chains(kept.movedim(0, 1)), accepted)
+        found = HamiltonianChains(
+            kept[..., :-1].flatten(0, 1), summarize_chains(kept.movedim(0, 1)), accepted
+        )
         if found.verdict == "tight" or len(kept) >= LONGEST * steps:
             return found
 
 
 def _run(
     target: Target,
-    at: State,
+    at: _State,
     B: Tensor,
     size: float,
     steps: int,
     adapt: bool,
     generator: torch.Generator,
-) -> tuple[Tensor, float, float, State]:
+) -> tuple[Tensor, float, float, _State]:
     """``steps`` of all chains with their heights ``(steps, C, P + 1)``, the last step size, the
     share accepted, and where they are.
     """
@@ -107,8 +109,8 @@ def _run(
 
 
 def _step(
-    target: Target, at: State, B: Tensor, size: float, generator: torch.Generator
-) -> tuple[State, float]:
+    target: Target, at: _State, B: Tensor, size: float, generator: torch.Generator
+) -> tuple[_State, float]:
     """One proposal for every chain by leapfrog steps in the metric B'B; returns the share that
     moved.
     """
@@ -124,7 +126,7 @@ def _step(
         p = p + (e if leap < leaps - 1 else 0.5 * e) * slope @ B.mT
     gain = height - at.height + 0.5 * (momentum.square() - p.square()).sum(-1)
     moved = torch.log(rng.uniform(gain.shape, gain, generator)) < gain
-    after = State(
+    after = _State(
         torch.where(moved[:, None], w, at.w),
         torch.where(moved, height, at.height),
         torch.where(moved[:, None], slope, at.slope),

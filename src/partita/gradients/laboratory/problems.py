@@ -115,7 +115,7 @@ def bits(count: int, *, offset: float = -3.0, generator: torch.Generator) -> Pro
     torch.Size([3])
     """
     check_count("laboratory", "bits", count)
-    f = network(count, offset, generator)
+    f = _network(count, offset, generator)
     return Problem(
         f"{count} bits",
         {"logits": rng.normal((count,), LIKE, generator)},
@@ -128,7 +128,7 @@ def bits(count: int, *, offset: float = -3.0, generator: torch.Generator) -> Pro
 
 def layers(first: int, second: int, *, offset: float = -3.0, generator: torch.Generator) -> Problem:
     """Two layers of bits, the second given the first."""
-    f = network(first + second, offset, generator)
+    f = _network(first + second, offset, generator)
     shapes = {"logits": (first,), "W": (second, first), "c": (second,)}
     parameters = {name: rng.normal(shape, LIKE, generator) for name, shape in shapes.items()}
 
@@ -153,7 +153,7 @@ def categories(
     units: int, states: int, *, offset: float = -3.0, generator: torch.Generator
 ) -> Problem:
     """One layer of one-hot units."""
-    f = network(units * states, offset, generator)
+    f = _network(units * states, offset, generator)
     index = torch.cartesian_prod(*[torch.arange(states)] * units).view(-1, units)
     return Problem(
         f"{units} units of {states} categories",
@@ -228,7 +228,7 @@ def continuous(name: str, *, generator: torch.Generator) -> Problem:
     )
 
 
-def network(inputs: int, offset: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+def _network(inputs: int, offset: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     """A smooth f with its own offset, ``(*, H) -> (*)``."""
     A, a = rng.normal((inputs, 4), LIKE, generator), rng.normal((4,), LIKE, generator)
     w = rng.normal((4,), LIKE, generator)

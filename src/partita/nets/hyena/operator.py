@@ -18,7 +18,7 @@ from partita.errors import invalid
 from partita.nets.base import Settings, check_options, linear
 from partita.nets.fftconv import Toeplitz, causal_convolution, spectrum
 from partita.nets.hyena.filters import ImplicitFilter
-from partita.nets.mixer import MatrixMixer, channels_first, check_room
+from partita.nets.mixer import MatrixMixer, channels_first, check_capacity
 from partita.nets.short import depthwise_causal, short_filters
 
 
@@ -134,7 +134,7 @@ class Hyena(MatrixMixer[HyenaState]):
     def step(self, u: Tensor, state: HyenaState) -> tuple[Tensor, HyenaState]:
         """O(N D t): one scalar product with the past per channel and order."""
         t, capacity = state.steps, state.reversed.shape[-1]
-        check_room(t, capacity, "Hyena")
+        check_capacity(t, capacity, "Hyena")
         near = torch.cat([state.recent, self.into(u).unsqueeze(-1)], -1)
         v, *gates = (near * self.short).sum(-1).chunk(self.order + 1, 1)
         for n, x in enumerate(gates):

@@ -36,7 +36,7 @@ Predict: TypeAlias = Callable[[Tensor], Distribution]
 
 
 @dataclass(frozen=True)
-class Factors:
+class _Factors:
     """A (c, a, a) and G (c, o, o) of one layer with c groups; the weight is (c o, a) with its bias
     as the last column.
     """
@@ -77,7 +77,7 @@ class KroneckerMetric:
             [self.product(row) for row in torch.eye(size, dtype=like.dtype, device=like.device)], 1
         )
 
-    def _by_layer(self, v: Tensor, change: Callable[[Factors, Tensor], Tensor]) -> Tensor:
+    def _by_layer(self, v: Tensor, change: Callable[[_Factors, Tensor], Tensor]) -> Tensor:
         sizes = [sum(p.numel() for p in layer.parameters()) for layer in self.layers]
         parts = zip(v.split(sizes), self.layers, self.factors, strict=True)
         return torch.cat([_flat(change(f, _matrix(part, layer, f)), f) for part, layer, f in parts])
@@ -131,7 +131,9 @@ def _layers(network: nn.Module) -> list[Layer]:
     return layers
 
 
-def _factors(network: nn.Module, layers: list[Layer], x: Tensor, predict: Predict) -> list[Factors]:
+def _factors(
+    network: nn.Module, layers: list[Layer], x: Tensor, predict: Predict
+) -> list[_Factors]:
     """One forward pass, and K backward passes for the columns of the output's root."""
     inputs: dict[int, Tensor] = {}
     outputs: dict[int, Tensor] = {}
@@ -162,7 +164,7 @@ def _factors(network: nn.Module, layers: list[Layer], x: Tensor, predict: Predic
         found = [_output_factor(layer, s, len(x)) for layer, s in zip(layers, slopes, strict=True)]
         G = [total + part for total, part in zip(G, found, strict=True)]
     return [
-        Factors(_input_factor(layer, inputs[id(layer)]), total, layer.bias is not None)
+        _Factors(_input_factor(layer, inputs[id(layer)]), total, layer.bias is not None)
         for layer, total in zip(layers, G, strict=True)
     ]
 
@@ -226,7 +228,7 @@ def _output_factor(layer: Layer, slope: Tensor, rows: int) -> Tensor:
     return torch.einsum("bcti,bctj->cij", delta, delta) / (rows * delta.shape[2])
 
 
-def _matrix(part: Tensor, layer: Layer, f: Factors) -> Tensor:
+def _matrix(part: Tensor, layer: Layer, f: _Factors) -> Tensor:
     """A layer's parameters as (c, o, a): weight rows with their bias at the end."""
     size = layer.weight.numel()
     weight = part[:size].view(f.A.shape[0], f.G.shape[1], -1)
@@ -235,11 +237,11 @@ def _matrix(part: Tensor, layer: Layer, f: Factors) -> Tensor:
     return torch.cat([weight, part[size:].view(*weight.shape[:2], 1)], -1)
 
 
-def _flat(W: Tensor, f: Factors) -> Tensor:
+def _flat(W: Tensor, f: _Factors) -> Tensor:
     return torch.cat([W[..., :-1].flatten(), W[..., -1].flatten()]) if f.bias else W.flatten()
 
 
-def _solve(f: Factors, W: Tensor, damping: float) -> Tensor:
+def _solve(f: _Factors, W: Tensor, damping: float) -> Tensor:
     mean_a, mean_g = (M.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-30) for M in (f.A, f.G))
     # pi: so that both factors are damped in proportion to their size
     share = (mean_a / mean_g).sqrt()[:, None, None]
