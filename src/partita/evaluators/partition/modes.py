@@ -73,12 +73,15 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
     if model.support.countable_sites:
         values = model.support.values().to(drawn)
         anywhere = values[rng.categories(drawn.new_zeros(*drawn.shape, len(values)), generator)]
+        anywhere = anywhere[model.free_energy(anywhere) < math.inf]
         starts = [_cooled(model, kernel, torch.cat([drawn, anywhere]), generator)]
     else:
         minima = distinct(
             _descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std())
         )
-        starts = [_around(model, minima, 2 * SOUGHT, generator)]
+        around = _around(model, minima, 2 * SOUGHT, generator)
+        inside = torch.isfinite(model.free_energy(around))
+        starts = [around] if bool(inside.all()) else [around[inside], drawn]
     pointed = model.landmarks(SOUGHT)
     return come_to_rest(
         model, kernel, torch.cat([*starts, *([] if pointed is None else [pointed])]), generator

@@ -16,15 +16,17 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.annealed import in_double
 from partita.core.protocols import EnergyModel
-from partita.core.quantity import Quantity, worst
+from partita.core.quantity import Quantity, half_width, worst
 from partita.diagnostics.weights import verdict_on_unseen
 from partita.evaluators.partition.difference import Between
 from partita.evaluators.partition.tails import check_integral, reference_draws
+from partita.evaluators.partition.truncation import CutReference, cut
 
 ROUNDED = 3e-4  # nats by which one energy may be rounded
 ROUNDINGS = 10.0  # that add up along a path, averaged over chains
 NOTICED = 1e-3  # nats below which the interval need not know
 COMMON = 0.9  # share of states whose energies are no larger
+KEY = 1301
 ROWS = 64  # whose energies are looked at
 
 
@@ -34,9 +36,13 @@ def prepared(owner: str, model: EnergyModel, rows: Tensor | None) -> EnergyModel
     """
     capability.require(owner, model)
     model = precise(model.remembering(rows, owner))
-    for end in (model.first, model.last) if isinstance(model, Between) else (model,):
-        check_integral(owner, end)
-    return model
+    if isinstance(model, Between):
+        for end in (model.first, model.last):
+            check_integral(owner, end)
+        return model
+    check_integral(owner, model)
+    generator = torch.Generator(model.like.device).manual_seed(KEY)
+    return cut(owner, model, reference_draws(model), generator)
 
 
 def precise(model: EnergyModel) -> EnergyModel:
@@ -60,16 +66,21 @@ def energy_size(model: EnergyModel) -> float:
         rows = end.anchor_rows(ROWS)
         for x in (reference_draws(end), rows):
             if x is not None:
-                sizes.append(float(end.free_energy(x).double().abs().quantile(COMMON)))
+                size = end.free_energy(x).double().abs()
+                size = size[size.isfinite()]
+                sizes.append(float(size.quantile(COMMON)) if len(size) else 0.0)
         sizes.append(abs(float(end.reference().log_z)))
     return max(size for size in sizes if math.isfinite(size))
 
 
 def reach_to_rounding(q: Quantity, model: EnergyModel) -> Quantity:
     """The quantity with an interval that holds the rounding of the model's energies, where that is
-    noticed.
+    noticed, and the error of the share at which a reference is cut.
     """
     half = ROUNDINGS * torch.finfo(model.like.dtype).eps * energy_size(model)
+    reference = model.reference()
+    if isinstance(reference, CutReference):
+        half += half_width(reference.se, q.level)
     if half < NOTICED:
         return q
     verdict = worst(q.verdict, verdict_on_unseen(half))

@@ -51,6 +51,7 @@ from partita.evaluators.partition.replicas import agree, confirmed, ladders_alon
 from partita.evaluators.partition.reverse_ais import FromBothEnds
 from partita.evaluators.partition.rounding import prepared, reach_to_rounding
 from partita.evaluators.partition.tails import reach_to_tails
+from partita.evaluators.partition.truncation import CutReference
 from partita.evaluators.partition.witnesses import HARDER, without_rows
 from partita.models.energy.guided import Guided
 
@@ -105,7 +106,8 @@ class Sandwich(FromBothEnds):
         starts = {} if known is None else {"rows": settle(model, kernel, known, generator)}
         starts["sought"] = sought(model, kernel, generator)
         paths = [self._path(model, "base rates", generator, kernel)]
-        guidable = "joint" not in needs_of(kernel)
+        cut_off = isinstance(model.reference(), CutReference)  # a mixture would reach beyond it
+        guidable = "joint" not in needs_of(kernel) and not cut_off
         paths += (
             [self._guided(model, torch.cat(list(starts.values())), 1, generator)]
             if guidable

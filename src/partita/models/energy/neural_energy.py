@@ -138,9 +138,12 @@ class NeuralEnergy(EnergyModel):
         return Field(x, self.net_energy(x)[..., None])
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
-        """The network's part scaled by beta; on finite supports the reference's part fades."""
+        """The network's part scaled by beta; on finite supports the reference's part fades. What
+        is forbidden stays so all the way.
+        """
         assert field.input is not None
-        start, own = self.reference().free_energy(field.x), beta * field.input[..., 0]
+        start, own = self.reference().free_energy(field.x), field.input[..., 0]
+        own = torch.where(own == torch.inf, own, beta * own)
         return start + own if self.real else (1 - beta) * start + own
 
     @torch.no_grad()
