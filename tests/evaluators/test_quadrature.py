@@ -172,8 +172,9 @@ def test_a_density_that_does_not_fall_off_is_named() -> None:
 
     with pytest.raises(
         Diverged,
-        match=r"quadrature: exp\(-F\) must fall off far from the data, so that Z is finite; it "
-        r"does not",
+        match=r"quadrature: exp\(-F\) must fall to exp\(-36\) of its top within a box around the "
+        r"data; it does not within one of side .* If it falls like a power of the distance, use "
+        r"Sandwich; else Z is infinite",
     ):
         Quadrature()(Flat(torch.zeros(1, 2), 1.0, torch.ones(1)))
 

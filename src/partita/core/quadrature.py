@@ -281,8 +281,10 @@ def mass_box(energy: Energy, box: Box, n: int, rows: Tensor, known: Tensor) -> B
             torch.where(last == n - 1, box.high + reach, box.high),
         )
     raise Diverged(
-        "quadrature: exp(-F) must fall off far from the data, so that Z is finite; it does not. "
-        "Let the energy rise far out, faster than the network lowers it."
+        f"quadrature: exp(-F) must fall to exp(-{DROP:g}) of its top within a box around the data; "
+        f"it does not within one of side {float((box.high - box.low).max()):.1g}. If it falls like "
+        "a power of the distance, use Sandwich; else Z is infinite, and the energy must rise far "
+        "out, faster than the network lowers it."
     )
 
 
