@@ -253,7 +253,9 @@ class EnergyModel(Model):
         return anchors[torch.arange(n, device=anchors.device) % len(anchors)]
 
     def forward(self, x: Tensor, field: Field | None = None) -> Tensor:
-        return self.free_energy(x) if field is None else self.free_energy(x, field=field)  # type: ignore[call-arg]
+        if field is None:
+            return self.free_energy(x)
+        return self.free_energy(x, field=field)  # type: ignore[call-arg]
 
     def sides(self) -> list[Side]:
         """The ways to write Z as a finite sum: over x here; over h too where x given h is

@@ -246,7 +246,13 @@ def _clusters(points: np.ndarray, weight: np.ndarray | None, count: int, seed: i
     from sklearn.exceptions import ConvergenceWarning
 
     centers, _ = kmeans_plusplus(points, count, sample_weight=weight, random_state=seed)
-    rounds = KMeans(count, random_state=seed, init=centers, n_init=1, max_iter=START_ROUNDS)  # type: ignore[arg-type]
+    rounds = KMeans(
+        count,
+        random_state=seed,
+        init=centers,
+        n_init=1,  # type: ignore[arg-type]
+        max_iter=START_ROUNDS,
+    )
     with warnings.catch_warnings():  # fewer distinct rows than clusters are no harm to a start
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = rounds.fit(points, sample_weight=weight)

@@ -42,7 +42,7 @@ class PathPosterior(Distribution):
             steps.shape[:1], torch.Size([steps.shape[1] * model.latent]), validate_args=False
         )
 
-    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008  torch's own signature
+    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
         path = self.model.follow(
             self.steps, sample_shape.numel(), generator=torch.default_generator
         )
