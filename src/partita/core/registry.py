@@ -41,7 +41,7 @@ def describe(part: object) -> Json:
     if isinstance(part, Mapping):
         return {"table": {str(name): describe(inner) for name, inner in part.items()}}
     if isinstance(part, Distribution) and type(part).__name__ in PRIORS:
-        by = {name: getattr(part, name) for name in part.arg_constraints}  # type: ignore[union-attr]
+        by = {name: getattr(part, name) for name in part.arg_constraints}
         return {
             "law": type(part).__name__,
             "by": {name: [value.tolist(), str(value.dtype)] for name, value in by.items()},
