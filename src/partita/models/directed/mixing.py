@@ -249,7 +249,7 @@ def _clusters(points: np.ndarray, weight: np.ndarray | None, count: int, seed: i
     rounds = KMeans(
         count,
         random_state=seed,
-        init=centers,
+        init=centers,  # type: ignore[arg-type]
         n_init=1,  # type: ignore[arg-type]
         max_iter=START_ROUNDS,
     )
