@@ -11,6 +11,7 @@ from tests.training.small_fits import same, scenario, timeless
 
 import partita
 from partita.core.support import Real
+from partita.errors import Diverged
 from partita.models import NeuralEnergy
 from partita.nets import MLP
 from partita.training import budget
@@ -87,3 +88,12 @@ def test_an_annealing_by_gradients_is_measured_and_bounded(monkeypatch: pytest.M
     x = torch.randn(60, 6, generator=g)
     run = partita.fit(model, x, validation=x[:10], steps=12, generator=g)
     assert 1 <= run.config["fit"]["validations"] == len(run.series("validation")) < 12
+
+
+def test_a_divergence_while_steps_are_timed_is_left_to_the_fit(
+    clock: list[float], tmp_path: Path
+) -> None:
+    """Which records it and saves its last good weights."""
+    with pytest.raises(Diverged):
+        scenario("pcd", tmp_path / "run", learning_rate=1e3, schedule="constant")
+    assert partita.load(tmp_path / "run").stopped == "diverged"

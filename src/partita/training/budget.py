@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from partita.core import rng
 from partita.core.protocols import Capability, Model
-from partita.errors import invalid
+from partita.errors import Diverged, invalid
 from partita.evaluators import AIS, Enumeration, Sandwich, evaluate
 from partita.models import DPMixture
 from partita.objectives import EM
@@ -63,13 +63,12 @@ COPIES = 8
 
 def fix_length(session: Session, validation: Rows | None, *, given: bool) -> None:
     """Fix the number of steps of a fit by ``minutes``, and lower the number of validations to
-    those that take a fifth of its time, unless it is ``given``.
+    those that take a fifth of its time; without ``minutes``, a ``given`` number is kept.
     """
     settings, team = session.settings, session.team
-    bounded = settings.minutes is not None or not given
-    cost = 0.0
-    if bounded and validation is not None and settings.validate_every is None:
-        cost = _cost_before_fit(session, validation)
+    if settings.minutes is None and (given or settings.validate_every is not None):
+        return
+    cost = 0.0 if validation is None else _cost_before_fit(session, validation)
     if settings.minutes is not None:
         count = _affordable_count(VALIDATION_SHARE * 60 * settings.minutes, cost, settings)
         count, set_aside = team.broadcast((count, count * cost))
@@ -77,7 +76,10 @@ def fix_length(session: Session, validation: Rows | None, *, given: bool) -> Non
     elif team.broadcast(settings.validations * cost <= FREE_SECONDS):
         return
     else:
-        steps = session.total * _timed_and_undone(session, _seconds_per_step)
+        try:
+            steps = session.total * _timed_and_undone(session, _seconds_per_step)
+        except Diverged:
+            return  # the guard of the fit itself deals with it
         seconds = max(FREE_SECONDS, steps * VALIDATION_SHARE / (1 - VALIDATION_SHARE))
         count = team.broadcast(_affordable_count(seconds, cost, settings))
     session.settings = replace(settings, validations=count)
@@ -89,13 +91,15 @@ def _affordable_count(seconds: float, cost: float, settings: Settings) -> int:
 
 
 def _cost_before_fit(session: Session, validation: Rows) -> float:
-    """Seconds of one validation of the initial model; 0 where it is exact and cheap, or where there
-    is nothing to score before the first sweep.
+    """Seconds of one validation of the initial model; 0 where there is nothing to score before the
+    first sweep, or where it is exact, and so cheap beside a fit without ``minutes``.
     """
     model = session.bare
-    if {Capability.LOG_PROB, Capability.POSTERIOR_DRAWS} & model.capabilities:
+    exact = Capability.LOG_PROB in model.capabilities
+    exact = exact or isinstance(quick_evaluator(model), Enumeration)
+    if Capability.POSTERIOR_DRAWS in model.capabilities:
         return 0.0
-    if isinstance(quick_evaluator(model), Enumeration):
+    if exact and session.settings.minutes is None:
         return 0.0
     cost = _seconds_to_validate(session, validation)
     count = session.settings.validations
@@ -130,13 +134,14 @@ def _warm_up(session: Session, minutes: float, seconds: float) -> float:
 def _timed_and_undone(session: Session, timed: Callable[[Session], float]) -> float:
     """The result of a function that takes steps, after which the session is as it was before."""
     before, state = copy.deepcopy(session.position()), session.state
-    result = timed(session)
-    session.state = state  # whose modules and shapes the copy is put into
-    session.return_to(before)
-    session.watch, session.reduction = Watch(), StepReduction(session.team)
-    if session.optimizer is not None:
-        session.optimizer.state.clear()
-    return result
+    try:
+        return timed(session)
+    finally:
+        session.state = state  # whose modules and shapes the copy is put into
+        session.return_to(before)
+        session.watch, session.reduction = Watch(), StepReduction(session.team)
+        if session.optimizer is not None:
+            session.optimizer.state.clear()
 
 
 def out_of_time(session: Session, seconds: float) -> bool:
@@ -283,8 +288,8 @@ def _measured(
         copy.deepcopy(model), rows, alone, settings, generator=rng.keyed(seed, TIMING)
     )
     start, step = deadline.now() - started, _seconds_per_step(session)
-    look = 0.0 if validation is None else _seconds_to_validate(session, validation)
-    return Cost(start, step, look), session.total
+    scoring = 0.0 if validation is None else _seconds_to_validate(session, validation)
+    return Cost(start, step, scoring), session.total
 
 
 def _seconds_per_step(session: Session) -> float:
