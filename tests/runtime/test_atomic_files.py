@@ -59,7 +59,7 @@ def test_the_file_before_is_kept_under_another_name(
     assert names(tmp_path) == ["before", "last"]
 
 
-def test_an_error_of_the_system_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+def test_an_error_of_the_system_names_the_file_to_write(tmp_path: Path) -> None:
     with (
         pytest.raises(OSError, match="No space") as found,
         atomic_files.replacing(tmp_path / "a.txt"),

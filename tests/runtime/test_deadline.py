@@ -12,7 +12,7 @@ from partita.runtime.numba_cache import njit
 
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The moments of a watch that goes on by a second whenever somebody looks at it."""
+    """The moments of a watch that goes on by a second whenever it is read."""
     moments = [0.0]
 
     def look() -> float:

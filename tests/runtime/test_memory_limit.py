@@ -1,4 +1,4 @@
-"""What is too large for memory is said before it is read, whoever says how large memory is."""
+"""What is too large for memory is refused before it is read, wherever its limit comes from."""
 
 import json
 import os
@@ -27,8 +27,8 @@ def room(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     physical = memory_limit.machine()
     monkeypatch.setattr(memory_limit, "CONTAINERS", (tmp_path / "none", tmp_path / "limit"))
-    for said, found in (("max\n", physical), ("12345\n", 12345), (f"{1 << 62}\n", physical)):
-        (tmp_path / "limit").write_text(said)
+    for text, found in (("max\n", physical), ("12345\n", 12345), (f"{1 << 62}\n", physical)):
+        (tmp_path / "limit").write_text(text)
         memory_limit._container_limit.cache_clear()
         assert memory_limit.machine() == found
 

@@ -1,5 +1,5 @@
 """Orders and choices that are computed, not listed: whole, random, and the same whenever they are
-asked.
+read.
 """
 
 import numpy as np

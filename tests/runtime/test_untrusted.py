@@ -1,4 +1,4 @@
-"""What somebody else may have written is as it should be, or one sentence says why not."""
+"""What others may have written is as it should be, or one sentence says why not."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_a_sealed_object_shows_a_change_through_json() -> None:
     for change in ({"rate": 0.3}, {"checksum": "0" * 32}, {"more": 1}):
         assert not untrusted.unsealed({**read, **change})[1]
     del read["checksum"]
-    assert untrusted.unsealed({**read, "rate": 0.3})[1]  # whoever takes it out means the change
+    assert untrusted.unsealed({**read, "rate": 0.3})[1]  # it is taken out on purpose
 
 
 def test_what_must_be_whole() -> None:

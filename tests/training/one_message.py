@@ -1,4 +1,4 @@
-"""What two processes tell one another in a step; each runs ``together.py``."""
+"""What two processes all-reduce in a step; each runs ``together.py``."""
 
 import math
 import signal
@@ -44,7 +44,7 @@ def before(owner: Any, method: str, first: Callable[..., None]) -> Iterator[None
 
 
 class Messages(TorchDispatchMode):
-    """Counts what goes to other processes, whoever sends it."""
+    """Counts collective operations, whatever code starts them."""
 
     count = 0
 
@@ -128,8 +128,8 @@ def summary(run: Any) -> dict[str, Any]:
 
 
 def interrupted(fabric: Any, out: Path) -> dict[str, Any]:
-    """A fit that the second process is asked to end, before it speaks in the fifth step or when
-    that step is done.
+    """A fit that a signal to the second process ends, before the all-reduce of the fifth step or
+    when that step is done.
     """
     seen = {}
     for when, owner, method in (("before", ELBO, "losses"), ("after", loop, "_settled")):
@@ -140,8 +140,8 @@ def interrupted(fabric: Any, out: Path) -> dict[str, Any]:
 
 
 def diverged(fabric: Any) -> dict[str, Any]:
-    """Fits whose second update, or sixth, only the second process cannot make; in one it is asked
-    to end in the same step.
+    """Fits whose second update, or sixth, only the second process cannot make; in one a signal
+    ends it in the same step.
     """
     seen = {}
     for name, step, act in (

@@ -316,7 +316,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("weights", ["use", "last", "average"])
-def test_a_run_comes_back_with_the_weights_asked_for(weights: str, folder: Path) -> None:
+def test_a_run_comes_back_with_the_chosen_weights(weights: str, folder: Path) -> None:
     saved = checkpoint.load_tree(folder / "checkpoints" / "model.safetensors")["weights"]
     loaded = partita.load(folder, weights=weights)
     assert same(dict(loaded.model.state_dict()), saved[weights])

@@ -92,7 +92,7 @@ def test_a_run_whose_last_save_is_damaged_goes_on_from_the_one_before_and_ends_t
     flip(last, -5)
     with pytest.warns(PartitaWarning, match="its checksum differs.*The save before it is used"):
         again = fitted(tmp_path / "run", resume=True)
-    # said by the command line too, though no part of the run
+    # shown by the command line too, though no part of the run
     assert "its checksum differs" in again.warnings[0]
     whole = partita.load(tmp_path / "whole")
     for name, value in whole.model.state_dict().items():
@@ -189,7 +189,7 @@ def test_a_save_that_is_killed_between_its_moves_leaves_a_last_one(
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_a_run_of_any_size_is_taken_up_where_its_saves_account_for_it(
+def test_a_run_of_any_size_is_resumed_where_its_saves_account_for_it(
     damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes in a config are believed as far as the saved numbers go, of the save before the last

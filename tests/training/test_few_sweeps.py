@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.test_fair_time import clouds
+from tests.experiment.test_fair_time import clouds
 
 from partita.evaluators import evaluate
 from partita.experiment.compare import Comparison

@@ -220,9 +220,9 @@ def test_a_collapsed_posterior_is_found_after_a_quarter_of_the_fit(
     assert any("the posterior has collapsed" in warning for warning in run.warnings)
 
 
-@pytest.mark.parametrize("asked", ["stop", "rollback"])
-def test_units_that_die_on_the_way_are_brought_back_where_that_is_asked_for(
-    asked: str, tmp_path: Path, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mode", ["stop", "rollback"])
+def test_units_that_die_on_the_way_are_brought_back_by_a_rollback(
+    mode: str, tmp_path: Path, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance = Session.advance
 
@@ -233,15 +233,15 @@ def test_units_that_die_on_the_way_are_brought_back_where_that_is_asked_for(
         return advance(self)
 
     monkeypatch.setattr(Session, "advance", dies)
-    run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard=asked)
+    run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard=mode)
     (event,) = events(tmp_path / "run")
     assert "always on or always off" in event["event"] and len(run.warnings) == 1
     done = {
         "stop": "went on",
         "rollback": "went back from step 60 to 50, to go on with 0.5 of the learning rate",
-    }[asked]
-    assert (event["step"], event["done"]) == (60 if asked == "stop" else 50, done)
-    assert bool((run.model.c > -10).all()) == (asked == "rollback")
+    }[mode]
+    assert (event["step"], event["done"]) == (60 if mode == "stop" else 50, done)
+    assert bool((run.model.c > -10).all()) == (mode == "rollback")
 
 
 def test_a_divergence_that_a_validation_finds_is_gone_back_from(

@@ -1,5 +1,5 @@
-"""Two processes against one: the same gradients and expectations, saves that either can take up,
-one log Z, one message a step.
+"""Two processes against one: the same gradients and expectations, checkpoints that either can
+resume, one log Z, one all-reduce a step.
 """
 
 import copy
@@ -89,7 +89,7 @@ def test_the_chains_are_shared_out_and_differ(seen: Seen) -> None:
     assert not torch.equal(parts[0]["generator"], parts[1]["generator"])
 
 
-def test_a_run_of_two_is_taken_up_by_two_bit_for_bit(seen: Seen) -> None:
+def test_a_run_of_two_is_resumed_by_two_bit_for_bit(seen: Seen) -> None:
     whole = checkpoint.load_tree(seen[0] / "whole" / "checkpoints" / "model.safetensors")[
         "weights"
     ]["last"]
@@ -97,7 +97,7 @@ def test_a_run_of_two_is_taken_up_by_two_bit_for_bit(seen: Seen) -> None:
     assert_equal(seen[1][0]["resumed"], seen[1][1]["resumed"])
 
 
-def test_a_run_of_two_is_taken_up_by_one_with_all_its_chains(
+def test_a_run_of_two_is_resumed_by_one_with_all_its_chains(
     seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(seen[0] / "whole", tmp_path / "run")
@@ -123,7 +123,7 @@ def test_a_run_of_two_is_taken_up_by_one_with_all_its_chains(
     )
 
 
-def test_a_run_of_one_is_taken_up_by_two_which_share_its_chains(seen: Seen) -> None:
+def test_a_run_of_one_is_resumed_by_two_which_share_its_chains(seen: Seen) -> None:
     saved = checkpoint.load_tree(seen[0] / "alone" / "checkpoints" / "last.safetensors")
     ((ladder, *_),) = (part["objective"] for part in saved["processes"])
     mine, theirs = (ranks["of one"] for ranks in seen[1])
@@ -140,10 +140,10 @@ def test_an_objective_inside_another_shares_out_its_chains() -> None:
 
 def test_what_diverges_in_one_process_diverges_in_all_of_them(seen: Seen) -> None:
     """They stop with an event in the records, or all go back to the last look."""
-    said, other = (ranks["diverged"] for ranks in seen[1])
-    assert "must stay finite and small; got nan at step 5" in said["stop"]
+    first, other = (ranks["diverged"] for ranks in seen[1])
+    assert "must stay finite and small; got nan at step 5" in first["stop"]
     assert other["stop"] == "Langevin: chains must stay finite; got nan."
-    (event,), (theirs,) = said["rollback"], other["rollback"]
+    (event,), (theirs,) = first["rollback"], other["rollback"]
     assert (
         event["done"]
         == theirs["done"]
@@ -209,7 +209,7 @@ def test_a_batch_that_leaves_a_process_without_rows_is_refused(rows: int, batch_
 
 
 @pytest.fixture(scope="module")
-def told(seen: Seen) -> list[dict[str, Any]]:
+def reduced(seen: Seen) -> list[dict[str, Any]]:
     """What each saw of the one message of a step, with which they stay alike, stop together and
     save together.
     """
@@ -226,18 +226,18 @@ def assert_alike(a: dict[str, Any], b: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", one_message.NAMES)
-def test_a_step_sends_one_message(name: str, told: list[dict[str, Any]]) -> None:
-    for rank in told:
+def test_a_step_has_one_all_reduce(name: str, reduced: list[dict[str, Any]]) -> None:
+    for rank in reduced:
         assert rank["messages"][name] == [1] * 11
 
 
 def test_running_statistics_are_the_mean_over_processes_where_one_has_none(
-    told: list[dict[str, Any]],
+    reduced: list[dict[str, Any]],
 ) -> None:
     """A process without a finite number stays where both were; what was never known by both is not
     known.
     """
-    mine, theirs = (rank["statistics"] for rank in told)
+    mine, theirs = (rank["statistics"] for rank in reduced)
     running = torch.full_like(mine["own"][0], torch.nan)
     for step, (one, other) in enumerate(zip(mine["own"], theirs["own"], strict=True)):
         following = [
@@ -255,10 +255,10 @@ def test_running_statistics_are_the_mean_over_processes_where_one_has_none(
     assert not torch.equal(mine["own"][1], theirs["own"][1])
 
 
-def test_all_stop_after_the_step_in_which_one_said_that_it_was_asked_to(
-    told: list[dict[str, Any]],
+def test_all_stop_after_the_step_in_which_one_was_interrupted(
+    reduced: list[dict[str, Any]],
 ) -> None:
-    mine, theirs = (rank["interrupted"] for rank in told)
+    mine, theirs = (rank["interrupted"] for rank in reduced)
     for when, steps in (("before", 5), ("after", 6)):
         assert (mine[when]["stopped"], mine[when]["steps"]) == ("interrupted", steps)
         assert_alike(mine[when], theirs[when])
@@ -266,10 +266,10 @@ def test_all_stop_after_the_step_in_which_one_said_that_it_was_asked_to(
         assert_alike(theirs[f"{when}, resumed"], mine["whole"])
 
 
-def test_a_process_that_diverges_takes_part_in_the_message_of_its_step(
-    told: list[dict[str, Any]],
+def test_a_process_that_diverges_takes_part_in_the_all_reduce_of_its_step(
+    reduced: list[dict[str, Any]],
 ) -> None:
-    mine, theirs = (rank["diverged"] for rank in told)
+    mine, theirs = (rank["diverged"] for rank in reduced)
     for name in mine:
         assert_alike(mine[name], theirs[name])
     scaled = "to go on with 0.5 of the learning rate"
@@ -283,6 +283,6 @@ def test_a_process_that_diverges_takes_part_in_the_message_of_its_step(
     assert (mine["interrupted"]["stopped"], mine["interrupted"]["steps"]) == ("interrupted", 5)
 
 
-def test_all_save_when_one_thinks_that_it_is_time(told: list[dict[str, Any]]) -> None:
+def test_all_save_when_one_thinks_that_it_is_time(reduced: list[dict[str, Any]]) -> None:
     # before the first, after each, and at the end
-    assert [rank["saved"] for rank in told] == [[0, 1, 2, 3, 4, 4]] * 2
+    assert [rank["saved"] for rank in reduced] == [[0, 1, 2, 3, 4, 4]] * 2

@@ -1,4 +1,4 @@
-"""All that two processes are asked, each running this file; what they saw goes to
+"""All that two processes compute, each running this file; what they saw goes to
 ``OUT/rank-R.pt``. See ``test_processes.py``.
 """
 

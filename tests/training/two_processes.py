@@ -254,7 +254,7 @@ def continued(folder: Path, fabric: Any = None) -> dict[str, Tensor]:
     return dict(run.model.state_dict())
 
 
-def taken_up(path: Path, fabric: Any) -> dict[str, Any]:
+def resumed_from(path: Path, fabric: Any) -> dict[str, Any]:
     """What a save puts into this process."""
     make, x, objective = FITS["tempered"]
     with processes.together(fabric):
@@ -319,7 +319,7 @@ def where_one_cannot_anneal(fabric: Any) -> str:
 
 
 def run(out: Path, fabric: Any) -> dict[str, Any]:
-    """Everything two processes are asked, in order; each returns what it saw."""
+    """Everything that two processes compute, in order; each returns what it saw."""
     seen: dict[str, Any] = {
         "exact": {
             name: gradient(objective, make(), x(), fabric)
@@ -341,7 +341,7 @@ def run(out: Path, fabric: Any) -> dict[str, Any]:
     if fabric.is_global_zero:
         fitted("tempered", None, out=out / "alone", steps=6, average=0.0)
     fabric.barrier()
-    seen["of one"] = taken_up(out / "alone" / "checkpoints" / "last.safetensors", fabric)
+    seen["of one"] = resumed_from(out / "alone" / "checkpoints" / "last.safetensors", fabric)
     seen["diverged"] = {
         guard: where_one_diverges(fabric, guard=guard, out=out / guard)
         for guard in ("stop", "rollback")

@@ -110,6 +110,11 @@ def read_json(path: Path, shape: Shape = None) -> Json:
     return value
 
 
+def json_digest(value: Json) -> str:
+    """A checksum of a value as JSON."""
+    return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).hexdigest()
+
+
 def sealed(value: JsonObject) -> JsonObject:
     """An object with a checksum of all else in it, by which a change on the disk is noticed.
 
@@ -117,16 +122,16 @@ def sealed(value: JsonObject) -> JsonObject:
     {'rate': 0.1, 'checksum': 'ff5c20efcc60c1a6dba22c5eca3b3421'}
     """
     content = {name: part for name, part in value.items() if name != SEAL}
-    digest = hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
-    return {**content, SEAL: digest}
+    return {**content, SEAL: json_digest(content)}
 
 
 def unsealed(value: JsonObject) -> tuple[JsonObject, bool]:
     """The object without its checksum, and whether that matches; one without a checksum is
     accepted, so that a user can change it on purpose.
     """
-    intact = SEAL not in value or value[SEAL] == sealed(value)[SEAL]
-    return {name: part for name, part in value.items() if name != SEAL}, intact
+    content = sealed(value)
+    seal = content.pop(SEAL)
+    return content, value.get(SEAL, seal) == seal
 
 
 def check_like(value: Json, shape: Shape, where: str, *, whole: bool = False) -> None:

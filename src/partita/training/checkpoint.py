@@ -2,8 +2,8 @@
 Never pickle.
 
 A file is whole or absent, whenever a run is killed (``runtime/atomic_files.py``); by a checksum in
-the header a later change is noticed. What a run's files hold is said by ``training/run.py``, when
-they are written by ``training/run_folder.py``.
+the header a later change is noticed. ``training/run.py`` has the contents of a run's files,
+``training/run_folder.py`` the times at which they are written.
 """
 
 import contextlib
@@ -102,7 +102,8 @@ def count_numbers(path: Path) -> int:
     inside(path.parent.parent, path.parent.name, path.name)
     try:
         with safe_open(path, framework="pt") as file:
-            return sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+            slices = (file.get_slice(name) for name in file.keys())  # noqa: SIM118
+            return sum(prod(part.get_shape()) for part in slices)
     except (SafetensorError, OSError):
         return 0
 

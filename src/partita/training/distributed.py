@@ -17,21 +17,22 @@ from partita.training.checkpoint import Tree
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+    from lightning_fabric.wrappers import _FabricModule
 
 
 @contextmanager
 def without_backward_sync(
-    team: Team, fabric: "Fabric", *modules: nn.Module | None
+    team: Team, fabric: "Fabric", *modules: "_FabricModule | None"
 ) -> Iterator[None]:
     """Keep wrappers from all-reducing gradients by themselves: they miss those of second
     derivatives and of unused parts.
     """
     with ExitStack() as stack:
         if team.size > 1:
-            from lightning_fabric.wrappers import _FabricModule
+            from lightning_fabric import is_wrapped
 
             for module in modules:
-                if isinstance(module, _FabricModule):
+                if module is not None and is_wrapped(module):
                     stack.enter_context(fabric.no_backward_sync(module))
         yield
 

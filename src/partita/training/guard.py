@@ -173,7 +173,7 @@ class Watch:
         """Remember this state as the one to go back to."""
         self.good = copy.deepcopy(session.position()) if _may_return(session) else None
 
-    def look(self, session: "Session") -> list[Record]:
+    def check(self, session: "Session") -> list[Record]:
         """Check the fit and return events for the records; raises :class:`Unwell` where the fit
         should go back because of one.
 

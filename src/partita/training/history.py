@@ -2,13 +2,12 @@
 resumed.
 """
 
-import hashlib
 import json
 from pathlib import Path
 from typing import TypeAlias
 
 from partita.runtime import atomic_files
-from partita.runtime.untrusted import LARGEST, Json, JsonObject, parse, read_text
+from partita.runtime.untrusted import LARGEST, Json, JsonObject, json_digest, parse, read_text
 
 Record: TypeAlias = JsonObject
 MOST = 1 << 28  # bytes of a metrics file: more than a million records
@@ -45,7 +44,7 @@ class History:
             for record in self.records
             if 0 < record["step"] <= step and "event" not in record
         ]
-        return hashlib.blake2b(json.dumps(timeless).encode(), digest_size=16).hexdigest()
+        return json_digest(timeless)
 
 
 def series_of(records: list[Record], name: str) -> list[tuple[int, float]]:

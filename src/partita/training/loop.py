@@ -145,11 +145,11 @@ def _train(
     started = begun - seconds_of(history.records) if since is None else since
     session.watch.begin(session)
     with (
-        interruptible() as interrupted,
+        interruptible() as signals,
         Display(session.total, session.step, progress and folder.team.is_zero) as display,
     ):
         session.reduction.flags = lambda: [
-            interrupted.is_set(),
+            bool(signals),
             time.monotonic() - saved > SAVE_SECONDS,
             budget.out_of_time(session, deadline.now() - begun),
         ]
@@ -164,8 +164,8 @@ def _train(
                     score, events = None, []
                     if held_out is not None and (done or schedule.scores(step)):
                         score = _validate(session, held_out, schedule, log_jacobian)
-                    if healthy := done or schedule.checks_health(step):
-                        events = session.watch.look(session)
+                    if checked := done or schedule.checks_health(step):
+                        events = session.watch.check(session)
             except (Diverged, guard.Unwell) as error:
                 _go_back(session, folder, error)
                 continue
@@ -177,7 +177,7 @@ def _train(
             if score is not None:
                 history.add({**place, "validation": score, "best": session.best.score})
                 display.show(score, distance=Capability.GENERATES in session.bare.capabilities)
-            if healthy:
+            if checked:
                 session.watch.keep(session)
             display.advance(step, record)
             if session.settled:
@@ -195,23 +195,23 @@ def _train(
 
 
 @contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets inside the block, so that a fit ends between two steps
-    and is saved; a second one ends it at once.
+def interruptible() -> Iterator[list[int]]:
+    """A list that receives the signal of Ctrl-C or SIGTERM inside the block, so that a fit ends
+    between two steps and is saved; a second signal ends it at once.
     """
-    interrupted = threading.Event()
+    received: list[int] = []
 
-    def notice(*_: object) -> None:
-        if interrupted.is_set():
+    def notice(number: int, _: object) -> None:
+        if received:
             raise KeyboardInterrupt
-        interrupted.set()
+        received.append(number)
 
     previous = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             previous[number] = signal.signal(number, notice)
     try:
-        yield interrupted
+        yield received
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

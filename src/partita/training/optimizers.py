@@ -89,16 +89,14 @@ def learning_rate_at(step: int, total: int, settings: Settings) -> float:
     return settings.learning_rate
 
 
-def penalty(model: Model, settings: Settings) -> Tensor | None:
-    """l1 |W| + l2 W^2 / 2 over the parameters that the model names; None where both are zero."""
+def penalties(model: Model, settings: Settings) -> list[Tensor]:
+    """l1 |W| + l2 W^2 / 2 over the parameters that the model names; empty where both are zero."""
     if not settings.l1 and not settings.l2:
-        return None
+        return []
     names = model.penalized
     chosen = [p for name, p in model.named_parameters() if names is None or name in names]
-    return sum(
-        (settings.l1 * p.abs().sum() + 0.5 * settings.l2 * p.square().sum() for p in chosen),
-        torch.zeros(()),
-    )
+    terms = (settings.l1 * p.abs().sum() + 0.5 * settings.l2 * p.square().sum() for p in chosen)
+    return [sum(terms, torch.zeros(()))]
 
 
 class WeightAverage:

@@ -28,7 +28,7 @@ from partita.training.optimizers import (
     learning_rate_at,
     load_optimizer,
     observe_metric,
-    penalty,
+    penalties,
 )
 from partita.training.settings import Learner, Settings, is_closed_form
 
@@ -168,9 +168,10 @@ class Session:
                 losses, following, info = objective.losses(
                     self.model, batch, self.state, generator=self.generator
                 )
-                extra = penalty(self.bare, self.settings)
-                loss = torch.stack([*losses.values(), *([] if extra is None else [extra])]).sum()
-                loss = loss if self.team.size == 1 else self._portion(batch) * loss
+                terms = [*losses.values(), *penalties(self.bare, self.settings)]
+                loss = torch.stack(terms).sum()
+                if self.team.size > 1:
+                    loss = self._portion(batch) * loss
                 self.fabric.backward(loss)
             loss, record = self._reduce(loss, losses, info, batch, width)
             width = math.inf  # later calls are trials of a line search
