@@ -199,7 +199,7 @@ def test_frames_keep_their_names(binary: np.ndarray) -> None:
             [[0, 1], [0, 1]],
             r"RBM: hidden must be a whole number of at least 1; got 0",
         ),
-        (quick(chains=0), [[0, 1], [0, 1]], r"PCD: chains must be"),
+        (quick(n_chains=0), [[0, 1], [0, 1]], r"PCD: chains must be"),
         (quick(objective="mle"), [[0, 1], [0, 1]], r"rbm: objective must be one of .*; got 'mle'"),
         (
             quick(validation_fraction=1.0),

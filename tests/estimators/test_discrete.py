@@ -209,7 +209,7 @@ def test_families_build_what_they_say() -> None:
     kind = FAMILIES["rbm"].encoding_kind(codes, {"visible_units": "categorical"})
     model, _ = FAMILIES["rbm"].build(
         Encoding.fit(codes, kind).rows(codes),
-        {"visible_units": "categorical", "hidden": 2},
+        {"visible_units": "categorical", "n_hidden": 2},
         generator=g,
     )
     assert model.settings() == {

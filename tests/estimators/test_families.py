@@ -19,7 +19,7 @@ BINARY = Rows(torch.eye(6))
     ("family", "settings", "title", "objective"),
     [
         ("rbm", {}, "RBM(6, 8)", "PCD"),
-        ("rbm", {"hidden": 3, "objective": "cd", "k": 4}, "RBM(6, 3)", "CD"),
+        ("rbm", {"n_hidden": 3, "objective": "cd", "n_steps": 4}, "RBM(6, 3)", "CD"),
         ("rbm", {"objective": "exact"}, "RBM(6, 8)", "ExactLikelihood"),
         ("rbm", {"objective": "tempered"}, "RBM(6, 8)", "PCD"),
         ("maxent", {}, "MaxEnt(pairwise, 6)", "ExactLikelihood"),
@@ -53,10 +53,10 @@ def test_real_rows_get_gaussian_units(generator: torch.Generator) -> None:
 def test_unknown_names_get_the_closest(generator: torch.Generator) -> None:
     with pytest.raises(
         InputError,
-        match=r"family rbm: a setting must be one of hidden, .*; got 'chain'. Did you mean "
-        r"'chains'\?",
+        match=r"family rbm: a setting must be one of n_hidden, .*; got 'n_chain'. Did you mean "
+        r"'n_chains'\?",
     ):
-        FAMILIES["rbm"].build(BINARY, {"chain": 3}, generator=generator)
+        FAMILIES["rbm"].build(BINARY, {"n_chain": 3}, generator=generator)
     with pytest.raises(
         InputError,
         match=r"MODEL must be one of rbm, maxent, .*; got 'maxnet'. Did you mean 'maxent'\?",

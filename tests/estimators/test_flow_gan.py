@@ -108,11 +108,11 @@ def test_constant_and_repeated_columns(table: np.ndarray) -> None:
     [
         (
             "flow",
-            {"layers": 3, "coupling": "spline"},
+            {"n_layers": 3, "coupling": "spline"},
             "Flow(3, 3 spline couplings)",
             "ExactLikelihood",
         ),
-        ("gan", {"latent": 4, "loss": "wasserstein"}, "GAN(3, 4 latent)", "Adversarial"),
+        ("gan", {"n_latent": 4, "loss": "wasserstein"}, "GAN(3, 4 latent)", "Adversarial"),
     ],
 )
 def test_families(

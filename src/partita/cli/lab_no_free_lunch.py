@@ -24,7 +24,6 @@ from partita.probes.no_free_lunch import (
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
-    from sklearn.base import ClassifierMixin
 
 OWNER = "lab no-free-lunch"
 PRIORS: dict[str, Callable[[Lunch], np.ndarray] | None] = {
@@ -64,7 +63,7 @@ def compare_learners(settings: LabSettings, seed: int) -> Finding:
     )
 
 
-def small_learners() -> "dict[str, Learner | ClassifierMixin]":
+def small_learners() -> "dict[str, Learner]":
     """Four that are in use, one that ignores the data, and one that does the opposite of its
     neighbor.
     """

@@ -155,16 +155,7 @@ class Experiment:
     ) -> Run:
         """Carry out a plan; warnings of the fit are kept in the run."""
         validation = self.validation if plan.validated else None
-        family = {"name": self.family.name, "settings": self.family.resolve(self.settings)}
-        about = {
-            **self.about,
-            "family": family,
-            "encoding": self.encoding.as_json(),
-            "seed": self.seed,
-            "remarks": [*plan.remarks],
-            "cuts": [*plan.cuts],
-            "validated": plan.validated,
-        }
+        about = {**self.about, **self._record(plan)} if self.folder is not None else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)
             run = fit(
@@ -214,6 +205,17 @@ class Experiment:
         rows = getattr(self.dataset, self.scored)
         saved = SavedRun(run, self.encoding, self.about.get("data") or {})
         return saved.score(rows, evaluator, rng.keyed(self.seed, SCORING))
+
+    def _record(self, plan: Plan) -> dict[str, Any]:
+        """What a run's config says of the experiment, so that it can be resumed."""
+        return {
+            "family": {"name": self.family.name, "settings": self.family.resolve(self.settings)},
+            "encoding": self.encoding.as_json(),
+            "seed": self.seed,
+            "remarks": [*plan.remarks],
+            "cuts": [*plan.cuts],
+            "validated": plan.validated,
+        }
 
     def _build(self) -> tuple[Model, Objective | Update]:
         return self.family.build(self.train, self.settings, generator=self.generator)

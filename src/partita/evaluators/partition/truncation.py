@@ -71,5 +71,6 @@ def cut(owner: str, model: EnergyModel, draws: Tensor, generator: torch.Generato
     share = count / TRIES
     view = copy.copy(model)
     se = math.sqrt((1 - share) / count)
-    view.__dict__["reference"] = lambda: CutReference(reference, allowed, math.log(share), se)
+    cut = CutReference(reference, allowed, math.log(share), se)
+    object.__setattr__(view, "reference", lambda: cut)
     return view
