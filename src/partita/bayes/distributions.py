@@ -144,7 +144,9 @@ class DirichletMultinomial(Distribution):
     tensor(0.7500)
     """
 
-    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}  # type: ignore[assignment]
+    arg_constraints = {  # type: ignore[assignment]
+        "concentration": constraints.independent(constraints.positive, 1)
+    }
 
     def __init__(
         self, total_count: int, concentration: Tensor, *, validate_args: bool | None = None
@@ -202,7 +204,10 @@ class ParetoUniform(Distribution):
         alpha: k, the tail's index.
     """
 
-    arg_constraints = {"scale": constraints.positive, "alpha": constraints.positive}  # type: ignore[assignment]
+    arg_constraints = {  # type: ignore[assignment]
+        "scale": constraints.positive,
+        "alpha": constraints.positive,
+    }
     support = constraints.nonnegative  # type: ignore[assignment]
     has_rsample = True
 

@@ -64,7 +64,7 @@ class Commands(TyperGroup):
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(130) from None
         except OSError as error:
-            # whoever read what is printed has seen enough, as `head` does
+            # the reader of the output has closed it, as `head` does
             if error.errno == errno.EPIPE:
                 raise
             where = "" if error.filename is None else f": {error.filename}"

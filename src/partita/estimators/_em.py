@@ -90,7 +90,8 @@ class MixingDensity(Density):
         encoded = self.encoding_.rows(rows)
         model, _ = FAMILIES[self.family].build(encoded, self._settings(), generator=generator)
         model.initialize(encoded, generator=generator)
-        self.model_, self._key, self._online = model, rng.seed(generator), None  # type: ignore[assignment]
+        self.model_ = model  # type: ignore[assignment]
+        self._key, self._online = rng.seed(generator), None
         self.run_ = Run(
             model, [], make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width]), 0, "online"
         )

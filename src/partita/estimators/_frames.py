@@ -180,10 +180,10 @@ def _filled_series(series: Any, values: list[Any]) -> Any:
     return out
 
 
-def _numbers(X: Any, asked: Any, owner: str) -> tuple[np.ndarray, Schema]:
+def _numbers(X: Any, columns: Any, owner: str) -> tuple[np.ndarray, Schema]:
     check_held(owner, X)
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        table, _, schema = frame_table(X, asked, owner)
+        table, _, schema = frame_table(X, columns, owner)
     else:
-        table, _, schema = array_table(X, asked, owner)
+        table, _, schema = array_table(X, columns, owner)
     return table, schema

@@ -45,7 +45,8 @@ def figure(encoder: Any, v: np.ndarray, color: np.ndarray) -> Any:
             col=1,
         )
     for step in e_steps(encoder.run_):
-        fig.add_vline(x=step, line={"dash": "dot", "width": 1}, row=2, col=1)  # type: ignore[arg-type]
+        dotted = {"dash": "dot", "width": 1}
+        fig.add_vline(x=step, line=dotted, row=2, col=1)  # type: ignore[arg-type]
     for name in TRACES:
         steps, values = zip(*encoder.run_.series(name), strict=True)
         fig.add_trace(go.Scatter(x=steps, y=values, name=name), row=2, col=1)

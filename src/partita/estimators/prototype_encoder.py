@@ -263,7 +263,14 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         v = self.transform(X)
         with by_scikit_learn("PrototypeEncoder"):
             labels = column_or_1d(np.asarray(y))
-            return float(cross_val_score(classifier, v, labels, cv=cv, error_score="raise").mean())  # type: ignore[arg-type]
+            scores = cross_val_score(
+                classifier,
+                v,
+                labels,
+                cv=cv,
+                error_score="raise",  # type: ignore[arg-type]
+            )
+            return float(scores.mean())
 
     def _standardization(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns of vectors are standardized one by one; images and sequences keep their scale,

@@ -101,7 +101,8 @@ class GivenRows(EnergyModel):
 
     def free_energy(self, x: Tensor) -> Tensor:
         z = x.view(-1, len(self.x), x.shape[-1])
-        return -self.model.log_joint(self.x, z).view(x.shape[:-1])  # type: ignore[operator,union-attr]
+        log_joint = self.model.log_joint(self.x, z)  # type: ignore[operator,union-attr]
+        return -log_joint.view(x.shape[:-1])
 
     def reference(self) -> Reference:
         return Start(self.law, len(self.x))

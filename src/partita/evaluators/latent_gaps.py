@@ -114,7 +114,7 @@ def simulated(model: Any, n: int, like: Tensor | None, generator: torch.Generato
     return Known(x[:, : like.shape[1]].masked_fill(picked.isnan(), torch.nan), z[None])
 
 
-def auto_simulated(asked: int | None, n: int, cost: int = 1) -> int:
+def auto_simulated(given: int | None, n: int, cost: int = 1) -> int:
     """As many rows as cost what the bound on ``n`` rows does, where one costs as much as ``cost``
     of them; within limits.
 
@@ -126,7 +126,7 @@ def auto_simulated(asked: int | None, n: int, cost: int = 1) -> int:
     ... )
     (359, 100, 179, 7)
     """
-    return max(LEAST_SIMULATED // cost, min(MOST_SIMULATED, n // cost)) if asked is None else asked
+    return max(LEAST_SIMULATED // cost, min(MOST_SIMULATED, n // cost)) if given is None else given
 
 
 def check_simulated(owner: str, simulated: int | None) -> None:
@@ -182,7 +182,7 @@ def conclude(
     half = half_width(bound.se, level)
     high = max([half, *(gap.reach(bound.se, level) for gap in gaps.values())])
     verdict = verdict_on_reach(high, bound.cap) if gaps else "do not publish"
-    said = {
+    text = {
         "rows": rows,
         **per_step(model, x, rows),
         **latent_use(model, x),
@@ -201,7 +201,7 @@ def conclude(
         spread,
         verdict,
         "low",
-        said,
+        text,
     )
 
 

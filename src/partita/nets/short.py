@@ -8,6 +8,8 @@ Letters: B batch, C channels, L length, K filter length; the last entry of a fil
 present.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
@@ -45,7 +47,8 @@ class _Shifted(torch.autograd.Function):
             else torch.zeros_like(short[:, 0])
             for back in range(K - 1, -1, -1)
         ]
-        return _Shifted.apply(g, short, not ctx.ahead), torch.stack(taps, -1), None  # type: ignore[return-value]
+        of_z = cast(Tensor, _Shifted.apply(g, short, not ctx.ahead))
+        return of_z, torch.stack(taps, -1), None
 
 
 def depthwise_causal(z: Tensor, short: Tensor) -> Tensor:

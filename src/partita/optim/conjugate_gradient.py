@@ -16,7 +16,7 @@ direction.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -195,7 +195,9 @@ class _Implicit(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _ImplicitContext, g: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(  # type: ignore[override]
+        ctx: _ImplicitContext, g: Tensor
+    ) -> tuple[Tensor, None, None, None]:
         ctx.found.require("gradient of solve")  # the theorem is about solutions
         gradient = ctx.system.solution(g, None, ctx.tolerance, 0.0).require("gradient of solve")
         return gradient, None, None, None
@@ -214,7 +216,8 @@ def _with_gradient(
     unit = _powers_of_two(block)
     size, units = _norms(block / unit), unit.double().cpu().numpy()
     loosest = np.divide(absolute / units, size, out=np.zeros_like(size), where=size > 0)
-    return x + _Implicit.apply(residual, found, system, np.maximum(tolerance, loosest))  # type: ignore[return-value]
+    reached = np.maximum(tolerance, loosest)
+    return x + cast(Tensor, _Implicit.apply(residual, found, system, reached))
 
 
 def _solution(

@@ -285,7 +285,9 @@ class Encoding:
     @property
     def support(self) -> Support | None:
         """What values columns may hold; None where any finite number does."""
-        return PLAIN[self.kind](len(self.shift)) if self.kind in PLAIN else None  # type: ignore[call-arg]
+        if self.kind not in PLAIN:
+            return None
+        return PLAIN[self.kind](len(self.shift))  # type: ignore[call-arg]
 
     def as_json(self) -> dict[str, object]:
         """For a run's config; numbers come back bit for bit, and those that the kind already tells

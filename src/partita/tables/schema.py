@@ -25,7 +25,7 @@ SHAPE = {  # of a column in a config
     "levels": [float],
     "labels": dict,
     "missing": int,
-    "asked": bool,
+    "overridden": bool,
 }
 Cell = str | bool | int | float | None
 
@@ -39,7 +39,7 @@ class ColumnJson(TypedDict, total=False):
     missing: int
     levels: list[float]
     labels: dict[str, str]
-    asked: bool
+    overridden: bool
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Column:
             found["levels"] = list(self.levels)
             found["labels"] = labels_to_json(self.labels)
         if self.overridden:
-            found["asked"] = True
+            found["overridden"] = True
         return found
 
     @classmethod
@@ -137,7 +137,7 @@ class Column:
             tuple(value.get("levels") or ()),
             labels_from_json(value.get("labels") or {}),
             value.get("missing") or 0,
-            bool(value.get("asked")),
+            bool(value.get("overridden")),
         )
 
 

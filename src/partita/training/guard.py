@@ -40,7 +40,7 @@ DEAD = (
     "fewer of them."
 )
 LOOK = 5  # what a stream of random numbers is for; training/session.py has the others
-REPORTED = "told"  # the name under which a checkpoint keeps the reported warnings
+REPORTED = "reported"  # the name under which a checkpoint keeps the reported warnings
 # of a saved watch, always there
 COUNTED: Shape = {
     **dict.fromkeys(("returns", "mends", "looks", "marked", "far"), int),

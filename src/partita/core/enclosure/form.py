@@ -1,4 +1,4 @@
-"""Linear forms with a remainder, as tensors that every operation of torch is asked about."""
+"""Linear forms with a remainder, as tensors that every operation of torch dispatches on."""
 
 from collections.abc import Callable
 from typing import Any

@@ -153,7 +153,9 @@ class _DualValue(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _DualContext, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(  # type: ignore[override]
+        ctx: _DualContext, g: Tensor
+    ) -> tuple[Tensor | None, ...]:
         cost, a, b, phi, psi = ctx.saved_tensors
         of_cost = None
         if ctx.needs_input_grad[0]:

@@ -222,7 +222,7 @@ def temperatures_for(
     generator: torch.Generator,
 ) -> Tensor:
     """Temperatures at equal thermodynamic length, dense where the energy fluctuates, as many as
-    asked for or needed.
+    given or needed.
     """
     if not adaptive:
         return even_temperatures(temperatures)

@@ -66,7 +66,8 @@ def acceptance_ratio(forward: Tensor, reverse: Tensor) -> Ratio:
     reach = float(torch.cat([w, -v]).std()) + abs(shift) + 1.0
     while balance(center - reach) < 0 or balance(center + reach) > 0:
         reach *= 2
-    delta: float = brentq(balance, center - reach, center + reach, xtol=1e-10)  # type: ignore[assignment]
+    low, high = center - reach, center + reach
+    delta: float = brentq(balance, low, high, xtol=1e-10)  # type: ignore[assignment]
     f, r = torch.sigmoid(w - delta - shift), torch.sigmoid(v + delta + shift)
     variance = _relative_variance(f) / len(f) + _relative_variance(r) / len(r)
     return Ratio(delta, math.sqrt(variance), float(2 * torch.minimum(f.mean(), r.mean())))

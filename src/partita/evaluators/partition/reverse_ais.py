@@ -144,4 +144,6 @@ def exact_draws(model: EnergyModel, n: int, *, generator: torch.Generator) -> Te
     side: Side = min(double.sides(), key=lambda s: s.support.bits)
     log_p = probabilities(side, double.like).log()
     states = side.support.state_at(categorical(log_p, generator, n), model.like)
-    return states if side.name == "visible" else draw(model.visible_given_hidden(states), generator)  # type: ignore[operator]
+    if side.name == "visible":
+        return states
+    return draw(model.visible_given_hidden(states), generator)  # type: ignore[operator]

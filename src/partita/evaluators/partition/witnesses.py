@@ -96,7 +96,7 @@ def heard_by_modes(
 
 
 def without_rows(q: Quantity, draws: int) -> Quantity:
-    """What may be said where no rows show the modes: "loose" at best, and an upper end that leaves
+    """The verdict where no rows show the modes: "loose" at best, and an upper end that leaves
     room for what none of the draws saw, by the rule of three, however little they differ.
     """
     room = math.log1p(RULE_OF_THREE / draws)

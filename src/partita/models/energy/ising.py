@@ -31,7 +31,7 @@ class Ising(TwoValuedPairs):
             couples all pairs.
         couplings: What every J starts at.
         fields: What every h starts at.
-        generator: Says where the parameters live; they start as told.
+        generator: Says where the parameters live; they start as given.
 
     >>> from partita.models import torus
     >>> model = Ising(16, edges=torus(4, 4), couplings=0.44, generator=torch.Generator())

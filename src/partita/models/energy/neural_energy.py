@@ -180,7 +180,8 @@ class NeuralEnergy(EnergyModel):
         self.reference_whitening.copy_(whitening)
 
     def settings(self) -> dict[str, Any]:
-        support = {"name": type(self.support).__name__, **asdict(self.support)}  # type: ignore[call-overload]
+        sizes = asdict(self.support)  # type: ignore[call-overload]
+        support = {"name": type(self.support).__name__, **sizes}
         return {"net": describe(self.net), "support": support, "covariance": self.covariance}
 
     @classmethod

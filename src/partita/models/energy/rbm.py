@@ -54,14 +54,15 @@ class HiddenSum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[None, Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Any) -> tuple[None, Tensor, Tensor, None]:
+        (g,) = grads
         x, h = (t.reshape(-1, t.shape[-1]) for t in ctx.saved_tensors)
         g = g.reshape(-1)
         return None, x.mT @ (h * g[:, None]), g @ h, None
 
 
 def hidden_sum(x: Tensor, W: Tensor, c: Tensor, a: Tensor | None = None) -> Tensor:
-    """Sum of softplus(c + W'x) over hidden units, from its input ``a`` if somebody has it; by
+    """Sum of softplus(c + W'x) over hidden units, from its input ``a`` if precomputed; by
     autograd where x wants gradients.
     """
     if x.requires_grad:
@@ -238,7 +239,7 @@ class RBM(EnergyModel):
     def hidden_given_visible(
         self, x: Tensor, beta: Tensor | None = None, field: Field | None = None
     ) -> Bernoulli:
-        """p(h | x) = product of sigmoid(c + W'x); ``field`` if somebody already has it."""
+        """p(h | x) = product of sigmoid(c + W'x); ``field`` if precomputed."""
         inputs = self._hidden_input(x) if field is None or field.input is None else field.input
         return Bernoulli(
             probs=torch.sigmoid(inputs if beta is None else beta[..., None] * inputs),

@@ -102,7 +102,7 @@ class TwoValuedPairs(PairwiseModel):
         )
 
     def _reference_column(self, i: int, values: Tensor, columns: Tensor) -> Tensor:
-        """The reference's logits of the values asked for, which broadcast with ``columns``."""
+        """The reference's logits of given values, which broadcast with ``columns``."""
         logits = self.reference_logits[..., i, :][
             ..., torch.bucketize(values, self.support.values().to(values))
         ].movedim(-1, 0)

@@ -99,7 +99,9 @@ class NaturalGradient(torch.optim.Optimizer):
         """The metric of the coming step."""
         self._metric = metric
 
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
+    def step(  # type: ignore[override]
+        self, closure: Callable[[], Tensor] | None = None
+    ) -> Tensor | None:
         """One step; ``closure`` computes the loss and its gradients and returns the loss."""
         group = cast(_Group, self.param_groups[0])
         loss = None

@@ -61,7 +61,7 @@ def log_density(subject: Subject, x: np.ndarray) -> np.ndarray:
     model = subject.model
     z = torch.from_numpy(subject.encoding.encode(x)).to(model.like)
     if not isinstance(model, EnergyModel):
-        return model.log_prob(z).double().numpy() + subject.encoding.log_jacobian  # type: ignore[operator]
+        return model(z).double().numpy() + subject.encoding.log_jacobian
     log_z = None if subject.score is None else subject.score.details.get("log_z")
     constant = log_z.value if isinstance(log_z, Quantity) else 0.0
     return -model(z).double().numpy() - constant + subject.encoding.log_jacobian
