@@ -252,11 +252,14 @@ class Metropolis(Adaptive[MetropolisState]):
             return
         size, lost = float(info.size.max()), float(info.diverged.float().mean())
         why = f" ({lost:.0%} of the last proposals had no finite energy)" if lost else ""
+        remedy = "Lower step_size, or let warm_up=200 find it."
+        if self.schedule is not None:  # tuned along a path: the user chose no step size
+            remedy = "Give rows from all of its modes, or bring its coordinates to one scale."
         tries = f"{steps:.0f} steps of {state.x.shape[-2]} chains on {model.title()}"
         raise Diverged(
             f"{type(self).__name__}: at least one proposal in {tries} must be accepted; got none "
             f"at step size {size:.3g}{why}. "
-            "Lower step_size, or let warm_up=200 find it."
+            f"{remedy}"
         )
 
 

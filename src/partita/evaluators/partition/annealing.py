@@ -31,6 +31,7 @@ from partita.core.protocols import EnergyModel, Sampler, check_kernel
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import summarize_weights
 from partita.errors import Diverged, Unsupported
+from partita.evaluators.partition.step_sizes import suited_to
 from partita.runtime import processes
 
 PILOT_TEMPERATURES = 200
@@ -285,7 +286,7 @@ def resolve_kernel(
     owner: str, kernel: Sampler | None, model: EnergyModel, *, generator: torch.Generator
 ) -> Sampler:
     """The kernel given, or the default of the capability table, with its step sizes tuned along the
-    path and then fixed.
+    path, and to rows that are known, and then fixed.
 
     A kernel that went on adapting would not leave its targets invariant; a ladder, or a kernel that
     is biased, cannot be annealed.
@@ -308,7 +309,9 @@ def resolve_kernel(
             f"{owner} needs a kernel that leaves its target invariant, and {name} does not. Use "
             "MALA() instead."
         )
-    return chosen.tuned(model, generator=generator)
+    kernel = chosen.tuned(model, generator=generator)
+    rows = model.anchor_rows(PILOT_CHAINS)
+    return kernel if rows is None or kernel is chosen else suited_to(kernel, model, rows)
 
 
 def check_annealing(owner: str, temperatures: int | None, chains: int, level: float) -> None:

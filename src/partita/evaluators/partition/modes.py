@@ -25,6 +25,7 @@ from torch.distributions import Normal
 from partita.core import rng
 from partita.core.protocols import Capability, EnergyModel, Sampler
 from partita.evaluators.partition.annealing import anneal_here
+from partita.evaluators.partition.step_sizes import suited_to
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
 from partita.models.energy.reference import whitening_of
 
@@ -83,9 +84,8 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         inside = torch.isfinite(model.free_energy(around))
         starts = [around] if bool(inside.all()) else [around[inside], drawn]
     pointed = model.landmarks(SOUGHT)
-    return come_to_rest(
-        model, kernel, torch.cat([*starts, *([] if pointed is None else [pointed])]), generator
-    )
+    x = torch.cat([*starts, *([] if pointed is None else [pointed])])
+    return come_to_rest(model, suited_to(kernel, model, x), x, generator)
 
 
 def come_to_rest(

@@ -71,6 +71,6 @@ def cut(owner: str, model: EnergyModel, draws: Tensor, generator: torch.Generato
     share = count / TRIES
     view = copy.copy(model)
     se = math.sqrt((1 - share) / count)
-    cut = CutReference(reference, allowed, math.log(share), se)
-    object.__setattr__(view, "reference", lambda: cut)
+    found = CutReference(reference, allowed, math.log(share), se)
+    object.__setattr__(view, "reference", lambda: found)
     return view
