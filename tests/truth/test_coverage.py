@@ -135,9 +135,11 @@ def test_the_intervals_above_are_those_of_the_evaluators(i: int) -> None:
     (said,) = annealed(model, 1, torch.Generator().manual_seed(5))
     assert shown(said["AIS"]) == again(AIS(witnesses=False))
     for name, evaluator in (("AIS", AIS()), ("reverse AIS", ReverseAIS())):
-        assert again(evaluator) == (*shown(said[name])[:3], "loose")  # no rows are known
+        value, low, high, verdict = again(evaluator)
+        assert (value, low, verdict) == (*shown(said[name])[:2], "loose")  # no rows are known
+        assert high >= said[name].high  # by what witnesses and draws that saw nothing add
     (q,) = bridged(model, 1, torch.Generator().manual_seed(5))
-    assert shown(q["bridge"])[:3] == again(BRIDGE)[:3]
+    assert shown(q["bridge"])[:2] == again(BRIDGE)[:2] and again(BRIDGE)[2] >= q["bridge"].high
 
 
 @pytest.mark.slow
