@@ -92,7 +92,7 @@ def test_values_outside_the_support_are_refused(call: Any) -> None:
             ["rbm", "digits", "--set", "n_chains=0"],
             "PCD: chains must be a whole number of at least 1; got 0.",
         ),
-        (["rbm", "digits", "--set", "hiden=3"], "got 'hiden'. Did you mean 'hidden'?"),
+        (["rbm", "digits", "--set", "n_hiden=3"], "got 'n_hiden'. Did you mean 'n_hidden'?"),
         (["rbm", "digits", "--set", "hidden"], "fit: --set must be key=value; got 'hidden'."),
         (["rbm", "digits", "--set", "learning_rate=-1"], "fit: learning_rate must be"),
         (["rbm", "digits", "--set", "learning_rate=" + "9" * 400], "fit: learning_rate must be"),

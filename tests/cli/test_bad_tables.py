@@ -116,8 +116,8 @@ def test_one_column_is_a_table_and_very_many_are_warned_of_their_cost(call: Any)
     g, width = np.random.default_rng(0), 100_000
     np.save("wide.npy", g.normal(size=(4, width)))
     assert (
-        "covariance must be diagonal or spherical for more than 4096 real columns; got 'full' for "
-        "100000" in refused(call("fit", "mixture", "wide.npy"))
+        "covariance_type must be diagonal or spherical for more than 4096 real columns; got "
+        "'full' for 100000" in refused(call("fit", "mixture", "wide.npy"))
     )
     lines = [
         ",".join(f"c{i}" for i in range(width)),

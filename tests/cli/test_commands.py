@@ -318,7 +318,7 @@ def test_lists(call: Any) -> None:
     families = json.loads(call("models", "--json").stdout)
     assert (
         set(families) >= {"rbm", "maxent"}
-        and families["rbm"]["settings"]["chains"]["default"] == 256
+        and families["rbm"]["settings"]["n_chains"]["default"] == 256
     )
     text = call("models").output
     assert "rbm: restricted Boltzmann machine" in text and "learning_rate" in text

@@ -12,7 +12,7 @@ import pytest
 
 import partita
 from partita.errors import Diverged
-from partita.experiment import compare
+from partita.experiment import experiment
 from partita.experiment.candidates import reason_left_out
 from partita.training.session import Session
 
@@ -97,14 +97,14 @@ def test_an_objective_that_fails_is_a_line_and_the_others_finish(call: Any, tabl
 def test_a_fit_that_diverges_is_a_line_too(
     call: Any, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = compare.fit
+    own = experiment.fit
 
     def fit(model: Any, rows: Any, objective: Any, **more: Any) -> Any:
         if type(objective).__name__ == "NCE":
             raise Diverged("fit: the loss of 'model' must stay finite.")
         return own(model, rows, objective, **more)
 
-    monkeypatch.setattr(compare, "fit", fit)
+    monkeypatch.setattr(experiment, "fit", fit)
     result = call("compare", table, "--objectives", "nce,cd", *QUICK)
     assert "nce: fit: the loss of 'model' must stay finite." in result.output
     assert "cd " in result.output
@@ -172,7 +172,7 @@ def test_the_same_seed_gives_the_same_table(call: Any, table: Path) -> None:
             "--model must be a family of energy models, which have a choice of objectives; got "
             "'vae'.",
         ),
-        (["--model", "rbm", "--set", "hiden=3"], "Did you mean 'hidden'?"),
+        (["--model", "rbm", "--set", "hiden=3"], "Did you mean 'n_hidden'?"),
         (["--model", "rbm", "--evaluator", "magic"], "compare: evaluator must be one of 'auto', "),
     ],
 )

@@ -15,7 +15,7 @@ from partita.cli.leaderboard import COLUMNS, Board, fitting
 from partita.cli.watch import Watch
 from partita.core.quantity import Quantity
 from partita.errors import Diverged
-from partita.experiment import compare
+from partita.experiment import compare, experiment
 from partita.experiment.results import Candidate, Result
 from partita.families import FAMILIES
 from partita.training.budget import LEAST_STEPS
@@ -111,7 +111,7 @@ def test_numbers_are_those_of_fit(call: Any, table: Path, name: str, more: tuple
 def test_a_family_that_fails_is_a_line_and_the_others_finish(
     call: Any, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = compare.fit
+    own = experiment.fit
 
     def fit(model: Any, *more: Any, **options: Any) -> Any:
         if type(model).__name__ == "RBM":
@@ -120,7 +120,7 @@ def test_a_family_that_fails_is_a_line_and_the_others_finish(
             raise RuntimeError("linalg.cholesky: the input is not positive-definite\nmore")
         return own(model, *more, **options)
 
-    monkeypatch.setattr(compare, "fit", fit)
+    monkeypatch.setattr(experiment, "fit", fit)
     result = call("compare", table, *QUICK, "--quiet", "--out", "board")
     assert result.exit_code == 0
     assert "rbm: fit: the loss of 'model' must stay finite." in result.output
@@ -144,7 +144,7 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(
     """Ctrl-C in the middle of the second of three: the first is not fitted again, the second goes
     on, and all ends as if never stopped.
     """
-    advance, own, fitted = Session.advance, compare.fit, []
+    advance, own, fitted = Session.advance, experiment.fit, []
 
     def interrupted(self: Session) -> Any:
         if self.step == 4 and type(self.bare).__name__ == "RBM":
@@ -159,7 +159,7 @@ def test_an_interrupted_comparison_goes_on_bit_for_bit(
         return own(model, *more, **options)
 
     assert call("compare", table, *QUICK, "--quiet", "--out", "whole").exit_code == 0
-    monkeypatch.setattr(compare, "fit", fit)
+    monkeypatch.setattr(experiment, "fit", fit)
     with monkeypatch.context() as patch:
         patch.setattr(Session, "advance", interrupted)
         result = call("compare", table, *QUICK, "--quiet", "--out", "board")
@@ -269,7 +269,7 @@ def test_what_has_no_likelihood_stands_apart(call: Any, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--models", "rbmm"], "Did you mean 'rbm'?"),
-        (["--set", "rbm.hiden=3"], "Did you mean 'hidden'?"),
+        (["--set", "rbm.hiden=3"], "Did you mean 'n_hidden'?"),
         (["--set", "batchsize=3"], "Did you mean 'batch_size'?"),
         (
             ["--set", "hidden"],

@@ -16,7 +16,7 @@ from partita.cli.lab import LABS
 
 SMALL = {
     "memory": ["length=16", "width=8", "draws=2"],
-    "partition": ["visible=4", "n_hidden=2", "temperatures=5", "n_chains=4"],
+    "partition": ["visible=4", "hidden=2", "temperatures=5", "chains=4"],
     "no-free-lunch": ["width=2", "height=2", "train=2"],
     "gradients": ["bits=2", "draws=1000"],
 }

@@ -59,7 +59,7 @@ def test_a_vrnn_reads_sequences_of_different_lengths(call: Any, tmp_path: Path) 
         "--set",
         "n_hidden=8",
         "--set",
-        "features=8",
+        "n_features=8",
         "--set",
         "n_latent=2",
         "--set",

@@ -56,7 +56,7 @@ def test_wrong_input_is_reported_once(tmp_path: Path) -> None:
     assert (
         done.stderr
         == "Error: PCD: chains must be a multiple of the 2 processes; got 127. The next one is "
-        "n_chains=128.\n"
+        "chains=128.\n"
     )
 
 

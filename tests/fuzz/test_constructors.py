@@ -85,7 +85,7 @@ def odd_arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 def test_every_model_and_network_is_built() -> None:
-    assert SMALL.keys() == MODELS.keys() | nets.NETS.keys()
+    assert SMALL.keys() == {*MODELS, *nets.NETS}
     for name in SMALL:
         kind_of(name)(**arguments_of(name))
 

@@ -34,7 +34,9 @@ def test_a_sampler_has_as_many_sweeps_as_an_interval_takes_or_none(
 
     monkeypatch.setattr(CollapsedGibbs, "update", counted)
     monkeypatch.setattr(deadline.time, "monotonic", lambda: seconds[0])
-    entry = Comparison(clouds(), limit=0.2).enter(Candidate("dpmm", FAMILIES["dpmm"], {"moves": 1}))
+    entry = Comparison(clouds(), limit=0.2).enter(
+        Candidate("dpmm", FAMILIES["dpmm"], {"n_moves": 1})
+    )
     if each < 1:
         assert (
             entry.score is not None

@@ -71,7 +71,7 @@ DISCRETE: dict[str, Callable[[], Any]] = {
     "maxent": lambda: MaxEntDensity(random_state=0).fit(COINS),
     "ising": lambda: IsingDensity(random_state=0).fit(COINS),
     "potts": lambda: PottsDensity(random_state=0).fit(LETTERS),
-    "network energy of coins": lambda: NeuralEnergyDensity(width=8, random_state=0, epochs=75).fit(
+    "network energy of coins": lambda: NeuralEnergyDensity(width=8, random_state=0, epochs=150).fit(
         COINS
     ),
     "mixture of coins": lambda: MixtureDensity(2, "bernoulli", random_state=0).fit(COINS),

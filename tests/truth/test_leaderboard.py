@@ -9,7 +9,6 @@ the expected difference of two fitted models.
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import pytest
 import torch
 from scipy.stats import binom, t
 
+from partita.core import rng
 from partita.core.annealed import in_double
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity
@@ -24,8 +24,10 @@ from partita.datasets import Dataset
 from partita.evaluators import Sandwich
 from partita.experiment.candidates import candidates_by_family
 from partita.experiment.compare import Comparison
+from partita.experiment.experiment import SCORING
 from partita.experiment.leaderboard import paired_difference, ranking
 from partita.experiment.results import Result
+from partita.experiment.saved import SavedRun
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 
@@ -110,14 +112,15 @@ def fitted() -> Fitted:
     tables = []
     for seed in range(TABLES):
         index = drawn(ROWS, 10 + seed)
-        fresh = replace(
-            comparison, dataset=Dataset("fresh", train, None, rows_of(index)), seed=1 + seed
-        )
-        tables.append(
-            Scored(
-                index, {name: fresh.score(model, encodings[name]) for name, model in models.items()}
-            )
-        )
+        rows = rows_of(index)
+        scores = {}
+        for name, result in results.items():
+            assert result.run is not None
+            energy = isinstance(result.run.model, EnergyModel)
+            saved = SavedRun(result.run, encodings[name], {})
+            evaluator = comparison.evaluator if energy else None
+            scores[name] = saved.score(rows, evaluator, rng.keyed(1 + seed, SCORING))
+        tables.append(Scored(index, scores))
     return Fitted(comparison, results, masses, tables)
 
 

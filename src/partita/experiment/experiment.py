@@ -155,7 +155,7 @@ class Experiment:
     ) -> Run:
         """Carry out a plan; warnings of the fit are kept in the run."""
         validation = self.validation if plan.validated else None
-        about = {**self.about, **self._record(plan)} if self.folder is not None else {}
+        about = {**self.about, **self._record(plan)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)
             run = fit(
@@ -207,15 +207,18 @@ class Experiment:
         return saved.score(rows, evaluator, rng.keyed(self.seed, SCORING))
 
     def _record(self, plan: Plan) -> dict[str, Any]:
-        """What a run's config says of the experiment, so that it can be resumed."""
-        return {
-            "family": {"name": self.family.name, "settings": self.family.resolve(self.settings)},
-            "encoding": self.encoding.as_json(),
+        """What a run's config says of the experiment, and of a run on disk all that resumes it."""
+        record = {
             "seed": self.seed,
             "remarks": [*plan.remarks],
             "cuts": [*plan.cuts],
             "validated": plan.validated,
         }
+        if self.folder is not None:
+            settings = self.family.resolve(self.settings)
+            record["family"] = {"name": self.family.name, "settings": settings}
+            record["encoding"] = self.encoding.as_json()
+        return record
 
     def _build(self) -> tuple[Model, Objective | Update]:
         return self.family.build(self.train, self.settings, generator=self.generator)
