@@ -439,11 +439,11 @@ def test_a_pickle_in_place_of_the_weights_is_never_run(folder: Path) -> None:
         ("\xff\xfe", r"load: .*config\.json must be JSON; got a damaged file\."),
         (
             "[1]",
-            r"load: .*config\.json must have format 1; got no object\. It was made by another "
+            r"load: .*config\.json must have format 2; got no object\. It was made by another "
             r"version of partita\.",
         ),
-        ('{"format": 99, "model": {"name": "RBM"}}', r"must have format 1; got 99\."),
-        ('{"format": 1}', r"must have format 1; got 1\."),
+        ('{"format": 99, "model": {"name": "RBM"}}', r"must have format 2; got 99\."),
+        ('{"format": 2}', r"must have format 2; got 2\."),
     ],
 )
 def test_a_damaged_config_is_refused(text: str, words: str, folder: Path) -> None:
@@ -487,7 +487,7 @@ def test_the_config_is_written_whole_or_not_at_all(
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(OSError, match="no space left"):
-        run.write_config(folder, {"format": 1})
+        run.write_config(folder, {"format": 2})
     assert (folder / "config.json").read_text() == before
 
 

@@ -33,7 +33,7 @@ from partita.training import checkpoint
 from partita.training.history import Record, read_records, series_of
 from partita.training.settings import Learner
 
-FORMAT = 1
+FORMAT = 2
 SHAPE: Shape = {  # of what is read from config.json
     "model": {"name": str, "dtype": str},
     "objective": dict,
