@@ -3,6 +3,7 @@
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,6 +71,13 @@ def may_import(package: str, other: str) -> bool:
     if package in APART and other in APART:
         return False
     return RANK[other] <= RANK[package]
+
+
+def test_the_picture_of_the_rooms_shows_these_layers() -> None:
+    picture = (ROOT.parents[1] / "docs" / "images" / "rooms.svg").read_text()
+    drawn = re.findall(r'text-anchor="middle">(\w+)', picture)
+    rooms = [room for layer in reversed(LAYERS[1:-1]) for room in layer]
+    assert drawn[: len(rooms)] == rooms
 
 
 def test_the_sources_are_found() -> None:
