@@ -315,3 +315,10 @@ def test_a_saved_encoder_is_the_same(tmp_path: Any, generator: torch.Generator) 
         generator=generator,
     )
     assert torch.equal(partita.load(tmp_path / "run").model(x), model(x))
+
+
+def test_copies_that_rounding_tells_apart_are_one_point(generator: torch.Generator) -> None:
+    v = functional.normalize(torch.randn(4, 6, dtype=torch.float64, generator=generator), dim=-1)
+    copies = v.repeat(5, 1) + 1e-7 * torch.rand(20, 6, dtype=torch.float64, generator=generator)
+    found = find_prototypes(copies, 10, 0.2, 10.0, generator=generator)
+    assert int(found.phi.isfinite().sum()) == 4
