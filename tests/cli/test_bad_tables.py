@@ -119,9 +119,10 @@ def test_one_column_is_a_table_and_very_many_are_warned_of_their_cost(call: Any)
         "covariance_type must be diagonal or spherical for more than 4096 real columns; got "
         "'full' for 100000" in refused(call("fit", "mixture", "wide.npy"))
     )
+    # as long as the lines of so many, of fewer: each column of text takes its time
     lines = [
-        ",".join(f"c{i}" for i in range(width)),
-        *(",".join([f"{row % 2}.5"] * width) for row in range(4)),
+        ",".join(f"c{i:0140}" for i in range(5000)),
+        *(",".join([f"{row % 2}.{5:080}"] * 5000) for row in range(4)),
     ]
     Path("wide.csv").write_text("\n".join(lines) + "\n")
     assert "more than 4096 real columns" in refused(call("fit", "mixture", "wide.csv"))
