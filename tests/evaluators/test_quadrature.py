@@ -292,11 +292,13 @@ def steep(seed: int) -> LatentEnergy:
 
 @pytest.mark.parametrize("cell", ["AIS", "reverse AIS", "sandwich", "bridge"])
 def test_what_misses_a_deep_valley_says_not_to_trust_it(
-    cell: str, generator: torch.Generator
+    cell: str, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two such models, at the level of the cells above; on both the bridge was many nats off at the
-    first attempt.
+    first attempt. The way down from the modes that it did not meet has fewer temperatures than
+    usual, which makes it no surer.
     """
+    monkeypatch.setattr("partita.evaluators.partition.annealing.MOST_TEMPERATURES", 3000)
     for seed in (0, 4):
         truth, q = Quadrature()(steep(seed)), CELLS[cell](steep(seed), generator=generator)
         assert truth.verdict == "tight" and truth.width < 1e-5
