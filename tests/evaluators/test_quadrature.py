@@ -290,6 +290,7 @@ def steep(seed: int) -> LatentEnergy:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["AIS", "reverse AIS", "sandwich", "bridge"])
 def test_what_misses_a_deep_valley_says_not_to_trust_it(
     cell: str, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ SETTINGS = {
 }
 TABLES, ROWS, LEVEL = 60, 80, 0.95
 RARE = 5e-4  # false alarm of one count; there are about twenty
+pytestmark = pytest.mark.slow
 
 
 class Scored(NamedTuple):
