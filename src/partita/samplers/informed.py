@@ -21,13 +21,11 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.arguments import PositiveInt
 from partita.core.capability import require
-from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Chains, EnergyModel
 from partita.errors import Unsupported
 from partita.samplers.gibbs import SiteSampler
-
-DIFFERENCES = ("exact", "gradient")
 
 
 class InformedInfo(NamedTuple):
@@ -64,12 +62,8 @@ class Informed(SiteSampler):
             pass (supports of two values), for models whose conditionals are dear.
     """
 
-    moves: int = 1
+    moves: PositiveInt = 1
     differences: Literal["exact", "gradient"] = "exact"
-
-    def __post_init__(self) -> None:
-        check_count("Informed", "moves", self.moves)
-        check_choice("Informed", "differences", self.differences, DIFFERENCES)
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Chains:
         require("Informed", model)

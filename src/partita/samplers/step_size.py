@@ -39,12 +39,8 @@ class StepSize(NamedTuple):
 
 def start(size: float | Tensor, like: Tensor) -> StepSize:
     """No experience yet; ``like`` is the energy of the chains, ``(*, C)``."""
-    log_size = (
-        torch.as_tensor(size, dtype=like.dtype, device=like.device)
-        .log()
-        .expand(*like.shape[:-1], 1)
-        .clone()
-    )
+    one = torch.as_tensor(size, dtype=like.dtype, device=like.device)
+    log_size = one.log().expand(*like.shape[:-1], 1).clone()
     nought = torch.zeros_like(log_size)
     return StepSize(log_size, log_size, nought, log_size, torch.zeros((), dtype=torch.long), nought)
 
@@ -67,22 +63,19 @@ def reopened(size: StepSize, warm_up: int) -> StepSize:
     return size._replace(count=size.count.clamp_max(warm_up // 2))
 
 
-def check_schedule(owner: str, schedule: Schedule | None) -> None:
-    """None, or as many step sizes above 0 as inverse temperatures."""
-    if schedule is None:
-        return
+def check_schedule(owner: str, parameter: str, schedule: Schedule) -> None:
+    """As many step sizes above 0 as inverse temperatures."""
     pair = (
         isinstance(schedule, tuple | list)
         and len(schedule) == 2
         and all(isinstance(part, tuple | list) for part in schedule)
     )
     if not pair or len(schedule[0]) != len(schedule[1]) or not schedule[0]:
-        raise invalid(
-            owner, "schedule", "be inverse temperatures and as many step sizes", repr(schedule)
-        )
+        allowed = "be inverse temperatures and as many step sizes"
+        raise invalid(owner, parameter, allowed, repr(schedule))
     for beta, size in zip(*schedule, strict=True):
-        check_real(owner, "schedule", beta, 0)
-        check_real(owner, "schedule", size, 0, open_low=True)
+        check_real(owner, parameter, beta, 0)
+        check_real(owner, parameter, size, 0, open_low=True)
 
 
 def scheduled(schedule: Schedule, beta: Tensor) -> Tensor:

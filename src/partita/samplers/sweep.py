@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -27,11 +27,11 @@ from partita.core.protocols import EnergyModel
 from partita.models.energy.graphs import Graph
 from partita.models.energy.pairwise import Sites
 
-ORDERS = ("random", "sequential", "colors")
+Order: TypeAlias = Literal["random", "sequential", "colors"]
 WORTH_THREADS = 1 << 18  # couplings times chains and sweeps, a few tenths of a millisecond
 
 
-def draw_order(order: str, sites: int, graph: Graph | None, generator: torch.Generator) -> Tensor:
+def draw_order(order: Order, sites: int, graph: Graph | None, generator: torch.Generator) -> Tensor:
     """The order of one sweep: any, drawn anew; 0, 1, 2, ...; or color by color, the colors in an
     order drawn anew.
     """
@@ -50,7 +50,7 @@ def unwrap(model: EnergyModel) -> tuple[Any, Tensor | None]:
 
 
 def pair_sweeps(
-    model: EnergyModel, x: Tensor, sweeps: int, order: str, generator: torch.Generator
+    model: EnergyModel, x: Tensor, sweeps: int, order: Order, generator: torch.Generator
 ) -> Tensor:
     """Some sweeps of chains ``(*, C, D)`` of a model that offers pairs; hidden units are drawn
     before each.
