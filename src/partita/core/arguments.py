@@ -75,13 +75,16 @@ Level: TypeAlias = Annotated[float, _level]  # with which an interval covers
 
 def constraints(annotation: object) -> Iterator[Check]:
     """The checks that a type asks for."""
-    parts = [part for part in get_args(annotation) if part is not NoneType]
+    inner, *others = [part for part in get_args(annotation) if part is not NoneType] or [None]
+    optional = NoneType in get_args(annotation) and not others
     if get_origin(annotation) is Literal:
         yield partial(check_choice, allowed=get_args(annotation))
     elif metadata := getattr(annotation, "__metadata__", ()):
         yield from (check for check in metadata if callable(check))
-    elif len(parts) == 1 and NoneType in get_args(annotation):
-        yield from (_unless_none(check) for check in constraints(parts[0]))
+    elif optional and get_origin(inner) is Literal:
+        yield partial(check_choice, allowed=(None, *get_args(inner)))
+    elif optional:
+        yield from map(_unless_none, constraints(inner))
 
 
 def _unless_none(check: Check) -> Check:

@@ -22,16 +22,22 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.checks import check_choice, check_count, check_counts, check_real
+from partita.core.arguments import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+from partita.core.checks import check_counts
 from partita.core.protocols import Batch, Data, Losses, Objective
-from partita.divergences.f_divergence import f_named, variational_objective
+from partita.divergences.f_divergence import f_named
 from partita.divergences.samples import coverage, mmd2
 from partita.divergences.transport import wasserstein
 from partita.errors import Unsupported, invalid
@@ -41,7 +47,6 @@ from partita.nets.mlp import MLP
 from partita.nets.spectral import bound_spectral_norms, clip_weights, gradient_penalty
 from partita.objectives.base import unwrapped, weighted_mean
 
-LIPSCHITZ = ("none", "spectral", "clip", "penalty")
 GAMES = ("wasserstein", "minimax", "non-saturating")
 AUDITED = ("dual", "wasserstein", "lipschitz", "dual_over_lipschitz", "coverage", "mmd2")
 AUDITED_ROWS = 256  # of a batch, at most: the exact distance is computed for them
@@ -86,30 +91,22 @@ class Adversarial(Objective[CriticState]):
     in_nats = False
 
     loss: str = "non-saturating"
-    lipschitz: str | None = None
+    lipschitz: Literal["none", "spectral", "clip", "penalty"] | None = None
     critic: Sequence[int] | nn.Module = (128, 128)
     activation: str = "relu"
-    critic_steps: int = 1
-    strength: float = 0.1
-    clip: float = 0.05
-    audit_every: int = 200
+    critic_steps: PositiveInt = 1
+    strength: NonNegativeFloat = 0.1
+    clip: PositiveFloat = 0.05
+    audit_every: NonNegativeInt = 200
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, str) or self.loss not in GAMES:
             f_named(self.loss, "Adversarial")
-        check_choice("Adversarial", "lipschitz", self.lipschitz, (None, *LIPSCHITZ))
+        super().__post_init__()
         if self.loss == "wasserstein" and self.lipschitz == "none":
-            raise invalid(
-                "Adversarial",
-                "lipschitz",
-                "bound the critic's slope for loss='wasserstein'",
-                "'none'",
-                "Without a bound its value has no largest.",
-            )
-        check_count("Adversarial", "critic_steps", self.critic_steps)
-        check_count("Adversarial", "audit_every", self.audit_every, 0)
-        check_real("Adversarial", "strength", self.strength, 0.0)
-        check_real("Adversarial", "clip", self.clip, 0.0, open_low=True)
+            allowed = "bound the critic's slope for loss='wasserstein'"
+            remedy = "Without a bound its value has no largest."
+            raise invalid("Adversarial", "lipschitz", allowed, "'none'", remedy)
 
     @property
     def bounded_by(self) -> str:
@@ -159,13 +156,8 @@ class Adversarial(Objective[CriticState]):
     def _critic(self, width: int, generator: torch.Generator) -> nn.Module:
         if isinstance(self.critic, nn.Module):
             return self.critic
-        return MLP(
-            width,
-            1,
-            widths=check_counts("Adversarial", "critic", self.critic),
-            activation=self.activation,
-            generator=generator,
-        )
+        widths = check_counts("Adversarial", "critic", self.critic)
+        return MLP(width, 1, widths=widths, activation=self.activation, generator=generator)
 
     def _value(self, v_x: Tensor, v_y: Tensor, weight: Tensor | None) -> Tensor:
         """What the critic makes large: a lower bound on the divergence, or the dual of the
@@ -177,8 +169,6 @@ class Adversarial(Objective[CriticState]):
             real = weighted_mean(functional.logsigmoid(v_x), weight)
             return real + functional.logsigmoid(-v_y).mean()
         f = f_named(self.loss)
-        if weight is None:
-            return variational_objective(f, v_x, v_y)
         return weighted_mean(f.critic(v_x), weight) - f.conjugate_critic(v_y).mean()
 
     def _generator_loss(self, v: Tensor) -> Tensor:
@@ -198,9 +188,8 @@ def _scores(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """One number for each row, ``(B,)``."""
     v = critic(x)
     if v.numel() != len(x):
-        raise invalid(
-            "Adversarial", "critic", "give one number for each row", f"shape {tuple(v.shape)}"
-        )
+        got = f"shape {tuple(v.shape)}"
+        raise invalid("Adversarial", "critic", "give one number for each row", got)
     return v.reshape(len(x))
 
 
