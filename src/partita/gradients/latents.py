@@ -190,6 +190,11 @@ class OneHot(Relaxable):
         return torch.softmax(s / tau, -1)
 
 
+def hardened(layer: Relaxable, s: Tensor) -> Tensor:
+    """A draw of a layer from its noisy scores, without gradients."""
+    return layer.harden(s).detach()
+
+
 def gumbel(u: Tensor) -> Tensor:
     """Gumbel(0, 1) from uniform noise: -log(-log u)."""
     return -torch.log(-torch.log(u))
