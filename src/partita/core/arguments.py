@@ -2,10 +2,10 @@
 :mod:`partita.core.checks`.
 
 A constraint is an ``Annotated`` type whose metadata is a check, or a ``Literal``; None passes where
-it is allowed. :class:`Checked` reads the fields of a dataclass, :func:`checked` the parameters of a
-function.
+it is allowed. :class:`Checked` reads the fields of a dataclass, :func:`validated` the parameters of
+a function.
 
->>> @checked
+>>> @validated
 ... def walk(steps: PositiveInt, how: Literal["up", "down"] = "up") -> None: ...
 >>> walk(0)
 Traceback (most recent call last):
@@ -51,7 +51,7 @@ def at_least(least: int) -> Check:
     return partial(check_count, least=least)
 
 
-def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> Check:
+def within(low: float, high: float = float("inf"), *, open_low: bool = False) -> Check:
     """A finite number in [low, high], or in (low, high]."""
     return partial(check_real, low=low, high=high, open_low=open_low)
 
@@ -59,9 +59,9 @@ def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> C
 PositiveInt: TypeAlias = Annotated[int, at_least(1)]
 NonNegativeInt: TypeAlias = Annotated[int, at_least(0)]
 FiniteFloat: TypeAlias = Annotated[float, check_real]
-PositiveFloat: TypeAlias = Annotated[float, real(0.0, open_low=True)]
-NonNegativeFloat: TypeAlias = Annotated[float, real(0.0)]
-Share: TypeAlias = Annotated[float, real(0.0, 1.0)]
+PositiveFloat: TypeAlias = Annotated[float, within(0.0, open_low=True)]
+NonNegativeFloat: TypeAlias = Annotated[float, within(0.0)]
+Share: TypeAlias = Annotated[float, within(0.0, 1.0)]
 FiniteTensor: TypeAlias = Annotated[Tensor, check_finite]
 FiniteRows: TypeAlias = Annotated[Tensor, check_rows, check_finite]
 
@@ -73,7 +73,7 @@ def _level(owner: str, parameter: str, value: object) -> None:
 Level: TypeAlias = Annotated[float, _level]  # with which an interval covers
 
 
-def constraints(annotation: object) -> Iterator[Check]:
+def checks_of(annotation: object) -> Iterator[Check]:
     """The checks that a type asks for."""
     inner, *others = [part for part in get_args(annotation) if part is not NoneType] or [None]
     optional = NoneType in get_args(annotation) and not others
@@ -84,7 +84,7 @@ def constraints(annotation: object) -> Iterator[Check]:
     elif optional and get_origin(inner) is Literal:
         yield partial(check_choice, allowed=(None, *get_args(inner)))
     elif optional:
-        yield from map(_unless_none, constraints(inner))
+        yield from map(_unless_none, checks_of(inner))
 
 
 def _unless_none(check: Check) -> Check:
@@ -102,13 +102,13 @@ class Checked:
 
 @cache
 def _field_checks(owner: type) -> dict[str, tuple[Check, ...]]:
-    return {field.name: tuple(constraints(field.type)) for field in fields(owner)}
+    return {field.name: tuple(checks_of(field.type)) for field in fields(owner)}
 
 
-def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def validated(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """The function with its arguments checked as their types say; defaults are not looked at."""
     names = inspect.signature(function).parameters
-    checks = {name: tuple(constraints(names[name].annotation)) for name in names}
+    checks = {name: tuple(checks_of(names[name].annotation)) for name in names}
 
     @wraps(function)
     def call(*given: Parameters.args, **named: Parameters.kwargs) -> Result:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.arguments import Check, Checked, NonNegativeFloat, Share, real
+from partita.core.arguments import Check, Checked, NonNegativeFloat, Share, within
 from partita.core.checks import check_counts
 from partita.errors import invalid
 
@@ -61,7 +61,7 @@ class ImageMoves(Checked):
     """
 
     shape: Annotated[tuple[int, int], sizes("height, width")]
-    turn: Annotated[float, real(0.0, 180.0)] = 15.0
+    turn: Annotated[float, within(0.0, 180.0)] = 15.0
     zoom: NonNegativeFloat = 0.15
     shear: NonNegativeFloat = 0.2
     move: Share = 0.1
@@ -103,7 +103,7 @@ class SequenceMoves(Checked):
     """
 
     shape: Annotated[tuple[int], sizes("length,")]
-    keep: Annotated[float, real(0.0, 1.0, open_low=True)] = 0.7
+    keep: Annotated[float, within(0.0, 1.0, open_low=True)] = 0.7
     gain: NonNegativeFloat = 0.2
     noise: NonNegativeFloat = 0.05
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.arguments import NonNegativeFloat, PositiveInt, real
+from partita.core.arguments import NonNegativeFloat, PositiveInt, within
 from partita.core.protocols import Batch, Data, Update
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.mixing import Mixing, added
@@ -145,7 +145,7 @@ class OnlineEM(Update[Averages]):
     """
 
     batch: PositiveInt = 500
-    decay: Annotated[float, real(0.5, 1.0, open_low=True)] = 0.6
+    decay: Annotated[float, within(0.5, 1.0, open_low=True)] = 0.6
     delay: NonNegativeFloat = 2.0
 
     converges = False

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.arguments import PositiveInt, real
+from partita.core.arguments import PositiveInt, within
 from partita.core.protocols import EnergyModel
 from partita.samplers.gradient import Acceptance, Metropolis, MetropolisState, leapfrog
 
@@ -37,7 +37,7 @@ class HMC(Metropolis):
 
     acceptance: Acceptance = 0.8
     leapfrogs: PositiveInt = 10
-    jitter: Annotated[float, real(0.0, 0.99)] = 0.2
+    jitter: Annotated[float, within(0.0, 0.99)] = 0.2
 
     def varied(self, size: Tensor, state: MetropolisState, generator: torch.Generator) -> Tensor:
         if not self.jitter:

@@ -28,9 +28,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
+from partita.bayes.conjugate.base import row_weights
 from partita.bayes.distributions import MultivariateStudentT, cholesky, half_log_det
 from partita.bayes.regression.chains import CHAINS, hamiltonian
-from partita.bayes.regression.linear import checked_weight
 from partita.core import rng
 from partita.core.checks import check_count, check_finite, check_rows, check_width
 from partita.core.quantity import Verdict, worst
@@ -44,7 +44,7 @@ NUMBERS = 1 << 23  # draws x rows x classes at once
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class PosteriorDraws:
     """Weighted draws of the posterior, and how far to trust averages over them.
 
     Arguments:
@@ -123,7 +123,7 @@ class LogisticPosterior:
         w = self.map.unflatten(-1, (-1, self.X.shape[1]))
         return contrasts(len(w) + 1, w) @ w
 
-    def draw(self, draws: int, *, generator: torch.Generator) -> Draws:
+    def draw(self, draws: int, *, generator: torch.Generator) -> PosteriorDraws:
         """At least ``draws`` draws of the true posterior: by importance sampling where its weights
         are tight, else by chains.
         """
@@ -133,7 +133,7 @@ class LogisticPosterior:
             return weighed
         return self.hamiltonian(draws, generator=generator)
 
-    def importance(self, draws: int, *, generator: torch.Generator) -> Draws:
+    def importance(self, draws: int, *, generator: torch.Generator) -> PosteriorDraws:
         """Independent draws from a multivariate t with Laplace's scale, weighed by the
         posterior.
         """
@@ -144,9 +144,9 @@ class LogisticPosterior:
         probability = torch.softmax(height - q.log_prob(w), 0)
         ess, khat = float(1 / probability.square().sum()), tail_indices(probability)[1]
         verdict = worst(judge(probability.cpu().numpy(), 0.95).verdict, verdict_on_ess(ess, draws))
-        return Draws(w, probability, "importance sampling", ess, verdict, {"khat": khat})
+        return PosteriorDraws(w, probability, "importance sampling", ess, verdict, {"khat": khat})
 
-    def hamiltonian(self, draws: int, *, generator: torch.Generator) -> Draws:
+    def hamiltonian(self, draws: int, *, generator: torch.Generator) -> PosteriorDraws:
         """The states of Hamiltonian chains after they warmed up."""
         covariance = torch.linalg.inv(self.hessian)
         target = partial(height_and_slope, X=self.X, y=self.y, weight=self.weight, A=self.A)
@@ -155,7 +155,7 @@ class LogisticPosterior:
         alike = found.w.new_full((len(found.w),), 1 / len(found.w))
         details = {"rhat": report.rhat, "mixing": report.finding, "accepted": found.accepted}
         method = "Hamiltonian Monte Carlo"
-        return Draws(found.w, alike, method, report.ess, found.verdict, details)
+        return PosteriorDraws(found.w, alike, method, report.ess, found.verdict, details)
 
     @property
     def classes(self) -> int:
@@ -256,7 +256,7 @@ def logistic_regression(
     A = torch.diag(A) if A.dim() == 1 else A
     check_width(owner, "A", A, X.shape[1], "X")
     cholesky(owner, "A", A)
-    weight, y = checked_weight(owner, weight, y), y.long()
+    weight, y = row_weights(owner, weight, y), y.long()
     J = max(1, int(y.max()))
     w = _newton(X.new_zeros(J * X.shape[1]) if start is None else start, X, y, weight, A)
     return LogisticPosterior(X, y, weight, A, w, _hessian(w, X, weight, A))
