@@ -25,7 +25,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_real
+from partita.core.arguments import PositiveFloat, validated
+from partita.core.checks import check_count, check_finite
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.means import judge, mean_quantity
 from partita.diagnostics.weights import KHAT_NORMAL, tail_indices, verdict_on_ess
@@ -117,7 +118,8 @@ def from_draws(
     return _of_ratio(q, f, w, level) if self_normalized else q
 
 
-def draws_needed(q: Quantity, error: float) -> float:
+@validated
+def draws_needed(q: Quantity, error: PositiveFloat) -> float:
     r"""How many draws would bring the standard error of ``q`` down to ``error``, at its k-hat (eq.
     7.6).
 
@@ -127,7 +129,6 @@ def draws_needed(q: Quantity, error: float) -> float:
     The second is where k-hat's own theory begins to hold (Vehtari et al. 2024); from k = 1 on the
     mean is infinite and so is the answer.
     """
-    check_real("draws_needed", "error", error, 0.0, open_low=True)
     k = q.details["khat"]
     k = 0.0 if math.isnan(k) else k
     if k >= 1:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.arguments import PositiveInt, Share, validated
 from partita.diagnostics.chains import ChainReport, summarize_chains
 from partita.errors import invalid
 
@@ -63,13 +63,13 @@ class PartitionPosterior(NamedTuple):
         return np.tensordot(np.exp(self.log_prob), together, 1)
 
 
-def all_partitions(n: int) -> np.ndarray:
+@validated
+def all_partitions(n: PositiveInt) -> np.ndarray:
     """Every partition of n rows as labels in order of appearance, ``(B, n)``.
 
     >>> [len(all_partitions(n)) for n in range(1, 7)]
     [1, 2, 5, 15, 52, 203]
     """
-    check_count("all_partitions", "n", n)
     if n > MOST_ENUMERATED:
         allowed = f"be at most {MOST_ENUMERATED}"
         raise invalid("all_partitions", "n", allowed, n, "Sample them instead.")
@@ -149,11 +149,11 @@ def distance(a: np.ndarray, b: np.ndarray, loss: Loss = "vi") -> float:
     return float(distances(np.atleast_2d(a), np.atleast_2d(b), loss)[0, 0])
 
 
+@validated
 def distances(a: np.ndarray, b: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     """Between all of two lists of partitions, ``(A, n), (B, n) -> (A, B)``."""
     from partita.diagnostics.partition_search import all_distances
 
-    check_choice("distances", "loss", loss, ("vi", "binder"))
     return all_distances(canonical(a), canonical(b), terms(a.shape[-1], loss))
 
 
@@ -163,6 +163,7 @@ def terms(n: int, loss: Loss) -> np.ndarray:
     return m * np.log(np.maximum(m, 1)) / n if loss == "vi" else m**2 / n**2
 
 
+@validated
 def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     """The partition of least expected loss that a search finds, ``(*, n) -> (n,)``, labels by
     falling size of cluster.
@@ -172,7 +173,6 @@ def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     """
     from partita.diagnostics.partition_search import all_distances, improve
 
-    check_choice("point_estimate", "loss", loss, ("vi", "binder"))
     draws = canonical(partitions.reshape(-1, partitions.shape[-1]))
     S, n = draws.shape
     table = terms(n, loss)
@@ -181,11 +181,11 @@ def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     return by_size(improve(best.copy(), draws, table))
 
 
+@validated
 def credible_ball(
-    partitions: np.ndarray, center: np.ndarray, level: float = 0.95, loss: Loss = "vi"
+    partitions: np.ndarray, center: np.ndarray, level: Share = 0.95, loss: Loss = "vi"
 ) -> CredibleBall:
     """The ball about ``center`` that holds ``level`` of the draws, and its extreme members."""
-    check_real("credible_ball", "level", level, 0, 1)
     draws = partitions.reshape(-1, partitions.shape[-1])
     away = distances(center[None], draws, loss)[0]
     order = np.argsort(away, kind="stable")

@@ -8,13 +8,14 @@ Letters: D width, n draws.
 """
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, kl_divergence
 
 from partita.core import rng
-from partita.core.checks import check_count, check_level
+from partita.core.arguments import Level, at_least, validated
 from partita.core.quantity import Quantity
 from partita.diagnostics.means import mean_quantity
 from partita.errors import invalid
@@ -88,18 +89,17 @@ def closed_form_kl(p: Distribution, q: Distribution) -> float | None:
         return None
 
 
+@validated
 @torch.no_grad()
 def estimate_kl(
     p: Distribution,
     q: Distribution,
     *,
-    draws: int = 10_000,
-    level: float = 0.95,
+    draws: Annotated[int, at_least(2)] = 10_000,
+    level: Level = 0.95,
     generator: torch.Generator,
 ) -> Quantity:
     """KL(p || q) as a mean of log p - log q over draws of p."""
-    check_count("estimate_kl", "draws", draws, 2)
-    check_level("estimate_kl", level)
     x = rng.draw(p, generator, (draws,))
     log_ratio = log_prob_anywhere(p, x) - log_prob_anywhere(q, x)
     if bool(torch.isinf(log_ratio).any()):

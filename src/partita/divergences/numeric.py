@@ -14,6 +14,7 @@ import math
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Multivaria
 from torch.nn.functional import pad
 
 from partita.core import rng
-from partita.core.checks import check_count, check_level
+from partita.core.arguments import Level, at_least, validated
 from partita.core.quantity import DETERMINISTIC, Quantity
 from partita.diagnostics.means import mean_quantity, pooled_terms
 from partita.divergences.f_divergence import FDivergence, f_named, finite_divergence
@@ -74,20 +75,20 @@ def f_divergence(
     return estimate_f_divergence(chosen, p, q, draws=draws, level=level, generator=generator)
 
 
+@validated
 @torch.no_grad()
 def estimate_f_divergence(
     f: str | FDivergence,
     p: Distribution,
     q: Distribution,
     *,
-    draws: int = 20_000,
-    level: float = 0.95,
+    draws: Annotated[int, at_least(4)] = 20_000,
+    level: Level = 0.95,
     generator: torch.Generator,
 ) -> Quantity:
     """D_f(p || q) from as many draws of p as of q, with an interval and a verdict from its tail."""
     chosen = f_named(f, "estimate_f_divergence")
-    half = check_count("estimate_f_divergence", "draws", draws, 4) // 2
-    check_level("estimate_f_divergence", level)
+    half = draws // 2
     x, y = (rng.draw(side, generator, (half,)) for side in (p, q))
     parts = [_terms(chosen, p, q, rows) for rows in (x, y)]
     value = float(sum(part.mean() for part in parts)) / 2

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from partita.core.checks import check_count, check_finite, check_real
+from partita.core.arguments import NonNegativeFloat, NonNegativeInt, validated
+from partita.core.checks import check_finite
 from partita.errors import Diverged, invalid
 from partita.optim.iteration import Outcome, iterate
 from partita.optim.operators import Matrix, Operator, Product, as_operator, check_symmetric
@@ -92,15 +93,16 @@ class Solution:
         return (self.reason,) if isinstance(self.reason, str) else self.reason
 
 
+@validated
 def solve(
     A: Matrix | Product,
     b: Array,
     *,
     x0: Array | None = None,
     preconditioner: str | Matrix | Product | None = None,
-    tolerance: float | None = None,
-    absolute: float = 0.0,
-    iterations: int | None = None,
+    tolerance: NonNegativeFloat | None = None,
+    absolute: NonNegativeFloat = 0.0,
+    iterations: NonNegativeInt | None = None,
     check: bool = True,
 ) -> Solution:
     """Solve A x = b for symmetric positive definite A; gradients flow through x to b and to what A
@@ -127,10 +129,7 @@ def solve(
     b = _as_right_hand_sides(b)
     block = b.detach().reshape(len(b), -1)
     tolerance = TOLERANCES[b.dtype] if tolerance is None else tolerance
-    check_real("solve", "tolerance", tolerance, 0.0)
-    check_real("solve", "absolute", absolute, 0.0)
     budget = 10 * len(b) if iterations is None else iterations
-    check_count("solve", "iterations", budget, 0)
     operator = as_operator(A, block)
     if check:
         check_symmetric(operator, block)

@@ -8,18 +8,19 @@ Letters: n rows of x, m rows of y, D width, a and b weights.
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_finite, check_real, check_width
+from partita.core.arguments import PositiveFloat, validated
+from partita.core.checks import check_finite, check_width
 from partita.errors import invalid
 
 
-def cost_matrix(x: Tensor, y: Tensor, power: float = 2.0) -> Tensor:
+@validated
+def cost_matrix(x: Tensor, y: Tensor, power: PositiveFloat = 2.0) -> Tensor:
     """c(x_i, y_j) = |x_i - y_j|^k, ``(*, n, D), (*, m, D) -> (*, n, m)``; differentiable, with
     slope zero where rows coincide.
 
     >>> cost_matrix(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), 1.0).tolist()
     [[5.0]]
     """
-    check_real("cost_matrix", "power", power, 0.0, open_low=True)
     for name, table in (("x", x), ("y", y)):
         check_floating("cost_matrix", name, table)
         check_finite("cost_matrix", name, table)
@@ -53,8 +54,8 @@ def check_problem(
     if bool((cost < 0).any()):
         remedy = "Add a constant to all costs: the plan stays the same."
         raise invalid(owner, "cost", "be at least 0", f"{float(cost.min()):g}", remedy)
-    a = check_weights(owner, "a", a, cost, cost.shape[-2])
-    return a, check_weights(owner, "b", b, cost, cost.shape[-1])
+    a = check_masses(owner, "a", a, cost, cost.shape[-2])
+    return a, check_masses(owner, "b", b, cost, cost.shape[-1])
 
 
 def check_floating(owner: str, name: str, values: Tensor) -> None:
@@ -64,7 +65,7 @@ def check_floating(owner: str, name: str, values: Tensor) -> None:
         raise invalid(owner, name, "be of a floating dtype", values.dtype, remedy)
 
 
-def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
+def check_masses(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
     """Weights ``(*, n)`` that are positive or zero and sum to one; even ones for None."""
     if weight is None:
         return like.new_full((*like.shape[:-2], count), 1 / count)

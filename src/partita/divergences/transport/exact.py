@@ -11,21 +11,21 @@ Letters: n sources, m targets.
 """
 
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_choice
+from partita.core.arguments import validated
 from partita.core.quantity import Quantity
 from partita.divergences.transport.costs import check_problem, cost_matrix
 from partita.errors import Diverged, invalid
 
-SOLVERS = ("auto", "pot", "assignment", "highs")
+Solver: TypeAlias = Literal["auto", "pot", "assignment", "highs"]
 
 
-class Plan(NamedTuple):
+class TransportPlan(NamedTuple):
     """An optimal plan with its proof.
 
     Arguments:
@@ -54,9 +54,10 @@ class Plan(NamedTuple):
         )
 
 
+@validated
 def exact_transport(
-    cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, solver: str = "auto"
-) -> Plan:
+    cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, solver: Solver = "auto"
+) -> TransportPlan:
     """The cheapest way to turn weights a into weights b, ``(n, m), (n,), (m,)``.
 
     Arguments:
@@ -68,7 +69,6 @@ def exact_transport(
     >>> found.value.item(), found.gap
     (0.0, 0.0)
     """
-    check_choice("exact_transport", "solver", solver, SOLVERS)
     if cost.dim() != 2:
         remedy = "Solve the problems of a batch one by one."
         raise invalid("exact_transport", "cost", "have shape (n, m)", tuple(cost.shape), remedy)
@@ -82,7 +82,7 @@ def exact_transport(
     phi, psi = feasible(c, phi, psi)
     gap = float((plan * c).sum() - p @ phi - q @ psi)
     plan, phi, psi = (torch.from_numpy(part).to(cost) for part in (plan, phi, psi))
-    return Plan((plan * cost).sum(), plan, phi, psi, gap, chosen)
+    return TransportPlan((plan * cost).sum(), plan, phi, psi, gap, chosen)
 
 
 def wasserstein(
@@ -92,7 +92,7 @@ def wasserstein(
     b: Tensor | None = None,
     *,
     power: float = 1.0,
-    solver: str = "auto",
+    solver: Solver = "auto",
 ) -> Tensor:
     """W_k between two weighted samples, ``(n, D), (m, D) -> ()``: the k-th root of the exact cost,
     differentiable in the rows.
@@ -112,7 +112,7 @@ def feasible(c: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> tuple[np.ndarra
     return phi, (c - phi[:, None]).min(0)
 
 
-def _choose(solver: str, even: bool) -> str:
+def _choose(solver: Solver, even: bool) -> Solver:
     if solver == "assignment" and not even:
         allowed, remedy = "go with even weights and as many sources as targets", "'highs' or 'pot'"
         raise invalid("exact_transport", "solver='assignment'", allowed, "others", f"Use {remedy}.")
