@@ -271,8 +271,8 @@ def cholesky(owner: str, parameter: str, matrix: Tensor | None) -> Tensor:
     tril, info = torch.linalg.cholesky_ex(matrix)
     entries = matrix.detach()
     rounding = 1e-5 * entries.abs().amax((-2, -1), keepdim=True)
-    symmetric = bool(((entries - entries.mT).abs() <= rounding).all())
-    if not symmetric or bool(info.any()) or not bool(torch.isfinite(tril).all()):
+    symmetric = ((entries - entries.mT).abs() <= rounding).all()
+    if not symmetric or info.any() or not torch.isfinite(tril).all():
         got = "a matrix that is not symmetric" if not symmetric else "a singular or indefinite one"
         raise invalid(owner, parameter, POSITIVE_DEFINITE, got, ADD_IDENTITY)
     return tril

@@ -212,7 +212,7 @@ def _of_ratio(q: Quantity, f: Tensor, w: Tensor, level: float) -> Quantity:
     as many as the effective ones are.
     """
     ess = q.details["ess"]
-    if bool((f == f[0]).all()):
+    if (f == f[0]).all():
         alike = np.full(max(2, int(ess)), float(f[0]))
         found = judge(alike, level, known=f.dtype == torch.bool)
         verdict = worst(found.verdict, verdict_on_ess(ess, len(f)))
@@ -224,7 +224,7 @@ def _of_ratio(q: Quantity, f: Tensor, w: Tensor, level: float) -> Quantity:
 def _terms(f: Tensor, log_w: Tensor, self_normalized: bool) -> Tensor:
     """What is averaged, one term a draw; the self-normalized ratio is linearized about itself."""
     if not self_normalized:
-        return f if bool((log_w == 0).all()) else f * torch.exp(log_w)
+        return f if (log_w == 0).all() else f * torch.exp(log_w)
     share, f = len(f) * torch.softmax(log_w, 0), f.double()
     mean = (share * f).mean()
     return mean + share * (f - mean)
@@ -242,10 +242,10 @@ def _check_draws(f: Tensor, log_w: Tensor | None) -> None:
     if log_w.shape != f.shape:
         allowed = f"have one value per draw, shape ({len(f)},)"
         raise invalid("from_draws", "log_w", allowed, tuple(log_w.shape))
-    if bool((log_w.isnan() | (log_w == math.inf)).any()):
+    if (log_w.isnan() | (log_w == math.inf)).any():
         remedy = "The proposal must have mass wherever the target has."
         raise invalid("importance", "log weights", "be below infinity", "nan or inf", remedy)
-    if bool((log_w == -math.inf).all()):
+    if (log_w == -math.inf).all():
         allowed = "be above minus infinity for some draws"
         remedy = "The proposal must reach where the target has mass."
         raise invalid("importance", "log weights", allowed, "none", remedy)

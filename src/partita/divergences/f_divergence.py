@@ -198,7 +198,7 @@ def variational_bound(
     0.0
     """
     for name, v in (("v_p", v_p), ("v_q", v_q)):
-        if v.dim() != 1 or len(v) < 2 or not bool(torch.isfinite(v).all()):
+        if v.dim() != 1 or len(v) < 2 or not torch.isfinite(v).all():
             raise invalid(
                 "variational_bound",
                 name,
@@ -210,7 +210,7 @@ def variational_bound(
         (1.0, chosen.critic(v_p.double())), (-1.0, chosen.conjugate_critic(v_q.double()))
     )
     method = f"variational bound on {chosen.name}"
-    if not bool(torch.isfinite(terms).all()):  # the conjugate of a critic that is far too sure
+    if not torch.isfinite(terms).all():  # the conjugate of a critic that is far too sure
         return Quantity(
             -math.inf, kind="lower", unit=chosen.unit, method=method, verdict="do not publish"
         )
@@ -241,13 +241,13 @@ def _weighted(f: FDivergence, p: Tensor, q: Tensor, v: Tensor) -> Tensor:
     infinite, unless nothing is left of q.
     """
     far = v > FAR
-    if not bool(far.any()):
+    if not far.any():
         return _priced(q, f.f(v))
-    ends = torch.tensor([FAR - 1, FAR], dtype=v.dtype, device=v.device)
+    ends = v.new_tensor([FAR - 1, FAR])
     before, at = f.f(ends) * (-ends).exp()
     beyond = (
         p * (at + (v - FAR) * (at - before))
-        if bool(torch.isfinite(at))
+        if torch.isfinite(at)
         else torch.where(p > 0, math.inf, 0.0).to(p)
     )
     return torch.where(far, beyond, _priced(q, f.f(v.clamp_max(FAR))))

@@ -102,7 +102,7 @@ def estimate_kl(
     """KL(p || q) as a mean of log p - log q over draws of p."""
     x = rng.draw(p, generator, (draws,))
     log_ratio = log_prob_anywhere(p, x) - log_prob_anywhere(q, x)
-    if bool(torch.isinf(log_ratio).any()):
+    if torch.isinf(log_ratio).any():
         return Quantity(math.inf, method="draws outside the support of q")
     return mean_quantity("estimate_kl", log_ratio, level, f"{draws} draws")
 
@@ -111,9 +111,9 @@ def log_prob_anywhere(side: Distribution, x: Tensor) -> Tensor:
     """log p(x) in float64, minus infinity outside the support, where torch would refuse."""
     assert side.support is not None
     inside: Tensor = side.support.check(x)  # type: ignore[assignment]  # torch does not say
-    if bool(inside.all()):
+    if inside.all():
         return side.log_prob(x).double()
-    if not bool(inside.any()):
+    if not inside.any():
         return torch.full(inside.shape, -math.inf, dtype=torch.float64, device=x.device)
     rows = inside.view(*inside.shape, *[1] * len(side.event_shape))
     filled = torch.where(rows, x, x[inside][0])  # any row inside stands in

@@ -147,9 +147,7 @@ def concentration(
     several = size > 1
     if not several.any() or float(phi[several].max()) <= 0:  # nothing to compare: all alike
         return torch.where(size > 0, temperature, torch.inf)
-    low, high = torch.quantile(
-        phi[several], torch.tensor(QUANTILES, dtype=v.dtype, device=v.device)
-    )
+    low, high = torch.quantile(phi[several], v.new_tensor(QUANTILES))
     phi = torch.where(several, phi.clamp(low, high), phi[several].clamp(low, high).max()).clamp_min(
         1e-3 * float(high)
     )

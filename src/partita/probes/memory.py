@@ -74,7 +74,7 @@ def memory(module: nn.Module, u: Tensor) -> Memory:
     last, early = _slopes(module, u, L - 1), {t: _slopes(module, u, t) for t in (0, L // 4, L // 2)}
     rounding = _rounding(u, L)
     largest = max(float(size.max()) for size in (last, *early.values()))
-    causal = all(bool((size[t + 1 :] <= rounding * largest).all()) for t, size in early.items())
+    causal = all((size[t + 1 :] <= rounding * largest).all() for t, size in early.items())
     return Memory(last.flip(0), rounding * float(last.max()), causal)
 
 

@@ -80,9 +80,7 @@ def check_schedule(owner: str, parameter: str, schedule: Schedule) -> None:
 
 def scheduled(schedule: Schedule, beta: Tensor) -> Tensor:
     """The step size at ``beta``, linear between the temperatures of the schedule."""
-    betas, sizes = (
-        torch.tensor(column, dtype=beta.dtype, device=beta.device) for column in schedule
-    )
+    betas, sizes = (beta.new_tensor(column) for column in schedule)
     above = torch.searchsorted(betas, beta.contiguous()).clamp(1, len(betas) - 1)
     share = (beta - betas[above - 1]) / (betas[above] - betas[above - 1])
     return torch.lerp(sizes[above - 1], sizes[above], share.clamp(0, 1))

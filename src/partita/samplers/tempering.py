@@ -138,7 +138,7 @@ class Tempering(Sampler[LadderState]):
         return inner if self.kernel.remembers else ()
 
     def _betas(self, like: Tensor) -> Tensor:
-        return torch.tensor(self.betas, dtype=like.dtype, device=like.device)
+        return like.new_tensor(self.betas)
 
     def _rungs(self, model: EnergyModel, like: Tensor) -> EnergyModel:
         return model.annealed(self._betas(like)[:, None])

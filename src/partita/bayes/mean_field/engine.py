@@ -94,7 +94,7 @@ def check_conjugacy(log_joint: LogJoint, q: Factors) -> None:
         there = natural_parameters(log_joint, moved, name)
         for key, eta in here.items():
             change = (there[key] - eta).abs().max()
-            if not bool(change <= AFFINE * (1 + eta.abs().max())):
+            if not change <= AFFINE * (1 + eta.abs().max()):
                 raise Unsupported(
                     f"Mean field: factor {name!r} breaks conjugacy: the log joint is not affine in "
                     f"its statistic {key!r}, so the best factor is no {type(q[name]).__name__}. "
@@ -137,7 +137,7 @@ def coordinate_ascent(
 
 def _moved(s: Tensor) -> Tensor:
     """Other values of about the same size, each moved by its own amount."""
-    place = torch.arange(s.numel(), dtype=s.dtype, device=s.device).reshape(s.shape)
+    place = torch.arange(s.numel()).to(s).reshape(s.shape)
     return s + (0.1 + 0.1 * s.abs()) * (1.5 + torch.sin(1 + place))
 
 

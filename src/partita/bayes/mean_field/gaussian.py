@@ -68,7 +68,7 @@ def gaussian(
     if x.dim() != 1 or not len(x):
         raise invalid("gaussian", "x", "have shape (n,) with n at least 1", tuple(x.shape))
     check_finite("gaussian", "x", x)
-    spread = torch.eye(1, dtype=x.dtype) / (t + len(x))
+    spread = torch.eye(1).to(x) / (t + len(x))
     start = {
         "mu": GaussianFactor(x.new_zeros(1), spread),
         "lam": GammaFactor(x.new_tensor(a), x.new_tensor(b)),

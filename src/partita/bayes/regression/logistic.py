@@ -249,7 +249,7 @@ def logistic_regression(
     y = torch.as_tensor(y, dtype=torch.float64)
     check_rows(owner, "X", X)
     check_finite(owner, "X", X)
-    if y.shape != X.shape[:1] or bool(((y < 0) | (y != y.round())).any()):
+    if y.shape != X.shape[:1] or ((y < 0) | (y != y.round())).any():
         allowed = f"hold {len(X)} classes as whole numbers from 0"
         raise invalid(owner, "y", allowed, f"shape {tuple(y.shape)} or other values")
     A = torch.as_tensor(A, dtype=X.dtype)

@@ -51,7 +51,7 @@ def check_problem(
         raise invalid(owner, "cost", "have shape (*, n, m)", tuple(cost.shape))
     check_floating(owner, "cost", cost)
     check_finite(owner, "cost", cost, "Remove rows with missing values first.")
-    if bool((cost < 0).any()):
+    if (cost < 0).any():
         remedy = "Add a constant to all costs: the plan stays the same."
         raise invalid(owner, "cost", "be at least 0", f"{float(cost.min()):g}", remedy)
     a = check_masses(owner, "a", a, cost, cost.shape[-2])
@@ -72,11 +72,11 @@ def check_masses(owner: str, name: str, weight: Tensor | None, like: Tensor, cou
     check_width(owner, name, weight, count, "the costs")
     check_floating(owner, name, weight)
     check_finite(owner, name, weight)
-    if bool((weight < 0).any()):
+    if (weight < 0).any():
         raise invalid(owner, name, "be at least 0", f"{float(weight.min()):g}")
     total = weight.double().sum(-1)
     slack = count**0.5 * 8 * torch.finfo(weight.dtype).eps
-    if bool(((total - 1).abs() > slack).any()):
+    if ((total - 1).abs() > slack).any():
         worst = float(total.flatten()[(total - 1).abs().argmax()])
         remedy = f"Divide them by their sum: {name} / {name}.sum(-1, keepdim=True)."
         raise invalid(owner, name, "sum to 1", f"{worst:.6g}", remedy)

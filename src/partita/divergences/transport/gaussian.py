@@ -42,7 +42,7 @@ def gaussian_entropic_transport(
               D_\varepsilon = \big(4 S_0^{1/2} S_1 S_0^{1/2} + \tfrac{\varepsilon^2}{4} I\big)^{1/2}
     """
     d, root = len(mean_x), _root(covariance_x)
-    eye = torch.eye(d, dtype=root.dtype, device=root.device)
+    eye = torch.eye(d).to(root)
     middle = _root(4 * root @ covariance_y @ root + epsilon**2 / 4 * eye)
     moved = (mean_x - mean_y).square().sum() + torch.trace(covariance_x + covariance_y - middle)
     log_det = torch.logdet(middle + epsilon / 2 * eye)
