@@ -43,7 +43,7 @@ from partita.core.checks import (
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-Check: TypeAlias = Callable[[str, str, object], object]  # of owner, parameter and value
+Check: TypeAlias = Callable[..., object]  # of owner, parameter and value
 
 
 def at_least(least: int) -> Check:

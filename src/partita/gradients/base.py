@@ -13,6 +13,7 @@ Letters: B rows, H units of a layer, L layers, C columns of the context.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
@@ -76,7 +77,9 @@ class Target(NamedTuple):
         self, of_kind: Callable[[Latent], Kind], make: Callable[[Kind, Tensor], Tensor]
     ) -> tuple[Noisy[Kind], Tensor]:
         """Draws that ``make`` makes of the noisy scores of each layer, and f there."""
-        draws, layers, noise = (), (), ()
+        draws: Draws = ()
+        noise: Draws = ()
+        layers: tuple[Kind, ...] = ()
         for conditional in self.q:
             layer = of_kind(conditional(draws))
             u = layer.noise(self.generator)
@@ -105,6 +108,7 @@ class Target(NamedTuple):
         return torch.cat(parts, -1)
 
 
+@dataclass(frozen=True)
 class Estimator(Checked, ABC):
     """The gradient of E_q[f(z)], and of f itself at draws from q, from a few evaluations of f."""
 

@@ -31,7 +31,7 @@ from partita.objectives.base import Nothing, Stateless, unwrapped, weighted_mean
 class Steps(NamedTuple):
     """How many updates were made."""
 
-    count: int = 0
+    made: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class ELBO(Objective[Steps]):
     ) -> Losses[Steps]:
         fit, each = model.elbo_terms(batch.x, *_ends(batch), generator=generator)
         fit, kl = weighted_mean(fit, batch.weight), weighted_mean(each.sum(-1), batch.weight)
-        beta = self.beta * min(1.0, (state.count + 1) / max(1, self.beta_warm_up))
+        beta = self.beta * min(1.0, (state.made + 1) / max(1, self.beta_warm_up))
         numbers = {"elbo": (fit - kl).detach(), "kl": kl.detach(), "active_units": _active(model)}
-        return {"model": beta * kl - fit}, Steps(state.count + 1), numbers
+        return {"model": beta * kl - fit}, Steps(state.made + 1), numbers
 
 
 @dataclass(frozen=True)

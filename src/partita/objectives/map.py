@@ -75,7 +75,7 @@ class MAP(Objective[Posterior]):
         check_role("MAP", "likelihood", self.likelihood, ("losses",), "ExactLikelihood()")
 
     @property
-    def deterministic(self) -> bool:
+    def deterministic(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """As the likelihood's."""
         return self.likelihood.deterministic
 

@@ -41,9 +41,7 @@ class ScoreMatching(Stateless):
 
     in_nats = False  # in squared units of the slope
 
-    @property
-    def deterministic(self) -> bool:
-        """Whether the loss is a function of the batch alone."""
+    def deterministic_on(self, model: EnergyModel) -> bool:
         return self.kind == "exact"
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Nothing:

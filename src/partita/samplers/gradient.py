@@ -219,12 +219,12 @@ class Metropolis(Sampler[MetropolisState]):
             beta = torch.as_tensor(model.beta).to(state.energy)
             return sizes.scheduled(self.schedule, beta if beta.dim() else beta[None])
         known = state.size
-        return (known.log_size if int(known.count) < self.warm_up else known.average).exp()
+        return (known.log_size if int(known.steps) < self.warm_up else known.average).exp()
 
     def _adapt(self, size: StepSize, info: MetropolisInfo) -> StepSize:
         moved = info.accepted.any(-1, keepdim=True)
         size = size._replace(stuck=torch.where(moved, 0.0, size.stuck + 1))
-        if int(size.count) >= self.warm_up:
+        if int(size.steps) >= self.warm_up:
             return size
         return sizes.adapted(size, info.probability.mean(-1, keepdim=True), self.acceptance)
 

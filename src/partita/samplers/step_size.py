@@ -33,7 +33,7 @@ class StepSize(NamedTuple):
     average: Tensor  # of log_size
     error: Tensor  # mean of wanted minus seen acceptance
     center: Tensor  # mu
-    count: Tensor  # (), steps of adaptation made
+    steps: Tensor  # (), of adaptation made
     stuck: Tensor  # steps in a row in which no chain moved
 
 
@@ -47,20 +47,20 @@ def start(size: float | Tensor, like: Tensor) -> StepSize:
 
 def adapted(size: StepSize, acceptance: Tensor, wanted: float) -> StepSize:
     """One step of dual averaging, from the mean acceptance ``(*, 1)``."""
-    t = int(size.count) + 1
+    t = int(size.steps) + 1
     error = torch.lerp(size.error, wanted - acceptance, 1 / (t + DELAY))
     log_size = size.center - math.sqrt(t) / GAMMA * error
     return size._replace(
         log_size=log_size,
         average=torch.lerp(size.average, log_size, t**-DECAY),
         error=error,
-        count=size.count + 1,
+        steps=size.steps + 1,
     )
 
 
 def reopened(size: StepSize, warm_up: int) -> StepSize:
     """The target has changed, so the second half of the warm-up begins again."""
-    return size._replace(count=size.count.clamp_max(warm_up // 2))
+    return size._replace(steps=size.steps.clamp_max(warm_up // 2))
 
 
 def check_schedule(owner: str, parameter: str, schedule: Schedule) -> None:
