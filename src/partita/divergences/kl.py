@@ -8,7 +8,7 @@ Letters: D width, n draws.
 """
 
 import math
-from typing import Annotated
+from typing import Annotated, cast
 
 import torch
 from torch import Tensor
@@ -109,8 +109,7 @@ def estimate_kl(
 
 def log_prob_anywhere(side: Distribution, x: Tensor) -> Tensor:
     """log p(x) in float64, minus infinity outside the support, where torch would refuse."""
-    assert side.support is not None
-    inside: Tensor = side.support.check(x)  # type: ignore[assignment]  # torch does not say
+    inside = in_support(side, x)
     if inside.all():
         return side.log_prob(x).double()
     if not inside.any():
@@ -118,6 +117,19 @@ def log_prob_anywhere(side: Distribution, x: Tensor) -> Tensor:
     rows = inside.view(*inside.shape, *[1] * len(side.event_shape))
     filled = torch.where(rows, x, x[inside][0])  # any row inside stands in
     return torch.where(inside, side.log_prob(filled).double(), -math.inf)
+
+
+def in_support(side: Distribution, x: Tensor) -> Tensor:
+    """Whether each row lies in the support; true where torch declares none."""
+    try:
+        support = side.support
+    except NotImplementedError:
+        support = None
+    rows = x.shape[: x.dim() - len(side.event_shape)]
+    if support is None:
+        return torch.ones(rows, dtype=torch.bool, device=x.device)
+    inside = cast(Tensor, support.check(x))
+    return inside.reshape(*rows, -1).all(-1)
 
 
 def check_single(owner: str, p: Distribution, q: Distribution) -> None:

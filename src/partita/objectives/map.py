@@ -22,6 +22,7 @@ from torch.distributions import Distribution, Normal
 from partita.core import capability
 from partita.core.checks import check_role
 from partita.core.protocols import Batch, Data, Losses, Model, Objective
+from partita.divergences.kl import in_support
 from partita.errors import invalid
 from partita.objectives.base import unwrapped
 from partita.objectives.exact import ExactLikelihood
@@ -128,7 +129,7 @@ def check_priors(model: nn.Module, prior: Prior) -> None:
         allowed = f"give torch.distributions objects for some of {', '.join(parameters)}"
         raise invalid("MAP", "prior", allowed, got)
     for name, parameter, law in _pairs(model, prior):
-        if not bool(law.support.check(parameter.detach()).all()):  # type: ignore[union-attr]
+        if not in_support(law, parameter.detach()).all():
             allowed = f"start in the support of its prior, {law.support}"
             raise invalid("MAP", f"parameter {name!r}", allowed, "values outside")
 

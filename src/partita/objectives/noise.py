@@ -18,6 +18,7 @@ from torch.distributions import Distribution, Independent
 from partita.core import rng
 from partita.core.checks import check_width
 from partita.core.protocols import Data, EnergyModel, Model, Reference
+from partita.divergences.kl import log_prob_anywhere
 from partita.errors import InputError, invalid
 from partita.runtime.permutations import stretches
 
@@ -59,24 +60,11 @@ class DistributionNoise:
     distribution: Distribution
 
     def log_prob(self, x: Tensor) -> Tensor:
-        inside = self._inside(x)
-        if inside.all():
-            return self.distribution.log_prob(x)
-        value = x.new_full(x.shape[:-1], -torch.inf)
-        if inside.any():
-            value[inside] = self.distribution.log_prob(x[inside]).to(x)
-        return value
+        return log_prob_anywhere(self.distribution, x).to(x)
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         rows = self.distribution
         return rng.draw(rows.base_dist if isinstance(rows, Independent) else rows, generator, (n,))
-
-    def _inside(self, x: Tensor) -> Tensor:
-        try:
-            inside = self.distribution.support.check(x)  # type: ignore[union-attr]
-        except NotImplementedError:  # some distributions of torch declare no support
-            return torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device)
-        return inside if inside.dim() < x.dim() else inside.all(-1)
 
 
 def as_noise(noise: Contrast, model: EnergyModel) -> Noise:
