@@ -97,10 +97,10 @@ class Relaxable(Latent):
     def soften(s: Tensor, tau: Tensor | float) -> Tensor:
         """The relaxed z."""
 
-    def noise(self, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
-        """Uniform noise, strictly between zero and one."""
-        edge, shape = torch.finfo(self.logits.dtype).eps, (*shape, *self.logits.shape)
-        return rng.uniform(shape, self.logits, generator).clamp_(edge, 1 - edge)
+    def noise(self, generator: torch.Generator) -> Tensor:
+        """Uniform noise of the logits' shape, strictly between zero and one."""
+        edge = torch.finfo(self.logits.dtype).eps
+        return rng.uniform(self.logits.shape, self.logits, generator).clamp_(edge, 1 - edge)
 
     def score(self, z: Tensor) -> Tensor:
         r""":math:`\nabla_{\mathrm{logits}} \log q(z) = z - E[z]`, for units of either kind."""

@@ -67,24 +67,17 @@ def energy_and_gradient(owner: str, model: EnergyModel, x: Tensor) -> tuple[Tens
     known = model.slope(x)
     if known is not None:
         return known
-    x = x.detach().requires_grad_()
+    x, what = x.detach().requires_grad_(), f"the free energy of {model.title()}"
     with torch.enable_grad():
         energy = model.free_energy(x)
         if energy.shape != x.shape[:-1]:
-            raise invalid(
-                owner,
-                f"the free energy of {model.title()}",
-                f"have shape {tuple(x.shape[:-1])}, one number for each row",
-                tuple(energy.shape),
-                "Sum or squeeze the last dimension.",
-            )
+            allowed = f"have shape {tuple(x.shape[:-1])}, one number for each row"
+            remedy = "Sum or squeeze the last dimension."
+            raise invalid(owner, what, allowed, tuple(energy.shape), remedy)
         if not energy.requires_grad:
+            remedy = "Compute it by torch operations, without detach or no_grad."
             raise invalid(
-                owner,
-                f"the free energy of {model.title()}",
-                "be differentiable in x",
-                "a value without a gradient",
-                "Compute it by torch operations, without detach or no_grad.",
+                owner, what, "be differentiable in x", "a value without a gradient", remedy
             )
         (gradient,) = torch.autograd.grad(energy.sum(), x)
     return energy.detach(), gradient

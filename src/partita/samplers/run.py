@@ -62,7 +62,11 @@ def run(
         kept.append(state.x)
         summaries.append(summarize(state.x))
     report = summarize_chains(torch.stack(summaries, 1))
-    return Draws(torch.stack(kept, 1), state, report, _mean_info(infos))
+    means = {
+        name: float(torch.stack([info[name].float().mean() for info in infos]).mean())
+        for name in infos[0]
+    }
+    return Draws(torch.stack(kept, 1), state, report, means)
 
 
 @validated
@@ -109,10 +113,3 @@ def _states(x: object, n: int) -> Tensor:
         got = len(states) if states.dim() else "a number"
         raise invalid("sample", "x", f"have n = {n} rows, one for each chain", got)
     return states
-
-
-def _mean_info(infos: list[dict[str, Tensor]]) -> dict[str, float]:
-    return {
-        name: float(torch.stack([info[name].float().mean() for info in infos]).mean())
-        for name in infos[0]
-    }

@@ -43,10 +43,8 @@ class LadderInfo(NamedTuple):
 
     def numbers(self) -> dict[str, Tensor]:
         """``swapped``, and the kernel's numbers on the model's own rung."""
-        return {
-            "swapped": self.swapped,
-            **{name: value[-1] for name, value in self.kernel.numbers().items()},
-        }
+        own = {name: value[-1] for name, value in self.kernel.numbers().items()}
+        return {"swapped": self.swapped, **own}
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,8 @@ class Tempering(Sampler[LadderState]):
             raise invalid("Tempering", "betas", "rise from 0 or more to exactly 1", list(betas))
         check_kernel("Tempering", "kernel", self.kernel)
         if self.kernel.kernel_on != "x":
-            raise invalid(
-                "Tempering",
-                "kernel",
-                "move x, such as Gibbs()",
-                f"{self.kernel}, which moves a {self.kernel.kernel_on}",
-            )
+            got = f"{self.kernel}, which moves a {self.kernel.kernel_on}"
+            raise invalid("Tempering", "kernel", "move x, such as Gibbs()", got)
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> LadderState:
         require("Tempering", model)

@@ -27,6 +27,7 @@ from partita.gradients.multisample import log_mean_exp
 Parameters = dict[str, Tensor]
 MOST_TERMS = 1 << 22  # of an exact sum
 LIKE = torch.zeros((), dtype=torch.float64)
+OFFSET = -3.0  # f_0
 
 
 @dataclass(frozen=True)
@@ -123,14 +124,14 @@ def flat_gradient(value: Tensor, parameters: Parameters, rows: int = 1) -> Tenso
     return torch.cat([t.flatten(rows) if t.dim() > rows else t.unsqueeze(-1) for t in leaves], -1)
 
 
-def bits(count: int, *, offset: float = -3.0, generator: torch.Generator) -> Problem:
+def bits(count: int, *, generator: torch.Generator) -> Problem:
     """One layer of bits.
 
     >>> bits(3, generator=torch.Generator().manual_seed(0)).exact_gradient().shape
     torch.Size([3])
     """
     check_count("laboratory", "bits", count)
-    f = _network(count, offset, generator)
+    f = _network(count, generator)
     return Problem(
         f"{count} bits",
         {"logits": rng.normal((count,), LIKE, generator)},
@@ -141,9 +142,9 @@ def bits(count: int, *, offset: float = -3.0, generator: torch.Generator) -> Pro
     )
 
 
-def layers(first: int, second: int, *, offset: float = -3.0, generator: torch.Generator) -> Problem:
+def layers(first: int, second: int, *, generator: torch.Generator) -> Problem:
     """Two layers of bits, the second given the first."""
-    f = _network(first + second, offset, generator)
+    f = _network(first + second, generator)
     shapes = {"logits": (first,), "W": (second, first), "c": (second,)}
     parameters = {name: rng.normal(shape, LIKE, generator) for name, shape in shapes.items()}
 
@@ -164,11 +165,9 @@ def layers(first: int, second: int, *, offset: float = -3.0, generator: torch.Ge
     )
 
 
-def one_hots(
-    units: int, states: int, *, offset: float = -3.0, generator: torch.Generator
-) -> Problem:
+def one_hots(units: int, states: int, *, generator: torch.Generator) -> Problem:
     """One layer of one-hot units."""
-    f = _network(units * states, offset, generator)
+    f = _network(units * states, generator)
     index = torch.cartesian_prod(*[torch.arange(states)] * units).view(-1, units)
     return Problem(
         f"{units} units of {states} categories",
@@ -243,11 +242,11 @@ def continuous(name: str, *, generator: torch.Generator) -> Problem:
     )
 
 
-def _network(inputs: int, offset: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+def _network(inputs: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     """A smooth f with its own offset, ``(*, H) -> (*)``."""
     A, a = rng.normal((inputs, 4), LIKE, generator), rng.normal((4,), LIKE, generator)
     w = rng.normal((4,), LIKE, generator)
-    return lambda z: torch.tanh(z @ A + a) @ w + offset
+    return lambda z: torch.tanh(z @ A + a) @ w + OFFSET
 
 
 def binary_states(count: int) -> Tensor:

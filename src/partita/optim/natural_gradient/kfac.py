@@ -154,7 +154,8 @@ def _factors(
         raise Unsupported(
             "K-FAC: every layer must be used in a forward pass. Use PredictiveMetric."
         )
-    root = _root(_output_fisher(out, predict))
+    values, vectors = torch.linalg.eigh(_output_fisher(out, predict))
+    root = vectors * values.clamp_min(0).sqrt()[..., None, :]  # R with R R' = F
     kept = [outputs[id(layer)] for layer in layers]
     G = [out.new_zeros(()) for _ in layers]
     for column in root.unbind(-1):
@@ -185,12 +186,6 @@ def _output_fisher(out: Tensor, predict: Predict) -> Tensor:
             for s in slope.flatten(1).unbind(1)
         ]
     return torch.stack(columns, -1)
-
-
-def _root(F: Tensor) -> Tensor:
-    """R with R R' = F, for the positive semi-definite F of every row."""
-    values, vectors = torch.linalg.eigh(F)
-    return vectors * values.clamp_min(0).sqrt()[..., None, :]
 
 
 def _patches(layer: Layer, a: Tensor) -> Tensor:
