@@ -19,8 +19,8 @@ from partita.objectives.partition_chain import (
     PartitionProblem,
     Statistics,
     gather,
-    map_in_threads,
 )
+from partita.runtime.threads import map_in_threads
 
 
 @dataclass(frozen=True)

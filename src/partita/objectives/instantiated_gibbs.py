@@ -24,8 +24,8 @@ from partita.objectives.partition_chain import (
     PartitionChain,
     PartitionProblem,
     Statistics,
-    map_in_threads,
 )
+from partita.runtime.threads import map_in_threads
 
 
 @dataclass(frozen=True)

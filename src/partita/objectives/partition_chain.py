@@ -11,11 +11,10 @@ Letters: n rows, D columns, C chains, S kept sweeps.
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -36,7 +35,6 @@ from partita.models.directed.dirichlet_process.mixture import GROWING, check_par
 
 LEARN = 1000  # rows from which a split or merge proposal learns its two sides
 LABELS = 10_000_000  # of all kept partitions together, or those of four sweeps
-Result = TypeVar("Result")
 Statistics = tuple[np.ndarray, np.ndarray, np.ndarray]  # count, mean and scatter of every cluster
 
 
@@ -272,19 +270,6 @@ def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> Statistics:
     from partita.models.directed.dirichlet_process.collapsed import accumulate
 
     return accumulate(x, z, int(z.max()) + 1, kernel.scatters)
-
-
-def map_in_threads(
-    function: Callable[..., Result], tasks: Sequence[tuple[object, ...]]
-) -> list[Result]:
-    """Results of numba functions that release the interpreter, side by side where torch may use
-    several threads.
-    """
-    threads = min(torch.get_num_threads(), len(tasks))
-    if threads < 2:
-        return [function(*task) for task in tasks]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda task: function(*task), tasks))
 
 
 def _rows(data: Data, generator: torch.Generator) -> np.ndarray:
