@@ -154,7 +154,7 @@ def distances(a: np.ndarray, b: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     """Between all of two lists of partitions, ``(A, n), (B, n) -> (A, B)``."""
     from partita.diagnostics.partition_search import all_distances
 
-    return all_distances(canonical(a), canonical(b), terms(a.shape[-1], loss))
+    return all_distances(renumbered(a), renumbered(b), terms(a.shape[-1], loss))
 
 
 def terms(n: int, loss: Loss) -> np.ndarray:
@@ -173,7 +173,7 @@ def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     """
     from partita.diagnostics.partition_search import all_distances, improve
 
-    draws = canonical(partitions.reshape(-1, partitions.shape[-1]))
+    draws = renumbered(partitions.reshape(-1, partitions.shape[-1]))
     S, n = draws.shape
     table = terms(n, loss)
     tried = draws[:: max(1, S * S * n // WORK)]
@@ -205,7 +205,7 @@ def functionals(partitions: np.ndarray) -> np.ndarray:
     """Numbers that no relabeling changes: K, entropy of the sizes, largest share, pairs together,
     ``(*, n) -> (*, 4)``.
     """
-    n, flat = partitions.shape[-1], canonical(partitions.reshape(-1, partitions.shape[-1]))
+    n, flat = partitions.shape[-1], renumbered(partitions.reshape(-1, partitions.shape[-1]))
     found = np.empty((len(flat), 4))
     for row, labels in zip(found, flat, strict=True):
         share = np.bincount(labels) / n
@@ -220,7 +220,7 @@ def summarize_partitions(partitions: np.ndarray) -> ChainReport:
     return summarize_chains(torch.from_numpy(functionals(partitions)).transpose(0, 1), redrawn=True)
 
 
-def canonical(partitions: np.ndarray) -> np.ndarray:
+def renumbered(partitions: np.ndarray) -> np.ndarray:
     """Labels 0 to K - 1 in order of appearance, ``(S, n)``."""
     from partita.diagnostics.partition_search import renumber
 
@@ -229,7 +229,7 @@ def canonical(partitions: np.ndarray) -> np.ndarray:
 
 def by_size(labels: np.ndarray) -> np.ndarray:
     """Labels by falling size of cluster; of equal ones the first row decides."""
-    labels = canonical(labels[None])[0]
+    labels = renumbered(labels[None])[0]
     rank = np.empty(labels.max() + 1, np.int64)
     rank[np.argsort(-np.bincount(labels), kind="stable")] = np.arange(len(rank))
     return rank[labels]

@@ -22,8 +22,7 @@ def cost_matrix(x: Tensor, y: Tensor, power: PositiveFloat = 2.0) -> Tensor:
     [[5.0]]
     """
     for name, table in (("x", x), ("y", y)):
-        check_floating("cost_matrix", name, table)
-        check_finite("cost_matrix", name, table)
+        check_reals("cost_matrix", name, table)
     check_width("cost_matrix", "y", y, x.shape[-1], f"x, which has {x.shape[-1]} columns")
     if power == 2.0:
         return _squares(x, y)
@@ -49,8 +48,7 @@ def check_problem(
     """
     if cost.dim() < 2 or 0 in cost.shape:
         raise invalid(owner, "cost", "have shape (*, n, m)", tuple(cost.shape))
-    check_floating(owner, "cost", cost)
-    check_finite(owner, "cost", cost, "Remove rows with missing values first.")
+    check_reals(owner, "cost", cost, "Remove rows with missing values first.")
     if (cost < 0).any():
         remedy = "Add a constant to all costs: the plan stays the same."
         raise invalid(owner, "cost", "be at least 0", f"{float(cost.min()):g}", remedy)
@@ -58,11 +56,12 @@ def check_problem(
     return a, check_masses(owner, "b", b, cost, cost.shape[-1])
 
 
-def check_floating(owner: str, name: str, values: Tensor) -> None:
-    """Real numbers: shares of whole numbers would be rounded to nothing."""
+def check_reals(owner: str, name: str, values: Tensor, *remedy: str) -> None:
+    """Finite real numbers: shares of whole numbers would be rounded to nothing."""
     if not values.is_floating_point():
-        remedy = f"Use {name}.double()."
-        raise invalid(owner, name, "be of a floating dtype", values.dtype, remedy)
+        cast = f"Use {name}.double()."
+        raise invalid(owner, name, "be of a floating dtype", values.dtype, cast)
+    check_finite(owner, name, values, *remedy)
 
 
 def check_masses(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
@@ -70,8 +69,7 @@ def check_masses(owner: str, name: str, weight: Tensor | None, like: Tensor, cou
     if weight is None:
         return like.new_full((*like.shape[:-2], count), 1 / count)
     check_width(owner, name, weight, count, "the costs")
-    check_floating(owner, name, weight)
-    check_finite(owner, name, weight)
+    check_reals(owner, name, weight)
     if (weight < 0).any():
         raise invalid(owner, name, "be at least 0", f"{float(weight.min()):g}")
     total = weight.double().sum(-1)

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.arguments import PositiveInt, at_least, validated, within
-from partita.core.checks import check_finite
 from partita.core.quantity import Quantity
 from partita.diagnostics.means import mean_quantity
 from partita.divergences.samples import check_two
-from partita.divergences.transport.costs import check_floating, check_masses
+from partita.divergences.transport.costs import check_masses, check_reals
 from partita.errors import invalid
 
 
@@ -41,8 +40,7 @@ def line_transport(
         allowed = f"have the batch shape of x, {tuple(x.shape[:-1])}"
         raise invalid("line_transport", "y", allowed, tuple(y.shape[:-1]))
     for name, values in (("x", x), ("y", y)):
-        check_floating("line_transport", name, values)
-        check_finite("line_transport", name, values)
+        check_reals("line_transport", name, values)
         if values.dim() == 0 or values.shape[-1] == 0:
             got = f"shape {tuple(values.shape)}"
             raise invalid("line_transport", name, "hold at least one value", got)
