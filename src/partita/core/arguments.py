@@ -107,6 +107,7 @@ def _field_checks(owner: type) -> dict[str, tuple[Check, ...]]:
 
 def validated(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """The function with its arguments checked as their types say; defaults are not looked at."""
+    owner = function.__qualname__.removesuffix(".__init__")
     names = inspect.signature(function).parameters
     checks = {name: tuple(checks_of(names[name].annotation)) for name in names}
 
@@ -114,7 +115,7 @@ def validated(function: Callable[Parameters, Result]) -> Callable[Parameters, Re
     def call(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
         for name, value in {**dict(zip(names, given, strict=False)), **named}.items():
             for check in checks.get(name, ()):
-                check(function.__name__, name, value)
+                check(owner, name, value)
         return function(*given, **named)
 
     return call

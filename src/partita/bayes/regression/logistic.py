@@ -22,6 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Annotated
 
 import torch
 from numpy.typing import ArrayLike
@@ -32,7 +33,8 @@ from partita.bayes.conjugate.base import row_weights
 from partita.bayes.distributions import MultivariateStudentT, cholesky, half_log_det
 from partita.bayes.regression.chains import CHAINS, hamiltonian
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_rows, check_width
+from partita.core.arguments import at_least, validated
+from partita.core.checks import check_finite, check_rows, check_width
 from partita.core.quantity import Verdict, worst
 from partita.diagnostics.means import judge
 from partita.diagnostics.weights import tail_indices, verdict_on_ess
@@ -123,11 +125,13 @@ class LogisticPosterior:
         w = self.map.unflatten(-1, (-1, self.X.shape[1]))
         return contrasts(len(w) + 1, w) @ w
 
-    def draw(self, draws: int, *, generator: torch.Generator) -> PosteriorDraws:
+    @validated
+    def draw(
+        self, draws: Annotated[int, at_least(4 * CHAINS)], *, generator: torch.Generator
+    ) -> PosteriorDraws:
         """At least ``draws`` draws of the true posterior: by importance sampling where its weights
         are tight, else by chains.
         """
-        check_count("LogisticPosterior.draw", "draws", draws, 4 * CHAINS)
         weighed = self.importance(draws, generator=generator)
         if weighed.verdict == "tight":
             return weighed

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from partita.core.checks import check_real
+from partita.core.arguments import NonNegativeFloat, PositiveFloat, validated
 from partita.errors import invalid
 from partita.optim.natural_gradient.metrics import Metric
 
@@ -75,20 +75,17 @@ class NaturalGradient(torch.optim.Optimizer):
     [3.0, -1.0]
     """
 
+    @validated
     def __init__(
         self,
         params: Iterable[nn.Parameter],
         metric: Callable[[], Metric] | None = None,
         *,
-        lr: float = 1.0,
-        damping: float = 1e-3,
-        radius: float | None = None,
+        lr: PositiveFloat = 1.0,
+        damping: NonNegativeFloat = 1e-3,
+        radius: PositiveFloat | None = None,
         adapt: bool = False,
     ) -> None:
-        check_real("NaturalGradient", "lr", lr, 0.0, open_low=True)
-        check_real("NaturalGradient", "damping", damping, 0.0)
-        if radius is not None:
-            check_real("NaturalGradient", "radius", radius, 0.0, open_low=True)
         super().__init__(params, {"lr": lr, "damping": damping, "radius": radius, "adapt": adapt})
         if len(self.param_groups) > 1:
             allowed = "be one group, for one metric is about all of them"
