@@ -5,7 +5,7 @@ r"""Tempering: one chain per temperature, neighbors exchanged by the Metropolis 
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ class LadderState(NamedTuple):
     ladder: Tensor  # (T, C, D)
     parity: Tensor  # ()
     # what the kernel remembers of every rung, such as step sizes; empty where it remembers nothing
-    kernel: Any = ()
+    kernel: ChainState | tuple[()] = ()
 
     @property
     def x(self) -> Tensor:
