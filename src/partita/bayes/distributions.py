@@ -103,7 +103,9 @@ class MultivariateStudentT(Parametric):
             - 0.5 * D * torch.log(self.df * math.pi)
             - half_log_det(self.scale_tril)
         )
-        square = squared_distance(value - self.loc, self.scale_tril)
+        away = (value - self.loc)[..., None]
+        scaled = torch.linalg.solve_triangular(self.scale_tril, away, upper=False)
+        square = scaled[..., 0].square().sum(-1)
         return constant - (half + D / 2) * torch.log1p(square / self.df)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -278,11 +280,6 @@ def cholesky(owner: str, parameter: str, matrix: Tensor | None) -> Tensor:
         got = "a matrix that is not symmetric" if not symmetric else "a singular or indefinite one"
         raise invalid(owner, parameter, POSITIVE_DEFINITE, got, ADD_IDENTITY)
     return tril
-
-
-def squared_distance(x: Tensor, tril: Tensor) -> Tensor:
-    r""":math:`x^\top (L L^\top)^{-1} x` for vectors ``(*, D)``."""
-    return torch.linalg.solve_triangular(tril, x[..., None], upper=False)[..., 0].square().sum(-1)
 
 
 def half_log_det(tril: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Annotated, TypeAlias
 
 import numpy as np
 import torch
@@ -25,8 +26,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.arguments import PositiveFloat, validated
-from partita.core.checks import check_count, check_finite
+from partita.core.arguments import PositiveFloat, at_least, validated
+from partita.core.checks import check_finite
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.means import judge, mean_quantity
 from partita.diagnostics.weights import KHAT_NORMAL, tail_indices, verdict_on_ess
@@ -34,12 +35,14 @@ from partita.errors import invalid
 
 Function = Callable[[Tensor], Tensor]  # (n, *event) -> (n,)
 LogDensity = Callable[[Tensor], Tensor]
+Several: TypeAlias = Annotated[int, at_least(2)]
 
 FOLDS = 5
 
 
+@validated
 def expectation(
-    f: Function, p: Distribution, n: int, *, level: float = 0.95, generator: torch.Generator
+    f: Function, p: Distribution, n: Several, *, level: float = 0.95, generator: torch.Generator
 ) -> Quantity:
     """E_p[f] from ``n`` draws of p itself (eq. 7.1).
 
@@ -50,27 +53,29 @@ def expectation(
     >>> q.low < 1 < q.high, q.verdict
     (True, 'tight')
     """
-    x = _draws("expectation", p, n, generator)
+    x = rng.draw(p, generator, (n,))
     return from_draws(_values("expectation", f, x), level=level)
 
 
+@validated
 def integral(
-    f: Function, q: Distribution, n: int, *, level: float = 0.95, generator: torch.Generator
+    f: Function, q: Distribution, n: Several, *, level: float = 0.95, generator: torch.Generator
 ) -> Quantity:
     """The integral of f over the support of q, as E_q[f / q] (eq. 7.2); with a uniform q it is the
     volume times the mean.
     """
-    x = _draws("integral", q, n, generator)
+    x = rng.draw(q, generator, (n,))
     return from_draws(
         _values("integral", lambda x: f(x) * torch.exp(-q.log_prob(x)), x), level=level
     )
 
 
+@validated
 def importance(
     f: Function,
     log_p: LogDensity,
     q: Distribution,
-    n: int,
+    n: Several,
     *,
     self_normalized: bool = False,
     level: float = 0.95,
@@ -88,7 +93,7 @@ def importance(
         level: With which the interval covers.
         generator: Source of the draws.
     """
-    x = _draws("importance", q, n, generator)
+    x = rng.draw(q, generator, (n,))
     log_w = (log_p(x) - q.log_prob(x)).detach().double()
     return from_draws(
         _values("importance", f, x), log_w, self_normalized=self_normalized, level=level
@@ -137,12 +142,13 @@ def draws_needed(q: Quantity, error: PositiveFloat) -> float:
     return float(math.ceil(max(by_error, 10 ** (1 / (1 - max(k, 0.0))))))
 
 
+@validated
 def control_variates(
     f: Function,
     g: Function,
     g_mean: ArrayLike,
     p: Distribution,
-    n: int,
+    n: Several,
     *,
     level: float = 0.95,
     generator: torch.Generator,
@@ -171,7 +177,7 @@ def control_variates(
         generator: Source of the draws.
     """
     started = time.perf_counter()
-    x = _draws("control_variates", p, n, generator)
+    x = rng.draw(p, generator, (n,))
     values = _values("control_variates", f, x).double()
     plain = time.perf_counter()
     controls = g(x).detach().double().reshape(n, -1)
@@ -249,11 +255,6 @@ def _check_draws(f: Tensor, log_w: Tensor | None) -> None:
         allowed = "be above minus infinity for some draws"
         remedy = "The proposal must reach where the target has mass."
         raise invalid("importance", "log weights", allowed, "none", remedy)
-
-
-def _draws(owner: str, q: Distribution, n: int, generator: torch.Generator) -> Tensor:
-    check_count(owner, "n", n, 2)
-    return rng.draw(q, generator, (n,))
 
 
 def _values(owner: str, f: Function, x: Tensor) -> Tensor:

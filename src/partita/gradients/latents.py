@@ -207,15 +207,12 @@ class Ancestral(NamedTuple):
     layers: tuple[Latent, ...]
 
 
-def ancestral(q: Chain, generator: torch.Generator, shape: Sequence[int] = ()) -> Ancestral:
-    """Layer by layer, ``shape`` draws for each row."""
-    return continued(q, (), generator, shape)
-
-
-def continued(
-    q: Chain, before: Draws, generator: torch.Generator, shape: Sequence[int] = ()
+def ancestral(
+    q: Chain, generator: torch.Generator, shape: Sequence[int] = (), before: Draws = ()
 ) -> Ancestral:
-    """The layers that follow ``before``, drawn; the result holds all."""
+    """Layer by layer, ``shape`` draws for each row, after those drawn ``before``, which the result
+    holds too.
+    """
     draws, layers = before, []
     for conditional in q[len(before) :]:
         layers.append(conditional(draws))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from partita.core.arguments import at_least
 from partita.gradients.base import Estimate, Estimator, State, Target, pull, require_kind
-from partita.gradients.latents import Bits, Latent, continued, hardened
+from partita.gradients.latents import Bits, Latent, ancestral, hardened
 from partita.gradients.score_function import by_score
 
 Samples: TypeAlias = Annotated[int, at_least(2)]
@@ -100,7 +100,7 @@ class DisARM(Estimator):
         seen, surrogate = [own], torch.zeros_like(own)
         for i, (layer, z, u) in enumerate(zip(layers, draws, noise, strict=True)):
             partner = hardened(layer, layer.scores(1 - u))
-            after = continued(target.q, (*draws[:i], partner), target.generator)
+            after = ancestral(target.q, target.generator, before=(*draws[:i], partner))
             seen.append(target.f(after.draws))
             slope = pair_gradient(layer, z, partner, (own - seen[-1]).detach())
             surrogate = surrogate + pull(layer.total(slope * layer.logits))

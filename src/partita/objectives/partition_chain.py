@@ -110,7 +110,11 @@ class PartitionChain(Update[PartitionState]):
         problem = PartitionProblem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
         held = [(c.count.numpy(), c.mean.numpy(), c.scatter.numpy()) for c in state.clusters]
-        arrays = ChainArrays(z, state.alpha.tolist(), held, _seeds(self.chains, generator))
+        # two for every chain's numba kernels
+        seeds = torch.randint(
+            2**31 - 1, (self.chains, 2), generator=generator, device=generator.device
+        )
+        arrays = ChainArrays(z, state.alpha.tolist(), held, seeds.cpu().numpy())
         with definite():
             found = self.advance(problem, arrays, generator=generator)
         counts = torch.nn.utils.rnn.pad_sequence(
@@ -280,9 +284,3 @@ def _rows(data: Data, generator: torch.Generator) -> np.ndarray:
 
 def _as_clusters(found: Statistics) -> Clusters:
     return Clusters(*map(torch.from_numpy, found))
-
-
-def _seeds(chains: int, generator: torch.Generator) -> np.ndarray:
-    """Two seeds for every chain's numba kernels."""
-    seeds = torch.randint(2**31 - 1, (chains, 2), generator=generator, device=generator.device)
-    return seeds.cpu().numpy()

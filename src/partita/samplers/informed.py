@@ -126,11 +126,11 @@ def move(
         + (there.log_q.gather(-1, back) - here.log_q.gather(-1, change)).squeeze(-1)
     )
     accept = rng.uniform(log_accept.shape, log_accept, generator).log() < log_accept
-    chosen = [
-        torch.where(accept.view(*accept.shape, *[1] * (a.dim() - accept.dim())), b, a)
-        for a, b in zip(here, there, strict=True)
-    ]
-    return torch.where(accept[..., None], there_x, x), Proposal(*chosen), accept
+    keep = accept[..., None]
+    following = Proposal(
+        torch.where(keep, there.log_q, here.log_q), torch.where(accept, there.energy, here.energy)
+    )
+    return torch.where(keep, there_x, x), following, accept
 
 
 def _log_q(differences: Tensor, own: Tensor) -> Tensor:

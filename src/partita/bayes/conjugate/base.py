@@ -215,23 +215,18 @@ class Conjugate(Hyperparameters, ABC):
         if x.dim() == 1 + self.event_dim:
             # the same data for every member of the batch
             x = x.reshape(len(x), *[1] * self.like.dim(), *x.shape[1:])
-        self._check_batch(x)
+        try:
+            torch.broadcast_shapes(x.shape[1 : x.dim() - self.event_dim], self.like.shape)
+        except RuntimeError:
+            sizes = ", ".join(["n", *map(str, self.like.shape), *["D"] * self.event_dim])
+            allowed = f"have shape ({sizes}) to match the priors"
+            raise invalid(f"{self.owner}.update", "data", allowed, tuple(x.shape)) from None
         self.check_columns(x)
         wrong = x[~self.data.check(x)]
         if len(wrong):
             got = f"{wrong[0].item():g}"
             raise invalid(f"{self.owner}.update", "data", f"be {IN_WORDS[self.data]}", got)
         return x
-
-    def _check_batch(self, x: Tensor) -> None:
-        """Members of the data's batch go with those of the prior's."""
-        batch = x.shape[1 : x.dim() - self.event_dim]
-        try:
-            torch.broadcast_shapes(batch, self.like.shape)
-        except RuntimeError:
-            sizes = ", ".join(["n", *map(str, self.like.shape), *["D"] * self.event_dim])
-            allowed = f"have shape ({sizes}) to match the priors"
-            raise invalid(f"{self.owner}.update", "data", allowed, tuple(x.shape)) from None
 
 
 def row_weights(owner: str, weight: ArrayLike | None, like: Tensor) -> Tensor:

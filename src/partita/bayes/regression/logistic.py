@@ -72,20 +72,20 @@ class PosteriorDraws:
 
     def quantiles(self, X: Tensor, levels: Tensor) -> Tensor:
         """Quantiles of the posterior of p(y = c | x, w), ``(n, P), (L,) -> (n, K, L)``."""
-        return torch.cat([self._quantiles(p, levels) for p in self._probabilities(X)])
+        parts = []
+        for probabilities in self._probabilities(X):
+            p, order = torch.sort(probabilities.movedim(0, -1), -1)  # (K, rows, R)
+            mass = self.probability[order].cumsum(-1)
+            sought = levels.to(mass).expand(*mass.shape[:-1], -1).contiguous()
+            place = torch.searchsorted(mass, sought).clamp_max(p.shape[-1] - 1)
+            parts.append(p.gather(-1, place).movedim(0, 1))
+        return torch.cat(parts)
 
     def _probabilities(self, X: Tensor) -> Iterator[Tensor]:
         """Of every draw, some rows at a time, ``(R, K, rows)``."""
         classes = self.w.shape[-1] // X.shape[1] + 1
         for rows in X.split(max(1, NUMBERS // (len(self.w) * classes))):
             yield torch.softmax(class_logits(self.w, rows), -2)
-
-    def _quantiles(self, p: Tensor, levels: Tensor) -> Tensor:
-        p, order = torch.sort(p.movedim(0, -1), -1)  # (K, rows, R)
-        mass = self.probability[order].cumsum(-1)
-        sought = levels.to(mass).expand(*mass.shape[:-1], -1).contiguous()
-        place = torch.searchsorted(mass, sought).clamp_max(p.shape[-1] - 1)
-        return p.gather(-1, place).movedim(0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ class LogisticPosterior:
         alike = found.w.new_full((len(found.w),), 1 / len(found.w))
         details = {"rhat": report.rhat, "mixing": report.finding, "accepted": found.accepted}
         method = "Hamiltonian Monte Carlo"
-        return PosteriorDraws(found.w, alike, method, report.ess, found.verdict, details)
+        return PosteriorDraws(found.w, alike, method, report.ess, report.verdict, details)
 
     @property
     def classes(self) -> int:
