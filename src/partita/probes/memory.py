@@ -150,10 +150,9 @@ def _layer_logits(model: Autoregressive, tokens: Tensor) -> list[Tensor]:
     """q . k of each layer, averaged over heads, (B, L, L)."""
     found: list[Tensor] = []
 
-    def look(mixer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if isinstance(mixer, Attention):
-            q, k = mixer.project(inputs[0])[1]
-            found.append((q @ k.mT).mean(1))
+    def look(mixer: Attention, inputs: tuple[Tensor, ...]) -> None:
+        q, k = mixer.project(inputs[0])[1]
+        found.append((q @ k.mT).mean(1))
 
     mixers = [part for part in model.net.modules() if isinstance(part, Attention)]
     hooks = [mixer.register_forward_pre_hook(look) for mixer in mixers]

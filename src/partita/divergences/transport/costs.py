@@ -24,20 +24,13 @@ def cost_matrix(x: Tensor, y: Tensor, power: PositiveFloat = 2.0) -> Tensor:
     for name, table in (("x", x), ("y", y)):
         check_reals("cost_matrix", name, table)
     check_width("cost_matrix", "y", y, x.shape[-1], f"x, which has {x.shape[-1]} columns")
-    if power == 2.0:
-        return _squares(x, y)
+    if power == 2.0:  # from one product, about a common middle so that little is lost to rounding
+        middle = x.mean(-2, keepdim=True).detach()
+        x, y = x - middle, y - middle
+        norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
+        return (norms - 2 * (x @ y.mT)).clamp_min(0.0)
     distance = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
     return distance if power == 1.0 else distance**power
-
-
-def _squares(x: Tensor, y: Tensor) -> Tensor:
-    """Squared distances from one product, about their common middle so that little is lost to
-    rounding.
-    """
-    middle = x.mean(-2, keepdim=True).detach()
-    x, y = x - middle, y - middle
-    norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
-    return (norms - 2 * (x @ y.mT)).clamp_min(0.0)
 
 
 def check_problem(

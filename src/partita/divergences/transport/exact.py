@@ -22,6 +22,7 @@ from partita.core.quantity import Quantity
 from partita.divergences.transport.costs import check_problem, cost_matrix
 from partita.errors import Diverged, invalid
 
+Solved: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]  # plan, phi, psi
 Solver: TypeAlias = Literal["auto", "pot", "assignment", "highs"]
 
 
@@ -79,7 +80,9 @@ def exact_transport(
     p, q = p / p.sum(), q / q.sum()
     solve = {"pot": _by_pot, "assignment": _by_assignment, "highs": _by_highs}[chosen]
     plan, phi, psi = solve(c, p, q)
-    phi, psi = feasible(c, phi, psi)
+    # lowered to their c-transforms: phi_i + psi_j <= c_ij to the last bit but rounding
+    phi = np.minimum(phi, (c - psi).min(1))
+    psi = (c - phi[:, None]).min(0)
     gap = float((plan * c).sum() - p @ phi - q @ psi)
     plan, phi, psi = (torch.from_numpy(part).to(cost) for part in (plan, phi, psi))
     return TransportPlan((plan * cost).sum(), plan, phi, psi, gap, chosen)
@@ -104,14 +107,6 @@ def wasserstein(
     return torch.where(value > 0, torch.where(value > 0, value, 1.0) ** (1 / power), 0.0)
 
 
-def feasible(c: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Potentials that meet phi_i + psi_j <= c_ij to the last bit but rounding: phi lowered to the
-    c-transform of psi where need be.
-    """
-    phi = np.minimum(phi, (c - psi).min(1))
-    return phi, (c - phi[:, None]).min(0)
-
-
 def _choose(solver: Solver, even: bool) -> Solver:
     if solver == "assignment" and not even:
         allowed, remedy = "go with even weights and as many sources as targets", "'highs' or 'pot'"
@@ -126,9 +121,7 @@ def _choose(solver: Solver, even: bool) -> Solver:
     return "assignment" if even else "highs"
 
 
-def _by_pot(
-    c: np.ndarray, a: np.ndarray, b: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_pot(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> Solved:
     import ot  # pyright: ignore[reportMissingImports]
 
     plan, log = ot.emd(a, b, c, numItermax=10_000_000, log=True)
@@ -137,9 +130,7 @@ def _by_pot(
     return plan, log["u"], log["v"]
 
 
-def _by_assignment(
-    c: np.ndarray, a: np.ndarray, b: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_assignment(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> Solved:
     """Matching, then the potentials as shortest paths between targets over the matching's reduced
     costs.
     """
@@ -163,9 +154,7 @@ def _by_assignment(
     return plan, phi, psi
 
 
-def _by_highs(
-    c: np.ndarray, a: np.ndarray, b: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_highs(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> Solved:
     from scipy import sparse
     from scipy.optimize import linprog
 

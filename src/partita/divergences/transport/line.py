@@ -50,7 +50,10 @@ def line_transport(
     levels = torch.cat([at_x, at_y], -1).sort(-1).values.clamp_max(1.0)
     widths = levels.diff(dim=-1, prepend=torch.zeros_like(levels[..., :1]))
     middle = levels - widths / 2
-    here, there = (values.gather(-1, _place(at, middle)) for values, at in ((x, at_x), (y, at_y)))
+    here, there = (
+        values.gather(-1, torch.searchsorted(at, middle).clamp_max(at.shape[-1] - 1))
+        for values, at in ((x, at_x), (y, at_y))
+    )
     return (widths * (here - there).abs().pow(power)).sum(-1)
 
 
@@ -93,8 +96,3 @@ def _quantiles(name: str, values: Tensor, weight: Tensor | None) -> tuple[Tensor
     weight = check_masses("line_transport", name, weight, values[..., None, :], values.shape[-1])
     values, order = values.sort(-1)
     return values, weight.expand_as(values).gather(-1, order).cumsum(-1)
-
-
-def _place(levels: Tensor, middle: Tensor) -> Tensor:
-    place = torch.searchsorted(levels.contiguous(), middle.contiguous())
-    return place.clamp_max(levels.shape[-1] - 1)
