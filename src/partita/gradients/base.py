@@ -56,7 +56,7 @@ class Noisy(NamedTuple, Generic[Kind]):
     """Draws made of noisy scores, the layers they were made at, and the uniform noise."""
 
     draws: Draws
-    layers: tuple[Kind, ...]
+    layers: list[Kind]
     noise: Draws
 
 
@@ -79,12 +79,11 @@ class Target(NamedTuple):
         """Draws that ``make`` makes of the noisy scores of each layer, and f there."""
         draws: Draws = ()
         noise: Draws = ()
-        layers: tuple[Kind, ...] = ()
+        layers: list[Kind] = []
         for conditional in self.q:
-            layer = of_kind(conditional(draws))
-            u = layer.noise(self.generator)
-            layers, noise = (*layers, layer), (*noise, u)
-            draws = (*draws, make(layer, layer.scores(u)))
+            layers.append(of_kind(conditional(draws)))
+            noise = (*noise, layers[-1].noise(self.generator))
+            draws = (*draws, make(layers[-1], layers[-1].scores(noise[-1])))
         return Noisy(draws, layers, noise), self.values(draws, layers[0])
 
     def values(self, draws: Draws, first: Latent) -> Tensor:

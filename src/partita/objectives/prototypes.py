@@ -124,7 +124,7 @@ def _most_clusters(points: np.ndarray, k: int) -> int:
     and those that only rounding tells apart do not.
     """
     direction = np.random.default_rng(DIRECTION).standard_normal(points.shape[1])
-    gaps = np.diff(np.sort(points @ (direction / np.linalg.norm(direction))))
+    gaps: np.ndarray = np.diff(np.sort(points @ (direction / np.linalg.norm(direction))))
     return min(k, 1 + int((gaps > SAME).sum()))
 
 

@@ -219,12 +219,12 @@ def _as_solution(x: Tensor, found: Outcome, limit: np.ndarray, units: np.ndarray
     """In the caller's units, and single values for a single right-hand side."""
     numbers = (found.residual * units, found.iterations, limit * units)
     if x.dim() == 1:
-        residual, steps, limit = (values.item() for values in numbers)
+        residual, steps, largest = (values.item() for values in numbers)
         reason = str(found.reasons[0])
     else:
-        residual, steps, limit = map(torch.from_numpy, numbers)
+        residual, steps, largest = map(torch.from_numpy, numbers)
         reason = tuple(found.reasons)
-    return Solution(x, residual, steps, reason, limit, lambda: found.error() * units)
+    return Solution(x, residual, steps, reason, largest, lambda: found.error() * units)
 
 
 def _powers_of_two(block: Tensor) -> Tensor:
