@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, 
 import torch
 from torch import Tensor, nn
 
+from partita.core.arguments import Checked
 from partita.core.checks import check_generator, check_real, check_role
 from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
@@ -396,7 +397,7 @@ Losses: TypeAlias = tuple[dict[str, Tensor], State, dict[str, Tensor]]
 Walk = TypeVar("Walk", bound=ChainState)
 
 
-class Sampler(ABC, Generic[Walk]):
+class Sampler(Checked, ABC, Generic[Walk]):
     """A Markov kernel on an explicit state.
 
     ``kernel_on`` is ``"x"``, or ``"ladder"`` if it moves all temperatures at once. A kernel that
@@ -459,7 +460,7 @@ def check_kernel(owner: str, parameter: str, value: object) -> None:
         )
 
 
-class Objective(ABC, Generic[State]):
+class Objective(Checked, ABC, Generic[State]):
     """What a gradient learner minimizes.
 
     ``deterministic`` losses, functions of the batch alone, may be minimized by L-BFGS; losses
@@ -499,7 +500,7 @@ class Objective(ABC, Generic[State]):
         return state
 
 
-class Update(ABC, Generic[State]):
+class Update(Checked, ABC, Generic[State]):
     """EM, coordinate ascent, Gibbs: closed-form steps without an optimizer.
 
     ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it

@@ -16,7 +16,7 @@ from partita.experiment.imputation import impute_encoded
 from partita.families import FAMILIES
 from partita.families.component_search import criterion
 from partita.models.directed.mixing import Mixing
-from partita.objectives.em import Averages, OnlineEM, expectation
+from partita.objectives.em import Averages, OnlineEM, expected_statistics
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 from partita.training.run import Run, make_config
@@ -130,7 +130,7 @@ class MixingDensity(Density):
     def _remember(self, train: Rows) -> None:
         """Statistics of the rows seen so far, so that online EM goes on from them."""
         engine = OnlineEM()
-        statistics = expectation(self.model_, train, generator=torch.Generator())
+        statistics = expected_statistics(self.model_, train, generator=torch.Generator())
         self._online = engine.begin(statistics, self._key, max(1, len(train) // engine.batch))
 
     def _options(self) -> dict[str, Any]:

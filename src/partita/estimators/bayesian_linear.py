@@ -1,6 +1,7 @@
 """Bayesian linear regression as a scikit-learn regressor."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -131,9 +132,8 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         self.shift_, self.scale_ = np.array(shift), np.array(scale)
         # the intercept: known as well as n rows tell it
         K = torch.block_diag(after.K.new_full((1, 1), n), after.K)
-        self.posterior_ = LinearRegression(
-            torch.cat([after.m.new_zeros(1), after.m]), K, after.a, after.b, after.log_evidence
-        )
+        m = torch.cat([after.m.new_zeros(1), after.m])
+        self.posterior_ = replace(after, m=m, K=K)
         self.log_evidence_ = float(after.log_evidence) - (n - 1) * math.log(self._y_scale)
         self.noise_std_ = self._y_scale * math.sqrt(float(after.b) / max(float(after.a) - 1, 0.5))
         self.coef_ = self._y_scale * after.m.numpy() / self.scale_
