@@ -10,7 +10,15 @@ import numpy as np
 
 from partita.errors import InputError, unusable
 from partita.tables.arrays import Columns, as_table
-from partita.tables.arrow import COLUMNAR, Columnar, of_frame, open_columnar, series_of
+from partita.tables.arrow import (
+    COLUMNAR,
+    Columnar,
+    TableFile,
+    of_frame,
+    open_columnar,
+    series,
+    series_of,
+)
 from partita.tables.csv import EXACT, TextTable, WordColumns, open_text
 from partita.tables.infer import INDEX, Digest, KindOverrides, infer, resolve
 from partita.tables.on_disk import gathered
@@ -37,7 +45,9 @@ class Table(NamedTuple):
     schema: Schema
 
 
-TableFile = Columnar | TextTable  # read chunk by chunk
+def open_table(path: Path) -> Columnar | TextTable:
+    """A file of a table, read chunk by chunk."""
+    return open_columnar(path) if path.suffix.lower() in COLUMNAR else open_text(path)
 
 
 def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
@@ -51,7 +61,7 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
             and whose categories are the only ones.
     """
     owner = f"load: {path}"
-    source = open_columnar(path) if path.suffix.lower() in COLUMNAR else open_text(path)
+    source = open_table(path)
     if isinstance(source, TextTable):
         source = source.with_words(_word_columns(columns, source.names, owner))
     if isinstance(columns, Schema):
@@ -59,11 +69,13 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
     else:
         dtype = _stored_dtype(source, words or bool(columns))
         schema, largest = _infer_by_chunks(source, columns, owner)
-        dtype = np.dtype(float) if largest >= EXACT else dtype
+        gaps = any(column.missing for column in schema.columns)
+        if largest >= EXACT or (gaps and dtype.kind != "f"):
+            dtype = np.dtype(float)
     left_out = {column.name for column in schema.columns if column.kind == "ignore"}
     numbers = (
-        np.stack([one.values for one in impose(series, schema, owner)], 1)
-        for series in source.series(left_out)
+        np.stack([one.values for one in impose(chunk, schema, owner)], 1)
+        for chunk in source.series(left_out)
     )
     table = gathered(numbers, (source.rows, len(schema.used)), dtype)
     return Table(table, None if source.columns is None else tuple(schema.names), schema)
@@ -173,11 +185,12 @@ def _infer_by_chunks(
         for name in source.names
         if kinds.get(name, "ignore" if INDEX.fullmatch(name) else "") == "ignore"
     }
-    for name, missing in source.gaps(left_out).items():
-        digests[name].missing = missing
-    for series in source.series(left_out):
-        for one in series:
-            digests[one.name].add(one)
+    for chunk in source.chunks():
+        for digest, column in zip(digests.values(), chunk.columns, strict=True):
+            if digest.name in left_out:
+                digest.missing += column.null_count
+            else:
+                digest.add(series(digest.name, column, digest.dtype))
     found = [digest.series() for digest in digests.values()]
     schema = infer(source.names, found, overrides, owner)
     return schema, max(float(np.abs(one.values).max(initial=0)) for one in found)
