@@ -24,11 +24,11 @@ from partita.experiment.candidates import (
     degenerate_columns,
 )
 from partita.experiment.compare import Comparison
-from partita.experiment.compare_settings import CompareSettings, keep, sort_pairs
+from partita.experiment.compare_settings import CompareSettings, keep
 from partita.experiment.leaderboard import ranking
 from partita.experiment.results import Candidate, Result
 from partita.experiment.saved import free_path, short_name
-from partita.experiment.settings import parse_columns, sort_settings
+from partita.experiment.settings import parse_columns, sort_pairs, sort_settings
 from partita.families import FAMILIES, family_named, named_evaluator
 from partita.runtime import deadline
 

@@ -39,23 +39,22 @@ NAMES = {
 }
 
 
+@dataclass(frozen=True)
 class TableFile(ABC):
-    """A file of a table: what its columns are, and its rows chunk by chunk."""
+    """A file of a table: what its columns are, and its rows chunk by chunk.
+
+    Arguments:
+        path: Of the file.
+        columns: The names in it; None where it has none.
+        types: What columns are written as: a NumPy name, ``string``, ``category``, ``date`` or
+            ``other``.
+        rows: How many there are.
+    """
 
     path: Path
+    columns: Columns
+    types: tuple[str, ...]
     rows: int
-
-    @property
-    @abstractmethod
-    def columns(self) -> Columns:
-        """The names in the file; None where it has none."""
-
-    @property
-    @abstractmethod
-    def types(self) -> tuple[str, ...]:
-        """What columns are written as: a NumPy name, ``string``, ``category``, ``date`` or
-        ``other``.
-        """
 
     @abstractmethod
     def chunks(self) -> Iterator[pa.Table]:
@@ -98,24 +97,20 @@ class Columnar(TableFile):
     """A columnar file.
 
     Arguments:
-        path: Of the file.
         schema: Arrow's.
-        rows: How many there are.
         read: Its rows from the first on.
     """
 
-    path: Path
     schema: pa.Schema
-    rows: int
     read: Callable[[], Iterator[pa.Table]]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(self.schema.names)
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        return tuple(map(dtype_name, self.schema.types))
+    @classmethod
+    def of(
+        cls, path: Path, schema: pa.Schema, rows: int, read: Callable[[], Iterator[pa.Table]]
+    ) -> "Columnar":
+        """A file with the columns of an Arrow schema."""
+        types = tuple(map(dtype_name, schema.types))
+        return cls(path, tuple(schema.names), types, rows, schema, read)
 
     def chunks(self) -> Iterator[pa.Table]:
         return self.read()
@@ -134,9 +129,9 @@ def open_columnar(path: Path) -> Columnar:
     with _whole(path):
         if path.suffix.lower() == ".parquet":
             with _parquet(path) as source:
-                return Columnar(path, source.schema_arrow, source.metadata.num_rows, read)
+                return Columnar.of(path, source.schema_arrow, source.metadata.num_rows, read)
         with _arrow_reader(path) as reader:
-            return Columnar(path, reader.schema, sum(map(len, _record_batches(reader))), read)
+            return Columnar.of(path, reader.schema, sum(map(len, _record_batches(reader))), read)
 
 
 def _read(path: Path) -> Iterator[pa.Table]:

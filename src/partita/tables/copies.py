@@ -64,11 +64,8 @@ def write_filled(source: Path, path: Path, schema: Schema, x: np.ndarray) -> Non
         for field in table.schema
     ]
     after = pa.schema(kinds, table.schema.metadata)
-    _write_copy(
-        replace(table, schema=after, read=partial(_filled_chunks, table, schema, x)),
-        path,
-        source=table,
-    )
+    filled = partial(_filled_chunks, table, schema, x)
+    _write_copy(Columnar.of(source, after, table.rows, filled), path, source=table)
 
 
 def write_beside(
@@ -94,11 +91,8 @@ def write_beside(
         return
     fields = [pa.field(column.name, own_type(column)) for column in columns]
     after = pa.schema([*table.schema, *fields], table.schema.metadata)
-    _write_copy(
-        replace(table, schema=after, read=partial(_extended, table.read, columns, x, array_of)),
-        path,
-        source=table,
-    )
+    extended = partial(_extended, table.read, columns, x, array_of)
+    _write_copy(Columnar.of(source, after, table.rows, extended), path, source=table)
 
 
 def convert(source: Path, path: Path, known: Sequence[Column]) -> None:
@@ -288,7 +282,7 @@ def _with_types(table: TextTable, known: Sequence[Column]) -> Columnar:
             ]
             yield pa.table(arrays, schema=schema)
 
-    return Columnar(table.path, schema, table.rows, read)
+    return Columnar.of(table.path, schema, table.rows, read)
 
 
 def _array(fields: Sequence[str], dtype: str, kind: pa.DataType, column: Column | None) -> pa.Array:

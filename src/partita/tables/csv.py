@@ -21,7 +21,7 @@ import pyarrow.csv as arrow_csv
 
 from partita.errors import DataError, unusable
 from partita.tables import on_disk
-from partita.tables.arrays import Columns, damaged
+from partita.tables.arrays import damaged
 from partita.tables.arrow import TableFile, compute
 from partita.tables.schema import is_whole
 
@@ -88,20 +88,15 @@ class WordColumns(NamedTuple):
 class TextTable(TableFile):
     """A table of text, whose columns have been looked through.
 
+    Its types are ``int64``, ``float64``, ``bool``, ``date`` or ``string``. It has names where its
+    first line is no row like the others.
+
     Arguments:
-        path: Of the file.
-        columns: The names in its first line; None where that is a row like the others.
-        types: What each column holds: ``int64``, ``float64``, ``bool``, ``date`` or ``string``.
-        rows: How many there are.
         header: The first line as it is written, if it has names: none or one record.
         delimiter: Between fields.
         fields: Its rows as they are written, a bounded number of rows at a time.
     """
 
-    path: Path
-    columns: Columns
-    types: tuple[str, ...]
-    rows: int
     header: list[list[str]]
     delimiter: str
     fields: Callable[[], Iterator[pa.Table]]

@@ -8,38 +8,16 @@ a number that stands for one). Columns to ``ignore`` are left out.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Required, TypedDict
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
 from partita.errors import RunError, unusable
-from partita.runtime.untrusted import check_like
+from partita.runtime.untrusted import Json, JsonObject, read_record
 from partita.tables.labels import Labels, labels_from_json, labels_to_json
 
 KINDS = ("real", "binary", "count", "category", "ignore")
-SHAPE = {  # of a column in a config
-    "name": str,
-    "kind": str,
-    "dtype": str,
-    "levels": [float],
-    "labels": dict,
-    "missing": int,
-    "overridden": bool,
-}
 Cell = str | bool | int | float | None
-
-
-class ColumnJson(TypedDict, total=False):
-    """A column in a run's config."""
-
-    name: Required[str]
-    kind: Required[str]
-    dtype: Required[str]
-    missing: int
-    levels: list[float]
-    labels: dict[str, str]
-    overridden: bool
 
 
 @dataclass(frozen=True)
@@ -111,34 +89,22 @@ class Column:
         shown = ", ".join(map(str, self.words(self.levels[:6])))
         return f"{shown}, ... ({len(self.levels)} in all)" if len(self.levels) > 6 else shown
 
-    def as_json(self) -> ColumnJson:
-        found = ColumnJson(name=self.name, kind=self.kind, dtype=self.dtype, missing=self.missing)
-        if self.levels:
-            found["levels"] = list(self.levels)
-            found["labels"] = labels_to_json(self.labels)
-        if self.overridden:
-            found["overridden"] = True
-        return found
+    def as_json(self) -> JsonObject:
+        """For a run's config; what is empty is left out."""
+        lists = {"levels": list(self.levels), "labels": labels_to_json(self.labels)}
+        found = {**asdict(self), **lists}
+        optional = (*lists, "overridden")
+        return {name: value for name, value in found.items() if value or name not in optional}
 
     @classmethod
-    def from_json(cls, value: ColumnJson) -> "Column":
-        where = "config.json: schema"
-        check_like(value, SHAPE, where)
-        check_like(value, {"name": str, "kind": str, "dtype": str}, where, whole=True)
-        if value["kind"] not in KINDS:
+    def from_json(cls, value: Json) -> "Column":
+        column = read_record(cls, value, "config.json: schema")
+        if column.kind not in KINDS:
             raise RunError(
                 f"load: config.json: schema: kind must be one of {', '.join(KINDS)}; got "
-                f"{value['kind']!r}. Restore the file."
+                f"{column.kind!r}. Restore the file."
             )
-        return cls(
-            value["name"],
-            value["kind"],
-            value["dtype"],
-            tuple(value.get("levels") or ()),
-            labels_from_json(value.get("labels") or {}),
-            value.get("missing") or 0,
-            bool(value.get("overridden")),
-        )
+        return replace(column, labels=labels_from_json(value.get("labels") or {}))
 
 
 @dataclass(frozen=True)
@@ -180,11 +146,11 @@ class Schema:
         """Of the columns that are not ignored."""
         return [column.name for column in self.used]
 
-    def as_json(self) -> list[ColumnJson]:
+    def as_json(self) -> list[JsonObject]:
         return [column.as_json() for column in self.columns]
 
     @classmethod
-    def from_json(cls, value: list[ColumnJson]) -> "Schema":
+    def from_json(cls, value: list[JsonObject]) -> "Schema":
         return cls(tuple(map(Column.from_json, value)))
 
 
