@@ -149,7 +149,7 @@ def test_one_column_of_numbers_is_a_series(ending: str, tmp_path: Path) -> None:
             {"encoding": "klingon"},
             r"encoding must be one that Python knows.*got 'klingon'",
         ),
-        (b"", {}, "must hold text; got an empty file"),
+        (b"", {}, "is empty. Write it again"),
         (b"aaaa", {}, "must hold at least two different characters"),
         (b"abcdefgh", {"length": 100}, "must have at least 100 steps to learn from; got 6"),
         (

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from partita.core.checks import check_choice
 from partita.errors import Argument, invalid, unusable
 from partita.runtime.memory_limit import check_room
-from partita.tables.files import no_file
+from partita.tables.files import empty, no_file
 
 TOKENS = ("characters", "bytes")
 BYTES = Argument("tokens", value="bytes")
@@ -88,7 +88,7 @@ def read_text(
     if not path.is_file():
         raise no_file(path)
     if path.stat().st_size == 0:
-        raise unusable("load", str(path), "hold text", "an empty file", "Write it again.")
+        raise empty(path)
     if tokens == "bytes":
         return np.memmap(path, dtype=np.uint8, mode="r"), Alphabet()
     remedy = "Take it as bytes, which stay on disk: tokens=bytes."

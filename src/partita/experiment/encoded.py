@@ -1,14 +1,13 @@
 """A model seen through its encoding: scores and draws in the units of the table."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.protocols import Model
+from partita.core.protocols import LikelihoodEvaluator, Model, PartitionEvaluator
 from partita.core.quantity import Quantity
 from partita.errors import invalid
 from partita.evaluators import evaluate
@@ -22,7 +21,7 @@ def evaluate_encoded(
     encoding: Encoding,
     x: np.ndarray,
     *,
-    evaluator: Any = None,
+    evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None,
     owner: str = "evaluate",
     generator: torch.Generator,
 ) -> Quantity:
@@ -49,7 +48,7 @@ def evaluate_encoded(
     return replace(q + shift, se_data=se, details=details)
 
 
-def draw_rows(model: Any, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:
+def draw_rows(model: Model, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:
     """``n`` draws: exact by enumeration where the states are few and no burn-in is given, else
     the ends of chains.
     """

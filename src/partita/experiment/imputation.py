@@ -41,7 +41,6 @@ from partita.tables.copies import write_filled
 from partita.tables.encoding import CUT, Encoding
 from partita.tables.labels import Labels
 from partita.tables.on_disk import gathered
-from partita.tables.schema import Column
 from partita.tables.write import TABLES, check_ending, plain_columns, write_columns
 
 CHAINS = 8  # per row, where they are averaged; one draw takes one
@@ -130,11 +129,7 @@ def imputation_method(model: Model) -> str:
 
 def _write(table: InputTable, path: Path, filled: np.ndarray, labels: Labels) -> None:
     if table.schema is None:
-        columns = plain_columns(table.names, filled)
-        if labels:
-            columns = [
-                Column(column.name, "category", "string", labels=labels) for column in columns
-            ]
+        columns = plain_columns(table.names, filled, labels)
         write_columns(path, columns, filled, header=table.names is not None)
     elif path.suffix.lower() in TABLES:
         write_filled(table.path, path, table.schema, filled)

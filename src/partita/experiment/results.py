@@ -4,14 +4,13 @@ for bit.
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from partita.core.quantity import Quantity
 from partita.errors import RunError
 from partita.families import Family
-from partita.runtime.untrusted import check_like, read_record
+from partita.runtime.untrusted import JsonObject, check_like, read_record
 from partita.training import checkpoint
 from partita.training.run import Run, load
 
@@ -26,7 +25,7 @@ class Candidate:
 
     name: str
     family: Family
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,19 +54,19 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedResult:
     """A result as it is saved: the score as JSON, and the scores of its rows."""
 
     name: str
     seconds: float
     problem: str
-    score: dict[str, Any] | None = None
+    score: JsonObject | None = None
     rows: Tensor | None = None
 
 
 def write_result(folder: Path, result: Result) -> None:
     """Score, rows and seconds of a candidate, bit for bit."""
-    kept = Kept(result.name, result.seconds, result.problem)
+    kept = SavedResult(result.name, result.seconds, result.problem)
     if result.score is not None:
         rows = result.score.details.get("rows")
         kept = replace(
@@ -79,7 +78,7 @@ def write_result(folder: Path, result: Result) -> None:
 
 def read_result(folder: Path, name: str, n: int) -> Result:
     """What :func:`write_result` wrote of a candidate on n rows, with the run where there is one."""
-    kept = read_record(Kept, checkpoint.load_tree(folder / NAME), NAME)
+    kept = read_record(SavedResult, checkpoint.load_tree(folder / NAME), NAME)
     if kept.score is None:
         score, run, paired = None, None, True
     else:
@@ -94,7 +93,7 @@ def read_result(folder: Path, name: str, n: int) -> Result:
     return Result(name, score, kept.seconds, run, kept.problem)
 
 
-def _quantity(kept: dict[str, Any], rows: Tensor | None = None) -> Quantity:
+def _quantity(kept: JsonObject, rows: Tensor | None = None) -> Quantity:
     """The quantity that ``as_json`` wrote, with the scores of its rows."""
     q = read_record(Quantity, kept, f"{NAME}: score")
     check_like(q.details, SHOWN, f"{NAME}: score: details")

@@ -3,11 +3,9 @@
 import math
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +20,7 @@ from partita.datasets.text import Alphabet
 from partita.errors import DataError, PartitaWarning, RunError
 from partita.evaluators import likelihood
 from partita.experiment.encoded import evaluate_encoded
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows, Schema
 from partita.tables.encoding import Encoding
 from partita.training import Run, load
@@ -39,7 +38,7 @@ class SavedRun:
 
     run: Run
     encoding: Encoding
-    data: dict[str, Any]
+    data: JsonObject
 
     def dataset(self, name: str | None) -> Dataset:
         """The data given, made binary in the way of the run; by default the run's own."""
@@ -96,7 +95,7 @@ class SavedRun:
         )
 
 
-def text_alphabet(config: Mapping[str, Any]) -> Alphabet | None:
+def text_alphabet(config: JsonObject) -> Alphabet | None:
     """What tokens stand for in a run whose rows are text; None of others."""
     reading = (config.get("data") or {}).get("reading")
     if reading is None or config["model"].get("element") != "categorical":
@@ -115,7 +114,7 @@ def found_at(source: str) -> str:
     return f"{Path(source).resolve()}" if Path(source).is_file() else source
 
 
-def schema_of(data: dict[str, Any]) -> Schema | None:
+def schema_of(data: JsonObject) -> Schema | None:
     """What the columns of a run's table hold, as its config says; None where it says nothing."""
     return Schema.from_json(data["schema"]) if data.get("schema") else None
 
@@ -141,7 +140,7 @@ def open_run(folder: Path) -> SavedRun:
     return SavedRun(run, encoding, data)
 
 
-def _check_widths(data: dict[str, Any], width: int) -> None:
+def _check_widths(data: JsonObject, width: int) -> None:
     """Refuse a config whose columns, schema or shape are not as wide as the model."""
     schema, shape = schema_of(data), data.get("shape") or [width]
     widths = {

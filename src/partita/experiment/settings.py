@@ -3,11 +3,12 @@
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from partita.core.checks import check_choice
 from partita.errors import invalid
 from partita.families import Family, family_named, unknown_setting
+from partita.runtime.untrusted import Json, JsonObject
 from partita.tables.schema import KINDS
 from partita.training import Settings
 
@@ -22,14 +23,14 @@ class SortedSettings(NamedTuple):
     single families by name.
     """
 
-    family: dict[str, Any]
-    fit: dict[str, Any]
-    data: dict[str, Any]
-    reading: dict[str, Any]
-    families: dict[str, dict[str, Any]]
+    family: JsonObject
+    fit: JsonObject
+    data: JsonObject
+    reading: JsonObject
+    families: dict[str, JsonObject]
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str) -> Json:
     """A number, a truth value, none, a JSON list, or the text itself.
 
     >>> (
@@ -120,7 +121,7 @@ def _split(pair: str, owner: str, allowed: str, example: str) -> tuple[str, str]
 
 
 def _give(
-    key: str, text: str, takers: Sequence[tuple[Collection[str], dict[str, Any]]], owner: str
+    key: str, text: str, takers: Sequence[tuple[Collection[str], JsonObject]], owner: str
 ) -> None:
     """A setting to the first that takes its key."""
     for keys, target in takers:

@@ -21,7 +21,6 @@ from partita.models import VRNN, Autoregressive
 from partita.runtime.atomic_files import replacing, write_whole
 from partita.samplers.run import run as run_chains
 from partita.tables.encoding import CUT
-from partita.tables.schema import Column
 from partita.tables.write import check_ending, plain_columns, write_columns
 
 DIAGNOSED = 64  # chains that are followed further to see whether they mixed
@@ -107,15 +106,11 @@ def sample_path(saved: SavedRun, out: Path | None) -> Path:
 
 def write_rows(saved: SavedRun, x: np.ndarray, path: Path) -> None:
     """Write drawn rows with the columns of the run's own table, where those are known."""
-    schema, labels, names = schema_of(saved.data), saved.encoding.labels, saved.data.get("columns")
+    schema, names = schema_of(saved.data), saved.data.get("columns")
     if schema is not None and saved.encoding.kind not in CUT:
         columns = list(schema.used)
     else:
-        columns = plain_columns(names, x)
-        if labels:
-            columns = [
-                Column(column.name, "category", "string", labels=labels) for column in columns
-            ]
+        columns = plain_columns(names, x, saved.encoding.labels)
     check_ending(path, "sample", columns)
     small = x.astype(np.int8) if np.isin(x, (-1, 0, 1)).all() else x
     write_columns(path, columns, small, header=names is not None)

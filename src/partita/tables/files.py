@@ -89,7 +89,7 @@ def _check_file(path: Path) -> None:
     ending = path.suffix.lower()
     if path.is_dir():
         remedy = "Name a file in it, or point PARTITA_DATA at it and use its names."
-        raise unusable("load", str(path), "be a file", "a folder", remedy)
+        raise DataError(f"{path} is a folder, not a file. {remedy}")
     if not path.exists():
         raise no_file(path)
     if ending not in ENDINGS:
@@ -99,11 +99,10 @@ def _check_file(path: Path) -> None:
         allowed = f"end in one of {' '.join(ENDINGS)}"
         raise unusable("load", str(path), allowed, path.suffix or "no ending", remedy)
     if not stat.S_ISREG(path.stat().st_mode):
-        remedy = "Write its contents to a file."
-        raise unusable("load", str(path), "be a file", "a pipe or a device", remedy)
+        raise DataError(f"{path} is a pipe or a device. Write its contents to a file.")
     size = path.stat().st_size
     if size == 0:
-        raise unusable("load", str(path), "hold rows", "an empty file", "Write it again.")
+        raise empty(path)
     if ending in (".txt", *FASTA):
         remedy = "Convert it to .csv, .parquet or .npy, which stay on disk."
         memory_limit.check_room("load", str(path), size, remedy)
@@ -111,8 +110,12 @@ def _check_file(path: Path) -> None:
 
 def no_file(path: Path) -> DataError:
     """The error for a path of nothing."""
-    remedy = "Check the spelling and the working directory."
-    return unusable("load", str(path), "be a file", "a path where there is none", remedy)
+    return DataError(f"file not found: {path}. Check the spelling and the working directory.")
+
+
+def empty(path: Path) -> DataError:
+    """The error for a file of no bytes."""
+    return DataError(f"{path} is empty. Write it again.")
 
 
 @contextmanager

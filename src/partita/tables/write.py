@@ -20,6 +20,7 @@ from partita.tables.arrays import chunks
 from partita.tables.arrow import COLUMNAR, open_writer
 from partita.tables.csv import DELIMITERS
 from partita.tables.frames import TABLES
+from partita.tables.labels import Labels
 from partita.tables.schema import Cell, Column, column_names
 
 ENDINGS = (*TABLES, ".npy", ".npz")
@@ -36,13 +37,20 @@ def check_ending(path: Path, owner: str, columns: Sequence[Column] = ()) -> Path
     return path
 
 
-def plain_columns(names: Sequence[str] | None, x: np.ndarray) -> list[Column]:
-    """Columns of numbers that nothing is known about: whole ones where all are."""
+def plain_columns(
+    names: Sequence[str] | None, x: np.ndarray, labels: Labels | None = None
+) -> list[Column]:
+    """Columns that nothing is known about: words where there are labels, else numbers, whole ones
+    where all are.
+    """
+    names = names or column_names(x.shape[1])
+    if labels:
+        return [Column(name, "category", "string", labels=labels) for name in names]
     parts = (x[part] for part in chunks(*x.shape))
     whole = np.all([(~np.isfinite(part) | (part == np.round(part))).all(0) for part in parts], 0)
     return [
         Column(name, "real", "int64" if one else "float64")
-        for name, one in zip(names or column_names(x.shape[1]), whole, strict=True)
+        for name, one in zip(names, whole, strict=True)
     ]
 
 
