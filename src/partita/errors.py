@@ -2,8 +2,9 @@
 came and what to do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import chain
 from typing import NamedTuple
 
@@ -151,6 +152,25 @@ def unusable(
 def sentence(owner: str, parameter: str, allowed: str, got: object, remedy: str = "") -> str:
     """``owner: parameter must allowed; got this. Remedy.``"""
     return str(invalid(owner, parameter, allowed, got, remedy))
+
+
+def one_line(value: object) -> str:
+    """A value as Python writes it, on one line.
+
+    >>> one_line(["a", {}])
+    "['a', {}]"
+    """
+    return " ".join(repr(value).split())
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A question with the known name that is closest, if one is close.
+
+    >>> did_you_mean("digit", ["digits", "moons"])
+    "Did you mean 'digits'?"
+    """
+    close = get_close_matches(name, list(known), 1, 0.5)
+    return f"Did you mean {close[0]!r}?" if close else otherwise
 
 
 def _listed(words: Words) -> tuple[str | Argument, ...]:

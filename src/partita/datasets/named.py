@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -17,7 +16,7 @@ from partita.core.rng import MOST_LISTED, keyed, permutation
 from partita.datasets import folder
 from partita.datasets.builtin import BUILTIN, Source
 from partita.datasets.sequences import Sequences
-from partita.errors import DataError, InputError, unusable
+from partita.errors import DataError, InputError, did_you_mean, unusable
 from partita.runtime import memory_limit
 from partita.tables.arrays import Columns, TableLike
 from partita.tables.files import ENDINGS, check_reachable, read
@@ -175,10 +174,8 @@ def _parts(name: str) -> tuple[str, str | None]:
 def _unknown(name: str) -> DataError:
     known = [entry.name for entry in names()]
     families = dict.fromkeys(re.sub(r"([/:]).*", r"\1...", known_name) for known_name in known)
-    close = get_close_matches(name, known, 1, 0.5)
-    hint = "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
-    if close:
-        hint = f"Did you mean {close[0]!r}?"
+    otherwise = "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
+    hint = did_you_mean(name, known, otherwise)
     allowed = f"be a path or one of {', '.join(families)}"
     return unusable("load", repr(name), allowed, "neither", hint)
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from partita.core import capability, rng
 from partita.core.checks import check_real
@@ -33,7 +32,7 @@ from partita.experiment.imputation import impute_encoded
 from partita.experiment.input_table import InputTable, destination, read_input, write_beside
 from partita.experiment.saved import SPLIT_KEY, SavedRun, open_run, split_table
 from partita.tables import Rows
-from partita.tables.arrays import chunks
+from partita.tables.arrays import chunks, pieces
 from partita.tables.on_disk import gathered
 from partita.tables.schema import Column
 from partita.tables.write import check_ending
@@ -201,12 +200,9 @@ class NormalRows:
         for part in chunks(len(at), width):
             yield np.where(columns, table[at[part]], np.nan)
 
-    def _chunks(self) -> Iterator[np.ndarray]:
-        return (self.table[part] for part in chunks(*self.table.shape))
-
     @cached_property
     def _observed(self) -> np.ndarray:
-        return np.concatenate([_observed_bits(self.saved, x) for x in self._chunks()])
+        return np.concatenate([_observed_bits(self.saved, x) for x in pieces(self.table)])
 
     @cached_property
     def _filled(self) -> np.ndarray:
@@ -215,7 +211,7 @@ class NormalRows:
         generator = rng.keyed(self.seed, 6)
         filled = (
             impute_encoded(model, encoding, x, "draw", "anomalies", generator=generator)
-            for x in self._chunks()
+            for x in pieces(self.table)
         )
         return gathered(filled, self.table.shape, np.float64)
 
@@ -239,18 +235,10 @@ def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
             "--normal."
         )
     test = dataset.test
-    if isinstance(test, Rows):
-        held_out = gathered(_test_chunks(test), (len(test), test.width), np.float64)
-    else:
-        held_out = split_table(test)
-    return NormalRows(saved, held_out, seed)
-
-
-def _test_chunks(test: Rows) -> Iterator[np.ndarray]:
-    generator = rng.keyed(SPLIT_KEY, len(test))
-    for part in chunks(len(test), test.width):
-        index = torch.arange(part.start, part.stop)
-        yield test.batch(index, generator=generator).x.double().numpy()
+    if not isinstance(test, Rows):
+        return NormalRows(saved, split_table(test), seed)
+    parts = test.parts(rng.keyed(SPLIT_KEY, len(test)))
+    return NormalRows(saved, gathered(parts, (len(test), test.width), np.float64), seed)
 
 
 def _observed_bits(saved: SavedRun, x: np.ndarray) -> np.ndarray:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from partita.errors import DataError, invalid
+from partita.errors import DataError, invalid, unusable
 from partita.experiment.saved import SavedRun, schema_of
 from partita.tables import Schema, copies, read
 from partita.tables.arrays import Splits, as_table, chunks
 from partita.tables.copies import names_in
-from partita.tables.schema import Column
+from partita.tables.schema import Column, first_few
 from partita.tables.write import TABLES, check_ending, write_columns
 
 
@@ -78,9 +78,7 @@ def _column_order(saved: SavedRun, found: Splits, width: int, owner: str) -> lis
     wanted, expected = saved.data.get("columns"), saved.run.model.support.width
     if found.columns is None or wanted is None:
         if width != expected:
-            raise DataError(
-                f"{owner}: DATA must have {expected} columns, as the run has; got {width}."
-            )
+            raise unusable(owner, "DATA", f"have {expected} columns, as the run has", width)
         return list(range(width))
     if sorted(wanted) != sorted(found.columns):
         run, file = set(wanted), set(found.columns)
@@ -90,8 +88,8 @@ def _column_order(saved: SavedRun, found: Splits, width: int, owner: str) -> lis
             got = f"none called {lost[0]!r}"
         else:
             got = f"one more, {more[0]!r}" if more else "some of them twice"
-        shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
-        raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
+        allowed = f"have the columns of the run, {first_few(wanted)}"
+        raise unusable(owner, "DATA", allowed, got)
     place_of = {name: place for place, name in enumerate(found.columns)}
     return [place_of[name] for name in wanted]
 

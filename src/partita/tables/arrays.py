@@ -131,6 +131,11 @@ def chunks(rows: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + step, rows))
 
 
+def pieces(table: np.ndarray) -> Iterator[np.ndarray]:
+    """A table in chunks of rows."""
+    return (table[part] for part in chunks(*table.shape))
+
+
 def not_numeric(owner: str, columns: Sequence[str], parameter: str = "x") -> InputError:
     """The error for columns of text, dates or other things that are no real numbers."""
     return invalid(owner, parameter, "be numeric", text_in(columns), ENCODE)

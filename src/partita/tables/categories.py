@@ -9,9 +9,10 @@ from itertools import chain
 import numpy as np
 
 from partita.errors import Argument, Words, invalid
-from partita.tables.labels import Labels
+from partita.tables.labels import Labels, label_of
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Rows
+from partita.tables.schema import first_few
 
 Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
 
@@ -128,10 +129,9 @@ def check_known(x: np.ndarray, lists: Lists, labels: Labels, owner: str, first: 
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
         value = float(x[row, column])
-        known = ", ".join(labels.get(v, f"{v:g}") for v in lists[column][:8])
-        more = ", ..." if len(lists[column]) > 8 else ""
-        allowed = f"hold categories seen in training, in column {column}: {known}{more}"
-        got = f"{labels.get(value, f'{value:g}')} at row {first + row}"
+        known = first_few([label_of(value, labels) for value in lists[column]], 8)
+        allowed = f"hold categories seen in training, in column {column}: {known}"
+        got = f"{label_of(value, labels)} at row {first + row}"
         numbers = () if labels else NUMBERS
         remedy: Words = ("Map rare values to a category of their own", *numbers, ".")
         raise invalid(owner, "X", allowed, got, remedy)

@@ -27,7 +27,6 @@ from partita.core.checks import check_choice
 from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.errors import RunError, invalid
 from partita.runtime.untrusted import check_like
-from partita.tables.arrays import chunks
 from partita.tables.categories import (
     Lists,
     categories_of,
@@ -42,7 +41,7 @@ from partita.tables.categories import (
 )
 from partita.tables.column_kinds import Law
 from partita.tables.infer import ALLOWED, outside
-from partita.tables.labels import Labels, labels_from_json, labels_to_json
+from partita.tables.labels import Labels, label_of, labels_from_json, labels_to_json
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Rows
 from partita.tables.schema import KINDS as COLUMN_KINDS
@@ -222,9 +221,7 @@ class Encoding:
         """
         if not self.labels:
             return x
-        return np.array(
-            [[self.labels.get(value, f"{value:g}") for value in row] for row in x.tolist()]
-        )
+        return np.array([[label_of(value, self.labels) for value in row] for row in x.tolist()])
 
     def rows(self, rows: Rows) -> Rows:
         """Encoded rows to learn from, streamed as before; cut columns and categories are encoded at
@@ -362,7 +359,6 @@ def infer_kind(rows: Rows) -> Kind:
     if rows.binarize is not None:
         return "binary"
     fits: dict[Kind, Support] = {"binary": Binary(rows.width), "spin": Spin(rows.width)}
-    for part in chunks(len(rows), rows.width):
-        x = rows.batch(torch.arange(part.start, part.stop), generator=torch.Generator()).x
+    for x in map(torch.from_numpy, rows.parts()):
         fits = {kind: support for kind, support in fits.items() if not support.outside(x).any()}
     return next(iter(fits)) if fits else "real"

@@ -21,6 +21,7 @@ from partita.tables.arrow import (
 )
 from partita.tables.csv import EXACT, TextTable, WordColumns, open_text
 from partita.tables.infer import INDEX, Digest, KindOverrides, infer, resolve
+from partita.tables.labels import label_of
 from partita.tables.on_disk import gathered
 from partita.tables.schema import (
     Column,
@@ -28,6 +29,7 @@ from partita.tables.schema import (
     Series,
     check_names,
     column_names,
+    first_few,
     is_whole,
 )
 
@@ -109,8 +111,7 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
     # an index is no column
     more = [name for name in there if name not in known and not INDEX.fullmatch(name)]
     if lost or more:
-        shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
-        allowed = f"have the columns of the fitted one, {shown}"
+        allowed = f"have the columns of the fitted one, {first_few(wanted)}"
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
         raise unusable(owner, "the table", allowed, got, "" if lost else "Take it out.")
     found = [there[name] for name in wanted]
@@ -137,8 +138,8 @@ def _check_known(series: Series, column: Column, owner: str) -> None:
     there = series.observed
     if column.kind == "category" and len(unknown := there[~np.isin(there, column.levels)]):
         allowed = f"hold categories of the fitted table, {column.in_words()}"
-        value = series.labels.get(unknown[0], f"{unknown[0]:g}")
-        raise unusable(owner, f"column {series.name!r}", allowed, repr(value), RARE)
+        got = repr(label_of(unknown[0], series.labels))
+        raise unusable(owner, f"column {series.name!r}", allowed, got, RARE)
 
 
 def _word_columns(columns: ColumnKinds, names: Sequence[str], owner: str) -> WordColumns:

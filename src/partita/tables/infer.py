@@ -3,16 +3,24 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import numpy as np
 
 from partita.core.checks import check_choice
-from partita.errors import Argument, DataError, invalid, unusable
+from partita.errors import Argument, DataError, did_you_mean, invalid, one_line, unusable
 from partita.tables.csv import EXACT, is_number
 from partita.tables.labels import Labels, check_distinct
-from partita.tables.schema import KINDS, Column, Schema, Series, check_names, is_whole, listed
+from partita.tables.schema import (
+    KINDS,
+    Column,
+    Schema,
+    Series,
+    check_names,
+    first_few,
+    is_whole,
+    listed,
+)
 
 MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
 ROWS_PER_LEVEL = 10  # where there are more words; free text has fewer rows for each
@@ -81,7 +89,7 @@ def resolve(overrides: KindOverrides | None, names: Sequence[str], owner: str) -
     overrides = {} if overrides is None else overrides
     if not isinstance(overrides, Mapping) or not all(isinstance(name, str) for name in overrides):
         allowed = "say kinds by name, as {'age': 'count'} does"
-        raise invalid(owner, "columns", allowed, " ".join(repr(overrides).split()))
+        raise invalid(owner, "columns", allowed, one_line(overrides))
     known = set(names)
     found: dict[str, str] = {}
     for pattern, kind in overrides.items():
@@ -92,10 +100,8 @@ def resolve(overrides: KindOverrides | None, names: Sequence[str], owner: str) -
             else [name for name in names if fnmatchcase(name, pattern)]
         )
         if not matches:
-            close = get_close_matches(pattern, names, 1, 0.5)
-            hint = f"Did you mean {close[0]!r}?" if close else ""
-            shown = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
-            allowed = f"name one of the columns {shown}"
+            allowed = f"name one of the columns {first_few(names, 8)}"
+            hint = did_you_mean(pattern, names)
             raise invalid(owner, Argument("columns"), allowed, repr(pattern), hint)
         found |= dict.fromkeys(matches, kind)
     return found

@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.errors import RunError, unusable
 from partita.runtime.untrusted import Json, JsonObject, read_record
-from partita.tables.labels import Labels, labels_from_json, labels_to_json
+from partita.tables.labels import Labels, label_of, labels_from_json, labels_to_json
 
 KINDS = ("real", "binary", "count", "category", "ignore")
 Cell = str | bool | int | float | None
@@ -74,9 +74,7 @@ class Column:
         missing.
         """
         if self.labels:
-            return [
-                None if value != value else self.labels.get(value, f"{value:g}") for value in values
-            ]
+            return [None if value != value else label_of(value, self.labels) for value in values]
         codes = self.dtype == "category" and all(level == round(level) for level in self.levels)
         make = bool if self.dtype == "bool" else round if codes or "int" in self.dtype else float
         return [
@@ -180,6 +178,15 @@ def is_whole(values: np.ndarray) -> bool:
     (True, False)
     """
     return bool(np.isfinite(values).all() and (values == np.round(values)).all())
+
+
+def first_few(items: Sequence[str], most: int = 6) -> str:
+    """The first few of some names, and dots for the others.
+
+    >>> first_few("abc", 2)
+    'a, b, ...'
+    """
+    return ", ".join(items[:most]) + ", ..." * (len(items) > most)
 
 
 def listed(items: Iterable[str], most: int = 5) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from partita.errors import Argument, invalid
 from partita.runtime.atomic_files import replacing
-from partita.tables.arrays import chunks
+from partita.tables.arrays import pieces
 from partita.tables.arrow import COLUMNAR, open_writer
 from partita.tables.csv import DELIMITERS
 from partita.tables.frames import TABLES
@@ -46,7 +46,7 @@ def plain_columns(
     names = names or column_names(x.shape[1])
     if labels:
         return [Column(name, "category", "string", labels=labels) for name in names]
-    parts = (x[part] for part in chunks(*x.shape))
+    parts = pieces(x)
     whole = np.all([(~np.isfinite(part) | (part == np.round(part))).all(0) for part in parts], 0)
     return [
         Column(name, "real", "int64" if one else "float64")
@@ -61,7 +61,7 @@ def write_columns(
     ending = path.suffix.lower()
     if ending in ENDINGS:
         check_ending(path, "write", columns)
-    parts = (x[part] for part in chunks(*x.shape))
+    parts = pieces(x)
     names = [column.name for column in columns] if header else None
     with replacing(path) as beside:
         if ending == ".npy":
