@@ -29,12 +29,11 @@ from partita.core.protocols import Capability, EnergyModel
 from partita.errors import DataError, PartitaWarning, invalid
 from partita.experiment.encoded import evaluate_encoded
 from partita.experiment.imputation import impute_encoded
-from partita.experiment.input_table import InputTable, destination, read_input, write_beside
+from partita.experiment.input_table import InputTable, destination, read_input, write_results
 from partita.experiment.saved import SPLIT_KEY, SavedRun, open_run, split_table
-from partita.tables import Rows
+from partita.tables import Column, Rows
 from partita.tables.arrays import chunks, pieces
 from partita.tables.on_disk import gathered
-from partita.tables.schema import Column
 from partita.tables.write import check_ending
 
 COLUMNS = (
@@ -93,7 +92,7 @@ def find_anomalies(
     check_ending(path, "anomalies")
     ranking = rank_rows(saved, table, normal, seed)
     found = AnomalySummary(path, alpha, ranking, ranking.tail <= alpha)
-    write_beside(table, path, COLUMNS, np.column_stack([*ranking[:2], found.anomalous]))
+    write_results(table, path, COLUMNS, np.column_stack([*ranking[:2], found.anomalous]))
     if alpha < found.least_tail:
         _warn(
             f"no row can be called an anomaly: {ranking.calibration.max()} normal rows allow no "
@@ -222,7 +221,7 @@ def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
         table = read_input(saved, normal, "anomalies --normal", closed=False)
         rows = (x for _, x in table.chunks())
         return NormalRows(saved, gathered(rows, table.shape, np.float64), seed)
-    dataset = saved.dataset(None) if saved.data.get("source") else None
+    dataset = saved.dataset(None) if saved.data.source else None
     if dataset is None or dataset.test is None:
         raise DataError(
             "anomalies: --normal must be given for a run whose data have no test rows; got none. "
@@ -230,7 +229,7 @@ def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
         )
     if saved.has_changed(dataset):
         _warn(
-            f"{saved.data['name']} has other rows than when the run was fitted: it may have "
+            f"{saved.data.name} has other rows than when the run was fitted: it may have "
             "learned from some normal rows, and tail probabilities be too small. Give others with "
             "--normal."
         )

@@ -24,8 +24,8 @@ from partita.families.by_gradient import NAMED, OBJECTIVES
 from partita.families.table_kind import check_held_out, numbers, settings_by_table, table_kind
 from partita.models.directed.flow.columns import copying, repeating
 from partita.runtime.untrusted import JsonObject
-from partita.tables import Rows
-from partita.tables.encoding import Encoding, Kind
+from partita.tables import Encoding, Rows
+from partita.tables.encoding import Kind
 from partita.tables.schema import listed
 
 Measure = Literal[
@@ -188,7 +188,6 @@ def candidates_by_objective(
     settings: JsonObject,
     names: Sequence[str],
     rows: Rows,
-    owner: str = "compare",
 ) -> tuple[list[Candidate], dict[str, str]]:
     """One candidate for each objective of one family, and the objectives left out with the reason.
 
@@ -197,9 +196,11 @@ def candidates_by_objective(
     """
     if not {"objective", "n_chains"} <= family.settings.keys():
         allowed = "be a family of energy models, which have a choice of objectives"
-        raise invalid(owner, "--model", allowed, repr(family.name), "`partita models` lists them.")
+        raise invalid(
+            "compare", "--model", allowed, repr(family.name), "`partita models` lists them."
+        )
     for name in names:
-        check_choice(owner, "--objectives", name, ("all", *OBJECTIVES))
+        check_choice("compare", "--objectives", name, ("all", *OBJECTIVES))
     encoding = Encoding.fit(rows, family.encoding_kind(rows, settings))
     start = {**settings, "objective": "pcd"}
     model, _ = family.build(encoding.rows(rows), start, generator=torch.Generator().manual_seed(0))

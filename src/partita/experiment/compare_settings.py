@@ -46,26 +46,17 @@ class CompareSettings:
     @property
     def command(self) -> str:
         """The command that makes the same comparison again."""
-        words = [
-            "partita",
-            "compare",
-            self.data,
-            *(["--models", ",".join(self.models)] if self.models else []),
-        ]
-        words += (
-            ["--model", self.model, "--objectives", ",".join(self.objectives)] if self.model else []
-        )
+        words = ["partita", "compare", self.data]
+        if self.models:
+            words += ["--models", ",".join(self.models)]
+        if self.model:
+            words += ["--model", self.model, "--objectives", ",".join(self.objectives)]
         words += [word for pair in self.settings for word in ("--set", pair)]
         words += [word for pair in self.columns for word in ("--column", pair)]
-        options = {
-            "minutes": self.minutes,
-            "epochs": self.epochs,
-            "evaluator": self.evaluator,
-            "seed": self.seed,
-        }
-        return shlex.join(
-            [*words, *(f"--{name}={value}" for name, value in options.items() if value is not None)]
-        )
+        for name in ("minutes", "epochs", "evaluator", "seed"):
+            if getattr(self, name) is not None:
+                words.append(f"--{name}={getattr(self, name)}")
+        return shlex.join(words)
 
     def check_time(self) -> None:
         """Minutes for all or epochs for each, not both."""
@@ -77,7 +68,7 @@ class CompareSettings:
             raise invalid("compare", "one of --minutes and --epochs", "be given", "both")
 
 
-def resumed(folder: Path) -> CompareSettings:
+def read_settings(folder: Path) -> CompareSettings:
     """The settings of the comparison in a folder."""
     if not (folder / PLAN).exists():
         made = "the folder of a comparison, as `partita compare DATA` makes"
@@ -96,7 +87,7 @@ def resumed(folder: Path) -> CompareSettings:
 def keep(folder: Path, request: CompareSettings) -> None:
     """Save the settings; a folder that holds another comparison is left as it is."""
     if (folder / PLAN).exists():
-        before = asdict(resumed(folder))
+        before = asdict(read_settings(folder))
         for name, value in asdict(request).items():
             if value != before[name]:
                 raise RunError(

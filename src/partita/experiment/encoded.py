@@ -7,13 +7,19 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.protocols import LikelihoodEvaluator, Model, PartitionEvaluator
+from partita.core.protocols import (
+    DirectedModel,
+    EnergyModel,
+    LikelihoodEvaluator,
+    Model,
+    PartitionEvaluator,
+)
 from partita.core.quantity import Quantity
 from partita.errors import invalid
 from partita.evaluators import evaluate
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.samplers import sample
-from partita.tables.encoding import Encoding
+from partita.tables import Encoding
 
 
 def evaluate_encoded(
@@ -48,10 +54,13 @@ def evaluate_encoded(
     return replace(q + shift, se_data=se, details=details)
 
 
-def draw_rows(model: Model, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:
+def draw_rows(
+    model: EnergyModel | DirectedModel, n: int, burn_in: int | None, generator: torch.Generator
+) -> Tensor:
     """``n`` draws: exact by enumeration where the states are few and no burn-in is given, else
     the ends of chains.
     """
-    if burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS:
+    few_states = capability.smallest_bits(model) <= capability.CHEAP_BITS
+    if burn_in is None and few_states and isinstance(model, EnergyModel):
         return exact_draws(model, n, generator=generator)
     return sample(model, n, burn_in=1000 if burn_in is None else burn_in, generator=generator)

@@ -24,8 +24,7 @@ from partita.families import Family
 from partita.families.table_kind import check_held_out
 from partita.runtime import deadline
 from partita.runtime.untrusted import JsonObject, check_like
-from partita.tables import Rows
-from partita.tables.encoding import Encoding
+from partita.tables import Encoding, Rows
 from partita.training import Run, fit, load
 from partita.training.budget import Plan, affordable
 from partita.training.run import build_model, read_config
@@ -203,7 +202,7 @@ class Experiment:
     ) -> Quantity:
         """Mean log-likelihood per row of the scored split, in the units of the data."""
         rows = getattr(self.dataset, self.scored)
-        saved = SavedRun(run, self.encoding, self.about.get("data") or {})
+        saved = SavedRun(run, self.encoding)
         return saved.score(rows, evaluator, rng.keyed(self.seed, SCORING))
 
     def _record(self, plan: Plan) -> JsonObject:

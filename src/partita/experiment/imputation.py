@@ -36,12 +36,14 @@ from partita.errors import invalid
 from partita.experiment.imputation_gradient import gradient_posterior
 from partita.experiment.input_table import InputTable, destination, in_file_order, read_input
 from partita.experiment.saved import SavedRun, open_run
+from partita.tables import Encoding
 from partita.tables.arrays import chunks
 from partita.tables.copies import write_filled
-from partita.tables.encoding import CUT, Encoding
+from partita.tables.encoding import CUT
+from partita.tables.frames import TABLES
 from partita.tables.labels import Labels
 from partita.tables.on_disk import gathered
-from partita.tables.write import TABLES, check_ending, plain_columns, write_columns
+from partita.tables.write import check_ending, plain_columns, write_columns
 
 CHAINS = 8  # per row, where they are averaged; one draw takes one
 BURN_IN = 100

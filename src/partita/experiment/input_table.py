@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from partita.errors import DataError, invalid, unusable
-from partita.experiment.saved import SavedRun, schema_of
-from partita.tables import Schema, copies, read
-from partita.tables.arrays import Splits, as_table, chunks
+from partita.experiment.saved import SavedRun
+from partita.tables import Column, Schema, Splits, copies, read
+from partita.tables.arrays import as_table, chunks
 from partita.tables.copies import names_in
-from partita.tables.schema import Column, first_few
-from partita.tables.write import TABLES, check_ending, write_columns
+from partita.tables.frames import TABLES
+from partita.tables.schema import first_few
+from partita.tables.write import check_ending, write_columns
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def read_input(saved: SavedRun, path: Path, owner: str, *, closed: bool = True) 
 
     A category that the run does not know is refused where ``closed``.
     """
-    schema = schema_of(saved.data) if path.suffix.lower() in TABLES else None
+    schema = saved.data.table_schema if path.suffix.lower() in TABLES else None
     wanted = None if schema is None else replace(schema, closed=closed)
     found = read(path, words=saved.encoding.kind in ("category", "mixed"), columns=wanted)
     splits = [split for split in (found.train, found.valid, found.test) if split is not None]
@@ -75,8 +76,8 @@ def read_input(saved: SavedRun, path: Path, owner: str, *, closed: bool = True) 
 
 def _column_order(saved: SavedRun, found: Splits, width: int, owner: str) -> list[int]:
     """Where each column of the run is in the file: by name where both have names, else by place."""
-    wanted, expected = saved.data.get("columns"), saved.run.model.support.width
-    if found.columns is None or wanted is None:
+    wanted, expected = saved.data.columns, saved.run.model.support.width
+    if found.columns is None or not wanted:
         if width != expected:
             raise unusable(owner, "DATA", f"have {expected} columns, as the run has", width)
         return list(range(width))
@@ -110,7 +111,7 @@ def destination(source: Path, out: Path | None, owner: str, word: str) -> Path:
     return path
 
 
-def write_beside(table: InputTable, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
+def write_results(table: InputTable, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
     """Write a file with more columns after its own, which stay as they are; the new ones alone
     where either file is no table with names.
     """

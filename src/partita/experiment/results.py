@@ -97,7 +97,7 @@ def _quantity(kept: JsonObject, rows: Tensor | None = None) -> Quantity:
     """The quantity that ``as_json`` wrote, with the scores of its rows."""
     q = read_record(Quantity, kept, f"{NAME}: score")
     check_like(q.details, SHOWN, f"{NAME}: score: details")
-    details = {
+    details: JsonObject = {
         name: value
         for name, value in q.details.items()
         if isinstance(value, PLAIN) and name != "kl_per_dimension"

@@ -7,8 +7,7 @@ import numpy as np
 from partita.core import rng
 from partita.core.checks import check_count
 from partita.datasets import Dataset
-from partita.tables import Rows
-from partita.tables.encoding import Encoding
+from partita.tables import Encoding, Rows
 
 VALIDATION_FRACTION = 0.1
 MOST_TO_VALIDATE = 20_000  # rows; more tell weights apart no better, and are held in memory

@@ -19,8 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc, types
 
-from partita.errors import invalid, unusable
-from partita.tables.arrays import NUMERIC, Columns, damaged, not_numeric
+from partita.errors import invalid
+from partita.tables.arrays import (
+    NUMERIC,
+    Columns,
+    Frame,
+    PolarsFrame,
+    bad_file,
+    damaged,
+    not_numeric,
+)
 from partita.tables.labels import numbered
 from partita.tables.schema import Series, check_names, column_names
 
@@ -79,9 +87,7 @@ class TableFile(ABC):
         """The NumPy type that holds all columns; columns that are no numbers are named."""
         found = self.number_types()
         if not found:
-            raise unusable(
-                "load", str(self.path), "have at least one column", "none", "Write it again."
-            )
+            raise bad_file(self.path, "have at least one column", "none", "Write it again.")
         text = [
             str(i) if self.columns is None else repr(self.columns[i])
             for i, dtype in enumerate(found)
@@ -151,9 +157,9 @@ def open_writer(
     return ipc.new_file(str(path), schema)
 
 
-def of_frame(frame: Any, owner: str) -> pa.Table:
+def of_frame(frame: Frame, owner: str) -> pa.Table:
     """A pandas or polars frame as an Arrow table; its index, if it has one, is left out."""
-    if hasattr(frame, "to_arrow"):
+    if isinstance(frame, PolarsFrame):
         return frame.to_arrow()
     check_names(list(map(str, frame.columns)), owner)
     try:
@@ -166,7 +172,7 @@ def of_frame(frame: Any, owner: str) -> pa.Table:
         ) from None
 
 
-def series_of(table: pa.Table) -> list[Series]:
+def table_series(table: pa.Table) -> list[Series]:
     """The columns of an Arrow table."""
     return [
         series(str(name), column, dtype_name(column.type))
@@ -253,7 +259,7 @@ def _arrow_reader(path: Path) -> Iterator[Reader]:
         file.seek(0)
         if head.startswith(FIRST_FEATHER):
             allowed = "be a Feather file of version 2"
-            raise unusable("load", str(path), allowed, "one of version 1", "Write it again.")
+            raise bad_file(path, allowed, "one of version 1", "Write it again.")
         options = ipc.IpcReadOptions(use_threads=False)
         open_reader = ipc.open_file if head == FILE_FORMAT else ipc.open_stream
         yield open_reader(file, options=options)

@@ -46,37 +46,39 @@ def categories_of(rows: Rows, *others: Rows) -> Lists:
     """
     own = [np.zeros(0)] * rows.width
     for x in chain.from_iterable(part.parts() for part in (rows, *others)):
-        there = [column[~np.isnan(column)] for column in x.astype(np.float64).T]
-        own = [np.unique(np.concatenate(both)) for both in zip(own, there, strict=True)]
+        own = _joined(own, x.astype(np.float64))
     union = np.unique(np.concatenate(own))
     letters = bool(rows.labels) and all(len(word) == 1 for word in rows.labels.values())
     chosen = [union] * len(own) if letters or len(union) <= SHARED * max(map(len, own)) else own
     return tuple(tuple(values.tolist()) for values in chosen)
 
 
+def _joined(seen: list[np.ndarray], x: np.ndarray) -> list[np.ndarray]:
+    """The values of each column that were seen before, and those that rows add to them."""
+    there = (column[~np.isnan(column)] for column in x.T)
+    return [np.unique(np.concatenate(both)) for both in zip(seen, there, strict=True)]
+
+
 def looks_categorical(rows: Rows) -> bool:
     """Whether every column holds words, or few enough whole numbers to be categories."""
     if rows.labels:
         return True
-    seen: list[np.ndarray] = [np.zeros(0)] * rows.width
+    seen = [np.zeros(0)] * rows.width
     for x in rows.parts():
         if (x != np.round(x)).any():
             return False
-        seen = [
-            np.unique(np.concatenate([values, column]))
-            for values, column in zip(seen, x.T, strict=True)
-        ]
+        seen = _joined(seen, x)
         if any(len(values) > MOST_STATES for values in seen):
             return False
     return True
 
 
-def quantile_cuts(rows: Rows, bins: int = BINS) -> Lists:
+def quantile_cuts(rows: Rows) -> Lists:
     """Where each column is cut into parts of about equally many rows; fewer parts where values
     repeat.
     """
     x = to_rank(rows)
-    shares = np.arange(1, bins) / bins
+    shares = np.arange(1, BINS) / BINS
     return tuple(tuple(np.unique(np.quantile(column, shares)).tolist()) for column in x.T)
 
 

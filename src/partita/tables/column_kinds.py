@@ -76,10 +76,10 @@ def places(laws: Sequence[Law]) -> dict[Law, list[int]]:
     return found
 
 
-def in_words(laws: Sequence[Law]) -> str:
+def kinds_in_words(laws: Sequence[Law]) -> str:
     """How many columns there are of each kind.
 
-    >>> in_words(("real", 3, "real", 5, "count"))
+    >>> kinds_in_words(("real", 3, "real", 5, "count"))
     '2 real, 1 count, 2 categorical'
     """
     counts = {name: sum(law == name for law in laws) for name in NAMED}

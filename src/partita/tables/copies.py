@@ -23,11 +23,12 @@ from pyarrow import types
 
 from partita.runtime.atomic_files import replacing
 from partita.tables.arrow import COLUMNAR, Columnar, compute, dtype_name, is_text, open_writer
-from partita.tables.csv import NUMBERS, TRUTH, TextTable, gaps, is_missing, scan_types, stripped
+from partita.tables.csv import TRUTH, TextTable, gaps, is_missing, stripped, to_number
 from partita.tables.frames import open_table
 from partita.tables.schema import Cell, Column, Schema
 from partita.tables.write import array_of, coded, own_type, text, write_csv
 
+WORDS = ("string", "category")  # types of them
 # Arrow's types whose numbers have fewer digits than Python's
 NARROW = {"float": np.float32, "halffloat": np.float16}
 
@@ -41,10 +42,12 @@ class TextType(NamedTuple):
     written: re.Pattern[str] = re.compile(r".*", re.DOTALL)
 
 
-# of numbers that nothing is known about, the first that loses nothing; 007 is a name
-NUMBER_TYPES = (
-    TextType("int64", re.compile(r"[+-]?(0|[1-9]\d*)")),
+WHOLE = re.compile(r"[+-]?(0|[1-9]\d*)")
+# of a column that nothing is known about, the first that loses nothing; 007 is a name
+TEXT_TYPES = (
+    TextType("int64", WHOLE),
     TextType("float64", re.compile(r"(?![+-]?0\d+$).*")),
+    TextType("bool"),
     TextType("string"),
 )
 
@@ -309,17 +312,14 @@ def _value(field: str, dtype: str) -> Cell:
 
 
 def _number(field: str) -> int | float:
-    return int(field) if NUMBER_TYPES[0].written.fullmatch(field) else float(field)
+    return int(field) if WHOLE.fullmatch(field) else to_number(field)
 
 
 def _dtypes(table: TextTable, known: dict[str, Column]) -> list[str]:
     """What each column is written as: the type that is known where it holds all fields exactly,
     else by the fields alone.
     """
-    found = scan_types(map(stripped, table.fields()), len(table.names))
-    choices = [
-        _choices(known.get(name), dtype) for name, dtype in zip(table.names, found, strict=True)
-    ]
+    choices = [_choices(known.get(name)) for name in table.names]
     for chunk in map(stripped, table.fields()):
         for i, values in enumerate(chunk.columns):
             if len(choices[i]) > 1:
@@ -328,26 +328,24 @@ def _dtypes(table: TextTable, known: dict[str, Column]) -> list[str]:
     return [first.dtype for first, *_ in choices]
 
 
-def _choices(column: Column | None, dtype: str) -> list[TextType]:
-    """The types that fields of some type may get: that of a known column first, if they can be of
-    it.
-    """
-    number = dtype in NUMBERS
-    own = NUMBER_TYPES if number else [TextType("bool" if dtype == "bool" else "string")]
-    if column is None:
-        return [*own]
-    fits = "int" in column.dtype or "float" in column.dtype if number else column.dtype == dtype
-    return [TextType(column.dtype), *own] if column.labels or fits else [*own]
+def _choices(column: Column | None) -> list[TextType]:
+    """The types that a column of text may get: the one that is known first."""
+    if column is None or (column.dtype in WORDS and not column.labels):
+        return [*TEXT_TYPES]
+    own = TextType(column.dtype)
+    return [own] if column.labels else [own, *TEXT_TYPES]
 
 
 def _holds(choice: TextType, fields: list[str]) -> bool:
-    """Whether a type has every one of these numbers exactly."""
-    if choice.dtype in ("string", "category", "bool"):
+    """Whether a type has every one of these fields exactly."""
+    if choice.dtype in WORDS:
         return True
-    if not all(map(choice.written.fullmatch, fields)):
-        return False
-    values = list(map(_number, fields))
+    if choice.dtype == "bool":
+        return all(field.lower() in TRUTH for field in fields)
     try:
+        if not all(map(choice.written.fullmatch, fields)):
+            return False
+        values = list(map(_number, fields))
         return pa.array(values, choice.dtype).to_pylist() == values
-    except (pa.ArrowInvalid, OverflowError, TypeError):
+    except (ValueError, OverflowError, TypeError):
         return False

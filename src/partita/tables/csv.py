@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from partita.errors import DataError, unusable
+from partita.errors import DataError
 from partita.tables import on_disk
-from partita.tables.arrays import damaged
+from partita.tables.arrays import bad_file, damaged
 from partita.tables.arrow import TableFile, compute
 from partita.tables.schema import is_whole
 
@@ -149,7 +149,7 @@ def open_text(path: Path) -> TextTable:
     below_word = any(scan.number and word for scan, word in zip(scans, words, strict=True))
     named = any(words) and (below_word or not repeated)
     if count == 1 and named:
-        raise unusable("load", str(path), "hold rows", "only a line of names", "Write it again.")
+        raise bad_file(path, "hold rows", "only a line of names", "Write it again.")
     if not named:
         for text, scan in zip(first, scans, strict=True):
             scan.add(pa.chunked_array([[text]], pa.string()))
@@ -162,15 +162,6 @@ def open_text(path: Path) -> TextTable:
         layout.delimiter or ",",
         lambda: _sliced(parse(), int(named)),
     )
-
-
-def scan_types(chunks: Iterable[pa.Table], width: int) -> tuple[str, ...]:
-    """What the columns of a table of text hold, by all of their fields."""
-    scans = [_Scan() for _ in range(width)]
-    for chunk in chunks:
-        for scan, values in zip(scans, chunk.columns, strict=True):
-            scan.add(values)
-    return tuple(scan.dtype for scan in scans)
 
 
 def sequence_lines(path: Path) -> list[str] | None:
@@ -218,12 +209,12 @@ def _layout(path: Path) -> Layout:
                 break
             head += line
     if not head:
-        raise unusable("load", str(path), "hold rows", "none", "Write it again.")
+        raise bad_file(path, "hold rows", "none", "Write it again.")
     plain = re.sub(r'"[^"]*("|$)', "", head)
     if EXCEL.fullmatch(plain.strip("\r\n")):
         got = f"{plain.strip()!r}, which is for Excel alone"
         allowed = "begin with names or numbers"
-        raise unusable("load", str(path), allowed, got, "Take that line out.")
+        raise bad_file(path, allowed, got, "Take that line out.")
     by_default = "," if path.suffix.lower() == ".csv" else None
     delimiter = next((mark for mark in DELIMITERS if mark in plain), by_default)
     if delimiter is None:
@@ -247,7 +238,7 @@ def _bounded(stream: TextIO) -> Iterator[str]:
     for line in iter(partial(stream.readline, LONGEST), ""):
         if len(line) >= LONGEST:
             allowed = f"have lines of less than {LONGEST >> 20} MiB"
-            raise unusable("load", stream.name, allowed, "a longer one", "Is it a table?")
+            raise bad_file(stream.name, allowed, "a longer one", "Is it a table?")
         yield line
 
 
@@ -338,7 +329,7 @@ def _fault(path: Path, layout: Layout) -> DataError:
                     else "Give all rows the same number of values."
                 )
                 allowed = f"have {len(first)} values in each row"
-                return unusable("load", str(path), allowed, f"{len(record)} in row {row}", remedy)
+                return bad_file(path, allowed, f"{len(record)} in row {row}", remedy)
     return damaged(path)
 
 

@@ -17,7 +17,7 @@ from partita.errors import DataError, InputError, unusable
 from partita.runtime import memory_limit
 from partita.runtime.atomic_files import unreachable
 from partita.tables.alignments import FASTA, letters, read_fasta
-from partita.tables.arrays import Splits, damaged
+from partita.tables.arrays import Splits, bad_file, damaged
 from partita.tables.csv import open_text, sequence_lines
 from partita.tables.frames import TABLES, ColumnKinds, read_table
 from partita.tables.npy import read_npy, read_npz
@@ -97,7 +97,7 @@ def _check_file(path: Path) -> None:
         if ending in TABBED:
             remedy = "Rename it to .csv, where tabs separate fields too."
         allowed = f"end in one of {' '.join(ENDINGS)}"
-        raise unusable("load", str(path), allowed, path.suffix or "no ending", remedy)
+        raise bad_file(path, allowed, path.suffix or "no ending", remedy)
     if not stat.S_ISREG(path.stat().st_mode):
         raise DataError(f"{path} is a pipe or a device. Write its contents to a file.")
     size = path.stat().st_size
@@ -129,7 +129,7 @@ def _text(path: Path) -> Iterator[None]:
         allowed = f"be a whole {path.suffix} file, in UTF-8"
         remedy = "Save it as UTF-8, or copy or download it again."
         got = "bytes that are no such text"
-        raise unusable("load", str(path), allowed, got, remedy) from error
+        raise bad_file(path, allowed, got, remedy) from error
     except (OSError, csv.Error) as error:
         raise damaged(path) from error
 

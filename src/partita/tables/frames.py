@@ -4,12 +4,12 @@ files, and frames of pandas and polars.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from partita.errors import InputError, unusable
-from partita.tables.arrays import Columns, as_table
+from partita.tables.arrays import Columns, Frame, TableLike, as_table
 from partita.tables.arrow import (
     COLUMNAR,
     Columnar,
@@ -17,10 +17,10 @@ from partita.tables.arrow import (
     of_frame,
     open_columnar,
     series,
-    series_of,
+    table_series,
 )
 from partita.tables.csv import EXACT, TextTable, WordColumns, open_text
-from partita.tables.infer import INDEX, Digest, KindOverrides, infer, resolve
+from partita.tables.infer import INDEX, Digest, KindOverrides, infer_schema, resolve
 from partita.tables.labels import label_of
 from partita.tables.on_disk import gathered
 from partita.tables.schema import (
@@ -39,7 +39,7 @@ RARE = "Map rare values to a category of their own before the fit."
 ColumnKinds = KindOverrides | Schema | None
 
 
-class Table(NamedTuple):
+class TypedTable(NamedTuple):
     """A table of numbers, (N, D), the names of its columns, and what they hold."""
 
     values: np.ndarray
@@ -52,7 +52,7 @@ def open_table(path: Path) -> Columnar | TextTable:
     return open_columnar(path) if path.suffix.lower() in COLUMNAR else open_text(path)
 
 
-def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
+def read_table(path: Path, words: bool, columns: ColumnKinds) -> TypedTable:
     """The table of a file, in two passes: what its columns hold, then their numbers, which stay on
     disk where they are many.
 
@@ -80,15 +80,15 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
         for chunk in source.series(left_out)
     )
     table = gathered(numbers, (source.rows, len(schema.used)), dtype)
-    return Table(table, None if source.columns is None else tuple(schema.names), schema)
+    return TypedTable(table, None if source.columns is None else tuple(schema.names), schema)
 
 
-def frame_table(frame: Any, columns: ColumnKinds, owner: str) -> Table:
+def frame_table(frame: Frame, columns: ColumnKinds, owner: str) -> TypedTable:
     """The table of a frame, as :func:`read_table`."""
-    return _of_series(series_of(of_frame(frame, owner)), columns, owner)
+    return _of_series(table_series(of_frame(frame, owner)), columns, owner)
 
 
-def array_table(x: Any, columns: ColumnKinds, owner: str) -> Table:
+def array_table(x: TableLike, columns: ColumnKinds, owner: str) -> TypedTable:
     """The table of numbers without names or types; its columns are called x1, x2, ..."""
     values, _ = as_table(x, owner)
     series = []
@@ -152,13 +152,13 @@ def _word_columns(columns: ColumnKinds, names: Sequence[str], owner: str) -> Wor
     return WordColumns(codes={name for name, kind in kinds.items() if kind == "category"})
 
 
-def _of_series(series: list[Series], columns: ColumnKinds, owner: str) -> Table:
+def _of_series(series: list[Series], columns: ColumnKinds, owner: str) -> TypedTable:
     if isinstance(columns, Schema):
         schema = columns
     else:
-        schema = infer([one.name for one in series], series, columns, owner)
+        schema = infer_schema([one.name for one in series], series, columns, owner)
     used = impose(series, schema, owner)
-    return Table(np.stack([one.values for one in used], 1), tuple(schema.names), schema)
+    return TypedTable(np.stack([one.values for one in used], 1), tuple(schema.names), schema)
 
 
 def _stored_dtype(source: TableFile, words: bool) -> np.dtype:
@@ -193,5 +193,5 @@ def _infer_by_chunks(
             else:
                 digest.add(series(digest.name, column, digest.dtype))
     found = [digest.series() for digest in digests.values()]
-    schema = infer(source.names, found, overrides, owner)
+    schema = infer_schema(source.names, found, overrides, owner)
     return schema, max(float(np.abs(one.values).max(initial=0)) for one in found)

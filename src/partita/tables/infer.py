@@ -43,7 +43,7 @@ ALLOWED = {
 KindOverrides = Mapping[str, str]  # kinds by name; * and ? in a name stand for any letters
 
 
-def infer(
+def infer_schema(
     names: Sequence[str],
     series: Iterable[Series],
     overrides: KindOverrides | None = None,
@@ -52,7 +52,7 @@ def infer(
     """The schema of columns, which are read one at a time.
 
     >>> columns = [Series("age", np.array([31.0, 4.0])), Series("sex", np.array([0.0, 1.0]))]
-    >>> [column.kind for column in infer(["age", "sex"], columns, {"age": "count"}).columns]
+    >>> [column.kind for column in infer_schema(["age", "sex"], columns, {"age": "count"}).columns]
     ['count', 'binary']
     """
     check_names(names, owner)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, BinaryIO, NoReturn, cast
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -68,6 +69,7 @@ class OnDisk:
         self.offset = offset
         self.form = form
         self._handle = os.open(file, os.O_RDONLY) if isinstance(file, Path) else os.dup(file)
+        finalize(self, os.close, self._handle)
 
     @classmethod
     def npy(cls, path: Path) -> "OnDisk | None":
@@ -147,10 +149,6 @@ class OnDisk:
 
     def __copy__(self) -> "OnDisk":
         return self
-
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            os.close(self._handle)
 
 
 def most_held() -> int:

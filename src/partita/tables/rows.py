@@ -18,7 +18,7 @@ import torch
 from numpy.typing import ArrayLike, DTypeLike
 from torch import Tensor
 
-from partita.core.protocols import Batch
+from partita.core.protocols import Batch, Data
 from partita.core.rng import bernoulli
 from partita.errors import invalid, one_line
 from partita.runtime.alignment import aligned
@@ -278,7 +278,7 @@ def as_rows(
     >>> as_rows(torch.eye(3), owner="fit")
     Rows(3 x 3)
     """
-    if hasattr(x, "batch"):  # sequences and other data of that role are read as they are
+    if isinstance(x, Data):  # sequences and other data of that role are read as they are
         rows = cast("Rows", x)
         return rows if weight is None else rows.weighted(weight, owner)
     return Rows(cast("TableLike", x), weight, missing=missing, owner=owner)

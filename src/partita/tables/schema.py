@@ -148,7 +148,7 @@ class Schema:
         return [column.as_json() for column in self.columns]
 
     @classmethod
-    def from_json(cls, value: list[JsonObject]) -> "Schema":
+    def from_json(cls, value: Iterable[Json]) -> "Schema":
         return cls(tuple(map(Column.from_json, value)))
 
 
