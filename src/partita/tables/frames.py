@@ -130,7 +130,7 @@ def _check_type(series: Series, column: Column, owner: str) -> None:
         held = "words" if column.labels else "numbers"
         got = "words" if series.labels else "other values" if unread else "numbers"
         allowed = f"hold {held}, as in the fitted table"
-        raise unusable(owner, f"column {series.name!r}", allowed, got)
+        raise unusable(owner, series.title, allowed, got)
 
 
 def _check_known(series: Series, column: Column, owner: str) -> None:
@@ -139,7 +139,7 @@ def _check_known(series: Series, column: Column, owner: str) -> None:
     if column.kind == "category" and len(unknown := there[~np.isin(there, column.levels)]):
         allowed = f"hold categories of the fitted table, {column.in_words()}"
         got = repr(label_of(unknown[0], series.labels))
-        raise unusable(owner, f"column {series.name!r}", allowed, got, RARE)
+        raise unusable(owner, series.title, allowed, got, RARE)
 
 
 def _word_columns(columns: ColumnKinds, names: Sequence[str], owner: str) -> WordColumns:

@@ -9,6 +9,7 @@ a number that stands for one). Columns to ``ignore`` are left out.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -36,10 +37,15 @@ class Series:
     rows: int | None = None
     missing: int | None = None
 
-    @property
+    @cached_property
     def observed(self) -> np.ndarray:
         """The values that are not missing."""
         return self.values[~np.isnan(self.values)]
+
+    @property
+    def title(self) -> str:
+        """The column in a sentence."""
+        return f"column {self.name!r}"
 
     def counts(self) -> tuple[int, int]:
         """How many values there are, and how many are missing."""
