@@ -32,8 +32,8 @@ from partita.experiment.imputation import impute_encoded
 from partita.experiment.input_table import InputTable, destination, read_input, write_results
 from partita.experiment.saved import SPLIT_KEY, SavedRun, open_run, split_table
 from partita.tables import Column, Rows
-from partita.tables.arrays import chunks, pieces
-from partita.tables.on_disk import gathered
+from partita.tables.arrays import pieces, row_ranges
+from partita.tables.on_disk import gather_rows
 from partita.tables.write import check_ending
 
 COLUMNS = (
@@ -196,7 +196,7 @@ class NormalRows:
             at, table = np.arange(n), self._filled
         if not columns.all():
             at = at[:: max(1, min(len(at) // FEWEST, patterns * n // MOST_SCORED))]
-        for part in chunks(len(at), width):
+        for part in row_ranges(len(at), width):
             yield np.where(columns, table[at[part]], np.nan)
 
     @cached_property
@@ -212,7 +212,7 @@ class NormalRows:
             impute_encoded(model, encoding, x, "draw", "anomalies", generator=generator)
             for x in pieces(self.table)
         )
-        return gathered(filled, self.table.shape, np.float64)
+        return gather_rows(filled, self.table.shape, np.float64)
 
 
 def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
@@ -220,7 +220,7 @@ def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
     if normal is not None:
         table = read_input(saved, normal, "anomalies --normal", closed=False)
         rows = (x for _, x in table.chunks())
-        return NormalRows(saved, gathered(rows, table.shape, np.float64), seed)
+        return NormalRows(saved, gather_rows(rows, table.shape, np.float64), seed)
     dataset = saved.dataset(None) if saved.data.source else None
     if dataset is None or dataset.test is None:
         raise DataError(
@@ -237,7 +237,7 @@ def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
     if not isinstance(test, Rows):
         return NormalRows(saved, split_table(test), seed)
     parts = test.parts(rng.keyed(SPLIT_KEY, len(test)))
-    return NormalRows(saved, gathered(parts, (len(test), test.width), np.float64), seed)
+    return NormalRows(saved, gather_rows(parts, (len(test), test.width), np.float64), seed)
 
 
 def _observed_bits(saved: SavedRun, x: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from partita.experiment.saved import SavedRun, open_run
 from partita.models import DPMixture
 from partita.models.directed.mixing import Mixing
 from partita.tables import Column
-from partita.tables.on_disk import gathered
+from partita.tables.on_disk import gather_rows
 from partita.tables.write import check_ending
 
 
@@ -101,5 +101,5 @@ def _assign(
             np.add.at(sums, label, most)
             yield np.column_stack([label, most, p if probabilities else p[:, :0]])
 
-    columns = gathered(results(), (len(table), 2 + K * probabilities), np.float64)
+    columns = gather_rows(results(), (len(table), 2 + K * probabilities), np.float64)
     return columns, sizes, sums

@@ -12,7 +12,7 @@ import numpy as np
 from partita.errors import DataError, invalid, unusable
 from partita.experiment.saved import SavedRun
 from partita.tables import Column, Schema, Splits, copies, read
-from partita.tables.arrays import as_table, chunks
+from partita.tables.arrays import as_table, row_ranges
 from partita.tables.copies import names_in
 from partita.tables.frames import TABLES
 from partita.tables.schema import first_few
@@ -50,7 +50,7 @@ class InputTable:
         """Ranges of rows and their values, columns in the order of the run; where a chunk ends
         depends on D alone.
         """
-        for part in chunks(*self.shape):
+        for part in row_ranges(*self.shape):
             yield part, np.asarray(self.table[part], dtype=np.float64)[:, self.order]
 
 

@@ -126,7 +126,7 @@ def check_finite_table(
     """
     if table.dtype.kind != "f":
         return
-    for part in chunks(*table.shape):
+    for part in row_ranges(*table.shape):
         bad = np.isinf(table[part]) if missing else ~np.isfinite(table[part])
         if bad.any():
             row, column = np.argwhere(bad)[0]
@@ -138,10 +138,10 @@ def check_finite_table(
             )
 
 
-def chunks(rows: int, width: int) -> Iterator[slice]:
+def row_ranges(rows: int, width: int) -> Iterator[slice]:
     """Ranges of rows that hold about ``CHUNK`` numbers each.
 
-    >>> list(chunks(5, CHUNK // 2))
+    >>> list(row_ranges(5, CHUNK // 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     step = max(1, CHUNK // width)
@@ -151,7 +151,7 @@ def chunks(rows: int, width: int) -> Iterator[slice]:
 
 def pieces(table: np.ndarray) -> Iterator[np.ndarray]:
     """A table in chunks of rows."""
-    return (table[part] for part in chunks(*table.shape))
+    return (table[part] for part in row_ranges(*table.shape))
 
 
 def not_numeric(owner: str, columns: Sequence[str], parameter: str = "x") -> InputError:

@@ -28,7 +28,7 @@ from partita.core.checks import check_choice
 from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.errors import RunError, invalid
 from partita.runtime.untrusted import JsonObject, read_record
-from partita.tables.arrays import chunks
+from partita.tables.arrays import row_ranges
 from partita.tables.categories import (
     Lists,
     categories_of,
@@ -364,7 +364,7 @@ def infer_kind(rows: Rows) -> Kind:
     if rows.binarize is not None:
         return "binary"
     fits: dict[Kind, Support] = {"binary": Binary(rows.width), "spin": Spin(rows.width)}
-    for part in chunks(len(rows), rows.width):
+    for part in row_ranges(len(rows), rows.width):
         x = rows.batch(torch.arange(part.start, part.stop), generator=torch.Generator()).x
         fits = {kind: support for kind, support in fits.items() if not support.outside(x).any()}
     return next(iter(fits)) if fits else "real"

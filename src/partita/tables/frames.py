@@ -22,7 +22,7 @@ from partita.tables.arrow import (
 from partita.tables.csv import EXACT, TextTable, WordColumns, open_text
 from partita.tables.infer import INDEX, Digest, KindOverrides, infer_schema, resolve
 from partita.tables.labels import label_of
-from partita.tables.on_disk import gathered
+from partita.tables.on_disk import gather_rows
 from partita.tables.schema import (
     Column,
     Schema,
@@ -79,7 +79,7 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> TypedTable:
         np.stack([one.values for one in impose(chunk, schema, owner)], 1)
         for chunk in source.series(left_out)
     )
-    table = gathered(numbers, (source.rows, len(schema.used)), dtype)
+    table = gather_rows(numbers, (source.rows, len(schema.used)), dtype)
     return TypedTable(table, None if source.columns is None else tuple(schema.names), schema)
 
 

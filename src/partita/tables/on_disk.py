@@ -159,7 +159,7 @@ def most_held() -> int:
 
 
 def from_columns(path: Path) -> np.ndarray | None:
-    """The table of an .npy file whose columns lie one after the other, as :func:`gathered` makes
+    """The table of an .npy file whose columns lie one after the other, as :func:`gather_rows` makes
     it; None of another one.
     """
     with path.open("rb") as file:
@@ -168,7 +168,7 @@ def from_columns(path: Path) -> np.ndarray | None:
         if len(shape) != 2 or not by_columns or dtype.hasobject or not shape[1]:
             return None
         pieces = _by_rows(file, (shape[0], shape[1]), dtype, file.tell())
-        return gathered(pieces, (shape[0], shape[1]), dtype)
+        return gather_rows(pieces, (shape[0], shape[1]), dtype)
 
 
 def _by_rows(
@@ -184,11 +184,13 @@ def _by_rows(
         yield part
 
 
-def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
+def gather_rows(
+    pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: DTypeLike
+) -> np.ndarray:
     """Pieces of a table one below the other: an array up to :func:`most_held` bytes, else an
     :class:`OnDisk` in a temporary file, which is indexed like one.
 
-    >>> gathered(iter([np.zeros((2, 1)), np.ones((1, 1))]), (3, 1), np.uint8).tolist()
+    >>> gather_rows(iter([np.zeros((2, 1)), np.ones((1, 1))]), (3, 1), np.uint8).tolist()
     [[0], [0], [1]]
     """
     dtype = np.dtype(dtype)

@@ -23,7 +23,14 @@ from partita.core.rng import bernoulli
 from partita.errors import invalid, one_line
 from partita.runtime.alignment import aligned
 from partita.runtime.permutations import OneIn, Within, row_numbers
-from partita.tables.arrays import Columns, TableLike, as_table, check_finite_table, chunks, pieces
+from partita.tables.arrays import (
+    Columns,
+    TableLike,
+    as_table,
+    check_finite_table,
+    pieces,
+    row_ranges,
+)
 from partita.tables.column_kinds import Law
 from partita.tables.labels import Labels
 from partita.tables.schema import Schema
@@ -116,7 +123,7 @@ class Rows:
             raise invalid("Rows.tensor", "generator", allowed, None)
         generator = torch.Generator() if generator is None else generator
         out = torch.empty(len(self), self.width, dtype=self.dtype, device=generator.device)
-        for part in chunks(*out.shape):
+        for part in row_ranges(*out.shape):
             out[part] = self._draw(np.arange(part.start, part.stop), generator)
         return out
 
@@ -211,7 +218,7 @@ class Rows:
         the generator, by default of a fixed seed.
         """
         generator = torch.Generator().manual_seed(0) if generator is None else generator
-        for part in chunks(len(self), self.width):
+        for part in row_ranges(len(self), self.width):
             yield self._draw(np.arange(part.start, part.stop), generator).numpy()
 
     def complete(self) -> bool:
@@ -257,7 +264,7 @@ class Rows:
         return (gray > self.binarize).to(x.dtype)
 
     def _expected(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for part in chunks(len(self), self.width):
+        for part in row_ranges(len(self), self.width):
             values = self._read(np.arange(part.start, part.stop))
             if self.binarize is not None:
                 gray = values / (self.scale or 1.0)
