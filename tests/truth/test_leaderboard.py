@@ -128,7 +128,7 @@ def fitted(short_pilots: None) -> Fitted:
         for name, result in results.items():
             assert result.run is not None
             energy = isinstance(result.run.model, EnergyModel)
-            saved = SavedRun(result.run, encodings[name], {})
+            saved = SavedRun(result.run, encodings[name])
             evaluator = comparison.evaluator if energy else None
             scores[name] = saved.score(rows, evaluator, rng.keyed(1 + seed, SCORING))
         tables.append(Scored(index, scores))

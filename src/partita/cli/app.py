@@ -299,7 +299,7 @@ def compare(
             param_hint="--column",
         )
     from partita.cli import compare as command
-    from partita.experiment.compare_settings import CompareSettings, resumed
+    from partita.experiment.compare_settings import CompareSettings, read_settings
 
     within = (model or "rbm", _names(objectives or "all")) if by_objective else ("", [])
     request = CompareSettings(
@@ -314,7 +314,7 @@ def compare(
         *within,
     )
     command.report(
-        request if resume is None else resumed(resume),
+        request if resume is None else read_settings(resume),
         out or resume,
         page=page,
         as_json=as_json,

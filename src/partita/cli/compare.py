@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import typer
 
 from partita.cli import leaderboard, output
-from partita.cli.fit import describe_data
 from partita.cli.watch import Watch
 from partita.datasets import Dataset, Sequences
 from partita.datasets.open import Reading, holds_sequences, open_dataset
@@ -24,11 +23,11 @@ from partita.experiment.candidates import (
     degenerate_columns,
 )
 from partita.experiment.compare import Comparison
-from partita.experiment.compare_settings import CompareSettings, keep, sort_pairs
+from partita.experiment.compare_settings import CompareSettings, keep
 from partita.experiment.leaderboard import ranking
 from partita.experiment.results import Candidate, Result
-from partita.experiment.saved import free_path, short_name
-from partita.experiment.settings import parse_columns, sort_settings
+from partita.experiment.saved import DataRecord, free_path, short_name
+from partita.experiment.settings import parse_columns, sort_pairs, sort_settings
 from partita.families import FAMILIES, family_named, named_evaluator
 from partita.runtime import deadline
 
@@ -70,9 +69,10 @@ def report(
         else f"compare-{short_name(request.data)}"
     )
     folder = free_path(Path("runs") / name) if out is None else out
-    about = {"data": describe_data(request.data, field.dataset), "command": request.command}
+    data = DataRecord.of(request.data, field.dataset)
+    about = {"data": data.as_json(), "command": request.command}
     options, total = _time(request, field)
-    keep(folder, replace(request, data=about["data"]["source"]))
+    keep(folder, replace(request, data=data.source))
     comparison = Comparison(
         field.dataset, options, None, evaluator, request.seed, folder, about, total
     )

@@ -12,18 +12,17 @@ import typer
 from partita.cli import output
 from partita.core.checks import check_count
 from partita.core.quantity import Quantity
-from partita.datasets import Dataset
 from partita.datasets.open import open_dataset
 from partita.errors import RunError
 from partita.experiment.experiment import Experiment
-from partita.experiment.saved import found_at, free_path, schema_of, short_name
+from partita.experiment.saved import DataRecord, free_path, short_name
 from partita.experiment.settings import sort_settings
 from partita.families import family_named
 from partita.families.table_kind import settings_by_table, table_kind
 from partita.report.format import latent_use, meaning, verdict
 from partita.runtime import processes
-from partita.runtime.untrusted import check_like
-from partita.tables.column_kinds import in_words
+from partita.runtime.untrusted import check_like, read_record
+from partita.tables.column_kinds import kinds_in_words
 from partita.tables.encoding import Encoding
 from partita.tables.frames import TABLES
 from partita.training import Run
@@ -88,7 +87,7 @@ def requested(
         torch.Generator().manual_seed(seed),
         free_path(default) if out is None else out,
         {
-            "data": describe_data(source, dataset),
+            "data": DataRecord.of(source, dataset).as_json(),
             "command": shlex.join(["partita", *sys.argv[1:]]),
         },
     )
@@ -97,27 +96,24 @@ def requested(
 def resumed(folder: Path) -> Experiment:
     """The experiment that a run's config describes."""
     config = read_config(folder)
-    data = config.get("data")
-    if data is None or not PLANNED.keys() <= config.keys():
+    if config.get("data") is None or not PLANNED.keys() <= config.keys():
         raise RunError(
             f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data "
             "and settings. Resume it in Python, with partita.fit(..., resume=True)."
         )
     check_like(config, PLANNED, "config.json", whole=True)
     family = family_named(config["family"]["name"])
-    dataset = open_dataset(
-        data["source"],
-        binarize=data.get("binarize") or "none",
+    data = read_record(DataRecord, config["data"], "config.json: data")
+    dataset = data.opened(
+        config["data"]["source"],
         words=config["encoding"].get("kind") in ("category", "mixed"),
         missing=bool(family.missing),
-        reading=data.get("reading"),
-        columns=schema_of(data),
     )
-    if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
+    if (len(dataset.train), dataset.train.width) != data.rows:
         now = f"{len(dataset.train)} x {dataset.train.width}"
-        then = " x ".join(map(str, data["rows"]))
+        then = " x ".join(map(str, data.rows))
         raise RunError(
-            f"fit: {data['source']!r} must be the data that {folder} was fitted to, {then}; got "
+            f"fit: {data.source!r} must be the data that {folder} was fitted to, {then}; got "
             f"{now}. Restore the file."
         )
     seed = check_count("fit", "the seed of the run", config["seed"], 0)
@@ -185,7 +181,7 @@ def data_card(experiment: Experiment, plan: Plan) -> str:
     data, encoding = experiment.dataset, experiment.encoding
     kind = KINDS_IN_WORDS.get(encoding.kind, encoding.kind)
     if encoding.laws:
-        kind = f"mixed ({in_words(encoding.laws)})"
+        kind = f"mixed ({kinds_in_words(encoding.laws)})"
     elif data.train.binarize is not None:
         kind = f"{kind} ({data.train.binarize} binarization)"
     counts = [f"{len(experiment.train)} training rows"]
@@ -252,18 +248,3 @@ def _print_result(experiment: Experiment, run: Run, q: Quantity, page: Path | No
         typer.echo(f"Verdict {verdict(q)}.")
     typer.echo(f"Saved in {folder}" + ("" if page is None else f", with a report: {page}"))
     typer.echo(f"Next: partita evaluate {folder}\n      partita sample {folder} -n 64")
-
-
-def describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
-    """What a run must know to find its data again, from any working directory."""
-    schema = getattr(dataset.train, "schema", None)
-    return {
-        "name": dataset.name,
-        "source": found_at(source),
-        "binarize": dataset.train.binarize,
-        "rows": [len(dataset.train), dataset.train.width],
-        "shape": None if dataset.shape is None else list(dataset.shape),
-        "columns": None if dataset.columns is None else list(dataset.columns),
-        **({} if dataset.reading is None else {"reading": dataset.reading}),
-        **({} if schema is None else {"schema": schema.as_json()}),
-    }

@@ -16,7 +16,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +91,7 @@ class Field(NamedTuple):
     input: Tensor | None = None  # for an RBM x W + c, (*, H)
 
 
+@runtime_checkable
 class Data(Protocol):
     """Rows to learn from, in memory or not."""
 

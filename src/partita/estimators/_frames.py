@@ -12,11 +12,12 @@ from partita.errors import Unsupported, invalid
 from partita.estimators._validation import check_held
 from partita.tables import Rows, Schema
 from partita.tables.arrow import of_frame
+from partita.tables.copies import filled_arrow
 from partita.tables.frames import array_table, frame_table
 from partita.tables.infer import MOST_LEVELS
 from partita.tables.labels import numbered
 from partita.tables.schema import Column
-from partita.tables.write import arrow_table, filled_arrow
+from partita.tables.write import arrow_table
 
 DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say which words may be
 

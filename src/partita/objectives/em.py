@@ -27,12 +27,12 @@ from partita.models.directed.components.base import Statistics
 from partita.models.directed.mixing import Mixing, added
 from partita.models.directed.ppca import PPCA
 from partita.objectives.base import Nothing
-from partita.tables.arrays import chunks
+from partita.tables.arrays import row_ranges
 
 
 def batches(data: Data, generator: torch.Generator) -> Iterator[Batch]:
     """All rows, a chunk at a time."""
-    for part in chunks(len(data), data.width):
+    for part in row_ranges(len(data), data.width):
         yield data.batch(torch.arange(part.start, part.stop), generator=generator)
 
 
