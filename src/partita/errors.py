@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class Argument(NamedTuple):
@@ -22,7 +22,7 @@ class Argument(NamedTuple):
 
     name: str
     key: str | None = None
-    value: str | int | None = None
+    value: str | float | None = None
 
     def __str__(self) -> str:
         if self.value is None:
@@ -72,6 +72,20 @@ class PartitaError(Exception):
     >>> print(error.rendered(lambda argument: f"--column {argument.key}={argument.value}"))
     Read it with --column age=count.
     """
+
+    @classmethod
+    def about(
+        cls, owner: str, parameter: Words, allowed: str, got: object, remedy: Words = ""
+    ) -> Self:
+        """The error about a value that was handed in, in the one template.
+
+        >>> error = InputError.about("RBM", "hidden", "be at least 1", 0)
+        >>> print(error)
+        RBM: hidden must be at least 1; got 0.
+        >>> error.facts.parameter, error.facts.got
+        ('hidden', '0')
+        """
+        return cls(Facts(owner, parameter, allowed, str(got), remedy))
 
     @property
     def facts(self) -> Facts | None:
@@ -124,34 +138,8 @@ class PartitaWarning(UserWarning):
     """Something a user should know about work that goes on."""
 
 
-def invalid(
-    owner: str, parameter: Words, allowed: str, got: object, remedy: Words = ""
-) -> InputError:
-    """The one template for wrong input.
-
-    >>> error = invalid("RBM", "hidden", "be at least 1", 0)
-    >>> print(error)
-    RBM: hidden must be at least 1; got 0.
-    >>> error.facts.parameter, error.facts.got
-    ('hidden', '0')
-    """
-    return InputError(Facts(owner, parameter, allowed, str(got), remedy))
-
-
-def unusable(
-    owner: str, parameter: Words, allowed: str, got: object, remedy: Words = ""
-) -> DataError:
-    """The same for data.
-
-    >>> print(unusable("load", "x.csv", "hold rows", "none", "Write it again."))
-    load: x.csv must hold rows; got none. Write it again.
-    """
-    return DataError(Facts(owner, parameter, allowed, str(got), remedy))
-
-
-def sentence(owner: str, parameter: str, allowed: str, got: object, remedy: str = "") -> str:
-    """``owner: parameter must allowed; got this. Remedy.``"""
-    return str(invalid(owner, parameter, allowed, got, remedy))
+invalid = InputError.about  # wrong input
+unusable = DataError.about  # data that cannot be read or used
 
 
 def one_line(value: object) -> str:

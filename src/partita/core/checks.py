@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partita.errors import Diverged, invalid, sentence
+from partita.errors import Diverged, invalid
 from partita.runtime.atomic_files import unreachable
 
 MOST = 2**63 - 1  # what a computer counts to
@@ -187,11 +187,8 @@ def check_parameters(
     """Raises :class:`Diverged` naming the first parameter of a model that is not finite."""
     for name, value in parameters:
         if not torch.isfinite(value).all():
-            raise Diverged(
-                sentence(
-                    owner, f"parameter {name!r} of {title}", "be finite", "nan or infinity", remedy
-                )
-            )
+            parameter = f"parameter {name!r} of {title}"
+            raise Diverged.about(owner, parameter, "be finite", "nan or infinity", remedy)
 
 
 def check_tensor(owner: str, parameter: str, x: Tensor) -> None:
