@@ -1,4 +1,6 @@
-"""The pages of the API, made while the site is built from the docstrings of every public name."""
+"""The pages of the API, made while the site is built from the docstrings of every public name, and
+the grid, made from the capability table.
+"""
 
 import inspect
 import re
@@ -34,6 +36,9 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
     """One page for each title."""
     from mkdocs.structure.files import File
 
+    from partita.cli.grid import grid_page
+
+    files.append(File.generated(config, "grid.md", content=grid_page()))
     for title, modules in PACKAGES.items():
         files.append(File.generated(config, f"api/{title}.md", content=page(title, modules)))
     return files

@@ -69,7 +69,9 @@ def test_a_cut_file_is_refused(call: Any) -> None:
 
 def test_values_outside_the_support_are_refused(call: Any) -> None:
     Path("counts.csv").write_text(DAMAGED["counts.csv"])
-    assert "must hold only 0 and 1; got" in sentence(call("fit", "maxent", "counts.csv", "--json"))
+    assert "must hold only 0 and 1; got" in sentence(
+        call("fit", "maxent", "counts.csv", "--set", "support=binary", "--json")
+    )
     assert "must hold only 0 and 1; got" in sentence(
         call("fit", "rbm", "counts.csv", "--set", "visible_units=bernoulli", "--json")
     )

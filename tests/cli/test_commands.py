@@ -14,6 +14,8 @@ import torch
 
 import partita
 from partita.datasets import load
+from partita.errors import PartitaWarning
+from partita.estimators import IsingDensity, MaxEntDensity
 from partita.experiment.saved import free_path
 
 COMMANDS = ("fit", "evaluate", "sample", "models", "data")
@@ -166,6 +168,24 @@ def test_maxent_of_few_columns_is_fitted_exactly(call: Any, table: Path) -> None
     )
     assert json.loads(result.stdout)["log_likelihood"]["kind"] == "exact"
     assert partita.load("run").config["objective"] == {"part": "ExactLikelihood"}
+
+
+CUT = "columns that are not binary are cut at their medians. Cut them yourself"
+
+
+@pytest.mark.parametrize(("family", "cls"), [("ising", IsingDensity), ("maxent", MaxEntDensity)])
+def test_real_columns_are_cut_alike_here_and_in_python(family: str, cls: Any, call: Any) -> None:
+    np.save("x.npy", np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
+    fit = ("fit", family, "x.npy", "--set", "l2=1e-2", "--out")
+    card = call(*fit, "shown")
+    assert "3 columns, real, cut at their medians" in card.stdout
+    assert f"Warning: {CUT}" in card.stderr
+    printed = json.loads(call(*fit, "run", "--json").stdout)
+    run = partita.load("run")
+    with pytest.warns(PartitaWarning, match=f"^fit: {CUT}"):
+        model = cls(l2=1e-2, random_state=0).fit(load("x.npy").train.tensor().double().numpy())
+    assert printed["warnings"][0].startswith(CUT) and run.warnings[0].startswith(CUT)
+    assert run.config["encoding"] == model.encoding_.as_json()
 
 
 def test_real_columns_are_standardized_and_scored_in_their_units(call: Any, tmp_path: Path) -> None:

@@ -11,19 +11,17 @@ from torch import Tensor, nn
 import partita
 from partita.core import capability
 from partita.core.capability import (
-    MODELS,
     PARTS,
     Part,
     default,
     grid,
     load,
-    load_model,
     nearest,
     reason_against,
     require,
 )
 from partita.core.protocols import EnergyModel, Model
-from partita.core.registry import build, describe
+from partita.core.registry import MODELS, build, describe, model_named
 from partita.core.support import Binary, Categorical, Real
 from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import AIS, Enumeration, Sandwich
@@ -252,18 +250,18 @@ def test_every_name_of_the_table_is_a_class_of_that_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_every_model_of_the_table_is_a_class_of_that_name(name: str) -> None:
-    assert load_model(name).__name__ == name
-    assert issubclass(load_model(name), Model)
+    assert model_named(name).__name__ == name
+    assert issubclass(model_named(name), Model)
 
 
 @pytest.mark.parametrize("name", ["MyModel", "os.system", "partita.models:RBM", "", None, ["RBM"]])
 def test_other_models_are_never_imported(name: Any) -> None:
     with pytest.raises(
         RunError,
-        match=r"load: model must be one of RBM, MaxEnt, .*; got .* hand it over: load\(path, "
-        r"model=\.\.\.\)\.",
+        match=r"load: model must be one of Autoregressive, .*, VRNN; got .* hand it over: "
+        r"load\(path, model=\.\.\.\)\.",
     ):
-        load_model(name)
+        model_named(name)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from partita.estimators import MaxEntDensity, RBMDensity
 QUICK = [RBMDensity(epochs=4, n_chains=32), MaxEntDensity(epochs=4, n_chains=16, l2=1e-3)]
 
 
-@pytest.mark.filterwarnings("ignore:MaxEntDensity. columns that are not binary")
+@pytest.mark.filterwarnings("ignore:fit. columns that are not binary")
 @parametrize_with_checks(QUICK)
 def test_scikit_learn_contract(
     estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch

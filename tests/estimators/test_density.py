@@ -141,7 +141,7 @@ def test_imputation_of_real_values_uses_the_correlation() -> None:
 def test_maxent_cuts_real_columns_and_says_so(real: np.ndarray) -> None:
     with pytest.warns(
         PartitaWarning,
-        match=r"MaxEntDensity: columns that are not binary are cut at their medians\. Cut them "
+        match=r"fit: columns that are not binary are cut at their medians\. Cut them "
         r"yourself",
     ):
         model = MaxEntDensity(l2=1e-3).fit(real)

@@ -24,7 +24,7 @@ from partita.training import PartitaWarning
 SHORT = AIS(temperatures=20, chains=30, adaptive=False)
 
 
-@pytest.mark.filterwarnings("ignore:(Ising|Potts)Density. columns that are not")
+@pytest.mark.filterwarnings("ignore:fit. columns that are not")
 @parametrize_with_checks(
     [
         IsingDensity(epochs=3, n_chains=16, l2=1e-2),
@@ -110,7 +110,7 @@ def test_real_columns_are_cut_with_a_warning() -> None:
     X = np.random.default_rng(0).normal(size=(200, 3))
     with pytest.warns(
         PartitaWarning,
-        match="PottsDensity: columns that are not categories are cut at their quartiles",
+        match="fit: columns that are not categories are cut at their quartiles",
     ):
         potts = PottsDensity(l2=1e-2, random_state=0).fit(X)
     assert (
@@ -121,7 +121,7 @@ def test_real_columns_are_cut_with_a_warning() -> None:
     counts = np.stack([np.bincount(column.astype(int)) for column in potts.encoding_.encode(X).T])
     np.testing.assert_array_equal(counts, 50)
     with pytest.warns(
-        PartitaWarning, match="IsingDensity: columns that are not binary are cut at their medians"
+        PartitaWarning, match="fit: columns that are not binary are cut at their medians"
     ):
         ising = IsingDensity(l2=1e-2, random_state=0).fit(X)
     assert ising.binarized_ and set(np.unique(ising.sample(40))) == {0, 1}
@@ -218,5 +218,11 @@ def test_families_build_what_they_say() -> None:
         "visible_units": "categorical",
         "states": 4,
     }
-    with pytest.raises(InputError, match="potts: DATA must hold categories"):
-        FAMILIES["potts"].encoding_kind(Rows(torch.rand(20, 2, generator=g)), {})
+    reals = Rows(torch.rand(20, 2, generator=g))
+    assert FAMILIES["potts"].encoding_kind(reals, {}) == "quantile"
+    assert FAMILIES["potts"].encoding_kind(reals, {"support": "categorical"}) == "category"
+    for name, cut in (("ising", "median-signs"), ("boltzmann", "median"), ("maxent", "median")):
+        assert FAMILIES[name].encoding_kind(reals, {}) == cut
+        strict = Encoding.fit(reals, FAMILIES[name].encoding_kind(reals, {"support": "binary"}))
+        with pytest.raises(InputError, match="fit: X must hold only 0 and 1; got"):
+            strict.check(reals.tensor().numpy(), "fit")

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from partita.core.capability import grid
+from partita.core.registry import example_models
 from partita.errors import InputError
-from partita.families import FAMILIES, family_named, named_evaluator, representatives
+from partita.families import FAMILIES, family_named, named_evaluator
 from partita.tables import Rows
 from partita.tables.encoding import Encoding, infer_kind
 
@@ -59,7 +60,7 @@ def test_unknown_names_get_the_closest(generator: torch.Generator) -> None:
         FAMILIES["rbm"].build(BINARY, {"n_chain": 3}, generator=generator)
     with pytest.raises(
         InputError,
-        match=r"MODEL must be one of rbm, maxent, .*; got 'maxnet'. Did you mean 'maxent'\?",
+        match=r"MODEL must be one of attention, .*, vrnn; got 'maxnet'. Did you mean 'maxent'\?",
     ):
         family_named("maxnet")
     with pytest.raises(InputError, match=r"evaluator must be one of 'auto'"):
@@ -73,7 +74,7 @@ def test_every_setting_has_a_meaning() -> None:
 
 
 def test_representatives_fill_the_grid() -> None:
-    cells = grid(representatives())
+    cells = grid(example_models())
     assert {reason is None for *_, reason in cells} == {True, False}
 
 

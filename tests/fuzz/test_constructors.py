@@ -3,6 +3,7 @@ partita's says what was asked for.
 """
 
 import inspect
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,33 +14,13 @@ from tests.fuzz import junk
 from tests.fuzz.cases import bounded, cases, only_named_errors
 
 from partita import models, nets
-from partita.core import Binary, Real
-from partita.core.capability import MODELS
 from partita.core.protocols import Built
+from partita.core.registry import MODELS
 from partita.errors import InputError, TooLarge
 
-# arguments of each, beside the generator
-SMALL: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
-    "RBM": ((3, 2), {}),
-    "MaxEnt": (("pairwise", Binary(3)), {}),
-    "DPMixture": ((2,), {}),
-    "Flow": ((2, 2), {"widths": (4,)}),
-    "Autoregressive": ((3,), {"width": 4, "layers": 1}),
-    "MaskedAutoregressive": ((3,), {"widths": (4,)}),
-    "MixedAutoregressive": ((("real", 3),), {"widths": (4,)}),
-    "VAE": ((3, 1), {"widths": (4,)}),
-    "SigmoidBelief": ((3, (2,)), {}),
-    "VRNN": ((3,), {"latent": 1, "hidden": 4, "features": 4}),
-    "GAN": ((2, 1), {"widths": (4,)}),
-    "Mixture": ((2, 2), {}),
-    "PPCA": ((2, 1), {}),
-    "MixturePPCA": ((2, 2, 1), {}),
-    "Ising": ((3,), {}),
-    "Boltzmann": ((3, 1), {}),
-    "Potts": ((3, 3), {}),
-    "LatentEnergy": ((nets.MLP(2, 2, widths=(4,), generator=torch.Generator()), 2, 2, 2), {}),
-    "Encoder": ((2, 2), {"widths": (4,)}),
-    "NeuralEnergy": ((nets.MLP(2, 1, widths=(4,), generator=torch.Generator()), Real(2)), {}),
+G = torch.Generator().manual_seed(0)
+# how each is built: models as their examples say
+NETS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "MLP": ((2, 1), {"widths": (4,)}),
     "ConvNet": (((4, 4), 2), {"channels": (2,)}),
     "ConvDecoder": ((2, (4, 4)), {"channels": (2,)}),
@@ -52,22 +33,22 @@ SMALL: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "LSTM": ((4,), {}),
     "SequenceNet": ((4, 1), {}),
 }
-NAMES = st.sampled_from(sorted(SMALL))
+MADE: dict[str, partial[Any]] = {
+    **{name: next(iter(model.examples(G).values())) for name, model in MODELS.items()},
+    **{name: partial(getattr(nets, name), *args, **more) for name, (args, more) in NETS.items()},
+}
+NAMES = st.sampled_from(sorted(MADE))
 
 
 def kind_of(name: str) -> Any:
-    return getattr(models if name in MODELS else nets, name)
+    return MADE[name].func
 
 
 def arguments_of(name: str) -> dict[str, Any]:
     """Small ones, by name."""
-    signature, (args, more) = inspect.signature(kind_of(name)), SMALL[name]
-    made = (
-        {"generator": torch.Generator().manual_seed(0)}
-        if "generator" in signature.parameters
-        else {}
-    )
-    return {**signature.bind_partial(*args, **more).arguments, **made}
+    signature, made = inspect.signature(kind_of(name)), MADE[name]
+    randomness = {"generator": G} if "generator" in signature.parameters else {}
+    return {**signature.bind_partial(*made.args, **made.keywords).arguments, **randomness}
 
 
 @st.composite
@@ -85,8 +66,8 @@ def odd_arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 def test_every_model_and_network_is_built() -> None:
-    assert SMALL.keys() == {*MODELS, *nets.NETS}
-    for name in SMALL:
+    assert NETS.keys() == nets.NETS.keys()
+    for name in MADE:
         kind_of(name)(**arguments_of(name))
 
 

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from tests.fuzz import junk
 from tests.fuzz.audit import scratch
 from tests.fuzz.cases import cases, only_named_errors
+from tests.grid.examples import rows_in
 
 import partita
-from partita import models, nets
-from partita.core import Binary, Real, capability
+from partita import models
+from partita.core import capability
+from partita.core.registry import MODELS
 from partita.samplers import Gibbs
 from partita.training import Settings
 
@@ -64,36 +66,12 @@ MINUTES = (-1, 0, float("nan"), float("inf"), "x", [], True, 1e-9)
 def example(name: str) -> tuple[Any, torch.Tensor]:
     """A small model of each sort, and rows for it."""
     g = torch.Generator().manual_seed(0)
-    bits, reals = torch.randint(2, (12, 3), generator=g).float(), torch.randn(12, 2, generator=g)
-    made: dict[str, tuple[Any, torch.Tensor]] = {
-        "RBM": (models.RBM(3, 2, generator=g), bits),
-        "RBM, real": (models.RBM(2, 2, visible_units="gaussian", generator=g), reals),
-        "MaxEnt": (models.MaxEnt("pairwise", Binary(3), generator=g), bits),
-        "NeuralEnergy": (
-            models.NeuralEnergy(nets.MLP(2, 1, widths=(4,), generator=g), Real(2)),
-            reals,
-        ),
-        "Mixture": (models.Mixture(2, 2, generator=g), reals),
-        "PPCA": (models.PPCA(2, 1, generator=g), reals),
-        "Flow": (models.Flow(2, 2, widths=(4,), generator=g), reals),
-        "VAE": (models.VAE(3, 1, widths=(4,), generator=g), bits),
-        "SigmoidBelief": (models.SigmoidBelief(3, (2,), generator=g), bits),
-        "GAN": (models.GAN(2, 1, widths=(4,), generator=g), reals),
-        "DPMixture": (models.DPMixture(2, generator=g), reals),
-        "Ising": (models.Ising(3, generator=g), 2 * bits - 1),
-        "Boltzmann": (models.Boltzmann(3, 1, generator=g), bits),
-        "Potts": (models.Potts(3, 3, generator=g), bits),
-        "MixturePPCA": (models.MixturePPCA(2, 2, 1, generator=g), reals),
-        "LatentEnergy": (
-            models.LatentEnergy(nets.MLP(2, 2, widths=(4,), generator=g), 2, 2, 2, generator=g),
-            reals,
-        ),
-        "MaskedAutoregressive": (models.MaskedAutoregressive(3, widths=(4,), generator=g), bits),
-        "Autoregressive": (models.Autoregressive(3, width=4, layers=1, generator=g), bits),
-        "VRNN": (models.VRNN(3, latent=1, hidden=4, features=4, generator=g), bits),
-        "Encoder": (models.Encoder(2, 2, widths=(4,), generator=g), reals),
-    }
-    return made[name]
+    model = (
+        models.RBM(2, 2, visible_units="gaussian", generator=g)
+        if name == "RBM, real"
+        else next(iter(MODELS[name].examples(g).values()))()
+    )
+    return model, rows_in(model.support, g)
 
 
 def fresh(name: str) -> tuple[Any, torch.Tensor]:
@@ -102,28 +80,7 @@ def fresh(name: str) -> tuple[Any, torch.Tensor]:
     return copy.deepcopy(model), x
 
 
-NAMES = (
-    "RBM",
-    "RBM, real",
-    "MaxEnt",
-    "NeuralEnergy",
-    "Mixture",
-    "PPCA",
-    "Flow",
-    "VAE",
-    "SigmoidBelief",
-    "GAN",
-    "DPMixture",
-    "Ising",
-    "Boltzmann",
-    "Potts",
-    "MixturePPCA",
-    "LatentEnergy",
-    "MaskedAutoregressive",
-    "Autoregressive",
-    "VRNN",
-    "Encoder",
-)
+NAMES = (*MODELS, "RBM, real")
 
 
 @st.composite

@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.grid.examples import rows_in
 from torch import Tensor
 
 import partita
@@ -21,13 +21,10 @@ from partita.core import capability
 from partita.core.capability import PARTS, nearest, reason_against
 from partita.core.protocols import Capability, EnergyModel
 from partita.core.quantity import Quantity
-from partita.core.support import Count, Product, Real, Support
-from partita.core.support import Sequence as Steps
+from partita.core.registry import example_models
 from partita.errors import Unsupported
-from partita.families import representatives
 from partita.samplers import Gibbs
 
-ROWS = 12
 SMALL = {
     "temperatures": 6,
     "chains": 8,
@@ -75,23 +72,7 @@ PILOTS = {
     "samplers.alternating": {"TUNING_STEPS": 2},
     "samplers.gradient": {"TUNING_TEMPERATURES": 3, "TUNING_STEPS": 2, "TUNING_CHAINS": 8},
 }
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
-
-
-def rows_in(support: Support, g: torch.Generator) -> Tensor:
-    """Random rows of any support."""
-    if support.countable_sites:
-        values = support.values()
-        return values[torch.randint(len(values), (ROWS, support.width), generator=g)]
-    if isinstance(support, Product):
-        return torch.cat([rows_in(part, g) for part in support.parts], 1)
-    if isinstance(support, Steps):
-        return torch.cat([rows_in(support.element, g) for _ in range(support.L)], 1)
-    if isinstance(support, Count):
-        return torch.poisson(torch.full((ROWS, support.width), 3.0), generator=g)
-    assert isinstance(support, Real)
-    return torch.randn(ROWS, support.width, generator=g)
 
 
 def small(part: str, model: Any) -> Any:
@@ -143,7 +124,7 @@ RUN: dict[str, Callable[..., None]] = {
 
 @cache
 def models() -> dict[str, Any]:
-    return representatives()
+    return example_models()
 
 
 def prepared(label: str) -> tuple[Any, Tensor, torch.Generator]:
@@ -217,10 +198,21 @@ def test_what_a_refusal_names_runs() -> None:
                 )
 
 
-def test_the_page_is_current() -> None:
-    assert (ROOT / "docs" / "grid.md").read_text() == grid.grid_page(), (
-        "make it again: python -m partita.cli.grid > docs/grid.md"
-    )
+def test_the_page_has_every_cell_and_the_reasons() -> None:
+    page = grid.grid_page()
+    tables = [[line.split(" | ") for line in block.splitlines()] for block in page.split("\n\n")]
+    tables = [table for table in tables if len(table) > 2 and table[1][0].startswith("|---|")]
+    *roles, reasons = tables
+    words = {row[0].strip("| "): row[1].strip(" |") for row in reasons[2:]}
+    seen = set()
+    for (_, *parts), _, *rows in roles:
+        for label, *marks in rows:
+            model = models()[label.strip("| ")]
+            for part, mark in zip(parts, marks, strict=True):
+                found = words.get(mark.strip(" |"))
+                assert found == reason_against(part.strip("`| "), model)
+                seen.add((label, part.strip("`| ")))
+    assert len(seen) == len(models()) * len(PARTS)
 
 
 def test_letters_go_on_after_z() -> None:

@@ -10,8 +10,8 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor
 
-from partita.core.capability import load_model
 from partita.core.enumeration import log_partition
+from partita.core.registry import model_named
 from partita.errors import InputError
 from partita.models import Boltzmann, Ising, Potts, complete, lattice, torus
 from partita.models.energy import graphs
@@ -173,7 +173,7 @@ def test_initialize_makes_the_reference_and_the_model_without_couplings_agree_wi
 def test_a_saved_model_is_built_again(name: str) -> None:
     model = make(name)
     again = (
-        load_model(type(model).__name__)
+        model_named(type(model).__name__)
         .from_settings(model.settings(), generator=torch.Generator())
         .double()
     )

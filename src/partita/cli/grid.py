@@ -1,6 +1,4 @@
-"""The grid of every model with every part, for the terminal and as ``docs/grid.md``: ``python -m
-partita.cli.grid > docs/grid.md``.
-"""
+"""The grid of every model with every part, for the terminal and as a page of the site."""
 
 import shutil
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ import typer
 
 from partita.cli import output
 from partita.core import capability
-from partita.families import representatives
+from partita.core.registry import example_models
 
 ROLES = {
     "objective": "Objectives",
@@ -28,7 +26,7 @@ hide:
 
 Which part runs on which model. A dot runs; a letter refuses, with the reason below and the nearest
 part that works in the error message. `partita models --grid` prints the same, and every cell is a
-test (`tests/grid`). Made by `python -m partita.cli.grid > docs/grid.md`.
+test (`tests/grid`).
 """
 
 
@@ -43,7 +41,7 @@ class Grid:
 
 def capability_grid() -> Grid:
     """The grid of the capability table over one model of each sort."""
-    cells = capability.grid(representatives())
+    cells = capability.grid(example_models())
     models = list(dict.fromkeys(model for model, *_ in cells))
     reasons = list(dict.fromkeys(reason for *_, reason in cells if reason))
     letters = {reason: _letter(number) for number, reason in enumerate(reasons)}
@@ -106,7 +104,3 @@ def _letter(number: int) -> str:
     """a, b, ..., z, aa, ab, ..."""
     before = _letter(number // 26 - 1) if number >= 26 else ""
     return before + ascii_lowercase[number % 26]
-
-
-if __name__ == "__main__":
-    typer.echo(grid_page(), nl=False)

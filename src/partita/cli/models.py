@@ -31,11 +31,11 @@ def models(
 def _show_grid(as_json: bool) -> None:
     from partita.cli.grid import print_grid
     from partita.core import capability
-    from partita.families import representatives
+    from partita.core.registry import example_models
 
     if as_json:
         keys = ("model", "role", "part", "reason")
-        cells = capability.grid(representatives())
+        cells = capability.grid(example_models())
         output.print_json([dict(zip(keys, cell, strict=True)) for cell in cells])
     else:
         print_grid()

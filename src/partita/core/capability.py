@@ -7,11 +7,11 @@ runs, or raises :class:`Unsupported` with the reason and the nearest cell that w
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from partita.core.protocols import Capability, DirectedModel, EnergyModel, Model
 from partita.core.support import Product, Real, Sequence, Support
-from partita.errors import RunError, Unsupported
+from partita.errors import Unsupported
 
 EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
 QUADRATURE_WIDTH = 3  # real coordinates over which an integral can be a sum over a grid
@@ -56,6 +56,15 @@ def _can(capability: Capability) -> Callable[[object], bool]:
     return lambda model: isinstance(model, Model) and capability in model.capabilities
 
 
+def cheap_exact(model: object) -> bool:
+    """Whether the likelihood is exact and cheap enough for every step of a fit."""
+    return (
+        _can(Capability.LOG_PROB)(model)
+        or smallest_bits(model) <= CHEAP_BITS
+        or _integrates(model, CHEAP_WIDTH)
+    )
+
+
 NEEDS: dict[str, Need] = {
     "energy": Need(lambda m: isinstance(m, EnergyModel), "it has no free energy"),
     "enumerable": Need(
@@ -72,19 +81,11 @@ NEEDS: dict[str, Need] = {
     ),
     "log_prob": Need(_can(Capability.LOG_PROB), "it has no exact log_prob"),
     "exact": Need(
-        lambda m: (
-            _can(Capability.LOG_PROB)(m)
-            or smallest_bits(m) <= EXACT_BITS
-            or _integrates(m, CHEAP_WIDTH)
-        ),
+        lambda m: cheap_exact(m) or smallest_bits(m) <= EXACT_BITS,
         f"it has no exact log_prob and neither side has at most 2^{EXACT_BITS} states to sum",
     ),
     "cheap_exact": Need(
-        lambda m: (
-            _can(Capability.LOG_PROB)(m)
-            or smallest_bits(m) <= CHEAP_BITS
-            or _integrates(m, CHEAP_WIDTH)
-        ),
+        cheap_exact,
         f"it has no exact log_prob and neither side has at most 2^{CHEAP_BITS} states, few enough "
         "to sum at every step",
     ),
@@ -155,7 +156,8 @@ NEEDS: dict[str, Need] = {
 }
 
 
-PACKAGES = {  # where the parts of a role live
+Role = Literal["objective", "sampler", "partition", "likelihood"]
+PACKAGES: dict[Role, str] = {  # where the parts of a role live
     "objective": "partita.objectives",
     "sampler": "partita.samplers",
     "partition": "partita.evaluators",
@@ -167,11 +169,12 @@ PACKAGES = {  # where the parts of a role live
 class Part:
     """A row of the table: what a method needs, and what to use where it cannot run."""
 
-    role: str
+    role: Role
     needs: tuple[str, ...]
     instead: str
     # what more it takes to be the default of its role; None is never
     by_default: tuple[str, ...] | None = ()
+    kind: type | None = None  # the class, where it is none of the role's package
 
 
 PARTS: dict[str, Part] = {
@@ -219,28 +222,21 @@ PARTS: dict[str, Part] = {
 }
 
 
-MODELS = (  # of partita.models, whose runs are rebuilt by name
-    "RBM",
-    "MaxEnt",
-    "DPMixture",
-    "Flow",
-    "Autoregressive",
-    "MaskedAutoregressive",
-    "MixedAutoregressive",
-    "VAE",
-    "SigmoidBelief",
-    "VRNN",
-    "GAN",
-    "Mixture",
-    "PPCA",
-    "MixturePPCA",
-    "Ising",
-    "Boltzmann",
-    "Potts",
-    "LatentEnergy",
-    "NeuralEnergy",
-    "Encoder",
-)
+Kind = TypeVar("Kind", bound=type)
+
+
+def part(
+    role: Role, needs: tuple[str, ...], instead: str, by_default: tuple[str, ...] | None = None
+) -> Callable[[Kind], Kind]:
+    """A row for a class outside partita, as its decorator; it comes after the rows of the table,
+    and is no default of its role unless ``by_default`` says when.
+    """
+
+    def add(kind: Kind) -> Kind:
+        PARTS[kind.__name__] = Part(role, needs, instead, by_default, kind)
+        return kind
+
+    return add
 
 
 def reason_against(part: str, model: object) -> str | None:
@@ -303,15 +299,8 @@ def default(role: str, model: object) -> Any:
 
 def load(part: str) -> Any:
     """The class behind a name of the table, imported only now: parts never import one another."""
-    return getattr(import_module(PACKAGES[PARTS[part].role]), part)
-
-
-def load_model(name: str) -> type[Model]:
-    """The class behind a model's name in a saved run; only names of the table are ever imported."""
-    if not isinstance(name, str) or name not in MODELS:
-        remedy = "Build it yourself and hand it over: load(path, model=...)."
-        raise RunError(f"load: model must be one of {', '.join(MODELS)}; got {name!r}. {remedy}")
-    return getattr(import_module("partita.models"), name)
+    row = PARTS[part]
+    return row.kind or getattr(import_module(PACKAGES[row.role]), part)
 
 
 def grid(models: dict[str, Model]) -> list[tuple[str, str, str, str | None]]:

@@ -15,7 +15,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
-from functools import wraps
+from functools import partial, wraps
 from typing import (
     Any,
     ClassVar,
@@ -161,6 +161,13 @@ class Model(Built, ABC):
     def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
         """The model that :meth:`settings` describes, with fresh parameters."""
         return cls(**settings, generator=generator)
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> "dict[str, partial[Self]]":
+        """How small ones are made, by a label: one of each sort that the capability grid tells
+        apart; none by default.
+        """
+        return {}
 
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Set what has a good start from training data: a reference, biases, scales; nothing by

@@ -1,16 +1,126 @@
-"""Parts of the capability table as JSON and back, so that a saved run is rebuilt without executing
-code of its own.
+"""What is known by name: models, families and estimators, each registered once where it is written;
+and parts of the capability table as JSON and back.
+
+A saved run names its model and its parts. Only registered names are ever looked up, so that reading
+a run executes no code of its own. A package outside partita registers what it has when it is
+imported; under the entry point :data:`PLUGINS` it is found by the command line and by ``load``:
+
+.. code-block:: toml
+
+    [project.entry-points."partita.plugins"]
+    coins = "coins"
 """
 
-from collections.abc import Mapping
+import pkgutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import torch
 from torch.distributions import Distribution
 
 from partita.core.capability import PARTS, load
-from partita.errors import PartitaError, RunError
+from partita.core.protocols import Model
+from partita.errors import PartitaError, PartitaWarning, RunError, invalid
+
+PLUGINS = "partita.plugins"  # the group of entry points, each a module that registers what it has
+Thing = TypeVar("Thing")
+
+
+@cache
+def load_plugins() -> None:
+    """Import every installed plugin, once; one that cannot be imported is a warning."""
+    for plugin in entry_points(group=PLUGINS):
+        try:
+            plugin.load()
+        except Exception as error:  # whatever a module of others raises
+            text = f"plugin {plugin.name!r} ({plugin.value}) cannot be imported: {error}"
+            warnings.warn(text, PartitaWarning, stacklevel=2)
+
+
+@cache
+def load_package(name: str) -> None:
+    """Import every module of a package, so that what they register is known."""
+    package = import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+        import_module(module.name)
+
+
+class Registry(Mapping[str, Thing]):
+    """What a package of partita, and installed plugins, registered, in alphabetical order.
+
+    The package is imported when a name is first looked up, plugins when it is none of the
+    package's.
+
+    >>> MODELS["RBM"].__name__
+    'RBM'
+
+    Arguments:
+        package: Whose modules register things of this sort.
+        name_of: The name of a thing.
+        home_of: The module that it is written in.
+    """
+
+    def __init__(
+        self,
+        package: str,
+        name_of: Callable[[Thing], str] = attrgetter("__name__"),
+        home_of: Callable[[Thing], str] = attrgetter("__module__"),
+    ) -> None:
+        self.package, self.name_of, self.home_of = package, name_of, home_of
+        self._known: dict[str, Thing] = {}
+
+    def register(self, thing: Thing) -> Thing:
+        """Make a thing known by its name, as a class decorator or a call; it is returned as it is.
+
+        Its own module may do so again, as a cell of a notebook does.
+        """
+        name, home = self.name_of(thing), self.home_of(thing)
+        if name in self._known and self.home_of(self._known[name]) != home:
+            got = f"one of {self.home_of(self._known[name])}"
+            raise invalid(home, f"the name {name!r}", "be new, to be registered", got)
+        self._known[name] = thing
+        return thing
+
+    def __getitem__(self, name: str) -> Thing:
+        for look_further in (lambda: load_package(self.package), load_plugins):
+            if name in self._known:
+                break
+            look_further()
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        load_package(self.package)
+        load_plugins()
+        return iter(sorted(self._known, key=str.lower))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+MODELS: Registry[type[Model]] = Registry("partita.models")
+
+
+def model_named(name: str) -> type[Model]:
+    """The class behind a model's name in a saved run."""
+    if not isinstance(name, str) or name not in MODELS:
+        remedy = "Build it yourself and hand it over: load(path, model=...)."
+        raise RunError.about("load", "model", f"be one of {', '.join(MODELS)}", repr(name), remedy)
+    return MODELS[name]
+
+
+def example_models() -> dict[str, Model]:
+    """One model of each sort, for the capability grid: what enumerates and what does not, discrete
+    and real.
+    """
+    g = torch.Generator().manual_seed(0)
+    return {label: make() for model in MODELS.values() for label, make in model.examples(g).items()}
+
 
 Json = Any  # what json.loads may give
 PRIORS = (

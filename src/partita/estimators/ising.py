@@ -1,16 +1,13 @@
 """The Ising model as a scikit-learn density estimator."""
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
+from partita.families import FAMILIES
 from partita.tables import Rows
 from partita.tables.encoding import Kind
-from partita.training import PartitaWarning
-
-AS_SPINS: dict[str, Kind] = {"binary": "signs", "spin": "spins", "real": "median-signs"}
 
 
 @parameters
@@ -59,7 +56,6 @@ class IsingDensity(ChainParameters, EnergyDensity):
     """
 
     family = "ising"
-    supports = ("auto", "binary", "spin")
 
     edges: Any = None
     objective: str = "auto"
@@ -72,12 +68,5 @@ class IsingDensity(ChainParameters, EnergyDensity):
         return self.encoding_.kind == "median-signs"
 
     def _kind(self, rows: Rows) -> Kind:
-        kind = super()._kind(rows)
-        if kind == "real":
-            remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-            warnings.warn(
-                f"IsingDensity: columns that are not binary are cut at their medians. {remedy}",
-                PartitaWarning,
-                stacklevel=3,
-            )
-        return AS_SPINS[kind]
+        owner = type(self).__name__
+        return FAMILIES[self.family].encoding_kind(rows, self._settings(), owner)

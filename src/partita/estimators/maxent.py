@@ -1,14 +1,13 @@
 """The maximum-entropy model as a scikit-learn density estimator."""
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any
 
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
+from partita.families import FAMILIES
 from partita.tables import Rows
 from partita.tables.encoding import Kind
-from partita.training import PartitaWarning
 
 
 @parameters
@@ -60,7 +59,6 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
     """
 
     family = "maxent"
-    supports = ("auto", "binary", "spin")
 
     features: Any = "pairwise"
     objective: str = "auto"
@@ -73,13 +71,5 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
         return self.encoding_.kind == "median"
 
     def _kind(self, rows: Rows) -> Kind:
-        kind = super()._kind(rows)
-        if kind == "real":
-            remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-            warnings.warn(
-                f"MaxEntDensity: columns that are not binary are cut at their medians. {remedy}",
-                PartitaWarning,
-                stacklevel=3,
-            )
-            return "median"
-        return kind
+        owner = type(self).__name__
+        return FAMILIES[self.family].encoding_kind(rows, self._settings(), owner)

@@ -1,16 +1,13 @@
 """The Potts model as a scikit-learn density estimator."""
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any
 
-from partita.core.checks import check_choice
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
+from partita.families import FAMILIES
 from partita.tables import Rows
-from partita.tables.categories import looks_categorical
 from partita.tables.encoding import Kind
-from partita.training import PartitaWarning
 
 
 @parameters
@@ -63,7 +60,6 @@ class PottsDensity(ChainParameters, EnergyDensity):
     """
 
     family = "potts"
-    supports = ("auto", "categorical")
 
     edges: Any = None
     objective: str = "auto"
@@ -76,13 +72,5 @@ class PottsDensity(ChainParameters, EnergyDensity):
         return self.encoding_.kind == "quantile"
 
     def _kind(self, rows: Rows) -> Kind:
-        check_choice("PottsDensity", "support", self.support, self.supports)
-        if self.support == "categorical" or looks_categorical(rows):
-            return "category"
-        remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-        warnings.warn(
-            f"PottsDensity: columns that are not categories are cut at their quartiles. {remedy}",
-            PartitaWarning,
-            stacklevel=3,
-        )
-        return "quantile"
+        owner = type(self).__name__
+        return FAMILIES[self.family].encoding_kind(rows, self._settings(), owner)

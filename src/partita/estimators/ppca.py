@@ -89,7 +89,7 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
         )
 
     def _kind(self, rows: Rows) -> Kind:
-        settings = FAMILIES[self.family].resolve(self._settings())
+        settings = FAMILIES[self.family].resolve(self._settings(), type(self).__name__)
         return factor_kind(rows, settings, type(self).__name__, "n_components")
 
 
@@ -135,5 +135,5 @@ class MixturePPCADensity(FitParameters, ClusteringDensity):
     validation_fraction: float = 0.0
 
     def _kind(self, rows: Rows) -> Kind:
-        settings = FAMILIES[self.family].resolve(self._settings())
+        settings = FAMILIES[self.family].resolve(self._settings(), type(self).__name__)
         return factor_kind(rows, settings, type(self).__name__, "n_latent")

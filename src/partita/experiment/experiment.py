@@ -21,6 +21,7 @@ from partita.errors import PartitaWarning, RunError
 from partita.experiment.saved import SavedRun
 from partita.experiment.splits import VALIDATION_FRACTION, encoded_parts
 from partita.families import Family
+from partita.families.base import cut_warnings
 from partita.families.table_kind import check_held_out
 from partita.runtime import deadline
 from partita.runtime.untrusted import JsonObject, check_like
@@ -118,7 +119,7 @@ class Experiment:
             if seconds < math.inf and isinstance(objective, Update):
                 left = max(LEAST_MINUTES, round(deadline.left() / 60, 2))
                 options = {**options, "minutes": left}
-        return Plan(model, objective, options, [], limit.cuts)
+        return Plan(model, objective, options, cut_warnings(self.encoding.kind), limit.cuts)
 
     def plan_within(self, seconds: float) -> Plan:
         """A new fit of as many steps as there is time for, the search for a model included."""
@@ -127,7 +128,8 @@ class Experiment:
             plan = affordable(
                 model, objective, self.train, self.validation, self.options, self.seed
             )
-        return plan._replace(cuts=limit.cuts)
+        remarks = [*cut_warnings(self.encoding.kind), *plan.remarks]
+        return plan._replace(remarks=remarks, cuts=limit.cuts)
 
     def plan_to_resume(self) -> Plan:
         """The fit that was begun in the folder, with all that was found and fixed then."""

@@ -1,35 +1,15 @@
 """Named families of models: the one table from which the command line and the estimators build a
-model and its objective.
+model and its objective. Each module registers its own.
 """
 
+import re
 from difflib import get_close_matches
 from typing import Any
 
-import torch
-
 from partita.core import capability
 from partita.core.checks import check_choice
-from partita.core.protocols import Model
 from partita.errors import invalid
-from partita.families import (
-    autoregressive,
-    belief,
-    boltzmann,
-    dpmm,
-    flow,
-    gan,
-    ising,
-    latent_energy,
-    maxent,
-    mixture,
-    neural_energy,
-    potts,
-    ppca,
-    rbm,
-    vae,
-    vrnn,
-)
-from partita.families.base import Family, Setting, unknown_setting
+from partita.families.base import FAMILIES, Family, Setting, unknown_setting
 
 __all__ = [
     "EVALUATORS",
@@ -38,40 +18,14 @@ __all__ = [
     "Setting",
     "family_named",
     "named_evaluator",
-    "representatives",
     "unknown_setting",
 ]
 
-MODULES = (
-    rbm,
-    maxent,
-    ising,
-    boltzmann,
-    potts,
-    latent_energy,
-    neural_energy,
-    mixture,
-    ppca,
-    autoregressive,
-    dpmm,
-    flow,
-    gan,
-    vae,
-    vrnn,
-    belief,
-)
-VARIANTS = (ppca.MIXED, *autoregressive.BY_BACKBONE)
-FAMILIES: dict[str, Family] = {
-    family.name: family for family in (*(module.FAMILY for module in MODULES), *VARIANTS)
-}
+# of log Z: reverse-ais is ReverseAIS
 EVALUATORS = {
-    "enumeration": "Enumeration",
-    "quadrature": "Quadrature",
-    "sandwich": "Sandwich",
-    "bridge": "Bridge",
-    "ais": "AIS",
-    "smc": "SMC",
-    "reverse-ais": "ReverseAIS",
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): name
+    for name, part in capability.PARTS.items()
+    if part.role == "partition"
 }
 # of log p(x), for latent variables
 BOUNDS = {"iwae": "IWAE", "latent-ais": "LatentAIS", "filter": "ParticleFilter"}
@@ -103,13 +57,3 @@ def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False)
         return capability.load(BOUNDS[base])(*settings)
     check_choice(owner, "evaluator", name, ("auto", *EVALUATORS, *(BOUNDS if bounds else ())))
     return None if name == "auto" else capability.load(EVALUATORS[name])()
-
-
-def representatives() -> dict[str, Model]:
-    """One model of each sort, for the capability grid: what enumerates and what does not, discrete
-    and real.
-    """
-    g = torch.Generator().manual_seed(0)
-    return {
-        label: model for family in FAMILIES.values() for label, model in family.examples(g).items()
-    }

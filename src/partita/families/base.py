@@ -4,31 +4,50 @@ from them.
 Letters: N rows, D columns.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias
 
 import torch
 
-from partita.core.protocols import Model, Objective, Update
-from partita.errors import InputError, invalid
+from partita.core.checks import check_choice
+from partita.core.protocols import Model, Objective, Settings, Update
+from partita.core.registry import Registry
+from partita.errors import Argument, InputError, invalid
 from partita.tables import Rows
 from partita.tables.column_kinds import no_words, refusal
-from partita.tables.encoding import Kind
+from partita.tables.encoding import Kind, infer_kind
+
+Made: TypeAlias = tuple[Model, Objective | Update]
+MOST_CORRELATED = 4096  # real columns: two matrices of more would not fit a gigabyte
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The default of a setting, and what it means."""
+    """The default of a setting, what it means, and the words it may be, if it is one of a few."""
 
     default: Any
     meaning: str
+    choices: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)
 class Family:
     """A name, what it is for, the settings it takes, and how it is built.
+
+    Arguments:
+        name: As in ``partita fit NAME DATA``.
+        summary: What it is, in a line.
+        settings: By name, with their defaults.
+        make: From encoded rows, all settings and a generator to a model and its objective.
+        kind: How rows are encoded: always alike, or by what they hold and the settings.
+        words: Whether columns of a file may hold words.
+        missing: Whether values may be missing; ``"mixed"`` only where each column has its own law.
+        mixed: Whether columns may be of different kinds.
+        reads: For models of sequences: how its settings say that streams are read.
+        by_kind: Settings that make it take a table of a kind as what it holds.
 
     >>> from partita.families import FAMILIES
     >>> g = torch.Generator().manual_seed(0)
@@ -40,69 +59,63 @@ class Family:
     name: str
     summary: str
     settings: dict[str, Setting]
-    make: Callable[[Rows, dict[str, Any], torch.Generator], tuple[Model, Objective | Update]]
-    kind: Callable[[Rows, dict[str, Any]], Kind]
-    # one model of each sort, for the capability grid
-    examples: Callable[[torch.Generator], dict[str, Model]]
-    words: bool = False  # whether columns of a file may hold words
-    # whether values may be missing; "mixed" only where each column has its own law
+    make: Callable[[Rows, Settings, torch.Generator], Made]
+    kind: Kind | Callable[[Rows, Settings], Kind]
+    words: bool = False
     missing: bool | Literal["mixed"] = False
-    mixed: bool = False  # whether columns may be of different sorts
-    # for models of sequences: how its settings say that streams are read
-    reads: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    mixed: bool = False
+    reads: Callable[[Settings], Settings] | None = None
+    by_kind: Mapping[Kind, Settings] = field(default_factory=dict)
 
-    def resolve(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings over the defaults; an unknown name is refused with the closest known
-        one.
+    def resolve(self, settings: Settings, owner: str | None = None) -> Settings:
+        """Settings over the defaults; an unknown name is refused with the closest known one, and
+        so is a word that is none of a setting's choices.
         """
-        for name in settings:
+        for name, value in settings.items():
             if name not in self.settings:
                 raise unknown_setting(f"family {self.name}", name, self.settings)
+            if choices := self.settings[name].choices:
+                check_choice(owner or self.name, name, value, choices)
         return {**{name: setting.default for name, setting in self.settings.items()}, **settings}
 
-    def build(
-        self, rows: Rows, settings: dict[str, Any], *, generator: torch.Generator
-    ) -> tuple[Model, Objective | Update]:
+    def build(self, rows: Rows, settings: Settings, *, generator: torch.Generator) -> Made:
         """A model for encoded rows, with fresh parameters, and the objective to fit it by."""
         return self.make(rows, self.resolve(settings), generator)
 
-    def takes_words(self, settings: dict[str, Any]) -> bool:
+    def takes_words(self, settings: Settings) -> bool:
         """Whether columns of a file may hold words: where columns may be categories."""
         given = [settings.get(name) for name in ("visible_units", "component", "likelihood")]
         return self.words or self.mixed or "categorical" in given
 
-    def reading(self, settings: dict[str, Any]) -> dict[str, Any] | None:
+    def reading(self, settings: Settings) -> Settings | None:
         """How streams are read for a model of sequences; None for models of tables."""
         return None if self.reads is None else self.reads(self.resolve(settings))
 
-    def encoding_kind(self, rows: Rows, settings: dict[str, Any]) -> Kind:
+    def encoding_kind(self, rows: Rows, settings: Settings, owner: str | None = None) -> Kind:
         """How rows are to be encoded for this family: by what they hold, or as the settings say;
         columns it cannot take are named.
         """
+        settings = self.resolve(settings, owner)
         if rows.labels and not self.takes_words(settings):
             raise no_words(rows.schema, self.name)
-        kind = self.kind(rows, self.resolve(settings))
+        kind = self.kind if isinstance(self.kind, str) else self.kind(rows, settings)
         error = refusal(rows.schema, kind, self.name)
         if error is not None:
             raise error
-        if (
-            self.missing == "mixed"
-            and kind != "mixed"
-            and isinstance(rows, Rows)
-            and not rows.complete()
-        ):
+        incomplete = isinstance(rows, Rows) and not rows.complete()
+        if self.missing == "mixed" and kind != "mixed" and incomplete:
+            allowed = f"be complete where all columns are {kind}"
             remedy = (
                 "Give a .csv or .parquet file, each of whose columns then has a law of its own, "
                 "or impute first."
             )
-            raise invalid(
-                f"family {self.name}",
-                "X",
-                f"be complete where all columns are {kind}",
-                "missing values",
-                remedy,
-            )
+            raise invalid(f"family {self.name}", "X", allowed, "missing values", remedy)
         return kind
+
+
+FAMILIES: Registry[Family] = Registry(
+    "partita.families", attrgetter("name"), attrgetter("make.__module__")
+)
 
 
 def unknown_setting(owner: str, name: str, known: Iterable[str]) -> InputError:
@@ -114,10 +127,84 @@ def unknown_setting(owner: str, name: str, known: Iterable[str]) -> InputError:
     """
     known = list(known)
     close = get_close_matches(name, known, 1, 0.5)
-    return invalid(
-        owner,
-        "a setting",
-        f"be one of {', '.join(known)}",
-        repr(name),
-        f"Did you mean {close[0]!r}?" if close else "",
-    )
+    remedy = f"Did you mean {close[0]!r}?" if close else ""
+    return invalid(owner, "a setting", f"be one of {', '.join(known)}", repr(name), remedy)
+
+
+def check_correlated(
+    owner: str, setting: str, value: object, columns: int, instead: tuple[str, ...]
+) -> None:
+    """Refuse a setting that asks for a matrix of columns by columns where the table is too wide
+    for it, before one is made, and name those that do not.
+
+    >>> check_correlated("flow", "mixing", "lu", 64, ("permutation",))
+    >>> check_correlated("flow", "mixing", "lu", 5000, ("permutation",))
+    Traceback (most recent call last):
+    partita.errors.InputError: flow: mixing must be permutation for more than 4096 real
+    columns; got 'lu' for 5000. As in mixing='permutation'.
+    """
+    if columns > MOST_CORRELATED:
+        allowed = f"be {' or '.join(instead)} for more than {MOST_CORRELATED} real columns"
+        remedy = ("As in ", Argument(setting, value=instead[0]), ".")
+        raise invalid(owner, setting, allowed, f"{value!r} for {columns}", remedy)
+
+
+# Columns of two values as zeros and ones, or as spins; others are cut at their medians, and a fit
+# says so.
+AS_BITS: dict[str, Kind] = {"binary": "binary", "spin": "spin", "real": "median"}
+AS_SPINS: dict[str, Kind] = {"binary": "signs", "spin": "spins", "real": "median-signs"}
+CUTS = {
+    "median": "columns that are not binary are cut at their medians",
+    "median-signs": "columns that are not binary are cut at their medians",
+    "quantile": "columns that are not categories are cut at their quartiles",
+}
+TWO_VALUED = Setting(
+    "auto",
+    "binary or spin, which are strict, or auto: what columns hold; others are cut at their medians",
+    ("auto", "binary", "spin"),
+)
+
+
+def held(rows: Rows, settings: Settings) -> Kind:
+    """What columns are taken as: the support that is given, by default what they hold."""
+    return infer_kind(rows) if settings["support"] == "auto" else settings["support"]
+
+
+def bits_kind(rows: Rows, settings: Settings) -> Kind:
+    """How columns become zeros and ones."""
+    return AS_BITS[held(rows, settings)]
+
+
+def cut_warnings(kind: Kind) -> list[str]:
+    """What a fit says where values are cut."""
+    remedy = "Cut them yourself to choose where, or fit an RBM, which takes real columns."
+    return [f"{CUTS[kind]}. {remedy}"] if kind in CUTS else []
+
+
+LIKELIHOOD_KINDS: dict[str, Kind] = {
+    "bernoulli": "binary",
+    "gaussian": "real",
+    "categorical": "category",
+    "mixed": "mixed",
+}
+
+
+def likelihood_kind(likelihood: str, rows: Rows) -> Kind:
+    """How columns are encoded for a likelihood of theirs; for ``"auto"`` by what they hold."""
+    if likelihood in LIKELIHOOD_KINDS:
+        return LIKELIHOOD_KINDS[likelihood]
+    return "category" if rows.labels else infer_kind(rows)
+
+
+def likelihood_of(likelihood: str, rows: Rows) -> str:
+    """The likelihood of encoded columns, as it is given; for ``"auto"`` by what they hold."""
+    if likelihood != "auto":
+        return likelihood
+    if rows.laws or rows.states:
+        return "mixed" if rows.laws else "categorical"
+    return "gaussian" if infer_kind(rows) == "real" else "bernoulli"
+
+
+def states_of(rows: Rows) -> int:
+    """K of encoded rows: as their encoding says, else one more than the largest code."""
+    return rows.states or max(2, *(int(part.max()) + 1 for part in rows.parts()))

@@ -1,41 +1,30 @@
 """The Ising model as a family."""
 
-from typing import Any
-
 import torch
 
-from partita.core.protocols import Model, Objective
-from partita.families.base import Family
-from partita.families.pairs import SETTINGS, pair_objective
-from partita.models import Ising, torus
+from partita.core.protocols import Settings
+from partita.families.base import AS_SPINS, FAMILIES, TWO_VALUED, Family, Made, held
+from partita.families.by_gradient import PAIRS, few_states, named_objective
+from partita.models import Ising
 from partita.tables import Rows
-from partita.tables.encoding import Kind, infer_kind
+from partita.tables.encoding import Kind
 
 
-def _ising(
-    rows: Rows, settings: dict[str, Any], generator: torch.Generator
-) -> tuple[Model, Objective]:
+def _ising(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
     model = Ising(rows.width, edges=settings["edges"], generator=generator)
-    return model, pair_objective("ising", model, settings)
+    return model, named_objective(settings, model, exact=few_states(model))
 
 
-def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Spins stay as they are; anything else must be zeros and ones, which become spins."""
-    return "spins" if infer_kind(rows) == "spin" else "signs"
+def _kind(rows: Rows, settings: Settings) -> Kind:
+    return AS_SPINS[held(rows, settings)]
 
 
-def _examples(g: torch.Generator) -> dict[str, Model]:
-    return {
-        "Ising, few spins": Ising(10, generator=g),
-        "Ising, a torus": Ising(64, edges=torus(8, 8), generator=g),
-    }
-
-
-FAMILY = Family(
-    "ising",
-    "Ising model: spins, or zeros and ones read as spins, with fields and symmetric couplings",
-    SETTINGS,
-    _ising,
-    _kind,
-    _examples,
+FAMILIES.register(
+    Family(
+        "ising",
+        "Ising model: spins, or zeros and ones read as spins, with fields and symmetric couplings",
+        {**PAIRS, "support": TWO_VALUED},
+        _ising,
+        _kind,
+    )
 )

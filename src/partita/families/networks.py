@@ -5,34 +5,36 @@ Letters: C channels, (L,) or (I, J) places of a row.
 """
 
 import math
+from collections.abc import Iterable
 from math import prod
-from typing import Any
 
 import torch
 
-from partita.core.checks import check_choice, check_layers
+from partita.core.checks import check_layers
+from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.families.base import Setting
 from partita.nets import MLP, ConvNet, Net
 
-NETWORKS = ("mlp", "conv")
-IMAGE = (
+CHOICE = Setting("mlp", "mlp, or conv for images and sequences", ("mlp", "conv"))
+IMAGE = Setting(
+    None,
     "[height, width] or [length] of a row (conv); none takes a square image, and a sequence where "
-    "columns make no square"
+    "columns make no square",
 )
 NETWORK = {
-    "network": Setting("mlp", "mlp, or conv for images and sequences"),
+    "network": CHOICE,
     "width": Setting(64, "units of each layer (mlp)"),
     "n_layers": Setting(2, "layers (mlp)"),
     "activation": Setting("silu", "silu, tanh, softplus, gelu or relu"),
     "channels": Setting([16, 32], "of convolutions, each followed by pooling (conv)"),
-    "image": Setting(None, IMAGE),
+    "image": IMAGE,
     "pool": Setting("average", "max, average or none (conv)"),
     "separable": Setting(False, "depthwise separable convolutions (conv)"),
 }
 
 
-def network(settings: dict[str, Any], inputs: int, outputs: int, generator: torch.Generator) -> Net:
+def network(settings: Settings, inputs: int, outputs: int, generator: torch.Generator) -> Net:
     """The network that a family's settings describe, from rows of ``inputs`` columns to ``outputs``
     numbers.
 
@@ -44,7 +46,6 @@ def network(settings: dict[str, Any], inputs: int, outputs: int, generator: torc
     ... )
     ('MLP', (8, 8))
     """
-    check_choice("network", "network", settings["network"], NETWORKS)
     if settings["network"] == "conv":
         shape = image_shape(inputs, settings["image"])
         chosen = {name: settings[name] for name in ("channels", "pool", "separable", "activation")}
@@ -60,7 +61,7 @@ def network(settings: dict[str, Any], inputs: int, outputs: int, generator: torc
     )
 
 
-def image_shape(width: int, image: Any) -> tuple[int, ...]:
+def image_shape(width: int, image: Iterable[int] | None) -> tuple[int, ...]:
     """The places of a row as they are given, each with the same number of channels; else a square,
     else a sequence.
 
@@ -72,7 +73,6 @@ def image_shape(width: int, image: Any) -> tuple[int, ...]:
         return (side, side) if side * side == width else (width,)
     shape = tuple(image)
     if not all(isinstance(n, int) and n > 0 for n in shape) or width % prod(shape):
-        raise invalid(
-            "network", "image", f"be sizes whose product divides the {width} columns", list(shape)
-        )
+        allowed = f"be sizes whose product divides the {width} columns"
+        raise invalid("network", "image", allowed, list(shape))
     return shape

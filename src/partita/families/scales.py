@@ -23,7 +23,6 @@ from partita.errors import InputError
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 
-SCALES = ("auto", "common", "columns")
 # of a part of the table, evenly spread, that the choice is made on
 MOST_COLUMNS, CELLS = 400, 1 << 20
 

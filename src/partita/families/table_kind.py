@@ -2,32 +2,18 @@
 a comparison.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 
+from partita.core.protocols import Settings
 from partita.datasets import Dataset, Sequences
-from partita.families import FAMILIES
+from partita.families.base import FAMILIES
 from partita.tables import Rows, Schema
 from partita.tables.categories import categories_of, looks_categorical, to_codes
 from partita.tables.encoding import Encoding, Kind, infer_kind
 
-COIN = {"mixture": {"component": "bernoulli"}}
-# settings that make a family take a table as what it holds
-SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
-    "binary": COIN,
-    "spin": COIN,
-    "category": {
-        "mixture": {"component": "categorical"},
-        "rbm": {"visible_units": "categorical"},
-        "vae": {"likelihood": "categorical"},
-        "belief": {"likelihood": "categorical"},
-    },
-}
 # encodings that cannot take every number
 NARROW = ("binary", "spin", "signs", "spins", "count", "category", "mixed")
-BY_TABLE = {name for settings in SETTINGS.values() for name in settings}
 
 
 def table_kind(dataset: Dataset) -> Kind:
@@ -52,18 +38,15 @@ def table_kind(dataset: Dataset) -> Kind:
     return held
 
 
-def settings_by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
+def settings_by_table(name: str, kind: Kind, rows: Rows) -> Settings:
     """Settings that make a family take rows as what their table holds.
 
     >>> settings_by_table("mixture", "binary", Rows([[0, 1], [1, 1]]))
     {'component': 'bernoulli'}
     """
-    if kind == "steps" or name not in BY_TABLE:
-        return {}
-    by_column = (
-        FAMILIES[name].missing == "mixed" and rows.schema is not None and not rows.complete()
-    )
-    return {} if by_column else SETTINGS.get(kind, {}).get(name, {})
+    family = FAMILIES[name]
+    by_column = family.missing == "mixed" and rows.schema is not None and not rows.complete()
+    return {} if by_column else dict(family.by_kind.get(kind, {}))
 
 
 def check_held_out(dataset: Dataset, encoding: Encoding, owner: str) -> None:
@@ -89,15 +72,7 @@ def _kind_asked(schema: Schema) -> Kind:
     for families that take that alone.
     """
     kinds = {column.kind for column in schema.used}
-    return (
-        "binary"
-        if kinds == {"binary"}
-        else "category"
-        if kinds == {"category"}
-        else "real"
-        if kinds == {"real"}
-        else "mixed"
-    )
+    return next((kind for kind in ("binary", "category", "real") if kinds == {kind}), "mixed")
 
 
 def _all_seen(dataset: Dataset) -> bool:

@@ -1,27 +1,23 @@
 """The variational autoencoder as a family."""
 
-from typing import Any
-
 import torch
 
-from partita.core.checks import check_choice, check_layers
-from partita.core.protocols import Model, Objective
-from partita.families.base import Family, Setting
-from partita.families.networks import IMAGE, NETWORKS, image_shape
-from partita.families.potts import states_of
+from partita.core.checks import check_layers
+from partita.core.protocols import Objective, Settings
+from partita.families.base import (
+    FAMILIES,
+    Family,
+    Made,
+    Setting,
+    likelihood_kind,
+    likelihood_of,
+    states_of,
+)
+from partita.families.networks import CHOICE, IMAGE, image_shape
 from partita.models import VAE
-from partita.objectives import ELBO, IWAEBound
+from partita.objectives import ELBO, FIVO, IWAEBound
 from partita.tables import Rows
-from partita.tables.encoding import Kind, infer_kind
-
-OBJECTIVES = ("elbo", "iwae", "dreg")
-LIKELIHOODS = ("auto", "bernoulli", "gaussian", "categorical", "mixed")
-KINDS: dict[str, Kind] = {
-    "bernoulli": "binary",
-    "gaussian": "real",
-    "categorical": "category",
-    "mixed": "mixed",
-}
+from partita.tables.encoding import Kind
 
 BOUND = {
     "beta": Setting(1.0, "weight of the divergence from the prior (elbo)"),
@@ -49,107 +45,93 @@ def auto_widths(n: int, depth: int) -> tuple[int, ...]:
     return (max(16, min(200, n // 5)),) * depth
 
 
-def named_bound(owner: str, settings: dict[str, Any]) -> Objective:
+def named_bound(settings: Settings) -> Objective:
     """The objective that the settings ask for."""
-    check_choice(owner, "objective", settings["objective"], OBJECTIVES)
-    if settings["objective"] == "elbo":
-        return ELBO(settings["beta"], settings["beta_warm_up"])
-    return IWAEBound(
-        settings["n_particles"], "doubly" if settings["objective"] == "dreg" else "plain"
-    )
+    particles = settings["n_particles"]
+    match settings["objective"]:
+        case "elbo":
+            return ELBO(settings["beta"], settings["beta_warm_up"])
+        case "fivo":
+            return FIVO(particles, every=settings["resample_every"])
+        case "dreg":
+            return IWAEBound(particles, "doubly")
+    return IWAEBound(particles)
 
 
-def _vae(
-    rows: Rows, settings: dict[str, Any], generator: torch.Generator
-) -> tuple[Model, Objective]:
-    check_choice("vae", "network", settings["network"], NETWORKS)
-    likelihood = settings["likelihood"]
-    if likelihood == "auto":
-        likelihood = (
-            "mixed"
-            if rows.laws
-            else "categorical"
-            if rows.states
-            else "gaussian"
-            if infer_kind(rows) == "real"
-            else "bernoulli"
-        )
+def _vae(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
+    likelihood = likelihood_of(settings["likelihood"], rows)
     latent, hidden = settings["n_latent"], settings["n_hidden"]
-    made: dict[str, Any] = {
-        "likelihood": likelihood,
-        "variance": settings["variance"],
-        "activation": settings["activation"],
-    }
-    made["states"] = states_of(rows) if likelihood == "categorical" else None
-    made["laws"] = rows.laws if likelihood == "mixed" else None
     depth = check_layers("vae", "n_layers", settings["n_layers"], 0)
-    made["widths"] = auto_widths(len(rows), depth) if hidden == "auto" else (hidden,) * depth
+    image: Settings = {}
     if settings["network"] == "conv":
-        made |= {
-            "image": image_shape(rows.width, settings["image"]),
-            "channels": settings["channels"],
-        }
-    latent = auto_latent(rows.width) if latent == "auto" else latent
-    return VAE(rows.width, latent, **made, generator=generator), named_bound("vae", settings)
+        shape = image_shape(rows.width, settings["image"])
+        image = {"image": shape, "channels": settings["channels"]}
+    model = VAE(
+        rows.width,
+        auto_latent(rows.width) if latent == "auto" else latent,
+        likelihood=likelihood,
+        variance=settings["variance"],
+        activation=settings["activation"],
+        states=states_of(rows) if likelihood == "categorical" else None,
+        laws=rows.laws if likelihood == "mixed" else None,
+        widths=auto_widths(len(rows), depth) if hidden == "auto" else (hidden,) * depth,
+        **image,
+        generator=generator,
+    )
+    return model, named_bound(settings)
 
 
-def _kind(rows: Rows, settings: dict[str, Any]) -> Kind:
-    """Zeros and ones, standardized columns or categories, as the likelihood says; by default, what
-    rows hold.
-
-    Where columns are of different sorts, or values of a table are missing, each column has its own
-    likelihood.
+def _kind(rows: Rows, settings: Settings) -> Kind:
+    """As the likelihood says; where columns are of different kinds, or values of a table are
+    missing, each column has its own likelihood by default.
     """
-    check_choice("vae", "likelihood", settings["likelihood"], LIKELIHOODS)
-    if (
-        settings["likelihood"] == "auto"
-        and rows.schema is not None
-        and (rows.schema.by_column or not rows.complete())
-    ):
+    likelihood, schema = settings["likelihood"], rows.schema
+    if likelihood == "auto" and schema is not None and (schema.by_column or not rows.complete()):
         return "mixed"
-    return KINDS.get(settings["likelihood"]) or ("category" if rows.labels else infer_kind(rows))
+    return likelihood_kind(likelihood, rows)
 
 
-def _examples(g: torch.Generator) -> dict[str, Model]:
-    return {
-        "VAE, binary": VAE(20, 4, widths=(16,), generator=g),
-        "VAE, real": VAE(6, 2, likelihood="gaussian", widths=(16,), generator=g),
-        "VAE, mixed columns": VAE(
-            3, 2, likelihood="mixed", laws=("real", "count", 3), widths=(16,), generator=g
-        ),
-    }
-
-
-FAMILY = Family(
-    "vae",
-    "variational autoencoder: binary, real, categorical or mixed columns from normal latent "
-    "variables, scored from below",
-    {
-        "n_latent": Setting("auto", "latent dimensions; auto is half the columns, from 2 to 50"),
-        "likelihood": Setting(
-            "auto", "bernoulli, gaussian, categorical, mixed, or auto: by what columns hold"
-        ),
-        "variance": Setting(
-            "column",
-            "learned deviation of real columns: one for each column, shared by all, or row (by the "
-            "decoder)",
-        ),
-        "network": Setting("mlp", "mlp, or conv for images and sequences"),
-        "n_hidden": Setting(
-            "auto", "units of each hidden layer (mlp); auto is 200, fewer where there are few rows"
-        ),
-        "n_layers": Setting(2, "hidden layers (mlp)"),
-        "activation": Setting("tanh", "of hidden layers (mlp): tanh, relu, silu, gelu or softplus"),
-        "channels": Setting([16, 32], "of convolutions, from the image inwards (conv)"),
-        "image": Setting(None, IMAGE),
-        "objective": Setting(
-            "elbo", "elbo, iwae, or dreg (iwae with doubly reparameterized gradients)"
-        ),
-        **BOUND,
-    },
-    _vae,
-    _kind,
-    _examples,
-    missing="mixed",
-    mixed=True,
+FAMILIES.register(
+    Family(
+        "vae",
+        "variational autoencoder: binary, real, categorical or mixed columns from normal latent "
+        "variables, scored from below",
+        {
+            "n_latent": Setting(
+                "auto", "latent dimensions; auto is half the columns, from 2 to 50"
+            ),
+            "likelihood": Setting(
+                "auto",
+                "bernoulli, gaussian, categorical, mixed, or auto: by what columns hold",
+                ("auto", "bernoulli", "gaussian", "categorical", "mixed"),
+            ),
+            "variance": Setting(
+                "column",
+                "learned deviation of real columns: one for each column, shared by all, or row (by "
+                "the decoder)",
+            ),
+            "network": CHOICE,
+            "n_hidden": Setting(
+                "auto",
+                "units of each hidden layer (mlp); auto is 200, fewer where there are few rows",
+            ),
+            "n_layers": Setting(2, "hidden layers (mlp)"),
+            "activation": Setting(
+                "tanh", "of hidden layers (mlp): tanh, relu, silu, gelu or softplus"
+            ),
+            "channels": Setting([16, 32], "of convolutions, from the image inwards (conv)"),
+            "image": IMAGE,
+            "objective": Setting(
+                "elbo",
+                "elbo, iwae, or dreg (iwae with doubly reparameterized gradients)",
+                ("elbo", "iwae", "dreg"),
+            ),
+            **BOUND,
+        },
+        _vae,
+        _kind,
+        missing="mixed",
+        mixed=True,
+        by_kind={"category": {"likelihood": "categorical"}},
+    )
 )

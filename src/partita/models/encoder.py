@@ -7,6 +7,7 @@ Letters: D columns, E dimensions of the embedding, C channels.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Self
 
@@ -16,11 +17,13 @@ from torch.nn import functional
 
 from partita.core.checks import check_count, check_counts, check_module, check_width
 from partita.core.protocols import Capability, Data, Model, Settings
+from partita.core.registry import MODELS
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.nets import MLP, ConvNet, build, describe
 
 
+@MODELS.register
 class Encoder(Model):
     """Rows to unit vectors; ``forward`` is the embedding.
 
@@ -90,6 +93,12 @@ class Encoder(Model):
         spread = (data.variance() + (mean - mean.mean()).square()).mean().sqrt()
         self.shift.copy_(mean.mean())
         self.scale.copy_(1 / spread.clamp_min(1e-12))
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "Encoder": partial(cls, 2, 2, widths=(4,), generator=generator),
+        }
 
     def settings(self) -> Settings:
         return {

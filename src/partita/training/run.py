@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from partita.core import capability, registry
+from partita.core import registry
 from partita.core.protocols import Model
 from partita.errors import RunError, TooLarge
 from partita.runtime.atomic_files import write_whole
@@ -195,7 +195,7 @@ def build_model(config: JsonObject, saved: int = 0) -> Model:
     """
     settings = dict(config["model"])
     name, dtype = settings.pop("name"), settings.pop("dtype", None)
-    kind = capability.load_model(name)
+    kind = registry.model_named(name)
     if dtype not in DTYPES:
         raise RunError(
             f"load: the model's dtype must be one of {', '.join(DTYPES)}; got {dtype!r}."

@@ -14,7 +14,8 @@ row.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from torch.func import functional_call
 from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
 from partita.core.protocols import Capability, Settings
+from partita.core.registry import MODELS
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
@@ -61,6 +63,7 @@ class Climbing(Distribution):
         return log_prob(self.q, value.split(self.widths, -1))
 
 
+@MODELS.register
 class SigmoidBelief(Decoded):
     """A belief net with one or more layers of bits; :meth:`estimate` gives its evidence bound with
     gradients.
@@ -241,6 +244,15 @@ class SigmoidBelief(Decoded):
 
     def title(self) -> str:
         return f"SigmoidBelief({self.support.width}, {' + '.join(map(str, self.hidden))} bits)"
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "Belief net, many bits": partial(cls, 20, (12, 6), generator=generator),
+            "Belief net, few bits, real": partial(
+                cls, 6, (4,), likelihood="gaussian", generator=generator
+            ),
+        }
 
     def settings(self) -> Settings:
         return {**self._made, "hidden": list(self.hidden)}

@@ -9,6 +9,7 @@ Letters: B batch, D visible, L latent.
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Self
 
 import torch
@@ -17,12 +18,14 @@ from torch import Tensor, nn
 from partita.core import rng
 from partita.core.checks import check_count, check_module
 from partita.core.protocols import Capability, DirectedModel, Settings
+from partita.core.registry import MODELS
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.nets import build, describe
 from partita.nets.mlp import MLP
 
 
+@MODELS.register
 class GAN(DirectedModel):
     """A network from normal noise to rows; ``forward`` is the network, so that gradients flow from
     a critic through it.
@@ -77,6 +80,12 @@ class GAN(DirectedModel):
     @torch.no_grad()
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         return self.net(self.noise(n, generator=generator))
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "GAN": partial(cls, 2, 2, widths=(8,), generator=generator),
+        }
 
     def settings(self) -> Settings:
         return {"visible": self.visible, "latent": self.latent, "net": describe(self.net)}

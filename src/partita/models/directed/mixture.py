@@ -7,11 +7,14 @@ Letters: D columns, K components.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Self
 
 import torch
 
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.protocols import Settings
+from partita.core.registry import MODELS
 from partita.errors import invalid
 from partita.models.directed.components.base import Component
 from partita.models.directed.components.diagonal import DiagonalGaussian
@@ -29,6 +32,7 @@ COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
 COVARIANCES = ("full", "tied", "diagonal", "spherical")
 
 
+@MODELS.register
 class Mixture(Mixing):
     """K components of one family, in float64; fitted by :class:`partita.objectives.EM`.
 
@@ -97,6 +101,16 @@ class Mixture(Mixing):
                 components, visible, component, covariance, states, floor, generator.device
             )
         self.hold(made, generator.device)
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "Mixture of Gaussians": partial(cls, 2, 2, generator=generator),
+            "Mixture of Bernoullis": partial(cls, 2, 2, "bernoulli", generator=generator),
+            "Mixture, mixed columns": partial(
+                cls, 2, 3, "mixed", laws=("real", "count", 3), generator=generator
+            ),
+        }
 
     def settings(self) -> Settings:
         return {

@@ -7,6 +7,8 @@ Letters: N data, B rows, D columns, d latent dimensions, K components.
 """
 
 import math
+from functools import partial
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from torch.nn import functional
 from partita.core import capability
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.protocols import Capability, Data, Settings
+from partita.core.registry import MODELS
 from partita.errors import invalid
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.components.factor import Factors
@@ -25,6 +28,7 @@ NOISES = ("isotropic", "diagonal")
 PRIORS = (None, "ard")
 
 
+@MODELS.register
 class PPCA(Mixing):
     """One linear-Gaussian model, in float64.
 
@@ -115,6 +119,12 @@ class PPCA(Mixing):
         component.log_noise.fill_(noise.log())
         component.held.fill_(bool(values[d:].mean() < component.floor))
 
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "PPCA": partial(cls, 3, 1, generator=generator),
+        }
+
     def settings(self) -> Settings:
         return {"visible": self.support.width, **self.component.settings()}
 
@@ -123,6 +133,7 @@ class PPCA(Mixing):
         return f"{name}({self.support.width}, {self.component.latent})"
 
 
+@MODELS.register
 class MixturePPCA(Mixing):
     """K linear-Gaussian models with weights; the arguments are those of :class:`PPCA`.
 
@@ -149,6 +160,12 @@ class MixturePPCA(Mixing):
         owner = "MixturePPCA"
         made = _factors(owner, components, visible, latent, noise, prior, floor, generator)
         self.hold(made, generator.device)
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "MixturePPCA": partial(cls, 2, 3, 1, generator=generator),
+        }
 
     def settings(self) -> Settings:
         return {

@@ -10,6 +10,7 @@ Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Self
 
 import torch
@@ -19,6 +20,7 @@ from torch.distributions import Distribution
 from partita.core import rng
 from partita.core.checks import check_count, check_counts, check_width
 from partita.core.protocols import Capability, Settings
+from partita.core.registry import MODELS
 from partita.errors import invalid
 from partita.models.directed.decoded import Decoded
 from partita.models.directed.latent import (
@@ -38,6 +40,7 @@ from partita.tables.column_kinds import Law, check_laws
 UNFIT = (RuntimeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
+@MODELS.register
 class VAE(Decoded, GaussianLatents):
     """p(x | z) and q(z | x) from two networks; ``log_weights`` and ``elbo_terms`` carry gradients
     to both.
@@ -186,6 +189,24 @@ class VAE(Decoded, GaussianLatents):
 
     def title(self) -> str:
         return f"VAE({self.support.width}, {self.latent} latent, {self._made['likelihood']})"
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "VAE, binary": partial(cls, 20, 4, widths=(16,), generator=generator),
+            "VAE, real": partial(
+                cls, 6, 2, likelihood="gaussian", widths=(16,), generator=generator
+            ),
+            "VAE, mixed columns": partial(
+                cls,
+                3,
+                2,
+                likelihood="mixed",
+                laws=("real", "count", 3),
+                widths=(16,),
+                generator=generator,
+            ),
+        }
 
     def settings(self) -> Settings:
         return {**self._made, "encoder": describe(self.encoder), "decoder": describe(self.decoder)}

@@ -15,7 +15,8 @@ Letters: N data, C chains, D visible, H hidden, E edges, S = 2^H hidden states.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from partita.core import rng
 from partita.core.checks import check_count, check_real
 from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.registry import MODELS
 from partita.core.support import Binary
 from partita.errors import invalid
 from partita.models.energy.graphs import Graph, as_edges, complete, edge_list
@@ -33,6 +35,7 @@ from partita.models.energy.two_valued import TwoValuedPairs
 MOST_HIDDEN = 12  # their states are summed at every row
 
 
+@MODELS.register
 class Boltzmann(TwoValuedPairs):
     """Binary units with biases ``b`` (D), ``c`` (H) and couplings ``J`` (E), ``W`` (D x H), ``L``
     (H (H - 1) / 2).
@@ -162,6 +165,13 @@ class Boltzmann(TwoValuedPairs):
 
     def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
         return [] if self.hidden else super().data_warnings(data, generator=generator)
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "Boltzmann, few units": partial(cls, 10, generator=generator),
+            "Boltzmann, hidden units": partial(cls, 22, 2, generator=generator),
+        }
 
     def settings(self) -> dict[str, Any]:
         return {

@@ -11,17 +11,20 @@ Letters: N data, C chains, D visible, E edges.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from partita.core.checks import LARGEST, check_count, check_real
+from partita.core.registry import MODELS
 from partita.core.support import Spin
-from partita.models.energy.graphs import Graph, as_edges, edge_list
+from partita.models.energy.graphs import Graph, as_edges, edge_list, torus
 from partita.models.energy.two_valued import TwoValuedPairs
 
 
+@MODELS.register
 class Ising(TwoValuedPairs):
     """Spins -1 and +1 with fields ``h`` (D) and one coupling ``J`` for each edge (E).
 
@@ -67,6 +70,13 @@ class Ising(TwoValuedPairs):
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(0.5 * (logits[:, 1] - logits[:, 0]))
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "Ising, few spins": partial(cls, 10, generator=generator),
+            "Ising, a torus": partial(cls, 64, edges=torus(8, 8), generator=generator),
+        }
 
     def settings(self) -> dict[str, Any]:
         return {"visible": self.support.width, "edges": edge_list(self.graph)}

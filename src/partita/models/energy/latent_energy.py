@@ -13,7 +13,8 @@ Letters: N data, C chains, T temperatures, D visible, H hidden, K features.
 """
 
 import math
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from torch.nn import functional
 
 from partita.core.checks import check_choice, check_count, check_module, check_width
 from partita.core.protocols import Capability, Data, EnergyModel, Field
+from partita.core.registry import MODELS
 from partita.core.support import Real
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import check_growth
@@ -33,6 +35,7 @@ SMALL = 0.1  # at the start, so that all hidden units together bend the normal e
 WIDEST, NARROWEST = 8.0, 0.125  # deviations of a column for which x'x is a sensible scale
 
 
+@MODELS.register
 class LatentEnergy(EnergyModel):
     """Hidden units ``h`` in {0, 1}^H that see x through any network f.
 
@@ -225,6 +228,17 @@ class LatentEnergy(EnergyModel):
             if odd
             else []
         )
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "LatentEnergy, two columns": partial(
+                cls, MLP(2, 8, generator=generator), 2, 16, 8, generator=generator
+            ),
+            "LatentEnergy, many columns": partial(
+                cls, MLP(6, 8, generator=generator), 6, 16, 8, generator=generator
+            ),
+        }
 
     def settings(self) -> dict[str, Any]:
         sizes = {"visible": self.visible, "hidden": self.hidden, "features": self.W.shape[1]}

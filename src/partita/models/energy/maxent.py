@@ -12,13 +12,15 @@ Letters: N data, D visible, H hidden, K features, S hidden states.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from partita.core.checks import check_width
 from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.registry import MODELS
 from partita.core.support import Binary, Support
 from partita.errors import InputError, RunError, Unsupported, invalid
 from partita.models.energy.features import Feature, as_features
@@ -31,6 +33,7 @@ FEATURE_CELLS = 1 << 24  # rows x features looked at together
 HIDDEN_BITS = 12  # hidden states are summed for every row, so there must be few
 
 
+@MODELS.register
 class MaxEnt(EnergyModel):
     """theta . phi(x) for any features phi.
 
@@ -211,6 +214,13 @@ class MaxEnt(EnergyModel):
             low, high = torch.minimum(low, phi.amin(0)), torch.maximum(high, phi.amax(0))
             total += weight.to(total) @ phi.double()
         return low, high, total / len(data)
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "MaxEnt, few columns": partial(cls, "pairwise", Binary(6), generator=generator),
+            "MaxEnt, many columns": partial(cls, "pairwise", Binary(24), generator=generator),
+        }
 
     def settings(self) -> dict[str, Any]:
         rebuildable = (

@@ -10,7 +10,8 @@ Letters: N data, C chains, T temperatures, D visible, K states of one coordinate
 """
 
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from torch.nn import functional
 
 from partita.core.checks import check_categories, check_choice, check_module, check_width
 from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
+from partita.core.registry import MODELS
 from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
@@ -36,6 +38,7 @@ SUPPORTS: dict[str, type[Support]] = {
 }
 
 
+@MODELS.register
 class NeuralEnergy(EnergyModel):
     """The energy g(x) of a network, added to the reference's on real supports.
 
@@ -178,6 +181,16 @@ class NeuralEnergy(EnergyModel):
         mean, whitening = fitted_normal("NeuralEnergy", data, self.covariance, generator)
         self.reference_mean.copy_(mean)
         self.reference_whitening.copy_(whitening)
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "NeuralEnergy, two real columns": partial(cls, MLP(2, 1, generator=generator), Real(2)),
+            "NeuralEnergy, many real columns": partial(
+                cls, MLP(6, 1, generator=generator), Real(6)
+            ),
+            "NeuralEnergy, spins": partial(cls, MLP(22, 1, generator=generator), Spin(22)),
+        }
 
     def settings(self) -> dict[str, Any]:
         sizes = asdict(self.support)  # type: ignore[call-overload]

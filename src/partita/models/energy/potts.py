@@ -13,18 +13,21 @@ Letters: N data, B batch, D visible, K states, E edges.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_categories, check_count
+from partita.core.registry import MODELS
 from partita.core.support import Categorical
 from partita.models.energy.graphs import Graph, as_edges, edge_list
 from partita.models.energy.pairwise import PairwiseModel, Sites
 
 
+@MODELS.register
 class Potts(PairwiseModel):
     """Categories 0 to K - 1 with fields ``h`` (D x K) and couplings ``J`` (E x K x K), first index
     the site of smaller number.
@@ -121,6 +124,13 @@ class Potts(PairwiseModel):
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(logits)
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "Potts, few columns": partial(cls, 4, 3, generator=generator),
+            "Potts, many columns": partial(cls, 12, 4, generator=generator),
+        }
 
     def settings(self) -> dict[str, Any]:
         return {

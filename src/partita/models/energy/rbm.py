@@ -12,7 +12,8 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
 
 import math
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from torch.nn import functional
 from partita.core.checks import check_count, check_real, check_width
 from partita.core.enumeration import Side
 from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
+from partita.core.registry import MODELS
 from partita.core.support import Binary
 from partita.errors import invalid
 from partita.models.energy.flips import flip_sums
@@ -114,6 +116,7 @@ def check_varying(mean: Tensor, variance: Tensor) -> None:
         )
 
 
+@MODELS.register
 class RBM(EnergyModel):
     """Visible and hidden layers with weights ``W`` (D x H) between them and biases ``b`` (D) and
     ``c`` (H).
@@ -322,6 +325,19 @@ class RBM(EnergyModel):
         self.W.grad, self.b.grad, self.c.grad = centered_gradient(
             self.W.grad, self.b.grad, self.c.grad, mu, lam, s
         )
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "RBM, few hidden units": partial(cls, 30, 8, generator=generator),
+            "RBM, many hidden units": partial(cls, 30, 24, generator=generator),
+            "RBM, categorical visibles": partial(
+                cls, 12, 24, visible_units="categorical", states=4, generator=generator
+            ),
+            "RBM, gaussian visibles": partial(
+                cls, 6, 24, visible_units="gaussian", generator=generator
+            ),
+        }
 
     def settings(self) -> dict[str, Any]:
         states = {"states": self.units.states} if self.units.name == "categorical" else {}

@@ -8,12 +8,15 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from partita.core.checks import check_choice, check_count, check_counts
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.registry import MODELS
 from partita.core.support import Binary, Categorical, Real
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked import MaskedMLP
@@ -22,6 +25,7 @@ ELEMENTS = ("binary", "categorical", "real")
 CELLS = 1 << 24  # numbers of one layer that are kept at once where no gradient is needed
 
 
+@MODELS.register
 class MaskedAutoregressive(DirectedModel):
     """NADE's factorization with MADE's masks, exact ``log_prob`` and exact draws.
 
@@ -112,6 +116,12 @@ class MaskedAutoregressive(DirectedModel):
 
     def title(self) -> str:
         return f"MaskedAutoregressive({self.support.width}, {self.element})"
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "MaskedAutoregressive": partial(cls, 64, widths=(32,), generator=generator),
+        }
 
     def settings(self) -> Settings:
         return {

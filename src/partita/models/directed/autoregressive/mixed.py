@@ -11,6 +11,8 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 from partita.core import rng
 from partita.core.checks import check_count, check_counts
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.registry import MODELS
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked import MaskedColumns
 from partita.tables.column_kinds import Law, check_laws, kinds_in_words, support_of
@@ -26,6 +29,7 @@ MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counte
 LEAST_MEAN = 1e-3
 
 
+@MODELS.register
 class MixedAutoregressive(DirectedModel):
     """Exact ``log_prob`` and exact draws of mixed columns.
 
@@ -104,6 +108,14 @@ class MixedAutoregressive(DirectedModel):
 
     def title(self) -> str:
         return f"MixedAutoregressive({kinds_in_words(self.laws)})"
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "MixedAutoregressive": partial(
+                cls, ("real", "count", 3), widths=(32,), generator=generator
+            ),
+        }
 
     def settings(self) -> Settings:
         return {"laws": list(self.laws), "components": self.components, "widths": list(self.widths)}

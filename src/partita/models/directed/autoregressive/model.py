@@ -11,12 +11,16 @@ Letters: B batch, L length, l length of one row, E numbers in a step, K states, 
 network.
 """
 
+from functools import partial
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_flag
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.registry import MODELS
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.autoregressive import emissions
@@ -29,6 +33,7 @@ CELLS = 1 << 22  # steps x width at once where no gradient is needed
 FIRST_ROWS = 512  # of the data, from which biases start
 
 
+@MODELS.register
 class Autoregressive(DirectedModel):
     """A density of sequences with backbone ``"hyena"``, ``"h3"``, ``"ssm"``, ``"attention"``,
     ``"conv"`` or ``"lstm"``.
@@ -205,6 +210,14 @@ class Autoregressive(DirectedModel):
             f"Autoregressive({made['backbone']}, {made['layers']} x {made['width']}, "
             f"{self.support.L} steps of {self.one.element})"
         )
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "Autoregressive, tokens": partial(
+                cls, 16, states=4, width=8, layers=1, generator=generator
+            ),
+        }
 
     def settings(self) -> Settings:
         return dict(self._settings)

@@ -9,6 +9,9 @@ r"""The Dirichlet process mixture, as draws from its posterior.
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
 
+from functools import partial
+from typing import Self
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,6 +19,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_real
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.registry import MODELS
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import summarize_partitions
 from partita.errors import RunError, Unsupported, invalid
@@ -31,6 +35,7 @@ STREAMS = "Its samplers hold all rows: fit some of them, or a mixture, which rea
 GROWING = ("sweeps", "alphas", "partitions", "owner", "count", "mean", "scatter")
 
 
+@MODELS.register
 class DPMixture(DirectedModel):
     """A mixture with as many clusters as the data ask for.
 
@@ -126,6 +131,13 @@ class DPMixture(DirectedModel):
 
     def title(self) -> str:
         return f"DPMixture({self.kernel_name}, {self.visible})"
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "DP mixture of Gaussians": partial(cls, 2, generator=generator),
+            "DP mixture of Bernoullis": partial(cls, 2, "bernoulli", generator=generator),
+        }
 
     def settings(self) -> Settings:
         given = {

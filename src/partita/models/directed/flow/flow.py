@@ -9,7 +9,8 @@ Letters: N data, B batch, D visible, C context.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from partita.core.checks import (
     check_width,
 )
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.registry import MODELS
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.models.directed.flow import masks
@@ -58,6 +60,7 @@ INITIAL_ROWS = 4096  # rows of data that the first scales are taken from
 FOLLOW = ("kept", "moved", "back", "inverse")
 
 
+@MODELS.register
 class Flow(DirectedModel):
     """Couplings with activation normalization and mixing between them, over a standard normal.
 
@@ -208,6 +211,12 @@ class Flow(DirectedModel):
         from partita.models.directed.flow.verify import verify_flow
 
         return verify_flow(self, x, generator=generator)
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "Flow": partial(cls, 2, 2, widths=(8,), generator=generator),
+        }
 
     def settings(self) -> Settings:
         return dict(self._settings)

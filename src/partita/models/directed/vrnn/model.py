@@ -13,7 +13,8 @@ Letters: B rows, L longest row, T steps of a batch, E numbers in a step, M laten
 hidden units, k draws for each row.
 """
 
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from torch.distributions import Distribution
 from partita.core import rng
 from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Capability, Data, Settings
+from partita.core.registry import MODELS
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.latent import GaussianLatents, LogTerms, kl_between, normal_log_prob
@@ -49,6 +51,7 @@ class Terms(NamedTuple):
         return (self.fit + self.prior - self.proposal).sum(0)
 
 
+@MODELS.register
 class VRNN(GaussianLatents):
     """Sequences of bits or numbers; ``log_weights``, ``elbo_terms`` and ``filtered`` carry
     gradients to all parts.
@@ -343,6 +346,12 @@ class VRNN(GaussianLatents):
             f"VRNN({made['cell']}, {made['hidden']} hidden, {made['latent']} latent, "
             f"{self.support.L} steps of {self.output.support})"
         )
+
+    @classmethod
+    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
+        return {
+            "VRNN": partial(cls, 6, size=2, latent=2, hidden=8, features=8, generator=generator),
+        }
 
     def settings(self) -> Settings:
         return dict(self._made)
