@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.fuzz.subjects import quick
 
 from partita import estimators
 from partita.estimators._parameters import from_json, to_json
-from partita.estimators._saved import ESTIMATORS
 from partita.evaluators import AIS
 
 BITS = np.random.default_rng(0).integers(0, 2, (40, 4)).astype(float)
@@ -64,12 +64,12 @@ def reloaded(estimator: Any, path: Path) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")  # of fits that end long before they are good
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", estimators.ESTIMATORS)
 def test_parameters_are_the_same_after_a_save_a_clone_and_a_pickle(
     name: str, tmp_path: Path
 ) -> None:
-    X, given = SMALL[name]
-    fitted = getattr(estimators, name)(**given, random_state=np.int64(3)).fit(X, BITS[:, 0])
+    X, given = SMALL.get(name, (BITS, quick(name)))
+    fitted = getattr(estimators, name)(**{**given, "random_state": np.int64(3)}).fit(X, BITS[:, 0])
     copies: dict[str, Callable[[Any], Any]] = {
         "load": lambda one: reloaded(one, tmp_path / "saved"),
         "clone": clone,

@@ -5,13 +5,13 @@ import inspect
 import re
 import tempfile
 import warnings
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partita.estimators._saved import ESTIMATORS
+from partita.estimators import ESTIMATORS, Density
+from partita.families import FAMILIES
 
 QUICK: dict[str, Any] = {
     "epochs": 1,
@@ -42,7 +42,7 @@ NAMES = sorted(ESTIMATORS)
 
 def kind_of(name: str) -> type:
     """The class of an estimator."""
-    return getattr(import_module(ESTIMATORS[name]), name)
+    return ESTIMATORS[name]
 
 
 def parameters_of(name: str) -> list[str]:
@@ -68,7 +68,11 @@ def words_of(name: str) -> list[str]:
 def rows(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows and targets that it takes."""
     g = np.random.default_rng(0)
-    discrete = name in ("MaxEntDensity", "IsingDensity", "PottsDensity", "SigmoidBeliefDensity")
+    cls = kind_of(name)
+    taken = getattr(cls, "supports", ("real",))
+    if issubclass(cls, Density) and (setting := FAMILIES[cls.family].settings.get("support")):
+        taken = setting.choices
+    discrete = "real" not in taken or name == "SigmoidBeliefDensity"
     x = g.integers(0, 2, (16, 4)).astype(float) if discrete else g.normal(size=(16, 3))
     return x, g.integers(0, 2, 16)
 

@@ -18,6 +18,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ import torch
 from torch.distributions import Distribution
 
 from partita.core.capability import PARTS, load
-from partita.core.protocols import Model
+from partita.core.protocols import Capability, Model
 from partita.errors import PartitaError, PartitaWarning, RunError, invalid
 
 PLUGINS = "partita.plugins"  # the group of entry points, each a module that registers what it has
@@ -115,11 +116,15 @@ def model_named(name: str) -> type[Model]:
 
 
 def example_models() -> dict[str, Model]:
-    """One model of each sort, for the capability grid: what enumerates and what does not, discrete
-    and real.
+    """One density of each sort, for the capability grid: what enumerates and what does not,
+    discrete and real.
     """
     g = torch.Generator().manual_seed(0)
-    return {label: make() for model in MODELS.values() for label, make in model.examples(g).items()}
+    examples = chain.from_iterable(model.examples(g).items() for model in MODELS.values())
+    made = {label: make() for label, make in examples}
+    return {
+        label: model for label, model in made.items() if Capability.EMBEDS not in model.capabilities
+    }
 
 
 Json = Any  # what json.loads may give

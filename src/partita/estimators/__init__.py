@@ -6,8 +6,19 @@
 >>> model = RBMDensity(epochs=3, random_state=0).fit(X)
 >>> model.score_samples(X).shape, model.score_kind_
 ((60,), 'exact')
+
+Every registered estimator is an attribute of this package. A new one is a :class:`Density` or an
+:class:`EnergyDensity` with the :func:`parameters` of its family.
 """
 
+from partita.estimators._base import Density, EnergyDensity
+from partita.estimators._parameters import (
+    ESTIMATORS,
+    ChainParameters,
+    FitParameters,
+    GradientParameters,
+    parameters,
+)
 from partita.estimators._saved import load
 from partita.estimators.autoregressive import AutoregressiveDensity
 from partita.estimators.bayesian_linear import BayesianLinearRegression
@@ -29,12 +40,18 @@ from partita.estimators.vae import VAEDensity
 from partita.estimators.vrnn import VRNNDensity
 
 __all__ = [
+    "ESTIMATORS",
     "AutoregressiveDensity",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
+    "ChainParameters",
+    "Density",
     "DirichletProcessMixture",
+    "EnergyDensity",
+    "FitParameters",
     "FlowDensity",
     "GANSampler",
+    "GradientParameters",
     "IsingDensity",
     "LatentEnergyDensity",
     "MaxEntDensity",
@@ -49,4 +66,11 @@ __all__ = [
     "VAEDensity",
     "VRNNDensity",
     "load",
+    "parameters",
 ]
+
+
+def __getattr__(name: str) -> type:
+    if name.startswith("_") or name not in ESTIMATORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return ESTIMATORS[name]

@@ -11,12 +11,15 @@ from partita.core import registry
 from partita.core.capability import PARTS
 
 Estimator = TypeVar("Estimator", bound=type)
+ESTIMATORS: registry.Registry[type] = registry.Registry("partita.estimators")
 
 
 @dataclass_transform(eq_default=False)
 def parameters(cls: Estimator) -> Estimator:
-    """A dataclass that keeps scikit-learn's own ``__repr__`` and comparison by identity."""
-    return dataclass(eq=False, repr=False)(cls)
+    """An estimator as a dataclass that keeps scikit-learn's own ``__repr__`` and comparison by
+    identity; it is registered, so that ``load`` knows its name.
+    """
+    return ESTIMATORS.register(dataclass(eq=False, repr=False)(cls))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -3,14 +3,13 @@ its encoding.
 """
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from partita.errors import PartitaError, RunError
-from partita.estimators._parameters import from_json, to_json
+from partita.estimators._parameters import ESTIMATORS, from_json, to_json
 from partita.estimators._saved_regression import SavedRegression, load_regression
 from partita.runtime.atomic_files import write_whole
 from partita.tables import Schema
@@ -18,28 +17,6 @@ from partita.tables.encoding import Encoding
 from partita.training import checkpoint
 from partita.training.run import Run, check_new, read_config, write_config
 from partita.training.run import load as load_run
-
-ESTIMATORS = {
-    "RBMDensity": "partita.estimators.rbm",
-    "AutoregressiveDensity": "partita.estimators.autoregressive",
-    "MaxEntDensity": "partita.estimators.maxent",
-    "LatentEnergyDensity": "partita.estimators.latent_energy",
-    "NeuralEnergyDensity": "partita.estimators.neural_energy",
-    "IsingDensity": "partita.estimators.ising",
-    "PottsDensity": "partita.estimators.potts",
-    "MixtureDensity": "partita.estimators.mixture",
-    "PPCADensity": "partita.estimators.ppca",
-    "PrototypeEncoder": "partita.estimators.prototype_encoder",
-    "FlowDensity": "partita.estimators.flow",
-    "VAEDensity": "partita.estimators.vae",
-    "SigmoidBeliefDensity": "partita.estimators.belief",
-    "VRNNDensity": "partita.estimators.vrnn",
-    "GANSampler": "partita.estimators.gan",
-    "DirichletProcessMixture": "partita.estimators.dirichlet_process",
-    "MixturePPCADensity": "partita.estimators.ppca",
-    "BayesianLinearRegression": "partita.estimators.bayesian_linear",
-    "BayesianLogisticRegression": "partita.estimators.bayesian_logistic",
-}
 
 
 def save(estimator: Any, folder: Path) -> Path:
@@ -78,14 +55,13 @@ def save(estimator: Any, folder: Path) -> Path:
 def load(path: str | Path) -> Any:
     """The estimator that ``save`` wrote, fitted; no code of the folder is ever executed."""
     about = read_config(path).get("estimator")
-    if not isinstance(about, dict) or about.get("name") not in ESTIMATORS:
+    if not isinstance(about, dict) or str(about.get("name")) not in ESTIMATORS:
         raise RunError(
             f"load: {path} must hold an estimator, as its save method writes; got a run without "
             "one. Use partita.load instead."
         )
-    cls = getattr(import_module(ESTIMATORS[about["name"]]), about["name"])
     try:
-        estimator = cls(**from_json(about.get("parameters") or {}))
+        estimator = ESTIMATORS[about["name"]](**from_json(about.get("parameters") or {}))
     except TypeError as error:
         raise RunError(
             f"load: config.json must hold the parameters of {about['name']}; got others ({error})."

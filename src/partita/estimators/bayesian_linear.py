@@ -15,12 +15,14 @@ from partita.bayes.conjugate.base import Moments, vector_moments
 from partita.bayes.regression import LinearRegression, best_ridge_of_sums
 from partita.core.checks import check_level, check_real
 from partita.errors import invalid
+from partita.estimators._parameters import ESTIMATORS
 from partita.estimators._saved_regression import SavedRegression
 from partita.estimators._validation import checked, checked_weight
 
 VAGUE = 1e-6  # shape and rate of the noise precision, for targets of deviation one
 
 
+@ESTIMATORS.register
 class BayesianLinearRegression(RegressorMixin, SavedRegression):
     """Linear regression averaged over its posterior: exact Student-t predictions, and the evidence.
 

@@ -16,6 +16,7 @@ from partita.bayes.regression import LogisticPosterior, logistic_regression
 from partita.core.checks import check_choice, check_level, check_real
 from partita.errors import invalid
 from partita.estimators._density import as_generator
+from partita.estimators._parameters import ESTIMATORS
 from partita.estimators._saved_regression import SavedRegression
 from partita.estimators._validation import by_scikit_learn, checked, checked_weight
 from partita.estimators.bayesian_linear import location_and_scale, with_ones
@@ -24,6 +25,7 @@ INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10
 LOG_RANGE = (-6.0, 9.0)  # of the prior precisions that "auto" looks at
 
 
+@ESTIMATORS.register
 class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     """Logistic regression of two or more classes, averaged over its posterior.
 

@@ -20,6 +20,7 @@ from partita.diagnostics.partitions import (
 from partita.errors import RunError, invalid
 from partita.estimators._density import Density
 from partita.estimators._em import impute_rows
+from partita.estimators._parameters import ESTIMATORS
 from partita.experiment.clustering import consensus_membership
 from partita.families import FAMILIES
 from partita.models import DPMixture
@@ -56,6 +57,7 @@ class Summary:
         return summarize_partitions(self.partitions)
 
 
+@ESTIMATORS.register
 class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Density):
     """Clusters whose number is not given, density, anomalies and new samples, all averaged over a
     sampled posterior.

@@ -16,6 +16,7 @@ from partita.core import rng
 from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_path
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.estimators._density import as_generator
+from partita.estimators._parameters import ESTIMATORS
 from partita.estimators._saved import save
 from partita.estimators._validation import by_scikit_learn, checked
 from partita.models import Encoder
@@ -26,6 +27,7 @@ from partita.tables import Rows
 from partita.training import Run, fit
 
 
+@ESTIMATORS.register
 class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Embeddings on the unit sphere in which views of a row, and rows of a cluster, lie together;
     no labels are needed.
